@@ -21,9 +21,10 @@ from recordmill.launch.command_line.parser import Command, parse
 from recordmill.launch.command_line.verbs import VERBS
 from recordmill.launch.runners import own_process
 from recordmill.launch.runners.signals import end_with, terminated_as_by_ctrl_c
-from recordmill.launch.terminal.error_stream import ErrorStreamHandler, error_stream, others_hidden, printable, silence
+from recordmill.launch.terminal.error_stream import ErrorStreamHandler, error_stream, others_hidden, silence
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.schemas.errors import ConfigError, RecordmillError, missing_extra
+from recordmill.schemas.sizes import printable
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
 
 INTERRUPTED = 130

@@ -118,8 +118,8 @@ class Job(NamedTuple):
         metadata = WriteMetadata(gathered.labels, gathered.table, findings, target, gathered.encoders)
         written | "WriteMetadata" >> metadata | "ReportFolder" >> ReportFolder(options.output)
 
-    def report(self, p: beam.Pipeline, path: str) -> None:
-        """Write nothing but the plan of the splits, as JSON into the local file `path`."""
+    def report(self, p: beam.Pipeline, recipes: Sequence[Recipe], path: str) -> None:
+        """Write nothing but the Plan of the splits, as JSON into the local file `path`."""
         gathered = self.gather(p)
         planned = gathered.blocks | "PlanShards" >> self.contents.plan
         facts = _facts(gathered, planned, self.splits)
@@ -127,7 +127,7 @@ class Job(NamedTuple):
             facts += (gathered.blocks | "CountClasses" >> CountClasses(self.splits, gathered.labels),)
         findings = facts | "AddFindings" >> AddFacts()
         checked = findings | "CheckFindings" >> CheckFindings(demands_of(self.options, self.splits, output=""))
-        report = ReportPlan(checked, gathered.labels, gathered.table, path, gathered.encoders)
+        report = ReportPlan(checked, gathered.labels, gathered.table, path, recipes, gathered.encoders)
         findings.facts | "ReportPlan" >> report
 
 

@@ -11,10 +11,10 @@ import msgspec
 from apache_beam.pvalue import AsList, PCollection
 
 from recordmill.pipelines.options.dataset_options import VerifyOptions
+from recordmill.schemas.checks import ShardCheck
 from recordmill.schemas.errors import ConfigError, FaultyDatasetError
 from recordmill.schemas.layouts import FEATURES
 from recordmill.schemas.models import recorded_model
-from recordmill.schemas.plan_report import ShardCheck
 from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.sizes import number_text

@@ -19,7 +19,7 @@ from recordmill.schemas.layouts import LAYOUTS, shard_names
 from recordmill.schemas.names import dataset_name_fault
 from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.rejects import MOST_LISTED, RejectLine
-from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.shards import ShardInfo, SplitSize
 from recordmill.schemas.splits import split_name_fault
 
 FORMAT = 1
@@ -227,6 +227,18 @@ class Manifest(msgspec.Struct, frozen=True):
     def label_by_id(self) -> dict[int, int]:
         """The number that stands for each category in records: a label above the background's 0, or its id itself."""
         return label_by_id(self.labels, self.table)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a job would write.
+
+    Attributes:
+        manifest: without shards. Counts are those that are known before a picture is read.
+        sizes: by split.
+    """
+
+    manifest: Manifest
+    sizes: dict[str, SplitSize]
 
 
 def label_by_id(labels: LabelMap, table: FeatureTable) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""Sizes and numbers in words."""
+"""Sizes, numbers and names in words."""
 
 
 def number_text(number: int, noun: str) -> str:
@@ -21,3 +21,12 @@ def size_text(count: float) -> str:
             return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:,.1f} TB"
+
+
+def printable(text: str) -> str:
+    r"""`text` without control characters, which would steer a terminal.
+
+    >>> printable("a\x1b[2Jb")
+    'a\\x1b[2Jb'
+    """
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -29,15 +29,6 @@ class ErrorStreamHandler(logging.StreamHandler):
             super().emit(record)
 
 
-def printable(text: str) -> str:
-    r"""`text` without anything that would steer the terminal.
-
-    >>> printable("a\x1b[2Jb")
-    'a\\x1b[2Jb'
-    """
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
 def silence() -> None:
     """From here on nothing is shown, whoever prints it."""
     with open(os.devnull, "wb") as nothing:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from recordmill.launch.terminal.error_stream import printable
-from recordmill.schemas.plan_report import Check, Faults, ShardCheck
-from recordmill.schemas.sizes import number_text, size_text
+from recordmill.schemas.checks import Check, Faults, ShardCheck
+from recordmill.schemas.sizes import number_text, printable, size_text
 
 if TYPE_CHECKING:
     from recordmill.transforms.extract.extract_documents import ExtractedSplit  # which imports Beam

@@ -10,11 +10,10 @@ from itertools import islice
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
-from recordmill.launch.terminal.error_stream import printable
-from recordmill.schemas.dataset_files import split_rejects
-from recordmill.schemas.features import Part, RecordOf
+from recordmill.schemas.features import Part
 from recordmill.schemas.manifest import Manifest, SplitManifest
-from recordmill.schemas.sizes import number_text, size_text
+from recordmill.schemas.sizes import number_text, printable, size_text
+from recordmill.transforms.metadata.fact_lines import data_set_lines
 from recordmill.transforms.show.choose_records import Record
 from recordmill.transforms.show.describe_values import describe_record
 from recordmill.transforms.show.find_shards import Shard, Shards
@@ -52,7 +51,7 @@ def print_overview(console: Console, path: str, shards: Shards) -> None:
         lines = files_lines(path, shards.shards)
     else:
         splits = {shard.split for shard in shards.shards}
-        lines = data_set_lines(path, shards.manifest, sorted(splits), screen_width(), has_blocks())
+        lines = overview_lines(path, shards.manifest, sorted(splits), screen_width(), has_blocks())
     for line in lines:
         console.print(line)
     console.print()
@@ -66,7 +65,7 @@ def files_lines(path: str, shards: Sequence[Shard]) -> Iterator[str]:
     yield f"{printable(path)}: {number_text(len(shards), 'file')} of {size_text(sum(sizes))}{records}"
 
 
-def data_set_lines(path: str, manifest: Manifest, names: Sequence[str], width: int, blocks: bool) -> Iterator[str]:
+def overview_lines(path: str, manifest: Manifest, names: Sequence[str], width: int, blocks: bool) -> Iterator[str]:
     """A data set by its manifest.
 
     Args:
@@ -77,13 +76,10 @@ def data_set_lines(path: str, manifest: Manifest, names: Sequence[str], width: i
     splits = {name: manifest.splits[name] for name in names}
     kinds = ", ".join(_kinds(manifest, splits.values()))
     yield f"{manifest.name} in {printable(path)}: layout {manifest.layout}{f', with {kinds}' if kinds else ''}"
-    yield ""
-    yield from _split_table(manifest, splits)
+    yield from data_set_lines(path, manifest, names)
     if manifest.categories:
         yield ""
         yield from _class_lines(manifest, splits, width, blocks)
-    yield ""
-    yield from _reject_lines(splits)
 
 
 def _kinds(manifest: Manifest, splits: Iterable[SplitManifest]) -> Iterator[str]:
@@ -91,39 +87,6 @@ def _kinds(manifest: Manifest, splits: Iterable[SplitManifest]) -> Iterator[str]
     yield from (f"{encoder.column} as {encoder.form.value}" for encoder in manifest.encoders)
     if any(split.compression for split in splits):
         yield "GZIP"
-
-
-def _split_table(manifest: Manifest, splits: dict[str, SplitManifest]) -> Iterator[str]:
-    columns = {"split": list(splits)}
-    images = "rows" if manifest.table.record_of is RecordOf.ROW else "images"
-    columns[images] = [f"{split.images.written:,}" for split in splits.values()]
-    columns["rejected"] = [f"{sum(split.images.rejected.values()):,}" for split in splits.values()]
-    columns["annotations"] = [f"{split.annotations.in_records:,}" for split in splits.values()]
-    columns["records"] = [f"{split.examples:,}" for split in splits.values()]
-    columns["shards"] = [f"{len(split.shards):,}" for split in splits.values()]
-    columns["size"] = [size_text(split.bytes) for split in splits.values()]
-    columns["of each"] = [_spread([shard.bytes for shard in split.shards]) for split in splits.values()]
-    if not any(split.annotations.rows for split in splits.values()):
-        del columns["annotations"]
-    if columns["records"] == columns[images]:
-        del columns["records"]
-    yield from aligned([tuple(columns), *zip(*columns.values(), strict=True)])
-
-
-def _spread(sizes: Sequence[int]) -> str:
-    return " to ".join(dict.fromkeys(map(size_text, (min(sizes), max(sizes))))) if sizes else ""
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Rows of a table as lines: the first column to the left, all others to the right.
-
-    >>> list(aligned([("split", "images"), ("train", "1,000"), ("val", "20")]))
-    ['split  images', 'train   1,000', 'val        20']
-    """
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-    for first, *others in rows:
-        cells = [" " * (width - cell_len(text)) + text for text, width in zip(others, widths[1:], strict=True)]
-        yield "  ".join([padded(first, widths[0]), *cells])
 
 
 def padded(text: str, width: int) -> str:
@@ -171,18 +134,6 @@ def bar(number: int, largest: int, width: int, blocks: bool) -> str:
         return "#" * max(1, round(width * number / largest))
     eighths = max(1, round(8 * width * number / largest))
     return (_EIGHTHS[8] * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip()
-
-
-def _reject_lines(splits: dict[str, SplitManifest]) -> Iterator[str]:
-    is_any = False
-    for name, split in splits.items():
-        for what, counts in (("images", split.images.rejected), ("annotations", split.annotations.rejected)):
-            if counts:
-                is_any = True
-                reasons = ", ".join(f"{printable(reason)} {number:,}" for reason, number in counts.items())
-                yield f"rejected of {name}: {what} {reasons}, see {split_rejects(name)}"
-    if not is_any:
-        yield "nothing was rejected"
 
 
 def print_records(console: Console, records: Iterable[Record], width: int, name_layout: bool) -> None:

@@ -24,14 +24,15 @@ from recordmill.launch.runners.fork_writers import slower_processes, writers_for
 from recordmill.launch.runners.run import run
 from recordmill.launch.runners.watch import polling
 from recordmill.launch.terminal.progress import shown
-from recordmill.launch.terminal.summary import print_plan, print_splits, print_times, terminal, terminal_of_errors
+from recordmill.launch.terminal.summary import print_lines, print_times, terminal, terminal_of_errors
 from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.pipelines.options.picture_options import ImageOptions, PictureOptions
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError
-from recordmill.schemas.plan_report import PlanReport
+from recordmill.schemas.manifest import Plan
 from recordmill.schemas.recipes import Recipe
 from recordmill.transforms.metadata.check_duplicates import check_complete_duplicates
 from recordmill.transforms.metadata.dataset_folder import require_manifest, tidy
+from recordmill.transforms.metadata.fact_lines import data_set_lines, plan_lines
 from recordmill.transforms.metadata.folder_statistics import read_statistics
 from recordmill.transforms.report.write_report import has_report, try_to_report
 from recordmill.transforms.runtime.progress import step_seconds, update_from_counters
@@ -102,7 +103,7 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
     if not has_report(options.output):  # likewise, before it was written
         try_to_report(options.output)
     comparison = compare_splits(read_statistics(options.output, manifest.splits))
-    print_splits(console, options.output, manifest, conversion.splits, comparison)
+    print_lines(console, data_set_lines(options.output, manifest, conversion.splits, comparison))
     print_times(console, job.seconds() if is_run else {})
 
 
@@ -164,10 +165,11 @@ def _check_memory(options: ConvertOptions, beam_arguments: Sequence[str], is_dry
 def show_plan(conversion: Conversion, progress_mode: str) -> None:
     """Print what `convert` would do. This process makes the plan, whatever runner the job will have."""
     _check_memory(conversion.options, [], is_dry_run=True)
+    recipes = conversion.recipes()
     with tempfile.TemporaryDirectory(prefix="recordmill-") as folder:
         report = os.path.join(folder, "plan.json")
         with shown(progress_mode):
-            run(lambda p: conversion.job().report(p, report), [])
+            run(lambda p: conversion.job().report(p, recipes, report), [])
         with open(report, "rb") as file:
-            plan = msgspec.json.decode(file.read(), type=PlanReport)
-    print_plan(terminal(), plan, conversion.options, conversion.splits)
+            plan = msgspec.json.decode(file.read(), type=Plan)
+    print_lines(terminal(), plan_lines(plan, conversion.options.output))

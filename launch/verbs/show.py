@@ -10,13 +10,13 @@ import msgspec
 from PIL import Image
 
 from recordmill.launch.preflight.check_folder import folder_fault
-from recordmill.launch.terminal.error_stream import printable
 from recordmill.launch.terminal.searching import searching
 from recordmill.launch.terminal.show_screen import print_overview, print_records, records_side_by_side, screen_width
 from recordmill.launch.terminal.summary import terminal
 from recordmill.pipelines.options.dataset_options import ShowOptions
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.rejects import UnusableError
+from recordmill.schemas.sizes import printable
 from recordmill.transforms.draw.draw_record import draw_record
 from recordmill.transforms.draw.overlay import Overlay
 from recordmill.transforms.show.choose_records import Choice, Record, choose_records

@@ -19,8 +19,8 @@ from recordmill.launch.terminal.require_tensorflow import require_tensorflow
 from recordmill.launch.terminal.summary import terminal
 from recordmill.pipelines import verify
 from recordmill.pipelines.options.dataset_options import VerifyOptions
+from recordmill.schemas.checks import Check, ShardCheck
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.plan_report import Check, ShardCheck
 from recordmill.transforms.metadata.dataset_folder import require_manifest
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.verify.check_folder import all_faults

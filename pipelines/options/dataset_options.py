@@ -5,7 +5,7 @@ from dataclasses import MISSING, dataclass
 
 from recordmill.pipelines.options.option import READ, RUN, WRITE, Kind, Options, option, redefined
 from recordmill.pipelines.options.picture_options import PictureOptions
-from recordmill.schemas.plan_report import Check
+from recordmill.schemas.checks import Check
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,7 +44,7 @@ def test_what_is_flattened_has_one_coder(sample, tmp_path, line):
     p = beam.Pipeline(options=PipelineOptions([]))
     job.write(p, conversion.recipes())
     report = beam.Pipeline(options=PipelineOptions([]))
-    job.report(report, "report.json")
+    job.report(report, conversion.recipes(), "plan.json")
     for pipeline in (p, report):
         components = pipeline.to_runner_api().components
         coders = {

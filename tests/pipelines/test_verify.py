@@ -6,8 +6,8 @@ import pytest
 from recordmill.pipelines import verify
 from recordmill.pipelines.options.dataset_options import VerifyOptions
 from recordmill.pipelines.verify import expected_shards
+from recordmill.schemas.checks import Fault, Faults, ShardCheck
 from recordmill.schemas.errors import FaultyDatasetError
-from recordmill.schemas.plan_report import Fault, Faults, ShardCheck
 from tests.transforms.metadata.test_describe_split import SPLIT
 from tests.transforms.verify.test_check_folder import write
 

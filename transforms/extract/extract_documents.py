@@ -14,9 +14,9 @@ import numpy as np
 from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.annotations import Category
+from recordmill.schemas.checks import Faults
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.plan_report import Faults
 from recordmill.transforms.extract.extract_pieces import read_piece
 from recordmill.transforms.extract.split_pieces import Row, SplitPieces
 from recordmill.transforms.storage.interface import Upload

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import google_crc32c
 import msgspec
 
-from recordmill.schemas.plan_report import Faults
+from recordmill.schemas.checks import Faults
 from recordmill.schemas.tfrecord import frame
 from recordmill.transforms.extract.extract_files import WrittenFile
 from recordmill.transforms.extract.extract_rows import RecordRows

@@ -8,7 +8,7 @@ from functools import partial
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from recordmill.schemas.plan_report import Fault
+from recordmill.schemas.checks import Fault
 from recordmill.transforms.extract.extract_files import FileWriter, is_there
 from recordmill.transforms.extract.extract_pieces import ExtractedRecord, PieceFile, found_piece, records_of_piece
 from recordmill.transforms.extract.extract_rows import RowExtractor

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from recordmill.schemas.checks import Fault
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.names import name_key
-from recordmill.schemas.plan_report import Fault
 from recordmill.transforms.extract.extract_pieces import ExtractedRecord, Piece, records_of_piece
 from recordmill.transforms.extract.extract_rows import panoptic_path
 from recordmill.transforms.records.read_shards import FaultList

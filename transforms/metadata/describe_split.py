@@ -9,6 +9,7 @@ import msgspec
 
 from recordmill.schemas.errors import EmptyDatasetError, LostImagesError, TooManyRejectsError
 from recordmill.schemas.features import CLASS_OF_ROW, FeatureTable, RecordOf
+from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import (
     AnnotationCounts,
     ImageCounts,
@@ -96,6 +97,11 @@ def describe_split(
         statistics_sha256=sha256(statistics).hexdigest(),
         fingerprints_sha256=shards.fingerprints_sha256,
     )
+
+
+def class_counts(split: str, labels: LabelMap, facts: Facts) -> list[int]:
+    """Number of objects, or images, of each class index of a split."""
+    return [facts.classes.get((split, index), 0) for index in range(len(labels.categories))]
 
 
 def _rewritten(number: Mapping[Metric, int]) -> RewrittenPictures | None:

@@ -1,34 +1,37 @@
-"""A plan for people: what a job would write, without writing it."""
+"""The plan of a job, for people: the manifest that it would write, as far as it is known before a picture is read."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.schemas.encoders import TextEncoder
-from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.manifest import num_classes
-from recordmill.schemas.plan_report import PlanReport
+from recordmill.schemas.manifest import Plan, manifest_of
+from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.rejects import Metric
+from recordmill.schemas.shards import SplitSize
 from recordmill.transforms.blocks.image_tasks import labels_of
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import Facts, add_facts
-from recordmill.transforms.rejects.write_rejects import tally_rejects
+from recordmill.transforms.metadata.describe_split import SplitShards, class_counts, describe_split
+from recordmill.transforms.rejects.write_rejects import RejectList, tally_rejects
 from recordmill.transforms.storage.resolve import storage_for
 
 
 @dataclass(eq=False, repr=False)
 class ReportPlan(beam.PTransform):
-    """Facts of the steps before the writing, one element, become a PlanReport, as JSON in the local file `path`.
+    """Facts of the steps before the writing, one element, become a Plan, as JSON in the local file `path`.
 
     Args:
-        checked: a PCollection of one element, without which there is no report.
+        checked: a PCollection of one element, without which there is no plan.
         labels, table: one LabelMap, and one FeatureTable.
+        recipes: one a split.
         encoders: of texts, if any are encoded.
     """
 
@@ -36,6 +39,7 @@ class ReportPlan(beam.PTransform):
     labels: PCollection
     table: PCollection
     path: str
+    recipes: Sequence[Recipe]
     encoders: PCollection | None = None
 
     def expand(self, facts: PCollection[Facts]) -> PCollection[None]:
@@ -47,46 +51,32 @@ class ReportPlan(beam.PTransform):
         }
         if self.encoders is not None:
             known["encoders"] = AsList(self.encoders)
-        return facts.pipeline | "Once" >> beam.Create([self.path]) | "Report" >> beam.Map(_write_report, **known)
+        once = facts.pipeline | "Once" >> beam.Create([self.path])
+        return once | "Report" >> beam.Map(_write_plan, self.recipes, **known)
 
 
-def _write_report(
-    path: str,
-    facts: list[Facts],
+def _write_plan(path: str, recipes: Sequence[Recipe], facts: list[Facts], _: object, **sides: Any) -> None:
+    storage_for(path).write(path, msgspec.json.encode(plan_of(recipes, add_facts(facts), **sides)))
+
+
+def plan_of(
+    recipes: Sequence[Recipe],
+    facts: Facts,
     labels: LabelMap,
     table: FeatureTable,
-    _: object,
     encoders: Iterable[TextEncoder] = (),
-) -> None:
-    report = report_plan(add_facts(facts), labels, table, encoders)
-    storage_for(path).write(path, msgspec.json.encode(report))
-
-
-def report_plan(
-    facts: Facts, labels: LabelMap, table: FeatureTable, encoders: Iterable[TextEncoder] = ()
-) -> PlanReport:
-    """The plans of all splits as one report."""
-    plans, rejected = facts.plans, tally_rejects(facts.rejects.items())
-    classes: dict[str, list[int]] = {}
-    for (split, index), number in facts.classes.items():
-        classes.setdefault(split, [0] * len(labels.categories))[index] += number
-    return PlanReport(
-        images=sum(plan.images for plan in plans.values()),
-        images_by_split={split: plans[split].images for split in sorted(plans)},
-        bytes=sum(plan.bytes for plan in plans.values()),
-        shards=sum(plan.shards for plan in plans.values()),
-        rejected={"image": rejected.reasons("image", "row"), "annotation": rejected.reasons("annotation")},
-        classes=tuple(category.name for category in labels.categories),
-        class_counts=classes,
-        num_classes=num_classes(labels, table),
-        shifted_labels=len(labels.all) if Part.CATEGORY_ID in table.parts else 0,
-        groups_by_split={
-            split: number for (split, metric), number in facts.counts.items() if metric == Metric.GROUPS.value
-        },
-        inputs=tuple(sorted(facts.inputs.values(), key=lambda rows: (rows.path, rows.kind))),
-        features=() if LAYOUTS[table.layout].features else table.features,
-        encoders=tuple(encoder.info for encoder in encoders),
-    )
+) -> Plan:
+    sizes = {recipe.split: facts.plans.get(recipe.split, SplitSize(0, 0, 0)) for recipe in recipes}
+    facts.counts |= {(split, Metric.IMAGES.value): size.images for split, size in sizes.items()}
+    splits = {}
+    for recipe in recipes:
+        split = recipe.split
+        tally = tally_rejects((kind, rejects) for kind, rejects in facts.rejects.items() if kind[0] == split)
+        rejected = RejectList(tally, "", ())
+        counts = class_counts(split, labels, facts)
+        splits[split] = describe_split(recipe, facts, rejected, SplitShards(()), counts, b"")
+    infos = tuple(encoder.info for encoder in encoders)
+    return Plan(manifest_of(recipes[0].name, labels, table, splits, infos), sizes)
 
 
 @dataclass(eq=False, repr=False)

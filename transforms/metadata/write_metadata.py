@@ -29,6 +29,7 @@ from recordmill.transforms.metadata.describe_split import (
     check_examples,
     check_rejects,
     check_whole,
+    class_counts,
     describe_split,
 )
 from recordmill.transforms.metadata.folder_duplicates import decode_fingerprints, fingerprint_line, fingerprints_path
@@ -127,7 +128,7 @@ def write_metadata(
         CategoryError, JobError: see `commit_splits`; or the note of a shard is gone.
     """
     rejects = write_rejects(target.output, [recipe.split for recipe in target.recipes], lists)
-    of_split = {recipe.split: _class_counts(recipe.split, labels, facts) for recipe in target.recipes}
+    of_split = {recipe.split: class_counts(recipe.split, labels, facts) for recipe in target.recipes}
     files = {
         split: encode_json(describe_statistics(facts.statistics.get(split, Statistics()), labels, table, counts))
         for split, counts in of_split.items()
@@ -157,11 +158,6 @@ def write_metadata(
     if compared and not whole.splits.keys() <= compared:  # another job has come with a split since we looked
         check_complete_duplicates(target.output, splits, whole.table, target.duplicates)
     return whole
-
-
-def _class_counts(split: str, labels: LabelMap, facts: Facts) -> list[int]:
-    """How many objects, or images, of a split are of each class index."""
-    return [facts.classes.get((split, index), 0) for index in range(len(labels.categories))]
 
 
 def read_notes(output: str, recipe: Recipe, notes: Iterable[tuple[ShardKey, str]]) -> SplitShards:

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from recordmill.schemas.checks import Fault, Faults, ShardCheck
 from recordmill.schemas.dataset_files import MANIFEST, split_manifest, split_rejects
 from recordmill.schemas.duplicates import DUPLICATES, split_fingerprints
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import RecordOf
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.manifest import Manifest, SplitManifest, encode_manifest
-from recordmill.schemas.plan_report import Fault, Faults, ShardCheck
 from recordmill.schemas.shard_index import index_file
 from recordmill.schemas.shards import is_shard_of
 from recordmill.schemas.statistics_file import STATISTICS, split_statistics

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from recordmill.schemas.checks import Check
 from recordmill.schemas.encoders import UNKNOWN_ID, EncoderInfo
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.plan_report import Check
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.dataset.record_view import RecordView, attempt
 from recordmill.transforms.records.record_values import RecordFault, RecordParseError, RecordParser, length_faults

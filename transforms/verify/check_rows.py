@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from recordmill.schemas.checks import Check
 from recordmill.schemas.encoders import EncoderInfo
 from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureTable, Kind, parse_spec
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import is_of_picture
-from recordmill.schemas.plan_report import Check
 from recordmill.schemas.tables import TEXT_PARTS, Column
 from recordmill.transforms.records.record_values import RecordFault, RecordParseError, RecordParser, first_line
 from recordmill.transforms.verify.check_records import image_faults, text_faults

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+from recordmill.schemas.checks import Check
 from recordmill.schemas.features import FeatureTable, parse_spec
-from recordmill.schemas.plan_report import Check
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.images.load_images import inspect_picture
 from recordmill.transforms.images.open_picture import encoded_channels

@@ -10,10 +10,10 @@ import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import PCollection
 
+from recordmill.schemas.checks import Check, Fault, ShardCheck
 from recordmill.schemas.encoders import EncoderInfo
 from recordmill.schemas.features import RecordOf
 from recordmill.schemas.layouts import is_of_picture
-from recordmill.schemas.plan_report import Check, Fault, ShardCheck
 from recordmill.schemas.shard_index import encode_index, index_file, index_of
 from recordmill.transforms.index.read_index import index_path
 from recordmill.transforms.records.read_shards import FaultList, ManifestShard, readable_records

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from recordmill.launch.terminal.fault_summary import print_checks
-from recordmill.launch.terminal.summary import print_plan, print_splits, print_times, printable, terminal
-from recordmill.pipelines.options.coco_options import CocoOptions
+from recordmill.launch.terminal.summary import print_lines, print_times, terminal
 from recordmill.schemas.annotations import Category
+from recordmill.schemas.checks import Fault, Faults, ShardCheck
 from recordmill.schemas.duplicates import Duplicates, SplitDuplicates
 from recordmill.schemas.encoders import EncoderInfo, TextCounts, TextForm
 from recordmill.schemas.features import Part
@@ -18,14 +18,16 @@ from recordmill.schemas.manifest import (
     ImageCounts,
     InputRows,
     Manifest,
+    Plan,
     RewrittenPictures,
     SplitManifest,
     Unlisted,
 )
-from recordmill.schemas.plan_report import Fault, Faults, PlanReport, ShardCheck
 from recordmill.schemas.recipes import Recipe
-from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.shards import ShardInfo, SplitSize
+from recordmill.schemas.sizes import printable
 from recordmill.schemas.statistics_file import ClassDrift, ClassInOneSplit, SplitComparison
+from recordmill.transforms.metadata.fact_lines import data_set_lines, plan_lines
 from tests.golden import assert_golden
 
 CAT = Category(1, "cat")
@@ -78,18 +80,15 @@ OTHERWISE = SplitComparison(
     tuple(ClassInOneSplit(f"c\x1b{number}", "train", 1000 + number) for number in range(6)),
     (ClassDrift("cat", "val", 5, 0.04, 0.1234),),
 )
-PLAN = PlanReport(
-    images=118_000,
-    images_by_split={"train": 117_000, "val": 1000},
-    bytes=19_300_000_000,
-    shards=129,
-    rejected={"image": {"image_missing": 2}, "annotation": {"unknown_category": 1}},
-    classes=("person", "bicycle"),
-    class_counts={"train": [262_465, 7_113], "val": [5, 0]},
-    num_classes=91,
-    shifted_labels=0,
+PLANNED = replace(
+    CLEAN,
+    recipe=replace(CLEAN.recipe, options={"check": "decode", "writer": "planned", "num_shards": None}),
+    images=ImageCounts(117_002, 117_000, 0, {"image_missing": 2}),
+    annotations=AnnotationCounts(269_579, 0, 0, 0, 0, 0, {"unknown_category": 1}, {}, 0, 0, 0),
+    class_counts=(262_465, 7_113),
+    shards=(),
 )
-EMPTY_PLAN = PlanReport(0, {}, 0, 0, {"image": {}, "annotation": {}}, (), {}, 0, 0)
+SIZE = SplitSize(117_000, 19_300_000_000, 129)
 FAULTS = (
     Fault("coco-val.tfrecord-00000-of-00001", 17, "data_crc", "the checksum\nis wrong"),
     Fault("[red]x", None, "count", "17 records, the manifest says 18"),
@@ -101,16 +100,24 @@ CHECKS = [
 ]
 
 
-def summary(
-    splits: dict[str, SplitManifest], categories=(CAT,), compared=None, parts=(), layout="detection", **more
-) -> None:
-    manifest = Manifest(FORMAT, "coco", layout, parts, categories, (), splits, **more)
-    print_splits(terminal(), "out", manifest, [name for name in splits if name != "earlier"], compared)
+def manifest(splits, categories=(CAT,), parts=(), layout="detection", **more) -> Manifest:
+    return Manifest(FORMAT, "coco", layout, parts, categories, (), splits, **more)
 
 
-def plan(report: PlanReport, splits=("train",), **options) -> None:
-    given = {"images": ("i",), "instances": ("a",), "output": "out", "name": "coco"}
-    print_plan(terminal(), report, CocoOptions(**given | options), splits)
+def summary(splits: dict[str, SplitManifest], categories=(CAT,), compared=None, **more) -> None:
+    names = [name for name in splits if name != "earlier"]
+    print_lines(terminal(), data_set_lines("out", manifest(splits, categories, **more), names, compared))
+
+
+def plan(splits=None, size=SIZE, **more) -> None:
+    splits = splits or {"train": PLANNED}
+    made = manifest(splits, (CAT, Category(2, "dog")), **more)
+    print_lines(terminal(), plan_lines(Plan(made, dict.fromkeys(splits, size)), "out"))
+
+
+def by_runner(**options) -> dict[str, SplitManifest]:
+    recipe = replace(PLANNED.recipe, options=PLANNED.recipe.options | {"writer": "beam"} | options)
+    return {"train": replace(PLANNED, recipe=recipe)}
 
 
 def duplicates(found: dict[str, SplitDuplicates], copies: Mapping[str, int], **splits: SplitManifest) -> None:
@@ -137,13 +144,12 @@ SHOWN = {
     "times": lambda: print_times(terminal(), {"starting": 2.04, "reading annotations": 1000.0}),
     "time": lambda: print_times(terminal(), {"the job": 1.25}),
     "no times": lambda: print_times(terminal(), {}),
-    "a plan": lambda: plan(replace(PLAN, shifted_labels=2, inputs=MIXED.inputs, encoders=(TEXTS,))),
-    "a plan of splits": lambda: plan(replace(PLAN, groups_by_split={"val": 12}), ("val", "b", "train")),
-    "a plan of nothing": lambda: plan(EMPTY_PLAN),
-    "a plan of an hour": lambda: plan(replace(EMPTY_PLAN, images=1_440_000)),
-    "a large plan": lambda: plan(replace(EMPTY_PLAN, images=4_000_000), num_shards=7),
-    "a plan of the runner": lambda: plan(PLAN, writer="beam"),
-    "a plan of the runner with shards": lambda: plan(PLAN, writer="beam", num_shards=7),
+    "a plan": lambda: plan(num_classes=91, encoders=(TEXTS,), parts=(Part.CATEGORY_ID,)),
+    "a plan of splits": lambda: plan({"train": PLANNED, "val": replace(VAL, recipe=PLANNED.recipe, shards=())}),
+    "a plan of nothing": lambda: plan(size=SplitSize(0, 0, 0)),
+    "a large plan": lambda: plan(size=SplitSize(4_000_000, 1, 1)),
+    "a plan of the runner": lambda: plan(by_runner()),
+    "a plan of the runner with shards": lambda: plan(by_runner(num_shards=7)),
     "faults": lambda: print_checks(terminal(), "out", CHECKS, Faults(FAULTS)),
     "many faults": lambda: print_checks(terminal(), "out", [], Faults((FAULTS[0],) * 1023)),
     "no fault": lambda: print_checks(terminal(), "out", CHECKS[1:], Faults()),

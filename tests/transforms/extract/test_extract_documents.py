@@ -7,10 +7,10 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.annotations import Category
+from recordmill.schemas.checks import Fault, Faults
 from recordmill.schemas.features import Part
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.plan_report import Fault, Faults
 from recordmill.transforms.extract.extract_documents import (
     Document,
     ExtractedSplit,

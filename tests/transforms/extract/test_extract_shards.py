@@ -11,9 +11,9 @@ from apache_beam.testing.util import assert_that, equal_to
 from PIL import Image
 
 from recordmill.schemas.annotations import Category
+from recordmill.schemas.checks import Fault, Faults
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.plan_report import Fault, Faults
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.extract.extract_pieces import read_piece, records_of_piece
 from recordmill.transforms.extract.extract_shards import ExtractShards

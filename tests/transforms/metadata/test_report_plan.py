@@ -1,11 +1,11 @@
 import apache_beam as beam
+import msgspec
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.annotations import Annotation, Category, ImageLabels
-from recordmill.schemas.features import Part
 from recordmill.schemas.images import ImageRef, ImageTask
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
@@ -14,9 +14,10 @@ from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.shards import SplitSize
 from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.dataset.facts import Facts, add_facts
-from recordmill.transforms.metadata.report_plan import CountClasses, report_plan
+from recordmill.transforms.metadata.report_plan import CountClasses, plan_of
 from recordmill.transforms.rejects.bounded_rejects import count_rejects
 from tests.oracles.block_of_tasks import block_of_tasks
+from tests.transforms.metadata.test_describe_split import SPLIT
 
 SPLITS = "train", "val"
 LABELS = LabelMap((Category(3, "cat"), Category(7, "dog"), Category(9, "dog")))
@@ -49,24 +50,23 @@ def test_count_classes(tasks, counts):
         assert_that(added, equal_to([counts]))
 
 
-def test_the_report_adds_up_splits():
+def test_the_plan_is_the_manifest_before_a_picture_is_read():
     rejected = [Rejected("annotation", 1, Reason.MALFORMED_BOX, ""), Rejected("image", 1, Reason.IMAGE_MISSING, "")]
-    inputs = [InputRows("b.json", "captions", 3, 4), InputRows("a.json", "instances", 3, 4)]
+    rows = InputRows("b.json", "captions", 3, 4), InputRows("a.json", "instances", 3, 4)
     facts = Facts(
-        {("val", "groups"): 2, ("val", "images"): 9},
-        {("val", rows.path, rows.kind): rows for rows in inputs},
+        {("val", "groups"): 2, ("val", "crowd"): 1},
+        {("val", each.path, each.kind): each for each in rows},
         count_rejects(("val", reject) for reject in rejected),
         classes={("val", 1): 4},
-        plans={"val": SplitSize(5, 150, 2), "train": SplitSize(7, 250, 3)},
+        plans={"val": SplitSize(5, 150, 2)},
     )
-    report = report_plan(facts, LABELS, LAYOUTS["detection"].with_parts(()))
-    assert report.groups_by_split == {"val": 2}
-    assert (report.images, report.bytes, report.shards) == (12, 400, 5)
-    assert report.images_by_split == {"train": 7, "val": 5}
-    assert report.rejected == {"image": {"image_missing": 1}, "annotation": {"malformed_box": 1}}
-    assert (report.classes, report.class_counts) == (("cat", "dog", "dog"), {"val": [0, 4, 0]})
-    assert (report.num_classes, report.shifted_labels) == (10, 0)
-    from_0 = LabelMap((Category(0, "cat"), Category(7, "dog")))
-    table = LAYOUTS["detection"].with_parts((Part.CATEGORY_ID,))
-    assert report_plan(facts, from_0, table).shifted_labels == 2
-    assert report.inputs == (inputs[1], inputs[0])
+    recipes = [msgspec.structs.replace(SPLIT.recipe, split=split) for split in ("train", "val")]
+    plan = plan_of(recipes, facts, LABELS, LAYOUTS["detection"].with_parts(()))
+    train, val = plan.manifest.splits.values()
+    assert plan.sizes == {"train": SplitSize(0, 0, 0), "val": SplitSize(5, 150, 2)}
+    assert (val.images.written, val.images.rejected, val.images.groups) == (5, {"image_missing": 1}, 2)
+    assert (val.annotations.rejected, val.annotations.filtered) == ({"malformed_box": 1}, {"crowd": 1})
+    assert (train.images.rejected, train.annotations.rejected) == ({}, {})
+    assert (train.class_counts, val.class_counts) == ((0, 0, 0), (0, 4, 0))
+    assert val.inputs == (rows[1], rows[0])
+    assert plan.manifest.num_classes == 10

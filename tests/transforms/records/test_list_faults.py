@@ -1,4 +1,4 @@
-from recordmill.schemas.plan_report import Fault
+from recordmill.schemas.checks import Fault
 from recordmill.transforms.records.read_shards import LISTED_OF_REASON, FaultList
 
 

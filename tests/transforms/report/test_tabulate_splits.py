@@ -27,21 +27,17 @@ def test_amounts_of_each_split():
     val = msgspec.structs.replace(manifest.splits["val"], shards=(msgspec.structs.replace(shard, bytes=1000),))
     manifest = msgspec.structs.replace(manifest, splits={"train": train, "val": val})
     rows = dict(amount_rows(manifest, {"train": statistics_of(manifest)["train"]}))
-    assert rows["Objects an image"] == ["1.0", ""]
-    assert rows["Classes with any"] == ["1 of 2", "2 of 2"]
-    assert rows["Balance of classes"] == ["1.0 to 1", "4.5 to 1"]
-    assert rows["Pictures transcoded"] == ["1,203: gif 3, webp 1,200, 4 made smaller", "0"]
-    assert rows["Formats in records"] == ["jpeg 8", ""]
-    assert rows["Shards"] == ["12", "1"]
-    assert rows["Size"] == ["23.0 kB", "1.0 kB"]
-    assert rows["Size of a shard"] == ["1.0 kB to 12.0 kB", "1.0 kB"]
-    assert rows["Largest shard"] == ["6.26 times the mean", "1.00 times the mean"]
-    assert rows["Good for"] == ["up to 12 hosts; 10 shards each for 1", "up to 1 host"]
-    without = msgspec.structs.replace(SPLIT.annotations, filtered={})
-    manifest = msgspec.structs.replace(manifest, splits={"val": msgspec.structs.replace(val, annotations=without)})
+    assert rows["objects per image"] == ["1.0", ""]
+    assert rows["classes"] == ["1 of 2 with any", "2 of 2 with any"]
+    assert rows["balance of classes"] == ["1.0 to 1", "4.5 to 1"]
+    assert rows["rewritten"] == ["gif 3, webp 1,200; 4 made smaller: 9 bytes became 8 bytes", ""]
+    assert rows["formats in records"] == ["jpeg 8", ""]
+    assert rows["shards"] == ["12 of 1.0 kB to 12.0 kB, 23.0 kB in all", "1 of 1.0 kB, 1.0 kB in all"]
+    assert rows["largest shard"] == ["6.26 times the mean", "1.00 times the mean"]
+    assert rows["hosts"] == ["at most 12 (number of shards)", "at most 1 (number of shards)"]
+    manifest = msgspec.structs.replace(manifest, splits={"val": val})
     assert rows.keys() - dict(amount_rows(manifest, {})).keys() == {
-        "Annotations filtered",
-        "Formats in records",
-        "Objects an image",
-        "Pictures transcoded",
+        "formats in records",
+        "objects per image",
+        "rewritten",
     }

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from recordmill.schemas.annotations import Category
+from recordmill.schemas.checks import Faults, ShardCheck
 from recordmill.schemas.manifest import FORMAT, Manifest, SplitManifest, decode_manifest, encode_json, encode_manifest
-from recordmill.schemas.plan_report import Faults, ShardCheck
 from recordmill.schemas.statistics_file import SplitStatistics
 from recordmill.transforms.metadata.commit_splits import publish
 from recordmill.transforms.verify.check_folder import folder_faults

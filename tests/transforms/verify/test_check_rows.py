@@ -5,11 +5,11 @@ import pytest
 from PIL import Image
 
 from recordmill.schemas.annotations import Category
+from recordmill.schemas.checks import Check
 from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import picture_of_row
-from recordmill.schemas.plan_report import Check
 from recordmill.schemas.tables import Column, ColumnType, TableSchema
 from recordmill.transforms.verify.check_rows import RowChecker
 

@@ -1,10 +1,10 @@
 import pytest
 
+from recordmill.schemas.checks import Check
 from recordmill.schemas.encoders import EncoderInfo, TextForm
 from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.plan_report import Check
 from recordmill.schemas.tables import Column, ColumnType, TableSchema
 from recordmill.transforms.verify.check_rows import RowChecker
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill.schemas.plan_report import Check
+from recordmill.schemas.checks import Check
 from recordmill.transforms.verify.decoders import OPENERS, Opened, UndecodableError
 from tests.transforms.images.test_check_jpeg import with_frame
 

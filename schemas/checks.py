@@ -1,43 +1,8 @@
-"""Reports to the person who started a job: the plan of a dry run, and what verify found."""
+"""What verify found."""
 
 from enum import Enum
 
 import msgspec
-
-from recordmill.schemas.encoders import EncoderInfo
-from recordmill.schemas.features import Feature
-from recordmill.schemas.manifest import InputRows
-
-
-class PlanReport(msgspec.Struct, frozen=True):
-    """What a run would do, as far as that is known before any image is read.
-
-    Attributes:
-        images, bytes: how many would be written; bytes are estimated, before compression.
-        images_by_split: images of each split.
-        rejected: counts by `image` or `annotation`, then by reason.
-        inputs: what was read for it.
-        encoders: of texts.
-        features: of a table, what its columns become; `images` are its rows then.
-        classes: names, by class index.
-        class_counts, num_classes: see `recordmill.schemas.manifest`; the former of each split.
-        groups_by_split: groups of images of each split, where they are kept together.
-        shifted_labels: how many categories have a label that is not their id; 0 where labels are ids, or indices.
-    """
-
-    images: int
-    images_by_split: dict[str, int]
-    bytes: int
-    shards: int
-    rejected: dict[str, dict[str, int]]
-    classes: tuple[str, ...]
-    class_counts: dict[str, list[int]]
-    num_classes: int
-    shifted_labels: int
-    inputs: tuple[InputRows, ...] = ()
-    encoders: tuple[EncoderInfo, ...] = ()
-    groups_by_split: dict[str, int] = {}
-    features: tuple[Feature, ...] = ()
 
 
 class Check(str, Enum):
