@@ -42,6 +42,25 @@ def listed(parts: tuple[Part, ...]) -> str:
     return ", ".join(part.value for part in parts) or "no further part"
 
 
+class ColumnType(str, Enum):
+    """What a column's values are; the comment says how they are written.
+
+    The values are the names that `--schema` takes.
+    """
+
+    INT64 = "int64"  # int64
+    FLOAT = "float32"  # float
+    BYTES = "bytes"  # bytes: text as UTF-8
+    BOOL = "bool"  # int64, 0 or 1
+    DATE = "date"  # int64, days since 1970-01-01
+    TIMESTAMP = "timestamp"  # int64, microseconds since 1970-01-01 UTC
+    ENUM = "enum"  # int64, the index of its name
+    CLASS = "class"  # int64, the class index
+    TERM_INDEX = "term_index"  # int64, of the terms of a text
+    TERM_VALUE = "term_value"  # float, their weights
+    TOKEN_IDS = "token_ids"  # int64, of the tokens of a text
+
+
 class Feature(msgspec.Struct, frozen=True):
     """One key of a record.
 
@@ -54,6 +73,7 @@ class Feature(msgspec.Struct, frozen=True):
         part: the optional part of a record that it belongs to; None where every record has it.
         values: names of an enum by their numbers, which the feature holds; empty for anything else.
         default: what missing values of the input were taken as; None where there is no such thing.
+        column_type: of a table's column; None for anything else.
     """
 
     name: str
@@ -65,6 +85,7 @@ class Feature(msgspec.Struct, frozen=True):
     part: Part | None = None
     values: tuple[str, ...] = ()
     default: str | None = None
+    column_type: ColumnType | None = None
 
     @property
     def has_sizes(self) -> bool:

@@ -2,32 +2,11 @@
 
 import os
 from collections.abc import Iterable
-from enum import Enum
 
 import msgspec
 
-from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureTable, Kind
+from recordmill.schemas.features import CLASS_OF_ROW, ColumnType, Feature, FeatureTable, Kind
 from recordmill.schemas.layouts import TABLE, is_of_picture
-
-
-class ColumnType(str, Enum):
-    """What a column's values are; the comment says how they are written.
-
-    The values are the names that `--schema` takes.
-    """
-
-    INT64 = "int64"  # int64
-    FLOAT = "float32"  # float
-    BYTES = "bytes"  # bytes: text as UTF-8
-    BOOL = "bool"  # int64, 0 or 1
-    DATE = "date"  # int64, days since 1970-01-01
-    TIMESTAMP = "timestamp"  # int64, microseconds since 1970-01-01 UTC
-    ENUM = "enum"  # int64, the index of its name
-    CLASS = "class"  # int64, the class index
-    TERM_INDEX = "term_index"  # int64, of the terms of a text
-    TERM_VALUE = "term_value"  # float, their weights
-    TOKEN_IDS = "token_ids"  # int64, of the tokens of a text
-
 
 _WRITTEN = {
     ColumnType.INT64: (Kind.INT64, ""),
@@ -42,7 +21,7 @@ _WRITTEN = {
     ColumnType.TERM_VALUE: (Kind.FLOAT, "count or tf-idf"),
     ColumnType.TOKEN_IDS: (Kind.INT64, "1..terms+1"),
 }
-"""Kind and unit of the values of each type; no two types have the same."""
+"""Kind and unit of the values of each type."""
 _PLAIN = {Kind.BYTES: ColumnType.BYTES, Kind.FLOAT: ColumnType.FLOAT, Kind.INT64: ColumnType.INT64}
 _PBTXT_TYPES = {Kind.BYTES: "BYTES", Kind.FLOAT: "FLOAT", Kind.INT64: "INT"}
 TEXT_PARTS = {ColumnType.TERM_INDEX: "index", ColumnType.TERM_VALUE: "value", ColumnType.TOKEN_IDS: "tokens"}
@@ -92,13 +71,15 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
             shape = (f"{_LIST if self.is_list else _OPTIONAL}{self.name}",) if self.is_list or self.is_optional else ()
         kind, unit = _WRITTEN[self.type]
         meaning = f"column {self.name}"
-        return Feature(self.feature, source, kind, shape, unit, meaning, values=self.values, default=self.default)
+        return Feature(
+            self.feature, source, kind, shape, unit, meaning, None, self.values, self.default, column_type=self.type
+        )
 
     @classmethod
     def of_feature(cls, feature: Feature) -> "Column":
-        """The column that became a feature."""
+        """The column that became a feature, which has a column type."""
         name = feature.source.removeprefix(CLASS_OF_ROW).removeprefix(_ROW)
-        type_ = next(type_ for type_, written in _WRITTEN.items() if written == (feature.kind, feature.unit))
+        type_ = ColumnType(feature.column_type)
         shape = "".join(feature.shape)
         if type_ in TEXT_PARTS:
             name = feature.source.removesuffix(f".{TEXT_PARTS[type_]}")
