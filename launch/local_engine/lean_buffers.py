@@ -165,7 +165,7 @@ def finish(operation: bundle_processor.DataOutputOperation) -> None:
     del operation.output_stream
 
 
-_REPLACEMENTS = {
+_REPLACEMENTS: dict[tuple[Any, str], Callable] = {
     (execution.GroupingBuffer, "partition"): partition,
     (fn_runner.BundleManager, "_send_input_to_worker"): _send_input_to_worker,
     (data_plane.InMemoryDataChannel, "input_elements"): input_elements,
