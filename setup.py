@@ -1,5 +1,7 @@
 """Recordmill's distribution: ranges here, pins in constraints.txt."""
 
+from pathlib import Path
+
 from setuptools import setup
 
 STORAGE = ["google-cloud-storage>=3.2,<4"]
@@ -10,45 +12,12 @@ GCP = [f"apache-beam[gcp]{BEAM_VERSIONS}", *ARROW, *STORAGE]
 
 # The folders keep their places at the top and are installed under one name: `schemas` or `launch` alone are names that
 # half of all projects have.
-FOLDERS = [
-    "schemas",
-    "transforms",
-    "transforms/blocks",
-    "transforms/coco",
-    "transforms/dataset",
-    "transforms/draw",
-    "transforms/duplicates",
-    "transforms/examples",
-    "transforms/extract",
-    "transforms/folder",
-    "transforms/images",
-    "transforms/index",
-    "transforms/join",
-    "transforms/masks",
-    "transforms/metadata",
-    "transforms/records",
-    "transforms/rejects",
-    "transforms/report",
-    "transforms/runtime",
-    "transforms/sample",
-    "transforms/shards",
-    "transforms/statistics",
-    "transforms/show",
-    "transforms/embed",
-    "transforms/storage",
-    "transforms/table",
-    "transforms/text",
-    "transforms/verify",
-    "pipelines",
-    "pipelines/options",
-    "launch",
-    "launch/command_line",
-    "launch/preflight",
-    "launch/runners",
-    "launch/services",
-    "launch/terminal",
-    "launch/verbs",
-]
+ROOT = Path(__file__).parent
+FOLDERS = sorted(
+    str(path.parent.relative_to(ROOT))
+    for top in ("schemas", "transforms", "pipelines", "launch")
+    for path in ROOT.glob(f"{top}/**/__init__.py")
+)
 PACKAGES = {"recordmill": "recordmill"} | {f"recordmill.{folder.replace('/', '.')}": folder for folder in FOLDERS}
 
 setup(

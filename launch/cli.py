@@ -10,8 +10,8 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from typing import NoReturn
@@ -19,7 +19,7 @@ from typing import NoReturn
 from recordmill.launch.command_line.help import program_help
 from recordmill.launch.command_line.parser import Command, parse
 from recordmill.launch.command_line.verbs import VERBS
-from recordmill.launch.runners import own_process
+from recordmill.launch.local_engine.engine import local_engine
 from recordmill.launch.runners.signals import end_with, terminated_as_by_ctrl_c
 from recordmill.launch.terminal.error_stream import ErrorStreamHandler, error_stream, others_hidden, silence
 from recordmill.pipelines.options.convert_options import ConvertOptions
@@ -36,13 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     dashes = arguments.index("--") if "--" in arguments else len(arguments)
     own, beam_arguments = arguments[:dashes], arguments[dashes + 1 :]
-    for stream in (sys.stdout, sys.stderr):  # names that the terminal's encoding lacks are no reason to fail
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
     debug = "--debug" in own
     # Beam's workers would print the traceback of an error that is reported in one line here.
     hiding = others_hidden() if beam_arguments and not debug else nullcontext()
-    with hiding, terminated_as_by_ctrl_c() as signals:
+    with hiding, _logged(debug), terminated_as_by_ctrl_c() as signals:
         return _run(own, beam_arguments, debug, signals)
 
 
@@ -51,8 +48,10 @@ def command(run: Callable[[], int] = main) -> NoReturn:
     example: a process of ours may hide it, a notebook that calls `main` need not be changed for it."""
     debug = "--debug" in sys.argv
     atexit.register(gc.freeze)  # Python would look through all objects as it ends: 0.4 s of a job of ten images
-    own_process.begin()
-    with nullcontext() if debug else others_hidden(for_good=True):
+    for stream in (sys.stdout, sys.stderr):  # names that the terminal's encoding lacks are no reason to fail
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    with local_engine(), nullcontext() if debug else others_hidden(for_good=True):
         code = _told(run, debug)
     if sys.stdout:
         with suppress(OSError):  # nobody may be reading it any more
@@ -78,12 +77,28 @@ def _told(run: Callable[[], int], debug: bool) -> int:
         return 1
 
 
+@contextmanager
+def _logged(debug: bool) -> Iterator[None]:
+    """While the block runs, warnings are printed, and with `debug` all that is logged; where the caller has handlers,
+    these do it."""
+    root, handler = logging.getLogger(), logging.StreamHandler() if debug else ErrorStreamHandler()
+    if root.handlers:
+        yield
+        return
+    form = "%(levelname)s %(name)s: %(message)s" if debug else "warning: %(message)s"
+    handler.setFormatter(logging.Formatter(form))
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG if debug else logging.WARNING)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+
+
 def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[int]) -> int:
     try:
-        level = logging.DEBUG if debug else logging.WARNING
-        handlers = None if debug else [ErrorStreamHandler()]
-        form = "%(levelname)s %(name)s: %(message)s" if debug else "warning: %(message)s"
-        logging.basicConfig(level=level, format=form, handlers=handlers)
         if not own:
             print(program_help(), end="", file=error_stream())
             return ConfigError.exit_code

@@ -43,6 +43,7 @@ ROOMS = (
     "pipelines",
     "launch.command_line",
     "launch.terminal",
+    "launch.local_engine",
     "launch.runners",
     "launch.preflight",
     "launch.verbs",

@@ -3,10 +3,13 @@
 import logging
 import re
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 import apache_beam as beam
 
-from recordmill.launch.runners import lean_buffers, watch
+from recordmill.launch.local_engine.engine import is_entered
+from recordmill.launch.local_engine.lean_buffers import lean_buffers
+from recordmill.launch.runners import watch
 from recordmill.launch.runners.beam_options import Runner, beam_options, purpose_of, runner_of
 from recordmill.launch.runners.explain import explain
 from recordmill.transforms.runtime import progress
@@ -30,14 +33,14 @@ def run(build: Callable[[beam.Pipeline], None], beam_arguments: Sequence[str]) -
     options = beam_options(beam_arguments)
     runner = runner_of(options)
     try:
-        lean_buffers.install(options)
-        pipeline = beam.Pipeline(options=options)
-        build(pipeline)
-        if runner is Runner.PORTABLE:
-            progress.set_step("waiting for the job server")
-        result = watch.submit(pipeline, runner, options)
-        if purpose_of(options) == "run":
-            watch.wait(result, runner, options)
+        with lean_buffers(options) if is_entered() else nullcontext():
+            pipeline = beam.Pipeline(options=options)
+            build(pipeline)
+            if runner is Runner.PORTABLE:
+                progress.set_step("waiting for the job server")
+            result = watch.submit(pipeline, runner, options)
+            if purpose_of(options) == "run":
+                watch.wait(result, runner, options)
     except Exception as error:
         _LOGGER.debug("The pipeline failed", exc_info=True)
         if _INTERRUPTED.search(str(error)):

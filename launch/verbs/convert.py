@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 from apache_beam.options.pipeline_options import GoogleCloudOptions
 
+from recordmill.launch.local_engine.fork_writers import slower_processes, writers_forked
 from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.preflight.check_memory import check_memory
 from recordmill.launch.preflight.check_runner import check_staging, distant_buckets
@@ -19,8 +20,15 @@ from recordmill.launch.preflight.claim_output import (
     finished_shards,
     release_output,
 )
-from recordmill.launch.runners.beam_options import Purpose, Runner, beam_options, purpose_of, runner_of, with_job_name
-from recordmill.launch.runners.fork_writers import slower_processes, writers_forked
+from recordmill.launch.runners.beam_options import (
+    Purpose,
+    Runner,
+    beam_options,
+    local_mode,
+    purpose_of,
+    runner_of,
+    with_job_name,
+)
 from recordmill.launch.runners.run import run
 from recordmill.launch.runners.watch import polling
 from recordmill.launch.terminal.progress import shown
@@ -121,10 +129,11 @@ class _Job(NamedTuple):
         # Workers in other processes count what they do for themselves.
         polled = polling(self._count_finished) if self.beam_arguments else nullcontext()
         progress = shown(self.progress_mode if shows_progress else "none")
-        if options.images and (said := slower_processes(self.beam_arguments)):
+        mode = local_mode(beam_options(self.beam_arguments))
+        if options.images and (said := slower_processes(mode)):
             terminal_of_errors().print(f"note: {said}")
         are_read = bool(options.images)
-        forked = writers_forked(options.images, options.workers, self.beam_arguments) if are_read else nullcontext()
+        forked = writers_forked(options.images, options.workers, mode) if are_read else nullcontext()
         with forked, progress, polled:
             run(lambda p: self.conversion.job().write(p, self.recipes), self.beam_arguments)
 

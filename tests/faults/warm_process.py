@@ -33,7 +33,7 @@ import recordmill.pipelines.folder
 import recordmill.transforms.storage.gcs_upload
 import recordmill.transforms.storage.local_storage
 import recordmill.transforms.storage.zip_storage
-from recordmill.launch.runners import fork_writers, own_process
+from recordmill.launch.local_engine import engine, fork_writers
 from recordmill.transforms.shards import shard_processes, write_shards
 from recordmill.transforms.shards.shard_file import ShardFile
 
@@ -114,7 +114,7 @@ def _run(
     os.environ.update(environment)
     for number, file in enumerate(files, 1):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-    own_process.begin()
+    engine._is_entered = True
     fork_writers._WORTH_IT = 1
     if disturbance:
         disturbance()
@@ -126,7 +126,7 @@ def _run(
 
 def in_one_process() -> None:
     """Let one process do all, so that what it does can be counted."""
-    own_process._is_own = False
+    engine._is_entered = False
 
 
 def signal_before(number: int, folder: str, signal_number: int, with_open: bool) -> None:

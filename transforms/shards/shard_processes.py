@@ -1,7 +1,7 @@
 """Shards are written by processes that are forked from the job's own, each with an interpreter's lock for itself.
 
-Only the process of one command forks them, before it has threads, see `recordmill.launch.runners.fork_writers`; what
-that brings is in docs/decisions/0037-shards-in-forked-processes.md.
+Only the process of one command forks them, before it has threads, see `recordmill.launch.local_engine.fork_writers`;
+docs/decisions/0037-shards-in-forked-processes.md says what that brings.
 """
 
 import ctypes

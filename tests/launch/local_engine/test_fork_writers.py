@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.launch.runners import fork_writers, own_process
+from recordmill.launch.local_engine import engine, fork_writers
 from recordmill.transforms.shards.shard_processes import forked
 from tests.faults import warm_process
 
@@ -28,40 +28,38 @@ def images(tmp_path_factory) -> Path:
     return folder
 
 
-def writers(
-    images: str, threads: int | None, beam_arguments: list[str], cores: int, is_own: bool, others: str
-) -> tuple[int, int]:
+def writers(images: str, threads: int | None, mode: str, cores: int, is_own: bool, others: str) -> tuple[int, int]:
     """How many processes are said to write, and how many there are, in a process that has `cores` cores."""
     if is_own:
-        own_process.begin()
+        engine._is_entered = True
     fork_writers.usable_cores = lambda: cores
     if others == "tensorflow":
         sys.modules["tensorflow"] = sys
     elif others == "thread":
         threading.Thread(target=threading.Event().wait, daemon=True).start()
-    with fork_writers.writers_forked([images], threads, beam_arguments):
+    with fork_writers.writers_forked([images], threads, mode):
         processes = forked()
         return processes.number if processes else 0, len(multiprocessing.active_children())
 
 
-def told(beam_arguments: list[str], is_own: bool) -> str:
+def told(mode: str, is_own: bool) -> str:
     if is_own:
-        own_process.begin()
-    return fork_writers.slower_processes(beam_arguments)
+        engine._is_entered = True
+    return fork_writers.slower_processes(mode)
 
 
 @pytest.mark.parametrize(
-    ("beam_arguments", "is_own", "is_told"),
+    ("mode", "is_own", "is_told"),
     [
-        (["--direct_running_mode=multi_processing"], True, True),
-        (["--direct_running_mode=multi_processing"], False, False),
-        ([], True, False),
-        (["--runner=PrismRunner", "--direct_running_mode=multi_processing"], True, False),
+        ("multi_processing", True, True),
+        ("multi_processing", False, False),
+        ("in_memory", True, False),
+        ("", True, False),
     ],
 )
-def test_processes_of_beam_are_told_to_be_slower_where_others_would_be_forked(beam_arguments, is_own, is_told):
+def test_processes_of_beam_are_told_to_be_slower_where_others_would_be_forked(mode, is_own, is_told):
     with ProcessPoolExecutor(1, warm_process._warm()) as pool:
-        assert ("in less time" in pool.submit(told, beam_arguments, is_own).result()) == is_told
+        assert ("in less time" in pool.submit(told, mode, is_own).result()) == is_told
 
 
 @pytest.mark.parametrize(
@@ -78,16 +76,15 @@ def test_processes_of_beam_are_told_to_be_slower_where_others_would_be_forked(be
         ({"threads": 1}, 0),
         ({"cores": 1}, 0),
         ({"cores": 96}, 8),
-        ({"beam_arguments": ["--runner=DirectRunner"]}, 4),
-        ({"beam_arguments": ["--direct_running_mode=multi_processing"]}, 0),
-        ({"beam_arguments": ["--runner=PrismRunner"]}, 0),
+        ({"mode": "multi_processing"}, 0),
+        ({"mode": ""}, 0),
         ({"is_own": False}, 0),
         ({"others": "tensorflow"}, 0),
         ({"others": "thread"}, 0),
     ],
 )
 def test_where_and_how_many(given, number, images):
-    usual = {"images": "many", "threads": None, "beam_arguments": [], "cores": 4, "is_own": True, "others": ""}
+    usual = {"images": "many", "threads": None, "mode": "in_memory", "cores": 4, "is_own": True, "others": ""}
     asked = usual | given
     if "://" not in asked["images"]:
         asked["images"] = str(images / asked["images"])

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 
-from recordmill.launch.runners import own_process
-from recordmill.launch.runners.beam_options import beam_options, local_mode
+from recordmill.launch.local_engine.engine import is_entered
 from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.shards.shard_processes import forking
 from recordmill.transforms.storage.interface import is_remote
@@ -23,7 +22,7 @@ _WORTH_IT = 1000
 
 
 @contextmanager
-def writers_forked(images: Sequence[str], threads: int | None, beam_arguments: Sequence[str]) -> Iterator[None]:
+def writers_forked(images: Sequence[str], threads: int | None, mode: str) -> Iterator[None]:
     """While the block runs, a job's shards are written by forked processes: where it runs in this process, has many
     images, and that may be. It may not in a notebook, whose threads would be missing, where TensorFlow has been loaded,
     nor on macOS, whose own libraries do not outlive a fork.
@@ -31,10 +30,11 @@ def writers_forked(images: Sequence[str], threads: int | None, beam_arguments: S
     Args:
         images: folders and archives that are read.
         threads: that fetch and check images at once; None for as many as there are cores.
+        mode: of Beam's local runner, `in_memory` or another; empty for another runner.
     """
     number = min(usable_cores(), threads or _MOST, _MOST)
     with ExitStack() as stack:
-        if number > 1 and _may_fork() and local_mode(beam_options(beam_arguments)) == "in_memory":
+        if number > 1 and _may_fork() and mode == "in_memory":
             try:
                 if _are_many(images):
                     stack.enter_context(forking(number))
@@ -43,9 +43,9 @@ def writers_forked(images: Sequence[str], threads: int | None, beam_arguments: S
         yield
 
 
-def slower_processes(beam_arguments: Sequence[str]) -> str:
+def slower_processes(mode: str) -> str:
     """What is to be said where a job of images is given Beam's processes, and its own could be forked; or nothing."""
-    if not _may_fork() or local_mode(beam_options(beam_arguments)) != "multi_processing":
+    if not _may_fork() or mode != "multi_processing":
         return ""
     return (
         "--direct_running_mode=multi_processing starts Beam anew in each process, seconds before an image is read, and "
@@ -56,10 +56,7 @@ def slower_processes(beam_arguments: Sequence[str]) -> str:
 
 def _may_fork() -> bool:
     return (
-        own_process.is_own()
-        and sys.platform == "linux"
-        and threading.active_count() == 1
-        and "tensorflow" not in sys.modules
+        is_entered() and sys.platform == "linux" and threading.active_count() == 1 and "tensorflow" not in sys.modules
     )
 
 

@@ -1,6 +1,5 @@
 """Beam's local runner gives what it gave, and lets go of what has gone on."""
 
-import logging
 from collections import Counter
 from types import SimpleNamespace
 
@@ -10,15 +9,14 @@ from apache_beam.coders import BytesCoder, TupleCoder, VarIntCoder
 from apache_beam.coders.coders import GlobalWindowCoder, IterableCoder, WindowedValueCoder
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_fn_api_pb2
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner, execution, fn_runner
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner, execution
 from apache_beam.runners.worker import bundle_processor, data_plane
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.window import FixedWindows, GlobalWindow, GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
-from recordmill.launch.runners import lean_buffers
-from recordmill.launch.runners.run import run
+from recordmill.launch.local_engine import lean_buffers
 
 Elements = beam_fn_api_pb2.Elements
 GROUPS, VALUES = 40, 3
@@ -27,17 +25,9 @@ POST = WindowedValueCoder(TupleCoder((VarIntCoder(), IterableCoder(BytesCoder())
 
 
 @pytest.fixture(autouse=True)
-def _installed(monkeypatch):
-    """For one test; other tests run Beam as it is."""
-    for owner, name in (
-        (execution.GroupingBuffer, "partition"),
-        (fn_runner.BundleManager, "_send_input_to_worker"),
-        (data_plane.InMemoryDataChannel, "input_elements"),
-        (data_plane.InMemoryDataChannel, "output_stream"),
-        (bundle_processor.DataOutputOperation, "finish"),
-    ):
-        monkeypatch.setattr(owner, name, getattr(owner, name))
-    lean_buffers.install(PipelineOptions([]))
+def _replaced():
+    with lean_buffers.lean_buffers(PipelineOptions([])):
+        yield
 
 
 def grouped() -> execution.GroupingBuffer:
@@ -151,13 +141,6 @@ def test_a_job_gives_what_it_gave():
         )
 
 
-def test_bundles_that_run_several_times_are_left_to_beam(monkeypatch):
-    for owner, name in ((execution.GroupingBuffer, "partition"), (fn_runner.BundleManager, "_send_input_to_worker")):
-        monkeypatch.setattr(owner, name, "Beam's")
-    lean_buffers.install(PipelineOptions(["--direct_runner_bundle_repeat=2"]))
-    assert (execution.GroupingBuffer.partition, fn_runner.BundleManager._send_input_to_worker) == ("Beam's",) * 2
-
-
 def test_what_is_large_is_sent_in_messages_of_its_pieces_and_in_order():
     channel, buffer = data_plane.InMemoryDataChannel(), grouped()
     manager = SimpleNamespace(_worker_handler=SimpleNamespace(data_conn=channel.inverse()))
@@ -196,12 +179,6 @@ def test_what_a_step_gives_goes_on_in_pieces_and_its_buffer_is_let_go(monkeypatc
     assert not any(hasattr(operation, "output_stream") for operation in operations)
 
 
-def test_every_job_of_the_command_runs_so(monkeypatch):
-    monkeypatch.setattr(execution.GroupingBuffer, "partition", lean_buffers._partition)
-    run(numbers, [])
-    assert execution.GroupingBuffer.partition is lean_buffers.partition
-
-
 def test_the_pinned_beam_s_sources_are_known():
     """Where the pin has moved: compare the methods and their callers, then add the hash."""
     assert lean_buffers.sources_hash(lean_buffers._REPLACED) in lean_buffers._KNOWN_SOURCES
@@ -211,13 +188,20 @@ def _another_finish(operation):
     """As a method of a newer Beam."""
 
 
-@pytest.mark.parametrize("method", [_another_finish, len], ids=["another source", "no source"])
-def test_a_beam_of_another_source_runs_as_it_is_and_says_so_at_debug_level(monkeypatch, caplog, method):
-    monkeypatch.setattr(execution.GroupingBuffer, "partition", lean_buffers._partition)
+@pytest.mark.parametrize(
+    ("options", "method", "is_replaced"),
+    [
+        ([], bundle_processor.DataOutputOperation.finish, True),
+        ([], _another_finish, False),
+        ([], len, False),
+        (["--direct_runner_bundle_repeat=2"], bundle_processor.DataOutputOperation.finish, False),
+    ],
+    ids=["known", "another source", "no source", "bundles that run several times"],
+)
+def test_methods_of_a_known_beam_are_replaced_for_a_block(monkeypatch, options, method, is_replaced):
+    buffer = execution.GroupingBuffer
+    monkeypatch.setattr(buffer, "partition", lean_buffers._partition)
     monkeypatch.setattr(lean_buffers, "_REPLACED", (*lean_buffers._REPLACED[:-1], method))
-    with caplog.at_level(logging.DEBUG, lean_buffers.__name__):
-        run(numbers, [])
-    assert execution.GroupingBuffer.partition is lean_buffers._partition
-    ours = [record for record in caplog.records if record.name.startswith("recordmill")]
-    assert [record.levelname for record in ours] == ["DEBUG"]
-    assert f"Beam {beam.__version__}" in ours[0].getMessage()
+    with lean_buffers.lean_buffers(PipelineOptions(options)):
+        assert (buffer.partition is lean_buffers.partition) == is_replaced
+    assert buffer.partition is lean_buffers._partition

@@ -11,6 +11,7 @@ import hashlib
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import apache_beam as beam
@@ -45,26 +46,27 @@ _KNOWN_SOURCES = {
 """SHA-256 of the source code of `_REPLACED`. Compare a new version's methods, and their callers, before it is added."""
 
 
-def install(options: PipelineOptions) -> None:
-    """Replace the five methods for all jobs of this process.
+@contextmanager
+def lean_buffers(options: PipelineOptions) -> Iterator[None]:
+    """While the block runs, the five methods are replaced for all jobs of this process.
 
     Nothing is replaced if a method's source is not a known one, or if Beam is asked to run each bundle several times
     (`--direct_runner_bundle_repeat`), which reads an input again.
     """
-    if options.view_as(DirectOptions).direct_runner_bundle_repeat:
-        return
-    if sources_hash(_REPLACED) not in _KNOWN_SOURCES:
-        _LOGGER.debug("Beam %s: unknown source of buffer methods; the local runner keeps Beam's", beam.__version__)
-        return
-    buffer: Any = execution.GroupingBuffer
-    manager: Any = fn_runner.BundleManager
-    channel: Any = data_plane.InMemoryDataChannel
-    output: Any = bundle_processor.DataOutputOperation
-    buffer.partition = partition
-    manager._send_input_to_worker = _send_input_to_worker
-    channel.input_elements = input_elements
-    channel.output_stream = output_stream
-    output.finish = finish
+    replaced: dict[tuple[Any, str], Callable] = {}
+    if not options.view_as(DirectOptions).direct_runner_bundle_repeat:
+        if sources_hash(_REPLACED) in _KNOWN_SOURCES:
+            replaced = _REPLACEMENTS
+        else:
+            _LOGGER.debug("Beam %s: unknown source of buffer methods; the local runner keeps Beam's", beam.__version__)
+    before = {(owner, name): getattr(owner, name) for owner, name in replaced}
+    try:
+        for (owner, name), method in replaced.items():
+            setattr(owner, name, method)
+        yield
+    finally:
+        for (owner, name), method in before.items():
+            setattr(owner, name, method)
 
 
 def sources_hash(methods: Sequence[Callable]) -> str:
@@ -161,3 +163,12 @@ def finish(operation: bundle_processor.DataOutputOperation) -> None:
     """DataOutputOperation.finish: the stream, which is set anew for each bundle, goes with its buffer."""
     _finish(operation)
     del operation.output_stream
+
+
+_REPLACEMENTS: dict[tuple[Any, str], Callable] = {
+    (execution.GroupingBuffer, "partition"): partition,
+    (fn_runner.BundleManager, "_send_input_to_worker"): _send_input_to_worker,
+    (data_plane.InMemoryDataChannel, "input_elements"): input_elements,
+    (data_plane.InMemoryDataChannel, "output_stream"): output_stream,
+    (bundle_processor.DataOutputOperation, "finish"): finish,
+}
