@@ -103,7 +103,7 @@ def build_judging(p: beam.Pipeline, expected: list[ShardToVerify], folder: str, 
 
 
 def _checks(p: beam.Pipeline, expected: list[ShardToVerify], workers: int | None) -> PCollection[ShardCheck]:
-    return p | "Shards" >> beam.Create(expected) | "VerifyShards" >> VerifyShards(workers)
+    return p | "Shards" >> beam.Create(expected) | "VerifyShards" >> VerifyShards(workers, len(expected))
 
 
 def _ordered(checks: Iterable[ShardCheck]) -> list[ShardCheck]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 from apache_beam.options.pipeline_options import GoogleCloudOptions
 
-from recordmill.launch.local_engine.fork_writers import slower_processes, writers_forked
+from recordmill.launch.local_engine.fork_writers import are_many, processes_forked, slower_processes
 from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.preflight.check_memory import check_memory
 from recordmill.launch.preflight.check_runner import check_staging, distant_buckets
@@ -132,8 +132,7 @@ class _Job(NamedTuple):
         mode = local_mode(beam_options(self.beam_arguments))
         if options.images and (said := slower_processes(mode)):
             terminal_of_errors().print(f"note: {said}")
-        are_read = bool(options.images)
-        forked = writers_forked(options.images, options.workers, mode) if are_read else nullcontext()
+        forked = processes_forked(lambda: are_many(options.images), options.workers, mode)
         with forked, progress, polled:
             run(lambda p: self.conversion.job().write(p, self.recipes), self.beam_arguments)
 

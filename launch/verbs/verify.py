@@ -10,8 +10,9 @@ from uuid import uuid4
 import msgspec
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
+from recordmill.launch.local_engine.fork_writers import WORTH_IT, processes_forked
 from recordmill.launch.preflight.check_runner import check_runner, check_staging
-from recordmill.launch.runners.beam_options import Runner, beam_options, purpose_of, runner_of
+from recordmill.launch.runners.beam_options import Runner, beam_options, local_mode, purpose_of, runner_of
 from recordmill.launch.runners.run import run
 from recordmill.launch.terminal import progress
 from recordmill.launch.terminal.fault_summary import print_checks
@@ -54,7 +55,10 @@ def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Seque
         )
         terminal().print("The template was made; what launches it runs the job, which fails where there is a fault.")
         return False
-    with progress.shown(progress_mode), _report_file(options.folder, beams if is_remote else None) as report:
+    records = sum(shard.info.examples for shard in expected)
+    forked = processes_forked(lambda: records >= WORTH_IT, options.workers, local_mode(beams))
+    remote = beams if is_remote else None
+    with forked, progress.shown(progress_mode), _report_file(options.folder, remote) as report:
         if options.thoroughness is Check.TENSORFLOW:
             is_checking = options.recompute is None
             what = "verify --check tensorflow (the default)" if is_checking else "verify --recompute"

@@ -34,7 +34,7 @@ import recordmill.transforms.storage.gcs_upload
 import recordmill.transforms.storage.local_storage
 import recordmill.transforms.storage.zip_storage
 from recordmill.launch.local_engine import engine, fork_writers
-from recordmill.transforms.shards import shard_processes, write_shards
+from recordmill.transforms.shards import write_shards
 from recordmill.transforms.shards.shard_file import ShardFile
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -115,7 +115,7 @@ def _run(
     for number, file in enumerate(files, 1):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     engine._is_entered = True
-    fork_writers._WORTH_IT = 1
+    fork_writers.WORTH_IT = 1
     if disturbance:
         disturbance()
     sys.exit(recordmill.launch.cli.main(words))
@@ -165,13 +165,13 @@ def signal_after_record(number: int, signal_number: int) -> None:
 
 def write_in_forked_processes_only() -> None:
     """Let the process fail where it writes a shard, and not those that it forks."""
-    write_shard, parent = shard_processes.write_shard, os.getpid()
+    write_shard, parent = write_shards.write_shard, os.getpid()
 
     def checked(*shard: Any) -> Any:
         assert os.getpid() != parent, "a shard is written by the process that runs the job"
         return write_shard(*shard)
 
-    shard_processes.write_shard = write_shards.write_shard = checked
+    write_shards.write_shard = checked
 
 
 def _is_change(event: str, arguments: tuple) -> bool:

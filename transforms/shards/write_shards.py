@@ -3,23 +3,19 @@
 This is the only step that reads image bytes, and it passes them on to nothing but the file.
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
-from apache_beam.transforms.window import GlobalWindows
-from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.shards import ShardKey
-from recordmill.transforms.runtime.threads import ThreadedDoFn
+from recordmill.transforms.runtime.processes import ShardDoFn
 from recordmill.transforms.shards.record_maker import RecordContext
-from recordmill.transforms.shards.shard_file import ShardRecipe, WrittenShard
-from recordmill.transforms.shards.shard_processes import forked
+from recordmill.transforms.shards.shard_file import ShardRecipe, WrittenShard, folders_of
 from recordmill.transforms.shards.shard_writer import write_shard
 
 
@@ -50,30 +46,28 @@ class WriteShards(beam.PTransform):
         return grouped | "Write" >> write.with_output_types(WrittenShard)
 
 
-class _WriteShard(ThreadedDoFn):
-    """Holds the threads that fetch and check images. Where the process has forked others for it, and there is more than
-    one shard, these write them."""
+class _WriteShard(ShardDoFn):
+    """Holds the threads that fetch and check images."""
 
     def __init__(self, recipe: ShardRecipe, threads: int | None):
         super().__init__(threads)
         self._recipe = recipe
 
-    def start_bundle(self):
-        self._written: deque[Future[WrittenShard]] = deque()
-
     def process(
         self, group: tuple[ShardKey, Iterable[bytes]], labels: LabelMap, table: FeatureTable, _: object
     ) -> Iterator[WrittenShard]:
         key, packed = group
-        processes = forked()
-        if processes is None or key.count == 1:
-            of = RecordContext(labels, table, self.pool, self.threads, self._recipe.output)
-            yield write_shard(key, packed, self._recipe, of)
-            return
-        self._written.append(processes.finish(self._recipe, labels, table, self._given_threads, key, list(packed)))
-        if len(self._written) > 2 * processes.number:  # the runner holds what is to come, in less memory
-            yield self._written.popleft().result()
+        folders = folders_of(self._recipe, key.split)
+        yield from self.do(_write, self._recipe, labels, table, key, list(packed), shards=key.count, folders=folders)
 
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        while self._written:
-            yield GlobalWindows.windowed_value(self._written.popleft().result())
+
+def _write(
+    recipe: ShardRecipe,
+    labels: LabelMap,
+    table: FeatureTable,
+    key: ShardKey,
+    packed: list[bytes],
+    pool: Executor,
+    threads: int,
+) -> WrittenShard:
+    return write_shard(key, packed, recipe, RecordContext(labels, table, pool, threads, recipe.output))

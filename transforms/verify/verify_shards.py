@@ -20,8 +20,8 @@ from recordmill.transforms.records.read_shards import FaultList, ManifestShard, 
 from recordmill.transforms.records.record_values import RecordFault
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime.look_ahead import look_ahead
+from recordmill.transforms.runtime.processes import ShardDoFn
 from recordmill.transforms.runtime.progress import found_faults
-from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.verify.check_features import Recomputed, Recomputing, recompute
@@ -52,21 +52,29 @@ class ShardToVerify(ManifestShard, frozen=True):
 @dataclass(eq=False, repr=False)
 class VerifyShards(beam.PTransform):
     """ShardToVerify become ShardCheck; images are decoded by `threads` threads, by default as many as there are cores
-    where the shard is verified."""
+    where the shard is verified.
+
+    Args:
+        shards: how many there are.
+    """
 
     threads: int | None
+    shards: int
 
     def expand(self, expected: PCollection[ShardToVerify]) -> PCollection[ShardCheck]:
-        return expected | "SpreadShards" >> beam.Reshuffle() | "Verify" >> beam.ParDo(_VerifyShard(self.threads))
+        verify = beam.ParDo(_VerifyShard(self.threads, self.shards)).with_output_types(ShardCheck)
+        return expected | "SpreadShards" >> beam.Reshuffle() | "Verify" >> verify
 
 
-class _VerifyShard(ThreadedDoFn):
+class _VerifyShard(ShardDoFn):
     """Holds the threads that decode."""
 
+    def __init__(self, threads: int | None, shards: int):
+        super().__init__(threads)
+        self._shards = shards
+
     def process(self, expected: ShardToVerify) -> Iterator[ShardCheck]:
-        check = verify_shard(expected, self.pool, self.threads)
-        found_faults(len(check.faults))
-        yield check
+        yield from self.do(verify_shard, expected, shards=self._shards)
 
 
 class _Measured(NamedTuple):
@@ -106,6 +114,7 @@ def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> Shard
         damage += index_faults(expected, reader)
     faults.add(damage)
     found, size = faults.faults(), reader.size
+    found_faults(len(found))
     return ShardCheck(
         expected.split, file, examples, objects, record_bytes, size, found, again.features, again.difference
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.launch.local_engine import engine, fork_writers
-from recordmill.transforms.shards.shard_processes import forked
+from recordmill.transforms.runtime.processes import forked
 from tests.faults import warm_process
 
 MANY = 1000
@@ -37,7 +37,7 @@ def writers(images: str, threads: int | None, mode: str, cores: int, is_own: boo
         sys.modules["tensorflow"] = sys
     elif others == "thread":
         threading.Thread(target=threading.Event().wait, daemon=True).start()
-    with fork_writers.writers_forked([images], threads, mode):
+    with fork_writers.processes_forked(lambda: fork_writers.are_many([images]), threads, mode):
         processes = forked()
         return processes.number if processes else 0, len(multiprocessing.active_children())
 

@@ -14,7 +14,7 @@ from recordmill.transforms.verify.verify_shards import _VerifyShard
     [
         lambda number: _ExtractShard("folder", number),
         lambda number: MakeRecords(None, number),
-        _VerifyShard,
+        lambda number: _VerifyShard(number, 2),
         lambda number: _WriteShard(None, number),
     ],
 )

@@ -101,7 +101,7 @@ def test_an_index_is_that_of_the_shard(tmp_path, good):
 def test_the_transform_checks_each_shard(tmp_path, good):
     shards = [shard(tmp_path / name, [good] * number) for name, number in (("a", 1), ("b", 0))]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        checks = p | beam.Create(shards) | VerifyShards(threads=2)
+        checks = p | beam.Create(shards) | VerifyShards(2, 2)
         sizes = [expected.info.bytes for expected in shards]
         assert_that(
             checks,

@@ -1,4 +1,4 @@
-"""Shards are written by processes that are forked from the job's own, each with an interpreter's lock for itself.
+"""Processes that are forked from the job's own, each with an interpreter's lock for itself, do a shard at a time.
 
 Only the process of one command forks them, before it has threads, see `recordmill.launch.local_engine.fork_writers`;
 docs/decisions/0037-shards-in-forked-processes.md says what that brings.
@@ -9,31 +9,32 @@ import gc
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from typing import Any
 
-from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.shards import ShardKey
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
+
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.cores import usable_cores
-from recordmill.transforms.shards.record_maker import RecordContext
-from recordmill.transforms.shards.shard_file import ShardRecipe, WrittenShard, folders_of
-from recordmill.transforms.shards.shard_writer import write_shard
+from recordmill.transforms.runtime.threads import ThreadedDoFn
 from recordmill.transforms.storage.resolve import storage_for
 
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 _OF_PARENT = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 """What interrupts a command: its process ends the others."""
-_LARGE_BYTES = 8 << 20
-"""What is known of a shard's images from which on memory that it leaves free is worth giving back."""
 _THREADS_A_CORE = 2
 """One fetches and checks images while another waits for a disk, or for a process that has no shard left."""
 
+OfShard = Callable[..., Any]
+"""A function at the top of a module. After its own arguments it takes an Executor of threads and their number."""
 
-class ShardProcesses:
-    """Processes that each write one shard at a time.
+
+class Processes:
+    """Processes that each do one shard at a time.
 
     Attributes:
         number: how many.
@@ -44,24 +45,19 @@ class ShardProcesses:
         self._executor = executor
         self._folders: set[str] = set()
 
-    def finish(
-        self,
-        recipe: ShardRecipe,
-        labels: LabelMap,
-        table: FeatureTable,
-        threads: int | None,
-        key: ShardKey,
-        packed: list[bytes],
-    ) -> "Future[WrittenShard]":
-        """`write_shard` in one of them.
+    def submit(
+        self, function: OfShard, arguments: tuple[Any, ...], threads: int | None, shards: int, folders: Iterable[str]
+    ) -> Future:
+        """Call a function in one of them.
 
         Args:
-            threads: that fetch and check images, in all; None for as many as there is work for.
+            threads: of all processes together; None for as many as there is work for.
+            shards: how many shards the job has.
+            folders: in which the function makes temporary files.
         """
-        at_once = min(self.number, key.count)
-        self._folders |= folders_of(recipe, key.split)
-        each = -(-(threads or _THREADS_A_CORE * usable_cores()) // at_once)
-        return self._executor.submit(_finish, recipe, labels, table, each, key, packed)
+        self._folders.update(folders)
+        each = -(-(threads or _THREADS_A_CORE * usable_cores()) // min(self.number, shards))
+        return self._executor.submit(_call, function, arguments, each)
 
     def end(self) -> None:
         """Kill them, wherever they are, and delete what they were writing."""
@@ -76,10 +72,36 @@ class ShardProcesses:
                 storage_for(folder).delete_leftovers(folder)
 
 
-_forked: ShardProcesses | None = None
+class ShardDoFn(ThreadedDoFn):
+    """Base of steps that do one thing a shard: in forked processes where there are some and more than one shard, or
+    else here, with threads."""
+
+    def start_bundle(self):
+        self._waiting: deque[Future] = deque()
+
+    def do(self, function: OfShard, *arguments: Any, shards: int, folders: Iterable[str] = ()) -> Iterator[Any]:
+        """Yield what `function` returns for a shard, now or after a later one.
+
+        Args:
+            shards, folders: see Processes.submit.
+        """
+        processes = forked()
+        if processes is None or shards == 1:
+            yield function(*arguments, self.pool, self.threads)
+            return
+        self._waiting.append(processes.submit(function, arguments, self._given_threads, shards, folders))
+        if len(self._waiting) > 2 * processes.number:  # the runner holds what is to come, in less memory
+            yield self._waiting.popleft().result()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        while self._waiting:
+            yield GlobalWindows.windowed_value(self._waiting.popleft().result())
 
 
-def forked() -> ShardProcesses | None:
+_forked: Processes | None = None
+
+
+def forked() -> Processes | None:
     """Those of the process that this is, if it has some."""
     return _forked
 
@@ -91,7 +113,7 @@ def forking(number: int) -> Iterator[None]:
     gc.freeze()  # or each process would copy what its collector looks at
     progress.expect_forked()
     executor = ProcessPoolExecutor(number, multiprocessing.get_context("fork"), _begin, (os.getpid(),))
-    processes = ShardProcesses(number, executor)
+    processes = Processes(number, executor)
     try:
         with _held_back(_OF_PARENT):  # in them for good; here, a fork must not be interrupted halfway
             executor.submit(os.getpid)  # all are forked with the first task, before the executor has a thread
@@ -120,12 +142,8 @@ def _begin(parent: int) -> None:
     gc.enable()
 
 
-def _finish(
-    recipe: ShardRecipe, labels: LabelMap, table: FeatureTable, threads: int, key: ShardKey, packed: list[bytes]
-) -> WrittenShard:
+def _call(function: OfShard, arguments: tuple[Any, ...], threads: int) -> Any:
     with ThreadPoolExecutor(threads) as pool:
-        written = write_shard(key, packed, recipe, RecordContext(labels, table, pool, threads, recipe.output))
-    if sum(map(len, packed)) > _LARGE_BYTES:
-        packed.clear()
-        ctypes.CDLL(None).malloc_trim(0)  # glibc would keep it for a next shard, which there may not be
-    return written
+        result = function(*arguments, pool, threads)
+    ctypes.CDLL(None).malloc_trim(0)  # glibc would keep what is free for a next shard, which there may not be
+    return result

@@ -12,7 +12,9 @@ import pytest
 
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.shards.shard_processes import forked, forking
+from recordmill.transforms.runtime.processes import forked, forking
+from recordmill.transforms.shards import write_shards
+from recordmill.transforms.shards.shard_file import folders_of
 from recordmill.transforms.storage.local_storage import LocalUpload
 from tests.faults import warm_process
 from tests.faults.jobs import LocalPlace, Shard
@@ -36,7 +38,11 @@ def begun(shard: Shard) -> list[Future[ShardResult]]:
     """Two shards, of half the tasks each, on their way."""
     recipe, (labels, table) = shard.recipe(False), shard.CONTEXT
     packed = {key: pack_tasks(shard.tasks[half]) for key, half in HALVES.items()}
-    return [forked().finish(recipe, labels, table, 2, key, blocks) for key, blocks in packed.items()]
+    folders = folders_of(recipe, "train")
+    return [
+        forked().submit(write_shards._write, (recipe, labels, table, key, blocks), 2, 2, folders)
+        for key, blocks in packed.items()
+    ]
 
 
 def write(shard: Shard) -> tuple[list[ShardResult], list[progress.Progress], int, bool]:
