@@ -124,10 +124,9 @@ def split_lines(
 
 
 def _shard_lines(split: SplitManifest) -> Iterator[Line]:
-    sizes = dict.fromkeys(map(size_text, sorted(shard.bytes for shard in split.shards)))
-    if sizes:
-        spread = " to ".join(dict.fromkeys([next(iter(sizes)), next(reversed(sizes))]))
-        yield "shards", f"{len(split.shards):,} of {spread}, {size_text(split.bytes)} in all"
+    if sizes := sorted(shard.bytes for shard in split.shards):
+        spread = " to ".join(dict.fromkeys(map(size_text, (sizes[0], sizes[-1]))))
+        yield "shards", f"{len(sizes):,} of {spread}, {size_text(split.bytes)} in all"
 
 
 def _planned_lines(manifest: Manifest, split: SplitManifest, planned: SplitSize) -> Iterator[Line]:
