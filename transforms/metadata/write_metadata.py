@@ -12,6 +12,7 @@ import msgspec
 from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
 
 from recordmill.schemas.encoders import TextEncoder
+from recordmill.schemas.errors import JobError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json, manifest_of
@@ -22,7 +23,7 @@ from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.dataset.facts import AddFacts, Facts, Findings, add_facts
 from recordmill.transforms.metadata.check_duplicates import check_complete_duplicates, check_duplicates
 from recordmill.transforms.metadata.commit_splits import commit_splits
-from recordmill.transforms.metadata.dataset_folder import forget
+from recordmill.transforms.metadata.dataset_folder import forget, read_manifest, tidy
 from recordmill.transforms.metadata.describe_split import (
     Rows,
     SplitShards,
@@ -133,7 +134,12 @@ def write_metadata(
         split: encode_json(describe_statistics(facts.statistics.get(split, Statistics()), labels, table, counts))
         for split, counts in of_split.items()
     }
-    shards = {recipe.split: read_notes(target.output, recipe, notes) for recipe in target.recipes}
+    try:
+        shards = {recipe.split: read_notes(target.output, recipe, notes) for recipe in target.recipes}
+    except JobError:
+        if whole := _committed_by_another(target):
+            return whole
+        raise
     splits = {
         recipe.split: describe_split(
             recipe, facts, rejects[recipe.split], shards[recipe.split], of_split[recipe.split], files[recipe.split]
@@ -158,6 +164,18 @@ def write_metadata(
     if compared and not whole.splits.keys() <= compared:  # another job has come with a split since we looked
         check_complete_duplicates(target.output, splits, whole.table, target.duplicates)
     return whole
+
+
+def _committed_by_another(target: Target) -> Manifest | None:
+    """The folder's manifest, if another run of the same job has committed all splits; what this run left is deleted."""
+    manifest = read_manifest(target.output)
+    committed = manifest.splits if manifest else {}
+    splits = [committed[recipe.split] for recipe in target.recipes if recipe.split in committed]
+    if [split.recipe for split in splits] != list(target.recipes):
+        return None
+    for split in splits:
+        tidy(target.output, split)
+    return manifest
 
 
 def read_notes(output: str, recipe: Recipe, notes: Iterable[tuple[ShardKey, str]]) -> SplitShards:
