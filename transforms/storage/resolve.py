@@ -6,13 +6,22 @@ from functools import cache, lru_cache
 from importlib.util import find_spec
 
 from recordmill.schemas.errors import ConfigError, missing_extra
+from recordmill.transforms.storage.fsspec_storage import FsspecStorage
 from recordmill.transforms.storage.gcs_storage import GcsStorage
 from recordmill.transforms.storage.interface import Storage, is_remote
 from recordmill.transforms.storage.local_storage import LocalStorage
 from recordmill.transforms.storage.zip_storage import ZipStorage
 
 _LOCAL = LocalStorage()
-_GCS = GcsStorage()
+_S3_CURE = (
+    "credentials come from AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; AWS_ENDPOINT_URL names another "
+    "server than Amazon's"
+)
+# By scheme: the storage, the module that it needs, and the extra that installs the module.
+_REMOTE: dict[str, tuple[Storage, str, str]] = {
+    "gs": (GcsStorage(), "google.cloud.storage", "gs"),
+    "s3": (FsspecStorage("s3", _S3_CURE), "s3fs", "fsspec"),
+}
 
 
 def storage_for(path: str) -> Storage:
@@ -34,20 +43,22 @@ def file_storage_for(path: str) -> Storage:
     scheme, separator, _ = path.partition("://")
     if not separator:
         return _LOCAL
-    if scheme == "gs":
-        _require_client()
-        return _GCS
-    raise ConfigError(f"{path}: {scheme}:// is not supported; give a local path, or gs://bucket/folder")
+    if scheme not in _REMOTE:
+        known = " or ".join(f"{known}://bucket/folder" for known in _REMOTE)
+        raise ConfigError(f"{path}: {scheme}:// is not supported; give a local path, {known}")
+    storage, module, extra = _REMOTE[scheme]
+    _require(module, scheme, extra)
+    return storage
 
 
 @cache
-def _require_client() -> None:
+def _require(module: str, scheme: str, extra: str) -> None:
     try:
-        found = find_spec("google.cloud.storage")
+        found = find_spec(module)
     except ModuleNotFoundError:  # not even google.cloud
         found = None
     if not found:
-        raise missing_extra("gs://", "gs")
+        raise missing_extra(f"{scheme}://", extra)
 
 
 _ARCHIVE = re.compile(r"\.zip(?=/|$)", re.IGNORECASE)
