@@ -78,6 +78,10 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
     except ConfigError:
         release_output(output, new, ())
         raise
+    for recipe in new:  # not every storage can write a file only where there is none
+        noted = _read_note(_note(output, recipe.split), overwrite=True)
+        if noted and not noted.unlisted.is_same_content(recipe):
+            raise ConfigError(f"{output}: another job has begun to write {recipe.split} otherwise; wait until it ends")
     for recipe, state in zip(recipes, states, strict=True):
         if state is not OutputState.COMPLETE:
             _check_replaceable(output, recipe)

@@ -30,8 +30,8 @@ class FsspecStorage(Storage):
     """
 
     caveat = (
-        "bytes are not compared with a checksum, a file that is replaced while it is read is not noticed, and two jobs "
-        "that write to one folder at once may mix their files: run one job at a time on an output"
+        "does not compare bytes with a checksum, and does not notice a file that is replaced while it is read. Run one "
+        "job at a time on an output: two may mix their files."
     )
 
     def __init__(self, scheme: str, cure: str, **options: object):

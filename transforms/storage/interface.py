@@ -64,7 +64,13 @@ class Upload(Protocol):
 
 
 class Storage(Protocol):
-    """Base of places that keep files. Errors are OSErrors; a missing file is a FileNotFoundError."""
+    """Base of places that keep files. Errors are OSErrors; a missing file is a FileNotFoundError.
+
+    Attributes:
+        caveat: What the storage does not check.
+    """
+
+    caveat: str = ""
 
     def __hash__(self) -> int:
         return object.__hash__(self)

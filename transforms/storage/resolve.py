@@ -12,6 +12,8 @@ from recordmill.transforms.storage.interface import Storage, is_remote
 from recordmill.transforms.storage.local_storage import LocalStorage
 from recordmill.transforms.storage.zip_storage import ZipStorage
 
+GCS = "gs"
+"""The scheme of Google Cloud Storage, the only one of Dataflow's own files."""
 _LOCAL = LocalStorage()
 _S3_CURE = (
     "credentials come from AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; AWS_ENDPOINT_URL names another "
@@ -19,9 +21,10 @@ _S3_CURE = (
 )
 # By scheme: the storage, the module that it needs, and the extra that installs the module.
 _REMOTE: dict[str, tuple[Storage, str, str]] = {
-    "gs": (GcsStorage(), "google.cloud.storage", "gs"),
+    GCS: (GcsStorage(), "google.cloud.storage", "gs"),
     "s3": (FsspecStorage("s3", _S3_CURE), "s3fs", "fsspec"),
 }
+SCHEMES = tuple(_REMOTE)
 
 
 def storage_for(path: str) -> Storage:

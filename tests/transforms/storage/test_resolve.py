@@ -28,5 +28,5 @@ def test_a_folder_may_be_called_as_archives_are(tmp_path):
 
 def test_paths_of_buckets_and_of_nobody():
     assert isinstance(storage_for("gs://b/a"), GcsStorage)
-    with pytest.raises(ConfigError, match="s3:// is not supported"):
-        storage_for("s3://b/a")
+    with pytest.raises(ConfigError, match="ftp:// is not supported"):
+        storage_for("ftp://b/a")
