@@ -21,9 +21,8 @@ from recordmill.schemas.tables import ENDINGS, rows_format
 from recordmill.transforms.join.read_groups import read_groups
 from recordmill.transforms.metadata.dataset_folder import is_metadata, read_manifest, unfinished_splits
 from recordmill.transforms.storage.interface import is_remote
-from recordmill.transforms.storage.match_files import match_files
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
-from recordmill.transforms.storage.resolve import archive_of, storage_for
+from recordmill.transforms.storage.resolve import archive_of, match_files, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 

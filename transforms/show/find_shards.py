@@ -7,8 +7,7 @@ from typing import NamedTuple
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import Manifest
 from recordmill.transforms.metadata.dataset_folder import read_manifest
-from recordmill.transforms.storage.match_files import match_files
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import match_files, storage_for
 
 _MARKS = ("tfrecord", ".tfrec")
 """In names of TFRecord files: of TFDS, Beam, Keras and the Object Detection API."""

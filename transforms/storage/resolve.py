@@ -1,9 +1,15 @@
-"""Which storage holds a path: a local folder, a bucket, or a .zip archive in either."""
+"""The storage that holds a path, the files that a pattern matches, and local copies of files."""
 
+import glob
 import os
 import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from importlib.util import find_spec
+from tempfile import TemporaryDirectory
 
 from recordmill.schemas.errors import ConfigError, missing_extra
 from recordmill.transforms.storage.fsspec_storage import FsspecStorage
@@ -79,3 +85,53 @@ def archive_of(path: str) -> str:
 @lru_cache(maxsize=64)
 def _is_remote_file(path: str) -> bool:
     return file_storage_for(path).size(path) is not None
+
+
+_WILD = frozenset("*?[")
+
+
+def match_files(pattern: str) -> list[str]:
+    """All files that a pattern matches, sorted; a path without wild cards, or of a file that has them in its name,
+    stands for itself.
+
+    Raises:
+        ConfigError: it matches nothing, or has wild cards where a bucket takes none.
+    """
+    if not _WILD & set(pattern) or storage_for(pattern).size(pattern) is not None:
+        return [pattern]
+    paths = sorted(_matching(pattern))
+    if not paths:
+        raise ConfigError(f"{pattern}: no file matches")
+    return paths
+
+
+def _matching(pattern: str) -> Iterator[str]:
+    if not is_remote(pattern):
+        yield from (path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
+        return
+    folder, _, name = pattern.rpartition("/")
+    if _WILD & set(folder):
+        raise ConfigError(f"{pattern}: in a bucket, wild cards may stand in the file's name only")
+    storage = storage_for(folder)
+    yield from (storage.join(folder, found) for found in storage.names(folder) if fnmatchcase(found, name))
+
+
+@contextmanager
+def local_copy(path: str) -> Iterator[str]:
+    """Yield the local path of a file: its own, or that of a copy that is deleted when the block ends.
+
+    Raises:
+        ConfigError: the bucket or archive has no such file.
+        OSError: storage fails.
+    """
+    if not (is_remote(path) or archive_of(path)):
+        yield path
+        return
+    storage = storage_for(path)
+    with TemporaryDirectory(prefix="recordmill-") as folder:
+        if storage.stat(path) is None:
+            raise ConfigError(f"{path}: no such file")
+        copy = os.path.join(folder, os.path.basename(path))
+        with storage.open(path) as data, open(copy, "wb") as copied:
+            shutil.copyfileobj(data, copied)
+        yield copy
