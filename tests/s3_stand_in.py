@@ -23,6 +23,7 @@ from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.test import run_wsgi_app
 
+from recordmill.transforms.storage import fsspec_storage, resolve, zip_storage
 from tests.gcs_stand_in import BUCKET, Call, Fault, Kind
 
 _TESTS = "recordmill-tests"
@@ -130,6 +131,17 @@ def _call_of(environ: Mapping[str, Any]) -> Call:
         case _:
             operation = "copy" if "HTTP_X_AMZ_COPY_SOURCE" in environ else "part" if "partNumber" in query else "upload"
     return Call(operation, bucket, unquote(name), query, environ.get("HTTP_RANGE", ""))
+
+
+def emptied(server: S3StandIn, monkeypatch) -> S3StandIn:
+    """Return the stand-in without objects, and lead the clients of this process to it."""
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    fsspec_storage.connect.cache_clear()
+    resolve._is_remote_file.cache_clear()
+    monkeypatch.setattr(zip_storage, "_listed", {})
+    server.reset()
+    return server
 
 
 @contextmanager

@@ -41,7 +41,7 @@ class FsspecStorage(Storage):
 
     def walk(self, folder: str, within: NameRange = ALL_NAMES) -> Iterator[StoredFile]:
         prefix = f"{folder.rstrip('/')}/"
-        with self._translated(folder):
+        with _translated(folder, self._cure):
             found = self._system().find(folder, detail=True)
         for name, info in sorted(found.items()):
             path = f"{self._scheme}://{name}"
@@ -50,7 +50,7 @@ class FsspecStorage(Storage):
 
     def names(self, folder: str) -> list[str]:
         try:
-            with self._translated(folder):
+            with _translated(folder, self._cure):
                 found = self._system().ls(folder, detail=True)
         except FileNotFoundError:
             return []
@@ -58,14 +58,14 @@ class FsspecStorage(Storage):
         return sorted(name for name in names if name)
 
     def is_folder(self, path: str) -> bool:
-        with self._translated(path):
+        with _translated(path, self._cure):
             return self._system().isdir(path)
 
     def stat(self, path: str) -> StoredFile | None:
         if path.endswith("/"):
             return None
         try:
-            with self._translated(path):
+            with _translated(path, self._cure):
                 info = self._system().info(path)
         except FileNotFoundError:
             return None
@@ -87,7 +87,7 @@ class FsspecStorage(Storage):
         if length <= 0:
             return b""
         try:
-            with self._translated(path):
+            with _translated(path, self._cure):
                 return self._system().cat_file(path, start=start, end=start + length)
         except OSError as error:
             if error.errno == errno.EINVAL and self._size(path) <= start:  # S3 refuses a range behind the end
@@ -98,21 +98,21 @@ class FsspecStorage(Storage):
         return [self.read_range(path, start, length) for start, length in ranges]
 
     def write(self, path: str, data: bytes) -> None:
-        with self._translated(path):
+        with _translated(path, self._cure):
             self._system().pipe_file(path, data)
 
     def create(self, path: str, folder: str = "") -> "FsspecUpload":
-        with self._translated(path):
-            return FsspecUpload(self, path, self._system().open(path, "wb", autocommit=False))
+        with _translated(path, self._cure):
+            return FsspecUpload(self, path, self._system().open(path, "wb", autocommit=False), self._cure)
 
     def move(self, path: str, target: str) -> None:
         """A copy, which the server makes, and then a deletion."""
-        with self._translated(path):
+        with _translated(path, self._cure):
             self._system().cp_file(path, target)
         self.delete(path)
 
     def delete(self, path: str) -> None:
-        with suppress(FileNotFoundError), self._translated(path):
+        with suppress(FileNotFoundError), _translated(path, self._cure):
             self._system().rm_file(path)
 
     def delete_folder(self, path: str) -> None:
@@ -126,25 +126,25 @@ class FsspecStorage(Storage):
         return file.size_bytes
 
     def _system(self) -> "AbstractFileSystem":
-        return _connect(os.getpid(), self._scheme, tuple(self._options.items()))
+        return connect(os.getpid(), self._scheme, tuple(self._options.items()))
 
-    @contextmanager
-    def _translated(self, path: str) -> Iterator[None]:
-        """Turn errors of fsspec and its clients into OSErrors that name the file and the cure."""
-        try:
-            yield
-        except Exception as error:
-            words = " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__
-            if isinstance(error, FileNotFoundError):  # of an object, s3fs gives the path only
-                raise FileNotFoundError(
-                    errno.ENOENT, "no such object" if path.endswith(words) else words, path
-                ) from error
-            number = errno.EACCES if isinstance(error, PermissionError) else getattr(error, "errno", None) or errno.EIO
-            raise OSError(number, f"{words}; {self._cure}", path) from error
+
+@contextmanager
+def _translated(path: str, cure: str) -> Iterator[None]:
+    """Turn errors of fsspec and its clients into OSErrors that name the file and the cure."""
+    try:
+        yield
+    except Exception as error:
+        words = " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__
+        if isinstance(error, FileNotFoundError):  # of an object, s3fs gives the path only
+            words = "no such object" if path.endswith(words) else words
+            raise FileNotFoundError(errno.ENOENT, words, path) from error
+        number = errno.EACCES if isinstance(error, PermissionError) else getattr(error, "errno", None) or errno.EIO
+        raise OSError(number, f"{words}; {cure}", path) from error
 
 
 @lru_cache(maxsize=8)
-def _connect(process: int, scheme: str, options: tuple[tuple[str, Any], ...]) -> "AbstractFileSystem":
+def connect(process: int, scheme: str, options: tuple[tuple[str, Any], ...]) -> "AbstractFileSystem":
     """Return the client of a process; a copied process must not share connections, and fsspec has one a thread."""
     from fsspec import filesystem
 
@@ -159,22 +159,23 @@ def _file(name: str, path: str, info: Mapping[str, Any]) -> StoredFile:
 class FsspecUpload:
     """An object that is being written, in parts."""
 
-    def __init__(self, storage: FsspecStorage, path: str, file: Any):
+    def __init__(self, storage: FsspecStorage, path: str, file: Any, cure: str):
         self._storage = storage
         self._path = path
         self._file = file
+        self._cure = cure
         self._abandon = finalize(self, _abandon, file)
 
     def write(self, data: bytes) -> None:
-        with self._storage._translated(self._path):
+        with _translated(self._path, self._cure):
             self._file.write(data)
 
     def commit(self, path: str | None = None) -> None:
-        with self._storage._translated(self._path):
+        with _translated(self._path, self._cure):
             self._file.close()
             self._file.commit()
         self._abandon.detach()
-        if path not in (None, self._path):
+        if path and path != self._path:
             self._storage.move(self._path, path)
 
     def abandon(self) -> None:
