@@ -135,7 +135,12 @@ class Storage(Protocol):
 
     def write(self, path: str, data: bytes) -> None:
         """Write a whole file, its folder made if need be: readers see the old bytes or the new ones."""
-        ...
+        upload = self.create(path)
+        try:
+            upload.write(data)
+            upload.commit()
+        finally:
+            upload.abandon()
 
     def create(self, path: str, folder: str = "") -> Upload:
         """Start a file of many writes.

@@ -47,14 +47,16 @@ def file_storage_for(path: str) -> Storage:
     """The storage that holds `path`, which is no member of an archive.
 
     Raises:
-        ConfigError: a scheme that no storage speaks, or whose client is not installed.
+        ConfigError: a scheme that no storage speaks, or whose client is not installed; no bucket.
     """
-    scheme, separator, _ = path.partition("://")
+    scheme, separator, rest = path.partition("://")
     if not separator:
         return _LOCAL
     if scheme not in _REMOTE:
         known = " or ".join(f"{known}://bucket/folder" for known in _REMOTE)
         raise ConfigError(f"{path}: {scheme}:// is not supported; give a local path, {known}")
+    if not rest.strip("/"):  # or a path joined to it would be a local one
+        raise ConfigError(f"{path} names no bucket; give {scheme}://bucket/folder")
     storage, module, extra = _REMOTE[scheme]
     _require(module, scheme, extra)
     return storage

@@ -30,6 +30,9 @@ def test_a_folder_may_be_called_as_archives_are(tmp_path):
 
 def test_paths_of_buckets_and_of_nobody():
     assert isinstance(storage_for("gs://b/a"), GcsStorage)
+    for path in ("gs://", "s3://", "s3:///"):
+        with pytest.raises(ConfigError, match="names no bucket"):
+            storage_for(path)
     with pytest.raises(ConfigError, match="ftp:// is not supported"):
         storage_for("ftp://b/a")
 
