@@ -174,9 +174,6 @@ class Storage(Protocol):
         """Make `path` a link to the file `target` in the same folder; False where this storage has no links."""
         return False
 
-    def join(self, folder: str, name: str) -> str:
-        return f"{folder.rstrip('/')}/{name}"
-
     def protection(self, path: str) -> str:
         """Return why a file that was written can be neither deleted nor replaced; "" if it can."""
         return ""

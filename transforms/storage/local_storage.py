@@ -275,9 +275,6 @@ class LocalStorage(Storage):
         os.replace(temporary, path)  # another run may do the same at the same time
         return True
 
-    def join(self, folder: str, name: str) -> str:
-        return os.path.join(folder, name)
-
 
 class _Kind(Enum):
     FOLDER = 1

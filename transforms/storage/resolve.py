@@ -89,6 +89,13 @@ def _is_remote_file(path: str) -> bool:
     return file_storage_for(path).size(path) is not None
 
 
+def join_path(folder: str, name: str) -> str:
+    """Return the path of a file in a folder."""
+    if is_remote(folder) or archive_of(folder):
+        return f"{folder.rstrip('/')}/{name}"
+    return os.path.join(folder, name)
+
+
 _WILD = frozenset("*?[")
 
 
@@ -115,7 +122,7 @@ def _matching(pattern: str) -> Iterator[str]:
     if _WILD & set(folder):
         raise ConfigError(f"{pattern}: in a bucket, wild cards may stand in the file's name only")
     storage = storage_for(folder)
-    yield from (storage.join(folder, found) for found in storage.names(folder) if fnmatchcase(found, name))
+    yield from (join_path(folder, found) for found in storage.names(folder) if fnmatchcase(found, name))
 
 
 @contextmanager

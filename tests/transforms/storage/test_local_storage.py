@@ -347,11 +347,6 @@ def test_a_folder_that_vanishes_while_it_is_written_to_is_made_again(tmp_path, m
     assert (path.read_bytes(), len(commits)) == (b"{}", 2)
 
 
-def test_join(tmp_path):
-    assert STORAGE.join("out", "a.json") == "out/a.json"
-    assert STORAGE.join("out/", ".state/a.json") == "out/.state/a.json"
-
-
 def test_a_link_to_a_folder_beside_it_does_not_hide_that_folder(tmp_path, monkeypatch):
     """Whichever of the two the file system tells first."""
     scandir = os.scandir

@@ -8,7 +8,7 @@ import pytest
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage.gcs_storage import GcsStorage
 from recordmill.transforms.storage.local_storage import LocalStorage
-from recordmill.transforms.storage.resolve import archive_of, local_copy, storage_for
+from recordmill.transforms.storage.resolve import archive_of, join_path, local_copy, storage_for
 from tests.transforms.storage.conftest import path_of
 
 
@@ -60,3 +60,17 @@ def test_local_copy_of_a_member(tmp_path):
 def test_local_copy_of_nothing(gcs):
     with pytest.raises(ConfigError, match="gs://bucket/nothing: no such file"), local_copy(path_of("nothing")):
         pass
+
+
+JOINED = [
+    ("out", "a.json", "out/a.json"),
+    ("out/", ".state/a.json", "out/.state/a.json"),
+    ("", "a.json", "a.json"),
+    ("gs://b", "x/y", "gs://b/x/y"),
+    ("gs://b/a/", "x/y", "gs://b/a/x/y"),
+]
+
+
+@pytest.mark.parametrize(("folder", "name", "path"), JOINED)
+def test_join_path(folder, name, path):
+    assert join_path(folder, name) == path

@@ -17,7 +17,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage import range_stream, zip_storage
 from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError, StoredFile, UnreadableFileError
 from recordmill.transforms.storage.local_storage import LocalStorage
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.storage.zip_archive import Directory
 from recordmill.transforms.storage.zip_storage import ZipStorage
 from tests.gcs_stand_in import Fault, Kind
@@ -59,7 +59,7 @@ def test_members_are_read_by_their_names(tmp_path, method):
     path = archive(tmp_path / "masks.zip", method=method)
     storage = storage_for(path)
     for name, data in MEMBERS.items():
-        member = storage.join(path, name)
+        member = join_path(path, name)
         assert storage.read(member) == data
         assert storage.open(member).read() == data
         assert storage.size(member) == len(data)
