@@ -26,7 +26,7 @@ class FsspecStorage(Storage):
 
     Args:
         cure: What to do where access fails.
-        options: Arguments of `fsspec.filesystem`.
+        options: Arguments of fsspec's file system.
     """
 
     caveat = (
@@ -34,17 +34,17 @@ class FsspecStorage(Storage):
         "job at a time on an output: two may mix their files."
     )
 
-    def __init__(self, scheme: str, cure: str, **options: object):
-        self._scheme = scheme
+    def __init__(self, scheme: str, cure: str, **options: Any):
+        self.scheme = scheme
+        self.options = options
         self._cure = cure
-        self._options = options
 
     def walk(self, folder: str, within: NameRange = ALL_NAMES) -> Iterator[StoredFile]:
         prefix = f"{folder.rstrip('/')}/"
         with _translated(folder, self._cure):
             found = self._system().find(folder, detail=True)
         for name, info in sorted(found.items()):
-            path = f"{self._scheme}://{name}"
+            path = f"{self.scheme}://{name}"
             if path.startswith(prefix) and not path.endswith("/"):  # consoles make markers of empty folders
                 yield _file(path[len(prefix) :], path, info)
 
@@ -126,7 +126,7 @@ class FsspecStorage(Storage):
         return file.size_bytes
 
     def _system(self) -> "AbstractFileSystem":
-        return connect(os.getpid(), self._scheme, tuple(self._options.items()))
+        return connect(os.getpid(), self)
 
 
 @contextmanager
@@ -144,11 +144,11 @@ def _translated(path: str, cure: str) -> Iterator[None]:
 
 
 @lru_cache(maxsize=8)
-def connect(process: int, scheme: str, options: tuple[tuple[str, Any], ...]) -> "AbstractFileSystem":
+def connect(process: int, storage: FsspecStorage) -> "AbstractFileSystem":
     """Return the client of a process; a copied process must not share connections, and fsspec has one a thread."""
     from fsspec import filesystem
 
-    return filesystem(scheme, skip_instance_cache=True, use_listings_cache=False, **dict(options))
+    return filesystem(storage.scheme, skip_instance_cache=True, use_listings_cache=False, **storage.options)
 
 
 def _file(name: str, path: str, info: Mapping[str, Any]) -> StoredFile:

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 
 from recordmill.schemas.errors import ConfigError, missing_extra
 from recordmill.transforms.storage.fsspec_storage import FsspecStorage
+from recordmill.transforms.storage.gcs_client import POOL_SIZE
 from recordmill.transforms.storage.gcs_storage import GcsStorage
 from recordmill.transforms.storage.interface import Storage, is_remote
 from recordmill.transforms.storage.local_storage import LocalStorage
@@ -28,7 +29,7 @@ _S3_CURE = (
 # By scheme: the storage, the module that it needs, and the extra that installs the module.
 _REMOTE: dict[str, tuple[Storage, str, str]] = {
     GCS: (GcsStorage(), "google.cloud.storage", "gs"),
-    "s3": (FsspecStorage("s3", _S3_CURE), "s3fs", "fsspec"),
+    "s3": (FsspecStorage("s3", _S3_CURE, config_kwargs={"max_pool_connections": POOL_SIZE}), "s3fs", "fsspec"),
 }
 SCHEMES = tuple(_REMOTE)
 
