@@ -5,6 +5,7 @@ from pathlib import Path
 from setuptools import setup
 
 STORAGE = ["google-cloud-storage>=3.2,<4"]
+FSSPEC = ["fsspec>=2024.6", "s3fs>=2024.6"]
 BEAM_VERSIONS = ">=2.70,<3"
 ARROW = ["pyarrow>=16"]
 TENSORFLOW = ["tensorflow>=2.19,<3"]
@@ -48,19 +49,23 @@ setup(
     ],
     extras_require={
         "gs": STORAGE,  # gs:// paths
+        "fsspec": FSSPEC,  # s3:// paths
         "beam": [f"apache-beam{BEAM_VERSIONS}", *ARROW],  # pipelines: converting verbs, verify, extract
         "gcp": GCP,  # pipelines on gs:// paths and on Dataflow
         "tensorflow": TENSORFLOW,  # embed, verify with TensorFlow's decoder, tf.data
-        "all": [*GCP, *TENSORFLOW],
+        "all": [*GCP, *FSSPEC, *TENSORFLOW],
         "dev": [
+            "flask-cors>=5",  # moto's server
             "hypothesis>=6.100",
             "kubernetes-validate>=1.30",
+            "moto[s3]>=5",
             "mypy>=1.13",
             "pytest>=8",
             "pytest-xdist>=3.6",
             "ruff>=0.8",
             "scikit-learn>=1.5",
             "uv>=0.9",
+            "werkzeug>=3",  # moto's server
             # With Python 3.10 its tensorflow-metadata wants an older protobuf than Beam's proto-plus.
             "tensorflow-datasets>=4.9.7; python_version >= '3.11'",
         ],

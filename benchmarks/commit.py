@@ -28,7 +28,7 @@ from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.metadata.write_metadata import Target, write_metadata
 from recordmill.transforms.shards.shard_file import FinishedShards
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _CLASSES = 1203
 _NO_BYTES = "AAAAAA=="
@@ -70,7 +70,7 @@ def main() -> None:
         storage, facts, notes, lists = storage_for(output), Facts(), [], []
         for index in range(args.shards):
             result = shard_result(ShardKey("train", index, args.shards), images, not args.no_pictures)
-            storage.write(storage.join(output, f"{state_folder('train')}/{result.info.file}"), b"")
+            storage.write(join_path(output, f"{state_folder('train')}/{result.info.file}"), b"")
             written = finished.note(result)
             facts.merge(written.facts)
             notes.append((written.key, written.note))

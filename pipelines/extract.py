@@ -14,7 +14,7 @@ from recordmill.transforms.extract.extract_documents import ExtractedSplit, Writ
 from recordmill.transforms.extract.extract_shards import ExtractShards
 from recordmill.transforms.metadata.report_uncarried import uncarried_lines
 from recordmill.transforms.records.read_shards import ManifestShard
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 
 def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ManifestShard]:
@@ -34,7 +34,7 @@ def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ManifestS
         raise ConfigError(f"--split {split!r}: {folder} has no such split; it has {', '.join(manifest.splits)}")
     splits = [split] if split else list(manifest.splits)
     return [
-        ManifestShard(storage_for(folder).join(folder, shard.file), name, shard, manifest.table, manifest.labels)
+        ManifestShard(join_path(folder, shard.file), name, shard, manifest.table, manifest.labels)
         for name in splits
         for shard in manifest.splits[name].shards
     ]

@@ -21,7 +21,7 @@ from recordmill.schemas.sizes import number_text
 from recordmill.transforms.embed.embed_pictures import EmbedPictures
 from recordmill.transforms.embed.load_model import load_same
 from recordmill.transforms.metadata.dataset_folder import require_manifest
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.verify.check_features import Recomputing
 from recordmill.transforms.verify.check_folder import all_faults
 from recordmill.transforms.verify.verify_shards import ShardToVerify, VerifyShards
@@ -40,10 +40,9 @@ def expected_shards(options: VerifyOptions) -> list[ShardToVerify]:
     """
     folder = options.folder
     manifest = require_manifest(folder)
-    storage = storage_for(folder)
     return [
         ShardToVerify(
-            storage.join(folder, shard.file),
+            join_path(folder, shard.file),
             name,
             shard,
             manifest.table,

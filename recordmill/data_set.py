@@ -12,7 +12,7 @@ from recordmill.schemas.manifest import Manifest
 from recordmill.split import Contents, Shard, Split
 from recordmill.transforms.metadata.dataset_folder import require_manifest
 from recordmill.transforms.storage.interface import is_remote
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path
 
 
 class DataSet:
@@ -73,10 +73,10 @@ def open(path: str | os.PathLike[str]) -> DataSet:
     """
     path = os.fsdecode(path)
     path = path if is_remote(path) else os.path.abspath(path)
-    manifest, storage = require_manifest(path), storage_for(path)
+    manifest = require_manifest(path)
     splits = {}
     for name, entry in manifest.splits.items():
-        shards = [Shard(storage.join(path, info.file), info) for info in entry.shards]
+        shards = [Shard(join_path(path, info.file), info) for info in entry.shards]
         shape = entry.recipe.options.get("feature_shape")
         contents = Contents(manifest.table, manifest.labels, tuple(shape) if isinstance(shape, list) else ())
         splits[name] = Split(name, path, shards, contents, entry.compression)

@@ -16,7 +16,7 @@ import msgspec
 from recordmill.schemas.encoders import TextEncoder, TextForm, decode_encoder
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.metadata.dataset_folder import require_manifest
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 
 class Encoder(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ def encoders(path: str | os.PathLike[str]) -> dict[str, Encoder]:
     manifest = require_manifest(path)
     found = {}
     for info in manifest.encoders:
-        name = storage.join(path, info.file)
+        name = join_path(path, info.file)
         if storage.size(name) is None:
             raise ConfigError(f"{name} is gone, and with it what the indices of {info.column} mean; copy it, too")
         fitted = decode_encoder(storage.read(name), name)

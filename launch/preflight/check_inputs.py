@@ -21,9 +21,8 @@ from recordmill.schemas.tables import ENDINGS, rows_format
 from recordmill.transforms.join.read_groups import read_groups
 from recordmill.transforms.metadata.dataset_folder import is_metadata, read_manifest, unfinished_splits
 from recordmill.transforms.storage.interface import is_remote
-from recordmill.transforms.storage.match_files import match_files
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
-from recordmill.transforms.storage.resolve import archive_of, storage_for
+from recordmill.transforms.storage.resolve import archive_of, join_path, match_files, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -198,7 +197,7 @@ def _file_fault(name: str, path: str) -> str:
         if not archive_of(path):
             return f"{name} {path} is a folder; give the file"
         files = sorted(file.name for file in storage.walk(path) if file.name.endswith((".json", ".csv")))
-        example = f", {storage.join(path, files[0])} for example" if files else ""
+        example = f", {join_path(path, files[0])} for example" if files else ""
         return f"{name} {path} is an archive; name the file in it{example}"
     if not is_remote(path) and os.path.exists(path):
         return f"{name} {path} is a pipe or a device, and it has to be read twice; give a file"
@@ -244,7 +243,7 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
     storage = storage_for(output)
     found = [name for name in storage.names(output) if is_metadata(name) and name not in reported]
     # In this order: another run that is done just now writes its manifest before it deletes its state.
-    if found and not unfinished_splits(output) and storage.size(storage.join(output, MANIFEST)) is None:
+    if found and not unfinished_splits(output) and storage.size(join_path(output, MANIFEST)) is None:
         yield (
             f"--output {output} has {', '.join(found)}, which would be replaced, and no manifest or unfinished run "
             "says that they are a data set's; give another --output, or move them"
@@ -254,7 +253,7 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
 def _encoder_faults(output: str, column: str) -> Iterator[str]:
     """Files that are called as those of encoders, and are of no data set."""
     storage = storage_for(output)
-    names = [name for name in (encoder_file(column), CLASSES) if storage.size(storage.join(output, name)) is not None]
+    names = [name for name in (encoder_file(column), CLASSES) if storage.size(join_path(output, name)) is not None]
     manifest = read_manifest(output) if names else None
     if names and not unfinished_splits(output) and not (manifest and manifest.encoders):
         yield (

@@ -122,7 +122,7 @@ def _dataflow_faults(options: PipelineOptions, paths: Iterable[str]) -> Iterator
     if not cloud.region:
         yield "--region is missing: where the buckets are, such as europe-west4"
     if not cloud.temp_location:
-        yield "--temp_location is missing: a folder in a bucket of the region, gs://BUCKET/tmp"
+        yield "--temp_location is missing: a folder in a bucket of the region"
     if not (options.view_as(WorkerOptions).sdk_container_image or _ships_packages(options)):
         yield (
             "the workers would not have Recordmill: give --sdk_container_image=IMAGE of launch/dataflow/Dockerfile, or "

@@ -18,7 +18,7 @@ from recordmill.schemas.encoders import (
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import Manifest
 from recordmill.transforms.metadata.dataset_folder import read_manifest
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _TRAIN = "train"
 _MOST_BYTES = 1 << 30
@@ -50,7 +50,7 @@ def choose_encoder(
     others = _others(manifest, splits)
     if split in splits and not (known and others):
         return EncoderSource(column, settings, split)
-    path = storage_for(output).join(output, encoder_file(column))
+    path = join_path(output, encoder_file(column))
     saved = _read(path, column, form)
     if split in splits and (saved.split, saved.settings) != (split, settings):
         raise ConfigError(
@@ -142,11 +142,7 @@ def _saved_path(folders: Sequence[str], column: str) -> str:
 
 def _saved_files(folders: Sequence[str], file: str) -> list[str]:
     """The files of this name in data sets' folders, or in their encoders/."""
-    candidates = [
-        storage_for(folder).join(folder, name)
-        for folder in folders
-        for name in (file, file.removeprefix(f"{ENCODERS}/"))
-    ]
+    candidates = [join_path(folder, name) for folder in folders for name in (file, file.removeprefix(f"{ENCODERS}/"))]
     return [path for path in candidates if storage_for(path).size(path) is not None]
 
 

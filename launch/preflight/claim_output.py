@@ -26,7 +26,7 @@ from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.images.listing import listing_of
 from recordmill.transforms.metadata.dataset_folder import read_manifest, strange_file, unfinished_splits
 from recordmill.transforms.storage.interface import Storage, is_remote
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -78,6 +78,10 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
     except ConfigError:
         release_output(output, new, ())
         raise
+    for recipe in new:  # not every storage can write a file only where there is none
+        noted = _read_note(_note(output, recipe.split), overwrite=True)
+        if noted and not noted.unlisted.is_same_content(recipe):
+            raise ConfigError(f"{output}: another job has begun to write {recipe.split} otherwise; wait until it ends")
     for recipe, state in zip(recipes, states, strict=True):
         if state is not OutputState.COMPLETE:
             _check_replaceable(output, recipe)
@@ -102,7 +106,7 @@ def release_output(output: str, recipes: Sequence[Recipe], absent: Iterable[str]
     """
     storage = storage_for(output)
     for recipe in recipes:
-        storage.delete_folder(storage.join(output, state_folder(recipe.split)))
+        storage.delete_folder(join_path(output, state_folder(recipe.split)))
     for folder in absent:
         with suppress(OSError):  # another run may be writing there
             os.rmdir(folder)
@@ -142,7 +146,7 @@ def _look_at_split(
             "give another --output, --name or --split, or --overwrite to delete them"
         )
     if strange := strange_file(output, recipe.split):
-        folder = storage.join(output, state_folder(recipe.split))
+        folder = join_path(output, state_folder(recipe.split))
         raise ConfigError(f"{folder} has {strange}, which no run has left there, and would be deleted; move it")
     return OutputState.NEW
 
@@ -150,7 +154,7 @@ def _look_at_split(
 def _note_recipe(output: str, recipe: Recipe) -> None:
     """Delete what an earlier run of the split has left, and write down what this one is to make."""
     storage = storage_for(output)
-    storage.delete_folder(storage.join(output, state_folder(recipe.split)))
+    storage.delete_folder(join_path(output, state_folder(recipe.split)))
     storage.write(_note(output, recipe.split), encode_json(recipe))
 
 
@@ -173,14 +177,14 @@ def _check_replaceable(output: str, recipe: Recipe) -> None:
 def finished_shards(output: str, recipes: Sequence[Recipe]) -> int:
     """How many finished shards unfinished runs have left; a rerun keeps those that it would write as they are."""
     storage = storage_for(output)
-    folders = (storage.join(output, state_folder(recipe.split)) for recipe in recipes)
+    folders = (join_path(output, state_folder(recipe.split)) for recipe in recipes)
     return sum(name != RECIPE and name.endswith(".json") for folder in folders for name in storage.names(folder))
 
 
 def damaged_shards(storage: Storage, output: str, split: SplitManifest) -> list[str]:
     """Faults of a split's files: a shard is missing, of another size, or has another checksum."""
     with ThreadPoolExecutor(_LOOKS) as pool:
-        found = pool.map(lambda shard: _damage(storage, storage.join(output, shard.file), shard), split.shards)
+        found = pool.map(lambda shard: _damage(storage, join_path(output, shard.file), shard), split.shards)
     return [f"{shard.file} {damage}" for shard, damage in zip(split.shards, found, strict=True) if damage]
 
 
@@ -240,4 +244,4 @@ def _read_note(note: str, overwrite: bool) -> Recipe | None:
 
 def _note(output: str, split: str) -> str:
     """Where the recipe of an unfinished run is noted."""
-    return storage_for(output).join(output, f"{state_folder(split)}/{RECIPE}")
+    return join_path(output, f"{state_folder(split)}/{RECIPE}")

@@ -14,7 +14,7 @@ from recordmill.transforms.extract.extract_pieces import STATE, delete_pieces, f
 from recordmill.transforms.records.read_shards import ManifestShard
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.storage.interface import is_remote
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ def claim_target(folder: str, recipe: bytes) -> bool:
         ConfigError: it is neither.
     """
     storage = storage_for(folder)
-    note = storage.join(folder, _RECIPE)
+    note = join_path(folder, _RECIPE)
     if not is_remote(folder) and os.path.islink(os.path.join(folder, STATE)):
         raise ConfigError(f"{os.path.join(folder, STATE)} is a link, through which nothing is written; delete it")
     if storage.size(note) is not None:
@@ -82,7 +82,7 @@ def claim_target(folder: str, recipe: bytes) -> bool:
 def note_recipe(folder: str, recipe: bytes) -> None:
     """Note what is extracted, so that a rerun can go on."""
     storage = storage_for(folder)
-    storage.write(storage.join(folder, _RECIPE), recipe)
+    storage.write(join_path(folder, _RECIPE), recipe)
 
 
 def resume_target(folder: str) -> int:
@@ -98,4 +98,4 @@ def release_target(folder: str) -> None:
     is stopped here would begin anew."""
     delete_pieces(folder)
     storage = storage_for(folder)
-    storage.delete_folder(storage.join(folder, STATE))
+    storage.delete_folder(join_path(folder, STATE))

@@ -11,11 +11,12 @@ from typing import Any
 from recordmill.launch.command_line.parameters import command_line, parameters, plain_default
 from recordmill.launch.command_line.parser import parse
 from recordmill.pipelines.options.option import Kind, OptionField
+from recordmill.transforms.storage.resolve import GCS, SCHEMES
 
 # A path has no comma, because lists travel as text with commas. A date of the run stands in braces.
 _DATE = r"\{(%[a-zA-Z]|[^%{},])+\}"
 _REST = rf"([^,{{}}]|{_DATE})+$"
-_GS_PATH, _ANY_PATH = rf"^gs://{_REST}", rf"^(gs://|/){_REST}"
+_GS_PATH, _ANY_PATH = rf"^{GCS}://{_REST}", rf"^(({'|'.join(SCHEMES)})://|/){_REST}"
 
 _JSON_TYPES = {Kind.INTEGER: "integer", Kind.NUMBER: "number", Kind.PATHS: "array", Kind.SWITCH: "boolean"}
 """All other kinds are strings."""
@@ -25,7 +26,7 @@ def airflow_params(verb: str, gs_only: bool, defaults: Mapping[str, Any]) -> dic
     """Arguments of Airflow's `Param` by name: JSON schema, description and default.
 
     Args:
-        gs_only: accept paths in buckets only.
+        gs_only: accept paths in buckets of Google Cloud Storage only.
         defaults: values that replace the defaults of the options.
 
     >>> airflow_params("coco", False, {"num_shards": 8})["num_shards"]["default"]

@@ -16,9 +16,10 @@ from typing import Any
 from recordmill.launch.command_line.parameters import TEMPLATES, parameters, plain_default
 from recordmill.launch.command_line.verbs import VERBS
 from recordmill.pipelines.options.option import READ, Kind, Option, OptionField
+from recordmill.transforms.storage.resolve import GCS
 
 # A bucket or a path in it. Several paths are separated by commas, so a path must have none.
-_GS_PATH = "gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/[^,]*)?"
+_GS_PATH = f"{GCS}://[a-z0-9][a-z0-9._-]{{1,220}}[a-z0-9](/[^,]*)?"
 _OF_KIND = {
     Kind.ARGUMENT: _GS_PATH,
     Kind.PATH: _GS_PATH,

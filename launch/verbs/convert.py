@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -45,6 +45,8 @@ from recordmill.transforms.metadata.folder_statistics import read_statistics
 from recordmill.transforms.report.write_report import has_report, try_to_report
 from recordmill.transforms.runtime.progress import step_seconds, update_from_counters
 from recordmill.transforms.statistics.compare_splits import compare_splits
+from recordmill.transforms.storage.interface import is_remote
+from recordmill.transforms.storage.resolve import file_storage_for
 
 
 class Conversion(NamedTuple):
@@ -125,6 +127,8 @@ class _Job(NamedTuple):
 
     def run(self, shows_progress: bool = True) -> None:
         options = self.conversion.options
+        for said in _caveats(options.paths):
+            terminal_of_errors().print(f"note: {said}")
         _check_memory(options, self.beam_arguments)
         # Workers in other processes count what they do for themselves.
         polled = polling(self._count_finished) if self.beam_arguments else nullcontext()
@@ -162,6 +166,12 @@ def _check_places(options: ConvertOptions, beam_arguments: Sequence[str]) -> Pur
     for line in distant_buckets(options.paths, region) if region else ():
         terminal_of_errors().print(f"warning: {line}")
     return purpose
+
+
+def _caveats(paths: Iterable[str]) -> list[str]:
+    """Return what the storages of `paths` do not check."""
+    storages = {path.partition("://")[0]: file_storage_for(path) for path in paths if is_remote(path)}
+    return [f"{scheme}:// {storage.caveat}" for scheme, storage in sorted(storages.items()) if storage.caveat]
 
 
 def _check_memory(options: ConvertOptions, beam_arguments: Sequence[str], is_dry_run: bool = False) -> None:

@@ -11,7 +11,7 @@ from recordmill.schemas.shard_index import INDEX
 from recordmill.schemas.sizes import number_text
 from recordmill.transforms.index.read_index import check_indexable, index_shard, split_folder
 from recordmill.transforms.show.find_shards import Shard, find_shards
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _FILES_AT_ONCE = 8
 
@@ -45,7 +45,7 @@ def run_index(options: IndexOptions) -> None:
             pool.shutdown(cancel_futures=True)
             raise
     folders = sorted({split_folder(shard.path)[0] for shard in shards})
-    targets = [storage_for(folder).join(folder, INDEX) for folder in folders]
+    targets = [join_path(folder, INDEX) for folder in folders]
     for target in targets:
         storage_for(target).delete_leftovers(target)
     there = f"; {len(shards) - written:,} were there" if written < len(shards) else ""

@@ -23,7 +23,7 @@ from recordmill.transforms.show.choose_records import Choice, Record, choose_rec
 from recordmill.transforms.show.describe_json import json_document
 from recordmill.transforms.show.find_shards import Shards, find_shards
 from recordmill.transforms.storage.interface import is_remote
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _SAVED = 20
 """Pictures into a folder, unless --count says how many."""
@@ -108,7 +108,7 @@ def _save(options: ShowOptions, record: Record, shards: Shards) -> str:
     picture, overlay = drawn(record, options.side)
     path = options.save
     if not options.is_for_one_picture:
-        path = storage_for(path).join(path, picture_name(record, shards.shards.index(record.shard)))
+        path = join_path(path, picture_name(record, shards.shards.index(record.shard)))
     stream = io.BytesIO()
     picture.save(stream, "PNG" if path.lower().endswith(".png") else "JPEG", quality=92)
     storage_for(path).write(path, stream.getvalue())

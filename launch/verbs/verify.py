@@ -23,7 +23,7 @@ from recordmill.pipelines.options.dataset_options import VerifyOptions
 from recordmill.schemas.checks import Check, ShardCheck
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.metadata.dataset_folder import require_manifest
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.verify.check_folder import all_faults
 
 
@@ -81,9 +81,8 @@ def _report_file(folder: str, remote: PipelineOptions | None) -> Iterator[str]:
         with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
             yield os.path.join(temporary, "checks.json")
         return
-    storage = storage_for(folder)
     place = remote.view_as(GoogleCloudOptions).temp_location or folder
-    path = storage.join(place, f".recordmill-verify-{uuid4().hex}.json")
+    path = join_path(place, f".recordmill-verify-{uuid4().hex}.json")
     try:
         yield path
     finally:

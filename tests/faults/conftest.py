@@ -3,6 +3,7 @@
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,13 +14,19 @@ from recordmill.transforms.shards import shard_file
 from tests.conftest import CATEGORIES, annotation, image_row, write_coco
 from tests.faults.jobs import IMAGES, Place, SampleJob, Shard, SmallJob, place_called, small_coco
 from tests.faults.warm_process import Command
-from tests.gcs_stand_in import GcsStandIn, running
+from tests.gcs_stand_in import running
 
 
 @pytest.fixture
-def server(monkeypatch) -> Iterator[GcsStandIn]:
-    with running() as stand_in:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", stand_in.url)
+def server(monkeypatch, request) -> Iterator[Any]:
+    """The stand-in that a test's parameters name; that of gs:// where they name none."""
+    if "s3" in getattr(getattr(request.node, "callspec", None), "params", {}).values():
+        from tests.s3_stand_in import running as running_stand_in
+    else:
+        running_stand_in = running
+    with running_stand_in() as stand_in:
+        for name, value in stand_in.environment.items():
+            monkeypatch.setenv(name, value)
         yield stand_in
 
 

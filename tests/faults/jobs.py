@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import google_crc32c
 import msgspec
@@ -34,8 +35,11 @@ from recordmill.transforms.shards.shard_writer import write_shard
 from tests.conftest import CATEGORIES, draw_jpeg, write_coco
 from tests.faults import warm_process
 from tests.faults.warm_process import Command
-from tests.gcs_stand_in import BUCKET, Call, Fault, GcsStandIn, Kind
+from tests.gcs_stand_in import Call, Fault, GcsStandIn, Kind
 from tests.oracles.encode_tasks import pack_tasks
+
+if TYPE_CHECKING:
+    from tests.s3_stand_in import S3StandIn
 
 Files = dict[str, bytes]
 
@@ -72,12 +76,12 @@ class LocalPlace:
 
 
 class BucketPlace:
-    """Folders of the stand-in's bucket."""
+    """Folders of a stand-in's bucket."""
 
-    def __init__(self, server: GcsStandIn):
-        self.images = self.root = f"gs://{BUCKET}"
+    def __init__(self, server: "GcsStandIn | S3StandIn"):
+        self.images = self.root = server.root
         self.server = server
-        self.environment = {"STORAGE_EMULATOR_HOST": server.url}
+        self.environment = server.environment
 
     def files(self, output: str) -> Files:
         prefix = self._prefix(output)
@@ -90,7 +94,7 @@ class BucketPlace:
 
     def versions(self, output: str) -> dict[str, int]:
         prefix = self._prefix(output)
-        uploads = [call.name for call in self.server.calls("start") if call.name.startswith(prefix)]
+        uploads = [call.name for call in self.server.calls("start", "upload") if call.name.startswith(prefix)]
         return Counter(name.rpartition("/")[2] for name in uploads)
 
     def copy(self, output: str, target: str) -> None:
@@ -98,13 +102,13 @@ class BucketPlace:
             self.server.put(self._prefix(target) + name, data)
 
     def _prefix(self, output: str) -> str:
-        return output.removeprefix(f"gs://{BUCKET}/") + "/"
+        return output.removeprefix(f"{self.root}/") + "/"
 
 
 Place = LocalPlace | BucketPlace
 
 
-def place_called(name: str, tmp_path: Path, server: GcsStandIn) -> Place:
+def place_called(name: str, tmp_path: Path, server: "GcsStandIn | S3StandIn") -> Place:
     return LocalPlace(tmp_path) if name == "local" else BucketPlace(server)
 
 
@@ -301,7 +305,7 @@ class SmallJob(Job):
         started: list[Command] = []
 
         def send(call: Call) -> bool:
-            if with_reads or call.operation in ("chunk", "copy", "delete"):
+            if with_reads or call.operation in ("upload", "chunk", "complete", "copy", "delete"):
                 seen.append(call)
                 if len(seen) == number:
                     os.kill(started[0].process.pid, signal_number)

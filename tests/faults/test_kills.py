@@ -42,6 +42,8 @@ KILLS = 4
         pytest.param("gs", coco, id="gs"),
         pytest.param("gs", zipped(coco), id="gs gzip"),
         pytest.param("gs", folder_splits, id="gs folder"),
+        pytest.param("s3", coco, id="s3"),
+        pytest.param("s3", folder_splits, id="s3 folder"),
     ],
 )
 def test_killed_at_random_moments(where, command, pictures, tmp_path, server, request):
@@ -126,12 +128,13 @@ def kill_at_random(job: Job, old: Files, seed: str) -> None:
     print(f"KILLS {len(finished)} within {seconds:.2f} s; shards finished after each: {finished}")
 
 
+@pytest.mark.parametrize("place", ["local", "gs", "s3"], indirect=True)
 def test_killed_before_a_change_at_the_end(small_job):
-    """Every third one."""
+    """Every third one; every ninth on s3://, whose client takes long to start."""
     whole = small_job.undisturbed()
     small_job.before = small_job.all_but_the_end()
     kills = 0
-    for number in range(1, 100, 3):
+    for number in range(1, 100, 9 if small_job.place.root.startswith("s3://") else 3):
         output = small_job.new_output()
         killed = small_job.signalled(output, number, signal.SIGKILL).end()
         small_job.place.settle()
@@ -154,6 +157,7 @@ def test_a_kill_in_the_middle_of_rejects_jsonl_leaves_nothing(pictures, tmp_path
     assert job.place.files(output) == whole
 
 
+@pytest.mark.parametrize("place", ["local", "gs", "s3"], indirect=True)
 def test_a_kill_between_the_manifest_and_the_tidying_leaves_nothing(small_job):
     whole = small_job.undisturbed()
     output = small_job.all_but_the_end()
@@ -171,7 +175,7 @@ def converted(pictures, tmp_path_factory) -> str:
     return output
 
 
-@pytest.mark.parametrize("where", ["local", "gs"])
+@pytest.mark.parametrize("where", ["local", "gs", "s3"])
 def test_an_extraction_that_is_killed_goes_on(where, converted, tmp_path, server):
     """At moments of a seeded random generator, twice before it goes on to its end. Shards that were extracted are kept,
     the bytes are those of an undisturbed run, and nothing is left besides."""

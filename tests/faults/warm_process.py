@@ -22,6 +22,7 @@ import PIL.JpegImagePlugin
 import PIL.PngImagePlugin
 import requests.adapters
 import rich.console
+import s3fs
 
 import recordmill.launch.cli
 import recordmill.launch.runners.run
@@ -30,6 +31,7 @@ import recordmill.launch.verbs.conversions
 import recordmill.pipelines.coco
 import recordmill.pipelines.convert
 import recordmill.pipelines.folder
+import recordmill.transforms.storage.fsspec_storage
 import recordmill.transforms.storage.gcs_upload
 import recordmill.transforms.storage.local_storage
 import recordmill.transforms.storage.zip_storage

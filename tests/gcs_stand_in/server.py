@@ -58,6 +58,7 @@ class GcsStandIn:
 
     def __init__(self) -> None:
         self.url = ""
+        self.root = f"gs://{BUCKET}"
         self.lock = threading.RLock()
         self.open_connections = 0
         self.reset()
@@ -78,6 +79,11 @@ class GcsStandIn:
         self._generation = time.time_ns() // 1000
 
     # For tests
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that lead clients here."""
+        return {"STORAGE_EMULATOR_HOST": self.url}
 
     def put(self, name: str, data: bytes, bucket: str = BUCKET, **metadata: object) -> StoredObject:
         """Store an object, in a bucket made for it if need be."""

@@ -200,7 +200,7 @@ def test_what_it_refuses(folder, tmp_path, recordmill):
         (folder, tmp_path / "state"),
         (folder, folder),
         (folder, tmp_path / "dir", "--split", "val"),
-        (folder, "s3://bucket/dir"),
+        (folder, "ftp://bucket/dir"),
     ):
         assert recordmill("extract", *arguments).code == 2, arguments
     assert files_below(tmp_path / "mine") == {"file": b""}

@@ -28,7 +28,7 @@ from recordmill.transforms.coco.decode_coco import (
 )
 from recordmill.transforms.coco.file_fields import has_numbers
 from recordmill.transforms.storage.interface import Storage
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _NUMBERS = msgspec.json.Decoder(tuple[float, ...] | None)
 
@@ -129,7 +129,7 @@ def _panoptic(storage: Storage, masks: str, row: PanopticRow) -> PanopticAnnotat
         fault = f"the file name {row.file_name!r} {name_wrong}"
     if fault:
         return Rejected("annotation", None, Reason.MALFORMED_PANOPTIC, fault, row.image_id)
-    return PanopticAnnotation(storage.join(masks, row.file_name), row.file_name, segments)
+    return PanopticAnnotation(join_path(masks, row.file_name), row.file_name, segments)
 
 
 def _segment(row: SegmentRow) -> Segment:

@@ -15,7 +15,7 @@ from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.join.list_images import ListParts, list_images
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.interface import NameRange
-from recordmill.transforms.storage.resolve import archive_of, storage_for
+from recordmill.transforms.storage.resolve import archive_of, join_path, storage_for
 
 MaskFiles = Mapping[str, list[ImageRef]]
 """Files by the key of their path."""
@@ -35,7 +35,7 @@ def _list(listed: tuple[str, tuple[str, str]]) -> Iterator[tuple[str, ImageRef]]
     progress.set_step("listing masks")
     folder, bounds = listed
     for name, file in list_images(folder, part=NameRange(*bounds)):
-        yield name_key(storage_for(folder).join(folder, name)), file
+        yield name_key(join_path(folder, name)), file
 
 
 def _by_name(listed: Iterable[tuple[str, ImageRef]]) -> dict[str, list[ImageRef]]:

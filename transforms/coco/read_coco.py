@@ -43,7 +43,7 @@ from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.coders import pack
 from recordmill.transforms.storage.interface import UnreadableFileError, is_remote
 from recordmill.transforms.storage.read_unpacked import open_unpacked
-from recordmill.transforms.storage.resolve import archive_of, storage_for
+from recordmill.transforms.storage.resolve import archive_of, join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 _SUMMARIES = "summaries"
@@ -188,8 +188,7 @@ def with_origin(rows: Block, block: AnnotationBlock, sources: Sequence[Annotatio
 def _with_files(rows: Block, folder: str) -> Block:
     """Rows whose files are assumed to be in a folder that is not listed."""
     names = rows.file_name.texts()
-    join = storage_for(folder).join
-    paths = ["" if name_fault(name) else join(folder, posixpath.normpath(name)) for name in names]
+    paths = ["" if name_fault(name) else join_path(folder, posixpath.normpath(name)) for name in names]
     return rows.having(
         file_folder=ragged_texts([file_folder(path, name) for path, name in zip(paths, names, strict=True)]),
         file_bytes=np.full(len(rows), USUAL_IMAGE_BYTES, np.int64),

@@ -19,7 +19,7 @@ import numpy as np
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.models import FETCHED, ON_DISK, RANDOM, ModelChoice
-from recordmill.transforms.storage.local_copy import local_copy
+from recordmill.transforms.storage.resolve import local_copy
 
 _SEED = 0
 """Of random weights: they are the same in every run and process."""

@@ -20,7 +20,7 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.transforms.extract.extract_pieces import read_piece
 from recordmill.transforms.extract.split_pieces import Row, SplitPieces
 from recordmill.transforms.storage.interface import Upload
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 ANNOTATIONS = "annotations"
 """The folder of the JSON files."""
@@ -78,14 +78,14 @@ def write_documents(
     pieces = SplitPieces(folder, tuple(read_piece(folder, shard) for shard in sorted(shards)), table)
     storage = storage_for(folder)
     for path in sorted(pieces.spoiled):
-        storage.delete(storage.join(folder, path))
+        storage.delete(join_path(folder, path))
     documents = []
     if "image.class_name" in table.sources:
         file = f"{ANNOTATIONS}/labels_{split}.csv"
-        documents.append(Document(file, write_labels(storage.join(folder, file), split, pieces.labels())))
+        documents.append(Document(file, write_labels(join_path(folder, file), split, pieces.labels())))
     for name, annotations, categories in _contents(split, pieces, table, labels):
         file = f"{ANNOTATIONS}/{name}_{split}.json"
-        written = write_document(storage.join(folder, file), pieces.image_rows(), annotations, categories)
+        written = write_document(join_path(folder, file), pieces.image_rows(), annotations, categories)
         documents.append(Document(file, *written))
     rows = sum(1 for _ in pieces.image_rows())
     return ExtractedSplit(split, rows, pieces.images, pieces.image_bytes, tuple(documents), pieces.faults)

@@ -12,7 +12,7 @@ import msgspec
 from recordmill.schemas.names import name_fault
 from recordmill.transforms.extract.extract_values import UnusableRecordError
 from recordmill.transforms.storage.interface import crc32c_text
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _OF_THE_NAME = (
     *(errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL, errno.EILSEQ, errno.ELOOP),
@@ -77,7 +77,7 @@ class FileWriter:
             if self._written.get(file.path) == written.sha256:
                 return written
         try:
-            self._storage.write(self._storage.join(self._folder, file.path), file.data)
+            self._storage.write(join_path(self._folder, file.path), file.data)
         except RecursionError as error:  # os.makedirs goes up a thousand folders at most
             raise _no_file(file.path, "too many folders within folders") from error
         except OSError as error:
@@ -99,6 +99,6 @@ def is_there(folder: str, file: WrittenFile) -> bool:
     """Whether a file that was written is still as it was, and can be read."""
     storage = storage_for(folder)
     try:
-        return storage.checksum(storage.join(folder, file.path)) == (file.bytes, file.crc32c)
+        return storage.checksum(join_path(folder, file.path)) == (file.bytes, file.crc32c)
     except OSError:  # where it can be written nonetheless, it is; where not, that is the error to tell
         return False

@@ -12,7 +12,7 @@ from recordmill.transforms.extract.extract_files import WrittenFile
 from recordmill.transforms.extract.extract_rows import RecordRows
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.storage.interface import crc32c_text
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 STATE = ".recordmill-extract"
 """Folder within the target where an unfinished extraction keeps the pieces of shards."""
@@ -109,13 +109,13 @@ def records_of_piece(folder: str, piece: Piece) -> Iterator[ExtractedRecord]:
 def finished_pieces(folder: str) -> list[str]:
     """Names of the pieces that there are."""
     storage = storage_for(folder)
-    return [name for name in storage.names(storage.join(folder, _PIECES)) if name.endswith(".json")]
+    return [name for name in storage.names(join_path(folder, _PIECES)) if name.endswith(".json")]
 
 
 def _path(folder: str, shard: str, suffix: str) -> str:
-    return storage_for(folder).join(folder, f"{_PIECES}/{shard}.{suffix}")
+    return join_path(folder, f"{_PIECES}/{shard}.{suffix}")
 
 
 def delete_pieces(folder: str) -> None:
     storage = storage_for(folder)
-    storage.delete_folder(storage.join(folder, _PIECES))
+    storage.delete_folder(join_path(folder, _PIECES))

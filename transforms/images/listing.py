@@ -8,8 +8,7 @@ import msgspec
 
 from recordmill.schemas.image_labels import is_image_name
 from recordmill.schemas.recipes import LISTING, InputFile
-from recordmill.transforms.storage.interface import StoredFile, is_remote
-from recordmill.transforms.storage.join_checksums import join_checksums
+from recordmill.transforms.storage.interface import StoredFile, is_remote, join_checksums
 from recordmill.transforms.storage.resolve import archive_of, storage_for
 
 

@@ -12,7 +12,7 @@ from recordmill.schemas.shard_index import ShardIndex, decode_index, encode_inde
 from recordmill.schemas.tfrecord import HEADER_BYTES, read_lengths
 from recordmill.transforms.storage.interface import Storage
 from recordmill.transforms.storage.read_unpacked import GZIP
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ _EVERY = 1 << 12
 def index_path(path: str) -> str:
     """The path of the index of the shard `path`."""
     folder, name = split_folder(path)
-    return storage_for(path).join(folder, index_file(name))
+    return join_path(folder, index_file(name))
 
 
 def split_folder(path: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from recordmill.schemas.layouts import has_picture
 from recordmill.schemas.manifest import Manifest
 from recordmill.transforms.metadata.dataset_folder import read_split_manifests
 from recordmill.transforms.metadata.folder_duplicates import compared, json_lines, read_fingerprints
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 
 def check_duplicates(
@@ -34,7 +34,7 @@ def check_duplicates(
     if not groups:
         return before.keys() | fingerprints.keys()
     storage = storage_for(output)
-    path = storage.join(output, f"{state_folder(min(fingerprints))}/{DUPLICATES}")
+    path = join_path(output, f"{state_folder(min(fingerprints))}/{DUPLICATES}")
     storage.write(path, json_lines(groups))
     raise DuplicatesError(
         f"{_told(groups, policy)}. All are in {path}. The shards are kept: leave some of the images out, or keep those "
@@ -53,7 +53,7 @@ def check_complete_duplicates(output: str, splits: Iterable[str], table: Feature
     fingerprints = _read(output, {split: found[split] for split in splits})
     groups = _refused(output, found, fingerprints, table, policy)
     if groups:
-        path = storage_for(output).join(output, DUPLICATES)
+        path = join_path(output, DUPLICATES)
         raise DuplicatesError(
             f"{_told(groups, policy)}. All of the folder are in {path}. The splits are complete, and stay: "
             "leave some of the images out, or keep those of a group in one split, and write again; or run again with "

@@ -18,7 +18,7 @@ from recordmill.transforms.dataset.facts import Facts, add_facts
 from recordmill.transforms.metadata.dataset_folder import forget
 from recordmill.transforms.metadata.describe_split import Rows, check_rejects
 from recordmill.transforms.rejects.write_rejects import KindRejects, rejects_paths, tally_rejects, write_rejects
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -132,6 +132,6 @@ def _folder_of_rows(sources: NameSources, names: Iterable[str]) -> str:
     for path in sources.rows:
         folder = posixpath.dirname(path) or "."
         storage = storage_for(folder)
-        if names and all(storage.size(storage.join(folder, name)) is not None for name in names):
+        if names and all(storage.size(join_path(folder, name)) is not None for name in names):
             return folder
     return ""

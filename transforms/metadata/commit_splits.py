@@ -36,7 +36,7 @@ from recordmill.transforms.metadata.folder_statistics import file_sha256, folder
 from recordmill.transforms.rejects.write_rejects import rejects_path
 from recordmill.transforms.shards.shard_file import is_whole, moves
 from recordmill.transforms.storage.interface import Storage, is_remote
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _MOVES = 16
 """How many shards are moved at once: in a bucket, each is a request or two."""
@@ -70,20 +70,18 @@ def commit_splits(
     if replaced:
         _withdraw(output, replaced, kept=shards)
     for encoder in encoders:
-        storage.write(storage.join(output, encoder_file(encoder.column)), encode_encoder(encoder))
+        storage.write(join_path(output, encoder_file(encoder.column)), encode_encoder(encoder))
     for split, entry in manifest.splits.items():
         with ThreadPoolExecutor(_MOVES) as pool:
             list(pool.map(partial(_move, storage, output, split), entry.shards))
-        _move_list(
-            storage, rejects_path(output, split), storage.join(output, split_rejects(split)), entry.rejects_sha256
-        )
-        storage.write(storage.join(output, split_statistics(split)), statistics[split])
-        fingerprints = storage.join(output, split_fingerprints(split))
+        _move_list(storage, rejects_path(output, split), join_path(output, split_rejects(split)), entry.rejects_sha256)
+        storage.write(join_path(output, split_statistics(split)), statistics[split])
+        fingerprints = join_path(output, split_fingerprints(split))
         if entry.fingerprints_sha256 is msgspec.UNSET:
             storage.delete(fingerprints)
         else:
             _move_list(storage, fingerprints_path(output, split), fingerprints, entry.fingerprints_sha256)
-        storage.write(storage.join(output, split_manifest(split)), encode_manifest(own[split]))
+        storage.write(join_path(output, split_manifest(split)), encode_manifest(own[split]))
     try:
         whole = publish(output)
     except CategoryError:  # another job has committed its split since we looked
@@ -106,23 +104,23 @@ def _withdraw(output: str, replaced: Mapping[str, Manifest], kept: set[str]) -> 
     encoders that no other split has."""
     storage = storage_for(output)
     for split in replaced:
-        storage.delete(storage.join(output, split_manifest(split)))
+        storage.delete(join_path(output, split_manifest(split)))
     left = publish(output)
     for split, manifest in replaced.items():
         entry = manifest.splits[split]
         links = shard_links(shard_names(manifest.name, split, manifest.layout), entry)
         shards = sorted({shard.file for shard in entry.shards} - kept)
         for file in (*shards, *map(index_file, shards), *sorted(links)):
-            storage.delete(storage.join(output, file))
+            storage.delete(join_path(output, file))
         files = {info.file for info in manifest.encoders} | ({CLASSES} if manifest.encoders else set())
         for file in sorted(files) if left is None else ():
-            storage.delete(storage.join(output, file))
+            storage.delete(join_path(output, file))
 
 
 def _move(storage: Storage, output: str, split: str, shard: ShardInfo) -> None:
     """Move a shard and its index from the folder of its split's state, unless that has been done."""
     for move in moves(split, shard):
-        path, written = storage.join(output, move.target), storage.join(output, move.written)
+        path, written = join_path(output, move.target), join_path(output, move.written)
         with suppress(FileNotFoundError):
             if _is_ours(storage, written, move.file):
                 storage.move(written, path)
@@ -159,8 +157,8 @@ def publish(output: str) -> Manifest | None:
         CategoryError: the splits do not go together.
     """
     storage = storage_for(output)
-    path = storage.join(output, MANIFEST)
-    storage.delete(storage.join(output, REPORT))  # it is of the splits before, and made again at the job's end
+    path = join_path(output, MANIFEST)
+    storage.delete(join_path(output, REPORT))  # it is of the splits before, and made again at the job's end
     splits = read_split_manifests(output)
     while True:
         manifest = _merged(output, splits)
@@ -235,18 +233,18 @@ def _write_companions(output: str, manifest: Manifest) -> None:
     for_tfds = tfds_files(manifest).keys()
     if not (is_readable(manifest) and _link_shards(output, manifest)):
         files = {name: data for name, data in files.items() if name not in for_tfds}
-    _write_or_delete(storage, storage.join(output, STATISTICS), folder_statistics(output, manifest.splits))
+    _write_or_delete(storage, join_path(output, STATISTICS), folder_statistics(output, manifest.splits))
     for name in {*LABEL_FILES, *SCHEMA_FILES, *for_tfds} - files.keys():
-        storage.delete(storage.join(output, name))
+        storage.delete(join_path(output, name))
     for name, data in files.items():
-        storage.write(storage.join(output, name), data)
+        storage.write(join_path(output, name), data)
 
 
 def _with_duplicates(output: str, manifest: Manifest) -> Manifest:
     """The manifest, with what is in the folder more than once, of which duplicates.jsonl is written."""
     storage = storage_for(output)
     duplicates, lines = duplicates_of(output, manifest) or (msgspec.UNSET, None)
-    _write_or_delete(storage, storage.join(output, DUPLICATES), lines)
+    _write_or_delete(storage, join_path(output, DUPLICATES), lines)
     return msgspec.structs.replace(manifest, duplicates=duplicates)
 
 
@@ -254,7 +252,7 @@ def _link_shards(output: str, manifest: Manifest) -> bool:
     """Link TFDS's names of shards to files that have other names; False where the storage has no links."""
     storage = storage_for(output)
     return all(
-        storage.link(storage.join(output, link), target)
+        storage.link(join_path(output, link), target)
         for name, split in manifest.splits.items()
         for link, target in shard_links(shard_names(manifest.name, name, manifest.layout), split).items()
     )

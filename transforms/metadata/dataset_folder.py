@@ -11,7 +11,7 @@ from recordmill.schemas.shard_index import ENDING, INDEX, index_file
 from recordmill.schemas.statistics_file import REPORT, STATISTICS, split_statistics
 from recordmill.schemas.tables import SCHEMA_FILES
 from recordmill.schemas.tfds import DATASET_INFO, FEATURES, shard_links
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _OF_A_RUN = re.compile(
     rf"{REJECTS}|{DUPLICATES}|{FINGERPRINTS}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz)?|"
@@ -32,7 +32,7 @@ def read_manifest(output: str, file: str = MANIFEST) -> Manifest | None:
         ConfigError: see `recordmill.schemas.manifest.decode_manifest`.
     """
     storage = storage_for(output)
-    path = storage.join(output, file)
+    path = join_path(output, file)
     if storage.size(path) is None:
         return None
     try:
@@ -71,7 +71,7 @@ def read_split_manifests(output: str) -> dict[str, Manifest]:
         if match is None or match[1] is None or (manifest := read_manifest(output, file)) is None:
             continue
         if list(manifest.splits) != [match[1]]:
-            raise ConfigError(f"{storage.join(output, file)} is not of the split {match[1]} alone; was it edited?")
+            raise ConfigError(f"{join_path(output, file)} is not of the split {match[1]} alone; was it edited?")
         found[match[1]] = manifest
     return found
 
@@ -79,7 +79,7 @@ def read_split_manifests(output: str) -> dict[str, Manifest]:
 def is_as_written(output: str, file: str, manifest: Manifest) -> bool:
     """Whether the file of a manifest that has been read has the bytes that a job gave it."""
     storage = storage_for(output)
-    return storage.read(storage.join(output, file)) == encode_manifest(manifest)
+    return storage.read(join_path(output, file)) == encode_manifest(manifest)
 
 
 def is_metadata(name: str) -> bool:
@@ -107,7 +107,7 @@ def unfinished_splits(output: str) -> list[str]:
 def strange_file(output: str, split: str) -> str:
     """A file in the folder of a split's state that no run has left there; empty where there is none."""
     storage = storage_for(output)
-    folder = storage.join(output, state_folder(split))
+    folder = join_path(output, state_folder(split))
     names = [file.name for file in storage.walk(folder)] if storage.is_folder(folder) else []
     if RECIPE in names:
         return ""
@@ -117,7 +117,7 @@ def strange_file(output: str, split: str) -> str:
 def indexed_shards(output: str) -> list[str]:
     """Names of the shards that have an index, be they there or not."""
     storage = storage_for(output)
-    names = storage.names(storage.join(output, INDEX))
+    names = storage.names(join_path(output, INDEX))
     return [name.removesuffix(ENDING) for name in names if name.endswith(ENDING)]
 
 
@@ -125,11 +125,11 @@ def forget(output: str, split: str) -> None:
     """Delete what a run has left of a split without an example, but for its rejects: there is nothing to go on with,
     and another command is not to be held up by it."""
     storage = storage_for(output)
-    folder = storage.join(output, state_folder(split))
+    folder = join_path(output, state_folder(split))
     for name in storage.names(folder):
         if name != REJECTS:
-            storage.delete(storage.join(folder, name))
-    storage.delete_folder(storage.join(folder, INDEX))
+            storage.delete(join_path(folder, name))
+    storage.delete_folder(join_path(folder, INDEX))
 
 
 def tidy(output: str, split: SplitManifest) -> None:
@@ -137,13 +137,13 @@ def tidy(output: str, split: SplitManifest) -> None:
     files that killed runs were writing."""
     storage = storage_for(output)
     names = split.recipe.shard_names
-    storage.delete_folder(storage.join(output, state_folder(split.recipe.split)))
+    storage.delete_folder(join_path(output, state_folder(split.recipe.split)))
     ours = {shard.file for shard in split.shards} | shard_links(names, split).keys()
     for name in storage.names(output):  # somebody else's that --overwrite was to replace
         if names.is_one(name) and name not in ours:
-            storage.delete(storage.join(output, name))
+            storage.delete(join_path(output, name))
     for shard in indexed_shards(output):
         if names.is_one(shard) and shard not in ours:
-            storage.delete(storage.join(output, index_file(shard)))
-    for folder in (output, storage.join(output, INDEX)):
+            storage.delete(join_path(output, index_file(shard)))
+    for folder in (output, join_path(output, INDEX)):
         storage.delete_leftovers(folder)

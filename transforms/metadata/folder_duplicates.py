@@ -21,7 +21,7 @@ from recordmill.schemas.manifest import Manifest
 from recordmill.transforms.duplicates.find_duplicates import Found, find_duplicates
 from recordmill.transforms.metadata.folder_statistics import read_file
 from recordmill.transforms.storage.interface import UnreadableFileError
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 json_lines = msgspec.json.Encoder().encode_lines
 _GROUP = msgspec.json.Decoder(DuplicateGroup)
@@ -31,7 +31,7 @@ _DECODER = msgspec.json.Decoder(Fingerprints)
 
 def fingerprints_path(output: str, split: str) -> str:
     """Where the fingerprints of a split are that is not complete."""
-    return storage_for(output).join(output, f"{state_folder(split)}/{FINGERPRINTS}")
+    return join_path(output, f"{state_folder(split)}/{FINGERPRINTS}")
 
 
 def fingerprint_line(fingerprints: Fingerprints) -> bytes:
@@ -73,7 +73,7 @@ def first_groups(output: str, number: int) -> list[DuplicateGroup]:
     """The first lines of duplicates.jsonl, as far as they are not too long to be read."""
     storage = storage_for(output)
     try:
-        data = storage.read_range(storage.join(output, DUPLICATES), 0, _READ_BYTES)
+        data = storage.read_range(join_path(output, DUPLICATES), 0, _READ_BYTES)
     except (FileNotFoundError, UnreadableFileError):
         return []
     lines = data.splitlines(keepends=True)[:number]

@@ -11,7 +11,7 @@ from recordmill.schemas.manifest import encode_json
 from recordmill.schemas.statistics_file import SplitStatistics, split_statistics
 from recordmill.transforms.statistics.compare_splits import compare_splits
 from recordmill.transforms.storage.interface import UnreadableFileError
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 
 def folder_statistics(output: str, splits: Iterable[str]) -> bytes | None:
@@ -58,6 +58,6 @@ def read_file(output: str, name: str) -> bytes | None:
     """A file of the folder; None where nothing has the name, or something that is no file."""
     storage = storage_for(output)
     try:
-        return storage.read(storage.join(output, name))
+        return storage.read(join_path(output, name))
     except (FileNotFoundError, UnreadableFileError):
         return None

@@ -11,7 +11,7 @@ import msgspec
 from recordmill.schemas.dataset_files import REJECTS, state_folder
 from recordmill.schemas.rejects import RejectLine, RejectTally
 from recordmill.transforms.rejects.bounded_rejects import KindsBuilder, RejectKind, Rejects, line_of
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 FIRST_OF_REASON = 100
 """Rejects of each reason that the manifest lists."""
@@ -50,7 +50,7 @@ def write_rejects(output: str, splits: Iterable[str], rejected: KindRejects) -> 
 
 def rejects_path(output: str, split: str) -> str:
     """Where the rejects of a split are that is not complete."""
-    return storage_for(output).join(output, f"{state_folder(split)}/{REJECTS}")
+    return join_path(output, f"{state_folder(split)}/{REJECTS}")
 
 
 def rejects_paths(output: str, splits: Iterable[str]) -> str:

@@ -24,7 +24,7 @@ from recordmill.transforms.images.open_picture import kind_of, open_picture
 from recordmill.transforms.images.transcode_picture import for_jpeg
 from recordmill.transforms.records.record_values import RecordParser, join_values
 from recordmill.transforms.records.shard_reader import ShardReader
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ def _by_shard(chosen: Iterable[Chosen]) -> list[list[Example]]:
 
 def _records(folder: str, examples: list[Example]) -> dict[tuple[str, int], list[bytes]]:
     storage = storage_for(folder)
-    path = storage.join(folder, examples[0].shard)
+    path = join_path(folder, examples[0].shard)
     try:
         if not path.endswith(".gz"):
             (example,) = examples

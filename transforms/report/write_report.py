@@ -6,14 +6,14 @@ from recordmill.schemas.statistics_file import REPORT
 from recordmill.transforms.metadata.dataset_folder import require_manifest
 from recordmill.transforms.metadata.folder_duplicates import first_groups
 from recordmill.transforms.metadata.folder_statistics import read_statistics
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
 
 def has_report(output: str) -> bool:
     storage = storage_for(output)
-    return storage.size(storage.join(output, REPORT)) is not None
+    return storage.size(join_path(output, REPORT)) is not None
 
 
 def try_to_report(output: str) -> None:
@@ -44,7 +44,7 @@ def write_report(output: str) -> str:
     from recordmill.transforms.report.show_duplicates import GROUPS_SHOWN, chosen_duplicates
 
     storage = storage_for(output)
-    path = storage.join(output, REPORT)
+    path = join_path(output, REPORT)
     manifest = require_manifest(output)
     while True:
         statistics = read_statistics(output, manifest.splits)

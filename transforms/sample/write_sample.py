@@ -24,7 +24,7 @@ from recordmill.transforms.sample.draw_scene import (
     mask_of,
     rle_of,
 )
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 BROKEN, MISSING = 10, 12
 """The one image whose file is cut in half, and the one that has a row and no file."""
@@ -52,11 +52,10 @@ def write_sample(folder: str, count: int, seed: int, odd: bool = False) -> Sampl
     Args:
         odd: add a picture of every odd form, see `draw_odd`, with the objects of one scene.
     """
-    storage = storage_for(folder)
     documents = ("instances", "captions", "person_keypoints", "stuff", "panoptic", "image_info")
     *first, info = (f"annotations/{name}.json" for name in documents)
     names = ("images", *first, "panoptic", info, "classes", "objects.csv", "pictures.csv")
-    files = SampleFiles(*(storage.join(folder, name) for name in names))
+    files = SampleFiles(*(join_path(folder, name) for name in names))
     kinds = ("images", "instances", "captions", "keypoints", "stuff", "panoptic", "pictures")
     rows: dict[str, list[dict]] = {kind: [] for kind in kinds}
     for index in range(count):
@@ -127,7 +126,7 @@ def _add_image(files: SampleFiles, rows: dict[str, list[dict]], index: int, rng:
     if index == BROKEN:
         data = data[: len(data) // 2]
     if index != MISSING:
-        storage.write(storage.join(files.images, file_name), data)
+        storage.write(join_path(files.images, file_name), data)
     rows["images"].append({"id": image_id, "file_name": file_name, "width": width, "height": height})
     found = _add_instances(rows, scene, image_id)
     if found:
@@ -139,7 +138,7 @@ def _add_image(files: SampleFiles, rows: dict[str, list[dict]], index: int, rng:
     rows["stuff"] += _stuff(scene, image_id)
     segments, mask = _panoptic(scene)
     mask_name = f"{image_id:012}.png"
-    storage.write(storage.join(files.panoptic_masks, mask_name), encoded(mask, "PNG"))
+    storage.write(join_path(files.panoptic_masks, mask_name), encoded(mask, "PNG"))
     rows["panoptic"].append({"image_id": image_id, "file_name": mask_name, "segments_info": segments})
 
 
@@ -150,7 +149,7 @@ def _write_object(folder: str, scene: Scene, row: dict) -> dict[str, str]:
     thing = scene.things[row["id"] % 100]
     name = thing.category.name
     cut_out, file = scene.image.crop((x, y, x + width, y + height)), f"{name}/{row['id']}.png"
-    storage.write(storage.join(folder, file), encoded(cut_out, "PNG"))
+    storage.write(join_path(folder, file), encoded(cut_out, "PNG"))
     around = f"with {len(scene.things) - 1} others around" if len(scene.things) > 1 else "alone"
     return {"image": file, "description": f"a {thing.colour} {name}, {around}", "label": name}
 
@@ -167,7 +166,7 @@ def _add_odd(files: SampleFiles, rows: dict[str, list[dict]], rng: random.Random
     for number, odd in enumerate(draw_odd(scene.image)):
         image_id = _FIRST_ODD_ID + number
         file_name = f"{ODD_FOLDER}/{odd.name}"
-        storage.write(storage.join(files.images, file_name), odd.data)
+        storage.write(join_path(files.images, file_name), odd.data)
         rows["images"].append({"id": image_id, "file_name": file_name, "width": odd.width, "height": odd.height})
         _add_instances(rows, scene, image_id)
 

@@ -22,7 +22,7 @@ from recordmill.transforms.rejects.bounded_rejects import count_rejects
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.record_maker import RecordMaker
 from recordmill.transforms.storage.interface import Storage, crc32c_text
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _MAY_PASS = (Reason.IMAGE_MISSING, Reason.IMAGE_INACCESSIBLE, Reason.MASK_MISSING)
 """Reasons of rejects that may have passed since an earlier run, so that the shard is written again."""
@@ -84,7 +84,7 @@ class ShardFile:
         self.info: ShardInfo
 
     def _path(self, examples: int) -> str:
-        return self._storage.join(self._recipe.output, f"{state_folder(self._key.split)}/{self._name(examples)}")
+        return join_path(self._recipe.output, f"{state_folder(self._key.split)}/{self._name(examples)}")
 
     def _name(self, examples: int) -> str:
         return self._names.file(self._key, examples, self._recipe.gzip)
@@ -157,9 +157,8 @@ def write_index(path: str, index: ShardIndex) -> IndexInfo:
 
 def folders_of(recipe: ShardRecipe, split: str) -> set[str]:
     """The folders that files of a split's shards are written in."""
-    join = storage_for(recipe.output).join
-    state = join(recipe.output, state_folder(split))
-    return {recipe.output, state, join(state, INDEX)}
+    state = join_path(recipe.output, state_folder(split))
+    return {recipe.output, state, join_path(state, INDEX)}
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -209,7 +208,7 @@ class FinishedShards:
 
     def _note(self, key: ShardKey) -> str:
         names = shard_names(self._name, key.split, self._layout)
-        return self._storage.join(self._output, f"{state_folder(key.split)}/{names.stable(key)}.json")
+        return join_path(self._output, f"{state_folder(key.split)}/{names.stable(key)}.json")
 
     def note(self, result: ShardResult) -> WrittenShard:
         data = msgspec.json.encode(result)
@@ -261,7 +260,7 @@ class FinishedShards:
 
     def _is_there(self, move: "Move") -> bool:
         """Whether a file is whole; it has been moved already where the run was stopped as it ended."""
-        paths = (self._storage.join(self._output, file) for file in (move.written, move.target))
+        paths = (join_path(self._output, file) for file in (move.written, move.target))
         return any(is_whole(self._storage, path, move.file) for path in paths)
 
 

@@ -30,7 +30,7 @@ from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import FinishedShards, ShardRecipe, write_index, written_shard
 from recordmill.transforms.shards.shard_writer import ordered_block
 from recordmill.transforms.shards.write_shards import WriteShards
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class WriteWithBeam(WriteShards):
     def _sink(self, records: PCollection, split: str) -> PCollection:
         recipe = self.recipe
         name = shard_names(recipe.name, split, recipe.layout).stable_prefix
-        path = storage_for(recipe.output).join(recipe.output, f"{state_folder(split)}/{name}")
+        path = join_path(recipe.output, f"{state_folder(split)}/{name}")
         suffix = ".gz" if recipe.gzip else ""  # which tells Beam to compress
         return (
             records

@@ -17,7 +17,7 @@ from recordmill.schemas.sizes import size_text
 from recordmill.transforms.images.open_record_picture import picture_size
 from recordmill.transforms.records.parse_example import Values
 from recordmill.transforms.show.recognise_layout import Found
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _MOST_VALUES = 24
 """More numbers than that are told by their range."""
@@ -143,7 +143,7 @@ def terms(folder: str, manifest: Manifest) -> dict[str, Sequence[str]]:
     storage = storage_for(folder)
     found: dict[str, Sequence[str]] = {}
     for info in manifest.encoders:
-        path = storage.join(folder, info.file)
+        path = join_path(folder, info.file)
         if storage.size(path) is None:
             continue  # the numbers are still shown; verify says that it is gone
         vocabulary = decode_encoder(storage.read(path), path).vocabulary

@@ -7,8 +7,7 @@ from typing import NamedTuple
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import Manifest
 from recordmill.transforms.metadata.dataset_folder import read_manifest
-from recordmill.transforms.storage.match_files import match_files
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, match_files, storage_for
 
 _MARKS = ("tfrecord", ".tfrec")
 """In names of TFRecord files: of TFDS, Beam, Keras and the Object Detection API."""
@@ -75,7 +74,7 @@ def find_shards(path: str, split: str) -> Shards:
                 f"{path} has no manifest.json, and no file that is called a TFRecord file (tfrecord or .tfrec in its "
                 "name); name files, or a pattern in quotes: 'folder/*'"
             )
-        shards = [Shard(storage.join(folder, name), _split_of(name)) for name in names]
+        shards = [Shard(join_path(folder, name), _split_of(name)) for name in names]
     else:
         shards = [_known(found, folder, manifest) for found in _files(match_files(path))]
         if missing := [shard.path for shard in shards if storage_for(shard.path).size(shard.path) is None]:
@@ -97,9 +96,8 @@ def _files(names: Sequence[str]) -> Sequence[str]:
 
 
 def _listed(folder: str, manifest: Manifest) -> list[Shard]:
-    join = storage_for(folder).join
     return [
-        Shard(join(folder, shard.file), name, shard.examples)
+        Shard(join_path(folder, shard.file), name, shard.examples)
         for name, split in manifest.splits.items()
         for shard in split.shards
     ]
@@ -130,6 +128,6 @@ def _class_names(folder: str) -> dict[str, tuple[str, ...]]:
     found = {}
     for name in storage.names(folder):
         if name.endswith(_CLASS_NAMES):
-            text = storage.read(storage.join(folder, name)).decode(errors="replace")
+            text = storage.read(join_path(folder, name)).decode(errors="replace")
             found[name.removesuffix(_CLASS_NAMES).replace(".", "-")] = tuple(text.splitlines())
     return found

@@ -17,7 +17,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage import gcs_client, gcs_requests
 from recordmill.transforms.storage.gcs_client import retry, retry_at_once, split_path, translate_errors
 from recordmill.transforms.storage.gcs_requests import Metadata, read_metadata
-from recordmill.transforms.storage.gcs_upload import GcsUpload, upload
+from recordmill.transforms.storage.gcs_upload import GcsUpload
 from recordmill.transforms.storage.interface import (
     ALL_NAMES,
     ChangedFileError,
@@ -172,9 +172,6 @@ class GcsStorage(Storage):
         found = read_metadata(path)
         return found.size, found.crc32c
 
-    def write(self, path: str, data: bytes) -> None:
-        upload(path, data)
-
     def create(self, path: str, folder: str = "") -> GcsUpload:
         return GcsUpload(path, self.move)
 
@@ -194,10 +191,6 @@ class GcsStorage(Storage):
         paths = [f"gs://{bucket}/{found.name}" for found in _list(path, "items(name)", with_markers=True)]
         with ThreadPoolExecutor(DELETIONS) as pool:
             list(pool.map(self.delete, paths))
-
-    def join(self, folder: str, name: str) -> str:
-        split_path(folder)  # or `gs://` alone would lose its slashes
-        return super().join(folder, name)
 
 
 @lru_cache(maxsize=1)

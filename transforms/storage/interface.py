@@ -64,7 +64,13 @@ class Upload(Protocol):
 
 
 class Storage(Protocol):
-    """Base of places that keep files. Errors are OSErrors; a missing file is a FileNotFoundError."""
+    """Base of places that keep files. Errors are OSErrors; a missing file is a FileNotFoundError.
+
+    Attributes:
+        caveat: What the storage does not check.
+    """
+
+    caveat: str = ""
 
     def __hash__(self) -> int:
         return object.__hash__(self)
@@ -129,7 +135,12 @@ class Storage(Protocol):
 
     def write(self, path: str, data: bytes) -> None:
         """Write a whole file, its folder made if need be: readers see the old bytes or the new ones."""
-        ...
+        upload = self.create(path)
+        try:
+            upload.write(data)
+            upload.commit()
+        finally:
+            upload.abandon()
 
     def create(self, path: str, folder: str = "") -> Upload:
         """Start a file of many writes.
@@ -162,9 +173,6 @@ class Storage(Protocol):
     def link(self, path: str, target: str) -> bool:
         """Make `path` a link to the file `target` in the same folder; False where this storage has no links."""
         return False
-
-    def join(self, folder: str, name: str) -> str:
-        return f"{folder.rstrip('/')}/{name}"
 
     def protection(self, path: str) -> str:
         """Return why a file that was written can be neither deleted nor replaced; "" if it can."""
@@ -205,3 +213,40 @@ def crc32c_text(checksum: google_crc32c.Checksum) -> str:
     '4waSgw=='
     """
     return base64.b64encode(checksum.digest()).decode()
+
+
+_POLYNOMIAL = 0x82F63B78
+"""Castagnoli's, the lowest power in the highest bit, as in all numbers here."""
+_ONE = 1 << 31
+
+
+def join_checksums(first: int, second: int, second_bytes: int) -> int:
+    """Return the CRC-32C of two parts together, as zlib's `crc32_combine`; the second has so many bytes.
+
+    >>> import google_crc32c
+    >>> first, second = google_crc32c.value(b"1234"), google_crc32c.value(b"56789")
+    >>> join_checksums(first, second, 5) == google_crc32c.value(b"123456789")
+    True
+    """
+    return _product(_power(8 * second_bytes), first) ^ second
+
+
+def _power(bits: int) -> int:
+    """x to the power of `bits`."""
+    result, square = _ONE, _ONE >> 1
+    while bits:
+        if bits & 1:
+            result = _product(square, result)
+        square = _product(square, square)
+        bits >>= 1
+    return result
+
+
+def _product(a: int, b: int) -> int:
+    """Multiply two polynomials, modulo Castagnoli's."""
+    product = 0
+    for place in range(32):
+        if a & (_ONE >> place):
+            product ^= b
+        b = (b >> 1) ^ (_POLYNOMIAL if b & 1 else 0)
+    return product

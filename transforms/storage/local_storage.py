@@ -226,17 +226,9 @@ class LocalStorage(Storage):
         # Another run may be done, and delete the folder of its state, while this one writes into it.
         for _ in range(_TRIES - 1):
             with suppress(FileNotFoundError):
-                self._write(path, data)
+                super().write(path, data)
                 return
-        self._write(path, data)
-
-    def _write(self, path: str, data: bytes) -> None:
-        upload = self.create(path)
-        try:
-            upload.write(data)
-            upload.commit()
-        finally:
-            upload.abandon()
+        super().write(path, data)
 
     def create(self, path: str, folder: str = "") -> "LocalUpload":
         return LocalUpload(path, folder or os.path.dirname(path))
@@ -282,9 +274,6 @@ class LocalStorage(Storage):
             return False
         os.replace(temporary, path)  # another run may do the same at the same time
         return True
-
-    def join(self, folder: str, name: str) -> str:
-        return os.path.join(folder, name)
 
 
 class _Kind(Enum):

@@ -3,7 +3,10 @@
 import errno
 import io
 from collections.abc import Callable, Iterator
+from threading import Lock
 from typing import Any
+
+_BLOCK_BYTES = 8 << 20
 
 
 def read_exactly(read_range: Callable[[int, int], bytes], path: str, start: int, length: int) -> bytes:
@@ -16,6 +19,31 @@ def read_exactly(read_range: Callable[[int, int], bytes], path: str, start: int,
     if len(data) != length:
         raise OSError(errno.EIO, f"{len(data)} bytes came where there are {length}", path)
     return data
+
+
+class KeptBlocks:
+    """A file that is read in blocks of 8 MB, each when it is first needed, and kept; used by several threads.
+
+    Args:
+        read_range: Reads a number of bytes from an offset.
+    """
+
+    def __init__(self, read_range: Callable[[int, int], bytes], size_bytes: int):
+        self.size_bytes = size_bytes
+        self._read_range = read_range
+        self._blocks = [b""] * -(-size_bytes // _BLOCK_BYTES)
+        self._locks = [Lock() for _ in self._blocks]
+
+    def read_range(self, start: int, length: int) -> bytes:
+        first, end = start // _BLOCK_BYTES, min(len(self._blocks), -(-(start + length) // _BLOCK_BYTES))
+        blocks = b"".join(map(self._block, range(first, end)))
+        return blocks[start - first * _BLOCK_BYTES : start - first * _BLOCK_BYTES + length]
+
+    def _block(self, number: int) -> bytes:
+        with self._locks[number]:
+            if not self._blocks[number]:
+                self._blocks[number] = self._read_range(number * _BLOCK_BYTES, _BLOCK_BYTES)
+            return self._blocks[number]
 
 
 class SizedStream(io.RawIOBase):

@@ -1,18 +1,37 @@
-"""Which storage holds a path: a local folder, a bucket, or a .zip archive in either."""
+"""The storage that holds a path, the files that a pattern matches, and local copies of files."""
 
+import glob
 import os
 import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from importlib.util import find_spec
+from tempfile import TemporaryDirectory
 
 from recordmill.schemas.errors import ConfigError, missing_extra
+from recordmill.transforms.storage.fsspec_storage import FsspecStorage
+from recordmill.transforms.storage.gcs_client import POOL_SIZE
 from recordmill.transforms.storage.gcs_storage import GcsStorage
 from recordmill.transforms.storage.interface import Storage, is_remote
 from recordmill.transforms.storage.local_storage import LocalStorage
 from recordmill.transforms.storage.zip_storage import ZipStorage
 
+GCS = "gs"
+"""The scheme of Google Cloud Storage, the only one of Dataflow's own files."""
 _LOCAL = LocalStorage()
-_GCS = GcsStorage()
+_S3_CURE = (
+    "credentials come from AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; AWS_ENDPOINT_URL names another "
+    "server than Amazon's"
+)
+# By scheme: the storage, the module that it needs, and the extra that installs the module.
+_REMOTE: dict[str, tuple[Storage, str, str]] = {
+    GCS: (GcsStorage(), "google.cloud.storage", "gs"),
+    "s3": (FsspecStorage("s3", _S3_CURE, config_kwargs={"max_pool_connections": POOL_SIZE}), "s3fs", "fsspec"),
+}
+SCHEMES = tuple(_REMOTE)
 
 
 def storage_for(path: str) -> Storage:
@@ -29,25 +48,29 @@ def file_storage_for(path: str) -> Storage:
     """The storage that holds `path`, which is no member of an archive.
 
     Raises:
-        ConfigError: a scheme that no storage speaks, or whose client is not installed.
+        ConfigError: a scheme that no storage speaks, or whose client is not installed; no bucket.
     """
-    scheme, separator, _ = path.partition("://")
+    scheme, separator, rest = path.partition("://")
     if not separator:
         return _LOCAL
-    if scheme == "gs":
-        _require_client()
-        return _GCS
-    raise ConfigError(f"{path}: {scheme}:// is not supported; give a local path, or gs://bucket/folder")
+    if scheme not in _REMOTE:
+        known = " or ".join(f"{known}://bucket/folder" for known in _REMOTE)
+        raise ConfigError(f"{path}: {scheme}:// is not supported; give a local path, {known}")
+    if not rest.strip("/"):  # or a path joined to it would be a local one
+        raise ConfigError(f"{path} names no bucket; give {scheme}://bucket/folder")
+    storage, module, extra = _REMOTE[scheme]
+    _require(module, scheme, extra)
+    return storage
 
 
 @cache
-def _require_client() -> None:
+def _require(module: str, scheme: str, extra: str) -> None:
     try:
-        found = find_spec("google.cloud.storage")
+        found = find_spec(module)
     except ModuleNotFoundError:  # not even google.cloud
         found = None
     if not found:
-        raise missing_extra("gs://", "gs")
+        raise missing_extra(f"{scheme}://", extra)
 
 
 _ARCHIVE = re.compile(r"\.zip(?=/|$)", re.IGNORECASE)
@@ -65,3 +88,60 @@ def archive_of(path: str) -> str:
 @lru_cache(maxsize=64)
 def _is_remote_file(path: str) -> bool:
     return file_storage_for(path).size(path) is not None
+
+
+def join_path(folder: str, name: str) -> str:
+    """Return the path of a file in a folder."""
+    if is_remote(folder) or archive_of(folder):
+        return f"{folder.rstrip('/')}/{name}"
+    return os.path.join(folder, name)
+
+
+_WILD = frozenset("*?[")
+
+
+def match_files(pattern: str) -> list[str]:
+    """All files that a pattern matches, sorted; a path without wild cards, or of a file that has them in its name,
+    stands for itself.
+
+    Raises:
+        ConfigError: it matches nothing, or has wild cards where a bucket takes none.
+    """
+    if not _WILD & set(pattern) or storage_for(pattern).size(pattern) is not None:
+        return [pattern]
+    paths = sorted(_matching(pattern))
+    if not paths:
+        raise ConfigError(f"{pattern}: no file matches")
+    return paths
+
+
+def _matching(pattern: str) -> Iterator[str]:
+    if not is_remote(pattern):
+        yield from (path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
+        return
+    folder, _, name = pattern.rpartition("/")
+    if _WILD & set(folder):
+        raise ConfigError(f"{pattern}: in a bucket, wild cards may stand in the file's name only")
+    storage = storage_for(folder)
+    yield from (join_path(folder, found) for found in storage.names(folder) if fnmatchcase(found, name))
+
+
+@contextmanager
+def local_copy(path: str) -> Iterator[str]:
+    """Yield the local path of a file: its own, or that of a copy that is deleted when the block ends.
+
+    Raises:
+        ConfigError: the bucket or archive has no such file.
+        OSError: storage fails.
+    """
+    if not (is_remote(path) or archive_of(path)):
+        yield path
+        return
+    storage = storage_for(path)
+    with TemporaryDirectory(prefix="recordmill-") as folder:
+        if storage.stat(path) is None:
+            raise ConfigError(f"{path}: no such file")
+        copy = os.path.join(folder, os.path.basename(path))
+        with storage.open(path) as data, open(copy, "wb") as copied:
+            shutil.copyfileobj(data, copied)
+        yield copy

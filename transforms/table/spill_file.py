@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from recordmill.schemas.dataset_files import RECIPE, state_folder
 from recordmill.schemas.errors import EndedElsewhereError
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 RANGES = 4096
 _HASH_BITS = 63
@@ -65,7 +65,7 @@ class SpillPiece(NamedTuple):
 
 
 def spill_path(output: str, split: str, name: str) -> str:
-    return storage_for(output).join(output, f"{state_folder(split)}/{name}")
+    return join_path(output, f"{state_folder(split)}/{name}")
 
 
 def sort_records(records: pa.Table) -> pa.Table:
@@ -155,7 +155,7 @@ def _delete_unowned(folder: str) -> None:
     """Delete a state folder that another run has deleted and this one has written to since. A folder with a recipe is
     a third run's."""
     storage = storage_for(folder)
-    if storage.size(storage.join(folder, RECIPE)) is None:
+    if storage.size(join_path(folder, RECIPE)) is None:
         storage.delete_folder(folder)
 
 

@@ -14,7 +14,7 @@ from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.embed.embed_pictures import EmbedPictures, FeatureEncoder, embed_tasks
 from recordmill.transforms.records.record_values import RecordFault, RecordParser
 from recordmill.transforms.shards.record_maker import RecordContext
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 
 class Recomputing(msgspec.Struct, frozen=True):
@@ -78,7 +78,7 @@ def _task(number: int, values: dict[str, Any], folders: Sequence[str]) -> ImageT
     name = values["image.file_name"].decode()
     for folder in () if name_fault(name) else folders:
         storage = storage_for(folder)
-        if file := storage.stat(storage.join(folder, name)):
+        if file := storage.stat(join_path(folder, name)):
             ref = ImageRef(file.path, file.size_bytes, file.version)
             labels = ImageLabels(class_name=values["image.class_name"].decode())
             return ImageTask(number, name, None, None, ref, "", (), labels)

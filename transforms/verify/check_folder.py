@@ -25,7 +25,7 @@ from recordmill.transforms.metadata.dataset_folder import (
 from recordmill.transforms.metadata.folder_statistics import file_sha256, folder_statistics, read_file
 from recordmill.transforms.records.read_shards import FaultList
 from recordmill.transforms.storage.interface import Storage, UnreadableFileError
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 
 def all_faults(folder: str, checks: Sequence[ShardCheck]) -> Faults:
@@ -162,7 +162,7 @@ def _listed_files(manifest: Manifest) -> Iterator[tuple[str, str]]:
 
 def _digest_faults(folder: str, file: str, digest: str) -> Iterator[Fault]:
     try:
-        found = file_sha256(storage_for(folder).join(folder, file))
+        found = file_sha256(join_path(folder, file))
     except (FileNotFoundError, UnreadableFileError):
         yield Fault(file, None, "missing", _GONE)
         return

@@ -129,7 +129,7 @@ REFUSED = [
     ("coco", {"images": "instances.json"}, ["--images instances.json", "is a file"]),
     ("coco", {"images": "instances.json/x"}, ["--images instances.json/x"]),
     ("coco", {"images": "empty"}, ["--images empty: no file"]),
-    ("coco", {"images": "s3://b/images"}, ["is not supported"]),
+    ("coco", {"images": "ftp://b/images"}, ["is not supported"]),
     ("coco", {"output": "instances.json"}, ["--output instances.json is a file"]),
     ("coco", {"output": "instances.json/x"}, ["--output instances.json/x", "below"]),
     (

@@ -354,6 +354,19 @@ def test_images_are_listed_once_and_only_where_a_split_is_complete(tmp_path, mon
         claim(output, asked[0])
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_note_that_another_job_has_replaced(tmp_path, monkeypatch, seed):
+    """Of the same seed, it is a second run of the job."""
+    write_note = claim_module._note_recipe
+    monkeypatch.setattr(claim_module, "_note_recipe", lambda output, _: write_note(output, with_options(seed=seed)))
+    if seed == 0:
+        assert claim(tmp_path, RECIPE) == NEW
+        return
+    with pytest.raises(ConfigError, match="another job has begun to write train"):
+        claim(tmp_path, RECIPE)
+    assert list(contents(tmp_path)) == [NOTE]
+
+
 @pytest.mark.parametrize("place", ["", "a", "a/b"])
 def test_what_is_released_is_as_it_was(tmp_path, place):
     output = str(tmp_path / place)

@@ -17,6 +17,7 @@ from recordmill.transforms.storage.interface import (
     StoredFile,
     UnreadableFileError,
 )
+from recordmill.transforms.storage.resolve import join_path
 from tests.gcs_stand_in import ACCOUNT, BUCKET, REQUESTER_PAYS, Fault, Kind
 from tests.transforms.storage.conftest import path_of
 
@@ -33,7 +34,7 @@ ODD_NAMES = ["a b.jpg", "a#b", "a?b=c&d", "%41", "a+b", "ü/é/日本 🐈.png",
 
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_no_character_of_a_name_is_special(gcs, name):
-    path = STORAGE.join(path_of("folder"), name)
+    path = join_path(path_of("folder"), name)
     STORAGE.write(path, BYTES)
     assert gcs.objects() == {f"folder/{name}": BYTES}
     assert STORAGE.read(path) == BYTES
@@ -68,11 +69,6 @@ def test_a_bucket_is_no_object(gcs, path):
         with pytest.raises(ConfigError, match="is a bucket, where an object is needed"):
             act(path)
     assert STORAGE.size(path) is None
-
-
-@pytest.mark.parametrize("folder", ["gs://b/a", "gs://b/a/", "gs://b"])
-def test_join(folder):
-    assert STORAGE.join(folder, "x/y") == folder.rstrip("/") + "/x/y"
 
 
 # Reading

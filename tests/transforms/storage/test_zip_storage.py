@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.storage import zip_storage
+from recordmill.transforms.storage import range_stream, zip_storage
 from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError, StoredFile, UnreadableFileError
 from recordmill.transforms.storage.local_storage import LocalStorage
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.storage.zip_archive import Directory
 from recordmill.transforms.storage.zip_storage import ZipStorage
 from tests.gcs_stand_in import Fault, Kind
@@ -59,7 +59,7 @@ def test_members_are_read_by_their_names(tmp_path, method):
     path = archive(tmp_path / "masks.zip", method=method)
     storage = storage_for(path)
     for name, data in MEMBERS.items():
-        member = storage.join(path, name)
+        member = join_path(path, name)
         assert storage.read(member) == data
         assert storage.open(member).read() == data
         assert storage.size(member) == len(data)
@@ -293,6 +293,25 @@ def test_a_member_is_one_read_of_no_more_than_its_bytes_and_the_next_one_s_heade
     assert [storage.read(f"{path}/{name}") for name in reversed(members)] == list(members.values())[::-1]
     assert len(reads) == len(members)
     assert all(length < 5000 + 100 for _, length in reads)
+
+
+@pytest.mark.parametrize(("kept_bytes", "requests"), [(1 << 30, 3), (1000, 100)])
+def test_members_of_a_small_archive_in_a_bucket_come_in_blocks(tmp_path, gcs, monkeypatch, kept_bytes, requests):
+    """One that is larger than KEPT_BYTES is one request a member."""
+    monkeypatch.setattr(range_stream, "_BLOCK_BYTES", 40_000)
+    monkeypatch.setattr(zip_storage, "KEPT_BYTES", kept_bytes)
+    members = {f"{number}.png": bytes([number]) * 1000 for number in range(100)}
+    gcs.put(f"{requests}.zip", Path(archive(tmp_path / "a.zip", members, zipfile.ZIP_STORED)).read_bytes())
+    path = path_of(f"{requests}.zip")
+    files = list(storage_for(path).walk(path))
+    gcs.log.clear()
+    with ThreadPoolExecutor(8) as pool:
+        found = dict(
+            zip(members, pool.map(storage_for(path).read, [f"{path}/{name}" for name in members]), strict=True)
+        )
+    assert found == members
+    assert len(files) == 100
+    assert [call.operation for call in gcs.log] == ["read"] * requests
 
 
 @pytest.fixture

@@ -1,0 +1,102 @@
+"""Jobs on s3://, whose server misbehaves: what passes is not seen in the result, and what stays is never silent."""
+
+from collections.abc import Callable
+
+import pytest
+
+from recordmill.transforms.storage.fsspec_storage import FsspecStorage
+from tests.engines.buckets.jobs import ALWAYS, check_all_accounted, files_of, is_one_line, objects_of, shards_of, shown
+from tests.engines.buckets.jobs import zipped as zip_of
+from tests.faults.test_gcs_faults import COUNT, STATE, expected, noise, some
+from tests.gcs_stand_in import BUCKET, Fault, Kind
+from tests.s3_stand_in import S3StandIn, emptied, running
+
+__all__ = ["expected", "noise"]  # fixtures
+
+ROOT = f"s3://{BUCKET}"
+OUT = f"{ROOT}/out"
+
+
+@pytest.fixture(scope="module")
+def server():
+    with running() as stand_in:
+        yield stand_in
+
+
+@pytest.fixture
+def s3(server, noise, monkeypatch) -> S3StandIn:
+    """The images and instances in a bucket."""
+    s3 = emptied(server, monkeypatch)
+    for name, data in files_of(noise / "even").items():
+        s3.put(f"even/{name}", data)
+    s3.put("odd.zip", zip_of(files_of(noise / "odd")))
+    s3.put("instances.json", (noise / "instances.json").read_bytes())
+    return s3
+
+
+@pytest.fixture
+def job(recordmill) -> Callable:
+    def run(*more: object):
+        images = [f"--images={ROOT}/even", f"--images={ROOT}/odd.zip", "--workers=8", "--num-shards=2"]
+        return recordmill("coco", *images, f"--instances={ROOT}/instances.json", f"--output={OUT}", *more)
+
+    return run
+
+
+def check_ended(s3: S3StandIn, expected: dict[str, bytes]) -> None:
+    s3.faults = []
+    assert shards_of(objects_of(s3, "out")) == expected
+    check_all_accounted(shown(s3))
+    assert [name for name in objects_of(s3, "out") if name.startswith(".recordmill")] == []
+
+
+def test_the_first_line_says_what_is_not_checked(s3, expected, job, recordmill):
+    outcome = job()
+    assert outcome.code == 0, outcome
+    first = " ".join(outcome.err.split()).removeprefix("note: ")
+    assert first.startswith(f"s3:// {FsspecStorage.caveat}")
+    check_ended(s3, expected)
+    assert recordmill("verify", OUT, "--check", "decode").code == 0
+
+
+@pytest.mark.parametrize("kind", [Kind.STATUS, Kind.RESET, Kind.TRUNCATED])
+def test_what_passes_is_not_seen(s3, monkeypatch, expected, job, kind):
+    monkeypatch.delenv("AWS_MAX_ATTEMPTS")  # what is not set in use
+    s3.faults = [some(kind, operation="read" if kind is Kind.TRUNCATED else "*")]
+    outcome = job("--max-rejects", 0)
+    assert outcome.code == 0, outcome
+    assert s3.faults[0]._matched > 0
+    check_ended(s3, expected)
+
+
+STAYING = [
+    # The fault; the exit code.
+    ("read", "even/8.jpg", 403, 1),
+    ("read", "odd.zip", 403, 2),
+    ("upload", "out/manifest.json", 403, 1),
+    ("complete", f"out/{STATE}/*-00001-of-00002", 403, 1),
+    ("copy", "out/*-00001-of-00002", 403, 1),
+    ("read", "even/8.jpg", 503, 1),
+]
+
+
+@pytest.mark.parametrize(("operation", "name", "status", "code"), STAYING)
+def test_what_stays_fails_in_one_line_and_the_next_run_ends_well(s3, expected, job, operation, name, status, code):
+    s3.faults = [Fault(Kind.STATUS, operation, name, status=status, message="not here", times=ALWAYS)]
+    outcome = job()
+    assert outcome.code == code, outcome
+    line = outcome.err.splitlines()[-1] + "\n"
+    assert is_one_line(line)
+    assert [word for word in (f"{ROOT}/", "not here") if word not in line] == []
+    assert "manifest.json" not in objects_of(s3, "out")
+    s3.faults = []
+    assert job().code == 0
+    check_ended(s3, expected)
+
+
+def test_what_is_absent_is_rejected_and_counted(s3, job):
+    s3.faults = [Fault(Kind.STATUS, "read", "even/8.jpg", status=404, times=ALWAYS)]
+    outcome = job("--max-rejects", 1)
+    assert outcome.code == 0, outcome
+    images = shown(s3)["splits"]["train"]["images"]
+    assert (images["rejected"], images["written"]) == ({"image_missing": 1}, COUNT - 1)

@@ -1,0 +1,193 @@
+"""Tests for FsspecStorage, on s3://."""
+
+import gc
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.storage import resolve
+from recordmill.transforms.storage.interface import FileTooLargeError
+from recordmill.transforms.storage.resolve import storage_for
+from tests.gcs_stand_in import BUCKET, Fault, Kind
+from tests.s3_stand_in import S3StandIn, emptied, running
+
+ROOT = f"s3://{BUCKET}"
+
+
+@pytest.fixture(scope="module")
+def server():
+    with running() as stand_in:
+        yield stand_in
+
+
+@pytest.fixture
+def s3(server, monkeypatch) -> S3StandIn:
+    return emptied(server, monkeypatch)
+
+
+STORAGE = storage_for(ROOT)
+
+
+def test_walk_and_names(s3):
+    for name in ("in/a.txt", "in/deep/é [b]*?.txt", "in/empty", "into/c.txt", "in/marker/"):
+        s3.put(name, b"" if name == "in/empty" else b"data")
+    files = {file.name: file for file in STORAGE.walk(f"{ROOT}/in/")}
+    assert list(files) == ["a.txt", "deep/é [b]*?.txt", "empty"]
+    assert {name: STORAGE.read(file.path) for name, file in files.items()} == {
+        "a.txt": b"data",
+        "deep/é [b]*?.txt": b"data",
+        "empty": b"",
+    }
+    assert {STORAGE.stat(file.path).version for file in files.values()} == {file.version for file in files.values()}
+    assert STORAGE.names(f"{ROOT}/in") == ["a.txt", "empty"]
+    assert STORAGE.names(f"{ROOT}/none") == list(STORAGE.walk(f"{ROOT}/none")) == []
+    folders = ("in", "in/", "in/deep", "in/a.txt", "none", "")
+    assert [STORAGE.is_folder(f"{ROOT}/{name}") for name in folders] == [True, True, True, False, False, True]
+    STORAGE.delete_folder(f"{ROOT}/in")
+    assert set(s3.objects()) == {"in/marker/", "into/c.txt"}
+
+
+def test_read(s3):
+    s3.put("a.txt", b"0123456789")
+    s3.put("empty", b"")
+    path = f"{ROOT}/a.txt"
+    assert [STORAGE.read_range(path, *each) for each in ((2, 3), (8, 9), (10, 1), (3, 0))] == [b"234", b"89", b"", b""]
+    assert (STORAGE.read(path, most_bytes=10), STORAGE.read(f"{ROOT}/empty", most_bytes=10)) == (b"0123456789", b"")
+    with pytest.raises(FileTooLargeError):
+        STORAGE.read(path, most_bytes=9)
+    with STORAGE.open(path) as file:
+        file.seek(5)
+        assert file.read() == b"56789"
+    assert STORAGE.checksum(path) == (10, "KAwGng==")
+    assert STORAGE.stat(f"{ROOT}/a.txt/") is STORAGE.stat(f"{ROOT}/none") is None
+
+
+def test_write_and_move(s3):
+    STORAGE.write(f"{ROOT}/a", b"old")
+    STORAGE.write(f"{ROOT}/a", b"new")
+    STORAGE.move(f"{ROOT}/a", f"{ROOT}/b")
+    assert s3.objects() == {"b": b"new"}
+    with pytest.raises(FileNotFoundError):
+        STORAGE.move(f"{ROOT}/a", f"{ROOT}/b")
+    STORAGE.delete(f"{ROOT}/b")
+    STORAGE.delete(f"{ROOT}/b")
+    assert s3.objects() == {}
+
+
+PARTS = [b"a" * 40_000_000, b"b" * 40_000_000]
+"""Of more than one part together."""
+
+
+@pytest.mark.parametrize("pieces", [[], [b"small"], PARTS])
+def test_an_upload_appears_at_commit(s3, pieces):
+    upload = STORAGE.create(f"{ROOT}/first")
+    for piece in pieces:
+        upload.write(piece)
+    assert s3.objects() == {}
+    upload.commit(f"{ROOT}/last")
+    upload.abandon()
+    assert s3.objects() == {"last": b"".join(pieces)}
+    assert s3.unfinished() == []
+
+
+@pytest.mark.parametrize("pieces", [[b"small"], PARTS])
+@pytest.mark.parametrize("is_collected", [True, False])
+def test_an_upload_that_is_dropped_leaves_nothing(s3, pieces, is_collected):
+    upload = STORAGE.create(f"{ROOT}/a")
+    for piece in pieces:
+        upload.write(piece)
+    if is_collected:
+        del upload
+        gc.collect()
+    else:
+        upload.abandon()
+    assert (s3.objects(), s3.unfinished()) == ({}, [])
+
+
+# What goes wrong
+
+
+def test_what_is_absent(s3):
+    for read in (STORAGE.read, STORAGE.open, STORAGE.checksum):
+        with pytest.raises(FileNotFoundError) as caught:
+            read(f"{ROOT}/none")
+        assert caught.value.filename == f"{ROOT}/none"
+    with pytest.raises(FileNotFoundError, match="bucket does not exist"):
+        STORAGE.write("s3://there-is-none/a", b"")
+
+
+def operations() -> dict:
+    """By the request that they make."""
+    return {
+        "read": lambda: STORAGE.read(f"{ROOT}/a", most_bytes=100),
+        "stat": lambda: STORAGE.stat(f"{ROOT}/a").size_bytes,
+        "list": lambda: [file.name for file in STORAGE.walk(ROOT)],
+        "upload": lambda: STORAGE.write(f"{ROOT}/b", b"new"),
+        "copy": lambda: STORAGE.move(f"{ROOT}/a", f"{ROOT}/c"),
+        "delete": lambda: STORAGE.delete(f"{ROOT}/a"),
+        "complete": lambda: commit(f"{ROOT}/b"),
+    }
+
+
+def commit(path: str) -> None:
+    upload = STORAGE.create(path)
+    upload.write(b"new")
+    upload.commit()
+
+
+@pytest.mark.parametrize("operation", operations())
+def test_what_is_refused(s3, operation):
+    s3.put("a", b"data")
+    s3.faults = [Fault(Kind.STATUS, operation, status=403, message="not here", times=1000)]
+    with pytest.raises(PermissionError, match="AWS_PROFILE") as caught:
+        operations()[operation]()
+    assert caught.value.filename.startswith(ROOT)
+    assert s3.objects() == {"a": b"data"}
+
+
+PASSING = [
+    *((operation, Kind.STATUS) for operation in operations()),
+    *((operation, Kind.RESET) for operation in operations()),
+    *((operation, Kind.TRUNCATED) for operation in ("read", "list")),
+]
+
+
+@pytest.mark.parametrize(("operation", "kind"), PASSING)
+def test_what_passes_is_not_seen(s3, operation, kind):
+    s3.put("a", b"data")
+    expected = operations()[operation]()
+    left = s3.objects()
+    s3.reset()
+    s3.put("a", b"data")
+    s3.faults = [Fault(kind, operation, times=1)]
+    assert operations()[operation]() == expected
+    assert s3.objects() == left
+    assert s3.faults[0]._matched >= 1
+
+
+@pytest.mark.parametrize("kind", [Kind.STATUS, Kind.TRUNCATED])
+def test_what_stays_is_an_error_that_names_the_file(s3, kind):
+    s3.put("a", b"data")
+    s3.faults = [Fault(kind, "read", times=1000)]
+    with pytest.raises(OSError, match=f"s3://{BUCKET}/a") as caught:
+        STORAGE.read(f"{ROOT}/a", most_bytes=100)
+    assert not isinstance(caught.value, FileNotFoundError)
+
+
+def test_threads_share_one_client(s3):
+    s3.put("a", b"data")
+    before = s3.open_connections
+    with ThreadPoolExecutor(16) as pool:
+        assert set(pool.map(lambda _: STORAGE.read(f"{ROOT}/a", most_bytes=9), range(200))) == {b"data"}
+    time.sleep(0.1)
+    assert s3.open_connections - before <= 16
+
+
+def test_without_the_extra(monkeypatch):
+    monkeypatch.setattr(resolve, "find_spec", lambda name: None)
+    resolve._require.cache_clear()
+    with pytest.raises(ConfigError, match=r's3:// needs pip install "recordmill\[fsspec\]"'):
+        storage_for("s3://bucket/a")
+    resolve._require.cache_clear()

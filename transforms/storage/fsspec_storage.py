@@ -1,0 +1,188 @@
+"""Buckets that an implementation of fsspec reads and writes, such as `s3://bucket/folder/file`."""
+
+import errno
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, BinaryIO
+from weakref import finalize
+
+from recordmill.transforms.storage.interface import ALL_NAMES, NameRange, Storage, StoredFile, too_large
+from recordmill.transforms.storage.range_stream import RangeStream, read_exactly
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+_RANGE_BYTES = 4 << 20
+_REQUESTS = 16
+"""Deletions that are in flight at once."""
+
+
+class FsspecStorage(Storage):
+    """Buckets of one scheme. See `Storage` for what each method promises, but for `caveat`.
+
+    Args:
+        cure: What to do where access fails.
+        options: Arguments of fsspec's file system.
+    """
+
+    caveat = (
+        "does not compare bytes with a checksum, and does not notice a file that is replaced while it is read. Run one "
+        "job at a time on an output: two may mix their files."
+    )
+
+    def __init__(self, scheme: str, cure: str, **options: Any):
+        self.scheme = scheme
+        self.options = options
+        self._cure = cure
+
+    def walk(self, folder: str, within: NameRange = ALL_NAMES) -> Iterator[StoredFile]:
+        prefix = f"{folder.rstrip('/')}/"
+        with _translated(folder, self._cure):
+            found = self._system().find(folder, detail=True)
+        for name, info in sorted(found.items()):
+            path = f"{self.scheme}://{name}"
+            if path.startswith(prefix) and not path.endswith("/"):  # consoles make markers of empty folders
+                yield _file(path[len(prefix) :], path, info)
+
+    def names(self, folder: str) -> list[str]:
+        try:
+            with _translated(folder, self._cure):
+                found = self._system().ls(folder, detail=True)
+        except FileNotFoundError:
+            return []
+        names = (info["name"].rpartition("/")[2] for info in found if info["type"] == "file")
+        return sorted(name for name in names if name)
+
+    def is_folder(self, path: str) -> bool:
+        with _translated(path, self._cure):
+            return self._system().isdir(path)
+
+    def stat(self, path: str) -> StoredFile | None:
+        if path.endswith("/"):
+            return None
+        try:
+            with _translated(path, self._cure):
+                info = self._system().info(path)
+        except FileNotFoundError:
+            return None
+        return _file(path.rpartition("/")[2], path, info) if info["type"] == "file" else None
+
+    def open(self, path: str, version: str = "") -> BinaryIO:
+        read_range = partial(self.read_range, path)
+        return io.BufferedReader(RangeStream(read_range, path, self._size(path), _RANGE_BYTES), _RANGE_BYTES)
+
+    def read(self, path: str, version: str = "", most_bytes: int | None = None) -> bytes:
+        if most_bytes is None:
+            return read_exactly(partial(self.read_range, path), path, 0, self._size(path))
+        data = self.read_range(path, 0, most_bytes + 1)
+        if len(data) > most_bytes:
+            raise too_large(path, None, most_bytes)
+        return data
+
+    def read_range(self, path: str, start: int, length: int, version: str = "") -> bytes:
+        if length <= 0:
+            return b""
+        try:
+            with _translated(path, self._cure):
+                return self._system().cat_file(path, start=start, end=start + length)
+        except OSError as error:
+            if error.errno == errno.EINVAL and self._size(path) <= start:  # S3 refuses a range behind the end
+                return b""
+            raise
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]], version: str) -> list[bytes]:
+        return [self.read_range(path, start, length) for start, length in ranges]
+
+    def write(self, path: str, data: bytes) -> None:
+        with _translated(path, self._cure):
+            self._system().pipe_file(path, data)
+
+    def create(self, path: str, folder: str = "") -> "FsspecUpload":
+        with _translated(path, self._cure):
+            return FsspecUpload(self, path, self._system().open(path, "wb", autocommit=False), self._cure)
+
+    def move(self, path: str, target: str) -> None:
+        """A copy, which the server makes, and then a deletion."""
+        with _translated(path, self._cure):
+            self._system().cp_file(path, target)
+        self.delete(path)
+
+    def delete(self, path: str) -> None:
+        with suppress(FileNotFoundError), _translated(path, self._cure):
+            self._system().rm_file(path)
+
+    def delete_folder(self, path: str) -> None:
+        with ThreadPoolExecutor(_REQUESTS) as pool:
+            list(pool.map(self.delete, [file.path for file in self.walk(path)]))
+
+    def _size(self, path: str) -> int:
+        file = self.stat(path)
+        if file is None:
+            raise FileNotFoundError(errno.ENOENT, "no such object", path)
+        return file.size_bytes
+
+    def _system(self) -> "AbstractFileSystem":
+        return connect(os.getpid(), self)
+
+
+@contextmanager
+def _translated(path: str, cure: str) -> Iterator[None]:
+    """Turn errors of fsspec and its clients into OSErrors that name the file and the cure."""
+    try:
+        yield
+    except Exception as error:
+        words = " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__
+        if isinstance(error, FileNotFoundError):  # of an object, s3fs gives the path only
+            words = "no such object" if path.endswith(words) else words
+            raise FileNotFoundError(errno.ENOENT, words, path) from error
+        number = errno.EACCES if isinstance(error, PermissionError) else getattr(error, "errno", None) or errno.EIO
+        raise OSError(number, f"{words}; {cure}", path) from error
+
+
+@lru_cache(maxsize=8)
+def connect(process: int, storage: FsspecStorage) -> "AbstractFileSystem":
+    """Return the client of a process; a copied process must not share connections, and fsspec has one a thread."""
+    from fsspec import filesystem
+
+    return filesystem(storage.scheme, skip_instance_cache=True, use_listings_cache=False, **storage.options)
+
+
+def _file(name: str, path: str, info: Mapping[str, Any]) -> StoredFile:
+    version = info.get("ETag") or info.get("etag") or info.get("mtime") or info["size"]
+    return StoredFile(name, path, info["size"], str(version).strip('"'))
+
+
+class FsspecUpload:
+    """An object that is being written, in parts."""
+
+    def __init__(self, storage: FsspecStorage, path: str, file: Any, cure: str):
+        self._storage = storage
+        self._path = path
+        self._file = file
+        self._cure = cure
+        self._abandon = finalize(self, _abandon, file)
+
+    def write(self, data: bytes) -> None:
+        with _translated(self._path, self._cure):
+            self._file.write(data)
+
+    def commit(self, path: str | None = None) -> None:
+        with _translated(self._path, self._cure):
+            self._file.close()
+            self._file.commit()
+        self._abandon.detach()
+        if path and path != self._path:
+            self._storage.move(self._path, path)
+
+    def abandon(self) -> None:
+        self._abandon()
+
+
+def _abandon(file: Any) -> None:
+    file.closed = True  # or garbage collection would send the rest
+    with suppress(Exception):  # it would hide why; the bucket's lifecycle rule deletes parts
+        file.discard()
