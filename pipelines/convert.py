@@ -1,22 +1,22 @@
 """The steps that all conversions share: write what was gathered as records, and record that in the manifest."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 
-from recordmill.pipelines.options.picture_options import DividedOptions, ImageOptions, PictureOptions
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.names import name_key
-from recordmill.schemas.recipes import Recipe
+from recordmill.schemas.options import DividedOptions, ImageOptions, PictureOptions, RecipeValue
+from recordmill.schemas.recipes import InputFile, Recipe
 from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import AddFacts
 from recordmill.transforms.examples.estimate_records import RecordEstimate
-from recordmill.transforms.join.read_groups import ReadGroups
+from recordmill.transforms.join.read_groups import ReadGroups, read_groups
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
 from recordmill.transforms.metadata.count_groups import CountGroups
 from recordmill.transforms.metadata.limit_rejects import LimitRejects
@@ -30,6 +30,7 @@ from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.write_shards import WriteShards
 from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeam
 from recordmill.transforms.storage.interface import is_remote
+from recordmill.transforms.storage.resolve import storage_for
 
 _IN_FLIGHT = 64
 """Images that are fetched from a bucket at once, see docs/decisions/0008-buckets.md."""
@@ -91,17 +92,44 @@ def pictures(options: PictureOptions, splits: Sequence[str], table: FeatureTable
     return planned_blocks(options, splits, maker, maker.estimate(table))
 
 
+def input_file(kind: str, path: str, masks: str = "") -> InputFile:
+    """Return a file with its size and checksum."""
+    size, checksum = storage_for(path).checksum(path)
+    return InputFile(kind, path, size, checksum, masks)
+
+
+def group_files(options: DividedOptions) -> Iterator[InputFile]:
+    """Yield the file of `--groups`, after a check of its lines."""
+    if options.groups:
+        read_groups(options.groups)
+        yield input_file("groups", options.groups)
+
+
 class Job(NamedTuple):
-    """A conversion; every image or row belongs to one of the splits.
+    """A conversion. Each image or row belongs to one of the splits.
 
     Attributes:
-        gather: adds the steps that give what there is to write.
+        inputs: Returns the files that determine the bytes of each split, with their checksums.
+        gather: Adds the steps of a source.
+        contents: Encoder of the records.
+        found: Values besides the options that determine the bytes of each split.
     """
 
     options: ImageOptions
     splits: tuple[str, ...]
+    inputs: Callable[[], Iterable[InputFile]]
     gather: Callable[[beam.Pipeline], Gathered]
     contents: Contents
+    found: Mapping[str, RecipeValue] = {}
+
+    def recipes(self) -> list[Recipe]:
+        """Return what determines the bytes of each split."""
+        options, inputs, images = self.options, tuple(self.inputs()), tuple(sorted(self.options.images))
+        recorded = options.record_options | dict(self.found)
+        return [
+            Recipe(FORMAT, options.name, split, options.layout, options.table.parts, inputs, images, recorded)
+            for split in self.splits
+        ]
 
     def write(self, p: beam.Pipeline, recipes: Sequence[Recipe]) -> None:
         """Write the splits that there are recipes for, which are all splits of the job."""

@@ -10,11 +10,11 @@ import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsList, PCollection
 
-from recordmill.pipelines.options.dataset_options import VerifyOptions
+from recordmill.pipelines.dataset_options import VerifyOptions
 from recordmill.schemas.errors import ConfigError, FaultyDatasetError
 from recordmill.schemas.layouts import FEATURES
 from recordmill.schemas.models import recorded_model
-from recordmill.schemas.plan_report import ShardCheck
+from recordmill.schemas.plan_report import Check, ShardCheck
 from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.sizes import number_text
@@ -50,7 +50,7 @@ def expected_shards(options: VerifyOptions) -> list[ShardToVerify]:
             manifest.labels,
             split.recipe.options.get("boxes") != "keep",
             manifest.encoders,
-            options.thoroughness,
+            Check(options.check),
             _recomputing(split.recipe, options),
         )
         for name, split in manifest.splits.items()

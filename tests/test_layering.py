@@ -39,7 +39,6 @@ ROOMS = (
     "transforms.extract",
     "transforms.show",
     "transforms.sample",
-    "pipelines.options",
     "pipelines",
     "launch.command_line",
     "launch.terminal",
@@ -50,7 +49,8 @@ ROOMS = (
     "launch",
 )
 LIGHT = (
-    *("schemas", "transforms.storage", "transforms.index", "recordmill", "pipelines.options"),
+    *("schemas", "transforms.storage", "transforms.index", "recordmill", "pipelines.verbs"),
+    *("pipelines.dataset_options", "pipelines.embed_options", "transforms.coco.coco_options"),
     *("launch.command_line", "launch.services", "launch", "launch.runners.signals", "launch.terminal.error_stream"),
     *("launch.verbs.show", "launch.verbs.report", "launch.verbs.index", "launch.verbs.sample"),
 )

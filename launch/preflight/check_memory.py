@@ -8,9 +8,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from recordmill.pipelines.options.coco_options import CocoOptions
-from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.options import ConvertOptions
+from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.storage.resolve import storage_for
 
 _OF_PROGRAM = 300_000_000

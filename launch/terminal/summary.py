@@ -8,8 +8,6 @@ import msgspec
 from rich.console import Console
 
 from recordmill.launch.terminal.error_stream import error_stream, printable
-from recordmill.pipelines.options.convert_options import ConvertOptions
-from recordmill.pipelines.options.picture_options import PictureOptions
 from recordmill.schemas.annotations import unnamed_keypoints
 from recordmill.schemas.dataset_files import split_rejects
 from recordmill.schemas.duplicates import DUPLICATES
@@ -17,6 +15,7 @@ from recordmill.schemas.encoders import EncoderInfo, TextCounts, TextForm
 from recordmill.schemas.features import Feature, Part, RecordOf
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import InputRows, Manifest, RewrittenPictures, SplitManifest
+from recordmill.schemas.options import ConvertOptions, PictureOptions
 from recordmill.schemas.plan_report import PlanReport
 from recordmill.schemas.sizes import number_text, size_text
 from recordmill.schemas.statistics import FINDINGS

@@ -1,10 +1,10 @@
-"""A conversion, whatever it converts: from checked options to the summary on the terminal."""
+"""A conversion, from its job to the summary on the terminal."""
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from apache_beam.options.pipeline_options import GoogleCloudOptions
@@ -25,9 +25,9 @@ from recordmill.launch.runners.run import run
 from recordmill.launch.runners.watch import polling
 from recordmill.launch.terminal.progress import shown
 from recordmill.launch.terminal.summary import print_plan, print_splits, print_times, terminal, terminal_of_errors
-from recordmill.pipelines.options.convert_options import ConvertOptions
-from recordmill.pipelines.options.picture_options import ImageOptions, PictureOptions
+from recordmill.pipelines.convert import Job, write_nothing
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError
+from recordmill.schemas.options import ConvertOptions, PictureOptions
 from recordmill.schemas.plan_report import PlanReport
 from recordmill.schemas.recipes import Recipe
 from recordmill.transforms.metadata.check_duplicates import check_complete_duplicates
@@ -38,36 +38,21 @@ from recordmill.transforms.runtime.progress import step_seconds, update_from_cou
 from recordmill.transforms.statistics.compare_splits import compare_splits
 
 
-class Conversion(NamedTuple):
-    """What makes one kind of conversion.
-
-    Attributes:
-        splits: that are written.
-        recipes: gives what decides the bytes of each split; reads the annotation files.
-        job: gives a `recordmill.pipelines.convert.Job`.
-    """
-
-    options: ImageOptions
-    splits: tuple[str, ...]
-    recipes: Callable[[], list[Recipe]]
-    job: Callable[[], Any]
-
-
-def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence[str]) -> None:
+def convert(job: Job, progress_mode: str, beam_arguments: Sequence[str]) -> None:
     """Write the splits, or find that it has been done, and print what is there.
 
     Raises:
         DuplicatesError: all is written already, and --duplicates refuses it.
         RecordmillError: see `recordmill.launch.runners.run.run`.
     """
-    options, console = conversion.options, terminal()
+    options, console = job.options, terminal()
     purpose = _check_places(options, beam_arguments) if beam_arguments else "run"
-    recipes = conversion.recipes()
+    recipes = job.recipes()
     if beam_arguments:
         beam_arguments = with_job_name(beam_arguments, options.output, options.splits)
-    job = _Job(conversion, recipes, progress_mode, beam_arguments)
+    started = _Run(job, recipes, progress_mode, beam_arguments)
     if purpose == "dry run":
-        job.run(shows_progress=False)
+        started.run(shows_progress=False)
         console.print("A dry run of Beam's: the job was made, and neither run nor anything written.")
         return
     absent = absent_folders(options.output)
@@ -78,17 +63,17 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
         said = f"{options.output} holds {what} already; --overwrite would write again."
         console.print(said)
         if purpose == "template":
-            job.run_nothing(said)
+            started.run_nothing(said)
         if isinstance(options, PictureOptions) and options.duplicates != "report":
             # as the job that writes these splits would
             table = require_manifest(options.output).table
-            check_complete_duplicates(options.output, conversion.splits, table, options.duplicates)
+            check_complete_duplicates(options.output, job.splits, table, options.duplicates)
     else:
         if OutputState.UNFINISHED in states:
             finished = finished_shards(options.output, recipes)
             console.print(f"Going on with an unfinished run in {options.output}: {finished:,} finished shards are kept")
         try:
-            job.run()
+            started.run()
         except (AnnotationFileError, ConfigError, VocabularyError, NoImageFoundError):  # before a shard is written
             new = [recipe for recipe, state in zip(recipes, states, strict=True) if state is OutputState.NEW]
             release_output(options.output, new, absent)
@@ -97,25 +82,25 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
             console.print("The template was made; what launches it runs the job.")
             return
     manifest = require_manifest(options.output)
-    for split in () if folder_fault(options.output) else conversion.splits:
+    for split in () if folder_fault(options.output) else job.splits:
         tidy(options.output, manifest.splits[split])  # a run that was killed as it ended may have left something
     if not has_report(options.output):  # likewise, before it was written
         try_to_report(options.output)
     comparison = compare_splits(read_statistics(options.output, manifest.splits))
-    print_splits(console, options.output, manifest, conversion.splits, comparison)
-    print_times(console, job.seconds() if is_run else {})
+    print_splits(console, options.output, manifest, job.splits, comparison)
+    print_times(console, started.seconds() if is_run else {})
 
 
-class _Job(NamedTuple):
+class _Run(NamedTuple):
     """A conversion on its way to a runner."""
 
-    conversion: Conversion
+    job: Job
     recipes: Sequence[Recipe]
     progress_mode: str
     beam_arguments: Sequence[str]
 
     def run(self, shows_progress: bool = True) -> None:
-        options = self.conversion.options
+        options = self.job.options
         _check_memory(options, self.beam_arguments)
         # Workers in other processes count what they do for themselves.
         polled = polling(self._count_finished) if self.beam_arguments else nullcontext()
@@ -125,10 +110,10 @@ class _Job(NamedTuple):
         are_read = bool(options.images)
         forked = writers_forked(options.images, options.workers, self.beam_arguments) if are_read else nullcontext()
         with forked, progress, polled:
-            run(lambda p: self.conversion.job().write(p, self.recipes), self.beam_arguments)
+            run(lambda p: self.job.write(p, self.recipes), self.beam_arguments)
 
     def _count_finished(self) -> None:
-        number = finished_shards(self.conversion.options.output, self.recipes)
+        number = finished_shards(self.job.options.output, self.recipes)
         update_from_counters("", {"shards_written": number})
 
     def seconds(self) -> dict[str, float]:
@@ -138,8 +123,6 @@ class _Job(NamedTuple):
 
     def run_nothing(self, reason: str) -> None:
         """What launches a template takes it for a failure where there is no job."""
-        from recordmill.pipelines.convert import write_nothing
-
         run(lambda p: write_nothing(p, reason), self.beam_arguments)
 
 
@@ -161,13 +144,13 @@ def _check_memory(options: ConvertOptions, beam_arguments: Sequence[str], is_dry
         terminal_of_errors().print(f"note: {said}")
 
 
-def show_plan(conversion: Conversion, progress_mode: str) -> None:
+def show_plan(job: Job, progress_mode: str) -> None:
     """Print what `convert` would do. This process makes the plan, whatever runner the job will have."""
-    _check_memory(conversion.options, [], is_dry_run=True)
+    _check_memory(job.options, [], is_dry_run=True)
     with tempfile.TemporaryDirectory(prefix="recordmill-") as folder:
         report = os.path.join(folder, "plan.json")
         with shown(progress_mode):
-            run(lambda p: conversion.job().report(p, report), [])
+            run(lambda p: job.report(p, report), [])
         with open(report, "rb") as file:
             plan = msgspec.json.decode(file.read(), type=PlanReport)
-    print_plan(terminal(), plan, conversion.options, conversion.splits)
+    print_plan(terminal(), plan, job.options, job.splits)

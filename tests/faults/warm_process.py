@@ -24,9 +24,10 @@ import requests.adapters
 import rich.console
 
 import recordmill.launch.cli
+import recordmill.launch.preflight.check_inputs
 import recordmill.launch.runners.run
 import recordmill.launch.terminal.progress
-import recordmill.launch.verbs.conversions
+import recordmill.launch.verbs.convert
 import recordmill.pipelines.coco
 import recordmill.pipelines.convert
 import recordmill.pipelines.folder

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from recordmill.launch.terminal.fault_summary import print_checks
 from recordmill.launch.terminal.summary import print_plan, print_splits, print_times, printable, terminal
-from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.duplicates import Duplicates, SplitDuplicates
 from recordmill.schemas.encoders import EncoderInfo, TextCounts, TextForm
@@ -26,6 +25,7 @@ from recordmill.schemas.plan_report import Fault, Faults, PlanReport, ShardCheck
 from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.statistics_file import ClassDrift, ClassInOneSplit, SplitComparison
+from recordmill.transforms.coco.coco_options import CocoOptions
 from tests.golden import assert_golden
 
 CAT = Category(1, "cat")

@@ -1,8 +1,8 @@
-"""What texts become numbers by: an encoder that is fitted, and on which split, or one that was saved."""
+"""The encoder of a column of texts: one that is fitted on a split, or a saved one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from recordmill.pipelines.options.text_options import TextOptions
+from recordmill.pipelines.convert import input_file
 from recordmill.schemas.encoders import (
     CLASSES,
     ENCODERS,
@@ -17,7 +17,9 @@ from recordmill.schemas.encoders import (
 )
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import Manifest
-from recordmill.transforms.metadata.dataset_folder import read_manifest
+from recordmill.schemas.options import TextOptions
+from recordmill.schemas.recipes import InputFile
+from recordmill.transforms.metadata.dataset_folder import read_manifest, unfinished_splits
 from recordmill.transforms.storage.resolve import storage_for
 
 _TRAIN = "train"
@@ -35,6 +37,7 @@ def choose_encoder(
         ConfigError: saved encoders cannot be used; or which split is to be fitted is not clear.
     """
     manifest = read_manifest(output)
+    _check_replaceable(output, column, manifest)
     known = next((info for info in manifest.encoders if info.column == column), None) if manifest else None
     if options.encoders:
         path = _saved_path(options.encoders, column)
@@ -66,6 +69,25 @@ def choose_encoder(
             f"same, or --encoders {output} in their place"
         )
     return EncoderSource(column, settings, saved=saved, path=path)
+
+
+def _check_replaceable(output: str, column: str, manifest: Manifest | None) -> None:
+    """Refuse files that are named as those of encoders, and belong to no data set."""
+    storage = storage_for(output)
+    names = [name for name in (encoder_file(column), CLASSES) if storage.size(storage.join(output, name)) is not None]
+    if names and not unfinished_splits(output) and not (manifest and manifest.encoders):
+        raise ConfigError(
+            f"--output {output} has {', '.join(names)}, which would be replaced, and no manifest lists them; give "
+            "another --output, or move them"
+        )
+
+
+def text_files(options: TextOptions, text: EncoderSource | None) -> Iterator[InputFile]:
+    """Yield the files that determine how texts are encoded, besides the texts."""
+    if text and text.path:
+        yield input_file("encoders", text.path)
+    elif text:
+        yield from (input_file("stop_words", path) for path in sorted(options.stop_words))
 
 
 def saved_classes(folders: Sequence[str]) -> tuple[str, ...]:
