@@ -13,7 +13,7 @@ class Verb(NamedTuple):
         options_path: Module and class of its options, which are imported when the verb is used.
         module: What runs it. That of a conversion has `prepare(options)`, which returns a
             `recordmill.pipelines.convert.Job`; that of another verb has `run`.
-        help: The input and the result.
+        text: What it does. The first sentence is its line in the help.
         usage: Required flags and arguments.
         examples: Commands that run in this order in an empty folder.
         converts: True if it writes a data set.
@@ -24,14 +24,17 @@ class Verb(NamedTuple):
 
     options_path: str
     module: str
-    help: str
-    description: str
+    text: str
     usage: str
     examples: tuple[str, ...]
     converts: bool = False
     resumes: bool = False
     runs_beam: bool = True
     needs_tensorflow: bool = False
+
+    @property
+    def help(self) -> str:
+        return self.text.partition(". ")[0]
 
     @property
     def options(self) -> type[Options]:
@@ -51,8 +54,7 @@ VERBS = {
     "coco": Verb(
         "recordmill.transforms.coco.coco_options.CocoOptions",
         "recordmill.pipelines.coco",
-        "COCO annotations and images -> TFRecord shards",
-        "COCO annotations and images become TFRecord shards, with a manifest that says what is in them. At least one "
+        "Convert COCO annotations and images to TFRecord shards. A manifest says what is in them. At least one "
         "annotation file is needed: instances, keypoints, captions, panoptic, stuff or image-info.",
         "--images DIR|ZIP --instances FILE --output DIR [more flags]",
         (
@@ -67,9 +69,8 @@ VERBS = {
     "folder": Verb(
         "recordmill.transforms.folder.folder_options.FolderOptions",
         "recordmill.pipelines.folder",
-        "class folders, or labelled images -> TFRecord shards",
-        "Images of one class each are checked and written as tf.Examples into sharded TFRecord files. The class is "
-        "the folder that an image is in, the beginning of its name, or what a table says.",
+        "Convert class folders, or labelled images, to TFRecord shards. Each image has one class: the folder that it "
+        "is in, the start of its file's name, or its row in a table.",
         "--images DIR|ZIP --output DIR [more flags]",
         (
             _DRAW,
@@ -83,9 +84,8 @@ VERBS = {
     "embed": Verb(
         "recordmill.pipelines.embed_options.EmbedOptions",
         "recordmill.pipelines.embed",
-        "images -> what a Keras model makes of them, in TFRecord shards",
-        "Labelled images, as folder takes them, go through a Keras model up to a layer, and its features are written "
-        "as tf.Examples into sharded TFRecord files.",
+        "Convert images to features of a Keras model, in TFRecord shards. Labelled images, as `folder` and `table` "
+        "read them, go through the model up to a layer.",
         "--images DIR|ZIP --model NAME|FILE|DIR --output DIR [more flags]",
         (
             _DRAW,
@@ -99,8 +99,7 @@ VERBS = {
     "table": Verb(
         "recordmill.transforms.table.table_options.TableOptions",
         "recordmill.pipelines.table",
-        "CSV, JSON Lines or Parquet rows -> TFRecord shards",
-        "Rows of a table become tf.Examples, one feature a column, in sharded TFRecord files. The types of columns "
+        "Convert CSV, JSON Lines or Parquet rows to TFRecord shards. Each column is a feature. Types of columns "
         "follow from all their values, or from a schema.",
         "--rows FILE|GLOB --output DIR [more flags]",
         (
@@ -116,16 +115,15 @@ VERBS = {
     "verify": Verb(
         "recordmill.pipelines.dataset_options.VerifyOptions",
         "recordmill.launch.verbs.verify",
-        "read a data set back and prove it whole",
-        "Every record of a data set is read, parsed and decoded, and held against its manifest.",
+        "Read a data set back and check all of it. Every record is read, parsed and decoded, and compared with the "
+        "manifest.",
         "OUT [more flags]",
         (*_CONVERTED, "recordmill verify tfrecords"),
     ),
     "extract": Verb(
         "recordmill.pipelines.dataset_options.ExtractOptions",
         "recordmill.launch.verbs.extract",
-        "records back to image files + COCO JSON",
-        "The images of a data set become files again, and what its records say of them COCO's JSON.",
+        "Convert records back to image files and COCO JSON. Image files get their stored bytes.",
         "OUT DIR [more flags]",
         (*_CONVERTED, "recordmill extract tfrecords extracted --split train"),
         resumes=True,
@@ -133,8 +131,8 @@ VERBS = {
     "show": Verb(
         "recordmill.pipelines.dataset_options.ShowOptions",
         "recordmill.launch.verbs.show",
-        "look at a data set, and at the records of anybody's TFRecords",
-        "What is in a data set, and in its records, is printed as tables, or drawn: boxes, masks, keypoints, names.",
+        "Show a data set, or the records of any TFRecord files. Contents are printed as tables, or drawn: boxes, "
+        "masks, keypoints, names.",
         "OUT [more flags]",
         (*_CONVERTED, "recordmill show tfrecords", "recordmill show tfrecords --find category=star --save star.png"),
         runs_beam=False,
@@ -142,9 +140,8 @@ VERBS = {
     "report": Verb(
         "recordmill.pipelines.dataset_options.ReportOptions",
         "recordmill.launch.verbs.report",
-        "make a data set's page, report.html, again",
-        "A page says what is in a data set: its splits side by side, classes, sizes, what was left out, and pictures. "
-        "Each conversion writes it.",
+        "Write the page of a data set, report.html, again. It shows splits side by side, classes, sizes, rejects and "
+        "images. Each conversion writes it.",
         "OUT",
         (*_CONVERTED, "recordmill report tfrecords"),
         runs_beam=False,
@@ -152,10 +149,9 @@ VERBS = {
     "index": Verb(
         "recordmill.pipelines.dataset_options.IndexOptions",
         "recordmill.launch.verbs.index",
-        "write the index of anybody's TFRecords, for random access",
-        "Says where each record begins and ends, so that readers may take any of them: DALI, PyPI's tfrecord, and "
-        "recordmill.open. Conversions write it; TFRecords of other programs get theirs here, from the "
-        "lengths of their records, whose checksums are checked. Not of GZIP, which has no random access.",
+        "Write the index of any TFRecord files, for random access. It has the offsets of records, for DALI, PyPI's "
+        "tfrecord and recordmill.open. Conversions write it. The checksums of the lengths are checked. GZIP files "
+        "have no random access, so no index.",
         "PATH...",
         (*_CONVERTED, "recordmill index tfrecords"),
         runs_beam=False,
@@ -163,9 +159,9 @@ VERBS = {
     "sample": Verb(
         "recordmill.pipelines.dataset_options.SampleOptions",
         "recordmill.launch.verbs.sample",
-        "write a small COCO data set, drawn by the program",
-        "A small COCO data set of every kind is drawn: JPEG and PNG, grey and colour, crowds, images without "
-        "objects, one missing file and one broken one; and its objects, cut out, in class folders.",
+        "Write a small generated COCO data set. It has every kind of annotation, JPEG and PNG, grey and colour, "
+        "crowds, images without objects, one missing file and one broken one; and its objects, cut out, in class "
+        "folders.",
         "DIR [more flags]",
         (_DRAW, "recordmill sample odd --odd --count 24"),
         runs_beam=False,

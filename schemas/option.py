@@ -141,11 +141,11 @@ class OptionField:
     Attributes:
         name: Name in a `--config` file, with underscores.
         default: None if the option is required.
-        type: bool, int, float or str. Lists and choices are of str.
+        type: bool, int, float or str. Lists, choices and sizes are str.
         choices: Words of a choice; empty for others.
         must_be: What a path must be; None for others.
         also: Names in other tools.
-        is_list, has_commas: Several values; typed with commas.
+        is_list: True if it has several values.
         least, largest: Bounds, included; None without.
     """
 
@@ -166,7 +166,6 @@ class OptionField:
         self.choices: tuple[str, ...] = get_args(inner) if get_origin(inner) is Literal else ()
         validators = [mark.func for mark in marks if isinstance(mark, BeforeValidator)]
         self.is_list = get_origin(inner) is tuple
-        self.has_commas = names in validators
         self.is_shares, self.is_size = split_shares in validators, size_bytes in validators
         self.type: type = inner if inner in (bool, int, float) and not validators else str  # type: ignore[assignment]
         self.must_be = next((mark for mark in marks if isinstance(mark, Must)), None)

@@ -25,17 +25,17 @@ def program_help() -> str:
     """The help of `recordmill` itself."""
     parser = _laid_out(
         "recordmill VERB [flags] [-- flags of Beam]",
-        "Data sets of pictures and labels become sharded TFRecord files of tf.Example.",
+        "Convert data sets of images and labels to sharded TFRecord files of tf.Example.",
         EXAMPLES,
         _EXIT_CODES,
     )
     verbs = parser.add_argument_group("verbs")
     for name, verb in VERBS.items():
         verbs.add_argument(name, help=verb.help)
-    verbs.add_argument("help VERB", help="the flags of a verb, with examples")
+    verbs.add_argument("help VERB", help="Show the flags of a verb, with examples")
     flags = parser.add_argument_group("flags")
-    flags.add_argument("-h", "--help", action="store_true", help="show this")
-    flags.add_argument("--version", action="store_true", help="print the version")
+    flags.add_argument("-h", "--help", action="store_true", help="Show this")
+    flags.add_argument("--version", action="store_true", help="Print the version")
     return parser.format_help()
 
 
@@ -44,7 +44,7 @@ def verb_help(name: str) -> str:
     verb = VERBS[name]
     beam = " [-- flags of Beam]" if verb.runs_beam else ""
     notes = f"{_BEAM} {_EXIT_CODES}" if verb.runs_beam else ""
-    parser = _laid_out(f"recordmill {name} {verb.usage}{beam}", verb.description, verb.examples, notes)
+    parser = _laid_out(f"recordmill {name} {verb.usage}{beam}", verb.text, verb.examples, notes)
     groups: dict[str, Any] = {}
     for each in fields_of(name):
         group = groups.get(each.group) or parser.add_argument_group(each.group or "arguments")

@@ -57,7 +57,7 @@ def metadata(command: str) -> dict[str, Any]:
     ours = [_described(command, name, each) for name, each in parameters(command).items()]
     return {
         "name": f"Recordmill {command}",
-        "description": VERBS[command].description,
+        "description": VERBS[command].text,
         # Required parameters come first in Console's form.
         "parameters": [*sorted(ours, key=lambda described: described["isOptional"]), *_BEAMS],
     }
