@@ -46,13 +46,21 @@ class VerifyOptions(ServiceVerifyOptions):
         ge=1,
         le=4096,
     )
-    images: Images = opt(READ, (), "Where the images are, for `--recompute`; repeatable.", "DIR|ZIP", "where they were")
+    images: Images = opt(
+        READ,
+        (),
+        "Where the images are, for `--recompute`; repeatable.",
+        "DIR|ZIP",
+        "where they were",
+        needs="recompute",
+    )
     tolerance: float | None = opt(
         RUN,
         None,
         "Tolerance of `--recompute`, as a fraction of the largest feature.",
         "FRACTION",
         "that of the manifest, 0.001",
+        needs="recompute",
         ge=0,
         le=1,
     )
@@ -60,9 +68,6 @@ class VerifyOptions(ServiceVerifyOptions):
     def _faults(self) -> Iterator[str]:
         if self.recompute is not None and self.check != "tensorflow":
             yield f"--recompute needs TensorFlow, and --check {self.check} does without it: give one"
-        if self.recompute is None:
-            given = self.given("images", "tolerance")
-            yield from (f"{each} would do nothing without --recompute" for each in given)
 
 
 class ExtractOptions(DataSetOptions):

@@ -26,17 +26,21 @@ class EmbedOptions(LabelledOptions):
         "CSV, TSV, JSON Lines or Parquet whose rows name images, instead of `--labels`; repeatable. Read as "
         "`recordmill table` does. Each row becomes a record.",
     )
-    image_column: str | None = redefined(TableOptions, "image_column", text="Column of image paths in `--rows`.")
-    label: str | None = redefined(TableOptions, "label", text="Column of classes in `--rows`.")
+    image_column: str | None = redefined(
+        TableOptions, "image_column", text="Column of image paths in `--rows`.", needs="rows"
+    )
+    label: str | None = redefined(TableOptions, "label", text="Column of classes in `--rows`.", needs="rows")
     key: str | None = redefined(
         TableOptions,
         "key",
         text="Column of `--rows` that determines a row's split and position. Without it, the image does.",
+        needs="rows",
     )
     group_column: str | None = redefined(
         TableOptions,
         "group_column",
         text="Keep rows of `--rows` in one split that have the same value here. A patient, a video.",
+        needs="rows",
     )
     model: str = opt(
         MODEL, ..., "A model of keras.applications, `efficientnet-b0`, or a `.keras` file.", "NAME|FILE", min_length=1
@@ -93,11 +97,6 @@ class EmbedOptions(LabelledOptions):
         return NameSources(self.images, self.rows) if self.rows else super().name_sources
 
     @property
-    def _columns_of_labels(self) -> tuple[str, ...]:
-        columns = super()._columns_of_labels
-        return tuple(column for column in columns if column != "split_column") if self.rows else columns
-
-    @property
     def more_files(self) -> tuple[str, ...]:
         """Files of the model and its weights, if they are not known by a name."""
         given = (self.model, "" if self.weights in (RANDOM, ON_DISK, FETCHED) else self.weights)
@@ -121,7 +120,6 @@ class EmbedOptions(LabelledOptions):
 
     def _row_faults(self) -> Iterator[str]:
         if not self.rows:
-            yield from (f"{each} is for --rows, and none is given" for each in self.given(*_OF_ROWS))
             return
         for name, what in (("image_column", "image"), ("label", "class")):
             if not getattr(self, name):

@@ -2,7 +2,7 @@
 and Airflow's Params read them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
@@ -107,7 +107,14 @@ DataSet = Annotated[str, Must.DATA_SET]
 
 
 def opt(
-    group: str, default: Any, text: str, metavar: str = "", usual: str = "", also: str = "", **constraints: Any
+    group: str,
+    default: Any,
+    text: str,
+    metavar: str = "",
+    usual: str = "",
+    also: str = "",
+    needs: str = "",
+    **constraints: Any,
 ) -> Any:
     """Return a field below the heading `group`.
 
@@ -117,18 +124,21 @@ def opt(
         metavar: Stands for the value in the help.
         usual: Says what holds without the option, if `default` does not.
         also: Names of the option in other tools, with spaces between them. An error for one names the flag.
+        needs: Options without all of which this one does nothing, with spaces between them.
     """
-    extra: Any = {"group": group, "metavar": metavar, "usual": usual, "also": also}
+    extra: Any = {"group": group, "metavar": metavar, "usual": usual, "also": also, "needs": needs}
     return Field(default, description=text, json_schema_extra=extra, **constraints)
 
 
-def redefined(base: type[BaseModel], name: str, default: Any = None, text: str = "", usual: str = "") -> Any:
+def redefined(
+    base: type[BaseModel], name: str, default: Any = None, text: str = "", usual: str = "", needs: str = ""
+) -> Any:
     """Return a base's field with another default or another text."""
     known, extra = base.model_fields[name], _extra(base.model_fields[name])
     default = known.default if default is None else default
     constraints = {key: getattr(mark, key) for mark in known.metadata for key in ("ge", "le") if hasattr(mark, key)}
     text = text or str(known.description)
-    return opt(extra["group"], default, text, extra["metavar"], usual, extra["also"], **constraints)
+    return opt(extra["group"], default, text, extra["metavar"], usual, extra["also"], needs, **constraints)
 
 
 def _extra(field: FieldInfo) -> dict[str, str]:
@@ -144,7 +154,7 @@ class OptionField:
         type: bool, int, float or str. Lists, choices and sizes are str.
         choices: Words of a choice; empty for others.
         must_be: What a path must be; None for others.
-        also: Names in other tools.
+        also, needs: See `opt`.
         is_list: True if it has several values.
         least, largest: Bounds, included; None without.
     """
@@ -152,7 +162,8 @@ class OptionField:
     def __init__(self, attribute: str, field: FieldInfo):
         self.attribute, self.name, self.text = attribute, field.alias or attribute, str(field.description)
         extra = _extra(field)
-        self.group, self.usual, self.also = extra["group"], extra["usual"], extra["also"].split()
+        self.group, self.usual = extra["group"], extra["usual"]
+        self.also, self.needs = extra["also"].split(), extra["needs"].split()
         self.is_required = field.is_required()
         self.default = None if self.is_required else field.default
         self.is_argument = self.group == ARGUMENT
@@ -172,6 +183,11 @@ class OptionField:
         self.least = next((mark.ge for mark in marks if isinstance(mark, Ge)), None)
         self.largest = next((mark.le for mark in marks if isinstance(mark, Le)), None)
         self.metavar = "|".join(self.choices) or extra["metavar"] or self.name.replace("_", "-").upper()
+
+    @property
+    def stand_in(self) -> str | list[str]:
+        """A valid value."""
+        return ["-"] if self.is_list else next(iter(self.choices), "-")
 
     @property
     def typed(self) -> str:
@@ -194,9 +210,8 @@ class OptionField:
         """Return what pydantic says about the value, in our words."""
         kind, value = error["type"], error["input"]
         if kind in ("missing", "too_short", "string_too_short"):
-            return f"{self.typed} is missing" + (
-                f" ({self.help[0].lower()}{self.help[1:]})" if self.is_argument else ""
-            )
+            what = f" ({self.help[0].lower()}{self.help[1:]})" if self.is_argument else ""
+            return f"{self.typed} is missing{what}"
         if kind == "value_error":
             return f"{self.typed} {value if isinstance(value, str) else ','.join(value)!r}: {error['ctx']['error']}"
         if self.choices:
@@ -233,12 +248,19 @@ class Options(BaseModel):
                     raise
                 faults += [] if name in wrong else [fields[name].fault(each)]
                 wrong.add(name)
-            required = {each.name: ["-"] if each.is_list else "-" for each in fields.values() if each.is_required}
-            super().__init__(**required | {name: value for name, value in values.items() if name not in wrong})
+            usable = {name: value for name, value in values.items() if name not in wrong}
+            super().__init__(**{each.name: each.stand_in for each in fields.values() if each.is_required} | usable)
         told = {fields[name].typed for name in wrong}
-        faults += [fault for fault in self._faults() if not told & set(re.findall(r"--[a-z-]+", fault))]
+        of_several = (*self._missing(fields.values()), *self._faults())
+        faults += [fault for fault in of_several if not told & set(re.findall(r"--[a-z-]+", fault))]
         if faults:
             raise ConfigError("; ".join(faults))
+
+    def _missing(self, fields: Iterable[OptionField]) -> Iterator[str]:
+        """Yield each option that does nothing without another one."""
+        for each in fields:
+            if each.needs and self.given(each.attribute) and not self.given(*each.needs):
+                yield f"{each.flag} would do nothing without {' or '.join(map(flag, each.needs))}"
 
     def _faults(self) -> Iterator[str]:
         """Yield what is wrong with several options together."""
@@ -252,7 +274,7 @@ class Options(BaseModel):
     def given(self, *options: str) -> list[str]:
         """Return the flags of those options that are not at their defaults."""
         fields = type(self).model_fields
-        return [flag(name) for name in options if getattr(self, name) != fields[name].default]
+        return [flag(name) for name in options if name in fields and getattr(self, name) != fields[name].default]
 
 
 def named_paths(options: Options) -> Iterator[tuple[OptionField, str]]:

@@ -1,5 +1,6 @@
 """Tests of the base of options, and of the values that they take."""
 
+import pickle
 from fractions import Fraction
 from typing import Literal
 
@@ -40,8 +41,8 @@ class Other(Base):
     folder: str = opt(ARGUMENT, ..., "A folder.", "OUT", min_length=1)
     share: float = redefined(Base, "share", 0.25)
     count: int | None = opt(WRITE, None, "How many.", "N", "all", ge=1)
-    table: File | None = opt(READ, None, "A table.", alias="schema")
-    names: Names = opt(READ, (), "Names.")
+    schema_file: File | None = opt(READ, None, "A table.", alias="schema")
+    names: Names = opt(READ, (), "Names.", needs="schema_file count")
 
     def _faults(self):
         if self.mode == "slow" and self.count:
@@ -63,6 +64,7 @@ GIVEN = {"files": ["a"], "folder": "f"}
         ({"count": "many"}, "--count 'many': a whole number is expected"),
         ({"mode": "quick"}, "--mode 'quick' is none of fast, slow"),
         ({"names": [","]}, "--names ',': names, separated by commas, are expected"),
+        ({"names": ["a"]}, "--names would do nothing without --schema-file or --count"),
         ({"mode": "slow", "count": 1}, "--mode slow and --count contradict each other: give one"),
         # A wrong value is not compared with others.
         ({"mode": "slow", "count": -1, "files": []}, "--files is missing; --count -1 must be 1 or more"),
@@ -76,8 +78,9 @@ def test_faults(changed, fault):
 
 def test_values():
     found = Other(files="a", folder="f", share="1", count="7", schema="s", names=["a,b", "c"])
-    assert (found.files, found.share, found.count, found.table) == (("a",), 1.0, 7, "s")
+    assert (found.files, found.share, found.count, found.schema_file) == (("a",), 1.0, 7, "s")
     assert found.names == ("a", "b", "c")
+    assert pickle.loads(pickle.dumps(found)) == found
     assert found.given("share", "count", "mode") == ["--share", "--count"]
     assert [(each.flag, each.must_be, path) for each, path in named_paths(found)] == [
         ("--files", Must.FILE, "a"),

@@ -79,6 +79,7 @@ class CocoOptions(TextOptions, PictureOptions, DividedOptions):
         "Masks of objects. `png`: 8-bit PNG of the complete image with values 0 and 1. `rle`: COCO's compressed run "
         "lengths. With `none`, segmentations are not read.",
         also="include-masks",
+        needs="instances keypoints",
     )
     boxes: Literal["clip", "drop", "keep"] = opt(
         LEAVE_OUT,
@@ -100,6 +101,7 @@ class CocoOptions(TextOptions, PictureOptions, DividedOptions):
         "raw",
         "Numbers that the captions of an image are encoded as, besides the captions. All captions are one text: "
         "`counts` of its terms, these as `tfidf`, or its `tokens` as ids; see [text.md](text.md).",
+        needs="captions",
     )
 
     @property
@@ -181,8 +183,6 @@ class CocoOptions(TextOptions, PictureOptions, DividedOptions):
             )
         if self.panoptic and self.stuff:
             yield "--panoptic and --stuff both make the semantic mask: give one"
-        if self.masks != "none" and not (self.instances or self.keypoints):
-            yield f"--masks {self.masks} is for the objects of --instances or --keypoints, and neither is given"
         for name, parts in self._wanted_parts.items():
             if not set(parts) & set(LAYOUTS[self.layout].parts):
                 yield f"--layout {self.layout} has no feature for {flag(name)}: leave one of the two out"
@@ -193,8 +193,6 @@ class CocoOptions(TextOptions, PictureOptions, DividedOptions):
         yield from self._text_faults(form, "--caption-text")
         if form is TextForm.RAW:
             return
-        if not self.captions:
-            yield f"--caption-text {form.value} is for the captions of --captions, and none is given"
         try:
             table = self.layout_table
         except ValueError as fault:

@@ -5,12 +5,13 @@ from typing import Any, Literal
 
 from recordmill.schemas.image_labels import LabelColumns, PathLabels
 from recordmill.schemas.names import NameSources
-from recordmill.schemas.option import READ, WRITE, Files, Names, Shares, flag, opt, redefined
+from recordmill.schemas.option import READ, WRITE, Files, Names, Shares, opt, redefined
 from recordmill.schemas.options import DividedOptions, PictureOptions, RecipeValue
 
 
-def _column(what: str, usual: str) -> Any:
-    return opt(READ, None, f"Column of {what}s in `--labels`. Without it, the first column named {usual}.", "NAME")
+def _column(what: str, usual: str, needs: str = "labels") -> Any:
+    text = f"Column of {what}s in `--labels`. Without it, the first column named {usual}."
+    return opt(READ, None, text, "NAME", needs=needs)
 
 
 class LabelledOptions(DividedOptions):
@@ -23,12 +24,16 @@ class LabelledOptions(DividedOptions):
         "path", "`path`, `image`, `image_path`, `image_uri`, `filename`, `file_name`, `file`, `name` or `id`"
     )
     label_column: str | None = _column("label", "`label`, `class`, `class_name`, `category` or `target`")
-    split_column: str | None = _column("split", "`split`, `set`, `subset` or `ml_use`")
+    split_column: str | None = _column("split", "`split`, `set`, `subset` or `ml_use`", "labels rows")
     label_from: Literal["folder", "name"] = opt(
         READ, "folder", "Where the class of an image is. Its first folder, or the start of its file's name."
     )
     label_separator: str = opt(
-        READ, "_", "End of the class in a file's name: cat_0.jpg. If there are several, the last.", "TEXT"
+        READ,
+        "_",
+        "End of the class in a file's name: cat_0.jpg. If there are several, the last.",
+        "TEXT",
+        needs="label_from",
     )
     name: str = redefined(DividedOptions, "name", "images")
     split: Shares = redefined(
@@ -58,10 +63,6 @@ class LabelledOptions(DividedOptions):
         return LabelColumns(self.path_column, self.label_column, self.split_column)
 
     @property
-    def _columns_of_labels(self) -> tuple[str, ...]:
-        return ("path_column", "label_column", "split_column")
-
-    @property
     def path_labels(self) -> PathLabels:
         return PathLabels(self.label_separator if self.label_from == "name" else None)
 
@@ -76,13 +77,7 @@ class LabelledOptions(DividedOptions):
     def _faults(self) -> Iterator[str]:
         if not self.label_separator:
             yield "--label-separator is empty"
-        elif self.label_from == "folder" and self.given("label_separator"):
-            yield f"--label-separator {self.label_separator} would do nothing without --label-from name"
-        if not self.labels:
-            for column in self._columns_of_labels:
-                if getattr(self, column):
-                    yield f"{flag(column)} is for tables of --labels, and none is given"
-        elif self.label_from != "folder":
+        if self.labels and self.label_from != "folder":
             yield f"--labels gives the labels, and so does --label-from {self.label_from}: give one"
         for name in sorted({name for name in self.classes if self.classes.count(name) > 1}):
             yield f"--classes names {name!r} twice"

@@ -87,6 +87,7 @@ class TableOptions(TextOptions, PictureOptions):
         "classes are sorted, by number if all are numbers.",
         "NAME[,NAME…]",
         "all of --label, sorted",
+        needs="label",
     )
     schema_file: File | None = opt(
         READ,
@@ -120,6 +121,7 @@ class TableOptions(TextOptions, PictureOptions):
         WRITE,
         False,
         "Give each split its share of every class. Of `--label`, exact to the row. Rows are read once more for it.",
+        needs="label",
     )
     max_rejects: float = redefined(
         ConvertOptions,
@@ -141,6 +143,7 @@ class TableOptions(TextOptions, PictureOptions):
         TEXTS,
         None,
         "How to encode these texts. `counts` of terms, these as `tfidf`, `tokens` as ids; or, `raw`, as bytes.",
+        needs="text_column",
     )
 
     @property
@@ -237,8 +240,6 @@ class TableOptions(TextOptions, PictureOptions):
             yield "--split-column says which split a row is of, and so does --split: give one"
         if self.group_column and (self.split_column or not divides):
             yield "--group-column divides rows, but --split names a single split, or --split-column divides them"
-        if self.stratify and not self.label:
-            yield "--stratify gives each split its share of every class, and there are none without --label"
         if self.stratify and not divides:
             yield "--stratify divides classes, but --split names a single split"
         for column, why in (
@@ -248,8 +249,6 @@ class TableOptions(TextOptions, PictureOptions):
             if self.stratify and getattr(self, column):
                 yield f"--stratify and {flag(column)} contradict each other: {why}; give one"
         yield from self._text_column_faults()
-        if self.classes and not self.label:
-            yield "--classes are values of --label, and none is given"
         if len(set(self.classes)) < len(self.classes):
             yield "--classes names a class twice"
         try:
@@ -276,8 +275,6 @@ class TableOptions(TextOptions, PictureOptions):
             if self.text_column and not self.text:
                 yield "--text-column says which columns become numbers, and --text not what: counts, tfidf or tokens"
             return
-        if not self.text_column:
-            yield f"--text {form.value} is of the columns of --text-column, and none is given"
         if len(set(self.text_column)) < len(self.text_column):
             yield "--text-column names a column twice"
         for name in sorted({self.label or _CLASSES_FILE, _CLASSES_FILE} & set(self.text_column)):
