@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.models import FETCHED, ON_DISK, RANDOM, ModelChoice
+from recordmill.schemas.models import FETCHED, ON_DISK, RANDOM, ModelChoice, Preprocessing
 from recordmill.schemas.names import NameSources
 from recordmill.schemas.option import MODEL, Rows, flag, opt, redefined
 from recordmill.schemas.options import SIZE, RecipeValue, size_of
@@ -57,7 +57,7 @@ class EmbedOptions(LabelledOptions):
     layer: str = opt(MODEL, "", "Layer whose output is the feature.", "NAME", "the last before pooling")
     pool: Literal["none", "avg"] = opt(MODEL, "none", "Average the feature over height and width, or store all of it.")
     input_size: str = opt(MODEL, "", "Height and width of the model's input images.", "HxW", "the model's own")
-    preprocess: Literal["none", "unit", "tf", "torch", "caffe"] | None = opt(
+    preprocess: Preprocessing | None = opt(
         MODEL,
         None,
         "Preprocessing of pixels, 0 to 255. `none`, division by 255, or a mode of "

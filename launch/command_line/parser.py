@@ -19,7 +19,7 @@ _HELP = ("-h", "--help")
 _UNEXPECTED_SHOWN = 2
 _BEAM_FLAGS = ("--project", "--region", "--runner")  # Beam's flags without an underscore
 _CLOSE = 0.75  # similarity of flags, 0 to 1; difflib's default of 0.6 takes --frobnicate for --writer
-_NOT_IN_CONFIG = ("config", "print_config", "dry_run")
+_TYPED_ONLY = ("config", "print_config", "debug")  # not in a `--config` file; --debug counts before it is read
 
 
 class Command(NamedTuple):
@@ -176,7 +176,7 @@ def _read_config(path: str, fields: Mapping[str, OptionField], faults: list[str]
     if not isinstance(found, dict):
         raise ConfigError(f"--config {path} must map names of options to values: num_shards: 8")
     values = {str(name).replace("-", "_"): value for name, value in found.items()}
-    for name in [name for name in values if name not in fields or name == "config"]:
+    for name in [name for name in values if name not in fields or name in _TYPED_ONLY]:
         near = difflib.get_close_matches(name, fields, 1, _CLOSE)
         faults.append(f"--config {path}: unknown option {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
         del values[name]
@@ -191,7 +191,7 @@ def to_config(command: Command) -> str:
     models: tuple[Options, ...] = (command.options, command.terminal)
     for options, each in [(model, each) for model in models for each in options_of(type(model))]:
         value = getattr(options, each.attribute)
-        if each.name not in _NOT_IN_CONFIG and value != each.default:
+        if each.name not in (*_TYPED_ONLY, "dry_run") and value != each.default:
             plain = [f"{name}={share}" for name, share in value] if each.is_shares else value
             values[each.name] = list(plain) if isinstance(plain, tuple) else plain
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)

@@ -6,8 +6,8 @@ from typing import Any, Literal
 from recordmill.schemas.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.encoders import TextForm
 from recordmill.schemas.features import FeatureTable, Part
-from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.names import NameSources
+from recordmill.schemas.layouts import LAYOUTS, CocoLayout
+from recordmill.schemas.names import Match, NameSources
 from recordmill.schemas.option import LEAVE_OUT, READ, TEXTS, WRITE, Files, Masks, Names, flag, opt, redefined
 from recordmill.schemas.options import DividedOptions, PictureOptions, RecipeValue, TextChoice, TextOptions
 
@@ -62,7 +62,7 @@ class CocoOptions(TextOptions, PictureOptions, DividedOptions):
         "bucket's folder has millions of objects. Shards then have equal numbers of images rather than bytes, and "
         "missing files are found when they are read, even if all are missing.",
     )
-    match: Literal["path", "suffix", "name"] = opt(
+    match: Match = opt(
         READ,
         "path",
         "How a `file_name` finds its file. `path`: it is the path below `--images`. `suffix`: the file whose path has "
@@ -71,7 +71,7 @@ class CocoOptions(TextOptions, PictureOptions, DividedOptions):
         "below `--images` instead. A name that two files match is an error.",
     )
     name: str = redefined(PictureOptions, "name", "coco")
-    layout: Literal["detection", "keras", "tfds"] = redefined(PictureOptions, "layout", "detection")
+    layout: CocoLayout = redefined(PictureOptions, "layout", "detection")
     examples_per_shard: int | None = redefined(PictureOptions, "examples_per_shard", usual="4096 in layout keras")
     masks: Literal["none", "png", "rle", "both"] = opt(
         WRITE,

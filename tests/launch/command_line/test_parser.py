@@ -204,7 +204,7 @@ def test_flags_win(tmp_path):
         ("- images", ["must map names"]),
         ("images: [", ["is not YAML"]),
         ("imagse: i", ["unknown option 'imagse'; did you mean images?", "--output is missing"]),
-        ("config: other.yaml", ["unknown option 'config'"]),
+        ("config: other.yaml\ndebug: true", ["unknown option 'config'", "unknown option 'debug'"]),
         ("images: i\nnum_shards: many\ngzip: perhaps", ["--num-shards 'many'", "--gzip 'perhaps': true or false"]),
         ("images: {a: b}\ncategories: {a: b}", ["--images", "--categories"]),
     ],
