@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def from_flat(arguments: Sequence[str]) -> list[str]:
-    """What a person would have typed after `recordmill`.
+    """Return the words that a person would type after `recordmill`.
 
     Raises:
         ConfigError: no command, or a value that its parameter does not take.

@@ -23,15 +23,14 @@ from recordmill.transforms.metadata.dataset_folder import read_manifest, unfinis
 from recordmill.transforms.storage.resolve import storage_for
 
 _TRAIN = "train"
-_MOST_BYTES = 1 << 30
-"""Of an encoder's file, which every worker holds."""
+_MOST_BYTES = 1 << 30  # of an encoder's file, which every worker holds
 
 
 def choose_encoder(
     options: TextOptions, form: TextForm, column: str, output: str, splits: Sequence[str]
 ) -> EncoderSource:
-    """Where the encoder of a column comes from, in a job that writes `splits` into the folder `output`. All splits of a
-    folder have one.
+    """Return the source of a column's encoder, for a job that writes `splits` into the folder `output`. All splits of a
+    folder have the same encoder.
 
     Raises:
         ConfigError: saved encoders cannot be used; or which split is to be fitted is not clear.
@@ -91,7 +90,7 @@ def text_files(options: TextOptions, text: EncoderSource | None) -> Iterator[Inp
 
 
 def saved_classes(folders: Sequence[str]) -> tuple[str, ...]:
-    """The classes that saved encoders have, in the order of their indices; none where they have none.
+    """Return the classes of saved encoders, in the order of their indices; empty if they have none.
 
     Raises:
         ConfigError: they cannot be used, or two folders have others.
@@ -104,7 +103,7 @@ def saved_classes(folders: Sequence[str]) -> tuple[str, ...]:
 
 
 def read_stop_words(paths: Sequence[str]) -> tuple[str, ...]:
-    """The words of several files, one a line.
+    """Return the words of several files, one a line.
 
     Raises:
         ConfigError: a file is not UTF-8, or has no word.
@@ -127,7 +126,7 @@ def _others(manifest: Manifest | None, splits: Sequence[str]) -> list[str]:
 
 
 def _fit_split(asked: str | None, splits: Sequence[str], known: EncoderInfo | None, output: str) -> str:
-    """The split whose texts make the vocabulary: one of the job's, or the one that has made the folder's."""
+    """Return the split whose texts give the vocabulary: one of the job's, or the one that gave the folder's."""
     if asked:
         if asked in splits or (known and known.split == asked):
             return asked
@@ -148,7 +147,7 @@ def _fit_split(asked: str | None, splits: Sequence[str], known: EncoderInfo | No
 
 
 def _saved_path(folders: Sequence[str], column: str) -> str:
-    """The file of a column's encoder in one of the folders, each a data set's or its encoders/.
+    """Return the file of a column's encoder in one of the folders, each a data set or its encoders/.
 
     Raises:
         ConfigError: none has one, or two have.
@@ -163,7 +162,7 @@ def _saved_path(folders: Sequence[str], column: str) -> str:
 
 
 def _saved_files(folders: Sequence[str], file: str) -> list[str]:
-    """The files of this name in data sets' folders, or in their encoders/."""
+    """Return the files of this name in data sets' folders, or in their encoders/."""
     candidates = [
         storage_for(folder).join(folder, name)
         for folder in folders
@@ -182,7 +181,7 @@ def _read(path: str, column: str, form: TextForm) -> TextEncoder:
 
 
 def _difference(known: TextSettings, wanted: TextSettings) -> str:
-    """What differs, for a person: `features 5000, not None`."""
+    """Return the differences: `features 5000, not None`."""
     names = ("ngrams", "lower", "min_df", "features")
     told = [
         f"{name} {getattr(known, name)}, not {getattr(wanted, name)}"

@@ -37,7 +37,7 @@ _IN_FLIGHT = 64
 
 
 class Gathered(NamedTuple):
-    """What there is to write.
+    """Input of the shards.
 
     Attributes:
         blocks: (BlockKey, packed Block) of whole Blocks, see `recordmill.transforms.shards.plan_blocks`; or Spill, of
@@ -58,7 +58,7 @@ class Gathered(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What is in records, and how they are planned.
+    """Encoder of records, and the plan of their shards.
 
     Attributes:
         maker: of the records.
@@ -72,8 +72,7 @@ class Contents(NamedTuple):
 
 
 def read_division(p: beam.Pipeline, options: DividedOptions) -> Division | AsSingleton:
-    """How images are divided, to be given to steps: as it is, or as a side input where a file says what belongs
-    together."""
+    """Return the assignment of images to splits: a value, or a side input if a file groups images."""
     if not options.groups:
         return options.division
     return AsSingleton(p | "GroupsFile" >> beam.Create([options.groups]) | "ReadGroups" >> ReadGroups(options.division))
@@ -82,12 +81,12 @@ def read_division(p: beam.Pipeline, options: DividedOptions) -> Division | AsSin
 def planned_blocks(
     options: ImageOptions, splits: Sequence[str], maker: RecordMaker, estimate: RecordEstimate
 ) -> Contents:
-    """Records that `maker` makes of the images of Blocks."""
+    """Return an encoder of the images of Blocks."""
     return Contents(maker, PlanBlocks(splits, options.sizing, options.seed, estimate), True)
 
 
 def pictures(options: PictureOptions, splits: Sequence[str], table: FeatureTable) -> Contents:
-    """Records that hold the pictures; `table` is as far as it is known before the job."""
+    """Return the encoder of records that hold images. `table` is what is known of it before the job."""
     maker = EncodePictures(options.box_policy, options.pictures)
     return planned_blocks(options, splits, maker, maker.estimate(table))
 
@@ -165,7 +164,7 @@ def write_nothing(p: beam.Pipeline, reason: str) -> None:
 
 
 def _facts(gathered: Gathered, planned: ShardPlans, splits: Sequence[str]) -> tuple[PCollection, ...]:
-    """What was found on the way, and the plan."""
+    """Return the Facts of all steps, and of the plan."""
     parts = (*gathered.facts, planned.facts)
     if gathered.division:
         names = gathered.blocks | "NamesOfGroups" >> beam.FlatMap(_named, splits).with_output_types(tuple[str, str])
@@ -181,7 +180,7 @@ def _named(keyed: tuple[int, bytes], splits: Sequence[str]) -> Iterator[tuple[st
 
 
 def demands_of(options: ImageOptions, splits: tuple[str, ...], output: str) -> Demands:
-    """What is asked of the findings of a job that writes into the folder `output`."""
+    """Return the limits that the findings of a job are checked against; it writes into the folder `output`."""
     return Demands(splits, options.name_sources, options.max_rejects, output)
 
 

@@ -68,7 +68,7 @@ class Table(NamedTuple):
 
     @property
     def contents(self) -> Contents:
-        """What is in records. The columns are not known before the job."""
+        """Encoder of records. The columns are not known before the job."""
         options = self.options
         if not options.image_column:
             return Contents(CopyRows(), PlanRows(self.splits, options.sizing))
@@ -165,8 +165,8 @@ def _choose_columns(files: PCollection, table: Table, taken: tuple[str, ...]) ->
 
 
 def _choice(options: TableOptions, given: TableSchema | None, required: tuple[str, ...]) -> ColumnChoice:
-    """What the flags say of columns, and what the schema says of those that are read and the flags do not. Of columns
-    whose texts became numbers, it says only that they were texts."""
+    """Return the choices for columns: those of the flags, then those of the schema. Of a column of encoded texts, the
+    schema has only that it was a text."""
     read = options.read_columns
     columns = [column for column in given.columns if not read or column.name in read] if given else []
     plain = [column for column in columns if column.type not in TEXT_PARTS]

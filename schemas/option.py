@@ -24,7 +24,7 @@ _SENTENCE_END = re.compile(r"\.(?: |$)")
 
 
 class Must(Enum):
-    """What a path must name before a job starts. Preflight and the forms of Dataflow and Airflow read it."""
+    """Kind of file or folder that a path must name before a job starts. Preflight and the services' forms read it."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -201,7 +201,7 @@ class OptionField:
 
     @property
     def shown_default(self) -> str:
-        """What holds without the option; empty if nothing needs to be said."""
+        """Default as a text; empty if the option is off or unset by default."""
         if self.usual or self.default in (None, "", ()) or self.default is False:
             return self.usual
         return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)

@@ -161,7 +161,7 @@ class ConvertOptions(Options):
 
     @property
     def division_options(self) -> dict[str, RecipeValue]:
-        """Those of `record_options` that assign images to splits."""
+        """The part of `record_options` that assigns images to splits."""
         return {"split": str(self.shares), "split_seed": self.split_seed}
 
     @property
@@ -247,7 +247,7 @@ class ImageOptions(ConvertOptions):
 
     @property
     def name_sources(self) -> NameSources:
-        """Where the names of images and of files come from."""
+        """Sources of the names of images and of files."""
         return NameSources(self.images, self.images)
 
 

@@ -177,7 +177,7 @@ def _read_config(path: str, fields: Mapping[str, OptionField], faults: list[str]
         raise ConfigError(f"--config {path} must map names of options to values: num_shards: 8")
     values = {str(name).replace("-", "_"): value for name, value in found.items()}
     for name in [name for name in values if name not in fields or name in _TYPED_ONLY]:
-        near = difflib.get_close_matches(name, fields, 1, _CLOSE)
+        near = difflib.get_close_matches(name, set(fields) - set(_TYPED_ONLY), 1, _CLOSE)
         faults.append(f"--config {path}: unknown option {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
         del values[name]
     return values

@@ -1,4 +1,4 @@
-"""Each path that an option names is what the option says that it must be."""
+"""Check of all paths that options name."""
 
 import difflib
 import os

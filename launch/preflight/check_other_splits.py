@@ -83,7 +83,7 @@ def _real(paths: Iterable[str]) -> set[str]:
 
 
 def missing_manifest_faults(output: str, manifest: Manifest, written: set[str]) -> Iterator[str]:
-    """A split has no manifest of its own. The folder's manifest is made of those, and would lose the split."""
+    """Yield splits without their own manifest. The folder's manifest is made of those, and would lose them."""
     missing = sorted(manifest.splits.keys() - read_split_manifests(output).keys() - written)
     again = read_manifest(output) if missing else None  # another run may just be replacing one
     if again and (missing := [split for split in missing if split in again.splits]):

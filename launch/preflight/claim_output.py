@@ -1,4 +1,4 @@
-"""What an output folder holds of the splits of a job, and whether the job may write there.
+"""The claim of an output folder: its contents, the job's recipes and --overwrite decide what a job may do there.
 
 | the folder has of a split | the recipe | without --overwrite | with --overwrite |
 |---|---|---|---|
@@ -45,7 +45,7 @@ _LOOKS = 16  # shards that are checked at once: in a bucket, each is a request
 
 
 class OutputState(Enum):
-    """What the output folder holds of a split."""
+    """State of a split in the output folder."""
 
     NEW = "nothing"
     UNFINISHED = "an unfinished run of the same recipe"

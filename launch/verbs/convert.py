@@ -122,7 +122,7 @@ class _Run(NamedTuple):
         return {"the job": sum(seconds.values())} if self.beam_arguments else seconds
 
     def run_nothing(self, reason: str) -> None:
-        """What launches a template takes it for a failure where there is no job."""
+        """Run an empty job, because the launcher of a template fails without one."""
         run(lambda p: write_nothing(p, reason), self.beam_arguments)
 
 
@@ -145,7 +145,7 @@ def _check_memory(options: ConvertOptions, beam_arguments: Sequence[str], is_dry
 
 
 def show_plan(job: Job, progress_mode: str) -> None:
-    """Print what `convert` would do. This process makes the plan, whatever runner the job will have."""
+    """Print the plan of a job. This process makes it, for every runner."""
     _check_memory(job.options, [], is_dry_run=True)
     with tempfile.TemporaryDirectory(prefix="recordmill-") as folder:
         report = os.path.join(folder, "plan.json")
