@@ -7,7 +7,7 @@ from typing import Literal
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.models import FETCHED, ON_DISK, RANDOM, ModelChoice, Preprocessing
 from recordmill.schemas.names import NameSources
-from recordmill.schemas.option import MODEL, Rows, flag, opt, redefined
+from recordmill.schemas.option import MODEL, Rows, flag, redefined
 from recordmill.schemas.options import SIZE, RecipeValue, size_of
 from recordmill.transforms.folder.folder_options import LabelledOptions
 from recordmill.transforms.storage.interface import is_remote
@@ -42,34 +42,28 @@ class EmbedOptions(LabelledOptions):
         text="Keep rows of `--rows` in one split that have the same value here. A patient, a video.",
         needs="rows",
     )
-    model: str = opt(
-        MODEL, ..., "A model of keras.applications, `efficientnet-b0`, or a `.keras` file.", "NAME|FILE", min_length=1
-    )
-    weights: str = opt(
-        MODEL,
-        "",
+    model: str = MODEL.opt("A model of keras.applications, `efficientnet-b0`, or a `.keras` file.", ..., "NAME|FILE")
+    weights: str = MODEL.opt(
         f"File of weights, or `{RANDOM}`, `{ON_DISK}` or `{FETCHED}`. A file that was saved from the model. "
         f"`{RANDOM}`: random ones, the same every time. `{ON_DISK}`: those that Keras publishes, from "
         f"`~/.keras/models`. `{FETCHED}` lets Keras download them.",
+        "",
         "FILE|none|imagenet",
         f"{ON_DISK}, or those in the model's file",
     )
-    layer: str = opt(MODEL, "", "Layer whose output is the feature.", "NAME", "the last before pooling")
-    pool: Literal["none", "avg"] = opt(MODEL, "none", "Average the feature over height and width, or store all of it.")
-    input_size: str = opt(MODEL, "", "Height and width of the model's input images.", "HxW", "the model's own")
-    preprocess: Preprocessing | None = opt(
-        MODEL,
-        None,
+    layer: str = MODEL.opt("Layer whose output is the feature.", "", "NAME", "the last before pooling")
+    pool: Literal["none", "avg"] = MODEL.opt("Average the feature over height and width, or store all of it.", "none")
+    input_size: str = MODEL.opt("Height and width of the model's input images.", "", "HxW", "the model's own")
+    preprocess: Preprocessing | None = MODEL.opt(
         "Preprocessing of pixels, 0 to 255. `none`, division by 255, or a mode of "
         "`keras.applications.imagenet_utils.preprocess_input`.",
-        "",
-        "the model's own",
+        usual="the model's own",
     )
-    resize: Literal["bilinear", "nearest", "bicubic", "lanczos"] = opt(
-        MODEL, "bilinear", "Interpolation of the resize to the model's size, as in keras.utils.load_img."
+    resize: Literal["bilinear", "nearest", "bicubic", "lanczos"] = MODEL.opt(
+        "Interpolation of the resize to the model's size, as in keras.utils.load_img.", "bilinear"
     )
-    batch: int = opt(MODEL, 16, "Images per call of the model.", "N", ge=1, le=4096)
-    dtype: Literal["float32", "float16"] = opt(MODEL, "float32", "Type of features. float16 is stored as bytes.")
+    batch: int = MODEL.opt("Images per call of the model.", 16, ge=1, le=4096)
+    dtype: Literal["float32", "float16"] = MODEL.opt("Type of features. float16 is stored as bytes.", "float32")
     name: str = redefined(LabelledOptions, "name", "features")
     layout: Literal["features"] = redefined(LabelledOptions, "layout", "features")
 

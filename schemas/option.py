@@ -15,10 +15,38 @@ from pydantic.fields import FieldInfo
 
 from recordmill.schemas.errors import ConfigError
 
-ARGUMENT = ""  # heading of what is typed without a flag
-READ, WRITE, LEAVE_OUT = "what to read", "what to write", "what to leave out"
-PICTURES, TEXTS = "images", "texts"
-MODEL, RUN = "which model, and which of its outputs", "how to run"
+
+class Heading(str):
+    """Heading of a group of options in the help."""
+
+    def opt(
+        self,
+        text: str,
+        default: Any = None,
+        metavar: str = "",
+        usual: str = "",
+        also: str = "",
+        needs: str = "",
+        **constraints: Any,
+    ) -> Any:
+        """Return the field of an option.
+
+        Args:
+            text: Markdown. The first sentence is the help line; docs/cli.md has all of it.
+            default: `...` if the option is required.
+            metavar: Stands for the value in the help.
+            usual: Says what holds without the option, if `default` does not.
+            also: Names of the option in other tools, with spaces between them. An error for one names the flag.
+            needs: Options without all of which this one does nothing, with spaces between them.
+        """
+        extra: Any = {"group": self, "metavar": metavar, "usual": usual, "also": also, "needs": needs}
+        return Field(default, description=text, json_schema_extra=extra, **constraints)
+
+
+ARGUMENT = Heading("")  # of what is typed without a flag
+READ, WRITE, LEAVE_OUT = map(Heading, ("what to read", "what to write", "what to leave out"))
+PICTURES, TEXTS = map(Heading, ("images", "texts"))
+MODEL, RUN = map(Heading, ("which model, and which of its outputs", "how to run"))
 _GROUPS = (ARGUMENT, READ, MODEL, WRITE, LEAVE_OUT, PICTURES, TEXTS, RUN)
 _SENTENCE_END = re.compile(r"\.(?: |$)")
 
@@ -106,30 +134,6 @@ Output = Annotated[str, Must.OUTPUT]
 DataSet = Annotated[str, Must.DATA_SET]
 
 
-def opt(
-    group: str,
-    default: Any,
-    text: str,
-    metavar: str = "",
-    usual: str = "",
-    also: str = "",
-    needs: str = "",
-    **constraints: Any,
-) -> Any:
-    """Return a field below the heading `group`.
-
-    Args:
-        default: `...` if the option is required.
-        text: Markdown. The first sentence is the help line; docs/cli.md has all of it.
-        metavar: Stands for the value in the help.
-        usual: Says what holds without the option, if `default` does not.
-        also: Names of the option in other tools, with spaces between them. An error for one names the flag.
-        needs: Options without all of which this one does nothing, with spaces between them.
-    """
-    extra: Any = {"group": group, "metavar": metavar, "usual": usual, "also": also, "needs": needs}
-    return Field(default, description=text, json_schema_extra=extra, **constraints)
-
-
 def redefined(
     base: type[BaseModel], name: str, default: Any = None, text: str = "", usual: str = "", needs: str = ""
 ) -> Any:
@@ -138,11 +142,11 @@ def redefined(
     default = known.default if default is None else default
     constraints = {key: getattr(mark, key) for mark in known.metadata for key in ("ge", "le") if hasattr(mark, key)}
     text = text or str(known.description)
-    return opt(extra["group"], default, text, extra["metavar"], usual, extra["also"], needs, **constraints)
+    return extra["group"].opt(text, default, extra["metavar"], usual, extra["also"], needs, **constraints)
 
 
-def _extra(field: FieldInfo) -> dict[str, str]:
-    return field.json_schema_extra  # type: ignore[return-value]  # set by `opt`
+def _extra(field: FieldInfo) -> Any:
+    return field.json_schema_extra
 
 
 class OptionField:
@@ -154,7 +158,7 @@ class OptionField:
         type: bool, int, float or str. Lists, choices and sizes are str.
         choices: Words of a choice; empty for others.
         must_be: What a path must be; None for others.
-        also, needs: See `opt`.
+        also, needs: See `Heading.opt`.
         is_list: True if it has several values.
         least, largest: Bounds, included; None without.
     """
@@ -182,7 +186,8 @@ class OptionField:
         self.must_be = next((mark for mark in marks if isinstance(mark, Must)), None)
         self.least = next((mark.ge for mark in marks if isinstance(mark, Ge)), None)
         self.largest = next((mark.le for mark in marks if isinstance(mark, Le)), None)
-        self.metavar = "|".join(self.choices) or extra["metavar"] or self.name.replace("_", "-").upper()
+        usual = "N" if self.type is int else self.name.replace("_", "-").upper()
+        self.metavar = "|".join(self.choices) or extra["metavar"] or usual
 
     @property
     def stand_in(self) -> str | list[str]:
@@ -209,7 +214,7 @@ class OptionField:
     def fault(self, error: Any) -> str:
         """Return what pydantic says about the value, in our words."""
         kind, value = error["type"], error["input"]
-        if kind in ("missing", "too_short", "string_too_short"):
+        if kind == "missing":
             what = f" ({self.help[0].lower()}{self.help[1:]})" if self.is_argument else ""
             return f"{self.typed} is missing{what}"
         if kind == "value_error":
@@ -239,6 +244,8 @@ class Options(BaseModel):
         """Raise ConfigError with all faults: of each value, and of values together."""
         faults, wrong = [], set()
         fields = {each.name: each for each in options_of(type(self))}
+        empty = [each.name for each in fields.values() if each.is_required and values.get(each.name) in ("", (), [])]
+        values = {name: value for name, value in values.items() if name not in empty}  # missing
         try:
             super().__init__(**values)
         except ValidationError as error:

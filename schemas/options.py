@@ -30,7 +30,6 @@ from recordmill.schemas.option import (
     Output,
     Shares,
     Size,
-    opt,
 )
 from recordmill.schemas.shards import ShardSizing
 from recordmill.schemas.splits import ONLY_CASE, Division, SplitShares, group_fault, split_name_fault
@@ -47,95 +46,73 @@ TextChoice = Literal["raw", "counts", "tfidf", "tokens"]
 class ConvertOptions(Options):
     """Options of all conversions."""
 
-    output: Output = opt(
-        WRITE,
-        ...,
-        "Folder of the data set. It is created if it is missing.",
-        "DIR",
-        min_length=1,
-        also="output-dir out dest",
+    output: Output = WRITE.opt(
+        "Folder of the data set. It is created if it is missing.", ..., "DIR", also="output-dir out dest"
     )
-    name: str = opt(WRITE, ..., "Prefix of the shards' file names.")
-    layout: str = opt(WRITE, ..., "Features of a record. See [records.md](records.md).")
-    shard_size: Size | None = opt(
-        WRITE,
-        None,
+    name: str = WRITE.opt("Prefix of the shards' file names.", ...)
+    layout: str = WRITE.opt("Features of a record. See [records.md](records.md).", ...)
+    shard_size: Size | None = WRITE.opt(
         "Target size of a shard, before compression. Each shard but the last is within an image of it. If one image is "
         "larger, its size is the target.",
-        "150MB",
-        f"{DEFAULT_SHARD_BYTES // 10**6}MB",
+        metavar="150MB",
+        usual=f"{DEFAULT_SHARD_BYTES // 10**6}MB",
     )
-    num_shards: int | None = opt(
-        WRITE,
-        None,
+    num_shards: int | None = WRITE.opt(
         "Number of shards of each split. Their numbers of images differ by at most one.",
-        "N",
         ge=1,
         le=MAX_SHARDS,
         also="shards",
     )
-    examples_per_shard: int | None = opt(
-        WRITE,
-        None,
+    examples_per_shard: int | None = WRITE.opt(
         "Number of records in each shard but the last. An image that turns out to be broken while it is written is "
         "missing from its shard.",
-        "N",
         ge=1,
         also="images-per-shard records-per-shard",
     )
-    gzip: bool = opt(
-        WRITE,
-        False,
+    gzip: bool = WRITE.opt(
         "Compress the shards by GZIP, named `.gz`. JPEGs do not get smaller. Writing (40 MB/s per core) and reading "
         "get slower.",
+        False,
     )
-    seed: int = opt(
-        WRITE,
-        0,
+    seed: int = WRITE.opt(
         "Seed of the order of records. The same seed gives the same order.",
-        "N",
+        0,
         ge=-INT64,
         le=INT64 - 1,
         also="random-seed shuffle-seed",
     )
-    writer: Literal["planned", "beam"] = opt(
-        WRITE,
-        "planned",
+    writer: Literal["planned", "beam"] = WRITE.opt(
         "Write planned shards, or use Beam's sink. Each planned shard is written by one worker. With `beam`, every "
         "record is shuffled by `WriteToTFRecord`, the shard of a record differs from run to run, only `--num-shards` "
         "sizes shards, a stopped job starts again from the beginning, and there are no statistics and no search for "
         "duplicates.",
+        "planned",
     )
-    split: Shares = opt(
-        WRITE,
-        ALL_TRAIN,
+    split: Shares = WRITE.opt(
         "One split, or several with their shares. `train=0.8,val=0.1,test=0.1`: shares are decimals or fractions "
         "(`1/3`) and sum to 1. A single split is added to the folder.",
+        ALL_TRAIN,
         "NAME|NAME=SHARE,…",
         "train",
     )
-    split_seed: int = opt(
-        WRITE,
-        0,
+    split_seed: int = WRITE.opt(
         "Seed of the split assignment. `--seed` only orders records: it moves nothing from one split to another.",
-        "N",
+        0,
         ge=-INT64,
         le=INT64 - 1,
     )
-    overwrite: bool = opt(
-        WRITE,
-        False,
+    overwrite: bool = WRITE.opt(
         "Replace these splits. What the folder holds of them stays until the new ones are complete.",
+        False,
         also="force",
     )
-    dry_run: bool = opt(WRITE, False, "Print the plan and write nothing.")
-    max_rejects: float = opt(
-        LEAVE_OUT,
-        0.01,
+    dry_run: bool = WRITE.opt("Print the plan and write nothing.", False)
+    max_rejects: float = LEAVE_OUT.opt(
         "Fraction of images, or of annotations, that may be rejected. If more of all splits are rejected, the job "
         "fails: before the first image is read, if annotations and file names show it; as soon as images have made it "
         "certain and 100 rejects are known; or at its end. The shards are kept: the same command with a larger "
         "fraction accepts them at once.",
+        0.01,
         "FRACTION",
         ge=0,
         le=1,
@@ -224,22 +201,17 @@ class ConvertOptions(Options):
 class ImageOptions(ConvertOptions):
     """Options of all conversions of image files."""
 
-    images: Images = opt(
-        READ,
-        ...,
+    images: Images = READ.opt(
         "Folder or .zip of images, with all folders in it; repeatable. Local or gs://. A name that two folders have is "
         "an error.",
+        ...,
         "DIR|ZIP",
-        min_length=1,
         also="image-dir img-dir input",
     )
-    workers: int | None = opt(
-        RUN,
-        None,
+    workers: int | None = RUN.opt(
         "Threads that fetch and check images, per Beam worker. A local job of 1,000 images or more also starts one "
         "process per core, at most 8, each of which writes whole shards with two threads; 1 turns these off.",
-        "N",
-        "one per core, 64 for buckets",
+        usual="one per core, 64 for buckets",
         ge=1,
         le=256,
         also="num-workers jobs",
@@ -254,20 +226,16 @@ class ImageOptions(ConvertOptions):
 class DividedOptions(ImageOptions):
     """Options of conversions that assign images to splits by their names."""
 
-    group_from: str | None = opt(
-        WRITE,
-        None,
+    group_from: str | None = WRITE.opt(
         "Keep images in one split whose paths match alike. A regular expression, searched in each path below "
         "`--images`. Images with the same match (its first group, or else all of it) belong together, for example "
         "those of a patient or a video: `'patient[0-9]+'`, `'^(.*)_frame'`.",
-        "REGEX",
+        metavar="REGEX",
     )
-    groups: File | None = opt(
-        WRITE,
-        None,
+    groups: File | None = WRITE.opt(
         "Keep images in one split that a file groups. The `duplicates.jsonl` of a data set of the same images, or CSV "
         "with the columns `file_name` and `group` (a patient, a video, a place).",
-        "FILE",
+        metavar="FILE",
     )
 
     @property
@@ -297,34 +265,30 @@ class DividedOptions(ImageOptions):
 class PictureOptions(ImageOptions):
     """Options of conversions whose records hold images."""
 
-    check: Literal["none", "header", "decode"] = opt(
-        LEAVE_OUT,
-        "decode",
+    check: Literal["none", "header", "decode"] = LEAVE_OUT.opt(
         "How thoroughly images are checked. `none` trusts the sizes in the JSON; `header` reads them and looks for the "
         "end of the file; `decode` also reads every marker or chunk and decodes every pixel.",
+        "decode",
     )
-    duplicates: Literal["report", "leakage", "fail"] = opt(
-        LEAVE_OUT,
-        "report",
+    duplicates: Literal["report", "leakage", "fail"] = LEAVE_OUT.opt(
         "What to do about duplicate images. `report` lists them in [duplicates.jsonl](records.md#duplicatesjsonl); "
         "`leakage` refuses an image that is in two splits, exactly or nearly; `fail` also one that is in a split "
         "twice. The shards are kept: the same command with `report` accepts them at once. Complete splits are checked, "
         "too, and stay.",
+        "report",
     )
-    format: Literal["keep", "jpeg", "png"] = opt(
-        PICTURES, "keep", "Format of stored images. `keep` stores files unchanged, see [pictures.md](pictures.md)."
+    format: Literal["keep", "jpeg", "png"] = PICTURES.opt(
+        "Format of stored images. `keep` stores files unchanged, see [pictures.md](pictures.md).", "keep"
     )
-    max_side: int | None = opt(
-        PICTURES,
-        None,
+    max_side: int | None = PICTURES.opt(
         "Shrink images whose longer side has more pixels. Boxes, masks, keypoints and panoptic maps follow.",
-        "PX",
+        metavar="PX",
         ge=1,
         le=65_500,
         also="resize image-size",
     )
-    jpeg_quality: int = opt(
-        PICTURES, 95, "Quality of images that are encoded as JPEG.", "Q", ge=1, le=100, also="quality"
+    jpeg_quality: int = PICTURES.opt(
+        "Quality of images that are encoded as JPEG.", 95, "Q", ge=1, le=100, also="quality"
     )
 
     def _faults(self) -> Iterator[str]:
@@ -373,48 +337,40 @@ _KEYS = {TextForm.COUNTS: ("index", "value"), TextForm.TFIDF: ("index", "value")
 class TextOptions(Options):
     """Options of text encoders, see docs/text.md."""
 
-    text_features: int | None = opt(
-        TEXTS,
-        None,
+    text_features: int | None = TEXTS.opt(
         "Maximum number of terms of a vocabulary. The most frequent ones are kept; of the same frequency, the first "
         "in alphabetical order.",
-        "N",
-        "all",
+        usual="all",
         ge=1,
         le=1 << 31,
     )
-    min_df: str = opt(
-        TEXTS,
-        "1",
+    min_df: str = TEXTS.opt(
         "Minimum number, or fraction, of texts that contain a term. `2` is a number of texts; `0.01` and `1.0` are "
         "fractions of them.",
+        "1",
         "N|FRACTION",
     )
-    ngrams: str = opt(
-        TEXTS,
-        "1,1",
+    ngrams: str = TEXTS.opt(
         f"Minimum and maximum number of tokens of a term. `1,2` adds pairs of neighbours. At most {MOST_TOKENS}.",
+        "1,1",
         "MIN,MAX",
     )
-    no_lower: bool = opt(TEXTS, False, "Do not lower-case texts first.")
-    stop_words: Files = opt(TEXTS, (), "Tokens to leave out, one a line, UTF-8; repeatable.", "FILE", "none")
-    fit_split: str | None = opt(
-        TEXTS, None, "Split whose texts give the vocabulary.", "NAME", "train, or the only split"
+    no_lower: bool = TEXTS.opt("Do not lower-case texts first.", False)
+    stop_words: Files = TEXTS.opt("Tokens to leave out, one a line, UTF-8; repeatable.", (), "FILE", "none")
+    fit_split: str | None = TEXTS.opt(
+        "Split whose texts give the vocabulary.", metavar="NAME", usual="train, or the only split"
     )
-    encoders: Folders = opt(
-        TEXTS,
-        (),
+    encoders: Folders = TEXTS.opt(
         "Folder of saved encoders, which are applied and not fitted; repeatable. The folder of a data set, or its "
         "`encoders/`.",
+        (),
         "DIR",
     )
-    text_names: str | None = opt(
-        TEXTS,
-        None,
+    text_names: str | None = TEXTS.opt(
         "Names of the features. `index=words_index,value=words_value`, or `tokens=…`; `{column}` stands for the column "
         "of the texts.",
-        "index=NAME,value=NAME",
-        "{column}/index, {column}/value, {column}/tokens",
+        metavar="index=NAME,value=NAME",
+        usual="{column}/index, {column}/value, {column}/tokens",
     )
 
     def settings(self, form: TextForm, stop_words: tuple[str, ...]) -> TextSettings:

@@ -23,7 +23,6 @@ from recordmill.schemas.option import (
     Size,
     named_paths,
     names,
-    opt,
     options_of,
     redefined,
     size_bytes,
@@ -32,17 +31,17 @@ from recordmill.schemas.option import (
 
 
 class Base(Options):
-    files: Files = opt(READ, ..., "Files to read; repeatable. All of them.", min_length=1)
-    share: float = opt(WRITE, 0.5, "A share.", ge=0, le=1)
-    mode: Literal["fast", "slow"] = opt(WRITE, "fast", "How.")
+    files: Files = READ.opt("Files to read; repeatable. All of them.", ...)
+    share: float = WRITE.opt("A share.", 0.5, ge=0, le=1)
+    mode: Literal["fast", "slow"] = WRITE.opt("How.", "fast")
 
 
 class Other(Base):
-    folder: str = opt(ARGUMENT, ..., "A folder.", "OUT", min_length=1)
+    folder: str = ARGUMENT.opt("A folder.", ..., "OUT")
     share: float = redefined(Base, "share", 0.25)
-    count: int | None = opt(WRITE, None, "How many.", "N", "all", ge=1)
-    schema_file: File | None = opt(READ, None, "A table.", alias="schema")
-    names: Names = opt(READ, (), "Names.", needs="schema_file count")
+    count: int | None = WRITE.opt("How many.", usual="all", ge=1)
+    schema_file: File | None = READ.opt("A table.", alias="schema")
+    names: Names = READ.opt("Names.", (), needs="schema_file count")
 
     def _faults(self):
         if self.mode == "slow" and self.count:

@@ -8,7 +8,7 @@ from recordmill.schemas.encoders import TextForm
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.layouts import LAYOUTS, CocoLayout
 from recordmill.schemas.names import Match, NameSources
-from recordmill.schemas.option import LEAVE_OUT, READ, TEXTS, WRITE, Files, Masks, Names, flag, opt, redefined
+from recordmill.schemas.option import LEAVE_OUT, READ, TEXTS, WRITE, Files, Masks, Names, flag, redefined
 from recordmill.schemas.options import DividedOptions, PictureOptions, RecipeValue, TextChoice, TextOptions
 
 MASKS = {"none": (), "png": (Part.MASK_PNG,), "rle": (Part.MASK_RLE,), "both": (Part.MASK_PNG, Part.MASK_RLE)}
@@ -17,7 +17,7 @@ ANNOTATIONS = ("instances", "keypoints", "captions", "stuff", "panoptic", "image
 
 
 def _file(text: str, also: str = "") -> Any:
-    return opt(READ, (), text, "FILE", also=also)
+    return READ.opt(text, (), "FILE", also=also)
 
 
 class CocoOptions(TextOptions, PictureOptions, DividedOptions):
@@ -40,67 +40,55 @@ class CocoOptions(TextOptions, PictureOptions, DividedOptions):
         "`--instances`."
     )
     image_info: Files = _file("Images without annotations, for example of test sets.")
-    panoptic_masks: Masks = opt(
-        READ,
-        (),
-        "Folder or .zip of the PNGs of each `--panoptic` file. Give them in the order of `--panoptic`.",
-        "DIR|ZIP",
+    panoptic_masks: Masks = READ.opt(
+        "Folder or .zip of the PNGs of each `--panoptic` file. Give them in the order of `--panoptic`.", (), "DIR|ZIP"
     )
-    bbox_format: Literal["xywh", "xyxy", "rel-xywh", "rel-xyxy"] | None = opt(
-        READ,
-        None,
+    bbox_format: Literal["xywh", "xyxy", "rel-xywh", "rel-xyxy"] | None = READ.opt(
         "Meaning of the four numbers of a `bbox`, in `--instances` and `--keypoints`. Left, top, width, height; or "
         "left, top, right, bottom; in pixels, or (`rel-`) as fractions of the image size, which the file has to state. "
         "Without it, a file whose boxes do not look like `xywh` is refused.",
-        "",
-        "xywh, if it looks like that",
+        usual="xywh, if it looks like that",
     )
-    no_list: bool = opt(
-        READ,
-        False,
+    no_list: bool = READ.opt(
         "Do not list `--images`: assume that every file exists and has 133 kB. For one folder. It saves minutes if a "
         "bucket's folder has millions of objects. Shards then have equal numbers of images rather than bytes, and "
         "missing files are found when they are read, even if all are missing.",
+        False,
     )
-    match: Match = opt(
-        READ,
-        "path",
+    match: Match = READ.opt(
         "How a `file_name` finds its file. `path`: it is the path below `--images`. `suffix`: the file whose path has "
         "the longest end in common with it, at least the file's name. `name`: the file with this name, in any folder. "
         "With the last two, a `file_name` may be an absolute or a Windows path, and the record has the file's path "
         "below `--images` instead. A name that two files match is an error.",
+        "path",
     )
     name: str = redefined(PictureOptions, "name", "coco")
     layout: CocoLayout = redefined(PictureOptions, "layout", "detection")
     examples_per_shard: int | None = redefined(PictureOptions, "examples_per_shard", usual="4096 in layout keras")
-    masks: Literal["none", "png", "rle", "both"] = opt(
-        WRITE,
-        "none",
+    masks: Literal["none", "png", "rle", "both"] = WRITE.opt(
         "Masks of objects. `png`: 8-bit PNG of the complete image with values 0 and 1. `rle`: COCO's compressed run "
         "lengths. With `none`, segmentations are not read.",
+        "none",
         also="include-masks",
         needs="instances keypoints",
     )
-    boxes: Literal["clip", "drop", "keep"] = opt(
-        LEAVE_OUT,
-        "clip",
+    boxes: Literal["clip", "drop", "keep"] = LEAVE_OUT.opt(
         "What to do about a box that crosses its image's edge. `clip` cuts it there, `drop` skips it, `keep` stores it "
         "unchanged, beyond 0..1.",
+        "clip",
     )
-    no_crowd: bool = opt(LEAVE_OUT, False, "Skip annotations with `iscrowd` 1.")
-    min_area: float = opt(LEAVE_OUT, 0.0, "Skip annotations with a smaller `area`.", "PX2", ge=0)
-    categories: Names = opt(
-        LEAVE_OUT,
-        (),
+    no_crowd: bool = LEAVE_OUT.opt("Skip annotations with `iscrowd` 1.", False)
+    min_area: float = LEAVE_OUT.opt("Skip annotations with a smaller `area`.", 0.0, "PX2", ge=0)
+    categories: Names = LEAVE_OUT.opt(
         "Keep only annotations of these categories; repeatable. Images without any of them stay.",
+        (),
         "NAME[,NAME…]",
         "all",
     )
-    caption_text: TextChoice = opt(
-        TEXTS,
-        "raw",
+    caption_text: TextChoice = TEXTS.opt(
         "Numbers that the captions of an image are encoded as, besides the captions. All captions are one text: "
         "`counts` of its terms, these as `tfidf`, or its `tokens` as ids; see [text.md](text.md).",
+        "raw",
         needs="captions",
     )
 

@@ -5,35 +5,31 @@ from typing import Any, Literal
 
 from recordmill.schemas.image_labels import LabelColumns, PathLabels
 from recordmill.schemas.names import NameSources
-from recordmill.schemas.option import READ, WRITE, Files, Names, Shares, opt, redefined
+from recordmill.schemas.option import READ, WRITE, Files, Names, Shares, redefined
 from recordmill.schemas.options import DividedOptions, PictureOptions, RecipeValue
 
 
 def _column(what: str, usual: str, needs: str = "labels") -> Any:
     text = f"Column of {what}s in `--labels`. Without it, the first column named {usual}."
-    return opt(READ, None, text, "NAME", needs=needs)
+    return READ.opt(text, metavar="NAME", needs=needs)
 
 
 class LabelledOptions(DividedOptions):
     """Options of conversions of images of one class each."""
 
-    labels: Files = opt(
-        READ, (), "CSV of image paths and their labels, and perhaps splits; repeatable.", "FILE", also="csv annotations"
+    labels: Files = READ.opt(
+        "CSV of image paths and their labels, and perhaps splits; repeatable.", (), "FILE", also="csv annotations"
     )
     path_column: str | None = _column(
         "path", "`path`, `image`, `image_path`, `image_uri`, `filename`, `file_name`, `file`, `name` or `id`"
     )
     label_column: str | None = _column("label", "`label`, `class`, `class_name`, `category` or `target`")
     split_column: str | None = _column("split", "`split`, `set`, `subset` or `ml_use`", "labels rows")
-    label_from: Literal["folder", "name"] = opt(
-        READ, "folder", "Where the class of an image is. Its first folder, or the start of its file's name."
+    label_from: Literal["folder", "name"] = READ.opt(
+        "Where the class of an image is. Its first folder, or the start of its file's name.", "folder"
     )
-    label_separator: str = opt(
-        READ,
-        "_",
-        "End of the class in a file's name: cat_0.jpg. If there are several, the last.",
-        "TEXT",
-        needs="label_from",
+    label_separator: str = READ.opt(
+        "End of the class in a file's name: cat_0.jpg. If there are several, the last.", "_", "TEXT", needs="label_from"
     )
     name: str = redefined(DividedOptions, "name", "images")
     split: Shares = redefined(
@@ -43,13 +39,12 @@ class LabelledOptions(DividedOptions):
         "(`1/3`) and sum to 1. A column of splits in the tables decides instead, in lower case.",
         usual="train",
     )
-    stratify: bool = opt(WRITE, False, "Give each split its share of every class.")
-    classes: Names = opt(
-        WRITE,
-        (),
+    stratify: bool = WRITE.opt("Give each split its share of every class.", False)
+    classes: Names = WRITE.opt(
         "Only these classes, in the order of their indices. Images of other classes are skipped and counted. Needed if "
         "separate runs for train and val must number classes alike, or if there is only one class folder. Without it, "
         "classes are sorted, by number if all are numbers.",
+        (),
         "NAME[,NAME…]",
         "all, sorted",
     )

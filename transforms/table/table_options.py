@@ -19,7 +19,6 @@ from recordmill.schemas.option import (
     Rows,
     Shares,
     flag,
-    opt,
     redefined,
 )
 from recordmill.schemas.options import (
@@ -42,68 +41,55 @@ _CLASSES_FILE = "classes"
 class TableOptions(TextOptions, PictureOptions):
     """Options of `recordmill table`, see docs/tables.md."""
 
-    rows: Rows = opt(
-        READ,
-        ...,
+    rows: Rows = READ.opt(
         "CSV, TSV, JSON Lines or Parquet (`.csv .tsv .jsonl .parquet`); repeatable. The first three also as `.gz`; "
         "local or gs://, with `*` and `?` in the file's name. Files of one table may have several formats.",
+        ...,
         "FILE|GLOB",
-        min_length=1,
     )
-    images: Images = opt(
-        READ,
-        (),
+    images: Images = READ.opt(
         "Folder or .zip of the images that `--image-column` names; repeatable. With all folders in it. A name that two "
         "folders have is an error.",
+        (),
         "DIR|ZIP",
     )
-    image_column: str | None = opt(
-        READ,
-        None,
+    image_column: str | None = READ.opt(
         "Column of image paths below `--images`. Each record has the image of its row, checked, and the path only as "
         "`image/filename`. Without `--key`, the image is the key of its row.",
-        "COLUMN",
+        metavar="COLUMN",
     )
-    columns: Names = opt(
-        READ, (), "Only these columns; repeatable. Members of nested ones are named `a.b`.", "NAME[,NAME…]", "all"
+    columns: Names = READ.opt(
+        "Only these columns; repeatable. Members of nested ones are named `a.b`.", (), "NAME[,NAME…]", "all"
     )
-    key: str | None = opt(
-        READ,
-        None,
+    key: str | None = READ.opt(
         "Column that determines a row's split and position. Without it, the complete record determines them, so that "
         "equal rows go to one split.",
-        "COLUMN",
+        metavar="COLUMN",
     )
-    label: str | None = opt(
-        READ,
-        None,
-        "Column of classes, stored as class indices. Names are in `label_map.json` and `labels.csv`.",
-        "COLUMN",
+    label: str | None = READ.opt(
+        "Column of classes, stored as class indices. Names are in `label_map.json` and `labels.csv`.", metavar="COLUMN"
     )
-    classes: Names = opt(
-        READ,
-        (),
+    classes: Names = READ.opt(
         "Classes in the order of their indices; repeatable. Rows of other classes are rejected. Without it, all "
         "classes are sorted, by number if all are numbers.",
+        (),
         "NAME[,NAME…]",
         "all of --label, sorted",
         needs="label",
     )
-    schema_file: File | None = opt(
-        READ,
-        None,
+    schema_file: File | None = READ.opt(
         "Types of columns: `schema.json` of a data set, or TensorFlow Metadata's `schema.pbtxt`. A value of another "
         "type is rejected. Without it, types follow from all values.",
-        "FILE",
+        metavar="FILE",
         alias="schema",
     )
-    default: Names = opt(
-        READ, (), "Values that replace missing ones. Without it, the record lacks the feature.", "COLUMN=VALUE[,…]"
+    default: Names = READ.opt(
+        "Values that replace missing ones. Without it, the record lacks the feature.", (), "COLUMN=VALUE[,…]"
     )
-    encoding: str = opt(READ, "utf-8", "Encoding of CSV and TSV files.", "NAME")
+    encoding: str = READ.opt("Encoding of CSV and TSV files.", "utf-8", "NAME")
     name: str = redefined(ConvertOptions, "name", "table")
     layout: Literal["table"] = redefined(ConvertOptions, "layout", "table")
-    rename: Names = opt(WRITE, (), "Names of features that differ from their columns'.", "COLUMN=FEATURE[,…]")
+    rename: Names = WRITE.opt("Names of features that differ from their columns'.", (), "COLUMN=FEATURE[,…]")
     split: Shares = redefined(
         ConvertOptions,
         "split",
@@ -111,16 +97,15 @@ class TableOptions(TextOptions, PictureOptions):
         "or fractions (`1/3`) and sum to 1. The split of a row depends on a hash of its key, or of its record.",
         usual="train",
     )
-    split_column: str | None = opt(
-        WRITE, None, "Column of each row's split, instead of `--split`. In lower case.", "COLUMN"
+    split_column: str | None = WRITE.opt(
+        "Column of each row's split, instead of `--split`. In lower case.", metavar="COLUMN"
     )
-    group_column: str | None = opt(
-        WRITE, None, "Keep rows in one split that have the same value here. A patient, a video.", "COLUMN"
+    group_column: str | None = WRITE.opt(
+        "Keep rows in one split that have the same value here. A patient, a video.", metavar="COLUMN"
     )
-    stratify: bool = opt(
-        WRITE,
-        False,
+    stratify: bool = WRITE.opt(
         "Give each split its share of every class. Of `--label`, exact to the row. Rows are read once more for it.",
+        False,
         needs="label",
     )
     max_rejects: float = redefined(
@@ -129,19 +114,16 @@ class TableOptions(TextOptions, PictureOptions):
         text="Fraction of rows that may be rejected. If more rows of all splits are rejected, the job fails before a "
         "shard is written. The same command with a larger fraction accepts them.",
     )
-    raw_size: str = opt(
-        PICTURES,
-        "",
+    raw_size: str = PICTURES.opt(
         "Store pixels of this height and width, `image/pixels`, instead of files. uint8, three per pixel: 224x224 has "
         "150,528 bytes. Images are decoded completely and resized without keeping their aspect ratio (bilinear).",
+        "",
         "HxW",
     )
-    text_column: Names = opt(
-        TEXTS, (), "Columns of texts to encode as numbers; repeatable. See [text.md](text.md).", "COLUMN[,COLUMN…]"
+    text_column: Names = TEXTS.opt(
+        "Columns of texts to encode as numbers; repeatable. See [text.md](text.md).", (), "COLUMN[,COLUMN…]"
     )
-    text: TextChoice | None = opt(
-        TEXTS,
-        None,
+    text: TextChoice | None = TEXTS.opt(
         "How to encode these texts. `counts` of terms, these as `tfidf`, `tokens` as ids; or, `raw`, as bytes.",
         needs="text_column",
     )
