@@ -9,6 +9,7 @@ import google_crc32c
 import numpy as np
 from PIL import Image
 
+from recordmill.data_set import Split
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureTable, Kind
@@ -16,7 +17,7 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS, features_table, picture_of_row
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.tfrecord import frame
-from recordmill.split import Contents, Shard, Split
+from recordmill.split_records import RecordContents, SplitShard
 from recordmill.transforms.masks.bitmaps import run_lengths
 from recordmill.transforms.masks.encode_masks import mask_png, mask_rle
 from recordmill.transforms.storage.interface import crc32c_text
@@ -36,12 +37,12 @@ def _row(*pictures: Feature) -> FeatureTable:
 
 
 CONTENTS = {
-    **{name: Contents(LAYOUTS[name], LABELS) for name in ("detection", "keras", "tfds", "classification")},
-    "float32": Contents(features_table((2, 3, 5), "float32"), LABELS, ("2", "3", "5")),
-    "float16": Contents(features_table((2, 3, 5), "float16"), LABELS, ("2", "3", "5")),
-    "rows": Contents(_row(), LABELS),
-    "pictures": Contents(_row(*picture_of_row(None)), LABELS),
-    "pixels": Contents(_row(*picture_of_row((6, 7))), LABELS),
+    **{name: RecordContents(LAYOUTS[name], LABELS) for name in ("detection", "keras", "tfds", "classification")},
+    "float32": RecordContents(features_table((2, 3, 5), "float32"), LABELS, ("2", "3", "5")),
+    "float16": RecordContents(features_table((2, 3, 5), "float16"), LABELS, ("2", "3", "5")),
+    "rows": RecordContents(_row(), LABELS),
+    "pictures": RecordContents(_row(*picture_of_row(None)), LABELS),
+    "pixels": RecordContents(_row(*picture_of_row((6, 7))), LABELS),
 }
 """Of each layout, with all that it can hold."""
 
@@ -53,7 +54,7 @@ class Drawn(NamedTuple):
     expected: dict[str, np.ndarray]
 
 
-def draw(contents: Contents, number: int, objects: int | None = None) -> Drawn:
+def draw(contents: RecordContents, number: int, objects: int | None = None) -> Drawn:
     """The `number`-th record; every fourth has no object."""
     rng = np.random.default_rng(number)
     height, width = 20 + number, 31 - number % 3
@@ -101,7 +102,7 @@ def _drawn(feature: Feature, sizes: dict[str, int], rng: np.random.Generator) ->
 
 
 def write_split(
-    folder: Path, contents: Contents, drawn: list[Drawn], shards: int = 3, compressed: bool = False
+    folder: Path, contents: RecordContents, drawn: list[Drawn], shards: int = 3, compressed: bool = False
 ) -> Split:
     """The records in so many shards, one of them empty."""
     writer = ExampleWriter(contents.table)
@@ -109,7 +110,7 @@ def write_split(
     return split_of(folder, contents, [records[:2], [], records[2:]][:shards], compressed)
 
 
-def split_of(folder: Path, contents: Contents, shards: list[list[bytes]], compressed: bool = False) -> Split:
+def split_of(folder: Path, contents: RecordContents, shards: list[list[bytes]], compressed: bool = False) -> Split:
     found = []
     for number, records in enumerate(shards):
         data = b"".join(part for record in records for part in (frame(record)[0], record, frame(record)[1]))
@@ -117,5 +118,5 @@ def split_of(folder: Path, contents: Contents, shards: list[list[bytes]], compre
         path = folder / f"coco-train.tfrecord-{number:05d}-of-{len(shards):05d}"
         path.write_bytes(data)
         info = ShardInfo(path.name, len(records), len(data), crc32c_text(google_crc32c.Checksum(data)), "")
-        found.append(Shard(str(path), info))
+        found.append(SplitShard(str(path), info))
     return Split("train", str(folder), found, contents, "GZIP" if compressed else "")

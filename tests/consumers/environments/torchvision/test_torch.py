@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureTable, Kind, RecordOf
 from recordmill.schemas.layouts import picture_of_row
-from recordmill.split import Contents
+from recordmill.split_records import RecordContents
 from recordmill.torch_dataset import torch_example
 from tests.recordmill.splits import CONTENTS, LABELS, draw, write_split
 
@@ -77,7 +77,7 @@ def test_columns_are_as_they_are_whatever_their_names(tmp_path, pictures):
     columns = [Feature(name, f"row.{name}", Kind.INT64, (), "", name) for name in names]
     columns += picture_of_row(None) if pictures else []
     table = FeatureTable("table", tuple(sorted(columns, key=lambda each: each.name)), RecordOf.ROW)
-    contents = Contents(table, LABELS)
+    contents = RecordContents(table, LABELS)
     split = write_split(tmp_path, contents, [draw(contents, number) for number in range(3)])
     given, row = split.torch()[2], split[2]
     target = given
