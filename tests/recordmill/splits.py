@@ -12,7 +12,7 @@ from PIL import Image
 from recordmill.data_set import Split
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.example import ExampleWriter
-from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureTable, Kind
+from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureKind, FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS, features_table, picture_of_row
 from recordmill.schemas.shards import ShardInfo
@@ -28,9 +28,9 @@ LABELS = LabelMap((Category(3, "cat", keypoints=tuple("abcd")), Category(7, "dog
 
 def _row(*pictures: Feature) -> FeatureTable:
     columns = (
-        Feature("kind", f"{CLASS_OF_ROW}kind", Kind.INT64, (), "0..classes-1", "kind"),
-        Feature("note", "row.note", Kind.BYTES, ("0 or 1 of note",), "utf-8", "note"),
-        Feature("numbers", "row.numbers", Kind.FLOAT, ("N of numbers",), "", "numbers"),
+        Feature("kind", f"{CLASS_OF_ROW}kind", FeatureKind.INT64, (), "0..classes-1", "kind"),
+        Feature("note", "row.note", FeatureKind.BYTES, ("0 or 1 of note",), "utf-8", "note"),
+        Feature("numbers", "row.numbers", FeatureKind.FLOAT, ("N of numbers",), "", "numbers"),
     )
     features = tuple(sorted((*columns, *pictures), key=lambda feature: feature.name))
     return FeatureTable("table", features, LAYOUTS["table"].record_of)
@@ -94,9 +94,9 @@ def encoded(pixels: np.ndarray, format_: str) -> bytes:
 
 def _drawn(feature: Feature, sizes: dict[str, int], rng: np.random.Generator) -> Any:
     shape = [sizes[size] if size in sizes else int(size) for size in feature.shape]
-    drawn = rng.random(shape).astype(np.float32) if feature.kind is Kind.FLOAT else rng.integers(0, 2, shape)
+    drawn = rng.random(shape).astype(np.float32) if feature.kind is FeatureKind.FLOAT else rng.integers(0, 2, shape)
     flat = np.ravel(drawn).tolist()
-    if feature.kind is Kind.BYTES:
+    if feature.kind is FeatureKind.BYTES:
         flat = [b"\xc3\xa9\0%d" % value for value in flat]  # a zero byte within
     return flat if feature.is_list else flat[0]
 

@@ -192,7 +192,7 @@ _CATEGORY_ROW = msgspec.json.Decoder(Category, strict=False)
 
 
 def decode_coco(path: str, list_: str, text: bytes, kind: AnnotationKind, masks: bool = False) -> CocoRows:
-    """The rows of a block of a COCO file, see `recordmill.transforms.coco.cut_blocks.Block`.
+    """The rows of a block of a COCO file, see `recordmill.transforms.coco.cut_blocks.JsonBlock`.
 
     Args:
         path: for messages.

@@ -3,12 +3,12 @@
 import numpy as np
 
 from recordmill.schemas.block import Block, Ragged, starts_of
-from recordmill.schemas.features import Feature, FeatureTable, Kind, Part, RecordOf
+from recordmill.schemas.features import Feature, FeatureKind, FeatureTable, Part, RecordOf
 from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.blocks.image_tasks import labels_of
 
 # Mean bytes of a value: floats are four, ids and labels short varints, names as in COCO, each with its list's overhead.
-_VALUE_BYTES = {Kind.FLOAT: 4, Kind.INT64: 2, Kind.BYTES: 9}
+_VALUE_BYTES = {FeatureKind.FLOAT: 4, FeatureKind.INT64: 2, FeatureKind.BYTES: 9}
 _SCALAR_BYTES = 80  # SHA-256, id and the other short texts
 _KEYPOINT_BYTES = 4 + 4 + 1 + 12  # x, y, visibility, name
 
@@ -72,8 +72,8 @@ class RecordEstimate:
         if Part.CAPTIONS in self._parts:
             for labels, row in zip(labels_of(block), range(len(block)), strict=True):
                 total[row] += sum(len(caption.caption) + 2 for caption in labels.captions)
-                total[row] += _VALUE_BYTES[Kind.INT64] * len(labels.caption_index)
-                total[row] += _VALUE_BYTES[Kind.FLOAT] * len(labels.caption_value)
+                total[row] += _VALUE_BYTES[FeatureKind.INT64] * len(labels.caption_index)
+                total[row] += _VALUE_BYTES[FeatureKind.FLOAT] * len(labels.caption_value)
         return (total + self._pixels(block) * self._of_pixel).astype(np.int64)
 
     def least_mask_bytes(self, block: Block) -> np.ndarray:

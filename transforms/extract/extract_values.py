@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from recordmill.schemas.features import FeatureTable, Kind
+from recordmill.schemas.features import FeatureKind, FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.transforms.records.record_values import RecordParseError, RecordParser, length_faults
 
@@ -52,7 +52,7 @@ class RecordReader:
         for reason, detail in length_faults(values, self._table, self._keypoints):
             raise UnusableRecordError(reason, detail)
         for feature in self._table.features:
-            if feature.kind is Kind.FLOAT and not np.isfinite(values[feature.source]).all():
+            if feature.kind is FeatureKind.FLOAT and not np.isfinite(values[feature.source]).all():
                 raise UnusableRecordError("schema", f"{feature.name} has a number that is not finite")
         return values
 

@@ -11,17 +11,21 @@ from typing import Any
 import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from recordmill.schemas.features import Kind
+from recordmill.schemas.features import FeatureKind
 
 Values = list[bytes] | np.ndarray
 """Of a feature: float32 or int64, or bytes."""
 
 _PACKAGE = "recordmill"
 _FIELD = descriptor_pb2.FieldDescriptorProto
-_LISTS = {Kind.BYTES: _FIELD.TYPE_BYTES, Kind.FLOAT: _FIELD.TYPE_FLOAT, Kind.INT64: _FIELD.TYPE_INT64}
+_LISTS = {
+    FeatureKind.BYTES: _FIELD.TYPE_BYTES,
+    FeatureKind.FLOAT: _FIELD.TYPE_FLOAT,
+    FeatureKind.INT64: _FIELD.TYPE_INT64,
+}
 
 
-def parse_example(record: bytes) -> dict[str, tuple[Kind, Values]]:
+def parse_example(record: bytes) -> dict[str, tuple[FeatureKind, Values]]:
     """The values of a record by the names of its features, without those that hold no list.
 
     Raises:
@@ -32,14 +36,14 @@ def parse_example(record: bytes) -> dict[str, tuple[Kind, Values]]:
     found = {}
     for name, feature in example.features.feature.items():
         if kind := feature.WhichOneof("kind"):
-            found[name] = Kind(kind), _values(Kind(kind), getattr(feature, kind))
+            found[name] = FeatureKind(kind), _values(FeatureKind(kind), getattr(feature, kind))
     return found
 
 
-def _values(kind: Kind, of: Any) -> Values:
-    if kind is Kind.BYTES:
+def _values(kind: FeatureKind, of: Any) -> Values:
+    if kind is FeatureKind.BYTES:
         return list(of.value)
-    if kind is Kind.INT64:
+    if kind is FeatureKind.INT64:
         return np.fromiter(of.value, np.int64, len(of.value))
     packed = of.SerializeToString()  # whose end is all numbers; one by one they would take a hundred times as long
     return np.frombuffer(packed, "<f4", len(of.value), len(packed) - 4 * len(of.value))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from recordmill.schemas.features import Feature, FeatureTable, Kind
+from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
 from recordmill.transforms.records.parse_example import Values, parse_example
 
 RecordFault = tuple[str, str]
@@ -41,7 +41,7 @@ def join_values(records: list[dict[str, Any]]) -> dict[str, Any]:
     return first | {source: np.concatenate([values[source] for values in records]) for source in of_objects}
 
 
-def _value(feature: Feature, found: tuple[Kind, Values] | None) -> Any:
+def _value(feature: Feature, found: tuple[FeatureKind, Values] | None) -> Any:
     is_single = not feature.shape or feature.is_packed
     each = 1 if is_single else prod(int(size) for size in feature.shape if size.isdecimal())
     kind, values = found or (feature.kind, [])
@@ -50,8 +50,8 @@ def _value(feature: Feature, found: tuple[Kind, Values] | None) -> Any:
     if len(values) != each if feature.has_sizes else len(values) % each:
         wanted = f"{each:,}" if feature.has_sizes else f"a multiple of {each:,}"
         raise RecordParseError(f"{feature.name} has {len(values):,} values, where the manifest has {wanted}")
-    if feature.kind is not Kind.BYTES:
-        return np.asarray(values, np.float32 if feature.kind is Kind.FLOAT else np.int64)
+    if feature.kind is not FeatureKind.BYTES:
+        return np.asarray(values, np.float32 if feature.kind is FeatureKind.FLOAT else np.int64)
     if is_single:
         return values[0]
     array = np.empty(len(values), object)  # of objects: an array of texts would lose zero bytes at their ends

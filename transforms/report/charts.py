@@ -23,7 +23,7 @@ _LINE = Markup('<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>')
 Show = Callable[[float], str]
 
 
-class Column(NamedTuple):
+class ChartColumn(NamedTuple):
     """A bin: what it holds, what it begins with, and how many of it each split has."""
 
     label: str
@@ -31,14 +31,16 @@ class Column(NamedTuple):
     numbers: Sequence[int]
 
 
-def columns(distributions: Sequence[Distribution | None], is_whole: bool, show: Show) -> list[Column]:
+def columns(distributions: Sequence[Distribution | None], is_whole: bool, show: Show) -> list[ChartColumn]:
     """The bins from the first to the last that any split has something in. Of whole numbers, those that hold one."""
     numbers = [{bin_of(each.low): each.number for each in found.bins} if found else {} for found in distributions]
     used = sorted({index for of in numbers for index in of if edge(index)})
     zero = [bin_of(0)] if any(bin_of(0) in of for of in numbers) else []
     bins = [*zero, *(range(used[0], used[-1] + 1) if used else ())]
     return [
-        Column(bin_label(index, is_whole, show), show(_begin(index, is_whole)), [of.get(index, 0) for of in numbers])
+        ChartColumn(
+            bin_label(index, is_whole, show), show(_begin(index, is_whole)), [of.get(index, 0) for of in numbers]
+        )
         for index in bins
         if not is_whole or index in zero or ceil(edge(index)) < edge(index + 1)
     ]
@@ -60,7 +62,7 @@ def bin_label(index: int, is_whole: bool, show: Show) -> str:
     return show(first) if first == last or index == bin_of(0) else f"{show(first)}–{show(last)}"
 
 
-def bar_chart(columns: Sequence[Column], label: str) -> Markup:
+def bar_chart(columns: Sequence[ChartColumn], label: str) -> Markup:
     """Bars of each split side by side, as parts of all that the split has: splits of different sizes compare."""
     sums = [sum(each) or 1 for each in zip(*(column.numbers for column in columns), strict=True)]
     shares = [[number / total for number, total in zip(column.numbers, sums, strict=True)] for column in columns]

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from recordmill.schemas.annotations import Category
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.example import varint
-from recordmill.schemas.features import FeatureTable, Kind
+from recordmill.schemas.features import FeatureKind, FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import Manifest
 from recordmill.schemas.tfrecord import FRAME_BYTES
@@ -149,7 +149,7 @@ class _Parser:
     def __init__(self, shards: Shards):
         self._shards = shards
         self._terms: dict[str, Sequence[str]] = terms(shards.folder, shards.manifest) if shards.manifest else {}
-        self._known: dict[frozenset[tuple[str, Kind]], _Layout] = {}
+        self._known: dict[frozenset[tuple[str, FeatureKind]], _Layout] = {}
 
     def __call__(self, shard: Shard, number: int, offset: int, data: bytes) -> Record:
         where = f"{shard.path}: record {number} at byte {offset:,}"

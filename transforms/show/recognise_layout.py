@@ -11,21 +11,21 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from recordmill.schemas.features import Feature, FeatureTable, Kind
+from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
 from recordmill.schemas.layouts import BOX_CODINGS, CLASSIFICATION, DETECTION, KERAS, TFDS
 from recordmill.transforms.images.open_picture import kind_of
 from recordmill.transforms.records.parse_example import Values
 
-Found = Mapping[str, tuple[Kind, Values]]
+Found = Mapping[str, tuple[FeatureKind, Values]]
 """As `parse_example` gives it."""
 
 UNKNOWN = FeatureTable("unknown", ())
 
-_PICTURE = Feature("", "image.encoded", Kind.BYTES, (), "JPEG or PNG", "a picture")
-_FILE_NAME = Feature("", "image.file_name", Kind.BYTES, (), "utf-8", "file name")
-_CLASS = Feature("", "image.class_index", Kind.INT64, (), "0..classes-1", "class index")
-_BOX = Feature("", "objects.bbox_yxyx", Kind.FLOAT, ("N", "4"), "fraction", "ymin, xmin, ymax, xmax")
-_CLASSES = Feature("", "objects.class_index", Kind.INT64, ("N",), "0..classes-1", "class index")
+_PICTURE = Feature("", "image.encoded", FeatureKind.BYTES, (), "JPEG or PNG", "a picture")
+_FILE_NAME = Feature("", "image.file_name", FeatureKind.BYTES, (), "utf-8", "file name")
+_CLASS = Feature("", "image.class_index", FeatureKind.INT64, (), "0..classes-1", "class index")
+_BOX = Feature("", "objects.bbox_yxyx", FeatureKind.FLOAT, ("N", "4"), "fraction", "ymin, xmin, ymax, xmax")
+_CLASSES = Feature("", "objects.class_index", FeatureKind.INT64, ("N",), "0..classes-1", "class index")
 _FILE_NAMES = ("filename", "file_name", "path")
 _NO_PICTURES_OF_THEIR_OWN = ("mask", "panoptic", "segmentation", "annotation", "label")
 """In names of PNGs that are numbers of pixels."""
@@ -54,16 +54,16 @@ def _with_others(table: FeatureTable, found: Found) -> FeatureTable:
     more = dict[str, Feature]()
     for name, (kind, values) in found.items():
         group, _, last = name.rpartition("/")
-        if kind is Kind.BYTES and _is_picture(name, values):
+        if kind is FeatureKind.BYTES and _is_picture(name, values):
             more.setdefault("image.encoded", _named(_PICTURE, name))
-        elif kind is Kind.BYTES and len(values) == 1 and last in _FILE_NAMES:
+        elif kind is FeatureKind.BYTES and len(values) == 1 and last in _FILE_NAMES:
             more.setdefault("image.file_name", _named(_FILE_NAME, name))
-        elif kind is Kind.INT64 and len(values) == 1 and last == "label":
+        elif kind is FeatureKind.INT64 and len(values) == 1 and last == "label":
             more.setdefault("image.class_index", _named(_CLASS, name))
-        elif kind is Kind.FLOAT and last == "bbox" and len(values) % 4 == 0 and group:
+        elif kind is FeatureKind.FLOAT and last == "bbox" and len(values) % 4 == 0 and group:
             more.setdefault("objects.bbox_yxyx", _named(_BOX, name))
             labels = found.get(f"{group}/label")
-            if labels and labels[0] is Kind.INT64 and 4 * len(labels[1]) == len(values):
+            if labels and labels[0] is FeatureKind.INT64 and 4 * len(labels[1]) == len(values):
                 more.setdefault("objects.class_index", _named(_CLASSES, f"{group}/label"))
     if "objects.bbox_yxyx" in more or any(source.startswith("objects.") for source in table.sources):
         more.pop("image.class_index", None)  # an only object's
@@ -92,8 +92,8 @@ def values_by_source(found: Found, table: FeatureTable) -> dict[str, Any]:
         kind, listed = found.get(feature.name, (None, []))
         if kind is not feature.kind:
             continue
-        if kind is Kind.BYTES and not feature.is_list:
+        if kind is FeatureKind.BYTES and not feature.is_list:
             values |= {feature.source: listed[0]} if len(listed) == 1 else {}
         else:
-            values[feature.source] = listed if kind is Kind.BYTES else np.asarray(listed)
+            values[feature.source] = listed if kind is FeatureKind.BYTES else np.asarray(listed)
     return values

@@ -24,7 +24,7 @@ _ARROW = {
 _NAMED = (ColumnType.CLASS, ColumnType.ENUM)
 
 
-class Fault(NamedTuple):
+class ValueFault(NamedTuple):
     """What is wrong with a value: its row's place in the batch, a reason, and what was found."""
 
     place: int
@@ -36,7 +36,7 @@ class Converted(NamedTuple):
     """A feature's values; those of rows with a fault are whatever."""
 
     feature: FeatureColumn
-    faults: list[Fault]
+    faults: list[ValueFault]
 
 
 def convert_column(
@@ -59,12 +59,14 @@ def convert_column(
     is_missing = array.is_null().to_numpy(zero_copy_only=False)
     if not is_typed:
         is_missing = is_missing | pc.fill_null(pc.equal(array, ""), True).to_numpy(zero_copy_only=False)
-    faults: list[Fault] = []
+    faults: list[ValueFault] = []
     counts = np.ones(rows, np.int64)
     if column.is_list:
         array, counts = _items(array, is_list, is_missing)
     elif is_list:
-        faults += [Fault(int(p), Reason.OTHER_TYPE, _is_no(column, array[int(p)])) for p in np.flatnonzero(~is_missing)]
+        faults += [
+            ValueFault(int(p), Reason.OTHER_TYPE, _is_no(column, array[int(p)])) for p in np.flatnonzero(~is_missing)
+        ]
         array = pa.nulls(rows, pa.large_string())
     elif is_missing.any() and column.default is not None:
         texts = _texts(array)
@@ -77,7 +79,7 @@ def convert_column(
     faults += [fault._replace(place=int(owners[fault.place])) for fault in item_faults]
     if is_missing.any() and not column.is_optional:
         text = f"column {column.name} has no value"
-        faults += [Fault(int(place), Reason.MISSING_VALUE, text) for place in np.flatnonzero(is_missing)]
+        faults += [ValueFault(int(place), Reason.MISSING_VALUE, text) for place in np.flatnonzero(is_missing)]
     if is_missing.any() and not column.is_list:  # values of missing rows are dropped, so that lists can be cut
         counts = (~is_missing).astype(np.int64)
         ends = np.concatenate([[0], np.cumsum(counts)])
@@ -97,7 +99,7 @@ def _items(array: pa.Array, is_list: bool, is_missing: np.ndarray) -> tuple[pa.A
 
 def _convert(
     column: Column, array: pa.Array, is_wanted: np.ndarray, indices: Mapping[str, int]
-) -> tuple[np.ndarray | pa.Array, list[Fault]]:
+) -> tuple[np.ndarray | pa.Array, list[ValueFault]]:
     """Values of the column's type, one for each of `array`; faults have places in `array`."""
     if column.type is ColumnType.BYTES:
         return pc.fill_null(_texts(array).cast(pa.large_binary()), b""), _holes(column, array, is_wanted)
@@ -111,7 +113,9 @@ def _convert(
         with np.errstate(over="ignore"):
             values = numbers.astype(np.float32)
         for place in np.flatnonzero(is_wanted & ~np.isfinite(values)):
-            faults.append(Fault(int(place), Reason.NOT_FINITE, f"column {column.name}: {shown(array[int(place)])}"))
+            faults.append(
+                ValueFault(int(place), Reason.NOT_FINITE, f"column {column.name}: {shown(array[int(place)])}")
+            )
         return values, faults
     if column.type is ColumnType.DATE:
         cast = cast.cast(pa.int32())
@@ -119,13 +123,13 @@ def _convert(
     return pc.fill_null(whole, 0).to_numpy(zero_copy_only=False), faults
 
 
-def _holes(column: Column, array: pa.Array, is_wanted: np.ndarray) -> list[Fault]:
+def _holes(column: Column, array: pa.Array, is_wanted: np.ndarray) -> list[ValueFault]:
     is_hole = array.is_null().to_numpy(zero_copy_only=False) & is_wanted
     text = f"column {column.name}: its list has an item without a value"
-    return [Fault(int(place), Reason.MISSING_VALUE, text) for place in np.flatnonzero(is_hole)]
+    return [ValueFault(int(place), Reason.MISSING_VALUE, text) for place in np.flatnonzero(is_hole)]
 
 
-def _cast(column: Column, array: pa.Array, is_wanted: np.ndarray) -> tuple[pa.Array, list[Fault]]:
+def _cast(column: Column, array: pa.Array, is_wanted: np.ndarray) -> tuple[pa.Array, list[ValueFault]]:
     """Arrow's own conversion of all values at once; where one does not fit, of each."""
     target = _ARROW[column.type]
     if not is_wanted.all():
@@ -141,7 +145,7 @@ def _cast(column: Column, array: pa.Array, is_wanted: np.ndarray) -> tuple[pa.Ar
             values.append(_cast_all(array.slice(place, 1), target)[0].as_py())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             values.append(None)
-            faults.append(Fault(place, Reason.OTHER_TYPE, _is_no(column, value)))
+            faults.append(ValueFault(place, Reason.OTHER_TYPE, _is_no(column, value)))
     return pa.array(values, target), faults
 
 
@@ -174,7 +178,7 @@ def _timestamps(texts: pa.Array) -> pa.Array:
 
 def _numbers(
     column: Column, array: pa.Array, is_wanted: np.ndarray, indices: Mapping[str, int]
-) -> tuple[np.ndarray, list[Fault]]:
+) -> tuple[np.ndarray, list[ValueFault]]:
     """The index of each value's name."""
     encoded = array.dictionary_encode()
     names = [class_name(value) for value in python_values(encoded.dictionary)]
@@ -184,7 +188,7 @@ def _numbers(
     what = "class" if column.type is ColumnType.CLASS else "value of the enum is"
     for place in np.flatnonzero(is_wanted & (numbers < 0)):
         text = f"column {column.name}: no {what} {shown(array[int(place)])}"
-        faults.append(Fault(int(place), Reason.UNKNOWN_CLASS, text))
+        faults.append(ValueFault(int(place), Reason.UNKNOWN_CLASS, text))
     return np.maximum(numbers, 0), faults
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from recordmill.schemas.rejects import Reason
 from recordmill.schemas.tables import Column, ColumnType
-from recordmill.transforms.table.convert_columns import Fault, convert_column
+from recordmill.transforms.table.convert_columns import ValueFault, convert_column
 from recordmill.transforms.table.encode_rows import FeatureColumn
 from recordmill.transforms.table.row_batch import shown
 from recordmill.transforms.text.encode_texts import TextVectorizer
@@ -25,7 +25,7 @@ class ConvertedTexts(NamedTuple):
     """
 
     features: list[FeatureColumn]
-    faults: list[Fault]
+    faults: list[ValueFault]
     counts: np.ndarray
 
 
@@ -50,7 +50,7 @@ def convert_texts(
 
 def column_texts(
     column: Column, array: pa.Array | None, rows: int, is_typed: bool
-) -> tuple[list[str | None], list[Fault]]:
+) -> tuple[list[str | None], list[ValueFault]]:
     """The text of each row, None where it has none; and rows whose bytes are no UTF-8, or too many."""
     raw = Column(column.name, column.name, ColumnType.BYTES, is_optional=True, default=column.default)
     converted = convert_column(raw, array, rows, is_typed, {})
@@ -63,11 +63,11 @@ def column_texts(
         if data is not None and len(data) > MOST_TEXT_BYTES:
             texts.append(None)
             detail = f"column {column.name}: a text of {len(data):,} bytes, where at most {MOST_TEXT_BYTES:,} are taken"
-            faults.append(Fault(place, Reason.RECORD_TOO_LARGE, detail))
+            faults.append(ValueFault(place, Reason.RECORD_TOO_LARGE, detail))
             continue
         try:
             texts.append(None if data is None else data.decode())
         except UnicodeDecodeError:
             texts.append(None)
-            faults.append(Fault(place, Reason.OTHER_TYPE, f"column {column.name}: {shown(data)} is no UTF-8 text"))
+            faults.append(ValueFault(place, Reason.OTHER_TYPE, f"column {column.name}: {shown(data)} is no UTF-8 text"))
     return texts, faults

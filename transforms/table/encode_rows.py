@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.schemas.example import varint
-from recordmill.schemas.features import Kind
+from recordmill.schemas.features import FeatureKind
 
-_LIST_TAG = {Kind.BYTES: b"\x0a", Kind.FLOAT: b"\x12", Kind.INT64: b"\x1a"}
+_LIST_TAG = {FeatureKind.BYTES: b"\x0a", FeatureKind.FLOAT: b"\x12", FeatureKind.INT64: b"\x1a"}
 _FIELD_1, _FIELD_2 = b"\x0a", b"\x12"
 _MOST_SEPTETS = 10
 _MOST_COUNTED = 1 << 16
@@ -30,7 +30,7 @@ class FeatureColumn(NamedTuple):
     """
 
     name: str
-    kind: Kind
+    kind: FeatureKind
     values: Any
     ends: np.ndarray
     absent: np.ndarray | None = None
@@ -49,7 +49,7 @@ def _entry(feature: FeatureColumn) -> list[pa.Array]:
     """What a feature adds to each record: the map entry up to the values, and the values."""
     payload = _payloads(feature)
     key = _FIELD_1 + varint(len(feature.name.encode())) + feature.name.encode() + _FIELD_2
-    is_packed = feature.kind is not Kind.BYTES
+    is_packed = feature.kind is not FeatureKind.BYTES
 
     def head(length: int) -> bytes:
         packed = _FIELD_1 + varint(length) if is_packed and length else b""
@@ -66,9 +66,9 @@ def _entry(feature: FeatureColumn) -> list[pa.Array]:
 
 def _payloads(feature: FeatureColumn) -> pa.LargeBinaryArray:
     """The values of each row, as they stand in the record."""
-    if feature.kind is Kind.FLOAT:
+    if feature.kind is FeatureKind.FLOAT:
         data, ends = np.asarray(feature.values, "<f4").tobytes(), feature.ends * 4
-    elif feature.kind is Kind.INT64:
+    elif feature.kind is FeatureKind.INT64:
         data, of_values = _varints(np.asarray(feature.values, np.int64))
         ends = of_values[feature.ends]
     else:

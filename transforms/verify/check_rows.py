@@ -7,7 +7,7 @@ import numpy as np
 
 from recordmill.schemas.checks import Check
 from recordmill.schemas.encoders import EncoderInfo
-from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureTable, Kind, parse_spec
+from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureKind, FeatureTable, parse_spec
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import is_of_picture
 from recordmill.schemas.tables import TEXT_PARTS, Column
@@ -75,7 +75,7 @@ class RowChecker:
         if lengths is not None and (encoder := self._encoders.get(feature.source)):
             for row, own in enumerate(np.split(flat, np.cumsum(lengths)[:-1])):
                 yield from ((row, fault) for fault in text_faults({feature.source: own}, encoder))
-        if feature.kind is Kind.FLOAT:
+        if feature.kind is FeatureKind.FLOAT:
             for place in np.unique(owners[~np.isfinite(flat)]):
                 yield int(place), ("not_finite", f"{feature.name} has a value that is NaN or infinite")
         names = self._classes if feature.source.startswith(CLASS_OF_ROW) else len(feature.values)
@@ -98,7 +98,7 @@ def _parser(table: FeatureTable) -> Callable[[Sequence[bytes]], dict[str, _Colum
 def _column(feature: Feature, values: list[Any]) -> _Column:
     if feature.is_list:
         return np.fromiter(map(len, values), np.int64, len(values)), np.concatenate(values)
-    return None, np.array(values, object) if feature.kind is Kind.BYTES else np.concatenate(values)
+    return None, np.array(values, object) if feature.kind is FeatureKind.BYTES else np.concatenate(values)
 
 
 def _parser_of_tensorflow(table: FeatureTable) -> Callable[[Sequence[bytes]], dict[str, _Column]]:

@@ -4,7 +4,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.features import Kind, parse_spec
+from recordmill.schemas.features import FeatureKind, parse_spec
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.records.record_values import RecordParseError, RecordParser, length_faults
 
@@ -26,9 +26,9 @@ def record(**changes: list) -> bytes:
     features = {}
     for feature in TABLE.features:
         values = (VALUES | changes)[feature.name]
-        if feature.kind is Kind.BYTES:
+        if feature.kind is FeatureKind.BYTES:
             features[feature.name] = tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
-        elif feature.kind is Kind.FLOAT:
+        elif feature.kind is FeatureKind.FLOAT:
             features[feature.name] = tf.train.Feature(float_list=tf.train.FloatList(value=values))
         else:
             features[feature.name] = tf.train.Feature(int64_list=tf.train.Int64List(value=values))
@@ -115,9 +115,9 @@ def test_there_are_so_many_keypoints_for_each_object(keypoints):
 
 SPEC = parse_spec(TABLE)
 LISTS = {
-    Kind.BYTES: lambda values: tf.train.Feature(bytes_list=tf.train.BytesList(value=values)),
-    Kind.FLOAT: lambda values: tf.train.Feature(float_list=tf.train.FloatList(value=values)),
-    Kind.INT64: lambda values: tf.train.Feature(int64_list=tf.train.Int64List(value=values)),
+    FeatureKind.BYTES: lambda values: tf.train.Feature(bytes_list=tf.train.BytesList(value=values)),
+    FeatureKind.FLOAT: lambda values: tf.train.Feature(float_list=tf.train.FloatList(value=values)),
+    FeatureKind.INT64: lambda values: tf.train.Feature(int64_list=tf.train.Int64List(value=values)),
 }
 
 
@@ -126,13 +126,13 @@ def features(draw) -> dict[str, tf.train.Feature]:
     """Of a record of the table, of which some features are other than they should be, and some are not there."""
     found = {}
     for feature in TABLE.features:
-        kind = draw(st.sampled_from([feature.kind] * 20 + list(Kind)))
+        kind = draw(st.sampled_from([feature.kind] * 20 + list(FeatureKind)))
         numbers = draw(st.sampled_from([VALUES[feature.name]] * 10 + [[], [-(2**63), 2**63 - 1], list(range(8))]))
         if draw(st.integers(0, 30)):
-            values = [f"{number}\0".encode() for number in numbers] if kind is Kind.BYTES else numbers
-            if kind is not Kind.BYTES:
+            values = [f"{number}\0".encode() for number in numbers] if kind is FeatureKind.BYTES else numbers
+            if kind is not FeatureKind.BYTES:
                 values = [number if isinstance(number, (int, float)) else 0 for number in numbers]
-                values = list(map(float if kind is Kind.FLOAT else int, values))
+                values = list(map(float if kind is FeatureKind.FLOAT else int, values))
             found[feature.name] = LISTS[kind](values)
     if not draw(st.integers(0, 10)):
         found[draw(st.sampled_from(["more", TABLE.features[0].name]))] = tf.train.Feature()

@@ -1,7 +1,7 @@
 import xml.etree.ElementTree as ET
 
 from recordmill.schemas.statistics_file import Bin, Distribution
-from recordmill.transforms.report.charts import Column, bar_chart, columns, heat_map, long_tail
+from recordmill.transforms.report.charts import ChartColumn, bar_chart, columns, heat_map, long_tail
 
 
 def distribution(*bins: tuple[float, float, int]) -> Distribution:
@@ -14,7 +14,7 @@ def shapes(svg: str, tag: str) -> list[ET.Element]:
 
 def test_texts_stay_within_the_chart():
     """As the last of several, which is longer than its bar is wide."""
-    svg = bar_chart([Column("x", f"{number:02}.5 kB", [number == 18]) for number in range(19)], "sizes")
+    svg = bar_chart([ChartColumn("x", f"{number:02}.5 kB", [number == 18]) for number in range(19)], "sizes")
     texts = {each.text: each for each in shapes(svg, "text") if each.text.endswith("kB")}
     assert "18.5 kB" in texts
     for text, each in texts.items():
@@ -22,7 +22,7 @@ def test_texts_stay_within_the_chart():
 
 
 def test_all_of_one_bin_is_a_hundred_percent():
-    svg = bar_chart([Column("x", "1", [7])], "sizes")
+    svg = bar_chart([ChartColumn("x", "1", [7])], "sizes")
     assert {each.text for each in shapes(svg, "text")} == {"0%", "50%", "100%", "1"}
 
 
