@@ -13,7 +13,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import Manifest
 from recordmill.schemas.readings import listed
 from recordmill.split_records import RecordContents, SplitRecords, SplitShard
-from recordmill.transforms.metadata.dataset_folder import require_manifest
+from recordmill.transforms.dataset.dataset_folder import require_manifest
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import storage_for
 

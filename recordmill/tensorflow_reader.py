@@ -11,7 +11,7 @@ from recordmill.schemas.errors import ConfigError, missing_extra
 from recordmill.schemas.features import CLASS_OF_ROW, Form, Reading, RecordOf, parse_spec
 from recordmill.schemas.layouts import BOX_CODINGS
 from recordmill.split_records import SplitPiece, SplitRecords
-from recordmill.transforms.metadata.folder_statistics import read_statistics
+from recordmill.transforms.dataset.dataset_folder import read_statistics
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -18,8 +18,8 @@ from recordmill.schemas.encoders import CLASSES, TextForm, encoder_file
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.models import FETCHED, ON_DISK, RANDOM
 from recordmill.schemas.tables import ENDINGS, rows_format
+from recordmill.transforms.dataset.dataset_folder import is_metadata, read_manifest, unfinished_splits
 from recordmill.transforms.join.read_groups import read_groups
-from recordmill.transforms.metadata.dataset_folder import is_metadata, read_manifest, unfinished_splits
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.match_files import match_files
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command

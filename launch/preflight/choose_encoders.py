@@ -17,7 +17,7 @@ from recordmill.schemas.encoders import (
 )
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import Manifest
-from recordmill.transforms.metadata.dataset_folder import read_manifest
+from recordmill.transforms.dataset.dataset_folder import read_manifest
 from recordmill.transforms.storage.resolve import storage_for
 
 _TRAIN = "train"

@@ -21,7 +21,7 @@ from recordmill.transforms.coco.screen_annotations import Filters
 from recordmill.transforms.join.match_blocks import base_name, match_names
 from tests.oracles.estimate_scalar import ScalarEstimate
 from tests.oracles.task_order import task_order
-from tests.transforms.rejects.kinds import SplitReject
+from tests.transforms.dataset.kinds import SplitReject
 
 
 class ImageNotes(msgspec.Struct, frozen=True, array_like=True):

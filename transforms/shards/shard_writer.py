@@ -20,13 +20,13 @@ from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.blocks.image_tasks import NO_IMAGES
 from recordmill.transforms.blocks.order_images import hash_images, image_order
 from recordmill.transforms.blocks.pack_block import unpack_block
-from recordmill.transforms.duplicates.fingerprint_images import ImageFingerprints
+from recordmill.transforms.insight.count_images import ImageCounter
+from recordmill.transforms.insight.fingerprint_images import ImageFingerprints
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.coders import pack
 from recordmill.transforms.runtime.made_by import made_by
 from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, ShardRecipe, WrittenShard
-from recordmill.transforms.statistics.count_images import ImageCounter
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import Manifest
-from recordmill.transforms.metadata.dataset_folder import read_manifest
+from recordmill.transforms.dataset.dataset_folder import read_manifest
 from recordmill.transforms.storage.match_files import match_files
 from recordmill.transforms.storage.resolve import storage_for
 

@@ -10,7 +10,7 @@ from recordmill.pipelines.options.text_options import TextOptions
 from recordmill.schemas.encoders import EncoderSource, TextEncoder, TextForm, TextSettings, classes_file, encode_encoder
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import FORMAT, Manifest, encode_manifest
-from tests.transforms.metadata.test_describe_split import RECIPE, SPLIT
+from tests.transforms.shards.test_describe_split import RECIPE, SPLIT
 
 COUNTS = TextSettings(TextForm.COUNTS)
 

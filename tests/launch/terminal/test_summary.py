@@ -27,7 +27,7 @@ from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.shards import ShardInfo, SplitSize
 from recordmill.schemas.sizes import printable
 from recordmill.schemas.statistics_file import ClassDrift, ClassInOneSplit, SplitComparison
-from recordmill.transforms.metadata.fact_lines import data_set_lines, plan_lines
+from recordmill.transforms.dataset.fact_lines import data_set_lines, plan_lines
 from tests.golden import assert_golden
 
 CAT = Category(1, "cat")

@@ -32,7 +32,7 @@ from tests.transforms.coco.drawn_files import (
     matched_rows,
     name_of,
 )
-from tests.transforms.rejects.kinds import listed
+from tests.transforms.dataset.kinds import listed
 
 SEED = 2
 ONE = Division(SplitShares((("val", Fraction(1)),)))

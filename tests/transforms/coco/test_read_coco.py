@@ -26,7 +26,7 @@ from recordmill.transforms.join.match_blocks import name_buckets
 from recordmill.transforms.runtime.coders import unpacker
 from recordmill.transforms.storage import zip_storage
 from tests.transforms.coco.whole_files import read_whole
-from tests.transforms.rejects.kinds import kind_rejects
+from tests.transforms.dataset.kinds import kind_rejects
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 

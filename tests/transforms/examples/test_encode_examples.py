@@ -24,10 +24,10 @@ from recordmill.schemas.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS
 from recordmill.schemas.rejects import Metric, Reason
-from recordmill.transforms.duplicates.fingerprint_images import ImageFingerprints
 from recordmill.transforms.examples import draw_masks, encode_examples, encoded
 from recordmill.transforms.examples.encoded import EncodedRun
-from recordmill.transforms.statistics.count_images import ImageCounter
+from recordmill.transforms.insight.count_images import ImageCounter
+from recordmill.transforms.insight.fingerprint_images import ImageFingerprints
 from tests.oracles import count_images, fingerprint_images, random_tasks
 from tests.oracles.encode_tasks import encode_one_by_one, encode_tasks
 from tests.oracles.fact_columns import record_places, sorted_objects, usual_places

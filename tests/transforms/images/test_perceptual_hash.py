@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from recordmill.transforms.duplicates.near_groups import NEAR_BITS, bits_set
 from recordmill.transforms.images.measure_pixels import measure_file, measure_pixels
 from recordmill.transforms.images.perceptual_hash import HASH_SIDE, perceptual_hashes
+from recordmill.transforms.insight.find_duplicates import NEAR_BITS, bits_set
 from tests.transforms.images.test_measure_pixels import scene
 
 

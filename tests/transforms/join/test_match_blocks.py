@@ -27,7 +27,7 @@ from recordmill.transforms.join.match_blocks import (
     without_faults,
 )
 from tests.oracles.join_scalar import JoinSide, LoneName, match_ends, match_sides
-from tests.transforms.rejects.kinds import SplitReject, listed
+from tests.transforms.dataset.kinds import SplitReject, listed
 
 ONE = Division(SplitShares((("val", Fraction(1)),)))
 HALVES = Division(SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2)))))

@@ -20,7 +20,7 @@ from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import RowsRecipe
 from recordmill.transforms.table.read_picture_rows import picture_block
 from recordmill.transforms.table.read_records import RowReader
-from tests.transforms.rejects.kinds import listed
+from tests.transforms.dataset.kinds import listed
 
 HALVES = SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2))))
 SCHEMA = TableSchema((Column("kind", "kind", ColumnType.CLASS), Column("n", "n", ColumnType.INT64, is_optional=True)))
