@@ -32,9 +32,8 @@ from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.tfrecord import frame
-from recordmill.transforms.index.read_index import index_shard
-from recordmill.transforms.index.record_file import RecordFile, RecordFiles
-from recordmill.transforms.records.parse_example import parse_example
+from recordmill.transforms.records.parse_record import parse_example
+from recordmill.transforms.records.record_file import RecordFile, RecordFiles, index_shard
 from recordmill.transforms.records.shard_reader import open_records
 
 SHARDS, BATCH, MEAN_BYTES = 8, 32, 133_000

@@ -12,9 +12,9 @@ from recordmill.transforms.coco.match_masks import ListMasks
 from recordmill.transforms.coco.read_coco import ReadCoco, ReadRules, range_bits
 from recordmill.transforms.coco.screen_annotations import Filters
 from recordmill.transforms.dataset.facts import Facts
+from recordmill.transforms.encoders.encode_captions import EncodeCaptions
+from recordmill.transforms.encoders.fit_encoder import encoder_warnings
 from recordmill.transforms.join.list_images import ListFiles
-from recordmill.transforms.text.encode_captions import EncodeCaptions
-from recordmill.transforms.text.fit_encoder import encoder_warnings
 
 
 def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = None) -> Gathered:

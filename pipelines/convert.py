@@ -15,14 +15,14 @@ from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import AddFacts
-from recordmill.transforms.examples.estimate_records import RecordEstimate
+from recordmill.transforms.encoders.estimate_records import RecordEstimate
+from recordmill.transforms.encoders.record_maker import RecordMaker
 from recordmill.transforms.join.read_groups import ReadGroups
 from recordmill.transforms.shards.check_findings import CheckFindings, Demands, LimitRejects
 from recordmill.transforms.shards.count_groups import CountGroups
 from recordmill.transforms.shards.describe_split import CountClasses, ReportPlan
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.plan_blocks import PlanBlocks, ShardPlans
-from recordmill.transforms.shards.record_maker import RecordMaker
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.write_metadata import ReportFolder, Target, WriteMetadata
 from recordmill.transforms.shards.write_shards import WriteShards

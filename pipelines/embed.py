@@ -7,7 +7,7 @@ from recordmill.pipelines.options.embed_options import EmbedOptions
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.models import RANDOM, FeatureModel
 from recordmill.transforms.dataset.facts import Facts
-from recordmill.transforms.embed.embed_pictures import EmbedPictures
+from recordmill.transforms.encoders.embed_pictures import EmbedPictures
 
 _RANDOM_WEIGHTS = (
     "--weights none: the weights are random, so the features mean nothing; give --weights imagenet or a file to train "

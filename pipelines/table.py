@@ -16,7 +16,7 @@ from recordmill.schemas.tables import TEXT_PARTS, ColumnType, RowsFile, TableSch
 from recordmill.transforms.dataset.facts import FACTS, Facts
 from recordmill.transforms.folder.read_folder import RANGE_BITS, FolderRules, JoinFiles
 from recordmill.transforms.join.list_images import ListFiles
-from recordmill.transforms.join.match_rows import MatchRows
+from recordmill.transforms.join.match_blocks import MatchRows
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
 from recordmill.transforms.table.copy_rows import CopyRows
 from recordmill.transforms.table.find_equal_keys import EqualKeys, FindEqualKeys, equal_keys_warning

@@ -13,7 +13,7 @@ from recordmill.schemas.features import FeatureTable, Reading
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.readings import readings_of
 from recordmill.schemas.shards import ShardInfo
-from recordmill.transforms.index.record_file import RecordFile, RecordFiles
+from recordmill.transforms.records.record_file import RecordFile, RecordFiles
 
 if TYPE_CHECKING:
     from recordmill.decode_record import RecordDecoder

@@ -25,7 +25,7 @@ _WRITTEN = {
 _PLAIN = {FeatureKind.BYTES: ColumnType.BYTES, FeatureKind.FLOAT: ColumnType.FLOAT, FeatureKind.INT64: ColumnType.INT64}
 _PBTXT_TYPES = {FeatureKind.BYTES: "BYTES", FeatureKind.FLOAT: "FLOAT", FeatureKind.INT64: "INT"}
 TEXT_PARTS = {ColumnType.TERM_INDEX: "index", ColumnType.TERM_VALUE: "value", ColumnType.TOKEN_IDS: "tokens"}
-"""What a column of texts becomes, which may be two features: see `recordmill.transforms.text.encode_texts`."""
+"""What a column of texts becomes, which may be two features: see `recordmill.transforms.encoders.fit_encoder`."""
 
 
 _ROW = "row."

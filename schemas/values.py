@@ -28,7 +28,7 @@ _CATEGORY_ID = "category_ids", _AS_IN_JSON, _NO_ID
 _FEATURE, _FEATURE_SHAPE = ("feature", "of the model"), ("height", "width", "channels")
 
 Write = Callable[[Any], Any]
-"""Makes the column of a `recordmill.transforms.examples.encode_examples.Run`: a row an object of values `objects.…`, a
+"""Makes the column of a `recordmill.transforms.encoders.encode_examples.Run`: a row an object of values `objects.…`, a
 row an image of all others."""
 
 

@@ -16,19 +16,15 @@ ROOMS = (
     "transforms.storage",
     "transforms.runtime",
     "transforms.records",
-    "transforms.index",
-    "transforms.masks",
     "transforms.images",
     "transforms.blocks",
     "transforms.dataset",
     "transforms.insight",
     "transforms.join",
-    "transforms.text",
-    "transforms.examples",
+    "transforms.encoders",
     "transforms.shards",
     "transforms.coco",
     "transforms.folder",
-    "transforms.embed",
     "recordmill",  # what users import
     "transforms.table",
     "transforms.verify",
@@ -47,7 +43,7 @@ ROOMS = (
     "launch",
 )
 LIGHT = (
-    *("schemas", "transforms.storage", "transforms.index", "recordmill", "pipelines.options"),
+    *("schemas", "transforms.storage", "recordmill", "pipelines.options"),
     *("launch.command_line", "launch.services", "launch", "launch.runners.signals", "launch.terminal.error_stream"),
     *("launch.verbs.show", "launch.verbs.report", "launch.verbs.index", "launch.verbs.sample"),
 )
@@ -75,7 +71,7 @@ DEPLOYED = sorted({path for layer in LAYERS for path in (ROOT / layer).rglob("*.
 
 
 def room_of(module: str) -> str:
-    """`transforms.images` of `recordmill.transforms.images.check_png`."""
+    """`transforms.images` of `recordmill.transforms.images.check_formats`."""
     path = FILES[module].relative_to(ROOT)
     return ".".join(path.parent.parts)
 

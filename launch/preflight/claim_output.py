@@ -24,7 +24,7 @@ from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json
 from recordmill.schemas.recipes import InputFile, Recipe
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.dataset.dataset_folder import read_manifest, strange_file, unfinished_splits
-from recordmill.transforms.images.listing import listing_of
+from recordmill.transforms.join.list_images import listing_of
 from recordmill.transforms.storage.interface import Storage, is_remote
 from recordmill.transforms.storage.resolve import storage_for
 

@@ -81,7 +81,7 @@ def embed(options: EmbedOptions) -> Conversion:
     if not (options.labels or options.rows):
         check_sample(options)
     require_tensorflow("embed", is_checking=False)
-    from recordmill.transforms.embed.load_model import load_model
+    from recordmill.transforms.encoders.load_model import load_model
 
     model = load_model(options.choice).found
     rows = table(options.as_table()) if options.rows else None

@@ -27,8 +27,8 @@ from recordmill.schemas.layouts import DETECTION
 from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.shard_index import INDEX, index_file
 from recordmill.schemas.shards import ShardKey, ShardResult
+from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.shards.encode_pictures import EncodePictures
-from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import Note, ShardRecipe, WrittenShard
 from recordmill.transforms.shards.shard_writer import write_shard
 from tests.conftest import CATEGORIES, draw_jpeg, write_coco

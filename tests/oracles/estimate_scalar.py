@@ -3,7 +3,7 @@
 from recordmill.schemas.features import FeatureKind, FeatureTable, Part, RecordOf
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.tfrecord import FRAME_BYTES
-from recordmill.transforms.examples.estimate_records import (
+from recordmill.transforms.encoders.estimate_records import (
     _KEYPOINT_BYTES,
     _OBJECT_MASK_BYTES,
     _PIXELS_PER_BYTE,

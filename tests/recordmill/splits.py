@@ -18,8 +18,7 @@ from recordmill.schemas.layouts import LAYOUTS, features_table, picture_of_row
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.tfrecord import frame
 from recordmill.split_records import RecordContents, SplitShard
-from recordmill.transforms.masks.bitmaps import run_lengths
-from recordmill.transforms.masks.encode_masks import mask_png, mask_rle
+from recordmill.transforms.images.masks import mask_png, mask_rle, run_lengths
 from recordmill.transforms.storage.interface import crc32c_text
 
 KEYPOINTS = 4

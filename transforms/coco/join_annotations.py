@@ -20,13 +20,13 @@ from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Count, Rejected
 from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.image_tasks import NO_IMAGES, annotations_of, label_column, labels_of, object_columns
-from recordmill.transforms.blocks.order_images import hash_images, image_order
+from recordmill.transforms.blocks.run_step import hash_images, image_order
 from recordmill.transforms.coco.convert_rows import other_format
 from recordmill.transforms.coco.match_masks import MaskFiles, match_mask
 from recordmill.transforms.coco.merge_annotations import complete_annotations, merge_parts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.match_blocks import without_faults
-from recordmill.transforms.runtime.coders import unpacker
+from recordmill.transforms.runtime.beam_steps import unpacker
 
 _UNPACK_REJECTED = unpacker(list[Rejected])
 

@@ -18,8 +18,8 @@ from recordmill.transforms.coco.join_annotations import JoinInputs, join_annotat
 from recordmill.transforms.coco.match_masks import MaskFiles
 from recordmill.transforms.coco.screen_annotations import Filters, limit_records, screen_annotations
 from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
-from recordmill.transforms.examples.estimate_records import RecordEstimate
-from recordmill.transforms.join.match_rows import MatchRows
+from recordmill.transforms.encoders.estimate_records import RecordEstimate
+from recordmill.transforms.join.match_blocks import MatchRows
 from recordmill.transforms.shards.plan_blocks import BlockKey, cut_range
 
 

@@ -11,7 +11,7 @@ from recordmill.schemas.limits import MAX_RECORD_BYTES
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import BlockTasks, label_column, labels_of
 from recordmill.transforms.dataset.facts import FactsBuilder
-from recordmill.transforms.examples.estimate_records import RecordEstimate
+from recordmill.transforms.encoders.estimate_records import RecordEstimate
 
 
 class Filters(msgspec.Struct, frozen=True):

@@ -15,9 +15,8 @@ from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.extract.extract_files import ExtractedFile, path_below
 from recordmill.transforms.extract.extract_values import UnusableRecordError, text
 from recordmill.transforms.images.load_images import brief
+from recordmill.transforms.images.masks import mask_rle, run_lengths
 from recordmill.transforms.images.open_picture import kind_of, open_picture
-from recordmill.transforms.masks.bitmaps import run_lengths
-from recordmill.transforms.masks.encode_masks import mask_rle
 
 _UNSET = msgspec.UNSET
 _MAPS = {

@@ -16,8 +16,8 @@ from recordmill.transforms.extract.extract_values import RecordReader, UnusableR
 from recordmill.transforms.records.read_shards import FaultList, ManifestShard, readable_records
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.look_ahead import look_ahead
-from recordmill.transforms.runtime.threads import ThreadedDoFn
+from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
+from recordmill.transforms.runtime.threads import look_ahead
 
 
 @dataclass(eq=False, repr=False)

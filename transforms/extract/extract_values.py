@@ -6,7 +6,7 @@ import numpy as np
 
 from recordmill.schemas.features import FeatureKind, FeatureTable
 from recordmill.schemas.labels import LabelMap
-from recordmill.transforms.records.record_values import RecordParseError, RecordParser, length_faults
+from recordmill.transforms.records.parse_record import RecordParseError, RecordParser, length_faults
 
 
 class UnusableRecordError(ValueError):

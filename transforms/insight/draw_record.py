@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from recordmill.transforms.images.masks import resized
 from recordmill.transforms.images.transcode_picture import for_jpeg
 from recordmill.transforms.insight.overlay import Colour, Overlay, Shape, ink_on
-from recordmill.transforms.masks.bitmaps import resized
 
 SIDE = 1024
 """The longer side of a drawn picture at the most, in pixels, unless another is asked for."""

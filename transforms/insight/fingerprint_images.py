@@ -10,7 +10,7 @@ import numpy as np
 
 from recordmill.schemas.duplicates import FINGERPRINT, FINGERPRINT_VERSION, Fingerprints
 from recordmill.schemas.image_facts import NO_CLASS, FactColumns, RecordPlaces, SortedObjects
-from recordmill.transforms.images.perceptual_hash import HASH_SIDE, perceptual_hashes
+from recordmill.transforms.images.measure_pixels import HASH_SIDE, perceptual_hashes
 
 _PARTS = 4
 _HALF = 32

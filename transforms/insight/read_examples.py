@@ -24,7 +24,7 @@ from recordmill.transforms.images.open_picture import kind_of, open_picture
 from recordmill.transforms.images.transcode_picture import for_jpeg
 from recordmill.transforms.insight.draw_record import draw_shapes
 from recordmill.transforms.insight.overlay import OverlayReader
-from recordmill.transforms.records.record_values import RecordParser, join_values
+from recordmill.transforms.records.parse_record import RecordParser, join_values
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.storage.resolve import storage_for
 

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from recordmill.schemas.annotations import Category
-from recordmill.transforms.masks.bitmaps import run_lengths
+from recordmill.transforms.images.masks import run_lengths
 
 Points = list[tuple[float, float]]
 

@@ -31,7 +31,7 @@ from recordmill.transforms.blocks.image_tasks import labels_of
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import Facts, add_facts
 from recordmill.transforms.dataset.rejects import RejectList, tally_rejects
-from recordmill.transforms.runtime.made_by import made_by
+from recordmill.transforms.runtime.beam_steps import made_by
 from recordmill.transforms.storage.resolve import storage_for
 
 

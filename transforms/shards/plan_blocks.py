@@ -18,12 +18,12 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.block import Block, spans, starts_of, taken
 from recordmill.schemas.shards import ShardKey, ShardSizing, SplitSize
-from recordmill.transforms.blocks.order_images import hash_images
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
+from recordmill.transforms.blocks.run_step import hash_images
 from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
-from recordmill.transforms.examples.estimate_records import RecordEstimate
+from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.coders import pack, unpacker
+from recordmill.transforms.runtime.beam_steps import pack, unpacker
 from recordmill.transforms.shards.split_plan import Census, SplitPlan, empty_shards, plan_split, sizing_warnings
 
 BlockKey = int

@@ -16,9 +16,9 @@ from contextlib import contextmanager, suppress
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.shards import ShardKey
+from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.cores import usable_cores
-from recordmill.transforms.shards.record_maker import RecordContext
+from recordmill.transforms.runtime.threads import usable_cores
 from recordmill.transforms.shards.shard_file import ShardRecipe, WrittenShard, folders_of
 from recordmill.transforms.shards.shard_writer import write_shard
 from recordmill.transforms.storage.resolve import storage_for

@@ -16,8 +16,8 @@ from apache_beam.utils.windowed_value import WindowedValue
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.shards import ShardKey
-from recordmill.transforms.runtime.threads import ThreadedDoFn
-from recordmill.transforms.shards.record_maker import RecordContext
+from recordmill.transforms.encoders.record_maker import RecordContext
+from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
 from recordmill.transforms.shards.shard_file import ShardRecipe, WrittenShard
 from recordmill.transforms.shards.shard_processes import forked
 from recordmill.transforms.shards.shard_writer import write_shard

@@ -22,11 +22,10 @@ from recordmill.schemas.shard_index import index_of
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult, key_of
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.dataset.facts import FACTS
+from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.made_by import made_by
-from recordmill.transforms.runtime.threads import ThreadedDoFn
-from recordmill.transforms.shards.record_maker import RecordContext
+from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, made_by
 from recordmill.transforms.shards.shard_file import FinishedShards, ShardRecipe, write_index, written_shard
 from recordmill.transforms.shards.shard_writer import ordered_block
 from recordmill.transforms.shards.write_shards import WriteShards

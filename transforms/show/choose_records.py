@@ -16,8 +16,7 @@ from recordmill.schemas.manifest import Manifest
 from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.insight.overlay import OverlayReader, shown_text
-from recordmill.transforms.records.parse_example import parse_example
-from recordmill.transforms.records.record_values import first_line
+from recordmill.transforms.records.parse_record import first_line, parse_example
 from recordmill.transforms.records.shard_reader import open_records
 from recordmill.transforms.show.describe_values import Meanings, meanings, terms
 from recordmill.transforms.show.find_shards import Shard, Shards

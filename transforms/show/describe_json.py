@@ -8,8 +8,8 @@ import numpy as np
 
 from recordmill.schemas.manifest import Manifest
 from recordmill.schemas.rejects import UnusableError
-from recordmill.transforms.images.open_record_picture import picture_size
-from recordmill.transforms.records.parse_example import Values
+from recordmill.transforms.images.load_images import picture_size
+from recordmill.transforms.records.parse_record import Values
 from recordmill.transforms.show.choose_records import Record
 from recordmill.transforms.show.describe_values import HEX_SHOWN, text_of
 from recordmill.transforms.show.find_shards import Shards

@@ -14,7 +14,7 @@ import numpy as np
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
 from recordmill.schemas.layouts import BOX_CODINGS, CLASSIFICATION, DETECTION, KERAS, TFDS
 from recordmill.transforms.images.open_picture import kind_of
-from recordmill.transforms.records.parse_example import Values
+from recordmill.transforms.records.parse_record import Values
 
 Found = Mapping[str, tuple[FeatureKind, Values]]
 """As `parse_example` gives it."""

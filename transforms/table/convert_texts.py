@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from recordmill.schemas.rejects import Reason
 from recordmill.schemas.tables import Column, ColumnType
+from recordmill.transforms.encoders.fit_encoder import TextVectorizer
 from recordmill.transforms.table.convert_columns import ValueFault, convert_column
 from recordmill.transforms.table.encode_rows import FeatureColumn
 from recordmill.transforms.table.row_batch import shown
-from recordmill.transforms.text.encode_texts import TextVectorizer
 
 MOST_TEXT_BYTES = 1 << 24
 """As long as a row of CSV may be. The terms of a text take thirty times its memory."""

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from recordmill.schemas.block import Block
 from recordmill.schemas.rejects import Metric
-from recordmill.transforms.examples.encoded import EncodedRun
-from recordmill.transforms.shards.record_maker import EncodeBlock, RecordContext
+from recordmill.transforms.encoders.record_maker import EncodeBlock, EncodedRun, RecordContext
 from recordmill.transforms.table.spill_file import read_piece, sort_records, spill_path
 
 _READS = 16

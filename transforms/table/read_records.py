@@ -12,8 +12,7 @@ from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.tables import RowsFile
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.cores import usable_cores
-from recordmill.transforms.runtime.look_ahead import look_ahead
+from recordmill.transforms.runtime.threads import look_ahead, usable_cores
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import MadeRows, RowEncoder, RowsRecipe
 from recordmill.transforms.table.read_rows import read_rows

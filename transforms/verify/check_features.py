@@ -11,9 +11,9 @@ from recordmill.schemas.annotations import ImageLabels
 from recordmill.schemas.images import ImageRef, ImageTask
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Rejected
-from recordmill.transforms.embed.embed_pictures import EmbedPictures, FeatureEncoder, embed_tasks
-from recordmill.transforms.records.record_values import RecordFault, RecordParser
-from recordmill.transforms.shards.record_maker import RecordContext
+from recordmill.transforms.encoders.embed_pictures import EmbedPictures, FeatureEncoder, embed_tasks
+from recordmill.transforms.encoders.record_maker import RecordContext
+from recordmill.transforms.records.parse_record import RecordFault, RecordParser
 from recordmill.transforms.storage.resolve import storage_for
 
 

@@ -12,7 +12,7 @@ from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.dataset.record_view import RecordView, attempt
-from recordmill.transforms.records.record_values import RecordFault, RecordParseError, RecordParser, length_faults
+from recordmill.transforms.records.parse_record import RecordFault, RecordParseError, RecordParser, length_faults
 from recordmill.transforms.verify.decoders import OPENERS, Opener, TensorFlowParser, UndecodableError
 
 

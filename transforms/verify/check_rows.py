@@ -11,7 +11,7 @@ from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureKind, Feat
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import is_of_picture
 from recordmill.schemas.tables import TEXT_PARTS, Column
-from recordmill.transforms.records.record_values import RecordFault, RecordParseError, RecordParser, first_line
+from recordmill.transforms.records.parse_record import RecordFault, RecordParseError, RecordParser, first_line
 from recordmill.transforms.verify.check_records import image_faults, text_faults
 from recordmill.transforms.verify.decoders import OPENERS
 

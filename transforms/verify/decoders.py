@@ -9,7 +9,7 @@ from recordmill.schemas.features import FeatureTable, parse_spec
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.images.load_images import inspect_picture
 from recordmill.transforms.images.open_picture import encoded_channels
-from recordmill.transforms.records.record_values import RecordParseError, first_line
+from recordmill.transforms.records.parse_record import RecordParseError, first_line
 
 
 class Opened(NamedTuple):
@@ -61,7 +61,7 @@ OPENERS: Mapping[Check, Opener] = {
 
 
 class TensorFlowParser:
-    """A `recordmill.transforms.records.record_values.RecordParser` that is TensorFlow."""
+    """A `recordmill.transforms.records.parse_record.RecordParser` that is TensorFlow."""
 
     def __init__(self, table: FeatureTable):
         self._table = table

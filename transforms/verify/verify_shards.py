@@ -15,14 +15,14 @@ from recordmill.schemas.encoders import EncoderInfo
 from recordmill.schemas.features import RecordOf
 from recordmill.schemas.layouts import is_of_picture
 from recordmill.schemas.shard_index import encode_index, index_file, index_of
-from recordmill.transforms.index.read_index import index_path
+from recordmill.transforms.encoders.record_maker import RecordContext
+from recordmill.transforms.records.parse_record import RecordFault
 from recordmill.transforms.records.read_shards import FaultList, ManifestShard, readable_records
-from recordmill.transforms.records.record_values import RecordFault
+from recordmill.transforms.records.record_file import index_path
 from recordmill.transforms.records.shard_reader import ShardReader
-from recordmill.transforms.runtime.look_ahead import look_ahead
+from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
 from recordmill.transforms.runtime.progress import found_faults
-from recordmill.transforms.runtime.threads import ThreadedDoFn
-from recordmill.transforms.shards.record_maker import RecordContext
+from recordmill.transforms.runtime.threads import look_ahead
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.verify.check_features import Recomputed, Recomputing, recompute
 from recordmill.transforms.verify.check_records import RecordChecker

@@ -6,7 +6,7 @@ import pytest
 
 from recordmill.schemas.duplicates import NO_HASH
 from recordmill.schemas.statistics import PixelMeasures
-from recordmill.transforms.images.perceptual_hash import perceptual_hashes
+from recordmill.transforms.images.measure_pixels import perceptual_hashes
 from recordmill.transforms.insight.fingerprint_images import ImageFingerprints, image_class, label_digests
 from tests.oracles import fingerprint_images
 from tests.oracles.fact_columns import fact_columns, fingerprinted, sorted_objects

@@ -6,9 +6,8 @@ from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, KERAS, TABLE, TFDS
 from recordmill.transforms.dataset.record_view import RecordView
+from recordmill.transforms.images.masks import mask_png, mask_rle, run_lengths
 from recordmill.transforms.insight.overlay import Overlay, OverlayReader, class_colour
-from recordmill.transforms.masks.bitmaps import run_lengths
-from recordmill.transforms.masks.encode_masks import mask_png, mask_rle
 from tests.transforms.show.records import label_map, picture
 
 CAT = Category(1, "cat", keypoints=("nose", "tail", "ear"), skeleton=((1, 2),))

@@ -20,7 +20,7 @@ from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.dataset.compare_names import Names
 from recordmill.transforms.dataset.facts import Facts, add_facts
 from recordmill.transforms.dataset.rejects import RejectList, count_rejects
-from recordmill.transforms.runtime.made_by import made_by
+from recordmill.transforms.runtime.beam_steps import made_by
 from recordmill.transforms.shards.describe_split import (
     CountClasses,
     Rows,

@@ -3,7 +3,7 @@ import gzip
 import pytest
 
 from recordmill.schemas.errors import ConfigError, RecordError
-from recordmill.transforms.records.parse_example import parse_example
+from recordmill.transforms.records.parse_record import parse_example
 from recordmill.transforms.show.choose_records import Choice, choose_records
 from recordmill.transforms.show.find_shards import find_shards
 from tests.gcs_stand_in import BUCKET, running

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from recordmill.transforms.records.parse_example import parse_example
+from recordmill.transforms.records.parse_record import parse_example
 from recordmill.transforms.show.describe_json import json_values
 from recordmill.transforms.show.describe_values import describe_record, describe_values
 from recordmill.transforms.show.recognise_layout import recognise

@@ -11,8 +11,8 @@ from recordmill.schemas.rejects import Metric
 from recordmill.schemas.shards import ShardKey, ShardResult, ShardSizing
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.blocks.pack_block import pack_block
+from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import FinishedShards
 from recordmill.transforms.shards.shard_writer import write_shard
 from recordmill.transforms.shards.split_plan import shard_ranks
