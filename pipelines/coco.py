@@ -7,10 +7,9 @@ from recordmill.pipelines.options.coco_options import CocoOptions
 from recordmill.schemas.encoders import EncoderSource, TextEncoder
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.coco.describe_files import DescribeFiles, FileRules
-from recordmill.transforms.coco.join_images import JoinImages, JoinRules
-from recordmill.transforms.coco.match_masks import ListMasks
+from recordmill.transforms.coco.join_annotations import ListMasks
+from recordmill.transforms.coco.join_images import Filters, JoinImages, JoinRules
 from recordmill.transforms.coco.read_coco import ReadCoco, ReadRules, range_bits
-from recordmill.transforms.coco.screen_annotations import Filters
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.encoders.encode_captions import EncodeCaptions
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings

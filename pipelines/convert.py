@@ -25,8 +25,7 @@ from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.plan_blocks import PlanBlocks, ShardPlans
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.write_metadata import ReportFolder, Target, WriteMetadata
-from recordmill.transforms.shards.write_shards import WriteShards
-from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeam
+from recordmill.transforms.shards.write_shards import WriteShards, WriteWithBeam
 from recordmill.transforms.storage.interface import is_remote
 
 _IN_FLIGHT = 64

@@ -11,8 +11,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part, RecordOf
 from recordmill.schemas.manifest import Manifest
 from recordmill.transforms.dataset.fact_lines import uncarried_lines
-from recordmill.transforms.extract.extract_documents import ExtractedSplit, WriteDocuments
-from recordmill.transforms.extract.extract_shards import ExtractShards
+from recordmill.transforms.extract.extract_shards import ExtractedSplit, ExtractShards, WriteDocuments
 from recordmill.transforms.records.read_shards import ManifestShard
 from recordmill.transforms.storage.resolve import storage_for
 

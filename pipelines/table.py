@@ -23,10 +23,8 @@ from recordmill.transforms.table.find_equal_keys import EqualKeys, FindEqualKeys
 from recordmill.transforms.table.fit_texts import FitTexts
 from recordmill.transforms.table.infer_schema import InferSchema
 from recordmill.transforms.table.make_records import RowsRecipe
-from recordmill.transforms.table.plan_rows import PlanRows
-from recordmill.transforms.table.read_picture_rows import BUCKETS, ReadPictureRows
-from recordmill.transforms.table.spill_rows import SpillRows
-from recordmill.transforms.table.stratify_rows import StratifyRows
+from recordmill.transforms.table.read_records import BUCKETS, ReadPictureRows, StratifyRows
+from recordmill.transforms.table.spill_rows import PlanRows, SpillRows
 
 
 class Table(NamedTuple):

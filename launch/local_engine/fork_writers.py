@@ -9,7 +9,7 @@ from itertools import islice
 
 from recordmill.launch.local_engine.engine import is_entered
 from recordmill.transforms.runtime.threads import usable_cores
-from recordmill.transforms.shards.shard_processes import forking
+from recordmill.transforms.shards.shard_writer import forking
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import archive_of, storage_for
 

@@ -129,7 +129,7 @@ def check_sample(options: LabelledOptions) -> None:
 def _sample_fault(options: LabelledOptions, names: list[str]) -> str:
     """Why none of the files is a picture of a class; empty where one is."""
     from recordmill.schemas.image_labels import is_image_name
-    from recordmill.transforms.folder.label_paths import path_fault
+    from recordmill.transforms.folder.choose_classes import path_fault
 
     images = list(filter(is_image_name, names))
     if not images:

@@ -25,7 +25,7 @@ from recordmill.pipelines import extract
 from recordmill.pipelines.options.dataset_options import ExtractOptions
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.dataset.dataset_folder import require_manifest
-from recordmill.transforms.extract.extract_documents import ExtractedSplit
+from recordmill.transforms.extract.extract_shards import ExtractedSplit
 
 
 def run_extract(options: ExtractOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:

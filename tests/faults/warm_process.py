@@ -34,7 +34,7 @@ import recordmill.transforms.storage.gcs_upload
 import recordmill.transforms.storage.local_storage
 import recordmill.transforms.storage.zip_storage
 from recordmill.launch.local_engine import engine, fork_writers
-from recordmill.transforms.shards import shard_processes, write_shards
+from recordmill.transforms.shards import shard_writer, write_shards
 from recordmill.transforms.shards.shard_file import ShardFile
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -165,13 +165,13 @@ def signal_after_record(number: int, signal_number: int) -> None:
 
 def write_in_forked_processes_only() -> None:
     """Let the process fail where it writes a shard, and not those that it forks."""
-    write_shard, parent = shard_processes.write_shard, os.getpid()
+    write_shard, parent = shard_writer.write_shard, os.getpid()
 
     def checked(*shard: Any) -> Any:
         assert os.getpid() != parent, "a shard is written by the process that runs the job"
         return write_shard(*shard)
 
-    shard_processes.write_shard = write_shards.write_shard = checked
+    shard_writer.write_shard = write_shards.write_shard = checked
 
 
 def _is_change(event: str, arguments: tuple) -> bool:

@@ -16,8 +16,7 @@ import numpy as np
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.file_kinds import describe_content
-from recordmill.transforms.coco.file_fields import has_data
-from recordmill.transforms.coco.odd_json import (
+from recordmill.transforms.coco.decode_coco import (
     START,
     Position,
     fault_of,
@@ -29,6 +28,7 @@ from recordmill.transforms.coco.odd_json import (
     unquoted_offset,
     without_lone_surrogates,
 )
+from recordmill.transforms.coco.file_fields import has_data
 
 _ROWS = msgspec.json.Decoder(list[msgspec.Raw])
 _VALUE = msgspec.json.Decoder(msgspec.Raw)

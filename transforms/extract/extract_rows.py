@@ -12,8 +12,7 @@ from recordmill.schemas.boxes import exact_edges_px, shortest_decimal, shortest_
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.labels import LabelMap
 from recordmill.transforms.dataset.record_view import RecordView
-from recordmill.transforms.extract.extract_files import ExtractedFile, path_below
-from recordmill.transforms.extract.extract_values import UnusableRecordError, text
+from recordmill.transforms.extract.extract_files import ExtractedFile, UnusableRecordError, path_below, text
 from recordmill.transforms.images.load_images import brief
 from recordmill.transforms.images.masks import mask_rle, run_lengths
 from recordmill.transforms.images.open_picture import kind_of, open_picture
@@ -143,7 +142,7 @@ class RowExtractor:
         self._split = split
 
     def __call__(self, values: dict[str, Any]) -> Extracted:
-        """The rows and files of a record's values, as `recordmill.transforms.extract.extract_values` reads them.
+        """The rows and files of a record's values, as `recordmill.transforms.extract.extract_files` reads them.
 
         Raises:
             UnusableRecordError: its image has no name that can be used, no id, or no size.

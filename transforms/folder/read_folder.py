@@ -16,7 +16,7 @@ from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order, ranges_of, run_step
 from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagged
-from recordmill.transforms.folder.label_paths import label_paths, named_rows
+from recordmill.transforms.folder.choose_classes import label_paths, named_rows
 from recordmill.transforms.folder.read_labels import LabelTable, read_labels
 from recordmill.transforms.join.list_images import (
     FILES_AT_ONCE,

@@ -16,7 +16,7 @@ from recordmill.schemas.rejects import UnusableError
 from recordmill.schemas.sizes import size_text
 from recordmill.transforms.images.load_images import picture_size
 from recordmill.transforms.records.parse_record import Values
-from recordmill.transforms.show.recognise_layout import Found
+from recordmill.transforms.show.find_shards import Found
 from recordmill.transforms.storage.resolve import storage_for
 
 _MOST_VALUES = 24

@@ -19,7 +19,7 @@ _RUN_ROWS = 1 << 14
 
 
 class CopyRows(msgspec.Struct, frozen=True, tag=True):
-    """A RecordMaker, of Blocks that `recordmill.transforms.table.plan_rows` makes."""
+    """A RecordMaker, of Blocks that `recordmill.transforms.table.spill_rows` makes."""
 
     def start(self, of: RecordContext) -> EncodeBlock:
         return lambda block, split: _copy(block, split, of.output)

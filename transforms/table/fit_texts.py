@@ -12,7 +12,7 @@ from recordmill.schemas.tables import Column, ColumnType, RowsFile
 from recordmill.transforms.encoders.fit_encoder import FitEncoder
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.table.choose_schema import ChosenSchema
-from recordmill.transforms.table.convert_texts import column_texts
+from recordmill.transforms.table.convert_columns import column_texts
 from recordmill.transforms.table.make_records import RowEncoder, RowsRecipe
 from recordmill.transforms.table.read_rows import read_rows
 

@@ -16,9 +16,7 @@ from recordmill.schemas.tables import TEXT_PARTS, Column, ColumnType, RowsFile
 from recordmill.transforms.encoders.fit_encoder import TextVectorizer
 from recordmill.transforms.folder.read_labels import path_below, picture_name
 from recordmill.transforms.table.choose_schema import ChosenSchema
-from recordmill.transforms.table.convert_columns import ValueFault, convert_column
-from recordmill.transforms.table.convert_texts import convert_texts
-from recordmill.transforms.table.encode_rows import encode_rows
+from recordmill.transforms.table.convert_columns import ValueFault, convert_column, convert_texts, encode_rows
 from recordmill.transforms.table.observe_columns import class_name, observe
 from recordmill.transforms.table.read_rows import read_rows
 from recordmill.transforms.table.row_batch import BadRow, RowBatch, python_values, shown

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.launch.local_engine import engine, fork_writers
-from recordmill.transforms.shards.shard_processes import forked
+from recordmill.transforms.shards.shard_writer import forked
 from tests.faults import warm_process
 
 MANY = 1000

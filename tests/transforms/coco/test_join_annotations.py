@@ -16,7 +16,7 @@ from recordmill.schemas.names import name_key
 from recordmill.schemas.splits import Division, SplitShares
 from recordmill.transforms.blocks.image_tasks import image_tasks
 from recordmill.transforms.coco.join_annotations import JoinInputs, join_annotations
-from recordmill.transforms.coco.screen_annotations import Filters, limit_records, screen_annotations
+from recordmill.transforms.coco.join_images import Filters, limit_records, screen_annotations
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from tests.oracles.estimate_scalar import ScalarEstimate

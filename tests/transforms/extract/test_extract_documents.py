@@ -11,15 +11,15 @@ from recordmill.schemas.checks import Fault, Faults
 from recordmill.schemas.features import Part
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.transforms.extract.extract_documents import (
+from recordmill.transforms.extract.extract_pieces import Row
+from recordmill.transforms.extract.extract_rows import CaptionEntry, PanopticEntry
+from recordmill.transforms.extract.extract_shards import (
     Document,
     ExtractedSplit,
     WriteDocuments,
     write_document,
     write_documents,
 )
-from recordmill.transforms.extract.extract_rows import CaptionEntry, PanopticEntry
-from recordmill.transforms.extract.split_pieces import Row
 from tests.transforms.extract.pieces import record, row, write_piece
 
 LABELS = LabelMap((Category(3, "cat", isthing=1), Category(7, "figure", keypoints=("head",), skeleton=((1, 1),))))

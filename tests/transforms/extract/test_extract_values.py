@@ -1,7 +1,7 @@
 import pytest
 
 from recordmill.schemas.labels import LabelMap
-from recordmill.transforms.extract.extract_values import RecordReader, UnusableRecordError
+from recordmill.transforms.extract.extract_files import RecordReader, UnusableRecordError
 from tests.transforms.records.test_parse_record import TABLE, record
 
 

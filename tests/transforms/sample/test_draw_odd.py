@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from recordmill.transforms.sample.draw_odd import PASSED, draw_odd
+from recordmill.transforms.sample.draw_scene import PASSED, draw_odd
 from recordmill.transforms.sample.write_sample import ODD_FOLDER
 from tests.conftest import SampleFiles, manifest_of, read_examples, rejects_of, write_sample
 

@@ -12,7 +12,7 @@ import pytest
 
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.shards.shard_processes import forked, forking
+from recordmill.transforms.shards.shard_writer import forked, forking
 from recordmill.transforms.storage.local_storage import LocalUpload
 from tests.faults import warm_process
 from tests.faults.jobs import LocalPlace, Shard

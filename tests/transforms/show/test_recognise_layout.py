@@ -4,7 +4,7 @@ import pytest
 from recordmill.schemas.features import FeatureKind
 from recordmill.schemas.layouts import DETECTION as DETECTION_TABLE
 from recordmill.transforms.records.parse_record import parse_example
-from recordmill.transforms.show.recognise_layout import recognise, values_by_source
+from recordmill.transforms.show.find_shards import recognise, values_by_source
 from tests.transforms.show.records import example, label_map, picture
 
 PICTURE = picture()

@@ -13,9 +13,9 @@ from recordmill.schemas.rejects import Reason
 from recordmill.schemas.splits import RowSplits, SplitShares
 from recordmill.schemas.tables import Column, ColumnType, RowsFile, TableSchema
 from recordmill.transforms.encoders.fit_encoder import TextVectorizer
-from recordmill.transforms.table import convert_texts as module
+from recordmill.transforms.table import convert_columns as module
 from recordmill.transforms.table.choose_schema import ChosenSchema, with_texts
-from recordmill.transforms.table.convert_texts import convert_texts
+from recordmill.transforms.table.convert_columns import convert_texts
 from recordmill.transforms.table.fit_texts import RowTexts, row_texts
 from recordmill.transforms.table.make_records import RowsRecipe
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
-from recordmill.transforms.table.encode_rows import FeatureColumn, encode_rows
+from recordmill.transforms.table.convert_columns import FeatureColumn, encode_rows
 
 VALUES = {
     FeatureKind.INT64: st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-1, 300),

@@ -18,8 +18,7 @@ from recordmill.transforms.blocks.image_tasks import labels_of
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import RowsRecipe
-from recordmill.transforms.table.read_picture_rows import picture_block
-from recordmill.transforms.table.read_records import RowReader
+from recordmill.transforms.table.read_records import RowReader, picture_block
 from tests.transforms.dataset.kinds import listed
 
 HALVES = SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2))))

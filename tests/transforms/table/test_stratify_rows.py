@@ -13,7 +13,7 @@ from recordmill.schemas.tables import Column, ColumnType, RowsFile, TableSchema
 from recordmill.transforms.folder.stratify import class_borders
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import RowsRecipe
-from recordmill.transforms.table.stratify_rows import StratifyRows
+from recordmill.transforms.table.read_records import StratifyRows
 
 SHARES = SplitShares((("train", Fraction(7, 10)), ("val", Fraction(3, 10))))
 COLUMNS = Column("kind", "kind", ColumnType.CLASS), Column("price", "price", ColumnType.INT64)

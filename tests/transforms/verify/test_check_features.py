@@ -12,7 +12,7 @@ from recordmill.schemas.models import TOLERANCE, ModelChoice
 from recordmill.transforms.encoders.embed_pictures import EmbedPictures, FeatureEncoder
 from recordmill.transforms.encoders.load_model import load_model
 from recordmill.transforms.encoders.record_maker import RecordContext
-from recordmill.transforms.verify.check_features import Recomputed, Recomputing, recompute
+from recordmill.transforms.verify.verify_shards import Recomputed, Recomputing, recompute
 from tests.conftest import draw_jpeg
 from tests.tiny_models import saved, tiny
 from tests.transforms.encoders.test_embed_pictures import drawn, make

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from recordmill.schemas.checks import Check
-from recordmill.transforms.verify.decoders import OPENERS, Opened, UndecodableError
+from recordmill.transforms.verify.check_records import OPENERS, Opened, UndecodableError
 from tests.transforms.images.test_check_formats import with_frame
 
 
