@@ -32,7 +32,7 @@ FAILURES = {
     "no bucket of images": (nothing, {"images": "gs://typo/images"}, 2, ["gs://typo/images", "no bucket typo"]),
     "no bucket of output": (nothing, {"output": "gs://typo/out"}, 2, ["gs://typo/out", "no bucket typo"]),
     "no right to list": (refuse("list", "*"), {}, 2, [OUT, ACCOUNT]),
-    "no right to read annotations": (refuse("read", "*.json"), {}, 1, [INSTANCES, ACCOUNT]),
+    "no right to read annotations": (refuse("read", "*instances.json"), {}, 1, [INSTANCES, ACCOUNT]),
     "no right to write": (refuse("start", "*"), {}, 2, [f"{OUT}/", ACCOUNT]),
     "readers pay": (refuse("*", "*", status=400, message=REQUESTER_PAYS), {}, 2, ["--billing-project"]),
     "bad credentials": (refuse("*", "*", status=401, message="Invalid Credentials"), {}, 2, ["gcloud auth"]),

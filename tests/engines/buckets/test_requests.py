@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.launch.cli import main
+from recordmill.transforms.storage import zip_storage
 from tests.conftest import CATEGORIES, annotation, draw_jpeg, image_row, write_coco
 from tests.engines.buckets.jobs import DEFLATED, OUT, ROOT, STORED, files_of, shown, zipped
 
@@ -40,8 +41,9 @@ def tiny(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("method", [STORED, DEFLATED])
-def test_a_member_is_one_request(gcs, tiny, tmp_path, recordmill, method):
+def test_a_member_of_a_large_archive_is_one_request(gcs, tiny, tmp_path, recordmill, method, monkeypatch):
     """The job and its workers are one process here, which reads the archive's directory twice."""
+    monkeypatch.setattr(zip_storage, "KEPT_BYTES", 0)
     gcs.put("tiny.zip", zipped(files_of(tiny / "images"), method))
     gcs.put("tiny.json", (tiny / "instances.json").read_bytes())
     flags = ["--images", f"{ROOT}/tiny.zip", "--instances", f"{ROOT}/tiny.json", "--num-shards", 1, "--output", OUT]
