@@ -26,6 +26,7 @@ def amount_rows(manifest: Manifest, statistics: Mapping[str, SplitStatistics]) -
         for label, text in split_lines(manifest, split, list(manifest.splits.values())):
             if label == "classes":  # the page has a table of them
                 text = f"{sum(number > 0 for number in split.class_counts):,} of {len(manifest.categories):,} with any"
+            label = label or "kinds"  # which the summary prints below the annotations
             key = label, of_label[label]
             of_label[label] += 1
             rows.setdefault(key, [""] * len(of))[column] = text
