@@ -394,3 +394,9 @@ class SampleJob:
     def undisturbed(self, recordmill) -> Files:
         assert recordmill(*self.flags(output="whole")).code == 0
         return self.files("whole")
+
+
+def convert_folder_and_zip(recordmill: Callable, root: str, output: str, *more: object):
+    """Run `coco` on the folder `even` and the archive `odd.zip` of a bucket."""
+    images = [f"--images={root}/even", f"--images={root}/odd.zip", "--workers=8", "--num-shards=2"]
+    return recordmill("coco", *images, f"--instances={root}/instances.json", f"--output={output}", *more)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from tests.engines.buckets.jobs import (
     shown,
     zipped,
 )
+from tests.faults.jobs import convert_folder_and_zip
 from tests.gcs_stand_in import ACCOUNT, Call, Fault, GcsStandIn, Kind, running
 
 COUNT = 40
@@ -77,11 +79,7 @@ def gcs(server, noise, monkeypatch) -> GcsStandIn:
 
 @pytest.fixture
 def job(recordmill) -> Callable:
-    def run(*more: object):
-        images = [f"--images={ROOT}/even", f"--images={ROOT}/odd.zip", "--workers=8", "--num-shards=2"]
-        return recordmill("coco", *images, f"--instances={ROOT}/instances.json", f"--output={OUT}", *more)
-
-    return run
+    return partial(convert_folder_and_zip, recordmill, ROOT, OUT)
 
 
 def some(kind: Kind, probability: float = SHARE, operation: str = "*", **more: object) -> Fault:

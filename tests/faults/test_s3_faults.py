@@ -1,12 +1,14 @@
 """Jobs on s3://, whose server misbehaves: what passes is not seen in the result, and what stays is never silent."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from recordmill.transforms.storage.fsspec_storage import FsspecStorage
 from tests.engines.buckets.jobs import ALWAYS, check_all_accounted, files_of, is_one_line, objects_of, shards_of, shown
 from tests.engines.buckets.jobs import zipped as zip_of
+from tests.faults.jobs import convert_folder_and_zip
 from tests.faults.test_gcs_faults import COUNT, STATE, expected, noise, some
 from tests.gcs_stand_in import BUCKET, Fault, Kind
 from tests.s3_stand_in import S3StandIn, emptied, running
@@ -36,11 +38,7 @@ def s3(server, noise, monkeypatch) -> S3StandIn:
 
 @pytest.fixture
 def job(recordmill) -> Callable:
-    def run(*more: object):
-        images = [f"--images={ROOT}/even", f"--images={ROOT}/odd.zip", "--workers=8", "--num-shards=2"]
-        return recordmill("coco", *images, f"--instances={ROOT}/instances.json", f"--output={OUT}", *more)
-
-    return run
+    return partial(convert_folder_and_zip, recordmill, ROOT, OUT)
 
 
 def check_ended(s3: S3StandIn, expected: dict[str, bytes]) -> None:

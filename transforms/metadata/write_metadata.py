@@ -35,9 +35,10 @@ from recordmill.transforms.metadata.describe_split import (
 )
 from recordmill.transforms.metadata.folder_duplicates import decode_fingerprints, fingerprint_line, fingerprints_path
 from recordmill.transforms.rejects.write_rejects import KindRejects, rejects_paths, tally_rejects, write_rejects
-from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard
+from recordmill.transforms.runtime.made_by import made_by
+from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard, is_whole, moves
 from recordmill.transforms.statistics.describe_statistics import describe_statistics
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 
 class Target(NamedTuple):
@@ -126,7 +127,8 @@ def write_metadata(
         EmptyDatasetError, TooManyRejectsError: see `describe_split.check_rejects` and `check_examples`. The shards
             stay.
         LostImagesError: see `describe_split.check_whole`.
-        CategoryError, JobError: see `commit_splits`; or the note of a shard is gone.
+        CategoryError, JobError: see `commit_splits`; or the note of a shard is gone, and no other run of the same job
+            has committed the splits.
     """
     rejects = write_rejects(target.output, [recipe.split for recipe in target.recipes], lists)
     of_split = {recipe.split: class_counts(recipe.split, labels, facts) for recipe in target.recipes}
@@ -167,15 +169,29 @@ def write_metadata(
 
 
 def _committed_by_another(target: Target) -> Manifest | None:
-    """The folder's manifest, if another run of the same job has committed all splits; what this run left is deleted."""
+    """The folder's manifest, if another run of the same job has committed all splits; what this run left is deleted.
+
+    Raises:
+        DuplicatesError: see `check_complete_duplicates`.
+    """
     manifest = read_manifest(target.output)
-    committed = manifest.splits if manifest else {}
-    splits = [committed[recipe.split] for recipe in target.recipes if recipe.split in committed]
-    if [split.recipe for split in splits] != list(target.recipes):
+    if manifest is None or not all(_is_committed(target.output, recipe, manifest) for recipe in target.recipes):
         return None
+    splits = [recipe.split for recipe in target.recipes]
     for split in splits:
-        tidy(target.output, split)
+        tidy(target.output, manifest.splits[split])
+    if target.duplicates != "report":
+        check_complete_duplicates(target.output, splits, manifest.table, target.duplicates)
     return manifest
+
+
+def _is_committed(output: str, recipe: Recipe, manifest: Manifest) -> bool:
+    """Whether a split is whole that was written by this recipe and these versions."""
+    split = manifest.splits.get(recipe.split)
+    if split is None or (split.recipe, split.made_by) != (recipe, made_by(recipe.layout)):
+        return False
+    files = [move for shard in split.shards for move in moves(recipe.split, shard)]
+    return all(is_whole(storage_for(output), join_path(output, move.target), move.file) for move in files)
 
 
 def read_notes(output: str, recipe: Recipe, notes: Iterable[tuple[ShardKey, str]]) -> SplitShards:

@@ -134,7 +134,7 @@ def _translated(path: str, cure: str) -> Iterator[None]:
     """Turn errors of fsspec and its clients into OSErrors that name the file and the cure."""
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # any: each implementation raises its own client's
         words = " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__
         if isinstance(error, FileNotFoundError):  # of an object, s3fs gives the path only
             words = "no such object" if path.endswith(words) else words

@@ -82,7 +82,7 @@ def retry_at_once(call: Callable[[], _Result], is_curable: Callable[[Exception],
     for _ in range(TRIES - 1):
         try:
             return call()
-        except Exception as error:
+        except Exception as error:  # any: `is_curable` decides
             if not is_curable(error):
                 raise
             _LOGGER.info("Once more, after %s", words_of(error))
@@ -142,7 +142,7 @@ def translate_errors(path: str, version: str = "") -> Iterator[None]:
         yield
     except (ConfigError, UnreadableFileError, FileNotFoundError, LostUploadError):
         raise
-    except Exception as error:
+    except Exception as error:  # any: those of requests, urllib3, google.auth and the client
         raise _explanation(error, path, version) from error
 
 

@@ -143,7 +143,7 @@ def _send(path: str, pieces: Iterable[bytes]) -> None:
             for data in pieces:
                 checksum.update(data)
                 writer.write(data)
-    except Exception as error:
+    except Exception as error:  # any: those of requests, urllib3, google.auth and the client
         if isinstance(error, DataCorruption):
             _delete_damaged(path, crc32c_text(checksum))
         if not _is_lost(error):

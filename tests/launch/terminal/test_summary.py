@@ -11,7 +11,7 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.checks import Fault, Faults, ShardCheck
 from recordmill.schemas.duplicates import Duplicates, SplitDuplicates
 from recordmill.schemas.encoders import EncoderInfo, TextCounts, TextForm
-from recordmill.schemas.features import Part
+from recordmill.schemas.features import Feature, Kind, Part
 from recordmill.schemas.manifest import (
     FORMAT,
     AnnotationCounts,
@@ -72,6 +72,10 @@ ROWS = replace(
     images=replace(CLEAN.images, rewritten=RewrittenPictures({"GIF": 2, "BMP": 1}, 1, 2, 3000, 2000)),
     texts={"cap\x1b": TextCounts(1000, 3, 9000, 7)},
     annotations=replace(CLEAN.annotations, rows=0, objects=0),
+)
+COLUMNS = (
+    Feature("a", "row.a", Kind.INT64, (), "", ""),
+    *(Feature(f"b{number:02}\x1b", f"row.b{number}", Kind.FLOAT, (f"N of b{number}",), "", "") for number in range(39)),
 )
 MASKED = replace(CLEAN, annotations=replace(CLEAN.annotations, objects=5000, masks=5000))
 LEAKED = SplitDuplicates(exact=1234, near=56, leaked=7, labels_differ=3)
@@ -135,6 +139,7 @@ SHOWN = {
     ),
     "masks of all": lambda: summary({"train": MASKED}, parts=(Part.MASK_PNG,)),
     "pictures and texts": lambda: summary({"train": ROWS}, layout="classification", encoders=(TEXTS,)),
+    "columns": lambda: summary({"train": ROWS}, layout="table", features=COLUMNS),
     "no class": lambda: summary({"train": replace(CLEAN, class_counts=())}, ()),
     "leakage": lambda: duplicates({"train": LEAKED, "val": SplitDuplicates(exact=8, leaked=8)}, {}, val=CLEAN),
     "duplicates": lambda: duplicates({"train": replace(LEAKED, leaked=0)}, {}),

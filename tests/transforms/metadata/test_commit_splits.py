@@ -12,11 +12,12 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.encoders import TextEncoder, TextForm, TextSettings, decode_encoder
 from recordmill.schemas.errors import CategoryError, ConfigError, JobError
 from recordmill.schemas.features import Part
+from recordmill.schemas.labels import LABEL_FILES
 from recordmill.schemas.manifest import FORMAT, Manifest, decode_manifest, encode_json
 from recordmill.schemas.shards import IndexInfo, ShardInfo
 from recordmill.schemas.statistics_file import SplitStatistics
 from recordmill.transforms.metadata import commit_splits as module
-from recordmill.transforms.metadata.commit_splits import commit_splits
+from recordmill.transforms.metadata.commit_splits import commit_splits, companions
 from recordmill.transforms.metadata.dataset_folder import read_manifest, read_split_manifests
 from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.local_storage import LocalStorage
@@ -52,6 +53,12 @@ def statistics_of(manifest: Manifest) -> dict[str, bytes]:
 
 def listed(folder: Path) -> list[str]:
     return list(decode_manifest((folder / "manifest.json").read_bytes(), "manifest.json").splits)
+
+
+@pytest.mark.parametrize(("layout", "expected"), [("detection", set(LABEL_FILES)), ("table", set())])
+def test_label_files_without_a_class_are_beside_images_and_not_beside_rows(layout, expected):
+    manifest = msgspec.structs.replace(of_split("train"), layout=layout, categories=())
+    assert set(companions(manifest)) & set(LABEL_FILES) == expected
 
 
 def test_a_second_split_joins_the_first(tmp_path):

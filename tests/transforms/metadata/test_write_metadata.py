@@ -4,6 +4,7 @@ import json
 import os
 
 import apache_beam as beam
+import google_crc32c
 import msgspec
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -31,6 +32,7 @@ from recordmill.transforms.metadata.write_metadata import Target, WriteMetadata,
 from recordmill.transforms.rejects.bounded_rejects import count_rejects
 from recordmill.transforms.rejects.write_rejects import RejectList
 from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard
+from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.local_storage import LocalStorage, TemporaryName
 from tests.transforms.duplicates.test_find_duplicates import shard as fingerprints_of
 from tests.transforms.metadata.test_describe_split import COUNTS, INPUTS, RECIPE, REJECTED, SHARDS, SPLIT, UNLISTED
@@ -258,6 +260,55 @@ def test_a_note_that_is_gone_or_of_another_run_keeps_a_job_from_the_manifest(tmp
         with pytest.raises(JobError, match="is gone, or not as it was written"):
             write_all(tmp_path, [RECIPE], facts_of("train"), notes=[(key, "0" * 64), other])
     assert not list(tmp_path.glob("*manifest*"))
+
+
+def committed(folder, picture: int = 0) -> Manifest:
+    """A folder that another run has committed, whose shards are whole."""
+    of = fingerprints_of(SHARDS[0].file, ("a.jpg", picture, 0, 0), ("b.jpg", 1, 0, 0)) if picture else None
+    whole = [
+        msgspec.structs.replace(info, crc32c=crc32c_text(google_crc32c.Checksum(bytes(info.bytes)))) for info in SHARDS
+    ]
+    notes = stage(folder, RECIPE, whole[:1], of) + stage(folder, RECIPE, whole[1:])
+    return write_all(folder, [RECIPE], facts_of("train"), notes=notes)
+
+
+def late(folder, recipe=RECIPE, duplicates="report") -> Manifest:
+    """A run of which the notes are gone."""
+    notes = [(ShardKey("train", index, 2), "0" * 64) for index in range(2)]
+    return write_all(folder, [recipe], facts_of("train"), duplicates=duplicates, notes=notes)
+
+
+def test_the_later_of_two_runs_of_one_job_finds_what_the_other_committed(tmp_path):
+    manifest = committed(tmp_path)
+    before = contents(tmp_path)
+    assert late(tmp_path).splits == manifest.splits
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("harm", ["shard", "recipe", "versions"])
+def test_a_split_that_is_damaged_or_made_otherwise_is_not_taken_for_the_late_run_s(tmp_path, monkeypatch, harm):
+    committed(tmp_path)
+    recipe = RECIPE
+    if harm == "shard":
+        (tmp_path / SHARDS[1].file).write_bytes(bytes(SHARDS[1].bytes - 1) + b"x")
+    elif harm == "recipe":
+        recipe = msgspec.structs.replace(RECIPE, images=("others",))
+    else:
+        monkeypatch.setattr(module, "made_by", lambda layout: {"recordmill": "9"})
+    with pytest.raises(JobError, match="is gone, or not as it was written"):
+        late(tmp_path, recipe)
+
+
+@pytest.mark.parametrize(("policy", "picture", "is_refused"), [("fail", 1, True), ("fail", 2, False)])
+def test_what_the_other_run_committed_is_searched_for_duplicates_as_the_late_run_asks(
+    tmp_path, policy, picture, is_refused
+):
+    committed(tmp_path, picture)
+    if not is_refused:
+        assert list(late(tmp_path, duplicates=policy).splits) == ["train"]
+        return
+    with pytest.raises(DuplicatesError, match=r"2 images are 1 picture, .*The splits are complete, and stay"):
+        late(tmp_path, duplicates=policy)
 
 
 def test_rejects_of_no_split_of_the_job_are_never_dropped(tmp_path):
