@@ -35,6 +35,7 @@ setup(
     },
     # What the readers and the verbs without a pipeline need, on local files.
     install_requires=[
+        "annotated-types>=0.6,<1",
         "google-crc32c>=1.5,<2",
         "isal>=1.7,<2",
         "jinja2>=3.1.5,<4",
@@ -44,6 +45,8 @@ setup(
         "protobuf>=4.25,<8",
         "pillow>=11,<13",
         "pycocotools>=2.0.8,<3",
+        "pydantic>=2.11,<3",
+        "pyyaml>=6,<7",
         "regex>=2024.4.16",
         "rich>=13.7,<16",
     ],

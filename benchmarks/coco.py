@@ -19,7 +19,7 @@ from measure import Measure, measured
 HERE = Path(__file__).resolve().parent
 RECORDMILL = [sys.executable, "-m", "recordmill.launch.cli"]
 IMPORTS = (
-    "import recordmill.launch.verbs.conversions, recordmill.launch.runners.run, recordmill.launch.terminal.progress, "
+    "import recordmill.launch.verbs.convert, recordmill.launch.runners.run, recordmill.launch.terminal.progress, "
     "recordmill.pipelines.coco, apache_beam.runners.portability.fn_api_runner"
 )
 LOOP_IMPORTS = f"import sys; sys.path.insert(0, {str(HERE)!r}); import plain_loop"

@@ -12,17 +12,15 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from importlib import import_module
 from importlib.util import find_spec
 from typing import NoReturn
 
 from recordmill.launch.command_line.help import program_help
 from recordmill.launch.command_line.parser import Command, parse
-from recordmill.launch.command_line.verbs import VERBS
 from recordmill.launch.local_engine.engine import local_engine
 from recordmill.launch.runners.signals import end_with, terminated_as_by_ctrl_c
 from recordmill.launch.terminal.error_stream import ErrorStreamHandler, error_stream, others_hidden, silence
-from recordmill.pipelines.options.convert_options import ConvertOptions
+from recordmill.pipelines.verbs import VERBS
 from recordmill.schemas.errors import ConfigError, RecordmillError, missing_extra
 from recordmill.schemas.sizes import printable
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
@@ -130,31 +128,35 @@ def _complain(error: BaseException, debug: bool) -> None:
 
 
 def _tell_interrupted(own: list[str], terminated: bool) -> None:
-    goes_on = own[:1] in (["coco"], ["folder"], ["embed"], ["table"], ["extract"])
+    goes_on = own[0] in VERBS and VERBS[own[0]].resumes
     left = "; finished shards stay, and the same command goes on from there" if goes_on else ""
     print(f"recordmill: {'terminated' if terminated else 'interrupted'}{left}", file=error_stream())
 
 
 def _run_command(command: Command, beam_arguments: list[str]) -> int:
-    """Import the verb's modules, and Beam where it needs it, which takes seconds; run it."""
-    options, progress = command.options, command.terminal.progress
-    if not isinstance(options, ConvertOptions):
-        run = getattr(import_module(f"recordmill.launch.verbs.{command.verb}"), f"run_{command.verb}")
-        has_fault = run(options, progress, beam_arguments) if VERBS[command.verb].runs_beam else run(options)
+    """Run a command. Its modules, and Beam if it needs Beam, are imported here, which takes seconds."""
+    verb, options, progress = VERBS[command.verb], command.options, command.terminal.progress
+    if not verb.converts:
+        run = verb.load("run")
+        has_fault = run(options, progress, beam_arguments) if verb.runs_beam else run(options)
         return 1 if has_fault else 0
     if beam_arguments:  # before any input is looked for, which takes a while in a bucket
         from recordmill.launch.preflight.check_runner import check_runner
         from recordmill.launch.runners.beam_options import beam_options
 
         check_runner(beam_options(beam_arguments), options.paths)
-    from recordmill.launch.verbs import conversions
+    from recordmill.launch.preflight.check_inputs import check_inputs
+    from recordmill.launch.terminal.require_tensorflow import require_tensorflow
     from recordmill.launch.verbs.convert import convert, show_plan
 
-    conversion = getattr(conversions, command.verb)(options)
+    check_inputs(options)
+    if verb.needs_tensorflow:
+        require_tensorflow(command.verb, is_checking=False)
+    job = verb.load("prepare")(options)
     if options.dry_run:
-        show_plan(conversion, progress)
+        show_plan(job, progress)
     else:
-        convert(conversion, progress, beam_arguments)
+        convert(job, progress, beam_arguments)
     return 0
 
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from recordmill.launch import cli
 from recordmill.launch.command_line.parameters import TEMPLATES, command_line, parameters
 from recordmill.launch.terminal.error_stream import error_stream
-from recordmill.pipelines.options.option import Kind
 from recordmill.schemas.errors import ConfigError
 
 
@@ -27,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def from_flat(arguments: Sequence[str]) -> list[str]:
-    """What a person would have typed after `recordmill`.
+    """Return the words that a person would type after `recordmill`.
 
     Raises:
         ConfigError: no command, or a value that its parameter does not take.
@@ -53,7 +52,7 @@ def from_flat(arguments: Sequence[str]) -> list[str]:
             typed.append(argument)
         elif parameter not in known:
             beams.append(argument)
-        elif equals or known[parameter].option.kind is Kind.SWITCH:
+        elif equals or known[parameter].type is bool:
             values[parameter].append(value if equals else "true")
         else:
             raise ConfigError(f"{name} needs its value in the same word: {name}=…")

@@ -1,1 +1,1 @@
-"""Which transforms, in which order: one module a job, each with its `build`."""
+"""Jobs: one module for each source and each other job, and the registry of verbs."""

@@ -1,11 +1,17 @@
 """`recordmill coco`: COCO annotations and images become TFRecord shards."""
 
-import apache_beam as beam
+from collections.abc import Iterator
+from functools import partial
 
-from recordmill.pipelines.convert import Gathered, read_division
-from recordmill.pipelines.options.coco_options import CocoOptions
-from recordmill.schemas.encoders import EncoderSource, TextEncoder
+import apache_beam as beam
+from msgspec.structs import astuple
+
+from recordmill.pipelines.choose_encoder import choose_encoder, text_files
+from recordmill.pipelines.convert import Gathered, Job, group_files, input_file, pictures, read_division
+from recordmill.schemas.encoders import EncoderSource, TextEncoder, TextForm
 from recordmill.schemas.layouts import LAYOUTS
+from recordmill.schemas.recipes import InputFile
+from recordmill.transforms.coco.coco_options import CAPTIONS, CocoOptions
 from recordmill.transforms.coco.describe_files import DescribeFiles, FileRules
 from recordmill.transforms.coco.join_images import JoinImages, JoinRules
 from recordmill.transforms.coco.match_masks import ListMasks
@@ -15,6 +21,26 @@ from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.join.list_images import ListFiles
 from recordmill.transforms.text.encode_captions import EncodeCaptions
 from recordmill.transforms.text.fit_encoder import encoder_warnings
+
+
+def prepare(options: CocoOptions) -> Job:
+    """Return the job of `recordmill coco`.
+
+    Raises:
+        ConfigError: the captions cannot be encoded by the vocabulary that there is.
+    """
+    form, splits = options.text_form, options.splits
+    text = None if form is TextForm.RAW else choose_encoder(options, form, CAPTIONS, options.output, splits)
+    steps = partial(gather, options=options, text=text)
+    return Job(options, splits, partial(inputs, options, text), steps, pictures(options, splits, options.table))
+
+
+def inputs(options: CocoOptions, text: EncoderSource | None = None) -> Iterator[InputFile]:
+    """Yield the annotation files, and others that determine the bytes of each split."""
+    for source in sorted(options.sources, key=astuple):
+        yield input_file(source.kind.value, source.path, source.masks)
+    yield from text_files(options, text)
+    yield from group_files(options)
 
 
 def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = None) -> Gathered:

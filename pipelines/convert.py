@@ -1,22 +1,22 @@
 """The steps that all conversions share: write what was gathered as records, and record that in the manifest."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 
-from recordmill.pipelines.options.picture_options import DividedOptions, ImageOptions, PictureOptions
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.names import name_key
-from recordmill.schemas.recipes import Recipe
+from recordmill.schemas.options import DividedOptions, ImageOptions, PictureOptions, RecipeValue
+from recordmill.schemas.recipes import InputFile, Recipe
 from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import AddFacts
 from recordmill.transforms.examples.estimate_records import RecordEstimate
-from recordmill.transforms.join.read_groups import ReadGroups
+from recordmill.transforms.join.read_groups import ReadGroups, read_groups
 from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
 from recordmill.transforms.metadata.count_groups import CountGroups
 from recordmill.transforms.metadata.limit_rejects import LimitRejects
@@ -30,13 +30,14 @@ from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.write_shards import WriteShards
 from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeam
 from recordmill.transforms.storage.interface import is_remote
+from recordmill.transforms.storage.resolve import storage_for
 
 _IN_FLIGHT = 64
 """Images that are fetched from a bucket at once, see docs/decisions/0008-buckets.md."""
 
 
 class Gathered(NamedTuple):
-    """What there is to write.
+    """Input of the shards.
 
     Attributes:
         blocks: (BlockKey, packed Block) of whole Blocks, see `recordmill.transforms.shards.plan_blocks`; or Spill, of
@@ -57,7 +58,7 @@ class Gathered(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What is in records, and how they are planned.
+    """Encoder of records, and the plan of their shards.
 
     Attributes:
         maker: of the records.
@@ -71,8 +72,7 @@ class Contents(NamedTuple):
 
 
 def read_division(p: beam.Pipeline, options: DividedOptions) -> Division | AsSingleton:
-    """How images are divided, to be given to steps: as it is, or as a side input where a file says what belongs
-    together."""
+    """Return the assignment of images to splits: a value, or a side input if a file groups images."""
     if not options.groups:
         return options.division
     return AsSingleton(p | "GroupsFile" >> beam.Create([options.groups]) | "ReadGroups" >> ReadGroups(options.division))
@@ -81,27 +81,54 @@ def read_division(p: beam.Pipeline, options: DividedOptions) -> Division | AsSin
 def planned_blocks(
     options: ImageOptions, splits: Sequence[str], maker: RecordMaker, estimate: RecordEstimate
 ) -> Contents:
-    """Records that `maker` makes of the images of Blocks."""
+    """Return an encoder of the images of Blocks."""
     return Contents(maker, PlanBlocks(splits, options.sizing, options.seed, estimate), True)
 
 
 def pictures(options: PictureOptions, splits: Sequence[str], table: FeatureTable) -> Contents:
-    """Records that hold the pictures; `table` is as far as it is known before the job."""
+    """Return the encoder of records that hold images. `table` is what is known of it before the job."""
     maker = EncodePictures(options.box_policy, options.pictures)
     return planned_blocks(options, splits, maker, maker.estimate(table))
 
 
+def input_file(kind: str, path: str, masks: str = "") -> InputFile:
+    """Return a file with its size and checksum."""
+    size, checksum = storage_for(path).checksum(path)
+    return InputFile(kind, path, size, checksum, masks)
+
+
+def group_files(options: DividedOptions) -> Iterator[InputFile]:
+    """Yield the file of `--groups`, after a check of its lines."""
+    if options.groups:
+        read_groups(options.groups)
+        yield input_file("groups", options.groups)
+
+
 class Job(NamedTuple):
-    """A conversion; every image or row belongs to one of the splits.
+    """A conversion. Each image or row belongs to one of the splits.
 
     Attributes:
-        gather: adds the steps that give what there is to write.
+        inputs: Returns the files that determine the bytes of each split, with their checksums.
+        gather: Adds the steps of a source.
+        contents: Encoder of the records.
+        found: Values besides the options that determine the bytes of each split.
     """
 
     options: ImageOptions
     splits: tuple[str, ...]
+    inputs: Callable[[], Iterable[InputFile]]
     gather: Callable[[beam.Pipeline], Gathered]
     contents: Contents
+    found: Mapping[str, RecipeValue] = {}
+
+    def recipes(self) -> list[Recipe]:
+        """Return what determines the bytes of each split."""
+        options, inputs, images = self.options, tuple(self.inputs()), tuple(sorted(self.options.images))
+        recorded = options.record_options | dict(self.found)
+        return [
+            Recipe(FORMAT, options.name, split, options.layout, options.table.parts, inputs, images, recorded)
+            for split in self.splits
+        ]
 
     def write(self, p: beam.Pipeline, recipes: Sequence[Recipe]) -> None:
         """Write the splits that there are recipes for, which are all splits of the job."""
@@ -137,7 +164,7 @@ def write_nothing(p: beam.Pipeline, reason: str) -> None:
 
 
 def _facts(gathered: Gathered, planned: ShardPlans, splits: Sequence[str]) -> tuple[PCollection, ...]:
-    """What was found on the way, and the plan."""
+    """Return the Facts of all steps, and of the plan."""
     parts = (*gathered.facts, planned.facts)
     if gathered.division:
         names = gathered.blocks | "NamesOfGroups" >> beam.FlatMap(_named, splits).with_output_types(tuple[str, str])
@@ -153,7 +180,7 @@ def _named(keyed: tuple[int, bytes], splits: Sequence[str]) -> Iterator[tuple[st
 
 
 def demands_of(options: ImageOptions, splits: tuple[str, ...], output: str) -> Demands:
-    """What is asked of the findings of a job that writes into the folder `output`."""
+    """Return the limits that the findings of a job are checked against; it writes into the folder `output`."""
     return Demands(splits, options.name_sources, options.max_rejects, output)
 
 

@@ -1,13 +1,20 @@
-"""`recordmill embed`: what a model makes of images of one class each becomes TFRecord shards."""
+"""`recordmill embed`: an encoder that stores what a model computes from images of the sources `folder` and `table`."""
+
+from functools import partial
 
 import apache_beam as beam
 
-from recordmill.pipelines.convert import Contents, Gathered, planned_blocks
-from recordmill.pipelines.options.embed_options import EmbedOptions
-from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.models import RANDOM, FeatureModel
+from recordmill.pipelines import folder, table
+from recordmill.pipelines.convert import Gathered, Job, planned_blocks
+from recordmill.pipelines.embed_options import EmbedOptions
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.layouts import features_table
+from recordmill.schemas.models import FETCHED, ON_DISK, RANDOM, TOLERANCE, FeatureModel
+from recordmill.schemas.options import RecipeValue
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.embed.embed_pictures import EmbedPictures
+from recordmill.transforms.embed.load_model import load_model
+from recordmill.transforms.storage.resolve import storage_for
 
 _RANDOM_WEIGHTS = (
     "--weights none: the weights are random, so the features mean nothing; give --weights imagenet or a file to train "
@@ -15,18 +22,45 @@ _RANDOM_WEIGHTS = (
 )
 
 
-def features(options: EmbedOptions, splits: tuple[str, ...], model: FeatureModel, table: FeatureTable) -> Contents:
-    """Records that hold what the model makes of pictures."""
+def prepare(options: EmbedOptions) -> Job:
+    """Return the job of `recordmill embed`. The model is loaded, so that its faults are reported at once.
+
+    Raises:
+        ConfigError: the model cannot be loaded, or takes no images; see `prepare` of the source.
+        AnnotationFileError: a table cannot be read.
+    """
+    weights = options.weights
+    if weights not in (RANDOM, ON_DISK, FETCHED, "") and storage_for(weights).size(weights) is None:
+        raise ConfigError(f"--weights {weights}: no such file")
+    source = table.prepare(options.as_table()) if options.rows else None
+    splits = source.splits if source else folder.splits_of(options)
+    inputs = source.inputs if source else partial(folder.inputs, options)
+    model = load_model(options.choice).found
+    features = features_table(model.feature_shape, options.dtype)
+
+    def gather(p: beam.Pipeline) -> Gathered:
+        gathered = source.gather(p) if source else folder.gather(p, options, splits, features)
+        gathered = gathered._replace(table=p | "Features" >> beam.Create([features]))
+        if weights != RANDOM:
+            return gathered
+        warned = Facts(warnings={(split, _RANDOM_WEIGHTS) for split in splits})
+        return gathered._replace(facts=(*gathered.facts, p | "RandomWeights" >> beam.Create([warned])))
+
     maker = EmbedPictures(options.choice, model, options.batch, options.dtype, options.resize)
-    return planned_blocks(options, splits, maker, maker.estimate(table))
+    contents = planned_blocks(options, splits, maker, maker.estimate(features))
+    return Job(options, splits, inputs, gather, contents, _recorded(options, model))
 
 
-def with_features(
-    p: beam.Pipeline, gathered: Gathered, options: EmbedOptions, splits: tuple[str, ...], table: FeatureTable
-) -> Gathered:
-    """Images, as `recordmill folder` or `table` gathers them, that become features of `table`."""
-    gathered = gathered._replace(table=p | "Features" >> beam.Create([table]))
-    if options.weights != RANDOM:
-        return gathered
-    warned = Facts(warnings={(split, _RANDOM_WEIGHTS) for split in splits})
-    return gathered._replace(facts=(*gathered.facts, p | "RandomWeights" >> beam.Create([warned])))
+def _recorded(options: EmbedOptions, model: FeatureModel) -> dict[str, RecipeValue]:
+    """Return what the recipe says about the model."""
+    return {
+        "feature_shape": list(map(str, model.feature_shape)),
+        "input_size": "x".join(map(str, model.input_size)),
+        "layer": model.layer,
+        "layers": model.layers,
+        "preprocess": model.preprocess,
+        "same_floats": "on the same processor, with the same versions of TensorFlow and Keras",
+        "tolerance": TOLERANCE,
+        "weights": options.weights or (options.model if options.model in options.more_files else ON_DISK),
+        "weights_sha256": model.weights_sha256,
+    }

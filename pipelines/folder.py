@@ -1,19 +1,69 @@
 """`recordmill folder`: images of one class each become TFRecord shards, divided into splits."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from recordmill.pipelines.convert import Gathered, read_division
-from recordmill.pipelines.options.folder_options import LabelledOptions
+from recordmill.pipelines.convert import Gathered, Job, group_files, input_file, pictures, read_division
+from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.labels import LabelMap, alike_names, misread_numbers
+from recordmill.schemas.options import ALL_TRAIN
+from recordmill.schemas.recipes import InputFile, to_list
 from recordmill.transforms.dataset.facts import FACTS, Facts
+from recordmill.transforms.folder.check_sample import check_sample
 from recordmill.transforms.folder.choose_classes import ListClasses, WarnOfNestedClasses
+from recordmill.transforms.folder.folder_options import FolderOptions, LabelledOptions
 from recordmill.transforms.folder.read_folder import FolderRules, JoinFiles, ListFolders, ReadTables
-from recordmill.transforms.folder.read_labels import LabelTable
+from recordmill.transforms.folder.read_labels import LabelTable, table_splits
 from recordmill.transforms.folder.stratify import Stratify
+
+
+def prepare(options: FolderOptions) -> Job:
+    """Return the job of `recordmill folder`.
+
+    Raises:
+        ConfigError: no image has a class; splits are given in two ways, or the tables have none.
+        AnnotationFileError: a table cannot be read.
+    """
+    splits, table = splits_of(options), options.table
+    steps = partial(gather, options=options, splits=splits, table=table)
+    return Job(options, splits, partial(inputs, options), steps, pictures(options, splits, table))
+
+
+def inputs(options: LabelledOptions) -> Iterator[InputFile]:
+    """Yield the tables of labels, or the folders, which the job itself lists: a million files take minutes."""
+    if options.labels:
+        yield from (input_file("labels", path) for path in sorted(options.labels))
+    else:
+        yield from map(to_list, sorted(options.images))
+    yield from group_files(options)
+
+
+def splits_of(options: LabelledOptions) -> tuple[str, ...]:
+    """Return the splits of the tables of labels, or else those of the options. Without tables, look for images first.
+
+    Raises:
+        ConfigError, AnnotationFileError: see `prepare`.
+    """
+    if not options.labels:
+        check_sample(options)
+    by_table = {path: table_splits(path, options.columns) for path in options.labels}
+    with_splits = sorted(path for path, splits in by_table.items() if splits is not None)
+    if not with_splits:
+        return options.splits
+    if len(with_splits) < len(by_table):
+        raise ConfigError(f"--labels: {', '.join(with_splits)} says which split an image is of, the others do not")
+    splits = tuple(sorted({split for splits in by_table.values() for split in splits or ()}))
+    if not splits:
+        raise ConfigError(f"{', '.join(with_splits)}: no row that can be used, so there is nothing to write")
+    if options.split != ALL_TRAIN:
+        raise ConfigError(
+            f"{with_splits[0]} says which split an image is of ({', '.join(splits)}), and so does --split"
+        )
+    return splits
 
 
 def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], table: FeatureTable) -> Gathered:

@@ -1,32 +1,40 @@
 """`recordmill table`: rows of tables become TFRecord shards."""
 
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsList, PCollection
 
-from recordmill.pipelines.convert import Contents, Gathered, pictures
-from recordmill.pipelines.options.table_options import TableOptions
+from recordmill.pipelines.choose_encoder import choose_encoder, saved_classes, text_files
+from recordmill.pipelines.convert import Contents, Gathered, Job, input_file, pictures
 from recordmill.schemas.encoders import EncoderSource
+from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureTable
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import DECODED_PICTURE, TABLE, picture_of_row
+from recordmill.schemas.recipes import InputFile
 from recordmill.schemas.tables import TEXT_PARTS, ColumnType, RowsFile, TableSchema
 from recordmill.transforms.dataset.facts import FACTS, Facts
 from recordmill.transforms.folder.read_folder import RANGE_BITS, FolderRules, JoinFiles
 from recordmill.transforms.join.list_images import ListFiles
 from recordmill.transforms.join.match_rows import MatchRows
+from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
 from recordmill.transforms.table.copy_rows import CopyRows
 from recordmill.transforms.table.find_equal_keys import EqualKeys, FindEqualKeys, equal_keys_warning
+from recordmill.transforms.table.find_rows import find_rows
 from recordmill.transforms.table.fit_texts import FitTexts
 from recordmill.transforms.table.infer_schema import InferSchema
-from recordmill.transforms.table.make_records import RowsRecipe
+from recordmill.transforms.table.make_records import RowsRecipe, named_splits
 from recordmill.transforms.table.plan_rows import PlanRows
 from recordmill.transforms.table.read_picture_rows import BUCKETS, ReadPictureRows
+from recordmill.transforms.table.read_schema import read_schema
 from recordmill.transforms.table.spill_rows import SpillRows
 from recordmill.transforms.table.stratify_rows import StratifyRows
+from recordmill.transforms.table.table_options import TableOptions
 
 
 class Table(NamedTuple):
@@ -60,12 +68,49 @@ class Table(NamedTuple):
 
     @property
     def contents(self) -> Contents:
-        """What is in records. The columns are not known before the job."""
+        """Encoder of records. The columns are not known before the job."""
         options = self.options
         if not options.image_column:
             return Contents(CopyRows(), PlanRows(self.splits, options.sizing))
         features = picture_of_row(options.pictures.raw_size)
         return pictures(options, self.splits, msgspec.structs.replace(TABLE, features=features))
+
+
+def prepare(options: TableOptions) -> Job:
+    """Return the job of `recordmill table`.
+
+    Raises:
+        ConfigError: saved encoders have other classes, or cannot be used.
+        AnnotationFileError: a file cannot be read.
+    """
+    files = tuple(_files(find_rows(*options.rows)))
+    saved = saved_classes(options.encoders) if options.label else ()
+    if saved and options.classes and options.classes != saved:
+        raise ConfigError(
+            f"--classes are not those that --encoders has, {', '.join(saved[:8])}{' …' if len(saved) > 8 else ''}: one "
+            "index would stand for two classes; leave --classes out"
+        )
+    options = options.model_copy(update={"classes": saved or options.classes})  # an index stays the same class
+    column = options.split_column
+    splits = named_splits(files, column, options.encoding) if column else options.splits
+    form, output = options.text_form, options.output
+    texts = tuple(choose_encoder(options, form, name, output, splits) for name in options.encoded_columns)
+    table = Table(options, files, read_schema(options.schema_file) if options.schema_file else None, splits, texts)
+    return Job(options, splits, partial(inputs, table), partial(gather, table=table), table.contents)
+
+
+def _files(paths: Iterable[str]) -> Iterator[RowsFile]:
+    for number, path in enumerate(paths):
+        if found := storage_for(path).stat(path):
+            yield RowsFile(number, path, found.size_bytes, found.version)
+
+
+def inputs(table: Table) -> Iterable[InputFile]:
+    """Return the files that determine the bytes of each split."""
+    options = table.options
+    rows = [input_file("rows", file.path) for file in table.files]
+    schema = [input_file("schema", options.schema_file)] if options.schema_file else []
+    return (*rows, *schema, *dict.fromkeys(file for text in table.texts for file in text_files(options, text)))
 
 
 def gather(p: beam.Pipeline, table: Table) -> Gathered:
@@ -120,8 +165,8 @@ def _choose_columns(files: PCollection, table: Table, taken: tuple[str, ...]) ->
 
 
 def _choice(options: TableOptions, given: TableSchema | None, required: tuple[str, ...]) -> ColumnChoice:
-    """What the flags say of columns, and what the schema says of those that are read and the flags do not. Of columns
-    whose texts became numbers, it says only that they were texts."""
+    """Return the choices for columns: those of the flags, then those of the schema. Of a column of encoded texts, the
+    schema has only that it was a text."""
     read = options.read_columns
     columns = [column for column in given.columns if not read or column.name in read] if given else []
     plain = [column for column in columns if column.type not in TEXT_PARTS]

@@ -10,8 +10,8 @@ import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsList, PCollection
 
-from recordmill.pipelines.options.dataset_options import VerifyOptions
-from recordmill.schemas.checks import ShardCheck
+from recordmill.pipelines.dataset_options import VerifyOptions
+from recordmill.schemas.checks import Check, ShardCheck
 from recordmill.schemas.errors import ConfigError, FaultyDatasetError
 from recordmill.schemas.layouts import FEATURES
 from recordmill.schemas.models import recorded_model
@@ -49,7 +49,7 @@ def expected_shards(options: VerifyOptions) -> list[ShardToVerify]:
             manifest.labels,
             split.recipe.options.get("boxes") != "keep",
             manifest.encoders,
-            options.thoroughness,
+            Check(options.check),
             _recomputing(split.recipe, options),
         )
         for name, split in manifest.splits.items()

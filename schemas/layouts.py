@@ -14,7 +14,7 @@ Detection API (`object_detection/data_decoders/tf_example_decoder.py`); ours on 
 
 from collections.abc import Callable, Container
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -264,8 +264,7 @@ TABLE = FeatureTable("table", (), record_of=RecordOf.ROW)
 
 LAYOUTS = {table.layout: table for table in (DETECTION, KERAS, TFDS, CLASSIFICATION, FEATURES, TABLE)}
 
-COCO_LAYOUTS = ("detection", "keras", "tfds")
-"""Those for annotated images."""
+CocoLayout = Literal["detection", "keras", "tfds"]  # for annotated images
 
 
 def features_table(shape: tuple[int, ...], dtype: str) -> FeatureTable:

@@ -1,14 +1,15 @@
 """Models whose features of pictures become records."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 
 RANDOM, ON_DISK, FETCHED = "none", "imagenet", "imagenet-download"
 """Weights of a model of keras.applications, besides those of a file."""
 
-PREPROCESSING = ("none", "unit", "tf", "torch", "caffe")
+Preprocessing = Literal["none", "unit", "tf", "torch", "caffe"]
+PREPROCESSING: tuple[str, ...] = get_args(Preprocessing)
 """What is done with pixels of 0 to 255 before a model sees them: nothing, division by 255, or a mode of
 `keras.applications.imagenet_utils.preprocess_input`."""
 

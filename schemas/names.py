@@ -3,7 +3,7 @@
 import posixpath
 import re
 import unicodedata
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -11,7 +11,8 @@ _DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _MAX_DATASET = 80
 
 
-MATCHES = ("path", "suffix", "name")
+Match = Literal["path", "suffix", "name"]
+MATCHES: tuple[str, ...] = get_args(Match)
 """How the name of an image is that of its file: as a whole; as far as possible from its end; or by its last part."""
 
 

@@ -1,66 +1,51 @@
-"""The tables of options in docs/cli.md, made of the options. `python -m recordmill.launch.command_line.documentation
-docs/cli.md` replaces them, between comments that name them; the rest of the page is left as it is."""
+"""The tables of options in docs/cli.md. `python -m recordmill.launch.command_line.documentation docs/cli.md` replaces
+them, between the comments that name them."""
 
 import re
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
-from recordmill.launch.command_line.verbs import TerminalOptions, metavar
-from recordmill.pipelines.options.coco_options import CocoOptions
-from recordmill.pipelines.options.convert_options import ConvertOptions
-from recordmill.pipelines.options.dataset_options import ShowOptions
-from recordmill.pipelines.options.embed_options import EmbedOptions
-from recordmill.pipelines.options.folder_options import FolderOptions, LabelledOptions
-from recordmill.pipelines.options.option import Kind, OptionField, Options, options_of
-from recordmill.pipelines.options.picture_options import DividedOptions, PictureOptions
-from recordmill.pipelines.options.table_options import TableOptions
+from recordmill.pipelines.dataset_options import ShowOptions, TerminalOptions
+from recordmill.pipelines.verbs import CONVERSIONS, VERBS
+from recordmill.schemas.option import OptionField, Options, options_of
+from recordmill.schemas.options import ConvertOptions, DividedOptions, PictureOptions
 
 _TABLE = re.compile(r"(<!-- options: (.+?) -->\n).*?(<!-- end of options -->)", re.DOTALL)
 
 
 def with_tables(page: str) -> str:
-    """A page with its tables as the options are now.
+    """Return a page with its tables as the options are now.
 
     Raises:
         KeyError: a comment names a table that does not exist.
     """
-    pictures = [*_own(DividedOptions, PictureOptions), *_own(PictureOptions, ConvertOptions)]
-    shared = [each for each in options_of(ConvertOptions) if not _is_of_each(each)]
-    tables = {
-        "all conversions": [*shared, *options_of(TerminalOptions)],
-        "pictures": [each for each in pictures if not _is_of_each(each)],
-        "coco": _own(CocoOptions, PictureOptions, DividedOptions),
-        "folder": _own(FolderOptions, PictureOptions, DividedOptions),
-        "embed": _own(EmbedOptions, LabelledOptions),
-        "table": _own(TableOptions, PictureOptions),
-        "show": [each for each in options_of(ShowOptions) if each.option.kind is not Kind.ARGUMENT],
+    of = {name: _rows(VERBS[name].options) for name in CONVERSIONS}
+    described = {row for rows in of.values() for row in rows}
+    shared = [row for row in _rows(ConvertOptions) if row in described]
+    pictures = [row for row in _rows(DividedOptions, PictureOptions) if row in described and row not in shared]
+    tables = {name: _without(rows, shared, pictures) for name, rows in of.items()}
+    tables["embed"] = _without(tables["embed"], tables["folder"])
+    tables |= {
+        "all conversions": [*shared, *_rows(TerminalOptions)],
+        "pictures": pictures,
+        "show": _rows(ShowOptions),
     }
-    return _TABLE.sub(lambda match: f"{match[1]}{_table(tables[match[2]])}{match[3]}", page)
+    head = "| flag | meaning | default |\n|---|---|---|\n"
+    return _TABLE.sub(lambda match: f"{match[1]}{head}{''.join(tables[match[2]])}{match[3]}", page)
 
 
-def _own(options: type[Options], *bases: type[Options]) -> list[OptionField]:
-    """Those that a conversion has for itself, or describes otherwise than its bases."""
-    shared = {each.name: each for base in bases for each in options_of(base)}
-    return [each for each in options_of(options) if each != shared.get(each.name)]
+def _rows(*options: type[Options]) -> list[str]:
+    return list(dict.fromkeys(_row(each) for one in options for each in options_of(one) if not each.is_argument))
 
 
-def _is_of_each(each: OptionField) -> bool:
-    """Whether all conversions of pictures describe it for themselves."""
-    described = (
-        {own.name for own in _own(options, PictureOptions, DividedOptions)} for options in (CocoOptions, FolderOptions)
-    )
-    return all(each.name in names for names in described)
+def _without(rows: list[str], *others: list[str]) -> list[str]:
+    return [row for row in rows if not any(row in other for other in others)]
 
 
-def _table(fields: Iterable[OptionField]) -> str:
-    lines = ["| flag | meaning | default |", "|---|---|---|"]
-    for each in fields:
-        words = " ".join(word for word in (each.flag, metavar(each)) if word).replace("|", "\\|")
-        usual = "off" if each.option.kind is Kind.SWITCH else each.usual
-        default = f"`{usual}`" if usual and not each.option.usual and usual != "off" else usual
-        lines.append(f"| `{words}` | {each.option.docs or each.option.help} | {default} |")
-    return "\n".join(lines) + "\n"
+def _row(each: OptionField) -> str:
+    words = each.flag if each.type is bool else f"{each.flag} {each.metavar}".replace("|", "\\|")
+    default = "off" if each.type is bool else each.usual or (each.shown_default and f"`{each.shown_default}`")
+    return f"| `{words}` | {each.text} | {default} |\n"
 
 
 if __name__ == "__main__":

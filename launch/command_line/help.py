@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from recordmill.launch.command_line.verbs import EXAMPLES, VERBS, fields_of, metavar
-from recordmill.pipelines.options.option import Kind, OptionField
+from recordmill.pipelines.verbs import EXAMPLES, VERBS, fields_of
+from recordmill.schemas.option import OptionField
 
 _BEAM = "Flags after a lone -- go to Apache Beam as they are; they say where the job runs."
 _EXIT_CODES = (
@@ -25,17 +25,17 @@ def program_help() -> str:
     """The help of `recordmill` itself."""
     parser = _laid_out(
         "recordmill VERB [flags] [-- flags of Beam]",
-        "Data sets of pictures and labels become sharded TFRecord files of tf.Example.",
+        "Convert data sets of images and labels to sharded TFRecord files of tf.Example.",
         EXAMPLES,
         _EXIT_CODES,
     )
     verbs = parser.add_argument_group("verbs")
     for name, verb in VERBS.items():
         verbs.add_argument(name, help=verb.help)
-    verbs.add_argument("help VERB", help="the flags of a verb, with examples")
+    verbs.add_argument("help VERB", help="Show the flags of a verb, with examples")
     flags = parser.add_argument_group("flags")
-    flags.add_argument("-h", "--help", action="store_true", help="show this")
-    flags.add_argument("--version", action="store_true", help="print the version")
+    flags.add_argument("-h", "--help", action="store_true", help="Show this")
+    flags.add_argument("--version", action="store_true", help="Print the version")
     return parser.format_help()
 
 
@@ -44,23 +44,21 @@ def verb_help(name: str) -> str:
     verb = VERBS[name]
     beam = " [-- flags of Beam]" if verb.runs_beam else ""
     notes = f"{_BEAM} {_EXIT_CODES}" if verb.runs_beam else ""
-    parser = _laid_out(f"recordmill {name} {verb.usage}{beam}", verb.description, verb.examples, notes)
+    parser = _laid_out(f"recordmill {name} {verb.usage}{beam}", verb.text, verb.examples, notes)
     groups: dict[str, Any] = {}
     for each in fields_of(name):
-        group = groups.get(each.option.group) or parser.add_argument_group(each.option.group or "arguments")
-        groups[each.option.group] = group
-        _add(group, each)
+        group = groups.get(each.group) or parser.add_argument_group(each.group or "arguments")
+        groups[each.group] = group
+        group.add_argument(each.name if each.is_argument else each.flag, help=_text(each), **_form(each))
     return parser.format_help()
 
 
-def _add(group: Any, each: OptionField) -> None:
-    text = f"{each.option.help} (default {each.usual})" if each.usual else each.option.help
-    if each.is_argument:
-        group.add_argument(each.name, metavar=each.option.metavar, help=text)
-    elif each.option.kind is Kind.SWITCH:
-        group.add_argument(each.flag, action="store_true", help=text)
-    else:
-        group.add_argument(each.flag, metavar=metavar(each), help=text)
+def _text(each: OptionField) -> str:
+    return (f"{each.help} (default {each.shown_default})" if each.shown_default else each.help).replace("%", "%%")
+
+
+def _form(each: OptionField) -> dict[str, Any]:
+    return {"action": "store_true"} if each.type is bool else {"metavar": each.metavar}
 
 
 def _laid_out(usage: str, description: str, examples: Sequence[str], notes: str) -> argparse.ArgumentParser:

@@ -1,90 +1,29 @@
-"""The command line's grammar: a verb, its arguments and its flags. What there is to say of a flag stands with its
-option. All faults of a command are found before any is reported, which argparse does not do; it lays out the help."""
+"""The command line: a verb, its arguments and its flags, or a `--config` file. argparse only lays out the help, because
+it stops at the first fault."""
 
 import difflib
 import logging
-import re
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
-from decimal import Decimal
-from fractions import Fraction
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from recordmill.launch.command_line.help import program_help, verb_help
-from recordmill.launch.command_line.verbs import VERBS, TerminalOptions, fields_of
-from recordmill.pipelines.options.option import Kind, OptionField, Options, options_of
+from recordmill.pipelines.dataset_options import TerminalOptions
+from recordmill.pipelines.verbs import VERBS, fields_of
 from recordmill.schemas.errors import ConfigError
-
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
-_SHARE = re.compile(r"([^=]*?)\s*=\s*(-?\d{0,9}\.?\d{1,18}(?:e-?\d)?|-?\d{1,9}/0*[1-9]\d{0,8})", re.IGNORECASE)
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]i?)?b?", re.IGNORECASE)
-
-
-def size_bytes(text: str) -> int:
-    """A size in bytes.
-
-    Raises:
-        ValueError: not a size; the message says what one looks like.
-
-    >>> size_bytes("150MB"), size_bytes("1.5GiB"), size_bytes("4096")
-    (150000000, 1610612736, 4096)
-    """
-    match = _SIZE.fullmatch(text.strip())
-    if not match or len(match[1]) > 18:
-        raise ValueError("a size like 150MB, 1.5GB, 100MiB or a number of bytes is expected")
-    return int(Decimal(match[1]) * _UNITS[(match[2] or "").upper()])
-
-
-def split_shares(text: str) -> tuple[tuple[str, Fraction], ...]:
-    """Names of splits with their shares, each a fraction of 1; a single name alone has all.
-
-    Raises:
-        ValueError: not that; the message says what it looks like.
-
-    >>> split_shares("val"), split_shares("train=0.75,val=1/4")
-    ((('val', Fraction(1, 1)),), (('train', Fraction(3, 4)), ('val', Fraction(1, 4))))
-    """
-    if not set("=,") & set(text):
-        return ((text, Fraction(1)),)
-    shares = []
-    for part in text.split(","):
-        match = _SHARE.fullmatch(part.strip())
-        if not match:
-            raise ValueError("a name, or shares like train=0.8,val=0.1,test=0.1, is expected")
-        shares.append((match[1], Fraction(match[2])))
-    return tuple(shares)
-
-
-def names(text: str) -> tuple[str, ...]:
-    """Names with commas between them.
-
-    Raises:
-        ValueError: there is none.
-
-    >>> names("person, traffic light")
-    ('person', 'traffic light')
-    """
-    found = tuple(name.strip() for name in text.split(",") if name.strip())
-    if not found:
-        raise ValueError("names, with commas between them, are expected")
-    return found
-
+from recordmill.schemas.option import OptionField, Options, options_of
 
 _LOGGER = logging.getLogger(__name__)
 
 _HELP = ("-h", "--help")
 _UNEXPECTED_SHOWN = 2
-_NEGATIVE = re.compile(r"-\.?\d")
-_BEAM_FLAGS = ("--project", "--region", "--runner")
-"""Beam's flags without an underscore; all others of Beam's have one."""
-_CLOSE = 0.75
-"""Similarity cutoff of flags, 0 to 1; difflib's default of 0.6 takes --frobnicate for --writer."""
-
-_Options = TypeVar("_Options", bound=Options)
+_BEAM_FLAGS = ("--project", "--region", "--runner")  # Beam's flags without an underscore
+_CLOSE = 0.75  # similarity of flags, 0 to 1; difflib's default of 0.6 takes --frobnicate for --writer
+_TYPED_ONLY = ("config", "print_config", "debug")  # not in a `--config` file; --debug counts before it is read
 
 
 class Command(NamedTuple):
-    """What was typed, without what stands after a lone `--`."""
+    """A parsed command, without Beam's flags."""
 
     verb: str
     options: Any
@@ -92,15 +31,14 @@ class Command(NamedTuple):
 
 
 def parse(arguments: Sequence[str]) -> Command:
-    """The verb and its options.
+    """Return the verb and its options.
 
     Args:
-        arguments: one at least.
+        arguments: At least one word.
 
     Raises:
-        ConfigError: with every fault: something that the verb does not know, a value that is none, options that are
-            wrong.
-        SystemExit: help or the version was asked for, and has been printed.
+        ConfigError: with all faults: unknown flags, wrong values, options that contradict each other.
+        SystemExit: help, the version or the options as YAML were requested, and have been printed.
     """
     verb, *rest = arguments
     if verb in _HELP or (verb == "help" and not rest):
@@ -115,12 +53,28 @@ def parse(arguments: Sequence[str]) -> Command:
         raise ConfigError(f"{_no_verb(verb)} (recordmill --help lists the verbs)")
     if any(word in _HELP for word in rest):
         _answer(verb_help(verb))
-    typed = _Typed(verb, rest)
-    options, terminal = typed.filled(VERBS[verb].options), typed.filled(TerminalOptions) or TerminalOptions()
-    if typed.faults or typed.faults_of_options:
-        advice = f" (recordmill {verb} --help lists the flags)" if typed.faults else ""
-        raise ConfigError("; ".join([*typed.faults, *typed.faults_of_options]) + advice)
-    return Command(verb, options, terminal)
+    command = _filled(verb, *_read_words(fields_of(verb), rest))
+    if command.terminal.print_config:
+        _answer(to_config(command))
+    return command
+
+
+def _filled(verb: str, typed: Mapping[str, Any], faults: list[str]) -> Command:
+    fields, values, advice = {each.name: each for each in fields_of(verb)}, dict(typed), ""
+    if faults:
+        advice = f" (recordmill {verb} --help lists the flags)"
+    if path := values.get("config"):
+        values = _read_config(path, fields, faults) | values
+    models: list[Any] = []
+    for model in (VERBS[verb].options, TerminalOptions):
+        own = {each.name for each in options_of(model)}
+        try:
+            models.append(model(**{name: value for name, value in values.items() if name in own}))
+        except ConfigError as error:
+            faults.append(str(error))
+    if faults:
+        raise ConfigError("; ".join(faults) + advice)
+    return Command(verb, *models)
 
 
 def _answer(text: str) -> NoReturn:
@@ -134,133 +88,110 @@ def _no_verb(word: str) -> str:
         is_known = any(name == each.flag for verb in VERBS for each in fields_of(verb))
         return f"{name} must stand after the verb" if is_known else f"unknown flag {name}, and no verb before it"
     near = difflib.get_close_matches(word, VERBS, 1)
-    return f"{word!r} is no verb" + (f"; did you mean {near[0]}?" if near else f"; they are {', '.join(VERBS)}")
+    return f"{word!r} is not a verb" + (f"; did you mean {near[0]}?" if near else f"; they are {', '.join(VERBS)}")
 
 
-class _Typed:
-    """What was typed after a verb, as texts, and what is wrong with it.
-
-    Attributes:
-        faults: against which the list of flags helps.
-        faults_of_options: of values that are what their flag takes.
-    """
-
-    def __init__(self, verb: str, words: Sequence[str]):
-        self.faults: list[str] = []
-        self.faults_of_options: list[str] = []
-        self._unusable: set[str] = set()  # options whose fault has been told
-        self._texts: dict[str, list[str]] = {}
-        fields = fields_of(verb)
-        self._flags = {each.flag: each for each in fields if not each.is_argument}
-        self._arguments = deque(each for each in fields if each.is_argument)
-        self._takes_arguments = bool(self._arguments)
-        self._unexpected: list[str] = []
-        waiting = deque(words)
-        while waiting:
-            self._take(waiting)
-        self.faults += [f"unexpected argument {word!r}" for word in self._unexpected[:_UNEXPECTED_SHOWN]]
-        if (more := len(self._unexpected) - _UNEXPECTED_SHOWN) > 0:
-            self.faults.append(
-                f"and {more:,} more, so quote a pattern of files, which the shell else replaces by all of them"
-            )
-
-    def _take(self, waiting: deque[str]) -> None:
+def _read_words(fields: Iterable[OptionField], words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the typed values by option, and the faults of words that are not understood."""
+    flags = {each.flag: each for each in fields if not each.is_argument}
+    arguments = deque(each for each in fields if each.is_argument)
+    takes_arguments = bool(arguments)
+    typed: dict[str, list[str]] = {}
+    faults: list[str] = []
+    unexpected: list[str] = []
+    waiting = deque(words)
+    while waiting:
         word = waiting.popleft()
         if not _is_flag(word):
-            if self._arguments and self._arguments[0].option.kind is Kind.ARGUMENTS:
-                self._texts.setdefault(self._arguments[0].name, []).append(word)
-            elif self._arguments:
-                self._texts[self._arguments.popleft().name] = [word]
+            if arguments:
+                typed.setdefault(arguments[0].name, []).append(word)
+                if not arguments[0].is_list:
+                    arguments.popleft()
             else:
-                self._unexpected.append(word)
-            return
+                unexpected.append(word)
+            continue
         name, equals, value = word.partition("=")
-        each = self._flags.get(name)
+        each = flags.get(name)
         if each is None:
-            meant, advice = _meant_flag(name, self._flags)
-            self.faults.append(f"unknown flag {name}{advice}")
-            each = self._flags.get(meant)
+            meant, advice = _meant_flag(name, flags)
+            faults.append(f"unknown flag {name}{advice}")
+            each = flags.get(meant)
         has_value_next = bool(waiting) and not _is_flag(waiting[0])
         if each is None:
-            if has_value_next and not equals and not self._takes_arguments:
-                waiting.popleft()  # in all likelihood its value
-        elif each.option.kind is Kind.SWITCH:
-            self._texts[each.name] = [value]
+            if has_value_next and not equals and not takes_arguments:
+                waiting.popleft()  # probably its value
+        elif each.type is bool:
+            typed[each.name] = ["true"]
             if equals:
-                self.faults.append(f"{name} takes no value, and {value!r} is given")
+                faults.append(f"{name} takes no value, and {value!r} is given")
         elif equals or has_value_next:
-            self._texts.setdefault(each.name, []).append(value if equals else waiting.popleft())
+            typed.setdefault(each.name, []).append(value if equals else waiting.popleft())
         else:
-            self.faults.append(f"{name} needs a value ({name}=… where it begins with a dash)")
-            self._unusable.add(each.name)
-
-    def filled(self, options: type[_Options]) -> _Options | None:
-        """The options, or None and more faults."""
-        values = {each.name: self._value(each) for each in options_of(options)}
-        try:
-            return options(**values)
-        except ConfigError as error:
-            self.faults_of_options.append(str(error))
-            return None
-
-    def _value(self, each: OptionField) -> Any:
-        texts = self._texts.get(each.name)
-        if texts and each.name not in self._unusable:
-            try:
-                return value_of(each, texts)
-            except ValueError as error:
-                self.faults.append(f"{each.typed} {error}")
-                self._unusable.add(each.name)
-        if not each.is_required:
-            return each.default
-        stand_in = each.typed if each.name in self._unusable else ""  # so that it is not said to be missing, too
-        return tuple(filter(None, [stand_in])) if each.option.kind in _LISTS else stand_in
+            faults.append(f"{name} needs a value ({name}=… if it begins with a dash)")
+            typed |= {each.name: ["-"]} if each.is_required else {}  # so that it is not reported as missing, too
+    faults += [f"unexpected argument {word!r}" for word in unexpected[:_UNEXPECTED_SHOWN]]
+    if (more := len(unexpected) - _UNEXPECTED_SHOWN) > 0:
+        faults.append(f"and {more:,} more; quote a pattern of files, or the shell replaces it by all of them")
+    known = {each.name: each for each in fields}
+    return {name: _value(known[name], texts) for name, texts in typed.items()}, faults
 
 
-def _meant_flag(name: str, known: Collection[str]) -> tuple[str, str]:
-    """Return the known flag that an unknown one probably stands for, or an empty string, and the advice to print.
+def _value(each: OptionField, texts: list[str]) -> list[str] | str:
+    """Lists add up; of single values the last counts."""
+    if each.is_list:
+        return texts
+    if len(different := list(dict.fromkeys(texts))) > 1:
+        _LOGGER.warning("%s is given as %s; the last counts", each.flag, ", ".join(different))
+    return texts[-1]
 
-    >>> _meant_flag("--num_shards", ["--num-shards", "--workers"])
-    ('--num-shards', '; did you mean --num-shards?')
-    """
+
+def _meant_flag(name: str, known: Mapping[str, OptionField]) -> tuple[str, str]:
+    """Return the known flag that an unknown one probably stands for, or an empty string, and the advice to print."""
     plain = "--" + name.lstrip("-").replace("_", "-").lower()
-    if plain not in known and name.startswith("--") and ("_" in name or name in _BEAM_FLAGS):
+    near = [plain] if plain in known else [each for each in known if plain[2:] in known[each].also]
+    if not near and name.startswith("--") and ("_" in name or name in _BEAM_FLAGS):
         return "", "; Beam's flags go after a lone --"
-    near = [plain] if plain in known else difflib.get_close_matches(plain, known, 1, _CLOSE)
+    near = near or difflib.get_close_matches(plain, known, 1, _CLOSE)
     return (near[0], f"; did you mean {near[0]}?") if near else ("", "")
 
 
 def _is_flag(word: str) -> bool:
-    return word.startswith("-") and word != "-" and " " not in word.partition("=")[0] and not _NEGATIVE.match(word)
+    is_number = word[1:2].isdigit() or (word[1:2] == "." and word[2:3].isdigit())
+    return word.startswith("-") and word != "-" and " " not in word.partition("=")[0] and not is_number
 
 
-def value_of(each: OptionField, texts: Sequence[str]) -> Any:
-    """An option's value of all that was typed for it: lists add up; of single values the last counts.
+def _read_config(path: str, fields: Mapping[str, OptionField], faults: list[str]) -> dict[str, Any]:
+    """Return the values of a YAML file by option."""
+    import yaml
 
-    Raises:
-        ValueError: it is none; the message goes on after the flag.
-    """
-    kind = each.option.kind
-    if kind is Kind.SWITCH:
-        return True
-    if kind in _LISTS:
-        return tuple(texts)
-    if kind is Kind.NAMES:
-        return tuple(name for text in texts for name in _converted(names, text))
-    if kind is Kind.SHARES:
-        return _converted(split_shares, ",".join(texts))
-    if len(different := list(dict.fromkeys(texts))) > 1:
-        _LOGGER.warning("%s is given as %s; the last counts", each.flag, ", ".join(different))
-    return _converted(_CONVERT.get(kind, str), texts[-1])
+    from recordmill.transforms.storage.os_errors import explain_os_error
+    from recordmill.transforms.storage.resolve import storage_for
 
-
-def _converted(convert: Callable[[str], Any], text: str) -> Any:
     try:
-        return convert(text)
-    except ValueError as error:
-        raise ValueError(f"{text!r}: {_EXPECTED.get(convert, error)}") from error
+        found = yaml.safe_load(storage_for(path).read(path)) or {}
+    except OSError as error:
+        raise ConfigError(f"--config {explain_os_error(error)}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--config {path} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(found, dict):
+        raise ConfigError(f"--config {path} must map names of options to values: num_shards: 8")
+    values = {str(name).replace("-", "_"): value for name, value in found.items()}
+    for name in [name for name in values if name not in fields or name in _TYPED_ONLY]:
+        near = difflib.get_close_matches(name, set(fields) - set(_TYPED_ONLY), 1, _CLOSE)
+        faults.append(f"--config {path}: unknown option {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
+        del values[name]
+    return values
 
 
-_LISTS = (Kind.PATHS, Kind.ARGUMENTS)
-_CONVERT: dict[Kind, Callable[[str], Any]] = {Kind.INTEGER: int, Kind.NUMBER: float, Kind.SIZE: size_bytes}
-_EXPECTED: dict[Callable, str] = {int: "a whole number is expected", float: "a number is expected"}
+def to_config(command: Command) -> str:
+    """Return the options that differ from their defaults, as YAML for `--config`."""
+    import yaml
+
+    values: dict[str, Any] = {}
+    models: tuple[Options, ...] = (command.options, command.terminal)
+    for options, each in [(model, each) for model in models for each in options_of(type(model))]:
+        value = getattr(options, each.attribute)
+        if each.name not in (*_TYPED_ONLY, "dry_run") and value != each.default:
+            plain = [f"{name}={share}" for name, share in value] if each.is_shares else value
+            values[each.name] = list(plain) if isinstance(plain, tuple) else plain
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)

@@ -1,1 +1,1 @@
-"""What is checked before a job is started: inputs, output, runner."""
+"""Checks before a job starts: inputs, output, memory, runner."""

@@ -8,9 +8,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from recordmill.pipelines.options.coco_options import CocoOptions
-from recordmill.pipelines.options.convert_options import ConvertOptions
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.options import ConvertOptions
+from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.storage.resolve import storage_for
 
 _OF_PROGRAM = 300_000_000
@@ -28,7 +28,7 @@ _LIMITS = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.
 
 
 def check_memory(options: ConvertOptions, is_dry_run: bool = False) -> str:
-    """What a local job, or a plan, will take of memory and what there is, as a sentence; empty where it is little.
+    """Return a sentence with the memory that a local job or plan takes, and the machine's; empty if it is little.
 
     Raises:
         ConfigError: it takes more than this machine, or the container, has.
@@ -48,7 +48,7 @@ def check_memory(options: ConvertOptions, is_dry_run: bool = False) -> str:
 
 
 def memory_needed(options: ConvertOptions) -> tuple[int, int]:
-    """The least and the most bytes that the local runner will hold at once, with the program's own."""
+    """Return the minimum and maximum of bytes that the local runner holds at once, with those of the program."""
     if not isinstance(options, CocoOptions):
         return _OF_PROGRAM, _OF_PROGRAM
     size = sum(_unpacked_size(source.path) for source in options.sources)
@@ -57,7 +57,7 @@ def memory_needed(options: ConvertOptions) -> tuple[int, int]:
 
 
 def _unpacked_size(path: str) -> int:
-    """Of a file that is not there, which is told elsewhere, 0."""
+    """Return the size of the uncompressed file; 0 if there is none, which is reported elsewhere."""
     size = 0
     with suppress(OSError):
         size = storage_for(path).size(path) or 0
@@ -65,7 +65,7 @@ def _unpacked_size(path: str) -> int:
 
 
 def memory_bytes() -> int:
-    """What this process may have: the machine's memory, or its container's share."""
+    """Return the memory of the machine, or the container's share of it."""
     found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in _LIMITS:
         with suppress(OSError, ValueError):  # "max" where there is none

@@ -1,12 +1,11 @@
-"""May a split be written beside the others that its folder has? Each of these raises a ConfigError where it may not."""
+"""Why splits cannot be written next to others that their folder has."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
 from recordmill.schemas.dataset_files import split_manifest
 from recordmill.schemas.encoders import TextForm
-from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import OF_INPUT, ShardNaming, listed
 from recordmill.schemas.manifest import Manifest
 from recordmill.schemas.recipes import Recipe
@@ -15,94 +14,97 @@ from recordmill.transforms.metadata.dataset_folder import read_manifest, read_sp
 from recordmill.transforms.storage.interface import is_remote
 
 
-def check_all_committed(output: str, manifest: Manifest, written: set[str]) -> None:
-    """Whether each split has a manifest of its own: the folder's is made of those, and would forget one without."""
-    missing = sorted(manifest.splits.keys() - read_split_manifests(output).keys() - written)
-    again = read_manifest(output) if missing else None  # another run may just be replacing one
-    if again and (missing := [split for split in missing if split in again.splits]):
-        files = ", ".join(map(split_manifest, missing))
-        raise ConfigError(
-            f"{output} has a manifest of the splits {', '.join(manifest.splits)}, but no {files}: was only a part of "
-            "the folder copied? Copy all of it, or give another --output"
-        )
-
-
-def check_cases(output: str, known: Iterable[str], wanted: Iterable[str]) -> None:
-    """Whether no two splits differ in capital letters alone."""
-    for one, other in sorted(product(known, wanted)):
+def other_split_faults(
+    output: str, manifest: Manifest | None, unfinished: Iterable[str], recipes: Sequence[Recipe], overwrite: bool
+) -> Iterator[str]:
+    """Yield the faults of recipes that would be written next to the splits of a manifest and of unfinished runs."""
+    known, written = manifest.splits if manifest else {}, {recipe.split for recipe in recipes}
+    for one, other in sorted(product({*known, *unfinished}, written)):
         if one != other and one.lower() == other.lower():
-            raise ConfigError(
+            yield (
                 f"{output} has the split {one}, and {other} is asked for, {ONLY_CASE}: give --split {one}, another "
                 "name, or another --output"
             )
+    if manifest:
+        for recipe in recipes:
+            yield from _data_set_faults(output, manifest, recipe, set(known) - (written if overwrite else set()))
+            yield from _division_faults(output, manifest, recipe, set(known) - written)
 
 
-def check_same_dataset(output: str, manifest: Manifest, recipe: Recipe, replaced: set[str]) -> None:
-    """Whether name, layout and parts are those of the splits that stay."""
-    others = sorted(set(manifest.splits) - replaced)
+def _data_set_faults(output: str, manifest: Manifest, recipe: Recipe, kept: set[str]) -> Iterator[str]:
+    """The name, layout or parts differ from those of the splits that are kept."""
     for what, known, wanted in (("name", manifest.name, recipe.name), ("layout", manifest.layout, recipe.layout)):
-        if others and known != wanted:
-            raise ConfigError(
+        if kept and known != wanted:
+            yield (
                 f"{output} holds the data set {manifest.name!r} in layout {manifest.layout!r} "
-                f"(splits: {', '.join(others)}); --{what} {wanted} would mix two data sets: give another --output"
+                f"(splits: {', '.join(sorted(kept))}); --{what} {wanted} would mix two data sets: give another --output"
             )
-
-    others = [name for name in others if name != recipe.split]
+    others = sorted(kept - {recipe.split})
     asked = tuple(part for part in manifest.parts if part not in OF_INPUT)
     if others and asked != recipe.parts:
-        raise ConfigError(
+        yield (
             f"{output} holds records with {listed(asked)} (splits: {', '.join(others)}), these would have "
             f"{listed(recipe.parts)}: give the same annotation files and --masks for all splits, or another --output"
         )
-    if recipe.shard_names.naming is ShardNaming.KERAS:
-        _check_no_other_split(output, recipe, others)
+    yield from _keras_faults(output, recipe, others)
 
 
-def check_same_division(output: str, manifest: Manifest, recipe: Recipe, written: set[str]) -> None:
-    """Whether splits of one input were divided in one way: divided in two, they would share images."""
-    for name, split in manifest.splits.items():
-        known, wanted = split.recipe.options.get("split"), recipe.options.get("split")
-        if name not in written and known != wanted and _share_images(split.recipe, recipe):
-            raise ConfigError(
+def _keras_faults(output: str, recipe: Recipe, others: Iterable[str]) -> Iterator[str]:
+    others = [name for name in others if name != recipe.split]
+    if others and recipe.shard_names.naming is ShardNaming.KERAS:
+        yield (
+            f"{output} holds the split {', '.join(others)}; in layout {recipe.layout} the names of shards do not tell "
+            f"splits apart: give --split {recipe.split} an --output of its own"
+        )
+
+
+def _division_faults(output: str, manifest: Manifest, recipe: Recipe, others: set[str]) -> Iterator[str]:
+    """Splits of one input that were divided in two ways would share images."""
+    for name in sorted(others):
+        other = manifest.splits[name].recipe
+        known, wanted = other.options.get("split"), recipe.options.get("split")
+        if known != wanted and _share_images(other, recipe):
+            yield (
                 f"{output} holds the split {name} of the same images, divided by --split {known or name}: with --split "
                 f"{wanted or recipe.split} some images would be in both; give the same --split, or another --output"
             )
 
 
 def _share_images(one: Recipe, other: Recipe) -> bool:
-    """Whether two recipes read the same table of labels, or the same folder where one has no such table."""
+    """True if both read the same table of labels, or the same folder and one has no such table."""
     if _real(file.path for file in one.inputs) & _real(file.path for file in other.inputs):
         return True
-    listed = any(file.kind == "images" for recipe in (one, other) for file in recipe.inputs)
-    return listed and bool(_real(one.images) & _real(other.images))
+    is_listed = any(file.kind == "images" for recipe in (one, other) for file in recipe.inputs)
+    return is_listed and bool(_real(one.images) & _real(other.images))
 
 
 def _real(paths: Iterable[str]) -> set[str]:
     return {path if is_remote(path) else os.path.realpath(path) for path in paths}
 
 
-def _check_no_other_split(output: str, recipe: Recipe, splits: list[str]) -> None:
-    if others := [name for name in splits if name != recipe.split]:
-        raise ConfigError(
-            f"{output} holds the split {', '.join(others)}; in layout {recipe.layout} the names of shards do not tell "
-            f"splits apart: give --split {recipe.split} an --output of its own"
+def missing_manifest_faults(output: str, manifest: Manifest, written: set[str]) -> Iterator[str]:
+    """Yield splits without their own manifest. The folder's manifest is made of those, and would lose them."""
+    missing = sorted(manifest.splits.keys() - read_split_manifests(output).keys() - written)
+    again = read_manifest(output) if missing else None  # another run may just be replacing one
+    if again and (missing := [split for split in missing if split in again.splits]):
+        yield (
+            f"{output} has a manifest of the splits {', '.join(manifest.splits)}, but no "
+            f"{', '.join(map(split_manifest, missing))}: was only a part of the folder copied? Copy all of it, or give "
+            "another --output"
         )
 
 
-def check_unfinished(output: str, recipe: Recipe, others: Mapping[str, Recipe | None]) -> None:
-    """Whether a split can go together with others that another job is writing: with none in the layout keras; where
-    texts become numbers, with those of the same vocabulary.
+def unfinished_faults(output: str, recipe: Recipe, others: Mapping[str, Recipe | None]) -> Iterator[str]:
+    """Yield why a split cannot be written while another job writes `others`, by split; None if a recipe is unreadable.
 
-    Args:
-        others: their recipes, by split; None where it cannot be read.
+    In layout keras a folder has one split. Encoded texts of all splits need the same vocabulary.
     """
-    if recipe.shard_names.naming is ShardNaming.KERAS:
-        _check_no_other_split(output, recipe, list(others))
+    yield from _keras_faults(output, recipe, others)
     own = _vocabulary(recipe)
     for split, other in others.items() if own is not None else ():
         theirs = _vocabulary(other) if other else None
         if theirs is not None and (not own or own != theirs):
-            raise ConfigError(
+            yield (
                 f"{output} has an unfinished run of {split}, whose texts have another vocabulary than {recipe.split} "
                 f"would have, and a data set has one: finish {split} first, write both in one command, or give "
                 "--encoders to both"
@@ -110,8 +112,7 @@ def check_unfinished(output: str, recipe: Recipe, others: Mapping[str, Recipe | 
 
 
 def _vocabulary(recipe: Recipe) -> tuple[str, ...] | None:
-    """Checksums of the saved encoders of a recipe's texts; empty where they are to be fitted, None without texts that
-    become numbers."""
+    """Return the checksums of saved encoders; empty if they are to be fitted, None if no texts are encoded."""
     form = recipe.options.get("caption_text", recipe.options.get("text"))
     if form in (None, TextForm.RAW.value):
         return None

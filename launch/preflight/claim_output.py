@@ -1,21 +1,32 @@
-"""May a job write where it is told to, and what is there already?"""
+"""The claim of an output folder: its contents, the job's recipes and --overwrite decide what a job may do there.
+
+| the folder has of a split | the recipe | without --overwrite | with --overwrite |
+|---|---|---|---|
+| all shards, undamaged | the same | COMPLETE | as below |
+| all shards, some of them damaged | the same | as below, with a warning | as below |
+| all shards | another | refused | as below |
+| an unfinished run | the same | UNFINISHED | UNFINISHED |
+| an unfinished run with finished shards | another | refused | NEW |
+| shards that no manifest lists | - | refused | NEW |
+| files in its state that no run wrote | - | refused | refused |
+| anything else | - | NEW | NEW |
+"""
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from enum import Enum
+from itertools import chain
 
 import msgspec
 
 from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.preflight.check_other_splits import (
-    check_all_committed,
-    check_cases,
-    check_same_dataset,
-    check_same_division,
-    check_unfinished,
+    missing_manifest_faults,
+    other_split_faults,
+    unfinished_faults,
 )
 from recordmill.schemas.dataset_files import RECIPE, state_folder
 from recordmill.schemas.errors import ConfigError
@@ -30,51 +41,45 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
-_LOOKS = 16
-"""How many shards are looked at once: in a bucket, each is a request."""
+_LOOKS = 16  # shards that are checked at once: in a bucket, each is a request
 
 
 class OutputState(Enum):
-    """What the output folder holds of the split that is to be written."""
+    """State of a split in the output folder."""
 
     NEW = "nothing"
-    UNFINISHED = "a run of the same recipe that did not finish"
-    COMPLETE = "the whole split"
+    UNFINISHED = "an unfinished run of the same recipe"
+    COMPLETE = "the complete split"
 
 
 def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> list[OutputState]:
-    """Look at the output folder and, for each split that is not complete, note its recipe there, so that an interrupted
-    run can go on. A complete split that is to be replaced stays until the new one is whole.
+    """Return the state of each split, and note the recipe of each new one in the folder, so that an interrupted run can
+    be resumed. A complete split that is replaced stays until the new one is complete.
 
     Args:
-        recipes: of the splits of a job.
-        overwrite: replace what there is of them, whatever it is.
+        recipes: Recipes of the splits of a job.
+        overwrite: Replace what there is of them.
 
     Raises:
         ConfigError: the folder holds something that this run must not be mixed with.
     """
     manifest = read_manifest(output)
     splits = {recipe.split for recipe in recipes}
-    check_cases(output, {*(manifest.splits if manifest else ()), *unfinished_splits(output)}, splits)
-    if manifest is not None:
-        for recipe in recipes:
-            check_same_dataset(output, manifest, recipe, splits if overwrite else set())
-            check_same_division(output, manifest, recipe, splits)
+    _refuse(other_split_faults(output, manifest, unfinished_splits(output), recipes, overwrite))
     listings = _Listings()
     states = [_look_at_split(output, manifest, recipe, overwrite, listings) for recipe in recipes]
     if manifest is not None and set(states) != {OutputState.COMPLETE}:
-        check_all_committed(output, manifest, splits)
-        if fault := folder_fault(output):
-            raise ConfigError(f"--output {fault}")
+        writing = (f"--output {fault}" for fault in [folder_fault(output)] if fault)
+        _refuse(chain(missing_manifest_faults(output, manifest, splits), writing))
     new = [recipe for recipe, state in zip(recipes, states, strict=True) if state is OutputState.NEW]
     for recipe in new:
         _note_recipe(output, recipe)
-    try:  # after the notes: of two jobs that begin at once, one sees the other
-        for recipe in new:
-            others = sorted(set(unfinished_splits(output)) - splits)
-            check_unfinished(
-                output, recipe, {split: _read_note(_note(output, split), overwrite=True) for split in others}
-            )
+    try:  # after the notes: of two jobs that start at the same time, one sees the other
+        others = {
+            split: _read_note(_note(output, split), overwrite=True)
+            for split in sorted(set(unfinished_splits(output)) - splits if new else ())
+        }
+        _refuse(fault for recipe in new for fault in unfinished_faults(output, recipe, others))
     except ConfigError:
         release_output(output, new, ())
         raise
@@ -88,8 +93,13 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
     return states
 
 
+def _refuse(faults: Iterator[str]) -> None:
+    for fault in faults:
+        raise ConfigError(fault)
+
+
 def absent_folders(output: str) -> list[str]:
-    """The folder and those above it that are not there, the innermost first; none in a bucket, which has no folders."""
+    """Return the folder and its parents that do not exist, innermost first; none in a bucket, which has no folders."""
     folders, folder = [], "" if is_remote(output) else os.path.abspath(output)
     while folder and not os.path.lexists(folder):
         folders.append(folder)
@@ -98,12 +108,7 @@ def absent_folders(output: str) -> list[str]:
 
 
 def release_output(output: str, recipes: Sequence[Recipe], absent: Iterable[str]) -> None:
-    """Undo `claim_output` for splits of which nothing was written.
-
-    Args:
-        recipes: of these splits.
-        absent: the `absent_folders` before.
-    """
+    """Undo `claim_output` for recipes of which nothing was written; `absent` are the `absent_folders` before it."""
     storage = storage_for(output)
     for recipe in recipes:
         storage.delete_folder(join_path(output, state_folder(recipe.split)))
@@ -113,8 +118,7 @@ def release_output(output: str, recipes: Sequence[Recipe], absent: Iterable[str]
 
 
 class _Listings(dict[str, InputFile]):
-    """What is in folders of images. Each is listed once, and only where a split is complete: nothing else tells whether
-    it still is what there is."""
+    """Contents of folders of images. Each is listed once, and only to compare a complete split with them."""
 
     def __missing__(self, folder: str) -> InputFile:
         self[folder] = listing_of(folder)
@@ -152,19 +156,15 @@ def _look_at_split(
 
 
 def _note_recipe(output: str, recipe: Recipe) -> None:
-    """Delete what an earlier run of the split has left, and write down what this one is to make."""
+    """Delete the state of an earlier run of the split, and write the recipe of this one."""
     storage = storage_for(output)
     storage.delete_folder(join_path(output, state_folder(recipe.split)))
     storage.write(_note(output, recipe.split), encode_json(recipe))
 
 
 def _check_replaceable(output: str, recipe: Recipe) -> None:
-    """Refuse a bucket that keeps what is written to it. The note says so: to ask the bucket takes a permission that an
-    account which only reads and writes objects lacks.
-
-    Raises:
-        ConfigError: it does. The note stays there, as all would.
-    """
+    """Refuse a bucket that keeps what is written to it. The note shows it: an account that reads and writes objects may
+    not read the bucket's settings. The note stays there, as all files would."""
     note = _note(output, recipe.split)
     if why := storage_for(note).protection(note):
         raise ConfigError(
@@ -175,14 +175,14 @@ def _check_replaceable(output: str, recipe: Recipe) -> None:
 
 
 def finished_shards(output: str, recipes: Sequence[Recipe]) -> int:
-    """How many finished shards unfinished runs have left; a rerun keeps those that it would write as they are."""
+    """Return the number of finished shards of unfinished runs. A rerun keeps those that it would write unchanged."""
     storage = storage_for(output)
     folders = (join_path(output, state_folder(recipe.split)) for recipe in recipes)
     return sum(name != RECIPE and name.endswith(".json") for folder in folders for name in storage.names(folder))
 
 
 def damaged_shards(storage: Storage, output: str, split: SplitManifest) -> list[str]:
-    """Faults of a split's files: a shard is missing, of another size, or has another checksum."""
+    """Return the faults of a split's files: missing, another size, another checksum."""
     with ThreadPoolExecutor(_LOOKS) as pool:
         found = pool.map(lambda shard: _damage(storage, join_path(output, shard.file), shard), split.shards)
     return [f"{shard.file} {damage}" for shard, damage in zip(split.shards, found, strict=True) if damage]
@@ -208,7 +208,7 @@ def _check_same_recipe(output: str, known: Recipe, wanted: Recipe, holds: str) -
 
 
 def _difference(known: Recipe, wanted: Recipe) -> str:
-    """What differs between two recipes, for a person: `seed 0, now 1`."""
+    """Return the differences of two recipes: `seed was 0, now 1`."""
     before, now = ({**msgspec.to_builtins(recipe), **recipe.options} for recipe in (known, wanted))
     keys = [key for key in now if key != "options" and before.get(key) != now[key]]
     return "; ".join(f"{key.replace('_', '-')} was {_shown(before.get(key))}, now {_shown(now[key])}" for key in keys)
@@ -243,5 +243,5 @@ def _read_note(note: str, overwrite: bool) -> Recipe | None:
 
 
 def _note(output: str, split: str) -> str:
-    """Where the recipe of an unfinished run is noted."""
+    """Return the path of the recipe of an unfinished run."""
     return join_path(output, f"{state_folder(split)}/{RECIPE}")

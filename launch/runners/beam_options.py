@@ -23,7 +23,7 @@ from apache_beam.options.pipeline_options import (
     WorkerOptions,
 )
 
-from recordmill.launch.command_line.verbs import fields_of
+from recordmill.pipelines.verbs import CONVERSIONS, fields_of
 from recordmill.schemas.errors import ConfigError, missing_extra
 
 _FN_API_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
@@ -196,7 +196,7 @@ def _check_flags(beam_arguments: Sequence[str]) -> None:
     runner = _named(known.runner)
     if known.template_location and runner is Runner.DATAFLOW:
         return  # what launches a template may add flags that this Beam does not know
-    ours = {each.flag for verb in ("coco", "folder", "embed", "table") for each in fields_of(verb)}
+    ours = {each.flag for verb in CONVERSIONS for each in fields_of(verb)}
     for argument in unknown:
         flag = argument.partition("=")[0]
         if flag in ours:

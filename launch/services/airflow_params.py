@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from recordmill.launch.command_line.parameters import command_line, parameters, plain_default
+from recordmill.launch.command_line.parameters import command_line, parameter_help, parameters, plain_default
 from recordmill.launch.command_line.parser import parse
-from recordmill.pipelines.options.option import Kind, OptionField
+from recordmill.schemas.option import OptionField
 from recordmill.transforms.storage.resolve import GCS, SCHEMES
 
 # A path has no comma, because lists travel as text with commas. A date of the run stands in braces.
@@ -18,8 +18,7 @@ _DATE = r"\{(%[a-zA-Z]|[^%{},])+\}"
 _REST = rf"([^,{{}}]|{_DATE})+$"
 _GS_PATH, _ANY_PATH = rf"^{GCS}://{_REST}", rf"^(({'|'.join(SCHEMES)})://|/){_REST}"
 
-_JSON_TYPES = {Kind.INTEGER: "integer", Kind.NUMBER: "number", Kind.PATHS: "array", Kind.SWITCH: "boolean"}
-"""All other kinds are strings."""
+_JSON_TYPES: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
 def airflow_params(verb: str, gs_only: bool, defaults: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -33,7 +32,7 @@ def airflow_params(verb: str, gs_only: bool, defaults: Mapping[str, Any]) -> dic
     8
     """
     known = parameters(verb)
-    schemas = {name: _schema(known, each, _GS_PATH if gs_only else _ANY_PATH) for name, each in known.items()}
+    schemas = {name: _schema(verb, each, _GS_PATH if gs_only else _ANY_PATH) for name, each in known.items()}
     schemas["output"] |= {
         "type": ["null", "string"],
         "default": None,
@@ -44,24 +43,24 @@ def airflow_params(verb: str, gs_only: bool, defaults: Mapping[str, Any]) -> dic
     return schemas
 
 
-def _schema(known: Mapping[str, OptionField], each: OptionField, path: str) -> dict[str, Any]:
-    option, default = each.option, plain_default(each)
-    names = {other.flag: name for name, other in known.items()}
-    kind = _JSON_TYPES.get(option.kind, "string")
+def _schema(verb: str, each: OptionField, path: str) -> dict[str, Any]:
+    default = plain_default(each)
+    has_paths = each.is_list and each.must_be
+    kind = "array" if has_paths else _JSON_TYPES[each.type]
     is_nullable = default is None and not each.is_required
     schema: dict[str, Any] = {
         "type": ["null", kind] if is_nullable else kind,
-        "description": re.sub(r"--[a-z]+(?:-[a-z]+)*", lambda flag: names.get(flag[0], flag[0]), option.help),
+        "description": parameter_help(verb, each.help),
     }
-    if option.kind is Kind.PATHS:
+    if has_paths:
         schema["items"] = {"type": "string", "pattern": path}
         schema |= {"minItems": 1} if each.is_required else {}
-    if option.kind is Kind.PATH:
+    elif each.must_be:
         schema["pattern"] = path
-    if option.kind is Kind.CHOICE:
-        schema["enum"] = [*([None] if is_nullable else []), *option.choices]
-    if option.kind in (Kind.INTEGER, Kind.NUMBER):
-        bounds = {"minimum": option.least, "maximum": option.largest}
+    if each.choices:
+        schema["enum"] = [*([None] if is_nullable else []), *each.choices]
+    if each.type in (int, float):
+        bounds = {"minimum": each.least, "maximum": each.largest}
         schema |= {name: bound for name, bound in bounds.items() if bound is not None}
     return schema if each.is_required else schema | {"default": default}
 
@@ -84,8 +83,7 @@ def run_values(verb: str, params: Mapping[str, Any], output: str, when: datetime
         value = params.get(name)
         if value in (None, [], "", each.default):
             continue
-        is_path = each.option.kind in (Kind.PATH, Kind.PATHS)
-        values[name] = _dated(value, when) if is_path else value
+        values[name] = _dated(value, when) if each.must_be else value
     values.setdefault("output", output)
     parse(command_line(verb, values))
     return values

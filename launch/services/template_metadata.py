@@ -8,42 +8,24 @@ https://cloud.google.com/dataflow/docs/reference/rest/v1b3/GetTemplateResponse#P
 """
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
-from recordmill.launch.command_line.parameters import TEMPLATES, parameters, plain_default
-from recordmill.launch.command_line.verbs import VERBS
-from recordmill.pipelines.options.option import READ, Kind, Option, OptionField
+from recordmill.launch.command_line.parameters import TEMPLATES, parameter_help, parameters, plain_default
+from recordmill.pipelines.verbs import VERBS
+from recordmill.schemas.option import Must, OptionField
 from recordmill.transforms.storage.resolve import GCS
 
 # A bucket or a path in it. Several paths are separated by commas, so a path must have none.
 _GS_PATH = f"{GCS}://[a-z0-9][a-z0-9._-]{{1,220}}[a-z0-9](/[^,]*)?"
-_OF_KIND = {
-    Kind.ARGUMENT: _GS_PATH,
-    Kind.PATH: _GS_PATH,
-    Kind.PATHS: f"{_GS_PATH}( *, *{_GS_PATH})*",
-    Kind.SWITCH: "(true|false)",
-    Kind.INTEGER: "-?[0-9]{1,18}",
-    Kind.NUMBER: "-?[0-9]*[.]?[0-9]+",
-}
-_TYPES = {
-    Kind.ARGUMENT: "GCS_READ_FOLDER",
-    Kind.CHOICE: "ENUM",
-    Kind.INTEGER: "NUMBER",
-    Kind.NUMBER: "NUMBER",
-    Kind.PATH: "GCS_WRITE_FOLDER",
-    Kind.SWITCH: "BOOLEAN",
-}
-"""Of the others: TEXT."""
-
-# Words of the command line's help that mean something else in a form.
-_RETOLD = (
-    ("local or gs://", "gs://bucket/folder"),
-    ("repeatable, as every file below", "several with commas between them, as of every file below"),
-    ("repeatable", "several with commas between them"),
-)
+_REGEXES: dict[type, str] = {bool: "(true|false)", int: "-?[0-9]{1,18}", float: "[0-9]{0,15}[.]?[0-9]{1,15}", str: ".+"}
+_SIZE = "[0-9]{1,9}([.][0-9]{1,6})? ?([kKmMgG][iI]?)?[bB]?"
+_FRACTION = "(0|1|[01][.]0*|0?[.][0-9]+|[0-9]([.][0-9]+)?[eE]-[1-9][0-9]?)"
+_SPLIT = "[A-Za-z0-9][A-Za-z0-9_]{0,79}"
+_SHARE = f"{_SPLIT} *= *([0-9]{{0,9}}[.]?[0-9]{{1,18}}([eE]-?[0-9])?|[0-9]{{1,9}}/[1-9][0-9]{{0,8}})"
+_PARAMETER_TYPES: dict[type, str] = {bool: "BOOLEAN", int: "NUMBER", float: "NUMBER", str: "TEXT"}
+_PATH_TYPES = {Must.FILE: "GCS_READ_FILE", Must.DATA_SET: "GCS_READ_FOLDER", Must.OUTPUT: "GCS_WRITE_FOLDER"}
 
 # Beam's own options that a run may want. Dataflow refuses parameters that a template does not name; machines, network
 # and accounts are no parameters but fields of the request.
@@ -68,7 +50,7 @@ _BEAMS: tuple[dict[str, Any], ...] = (
 
 
 def metadata(command: str) -> dict[str, Any]:
-    """The metadata of a command's template: what `gcloud dataflow flex-template build --metadata-file` reads.
+    """Return the metadata of a command's template, which `gcloud dataflow flex-template build --metadata-file` reads.
 
     >>> [p["name"] for p in metadata("coco")["parameters"] if not p["isOptional"]]
     ['images', 'output']
@@ -76,48 +58,46 @@ def metadata(command: str) -> dict[str, Any]:
     ours = [_described(command, name, each) for name, each in parameters(command).items()]
     return {
         "name": f"Recordmill {command}",
-        "description": VERBS[command].description,
-        # What must be given comes first in Console's form.
+        "description": VERBS[command].text,
+        # Required parameters come first in Console's form.
         "parameters": [*sorted(ours, key=lambda described: described["isOptional"]), *_BEAMS],
     }
 
 
 def _described(command: str, name: str, each: OptionField) -> dict[str, Any]:
-    is_read_file = each.option.kind is Kind.PATH and each.option.group == READ
+    text = f"{each.help} (default {each.shown_default})" if each.shown_default else each.help
+    kind = "ENUM" if each.choices else _PARAMETER_TYPES[each.type]
     described: dict[str, Any] = {
         "name": name,
         "label": name.replace("_", " ").capitalize(),
-        "helpText": _help(command, each),
+        "helpText": parameter_help(command, text.replace("repeatable", "several, separated by commas")),
         "isOptional": not each.is_required,
-        "regexes": [f"^{_regex(each.option)}$"],
-        "paramType": "GCS_READ_FILE" if is_read_file else _TYPES.get(each.option.kind, "TEXT"),
+        "regexes": [f"^{_regex(each)}$"],
+        "paramType": kind if each.is_list or not each.must_be else _PATH_TYPES[each.must_be],
     }
-    if each.option.kind is Kind.CHOICE:
-        described["enumOptions"] = [{"value": choice, "label": choice} for choice in each.option.choices]
+    if each.choices:
+        described["enumOptions"] = [{"value": choice, "label": choice} for choice in each.choices]
     default = plain_default(each)
     if default not in (None, ""):
         described["defaultValue"] = str(default).lower() if isinstance(default, bool) else str(default)
     return described
 
 
-def _regex(option: Option) -> str:
-    if option.kind is Kind.CHOICE:
-        return f"({'|'.join(option.choices)})"
-    if option.pattern:
-        return option.pattern
-    if option.kind is Kind.INTEGER and option.least == 1:
+def _regex(each: OptionField) -> str:
+    if each.must_be:
+        return f"{_GS_PATH}( *, *{_GS_PATH})*" if each.is_list else _GS_PATH
+    if each.choices:
+        return f"({'|'.join(each.choices)})"
+    if each.is_size:
+        return _SIZE
+    if each.is_shares:
+        return f"({_SPLIT}|{_SHARE}( *, *{_SHARE})*)"
+    if each.type is float and each.largest == 1:
+        return _FRACTION
+    if each.type is int and each.least == 1:
         # As many digits as the bound has; the command checks the bound itself.
-        return f"[1-9][0-9]{{0,{len(str(option.largest)) - 1 if option.largest else 17}}}"
-    return _OF_KIND.get(option.kind, ".+")
-
-
-def _help(command: str, each: OptionField) -> str:
-    """The command line's help, with its flags called by their parameters' names."""
-    text = f"{each.option.help} (default {each.usual})" if each.usual else each.option.help
-    for said, retold in _RETOLD:
-        text = text.replace(said, retold)
-    names = {other.flag: name for name, other in parameters(command).items()}
-    return re.sub(r"--[a-z]+(?:-[a-z]+)*", lambda flag: names[flag[0]], text)
+        return f"[1-9][0-9]{{0,{len(str(each.largest)) - 1 if each.largest else 17}}}"
+    return _REGEXES[each.type]
 
 
 def write(folder: Path) -> None:

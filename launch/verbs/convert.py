@@ -1,10 +1,10 @@
-"""A conversion, whatever it converts: from checked options to the summary on the terminal."""
+"""A conversion, from its job to the summary on the terminal."""
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from apache_beam.options.pipeline_options import GoogleCloudOptions
@@ -33,10 +33,10 @@ from recordmill.launch.runners.run import run
 from recordmill.launch.runners.watch import polling
 from recordmill.launch.terminal.progress import shown
 from recordmill.launch.terminal.summary import print_lines, print_times, terminal, terminal_of_errors
-from recordmill.pipelines.options.convert_options import ConvertOptions
-from recordmill.pipelines.options.picture_options import ImageOptions, PictureOptions
+from recordmill.pipelines.convert import Job, write_nothing
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError
 from recordmill.schemas.manifest import Plan
+from recordmill.schemas.options import ConvertOptions, PictureOptions
 from recordmill.schemas.recipes import Recipe
 from recordmill.transforms.metadata.check_duplicates import check_complete_duplicates
 from recordmill.transforms.metadata.dataset_folder import require_manifest, tidy
@@ -49,36 +49,21 @@ from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import file_storage_for
 
 
-class Conversion(NamedTuple):
-    """What makes one kind of conversion.
-
-    Attributes:
-        splits: that are written.
-        recipes: gives what decides the bytes of each split; reads the annotation files.
-        job: gives a `recordmill.pipelines.convert.Job`.
-    """
-
-    options: ImageOptions
-    splits: tuple[str, ...]
-    recipes: Callable[[], list[Recipe]]
-    job: Callable[[], Any]
-
-
-def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence[str]) -> None:
+def convert(job: Job, progress_mode: str, beam_arguments: Sequence[str]) -> None:
     """Write the splits, or find that it has been done, and print what is there.
 
     Raises:
         DuplicatesError: all is written already, and --duplicates refuses it.
         RecordmillError: see `recordmill.launch.runners.run.run`.
     """
-    options, console = conversion.options, terminal()
+    options, console = job.options, terminal()
     purpose = _check_places(options, beam_arguments) if beam_arguments else "run"
-    recipes = conversion.recipes()
+    recipes = job.recipes()
     if beam_arguments:
         beam_arguments = with_job_name(beam_arguments, options.output, options.splits)
-    job = _Job(conversion, recipes, progress_mode, beam_arguments)
+    started = _Run(job, recipes, progress_mode, beam_arguments)
     if purpose == "dry run":
-        job.run(shows_progress=False)
+        started.run(shows_progress=False)
         console.print("A dry run of Beam's: the job was made, and neither run nor anything written.")
         return
     absent = absent_folders(options.output)
@@ -89,17 +74,17 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
         said = f"{options.output} holds {what} already; --overwrite would write again."
         console.print(said)
         if purpose == "template":
-            job.run_nothing(said)
+            started.run_nothing(said)
         if isinstance(options, PictureOptions) and options.duplicates != "report":
             # as the job that writes these splits would
             table = require_manifest(options.output).table
-            check_complete_duplicates(options.output, conversion.splits, table, options.duplicates)
+            check_complete_duplicates(options.output, job.splits, table, options.duplicates)
     else:
         if OutputState.UNFINISHED in states:
             finished = finished_shards(options.output, recipes)
             console.print(f"Going on with an unfinished run in {options.output}: {finished:,} finished shards are kept")
         try:
-            job.run()
+            started.run()
         except (AnnotationFileError, ConfigError, VocabularyError, NoImageFoundError):  # before a shard is written
             new = [recipe for recipe, state in zip(recipes, states, strict=True) if state is OutputState.NEW]
             release_output(options.output, new, absent)
@@ -108,25 +93,25 @@ def convert(conversion: Conversion, progress_mode: str, beam_arguments: Sequence
             console.print("The template was made; what launches it runs the job.")
             return
     manifest = require_manifest(options.output)
-    for split in () if folder_fault(options.output) else conversion.splits:
+    for split in () if folder_fault(options.output) else job.splits:
         tidy(options.output, manifest.splits[split])  # a run that was killed as it ended may have left something
     if not has_report(options.output):  # likewise, before it was written
         try_to_report(options.output)
     comparison = compare_splits(read_statistics(options.output, manifest.splits))
-    print_lines(console, data_set_lines(options.output, manifest, conversion.splits, comparison))
-    print_times(console, job.seconds() if is_run else {})
+    print_lines(console, data_set_lines(options.output, manifest, job.splits, comparison))
+    print_times(console, started.seconds() if is_run else {})
 
 
-class _Job(NamedTuple):
+class _Run(NamedTuple):
     """A conversion on its way to a runner."""
 
-    conversion: Conversion
+    job: Job
     recipes: Sequence[Recipe]
     progress_mode: str
     beam_arguments: Sequence[str]
 
     def run(self, shows_progress: bool = True) -> None:
-        options = self.conversion.options
+        options = self.job.options
         for said in _caveats(options.paths):
             terminal_of_errors().print(f"note: {said}")
         _check_memory(options, self.beam_arguments)
@@ -138,10 +123,10 @@ class _Job(NamedTuple):
             terminal_of_errors().print(f"note: {said}")
         forked = processes_forked(lambda: are_many(options.images), options.workers, mode)
         with forked, progress, polled:
-            run(lambda p: self.conversion.job().write(p, self.recipes), self.beam_arguments)
+            run(lambda p: self.job.write(p, self.recipes), self.beam_arguments)
 
     def _count_finished(self) -> None:
-        number = finished_shards(self.conversion.options.output, self.recipes)
+        number = finished_shards(self.job.options.output, self.recipes)
         update_from_counters("", {"shards_written": number})
 
     def seconds(self) -> dict[str, float]:
@@ -150,9 +135,7 @@ class _Job(NamedTuple):
         return {"the job": sum(seconds.values())} if self.beam_arguments else seconds
 
     def run_nothing(self, reason: str) -> None:
-        """What launches a template takes it for a failure where there is no job."""
-        from recordmill.pipelines.convert import write_nothing
-
+        """Run an empty job, because the launcher of a template fails without one."""
         run(lambda p: write_nothing(p, reason), self.beam_arguments)
 
 
@@ -180,14 +163,14 @@ def _check_memory(options: ConvertOptions, beam_arguments: Sequence[str], is_dry
         terminal_of_errors().print(f"note: {said}")
 
 
-def show_plan(conversion: Conversion, progress_mode: str) -> None:
-    """Print what `convert` would do. This process makes the plan, whatever runner the job will have."""
-    _check_memory(conversion.options, [], is_dry_run=True)
-    recipes = conversion.recipes()
+def show_plan(job: Job, progress_mode: str) -> None:
+    """Print the plan of a job. This process makes it, for every runner."""
+    _check_memory(job.options, [], is_dry_run=True)
+    recipes = job.recipes()
     with tempfile.TemporaryDirectory(prefix="recordmill-") as folder:
         report = os.path.join(folder, "plan.json")
         with shown(progress_mode):
-            run(lambda p: conversion.job().report(p, recipes, report), [])
+            run(lambda p: job.report(p, recipes, report), [])
         with open(report, "rb") as file:
             plan = msgspec.json.decode(file.read(), type=Plan)
-    print_lines(terminal(), plan_lines(plan, conversion.options.output))
+    print_lines(terminal(), plan_lines(plan, job.options.output))

@@ -17,18 +17,18 @@ from recordmill.launch.preflight.claim_target import (
     resume_target,
 )
 from recordmill.launch.runners.beam_options import beam_options
-from recordmill.launch.runners.run import run
+from recordmill.launch.runners.run import run as run_job
 from recordmill.launch.terminal import progress
 from recordmill.launch.terminal.fault_summary import print_extracted
 from recordmill.launch.terminal.summary import terminal
 from recordmill.pipelines import extract
-from recordmill.pipelines.options.dataset_options import ExtractOptions
+from recordmill.pipelines.dataset_options import ExtractOptions
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.extract.extract_documents import ExtractedSplit
 from recordmill.transforms.metadata.dataset_folder import require_manifest
 
 
-def run_extract(options: ExtractOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:
+def run(options: ExtractOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:
     """Extract a data set, or one split of it, print what came of it, and return whether it has a fault.
 
     Raises:
@@ -56,7 +56,7 @@ def run_extract(options: ExtractOptions, progress_mode: str, beam_arguments: Seq
             report = os.path.join(temporary, "extracted.json")
             with progress.shown(progress_mode):
                 progress.expect_records([shard.info for shard in shards], in_this_process=not beam_arguments)
-                run(
+                run_job(
                     lambda p: extract.build(p, shards, manifest, options.target, report, options.workers),
                     beam_arguments,
                 )

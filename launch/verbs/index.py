@@ -6,7 +6,7 @@ from threading import Lock
 
 from recordmill.launch.terminal.searching import searching
 from recordmill.launch.terminal.summary import terminal
-from recordmill.pipelines.options.dataset_options import IndexOptions
+from recordmill.pipelines.dataset_options import IndexOptions
 from recordmill.schemas.shard_index import INDEX
 from recordmill.schemas.sizes import number_text
 from recordmill.transforms.index.read_index import check_indexable, index_shard, split_folder
@@ -16,7 +16,7 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 _FILES_AT_ONCE = 8
 
 
-def run_index(options: IndexOptions) -> None:
+def run(options: IndexOptions) -> None:
     """Write the index of each file beside it.
 
     Raises:
@@ -24,7 +24,7 @@ def run_index(options: IndexOptions) -> None:
         RecordError: a file is damaged.
         OSError: one cannot be read, or nothing be written there.
     """
-    found = chain.from_iterable(find_shards(path, "").shards for path in options.paths)
+    found = chain.from_iterable(find_shards(path, "").shards for path in options.paths_to_index)
     shards = list({shard.path: shard for shard in found}.values())
     lock, passed = Lock(), 0
     with searching() as search, ThreadPoolExecutor(_FILES_AT_ONCE) as pool:

@@ -1,11 +1,11 @@
 """`recordmill report`: the page about a data set, made again. Neither Beam nor TensorFlow runs."""
 
 from recordmill.launch.terminal.summary import terminal
-from recordmill.pipelines.options.dataset_options import ReportOptions
+from recordmill.pipelines.dataset_options import ReportOptions
 from recordmill.transforms.report.write_report import write_report
 
 
-def run_report(options: ReportOptions) -> None:
+def run(options: ReportOptions) -> None:
     """Write report.html.
 
     Raises:

@@ -4,13 +4,13 @@ import os
 
 from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.terminal.summary import terminal
-from recordmill.pipelines.options.dataset_options import SampleOptions
+from recordmill.pipelines.dataset_options import SampleOptions
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.sample.write_sample import write_sample
 from recordmill.transforms.storage.interface import is_remote
 
 
-def run_sample(options: SampleOptions) -> None:
+def run(options: SampleOptions) -> None:
     """Write the data set and print how to convert it.
 
     Raises:

@@ -13,7 +13,7 @@ from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.terminal.searching import searching
 from recordmill.launch.terminal.show_screen import print_overview, print_records, records_side_by_side, screen_width
 from recordmill.launch.terminal.summary import terminal
-from recordmill.pipelines.options.dataset_options import ShowOptions
+from recordmill.pipelines.dataset_options import ShowOptions
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.rejects import UnusableError
 from recordmill.schemas.sizes import printable
@@ -31,7 +31,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _LONGEST_ID = 60
 
 
-def run_show(options: ShowOptions) -> None:
+def run(options: ShowOptions) -> None:
     """Print what there is, or save pictures of it.
 
     Raises:
@@ -43,11 +43,11 @@ def run_show(options: ShowOptions) -> None:
     shards = find_shards(options.path, options.split)
     choice = Choice(options.id, options.index, *options.found)
     console = terminal()
-    if choice == Choice() and not (options.json or options.save):
+    if choice == Choice() and not (options.as_json or options.save):
         print_overview(console, options.path, shards)
     with searching() as search:
         records = search.pausing(choose_records(shards, choice, _count(options), search.read))
-        if options.json:
+        if options.as_json:
             _print_json(options.path, shards, records)
         elif options.save:
             for record in records:
@@ -61,7 +61,7 @@ def _count(options: ShowOptions) -> int:
         return options.count
     if options.save:
         return 1 if options.is_for_one_picture else _SAVED
-    is_one = options.id or options.index is not None or options.json
+    is_one = options.id or options.index is not None or options.as_json
     return 1 if is_one else records_side_by_side(screen_width())
 
 

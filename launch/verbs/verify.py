@@ -13,13 +13,13 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from recordmill.launch.local_engine.fork_writers import WORTH_IT, processes_forked
 from recordmill.launch.preflight.check_runner import check_runner, check_staging
 from recordmill.launch.runners.beam_options import Runner, beam_options, local_mode, purpose_of, runner_of
-from recordmill.launch.runners.run import run
+from recordmill.launch.runners.run import run as run_job
 from recordmill.launch.terminal import progress
 from recordmill.launch.terminal.fault_summary import print_checks
 from recordmill.launch.terminal.require_tensorflow import require_tensorflow
 from recordmill.launch.terminal.summary import terminal
 from recordmill.pipelines import verify
-from recordmill.pipelines.options.dataset_options import VerifyOptions
+from recordmill.pipelines.dataset_options import VerifyOptions
 from recordmill.schemas.checks import Check, ShardCheck
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.metadata.dataset_folder import require_manifest
@@ -27,7 +27,7 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.verify.check_folder import all_faults
 
 
-def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:
+def run(options: VerifyOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:
     """Check a data set, print what was found, and return whether it has a fault. A template is only made; its job
     fails where there is one.
 
@@ -39,7 +39,7 @@ def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Seque
     is_remote = runner_of(beams) is not Runner.LOCAL
     if is_remote:
         check_runner(beams, options.paths)
-        if options.thoroughness is Check.TENSORFLOW:
+        if options.check == "tensorflow":
             raise ConfigError(
                 "--check tensorflow is for this machine: workers elsewhere have no TensorFlow; give --check decode, "
                 "which decodes by the rules that records are written by, or --check hashes"
@@ -49,7 +49,7 @@ def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Seque
         check_staging(beams)
     expected = verify.expected_shards(options)
     if purpose_of(beams) == "template":
-        run(
+        run_job(
             partial(verify.build_judging, expected=expected, folder=options.folder, workers=options.workers),
             beam_arguments,
         )
@@ -59,17 +59,17 @@ def run_verify(options: VerifyOptions, progress_mode: str, beam_arguments: Seque
     forked = processes_forked(lambda: records >= WORTH_IT, options.workers, local_mode(beams))
     remote = beams if is_remote else None
     with forked, progress.shown(progress_mode), _report_file(options.folder, remote) as report:
-        if options.thoroughness is Check.TENSORFLOW:
+        if options.check == "tensorflow":
             is_checking = options.recompute is None
             what = "verify --check tensorflow (the default)" if is_checking else "verify --recompute"
             require_tensorflow(what, is_checking)
         verify.load_models(expected)
         progress.expect_records([shard.info for shard in expected], in_this_process=not beam_arguments)
-        run(partial(verify.build, expected=expected, report=report, workers=options.workers), beam_arguments)
+        run_job(partial(verify.build, expected=expected, report=report, workers=options.workers), beam_arguments)
         checks = msgspec.json.decode(storage_for(report).read(report), type=list[ShardCheck])
     faults = all_faults(options.folder, checks)
     listed = sum(len(split.shards) for split in require_manifest(options.folder).splits.values())
-    print_checks(terminal(), options.folder, checks, faults, options.thoroughness, listed - len(checks))
+    print_checks(terminal(), options.folder, checks, faults, Check(options.check), listed - len(checks))
     return bool(faults)
 
 

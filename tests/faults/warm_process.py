@@ -25,9 +25,10 @@ import rich.console
 import s3fs
 
 import recordmill.launch.cli
+import recordmill.launch.preflight.check_inputs
 import recordmill.launch.runners.run
 import recordmill.launch.terminal.progress
-import recordmill.launch.verbs.conversions
+import recordmill.launch.verbs.convert
 import recordmill.pipelines.coco
 import recordmill.pipelines.convert
 import recordmill.pipelines.folder

@@ -6,7 +6,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.common_urns import primitives
 
 from recordmill.launch.command_line.parser import parse
-from recordmill.launch.verbs import conversions
+from recordmill.pipelines.verbs import VERBS
 
 HALVES = "--split train=0.5,val=0.5"
 PLAIN = "coco --images {images} --instances {instances} --output {out}"
@@ -39,12 +39,11 @@ def test_what_is_flattened_has_one_coder(sample, tmp_path, line):
     groups = tmp_path / "groups.csv"
     groups.write_text("file_name,group\n1.jpg,a\n")
     command = parse(line.format(**sample._asdict(), out=tmp_path / "out", groups=groups).split())
-    conversion = getattr(conversions, command.verb)(command.options)
-    job = conversion.job()
+    job = VERBS[command.verb].load("prepare")(command.options)
     p = beam.Pipeline(options=PipelineOptions([]))
-    job.write(p, conversion.recipes())
+    job.write(p, job.recipes())
     report = beam.Pipeline(options=PipelineOptions([]))
-    job.report(report, conversion.recipes(), "plan.json")
+    job.report(report, job.recipes(), "plan.json")
     for pipeline in (p, report):
         components = pipeline.to_runner_api().components
         coders = {

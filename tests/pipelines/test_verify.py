@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from recordmill.pipelines import verify
-from recordmill.pipelines.options.dataset_options import VerifyOptions
+from recordmill.pipelines.dataset_options import VerifyOptions
 from recordmill.pipelines.verify import expected_shards
 from recordmill.schemas.checks import Fault, Faults, ShardCheck
 from recordmill.schemas.errors import FaultyDatasetError

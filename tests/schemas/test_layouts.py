@@ -1,16 +1,17 @@
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from recordmill.schemas.features import FeatureTable, Part
-from recordmill.schemas.layouts import COCO_LAYOUTS, LAYOUTS, features_table
+from recordmill.schemas.layouts import LAYOUTS, CocoLayout, features_table
 from recordmill.schemas.rejects import Reason
 
 
 def test_every_layout_is_of_annotated_images_or_of_images_of_one_class():
     fixed = {name: table for name, table in LAYOUTS.items() if table.features}
     of_one_class = {name for name, table in fixed.items() if "image.class_index" in table.sources}
-    assert set(COCO_LAYOUTS) == set(fixed) - of_one_class
+    assert set(get_args(CocoLayout)) == set(fixed) - of_one_class
     assert of_one_class == {"classification"}
 
 

@@ -15,7 +15,7 @@ def test_a_table_says_flag_meaning_and_default():
     page = with_tables("<!-- options: coco -->\nold\n<!-- end of options -->\nkept")
     assert page.endswith("<!-- end of options -->\nkept")
     assert "\nold\n" not in page
-    assert "| `--masks none\\|png\\|rle\\|both` | masks of objects, as 8-bit PNG" in page
+    assert "| `--masks none\\|png\\|rle\\|both` | Masks of objects. `png`: 8-bit PNG" in page
     assert page.count("| `none` |\n") == 1
-    assert "| `--name NAME` | begins the shards' file names | `coco` |\n" in page
-    assert "| `--no-crowd` | leave out annotations with `iscrowd` 1 | off |\n" in page
+    assert "| `--name NAME` | Prefix of the shards' file names. | `coco` |\n" in page
+    assert "| `--no-crowd` | Skip annotations with `iscrowd` 1. | off |\n" in page

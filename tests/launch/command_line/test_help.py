@@ -9,7 +9,7 @@ import pytest
 from recordmill.launch.cli import main
 from recordmill.launch.command_line.help import program_help, verb_help
 from recordmill.launch.command_line.parser import parse
-from recordmill.launch.command_line.verbs import EXAMPLES, VERBS
+from recordmill.pipelines.verbs import EXAMPLES, VERBS
 from tests.golden import assert_golden
 
 

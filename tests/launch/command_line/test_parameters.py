@@ -1,15 +1,14 @@
 """Options as parameters: what Flex Templates and Airflow ask for by name is what the command line takes."""
 
 import argparse
-from dataclasses import fields
 
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from recordmill.launch.command_line.parameters import COMMANDS, command_line, parameters
 from recordmill.launch.command_line.parser import parse
-from recordmill.pipelines.options.option import Kind
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.option import options_of
 
 PATHS = {
     "coco": {"images": "gs://b/i", "instances": "gs://b/a.json", "output": "gs://b/o"},
@@ -22,7 +21,7 @@ PATHS = {
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_is_a_parameter(command):
     renamed = {"labels": "label_files", "label": "class_column"}
-    options = {renamed.get(field.name, field.name) for field in fields(COMMANDS[command])}
+    options = {renamed.get(each.name, each.name) for each in options_of(COMMANDS[command])}
     assert set(parameters(command)) == options - {"dry_run"}
 
 
@@ -51,18 +50,17 @@ def test_a_value_of_every_parameter_is_taken_by_the_command(command):
     paths = PATHS[command] | (PICTURES if command == "table" else {})
     plain = parse(command_line(command, paths)).options
     for name, each in parameters(command).items():
-        if each.option.kind in (Kind.PATHS, Kind.PATH) or name in (*NEEDS_ANOTHER, *OF_ROWS.get(command, ())):
+        if each.must_be or name in (*NEEDS_ANOTHER, *OF_ROWS.get(command, ())):
             continue
-        others = [choice for choice in each.option.choices if choice != each.default]
-        if each.option.kind is Kind.CHOICE and not others:
+        others = [choice for choice in each.choices if choice != each.default]
+        if each.choices and not others:
             continue
-        value = {Kind.INTEGER: 7, Kind.NUMBER: 0.5, Kind.SWITCH: True, Kind.SIZE: "1GB", Kind.CHOICE: others[:1]}
-        wanted = "64x64" if name == "input_size" else value.get(each.option.kind, "val")
-        given = parse(command_line(command, paths | {name: wanted[0] if others else wanted})).options
-        changed = {field.name for field in fields(given) if getattr(given, field.name) != getattr(plain, field.name)}
-        assert changed == {each.name}
+        wanted = "64x64" if name == "input_size" else "1GB" if each.is_size else VALUES[each.type]
+        given = parse(command_line(command, paths | {name: others[0] if others else wanted})).options
+        assert dict(given).items() - dict(plain).items() == {(each.attribute, dict(given)[each.attribute])}
 
 
+VALUES = {int: 7, float: 0.5, bool: True, str: "val"}
 OF_ROWS = {"embed": ("image_column", "class_column", "key", "group_column")}
 """Likewise, of this command."""
 PICTURES = {"images": "gs://b/i", "image_column": "image"}

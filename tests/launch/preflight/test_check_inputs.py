@@ -8,17 +8,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.launch.preflight import check_inputs
-from recordmill.launch.preflight.check_inputs import (
-    check_coco_inputs,
-    check_embed_inputs,
-    check_folder_inputs,
-    check_table_inputs,
-)
-from recordmill.pipelines.options.coco_options import CocoOptions
-from recordmill.pipelines.options.embed_options import EmbedOptions
-from recordmill.pipelines.options.folder_options import FolderOptions
-from recordmill.pipelines.options.table_options import TableOptions
-from recordmill.schemas.encoders import encoder_file
+from recordmill.pipelines.verbs import VERBS
 from recordmill.schemas.errors import ConfigError
 
 
@@ -47,9 +37,6 @@ def folder(tmp_path, monkeypatch):
 
 def fault(verb: str, **given: object) -> str:
     """What is refused; empty if nothing is."""
-    listed = {
-        name: (value,) if isinstance(value, str) and name not in SINGLE else value for name, value in given.items()
-    }
     given_others = given.keys() & OTHERS
     usual = {
         "coco": {"images": ("images",), **({} if given_others else {"instances": ("instances.json",)})},
@@ -57,19 +44,14 @@ def fault(verb: str, **given: object) -> str:
         "embed": {"images": ("images",), "model": "mobilenet-v2"},
         "table": {"rows": ("labels.csv",)},
     }
-    kinds = {"coco": CocoOptions, "folder": FolderOptions, "embed": EmbedOptions, "table": TableOptions}
-    options = kinds[verb](**{"output": "out", **usual[verb], **listed})
+    options = VERBS[verb].options(**{"output": "out", **usual[verb], **given})
     try:
-        if verb == "table":
-            check_table_inputs(options, options.rows)
-        else:
-            {"coco": check_coco_inputs, "folder": check_folder_inputs, "embed": check_embed_inputs}[verb](options)
+        check_inputs.check_inputs(options)
     except ConfigError as error:
         return str(error)
     return ""
 
 
-SINGLE = {"output", "model", "weights", "schema", "groups", "caption_text", "text"}
 OTHERS = {"keypoints", "captions", "stuff", "panoptic", "image_info"}
 PANOPTIC = {"panoptic": "instances.json"}
 CAPTIONS = {"captions": "instances.json", "caption_text": "counts"}
@@ -135,7 +117,7 @@ REFUSED = [
     (
         "coco",
         {"images": ("x", "images", "y"), "instances": ("z", "instances.json"), "output": "instances.json"},
-        ["--instances z", "; --images x", "; --images y", "; --output instances.json"],
+        ["--images x", "; --images y", "; --instances z", "; --output instances.json"],
     ),
     ("coco", {"instances": "pipe"}, ["--instances pipe", "twice"]),
     ("coco", {"split": HALVES, "groups": "gone"}, ["--groups gone: no such file"]),
@@ -143,6 +125,12 @@ REFUSED = [
     ("coco", {**CAPTIONS, "encoders": "gone"}, ["--encoders gone: no such folder"]),
     ("table", {"rows": ("gone.csv", "images.csv")}, ["--rows gone.csv: no such file", "; --rows images.csv"]),
     ("table", {"rows": "masks.zip"}, ["--rows masks.zip"]),
+    ("table", {"rows": ("labels.csv", "label*.csv")}, ["--rows labels.csv", "the same"]),
+    (
+        "coco",
+        {**PANOPTIC, "panoptic": ("instances.json",) * 2, "panoptic_masks": ("images",) * 2},
+        ["--panoptic ", "the same"],
+    ),
     ("table", {"rows": "ann.zip/a.txt"}, ["--rows ann.zip/a.txt", ".gz"]),
     ("table", {"schema": "gone"}, ["--schema gone: no such file"]),
     ("table", {"images": "gone", "image_column": "i"}, ["--images gone: no such folder"]),
@@ -150,7 +138,6 @@ REFUSED = [
     ("table", {**TEXTS, "encoders": "gone"}, ["--encoders gone: no such folder"]),
     ("table", {"rows": "labels.csv", "output": "."}, ["labels.csv would be replaced"]),
     ("embed", {"images": "gone"}, ["--images gone: no such folder"]),
-    ("embed", {"weights": "gone"}, ["--weights gone: no such file"]),
     ("folder", {"split": HALVES, "groups": "gone"}, ["--groups gone: no such file"]),
     ("folder", {"labels": "label.csv"}, ["--labels label.csv: no such file", "labels.csv?"]),
     ("folder", {"labels": "images"}, ["--labels images", "folder"]),
@@ -221,18 +208,6 @@ def test_somebody_else_s_file_of_such_a_name_is_refused(folder, name):
     (folder / "out").mkdir()
     (folder / "out" / name).touch()
     assert f"--output out has {name}" in fault("coco")
-
-
-@pytest.mark.parametrize(("verb", "texts", "name"), [("coco", CAPTIONS, "captions"), ("table", TEXTS, "t")])
-def test_somebody_else_s_encoders_are_refused(folder, verb, texts, name):
-    path = folder / "out" / encoder_file(name)
-    path.parent.mkdir(parents=True)
-    path.touch()
-    assert fault(verb) == ""
-    assert f"--output out has {encoder_file(name)}" in fault(verb, **texts)
-    (folder / "out" / ".recordmill-val").mkdir()
-    (folder / "out" / ".recordmill-val" / "recipe.json").write_text("{}")
-    assert fault(verb, **texts) == ""
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "manifest-train.json", "labels.csv"])

@@ -40,7 +40,6 @@ VALUES = {
     "shard_size": (["150MB", "1.5GiB", "4096"], ["MB", "-1", "1TB"]),
     "max_rejects": (["0", ".5", "1e-3"], ["-0.1", "1.1", "1%"]),
     "split": (["val_2017", "a=1/3,b=2/3"], ["a-b", "a,b", "a=", "a=80%,b=20%"]),
-    "ngrams": (["1,1", "2 , 3"], ["0,1", "1", "1,10"]),
     "sdk_container_image": (["h:5000/i:t", "p/i@sha256:" + "0" * 64], ["p/i", "p/i@sha256:12", "p/i:a b"]),
     "number_of_worker_harness_threads": (["1", "12"], ["0", "-1"]),
 }

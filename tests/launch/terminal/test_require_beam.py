@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from recordmill.launch.command_line.verbs import VERBS
 from recordmill.launch.terminal.require_tensorflow import require_tensorflow
+from recordmill.pipelines.verbs import VERBS
 from tests.conftest import coco_flags
 
 ARGUMENTS = {

@@ -1,8 +1,8 @@
-"""What texts become numbers by: an encoder that is fitted, and on which split, or one that was saved."""
+"""The encoder of a column of texts: one that is fitted on a split, or a saved one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from recordmill.pipelines.options.text_options import TextOptions
+from recordmill.pipelines.convert import input_file
 from recordmill.schemas.encoders import (
     CLASSES,
     ENCODERS,
@@ -17,24 +17,26 @@ from recordmill.schemas.encoders import (
 )
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import Manifest
-from recordmill.transforms.metadata.dataset_folder import read_manifest
+from recordmill.schemas.options import TextOptions
+from recordmill.schemas.recipes import InputFile
+from recordmill.transforms.metadata.dataset_folder import read_manifest, unfinished_splits
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _TRAIN = "train"
-_MOST_BYTES = 1 << 30
-"""Of an encoder's file, which every worker holds."""
+_MOST_BYTES = 1 << 30  # of an encoder's file, which every worker holds
 
 
 def choose_encoder(
     options: TextOptions, form: TextForm, column: str, output: str, splits: Sequence[str]
 ) -> EncoderSource:
-    """Where the encoder of a column comes from, in a job that writes `splits` into the folder `output`. All splits of a
-    folder have one.
+    """Return the source of a column's encoder, for a job that writes `splits` into the folder `output`. All splits of a
+    folder have the same encoder.
 
     Raises:
         ConfigError: saved encoders cannot be used; or which split is to be fitted is not clear.
     """
     manifest = read_manifest(output)
+    _check_replaceable(output, column, manifest)
     known = next((info for info in manifest.encoders if info.column == column), None) if manifest else None
     if options.encoders:
         path = _saved_path(options.encoders, column)
@@ -68,8 +70,27 @@ def choose_encoder(
     return EncoderSource(column, settings, saved=saved, path=path)
 
 
+def _check_replaceable(output: str, column: str, manifest: Manifest | None) -> None:
+    """Refuse files that are named as those of encoders, and belong to no data set."""
+    storage = storage_for(output)
+    names = [name for name in (encoder_file(column), CLASSES) if storage.size(join_path(output, name)) is not None]
+    if names and not unfinished_splits(output) and not (manifest and manifest.encoders):
+        raise ConfigError(
+            f"--output {output} has {', '.join(names)}, which would be replaced, and no manifest lists them; give "
+            "another --output, or move them"
+        )
+
+
+def text_files(options: TextOptions, text: EncoderSource | None) -> Iterator[InputFile]:
+    """Yield the files that determine how texts are encoded, besides the texts."""
+    if text and text.path:
+        yield input_file("encoders", text.path)
+    elif text:
+        yield from (input_file("stop_words", path) for path in sorted(options.stop_words))
+
+
 def saved_classes(folders: Sequence[str]) -> tuple[str, ...]:
-    """The classes that saved encoders have, in the order of their indices; none where they have none.
+    """Return the classes of saved encoders, in the order of their indices; empty if they have none.
 
     Raises:
         ConfigError: they cannot be used, or two folders have others.
@@ -82,7 +103,7 @@ def saved_classes(folders: Sequence[str]) -> tuple[str, ...]:
 
 
 def read_stop_words(paths: Sequence[str]) -> tuple[str, ...]:
-    """The words of several files, one a line.
+    """Return the words of several files, one a line.
 
     Raises:
         ConfigError: a file is not UTF-8, or has no word.
@@ -105,7 +126,7 @@ def _others(manifest: Manifest | None, splits: Sequence[str]) -> list[str]:
 
 
 def _fit_split(asked: str | None, splits: Sequence[str], known: EncoderInfo | None, output: str) -> str:
-    """The split whose texts make the vocabulary: one of the job's, or the one that has made the folder's."""
+    """Return the split whose texts give the vocabulary: one of the job's, or the one that gave the folder's."""
     if asked:
         if asked in splits or (known and known.split == asked):
             return asked
@@ -126,7 +147,7 @@ def _fit_split(asked: str | None, splits: Sequence[str], known: EncoderInfo | No
 
 
 def _saved_path(folders: Sequence[str], column: str) -> str:
-    """The file of a column's encoder in one of the folders, each a data set's or its encoders/.
+    """Return the file of a column's encoder in one of the folders, each a data set or its encoders/.
 
     Raises:
         ConfigError: none has one, or two have.
@@ -141,7 +162,7 @@ def _saved_path(folders: Sequence[str], column: str) -> str:
 
 
 def _saved_files(folders: Sequence[str], file: str) -> list[str]:
-    """The files of this name in data sets' folders, or in their encoders/."""
+    """Return the files of this name in data sets' folders, or in their encoders/."""
     candidates = [join_path(folder, name) for folder in folders for name in (file, file.removeprefix(f"{ENCODERS}/"))]
     return [path for path in candidates if storage_for(path).size(path) is not None]
 
@@ -156,7 +177,7 @@ def _read(path: str, column: str, form: TextForm) -> TextEncoder:
 
 
 def _difference(known: TextSettings, wanted: TextSettings) -> str:
-    """What differs, for a person: `features 5000, not None`."""
+    """Return the differences: `features 5000, not None`."""
     names = ("ngrams", "lower", "min_df", "features")
     told = [
         f"{name} {getattr(known, name)}, not {getattr(wanted, name)}"

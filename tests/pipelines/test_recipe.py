@@ -1,19 +1,19 @@
 """What decides the bytes of a split is written down."""
 
 import base64
-import dataclasses
 from fractions import Fraction
 
 import google_crc32c
 import pytest
 
-from recordmill.launch.preflight.recipe import coco_recipes, folder_recipes
-from recordmill.pipelines.options.coco_options import CocoOptions
-from recordmill.pipelines.options.folder_options import FolderOptions
+from recordmill.pipelines import coco
+from recordmill.pipelines import folder as folders
 from recordmill.schemas.encoders import EncoderSource, TextForm, TextSettings
 from recordmill.schemas.errors import AnnotationFileError, ConfigError
 from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.recipes import InputFile, Recipe
+from recordmill.transforms.coco.coco_options import CocoOptions
+from recordmill.transforms.folder.folder_options import FolderOptions
 
 HALVES = (("b", Fraction(1, 2)), ("a", Fraction(1, 2)))
 
@@ -36,6 +36,10 @@ def options(**changed) -> FolderOptions:
     return FolderOptions(**{"images": ("more", "images"), "output": "out"} | changed)
 
 
+def recipes_of(given: FolderOptions) -> list[Recipe]:
+    return folders.prepare(given).recipes()
+
+
 def table(folder, name: str, text: str) -> InputFile:
     (folder / name).write_text(text)
     return InputFile("labels", name, len(text), checksum(text.encode()))
@@ -54,7 +58,7 @@ def test_a_recipe_of_annotation_files_has_their_checksums(folder):
     expected = Recipe(
         FORMAT, "coco", "train", "detection", given.table.parts, inputs, ("images",), given.record_options
     )
-    assert coco_recipes(given, None) == [expected]
+    assert coco.prepare(given).recipes() == [expected]
 
 
 def test_a_recipe_of_texts_has_the_files_that_decide_what_they_become(folder):
@@ -65,10 +69,10 @@ def test_a_recipe_of_texts_has_the_files_that_decide_what_they_become(folder):
     given = CocoOptions(
         images=("images",), output="out", captions=("c.json",), caption_text="counts", stop_words=("stop.txt",)
     )
-    (fitted,) = coco_recipes(given, EncoderSource("captions", settings, "train"))
-    (applied,) = coco_recipes(given, EncoderSource("captions", settings, path="e.json"))
-    assert fitted.inputs[1:] == (InputFile("stop_words", "stop.txt", 3, checksum(b"the")),)
-    assert applied.inputs[1:] == (InputFile("encoders", "e.json", 2, checksum(b"[]")),)
+    fitted = coco.inputs(given, EncoderSource("captions", settings, "train"))
+    applied = coco.inputs(given, EncoderSource("captions", settings, path="e.json"))
+    assert list(fitted)[1:] == [InputFile("stop_words", "stop.txt", 3, checksum(b"the"))]
+    assert list(applied)[1:] == [InputFile("encoders", "e.json", 2, checksum(b"[]"))]
 
 
 def test_the_order_of_flags_that_are_given_several_times_decides_nothing(folder):
@@ -85,9 +89,10 @@ def test_the_order_of_flags_that_are_given_several_times_decides_nothing(folder)
     turned = {
         name: getattr(given, name)[::-1] for name in ("images", "instances", "panoptic", "panoptic_masks", "categories")
     }
-    assert coco_recipes(dataclasses.replace(given, **turned), None) == coco_recipes(given, None)
-    crossed = dataclasses.replace(given, panoptic_masks=given.panoptic_masks[::-1])
-    assert coco_recipes(crossed, None) != coco_recipes(given, None)
+    recipes = coco.prepare(given).recipes()
+    assert coco.prepare(given.model_copy(update=turned)).recipes() == recipes
+    crossed = given.model_copy(update={"panoptic_masks": given.panoptic_masks[::-1]})
+    assert coco.prepare(crossed).recipes() != recipes
 
 
 # Folders whose names give the labels
@@ -96,7 +101,7 @@ def test_the_order_of_flags_that_are_given_several_times_decides_nothing(folder)
 def test_without_tables_folders_are_the_inputs_which_the_job_lists(folder):
     inputs = (InputFile("images", "images", 0, ""), InputFile("images", "more", 0, ""))
     asked = options(split=HALVES)
-    assert folder_recipes(asked) == [
+    assert recipes_of(asked) == [
         Recipe(FORMAT, "images", split, "classification", (), inputs, ("images", "more"), asked.record_options)
         for split in ("b", "a")
     ]
@@ -107,14 +112,14 @@ def test_without_tables_folders_are_the_inputs_which_the_job_lists(folder):
 
 def test_tables_without_splits_leave_them_to_the_options(folder):
     inputs = table(folder, "a.csv", "path,label\ncat/1.jpg,cat\n"), table(folder, "b.csv", "path,label\nx.jpg,\n")
-    recipes = folder_recipes(options(labels=("b.csv", "a.csv"), split=HALVES))
+    recipes = recipes_of(options(labels=("b.csv", "a.csv"), split=HALVES))
     assert [(recipe.split, recipe.inputs) for recipe in recipes] == [("b", inputs), ("a", inputs)]
 
 
 def test_tables_with_splits_give_them_sorted(folder):
     table(folder, "a.csv", "path,label,split\n1.jpg,cat,TRAIN\n2.jpg,cat,test\n3.jpg,cat,train\n")
     table(folder, "b.csv", "image;class;set\n4.jpg;cat;validation\n5.jpg;;more\n")
-    recipes = folder_recipes(options(labels=("a.csv", "b.csv")))
+    recipes = recipes_of(options(labels=("a.csv", "b.csv")))
     assert [recipe.split for recipe in recipes] == ["test", "train", "validation"]
 
 
@@ -138,7 +143,7 @@ def test_splits_are_given_in_one_way(folder, tables, split, word):
     for name, text in zip(names, tables, strict=True):
         table(folder, name, text)
     with pytest.raises(ConfigError) as caught:
-        folder_recipes(options(labels=names, split=split))
+        recipes_of(options(labels=names, split=split))
     assert "0.csv" in str(caught.value)
     assert word in str(caught.value)
 
@@ -146,4 +151,4 @@ def test_splits_are_given_in_one_way(folder, tables, split, word):
 def test_a_table_without_its_columns_is_told_before_anything_runs(folder):
     table(folder, "a.csv", "path\n1.jpg\n")
     with pytest.raises(AnnotationFileError, match=r"a\.csv has no column of labels"):
-        folder_recipes(options(labels=("a.csv",)))
+        recipes_of(options(labels=("a.csv",)))

@@ -4,27 +4,30 @@ import logging
 
 import pytest
 
-from recordmill.launch.preflight import check_inputs
-from recordmill.pipelines.options.folder_options import FolderOptions
 from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.folder import check_sample as module
+from recordmill.transforms.folder.folder_options import FolderOptions
+from tests.gcs_stand_in import running
 
 
 @pytest.fixture
-def gcs(gcs, monkeypatch):
-    monkeypatch.setattr(check_inputs, "_SAMPLE", 4)
-    gcs.page_size = 4
-    return gcs
+def gcs(monkeypatch):
+    monkeypatch.setattr(module, "_SAMPLE", 4)
+    with running() as server:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
+        server.page_size = 4
+        yield server
 
 
 def looked_at(*folders: str, **options) -> None:
-    check_inputs.check_sample(FolderOptions(images=folders, output="out", **options))
+    module.check_sample(FolderOptions(images=folders, output="out", **options))
 
 
 @pytest.mark.parametrize(
     ("names", "why"),
     [
         (["a.jpg", "b.jpg"], "'a.jpg' is in no folder"),
-        (["cat/a.txt", "cat/.b.jpg"], "'cat/.b.jpg' is not called as pictures are"),
+        (["cat/a.txt", "cat/.b.jpg"], "'cat/.b.jpg' has no suffix of an image format"),
     ],
 )
 def test_a_bucket_without_any_is_refused(gcs, names, why):
@@ -32,7 +35,7 @@ def test_a_bucket_without_any_is_refused(gcs, names, why):
         gcs.put(f"images/{name}", b"")
     with pytest.raises(ConfigError) as caught:
         looked_at("gs://bucket/images")
-    assert str(caught.value) == f"--images gs://bucket/images has no picture of a class: {why}"
+    assert str(caught.value) == f"--images gs://bucket/images has no image of a class: {why}"
 
 
 def test_a_bucket_without_any_among_its_first_files_is_warned_of(gcs, caplog):
@@ -42,7 +45,7 @@ def test_a_bucket_without_any_among_its_first_files_is_warned_of(gcs, caplog):
     with caplog.at_level(logging.WARNING):
         looked_at("gs://bucket/images")
     (warning,) = [record.getMessage() for record in caplog.records]
-    assert warning.startswith("--images gs://bucket/images: no picture of a class among its first 4 files: 'a0.txt'")
+    assert warning.startswith("--images gs://bucket/images: no image of a class among its first 4 files: 'a0.txt'")
     assert [call.operation for call in gcs.log] == ["list"]
 
 
@@ -69,7 +72,7 @@ def test_local_folders_are_for_the_job_to_see(tmp_path):
 def test_the_commands_look(gcs, recordmill, verb):
     gcs.put("images/a.jpg", b"")
     outcome = recordmill(*verb, "--images", "gs://bucket/images", "--output", "gs://bucket/out")
-    assert (outcome.code, "has no picture of a class: 'a.jpg' is in no folder" in outcome.err) == (2, True), outcome
+    assert (outcome.code, "has no image of a class: 'a.jpg' is in no folder" in outcome.err) == (2, True), outcome
 
 
 def test_where_a_table_names_images_nobody_looks(gcs, recordmill):

@@ -5,11 +5,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from recordmill.launch.preflight.choose_encoders import choose_encoder, read_stop_words, saved_classes
-from recordmill.pipelines.options.text_options import TextOptions
-from recordmill.schemas.encoders import EncoderSource, TextEncoder, TextForm, TextSettings, classes_file, encode_encoder
+from recordmill.pipelines.choose_encoder import choose_encoder, read_stop_words, saved_classes
+from recordmill.schemas.encoders import (
+    EncoderSource,
+    TextEncoder,
+    TextForm,
+    TextSettings,
+    classes_file,
+    encode_encoder,
+    encoder_file,
+)
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import FORMAT, Manifest, encode_manifest
+from recordmill.schemas.options import TextOptions
 from tests.transforms.metadata.test_describe_split import RECIPE, SPLIT
 
 COUNTS = TextSettings(TextForm.COUNTS)
@@ -180,3 +188,14 @@ def test_files_that_have_no_stop_words_are_refused(tmp_path, data, said):
     (tmp_path / "a.txt").write_bytes(data)
     with pytest.raises(ConfigError, match=said):
         read_stop_words([str(tmp_path / "a.txt")])
+
+
+def test_somebody_else_s_encoders_are_refused(tmp_path):
+    path = tmp_path / encoder_file("captions")
+    path.parent.mkdir()
+    path.touch()
+    with pytest.raises(ConfigError, match=f"has {encoder_file('captions')}"):
+        chosen(tmp_path, "train")
+    (tmp_path / ".recordmill-val").mkdir()
+    (tmp_path / ".recordmill-val" / "recipe.json").write_text("{}")
+    assert chosen(tmp_path, "train") == EncoderSource("captions", COUNTS, "train")

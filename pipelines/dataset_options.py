@@ -1,0 +1,146 @@
+"""Options of the verbs that convert nothing."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from recordmill.schemas.option import ARGUMENT, READ, RUN, WRITE, DataSet, Images, Options, Texts, redefined
+from recordmill.schemas.options import PictureOptions
+
+
+class DataSetOptions(Options):
+    """Base of the options of a verb that reads a data set."""
+
+    folder: DataSet = ARGUMENT.opt("Folder of the data set.", ..., "OUT")
+
+
+class ServiceVerifyOptions(DataSetOptions):
+    """Options of `verify` in a service, whose workers have no TensorFlow."""
+
+    check: Literal["hashes", "decode"] = RUN.opt("Check checksums and records, or also decode every image.", ...)
+    sample: float = RUN.opt(
+        "Fraction of each split's shards to read, at least 1. The names of shards decide which.",
+        1.0,
+        "FRACTION",
+        ge=0,
+        le=1,
+    )
+    workers: int | None = redefined(PictureOptions, "workers", usual="one per core, 64 for buckets")
+
+
+class VerifyOptions(ServiceVerifyOptions):
+    """Options of `recordmill verify`."""
+
+    check: Literal["hashes", "decode", "tensorflow"] = RUN.opt(  # type: ignore[assignment]
+        "Check checksums and records, decode every image, or use TensorFlow for all of it. `hashes`: checksums, "
+        "SHA-256 of files and images, and the contents of records. `decode`: also decode every image. `tensorflow`: "
+        "TensorFlow, which must be installed, parses and decodes.",
+        "tensorflow",
+    )
+    recompute: int | None = RUN.opt(
+        "Number of records of each shard whose features the model computes again. For a data set of `embed`.",
+        ge=1,
+        le=4096,
+    )
+    images: Images = READ.opt(
+        "Where the images are, for `--recompute`; repeatable.", (), "DIR|ZIP", "where they were", needs="recompute"
+    )
+    tolerance: float | None = RUN.opt(
+        "Tolerance of `--recompute`, as a fraction of the largest feature.",
+        metavar="FRACTION",
+        usual="that of the manifest, 0.001",
+        needs="recompute",
+        ge=0,
+        le=1,
+    )
+
+    def _faults(self) -> Iterator[str]:
+        if self.recompute is not None and self.check != "tensorflow":
+            yield f"--recompute needs TensorFlow, and --check {self.check} does without it: give one"
+
+
+class ExtractOptions(DataSetOptions):
+    """Options of `recordmill extract`."""
+
+    target: str = ARGUMENT.opt("Where to write it: a new or empty folder.", ..., "DIR")
+    split: str = WRITE.opt("Extract only this split.", "")
+    workers: int | None = redefined(PictureOptions, "workers", usual="one per core, 64 for buckets")
+
+
+class ShowOptions(Options):
+    """Options of `recordmill show`."""
+
+    path: str = ARGUMENT.opt("Folder of a data set, any TFRecord file, or a quoted pattern of files.", ..., "OUT")
+    split: str = READ.opt("Show only this split.", "")
+    id: str = READ.opt("Show the record of this image id, or file name.", "")
+    index: int | None = READ.opt("Start at this record, counted from 0 over all shards.", ge=0)
+    find: str = READ.opt(
+        "Show records with an object, or image, of a class, or with a value in a feature.",
+        "",
+        "category=NAME|FEATURE=VALUE",
+    )
+    count: int | None = READ.opt(
+        "Number of records. Default for consecutive or found ones: as many as fit side by side; with `--index` or "
+        "`--id`: 1; with `--save` and a folder: 20.",
+        usual="as many as there is room for",
+        ge=1,
+    )
+    as_json: bool = WRITE.opt("Print one JSON document instead.", False, alias="json")
+    save: str = WRITE.opt(
+        "Save the image with boxes, masks, keypoints and names; several into a folder.", "", "FILE.png|DIR"
+    )
+    side: int = WRITE.opt("Maximum of the image's longer side.", 1024, "PX", ge=64, le=16_384)
+
+    @property
+    def is_for_one_picture(self) -> bool:
+        """True if --save names a file, and not a folder."""
+        return self.save.lower().endswith((".png", ".jpg", ".jpeg"))
+
+    @property
+    def found(self) -> tuple[str, str]:
+        """Both sides of --find; empty without it."""
+        name, _, value = self.find.partition("=")
+        return name, value
+
+    def _faults(self) -> Iterator[str]:
+        if self.save and self.as_json:
+            yield "--save and --json each say what to do with a record; give one of them"
+        if self.find and not all(self.found):
+            yield f"--find {self.find!r} must be category=NAME, or FEATURE=VALUE"
+        if self.id and self.find:
+            yield "--id and --find each say which records; give one of them"
+        if self.is_for_one_picture and (self.count or 1) > 1:
+            yield f"--save {self.save} is one image, and --count {self.count} are more; name a folder to save them in"
+
+
+class ReportOptions(DataSetOptions):
+    """Options of `recordmill report`."""
+
+
+class IndexOptions(Options):
+    """Options of `recordmill index`."""
+
+    paths_to_index: Texts = ARGUMENT.opt(
+        "Folder of a data set, any TFRecord file, or a quoted pattern of files; several.", ..., "PATH", alias="paths"
+    )
+
+
+class SampleOptions(Options):
+    """Options of `recordmill sample`."""
+
+    folder: str = ARGUMENT.opt("Where to write it: a new or empty folder.", ..., "DIR")
+    count: int = WRITE.opt("Number of images.", 240, ge=1)
+    seed: int = WRITE.opt("Seed of the generated images.", 0)
+    odd: bool = WRITE.opt("Add images in every unusual form: formats, depths, turned, damaged.", False)
+
+
+class TerminalOptions(Options):
+    """Options of all verbs: what a command shows while it runs."""
+
+    progress: Literal["auto", "plain", "none"] = RUN.opt(
+        "Show progress as a live line, as plain lines, or not. `auto`: a live line on a terminal.", "auto"
+    )
+    debug: bool = RUN.opt("Show tracebacks and Beam's log.", False)
+    config: str = RUN.opt(
+        "YAML file of options, by their names without dashes in front. Flags replace its values.", "", "FILE"
+    )
+    print_config: bool = RUN.opt("Print the options as YAML for `--config`, and do nothing else.", False)

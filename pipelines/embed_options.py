@@ -1,0 +1,127 @@
+"""Options of `recordmill embed`: an encoder over the sources `folder` and `table`."""
+
+import os
+from collections.abc import Iterator
+from typing import Literal
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.models import FETCHED, ON_DISK, RANDOM, ModelChoice, Preprocessing
+from recordmill.schemas.names import NameSources
+from recordmill.schemas.option import MODEL, Rows, flag, redefined
+from recordmill.schemas.options import SIZE, RecipeValue, size_of
+from recordmill.transforms.folder.folder_options import LabelledOptions
+from recordmill.transforms.storage.interface import is_remote
+from recordmill.transforms.table.table_options import TableOptions
+
+_OF_ROWS = ("image_column", "label", "key", "group_column")
+
+
+class EmbedOptions(LabelledOptions):
+    """Options of `recordmill embed`, see docs/cli.md."""
+
+    rows: Rows = redefined(
+        TableOptions,
+        "rows",
+        (),
+        "CSV, TSV, JSON Lines or Parquet whose rows name images, instead of `--labels`; repeatable. Read as "
+        "`recordmill table` does. Each row becomes a record.",
+    )
+    image_column: str | None = redefined(
+        TableOptions, "image_column", text="Column of image paths in `--rows`.", needs="rows"
+    )
+    label: str | None = redefined(TableOptions, "label", text="Column of classes in `--rows`.", needs="rows")
+    key: str | None = redefined(
+        TableOptions,
+        "key",
+        text="Column of `--rows` that determines a row's split and position. Without it, the image does.",
+        needs="rows",
+    )
+    group_column: str | None = redefined(
+        TableOptions,
+        "group_column",
+        text="Keep rows of `--rows` in one split that have the same value here. A patient, a video.",
+        needs="rows",
+    )
+    model: str = MODEL.opt("A model of keras.applications, `efficientnet-b0`, or a `.keras` file.", ..., "NAME|FILE")
+    weights: str = MODEL.opt(
+        f"File of weights, or `{RANDOM}`, `{ON_DISK}` or `{FETCHED}`. A file that was saved from the model. "
+        f"`{RANDOM}`: random ones, the same every time. `{ON_DISK}`: those that Keras publishes, from "
+        f"`~/.keras/models`. `{FETCHED}` lets Keras download them.",
+        "",
+        "FILE|none|imagenet",
+        f"{ON_DISK}, or those in the model's file",
+    )
+    layer: str = MODEL.opt("Layer whose output is the feature.", "", "NAME", "the last before pooling")
+    pool: Literal["none", "avg"] = MODEL.opt("Average the feature over height and width, or store all of it.", "none")
+    input_size: str = MODEL.opt("Height and width of the model's input images.", "", "HxW", "the model's own")
+    preprocess: Preprocessing | None = MODEL.opt(
+        "Preprocessing of pixels, 0 to 255. `none`, division by 255, or a mode of "
+        "`keras.applications.imagenet_utils.preprocess_input`.",
+        usual="the model's own",
+    )
+    resize: Literal["bilinear", "nearest", "bicubic", "lanczos"] = MODEL.opt(
+        "Interpolation of the resize to the model's size, as in keras.utils.load_img.", "bilinear"
+    )
+    batch: int = MODEL.opt("Images per call of the model.", 16, ge=1, le=4096)
+    dtype: Literal["float32", "float16"] = MODEL.opt("Type of features. float16 is stored as bytes.", "float32")
+    name: str = redefined(LabelledOptions, "name", "features")
+    layout: Literal["features"] = redefined(LabelledOptions, "layout", "features")
+
+    @property
+    def choice(self) -> ModelChoice:
+        return ModelChoice(
+            self.model, self.weights, self.layer, self.pool, size_of(self.input_size), self.preprocess or ""
+        )
+
+    def as_table(self) -> TableOptions:
+        """Return the options of the source `table`.
+
+        Raises:
+            ConfigError: options that no table has.
+        """
+        shared = (
+            *("rows", "images", "image_column", "label", "classes", "key", "group_column", "split_column"),
+            *("split", "split_seed", "stratify", "output"),
+        )
+        columns = tuple(filter(None, [self.label]))
+        return TableOptions(columns=columns, **{name: getattr(self, name) for name in shared})
+
+    @property
+    def name_sources(self) -> NameSources:
+        return NameSources(self.images, self.rows) if self.rows else super().name_sources
+
+    @property
+    def more_files(self) -> tuple[str, ...]:
+        """Files of the model and its weights, if they are not known by a name."""
+        given = (self.model, "" if self.weights in (RANDOM, ON_DISK, FETCHED) else self.weights)
+        return tuple(path for path in given if path and (is_remote(path) or os.path.exists(path)))
+
+    @property
+    def record_options(self) -> dict[str, RecipeValue]:
+        names = ("batch", "dtype", "model", "pool", "resize", "weights", *(_OF_ROWS if self.rows else ()))
+        return super().record_options | self._values(*names)
+
+    def _faults(self) -> Iterator[str]:
+        if self.input_size and not SIZE.fullmatch(self.input_size):
+            yield f"--input-size {self.input_size!r} is not a height and width in pixels: 224x224 for example"
+        faults = [*super()._faults(), *self._row_faults()]
+        if self.rows and not faults:
+            try:
+                self.as_table()
+            except ConfigError as error:
+                faults = [str(error)]
+        yield from faults
+
+    def _row_faults(self) -> Iterator[str]:
+        if not self.rows:
+            return
+        for name, what in (("image_column", "image"), ("label", "class")):
+            if not getattr(self, name):
+                yield f"{flag(name)} is missing: the column of --rows that has the {what} of each row"
+        if self.labels:
+            yield "--labels names images, and so does --rows: give one"
+        if self.label_from != "folder":
+            yield f"--rows gives the labels, and so does --label-from {self.label_from}: give one"
+        yield from (
+            f"{each} is for images without --rows; give --group-column" for each in self.given("group_from", "groups")
+        )

@@ -1,1 +1,0 @@
-"""What a job is asked to do: frozen values, checked once, before anything runs."""

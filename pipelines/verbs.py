@@ -1,0 +1,179 @@
+"""The registry of verbs: the command line, its help, the docs, templates and Params are made of it."""
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from recordmill.schemas.option import OptionField, Options, options_of
+
+
+class Verb(NamedTuple):
+    """A verb of the command line.
+
+    Attributes:
+        options_path: Module and class of its options, which are imported when the verb is used.
+        module: What runs it. That of a conversion has `prepare(options)`, which returns a
+            `recordmill.pipelines.convert.Job`; that of another verb has `run`.
+        text: What it does. The first sentence is its line in the help.
+        usage: Required flags and arguments.
+        examples: Commands that run in this order in an empty folder.
+        converts: True if it writes a data set.
+        resumes: True if the same command continues after an interruption.
+        runs_beam: True if it needs Beam, and takes Beam's flags after a lone --.
+        needs_tensorflow: True if it cannot do without TensorFlow.
+    """
+
+    options_path: str
+    module: str
+    text: str
+    usage: str
+    examples: tuple[str, ...]
+    converts: bool = False
+    resumes: bool = False
+    runs_beam: bool = True
+    needs_tensorflow: bool = False
+
+    @property
+    def help(self) -> str:
+        return self.text.partition(". ")[0]
+
+    @property
+    def options(self) -> type[Options]:
+        module, _, name = self.options_path.rpartition(".")
+        return getattr(import_module(module), name)
+
+    def load(self, function: str) -> Any:
+        """Import the module, and Beam if it needs it, and return one of its functions."""
+        return getattr(import_module(self.module), function)
+
+
+_DRAW = "recordmill sample sample"
+_CONVERT = "recordmill coco --images sample/images --instances sample/annotations/instances.json"
+_CONVERTED = (_DRAW, f"{_CONVERT} --output tfrecords")
+
+VERBS = {
+    "coco": Verb(
+        "recordmill.transforms.coco.coco_options.CocoOptions",
+        "recordmill.pipelines.coco",
+        "Convert COCO annotations and images to TFRecord shards. A manifest says what is in them. At least one "
+        "annotation file is needed: instances, keypoints, captions, panoptic, stuff or image-info.",
+        "--images DIR|ZIP --instances FILE --output DIR [more flags]",
+        (
+            _DRAW,
+            f"{_CONVERT} --output tfrecords --dry-run",
+            f"{_CONVERT} --captions sample/annotations/captions.json --masks png --output with-masks",
+            f"{_CONVERT} --categories circle,square --num-shards 4 --output small",
+        ),
+        converts=True,
+        resumes=True,
+    ),
+    "folder": Verb(
+        "recordmill.transforms.folder.folder_options.FolderOptions",
+        "recordmill.pipelines.folder",
+        "Convert class folders, or labelled images, to TFRecord shards. Each image has one class: the folder that it "
+        "is in, the start of its file's name, or its row in a table.",
+        "--images DIR|ZIP --output DIR [more flags]",
+        (
+            _DRAW,
+            "recordmill folder --images sample/classes --split train=0.8,val=0.2 --output by-class --dry-run",
+            "recordmill folder --images sample/classes --split train=0.8,val=0.2 --stratify --format jpeg"
+            " --output by-class",
+        ),
+        converts=True,
+        resumes=True,
+    ),
+    "embed": Verb(
+        "recordmill.pipelines.embed_options.EmbedOptions",
+        "recordmill.pipelines.embed",
+        "Convert images to features of a Keras model, in TFRecord shards. Labelled images, as `folder` and `table` "
+        "read them, go through the model up to a layer.",
+        "--images DIR|ZIP --model NAME|FILE|DIR --output DIR [more flags]",
+        (
+            _DRAW,
+            "recordmill embed --images sample/classes --model efficientnet-b0 --weights none --input-size 64x64"
+            " --output features",
+        ),
+        converts=True,
+        resumes=True,
+        needs_tensorflow=True,
+    ),
+    "table": Verb(
+        "recordmill.transforms.table.table_options.TableOptions",
+        "recordmill.pipelines.table",
+        "Convert CSV, JSON Lines or Parquet rows to TFRecord shards. Each column is a feature. Types of columns "
+        "follow from all their values, or from a schema.",
+        "--rows FILE|GLOB --output DIR [more flags]",
+        (
+            _DRAW,
+            "recordmill table --rows sample/objects.csv --label shape --split train=0.8,val=0.2 --gzip"
+            " --output objects",
+            "recordmill table --rows sample/pictures.csv --images sample/classes --image-column image --label label"
+            " --text-column description --text tfidf --output pictures --dry-run",
+        ),
+        converts=True,
+        resumes=True,
+    ),
+    "verify": Verb(
+        "recordmill.pipelines.dataset_options.VerifyOptions",
+        "recordmill.launch.verbs.verify",
+        "Read a data set back and check all of it. Every record is read, parsed and decoded, and compared with the "
+        "manifest.",
+        "OUT [more flags]",
+        (*_CONVERTED, "recordmill verify tfrecords"),
+    ),
+    "extract": Verb(
+        "recordmill.pipelines.dataset_options.ExtractOptions",
+        "recordmill.launch.verbs.extract",
+        "Convert records back to image files and COCO JSON. Image files get their stored bytes.",
+        "OUT DIR [more flags]",
+        (*_CONVERTED, "recordmill extract tfrecords extracted --split train"),
+        resumes=True,
+    ),
+    "show": Verb(
+        "recordmill.pipelines.dataset_options.ShowOptions",
+        "recordmill.launch.verbs.show",
+        "Show a data set, or the records of any TFRecord files. Contents are printed as tables, or drawn: boxes, "
+        "masks, keypoints, names.",
+        "OUT [more flags]",
+        (*_CONVERTED, "recordmill show tfrecords", "recordmill show tfrecords --find category=star --save star.png"),
+        runs_beam=False,
+    ),
+    "report": Verb(
+        "recordmill.pipelines.dataset_options.ReportOptions",
+        "recordmill.launch.verbs.report",
+        "Write the page of a data set, report.html, again. It shows splits side by side, classes, sizes, rejects and "
+        "images. Each conversion writes it.",
+        "OUT",
+        (*_CONVERTED, "recordmill report tfrecords"),
+        runs_beam=False,
+    ),
+    "index": Verb(
+        "recordmill.pipelines.dataset_options.IndexOptions",
+        "recordmill.launch.verbs.index",
+        "Write the index of any TFRecord files, for random access. It has the offsets of records, for DALI, PyPI's "
+        "tfrecord and recordmill.open. Conversions write it. The checksums of the lengths are checked. GZIP files "
+        "have no random access, so no index.",
+        "PATH...",
+        (*_CONVERTED, "recordmill index tfrecords"),
+        runs_beam=False,
+    ),
+    "sample": Verb(
+        "recordmill.pipelines.dataset_options.SampleOptions",
+        "recordmill.launch.verbs.sample",
+        "Write a small generated COCO data set. It has every kind of annotation, JPEG and PNG, grey and colour, "
+        "crowds, images without objects, one missing file and one broken one; and its objects, cut out, in class "
+        "folders.",
+        "DIR [more flags]",
+        (_DRAW, "recordmill sample odd --odd --count 24"),
+        runs_beam=False,
+    ),
+}
+
+EXAMPLES = (*_CONVERTED, "recordmill verify tfrecords")  # of the complete program
+CONVERSIONS = tuple(name for name, verb in VERBS.items() if verb.converts)
+
+
+def fields_of(verb: str) -> tuple[OptionField, ...]:
+    """Return all options of a verb, in the order of its help."""
+    terminal: type[Options] = import_module("recordmill.pipelines.dataset_options").TerminalOptions
+    hidden = () if VERBS[verb].runs_beam else ("progress",)
+    return (*options_of(VERBS[verb].options), *(each for each in options_of(terminal) if each.name not in hidden))

@@ -1,0 +1,308 @@
+"""Options of verbs: pydantic fields with a heading and one text. Parser, help, docs, `--config`, Dataflow's templates
+and Airflow's Params read them."""
+
+import re
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from functools import cache
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from annotated_types import Ge, Le
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from recordmill.schemas.errors import ConfigError
+
+
+class Heading(str):
+    """Heading of a group of options in the help."""
+
+    def opt(
+        self,
+        text: str,
+        default: Any = None,
+        metavar: str = "",
+        usual: str = "",
+        also: str = "",
+        needs: str = "",
+        **constraints: Any,
+    ) -> Any:
+        """Return the field of an option.
+
+        Args:
+            text: Markdown. The first sentence is the help line; docs/cli.md has all of it.
+            default: `...` if the option is required.
+            metavar: Stands for the value in the help.
+            usual: Says what holds without the option, if `default` does not.
+            also: Names of the option in other tools, with spaces between them. An error for one names the flag.
+            needs: Options without all of which this one does nothing, with spaces between them.
+        """
+        extra: Any = {"group": self, "metavar": metavar, "usual": usual, "also": also, "needs": needs}
+        return Field(default, description=text, json_schema_extra=extra, **constraints)
+
+
+ARGUMENT = Heading("")  # of what is typed without a flag
+READ, WRITE, LEAVE_OUT = map(Heading, ("what to read", "what to write", "what to leave out"))
+PICTURES, TEXTS = map(Heading, ("images", "texts"))
+MODEL, RUN = map(Heading, ("which model, and which of its outputs", "how to run"))
+_GROUPS = (ARGUMENT, READ, MODEL, WRITE, LEAVE_OUT, PICTURES, TEXTS, RUN)
+_SENTENCE_END = re.compile(r"\.(?: |$)")
+
+
+class Must(Enum):
+    """Kind of file or folder that a path must name before a job starts. Preflight and the services' forms read it."""
+
+    FILE = "file"
+    FOLDER = "folder"
+    IMAGES = "folder or .zip with files"
+    MASKS = "folder or .zip, which may be given several times"
+    ROWS = "file or pattern of files"
+    OUTPUT = "folder that can be made or written to"
+    DATA_SET = "folder of a data set"
+
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
+_SHARE = re.compile(r"([^=]*?)\s*=\s*(-?\d{0,9}\.?\d{1,18}(?:e-?\d)?|-?\d{1,9}/0*[1-9]\d{0,8})", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]i?)?b?", re.IGNORECASE)
+
+
+def size_bytes(value: Any) -> Any:
+    """Return a size in bytes.
+
+    >>> size_bytes("150MB"), size_bytes("1.5GiB"), size_bytes("4096")
+    (150000000, 1610612736, 4096)
+    """
+    if not isinstance(value, str):
+        return value
+    match = _SIZE.fullmatch(value.strip())
+    if not match or len(match[1]) > 18:
+        raise ValueError("a size like 150MB, 1.5GB, 100MiB or a number of bytes is expected")
+    return int(Decimal(match[1]) * _UNITS[(match[2] or "").upper()])
+
+
+def split_shares(value: Any) -> Any:
+    """Return splits with their shares, each a fraction of 1. A single name has all.
+
+    >>> split_shares("val"), split_shares(["train=0.75", "val=1/4"])
+    ((('val', Fraction(1, 1)),), (('train', Fraction(3, 4)), ('val', Fraction(1, 4))))
+    """
+    if isinstance(value, list):
+        value = ",".join(map(str, value))
+    if not isinstance(value, str):
+        return value
+    if not set("=,") & set(value):
+        return ((value, Fraction(1)),)
+    matches = [_SHARE.fullmatch(part.strip()) for part in value.split(",")]
+    if not all(matches):
+        raise ValueError("a name, or shares like train=0.8,val=0.1,test=0.1, is expected")
+    return tuple((match[1], Fraction(match[2])) for match in matches if match)
+
+
+def names(value: Any) -> Any:
+    """Return names that are separated by commas.
+
+    >>> names("person, traffic light"), names(["a,b", "c"])
+    (('person', 'traffic light'), ('a', 'b', 'c'))
+    """
+    if not isinstance(value, list | str):
+        return value
+    texts = [value] if isinstance(value, str) else value
+    found = [[name.strip() for name in str(text).split(",") if name.strip()] for text in texts]
+    if not all(found):
+        raise ValueError("names, separated by commas, are expected")
+    return tuple(name for part in found for name in part)
+
+
+def one_or_more(value: Any) -> Any:
+    """Return a single value as a list, as a `--config` file may have it."""
+    return [value] if isinstance(value, str) else value
+
+
+Size = Annotated[int, BeforeValidator(size_bytes), Ge(1)]
+Shares = Annotated[tuple[tuple[str, Fraction], ...], BeforeValidator(split_shares)]
+Names = Annotated[tuple[str, ...], BeforeValidator(names)]
+Texts = Annotated[tuple[str, ...], BeforeValidator(one_or_more)]
+File = Annotated[str, Must.FILE]
+Files = Annotated[Texts, Must.FILE]
+Folders = Annotated[Texts, Must.FOLDER]
+Images = Annotated[Texts, Must.IMAGES]
+Masks = Annotated[Texts, Must.MASKS]
+Rows = Annotated[Texts, Must.ROWS]
+Output = Annotated[str, Must.OUTPUT]
+DataSet = Annotated[str, Must.DATA_SET]
+
+
+def redefined(
+    base: type[BaseModel], name: str, default: Any = None, text: str = "", usual: str = "", needs: str = ""
+) -> Any:
+    """Return a base's field with another default or another text."""
+    known, extra = base.model_fields[name], _extra(base.model_fields[name])
+    default = known.default if default is None else default
+    constraints = {key: getattr(mark, key) for mark in known.metadata for key in ("ge", "le") if hasattr(mark, key)}
+    text = text or str(known.description)
+    return extra["group"].opt(text, default, extra["metavar"], usual, extra["also"], needs, **constraints)
+
+
+def _extra(field: FieldInfo) -> Any:
+    return field.json_schema_extra
+
+
+class OptionField:
+    """An option of a verb, as its field declares it.
+
+    Attributes:
+        name: Name in a `--config` file, with underscores.
+        default: None if the option is required.
+        type: bool, int, float or str. Lists, choices and sizes are str.
+        choices: Words of a choice; empty for others.
+        must_be: What a path must be; None for others.
+        also, needs: See `Heading.opt`.
+        is_list: True if it has several values.
+        least, largest: Bounds, included; None without.
+    """
+
+    def __init__(self, attribute: str, field: FieldInfo):
+        self.attribute, self.name, self.text = attribute, field.alias or attribute, str(field.description)
+        extra = _extra(field)
+        self.group, self.usual = extra["group"], extra["usual"]
+        self.also, self.needs = extra["also"].split(), extra["needs"].split()
+        self.is_required = field.is_required()
+        self.default = None if self.is_required else field.default
+        self.is_argument = self.group == ARGUMENT
+        self.flag = flag(self.name)
+        inner, marks = field.annotation, [*field.metadata]
+        if type(None) in get_args(inner):
+            inner = next(each for each in get_args(inner) if each is not type(None))
+        while get_origin(inner) is Annotated:
+            inner, *more = get_args(inner)
+            marks += more
+        self.choices: tuple[str, ...] = get_args(inner) if get_origin(inner) is Literal else ()
+        validators = [mark.func for mark in marks if isinstance(mark, BeforeValidator)]
+        self.is_list = get_origin(inner) is tuple
+        self.is_shares, self.is_size = split_shares in validators, size_bytes in validators
+        self.type: type = inner if inner in (bool, int, float) and not validators else str  # type: ignore[assignment]
+        self.must_be = next((mark for mark in marks if isinstance(mark, Must)), None)
+        self.least = next((mark.ge for mark in marks if isinstance(mark, Ge)), None)
+        self.largest = next((mark.le for mark in marks if isinstance(mark, Le)), None)
+        usual = "N" if self.type is int else self.name.replace("_", "-").upper()
+        self.metavar = "|".join(self.choices) or extra["metavar"] or usual
+
+    @property
+    def stand_in(self) -> str | list[str]:
+        """A valid value."""
+        return ["-"] if self.is_list else next(iter(self.choices), "-")
+
+    @property
+    def typed(self) -> str:
+        """Its flag, or the name of an argument."""
+        return self.metavar if self.is_argument else self.flag
+
+    @property
+    def help(self) -> str:
+        """The first sentence of the text."""
+        return _SENTENCE_END.split(self.text)[0].replace("`", "")
+
+    @property
+    def shown_default(self) -> str:
+        """Default as a text; empty if the option is off or unset by default."""
+        if self.usual or self.default in (None, "", ()) or self.default is False:
+            return self.usual
+        return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
+
+    def fault(self, error: Any) -> str:
+        """Return what pydantic says about the value, in our words."""
+        kind, value = error["type"], error["input"]
+        if kind == "missing":
+            what = f" ({self.help[0].lower()}{self.help[1:]})" if self.is_argument else ""
+            return f"{self.typed} is missing{what}"
+        if kind == "value_error":
+            return f"{self.typed} {value if isinstance(value, str) else ','.join(value)!r}: {error['ctx']['error']}"
+        if self.choices:
+            return f"{self.typed} {value!r} is none of {', '.join(self.choices)}"
+        if kind.startswith(("greater", "less", "finite")):
+            return f"{self.typed} {value} must be {self._bounds}"
+        expected = {bool: "true or false", int: "a whole number", float: "a number"}.get(self.type, "a text")
+        return f"{self.typed} {value!r}: {expected} is expected"
+
+    @property
+    def _bounds(self) -> str:
+        if self.least is None and self.largest is None:
+            return "finite"
+        return f"{self.least} {'or more' if self.largest is None else f'to {self.largest}'}"
+
+
+class Options(BaseModel):
+    """Base of what each verb is asked to do."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, coerce_numbers_to_str=True, defer_build=True
+    )
+
+    def __init__(self, **values: Any):
+        """Raise ConfigError with all faults: of each value, and of values together."""
+        faults, wrong = [], set()
+        fields = {each.name: each for each in options_of(type(self))}
+        empty = [each.name for each in fields.values() if each.is_required and values.get(each.name) in ("", (), [])]
+        values = {name: value for name, value in values.items() if name not in empty}  # missing
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            for each in error.errors(include_url=False):
+                name = str(each["loc"][0])
+                if name not in fields:
+                    raise
+                faults += [] if name in wrong else [fields[name].fault(each)]
+                wrong.add(name)
+            usable = {name: value for name, value in values.items() if name not in wrong}
+            super().__init__(**{each.name: each.stand_in for each in fields.values() if each.is_required} | usable)
+        told = {fields[name].typed for name in wrong}
+        of_several = (*self._missing(fields.values()), *self._faults())
+        faults += [fault for fault in of_several if not told & set(re.findall(r"--[a-z-]+", fault))]
+        if faults:
+            raise ConfigError("; ".join(faults))
+
+    def _missing(self, fields: Iterable[OptionField]) -> Iterator[str]:
+        """Yield each option that does nothing without another one."""
+        for each in fields:
+            if each.needs and self.given(each.attribute) and not self.given(*each.needs):
+                yield f"{each.flag} would do nothing without {' or '.join(map(flag, each.needs))}"
+
+    def _faults(self) -> Iterator[str]:
+        """Yield what is wrong with several options together."""
+        yield from ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All that a job reads, and the folder that it writes."""
+        return tuple(path for _, path in named_paths(self))
+
+    def given(self, *options: str) -> list[str]:
+        """Return the flags of those options that are not at their defaults."""
+        fields = type(self).model_fields
+        return [flag(name) for name in options if name in fields and getattr(self, name) != fields[name].default]
+
+
+def named_paths(options: Options) -> Iterator[tuple[OptionField, str]]:
+    """Yield each path that an option names."""
+    for each in options_of(type(options)):
+        value = getattr(options, each.attribute)
+        for path in (value if each.is_list else filter(None, [value])) if each.must_be else ():
+            yield each, path
+
+
+@cache
+def options_of(options: type[Options]) -> tuple[OptionField, ...]:
+    """Return the options of a verb by headings; below one, those of its base first."""
+    found = (OptionField(*item) for item in options.model_fields.items())
+    return tuple(sorted(found, key=lambda each: _GROUPS.index(each.group)))
+
+
+def flag(name: str) -> str:
+    """Return the flag that sets an option.
+
+    >>> flag("image_info")
+    '--image-info'
+    """
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,192 @@
+"""Options of `recordmill coco`."""
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from recordmill.schemas.coco import AnnotationKind, AnnotationSource, BoxFormat
+from recordmill.schemas.encoders import TextForm
+from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.layouts import LAYOUTS, CocoLayout
+from recordmill.schemas.names import Match, NameSources
+from recordmill.schemas.option import LEAVE_OUT, READ, TEXTS, WRITE, Files, Masks, Names, flag, redefined
+from recordmill.schemas.options import DividedOptions, PictureOptions, RecipeValue, TextChoice, TextOptions
+
+MASKS = {"none": (), "png": (Part.MASK_PNG,), "rle": (Part.MASK_RLE,), "both": (Part.MASK_PNG, Part.MASK_RLE)}
+CAPTIONS = "captions"  # column name of the captions' encoder
+ANNOTATIONS = ("instances", "keypoints", "captions", "stuff", "panoptic", "image_info")
+
+
+def _file(text: str, also: str = "") -> Any:
+    return READ.opt(text, (), "FILE", also=also)
+
+
+class CocoOptions(TextOptions, PictureOptions, DividedOptions):
+    """Options of `recordmill coco`, see docs/cli.md."""
+
+    instances: Files = _file(
+        "Objects: boxes, areas, crowd flags, segmentations; repeatable, as all annotation files. All are joined on "
+        "image id. LVIS files are read, too.",
+        "annotations ann-file",
+    )
+    keypoints: Files = _file(
+        "Objects with keypoints, joined with `--instances` on annotation id. Names and number of the keypoints come "
+        "from the category; if it names none, the number comes from its rows (`keypoint_1`, …). A row with the id and "
+        "category of an `--instances` row is the same object."
+    )
+    captions: Files = _file("Captions.")
+    panoptic: Files = _file("Panoptic segments; needs `--panoptic-masks`.")
+    stuff: Files = _file(
+        "Regions of stuff, for a semantic mask. To read them as boxes and masks of objects, pass the file to "
+        "`--instances`."
+    )
+    image_info: Files = _file("Images without annotations, for example of test sets.")
+    panoptic_masks: Masks = READ.opt(
+        "Folder or .zip of the PNGs of each `--panoptic` file. Give them in the order of `--panoptic`.", (), "DIR|ZIP"
+    )
+    bbox_format: Literal["xywh", "xyxy", "rel-xywh", "rel-xyxy"] | None = READ.opt(
+        "Meaning of the four numbers of a `bbox`, in `--instances` and `--keypoints`. Left, top, width, height; or "
+        "left, top, right, bottom; in pixels, or (`rel-`) as fractions of the image size, which the file has to state. "
+        "Without it, a file whose boxes do not look like `xywh` is refused.",
+        usual="xywh, if it looks like that",
+    )
+    no_list: bool = READ.opt(
+        "Do not list `--images`: assume that every file exists and has 133 kB. For one folder. It saves minutes if a "
+        "bucket's folder has millions of objects. Shards then have equal numbers of images rather than bytes, and "
+        "missing files are found when they are read, even if all are missing.",
+        False,
+    )
+    match: Match = READ.opt(
+        "How a `file_name` finds its file. `path`: it is the path below `--images`. `suffix`: the file whose path has "
+        "the longest end in common with it, at least the file's name. `name`: the file with this name, in any folder. "
+        "With the last two, a `file_name` may be an absolute or a Windows path, and the record has the file's path "
+        "below `--images` instead. A name that two files match is an error.",
+        "path",
+    )
+    name: str = redefined(PictureOptions, "name", "coco")
+    layout: CocoLayout = redefined(PictureOptions, "layout", "detection")
+    examples_per_shard: int | None = redefined(PictureOptions, "examples_per_shard", usual="4096 in layout keras")
+    masks: Literal["none", "png", "rle", "both"] = WRITE.opt(
+        "Masks of objects. `png`: 8-bit PNG of the complete image with values 0 and 1. `rle`: COCO's compressed run "
+        "lengths. With `none`, segmentations are not read.",
+        "none",
+        also="include-masks",
+        needs="instances keypoints",
+    )
+    boxes: Literal["clip", "drop", "keep"] = LEAVE_OUT.opt(
+        "What to do about a box that crosses its image's edge. `clip` cuts it there, `drop` skips it, `keep` stores it "
+        "unchanged, beyond 0..1.",
+        "clip",
+    )
+    no_crowd: bool = LEAVE_OUT.opt("Skip annotations with `iscrowd` 1.", False)
+    min_area: float = LEAVE_OUT.opt("Skip annotations with a smaller `area`.", 0.0, "PX2", ge=0)
+    categories: Names = LEAVE_OUT.opt(
+        "Keep only annotations of these categories; repeatable. Images without any of them stay.",
+        (),
+        "NAME[,NAME…]",
+        "all",
+    )
+    caption_text: TextChoice = TEXTS.opt(
+        "Numbers that the captions of an image are encoded as, besides the captions. All captions are one text: "
+        "`counts` of its terms, these as `tfidf`, or its `tokens` as ids; see [text.md](text.md).",
+        "raw",
+        needs="captions",
+    )
+
+    @property
+    def name_sources(self) -> NameSources:
+        rows = tuple(source.path for source in self.sources)
+        return NameSources(self.images, rows, self.match, not self.no_list)
+
+    @property
+    def sources(self) -> tuple[AnnotationSource, ...]:
+        """Annotation files to read."""
+        masks = dict(zip(self.panoptic, self.panoptic_masks, strict=True))
+        format_ = BoxFormat(self.bbox_format) if self.bbox_format else None
+        return tuple(
+            AnnotationSource(AnnotationKind(kind), path, masks[path] if kind == "panoptic" else "", format_)
+            for kind in ANNOTATIONS
+            for path in getattr(self, kind)
+        )
+
+    @property
+    def table(self) -> FeatureTable:
+        """LVIS's lists are added if the input has them."""
+        layout = self.layout_table
+        wanted = [part for parts in self._wanted_parts.values() for part in parts]
+        return layout.with_parts(tuple(part for part in layout.parts if part in wanted))
+
+    @property
+    def layout_table(self) -> FeatureTable:
+        """All features of the layout, under the names of `--text-names`."""
+        names = self.text_feature_names(self.text_form, CAPTIONS)
+        return LAYOUTS[self.layout].renamed({f"{CAPTIONS}.{key}": name for key, name in names.items()})
+
+    @property
+    def text_form(self) -> TextForm:
+        return TextForm(self.caption_text)
+
+    @property
+    def _wanted_parts(self) -> dict[str, tuple[Part, ...]]:
+        """Parts of a record that each option asks for; the layout must have one of them."""
+        encoded = Part.CAPTION_TOKENS if self.text_form is TextForm.TOKENS else Part.CAPTION_TERMS
+        parts = {
+            "keypoints": (Part.KEYPOINTS,),
+            "captions": (Part.CAPTIONS,),
+            "stuff": (Part.SEMANTIC,),
+            "panoptic": (Part.SEMANTIC, Part.PANOPTIC),
+            "masks": MASKS[self.masks],
+            "caption_text": (encoded,),
+        }
+        return {name: wanted for name, wanted in parts.items() if self.given(name)}
+
+    @property
+    def box_policy(self) -> str:
+        return self.boxes
+
+    @property
+    def record_options(self) -> dict[str, RecipeValue]:
+        of_text = {"caption_text": self.caption_text, **self.text_record_options()}
+        return (super().record_options | (of_text if self.text_form is not TextForm.RAW else {})) | {
+            "bbox_format": self.bbox_format or BoxFormat.XYWH.value,
+            "boxes": self.boxes,
+            "categories": sorted(self.categories),
+            **self._values("masks", "match", "min_area", "no_crowd", "no_list"),
+            **(self.division_options if len(self.split) > 1 else {}),
+        }
+
+    def _faults(self) -> Iterator[str]:
+        if not any(getattr(self, kind) for kind in ANNOTATIONS):
+            yield "--instances is missing (or another annotation file: --keypoints, --captions, --panoptic, …)"
+        if self.no_list and len(self.images) > 1:
+            yield "--no-list assumes that all images are in one folder, and --images names several"
+        if self.no_list and any(path.lower().rstrip("/").endswith(".zip") for path in self.images):
+            yield "--no-list is for folders; the directory of a .zip lists its members at no cost"
+        if self.no_list and self.match != "path":
+            yield f"--match {self.match} looks for names among those of the files, and --no-list does not list them"
+        yield from self._caption_faults()
+        if len(self.panoptic) != len(self.panoptic_masks):
+            yield (
+                f"--panoptic is given {len(self.panoptic)} times and --panoptic-masks {len(self.panoptic_masks)}: each "
+                "panoptic file needs the folder or .zip of its PNGs"
+            )
+        if self.panoptic and self.stuff:
+            yield "--panoptic and --stuff both make the semantic mask: give one"
+        for name, parts in self._wanted_parts.items():
+            if not set(parts) & set(LAYOUTS[self.layout].parts):
+                yield f"--layout {self.layout} has no feature for {flag(name)}: leave one of the two out"
+        yield from super()._faults()
+
+    def _caption_faults(self) -> Iterator[str]:
+        form = self.text_form
+        yield from self._text_faults(form, "--caption-text")
+        if form is TextForm.RAW:
+            return
+        try:
+            table = self.layout_table
+        except ValueError as fault:
+            yield f"--text-names {fault}"
+            return
+        names = {feature.name for feature in table.features if feature.source.startswith(f"{CAPTIONS}.")}
+        own = names - {feature.name for feature in LAYOUTS[self.layout].features}
+        for name in sorted(name for name in own if name.startswith(tuple(f"{group}/" for group in table.groups))):
+            yield f"--text-names {name}: in layout {self.layout} that is a list of one value for each caption"

@@ -1,0 +1,275 @@
+"""Options of `recordmill table`."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from recordmill.schemas.encoders import TextForm
+from recordmill.schemas.images import PictureRules
+from recordmill.schemas.names import NameSources
+from recordmill.schemas.option import (
+    PICTURES,
+    READ,
+    TEXTS,
+    WRITE,
+    File,
+    Images,
+    Names,
+    Rows,
+    Shares,
+    flag,
+    redefined,
+)
+from recordmill.schemas.options import (
+    ALL_TRAIN,
+    SIZE,
+    ConvertOptions,
+    PictureOptions,
+    RecipeValue,
+    TextChoice,
+    TextOptions,
+    pairs,
+    size_of,
+)
+from recordmill.schemas.splits import RowSplits
+
+_OF_FILES = ("check", "format", "max_side", "jpeg_quality")
+_CLASSES_FILE = "classes"
+
+
+class TableOptions(TextOptions, PictureOptions):
+    """Options of `recordmill table`, see docs/tables.md."""
+
+    rows: Rows = READ.opt(
+        "CSV, TSV, JSON Lines or Parquet (`.csv .tsv .jsonl .parquet`); repeatable. The first three also as `.gz`; "
+        "local or gs://, with `*` and `?` in the file's name. Files of one table may have several formats.",
+        ...,
+        "FILE|GLOB",
+    )
+    images: Images = READ.opt(
+        "Folder or .zip of the images that `--image-column` names; repeatable. With all folders in it. A name that two "
+        "folders have is an error.",
+        (),
+        "DIR|ZIP",
+    )
+    image_column: str | None = READ.opt(
+        "Column of image paths below `--images`. Each record has the image of its row, checked, and the path only as "
+        "`image/filename`. Without `--key`, the image is the key of its row.",
+        metavar="COLUMN",
+    )
+    columns: Names = READ.opt(
+        "Only these columns; repeatable. Members of nested ones are named `a.b`.", (), "NAME[,NAME…]", "all"
+    )
+    key: str | None = READ.opt(
+        "Column that determines a row's split and position. Without it, the complete record determines them, so that "
+        "equal rows go to one split.",
+        metavar="COLUMN",
+    )
+    label: str | None = READ.opt(
+        "Column of classes, stored as class indices. Names are in `label_map.json` and `labels.csv`.", metavar="COLUMN"
+    )
+    classes: Names = READ.opt(
+        "Classes in the order of their indices; repeatable. Rows of other classes are rejected. Without it, all "
+        "classes are sorted, by number if all are numbers.",
+        (),
+        "NAME[,NAME…]",
+        "all of --label, sorted",
+        needs="label",
+    )
+    schema_file: File | None = READ.opt(
+        "Types of columns: `schema.json` of a data set, or TensorFlow Metadata's `schema.pbtxt`. A value of another "
+        "type is rejected. Without it, types follow from all values.",
+        metavar="FILE",
+        alias="schema",
+    )
+    default: Names = READ.opt(
+        "Values that replace missing ones. Without it, the record lacks the feature.", (), "COLUMN=VALUE[,…]"
+    )
+    encoding: str = READ.opt("Encoding of CSV and TSV files.", "utf-8", "NAME")
+    name: str = redefined(ConvertOptions, "name", "table")
+    layout: Literal["table"] = redefined(ConvertOptions, "layout", "table")
+    rename: Names = WRITE.opt("Names of features that differ from their columns'.", (), "COLUMN=FEATURE[,…]")
+    split: Shares = redefined(
+        ConvertOptions,
+        "split",
+        text="One split, or several with their shares of the rows. `train=0.8,val=0.1,test=0.1`: shares are decimals "
+        "or fractions (`1/3`) and sum to 1. The split of a row depends on a hash of its key, or of its record.",
+        usual="train",
+    )
+    split_column: str | None = WRITE.opt(
+        "Column of each row's split, instead of `--split`. In lower case.", metavar="COLUMN"
+    )
+    group_column: str | None = WRITE.opt(
+        "Keep rows in one split that have the same value here. A patient, a video.", metavar="COLUMN"
+    )
+    stratify: bool = WRITE.opt(
+        "Give each split its share of every class. Of `--label`, exact to the row. Rows are read once more for it.",
+        False,
+        needs="label",
+    )
+    max_rejects: float = redefined(
+        ConvertOptions,
+        "max_rejects",
+        text="Fraction of rows that may be rejected. If more rows of all splits are rejected, the job fails before a "
+        "shard is written. The same command with a larger fraction accepts them.",
+    )
+    raw_size: str = PICTURES.opt(
+        "Store pixels of this height and width, `image/pixels`, instead of files. uint8, three per pixel: 224x224 has "
+        "150,528 bytes. Images are decoded completely and resized without keeping their aspect ratio (bilinear).",
+        "",
+        "HxW",
+    )
+    text_column: Names = TEXTS.opt(
+        "Columns of texts to encode as numbers; repeatable. See [text.md](text.md).", (), "COLUMN[,COLUMN…]"
+    )
+    text: TextChoice | None = TEXTS.opt(
+        "How to encode these texts. `counts` of terms, these as `tfidf`, `tokens` as ids; or, `raw`, as bytes.",
+        needs="text_column",
+    )
+
+    @property
+    def holds_pictures(self) -> bool:
+        return bool(self.image_column)
+
+    @property
+    def pictures(self) -> PictureRules:
+        return msgspec.structs.replace(super().pictures, raw_size=size_of(self.raw_size))
+
+    @property
+    def text_form(self) -> TextForm:
+        return TextForm(self.text or "raw")
+
+    @property
+    def encoded_columns(self) -> tuple[str, ...]:
+        """The columns whose texts become numbers."""
+        return () if self.text_form is TextForm.RAW else self.text_column
+
+    @property
+    def text_names_by_column(self) -> dict[str, dict[str, str]]:
+        """Names of features that are asked for, see `TextOptions.text_feature_names`."""
+        return {column: self.text_feature_names(self.text_form, column) for column in self.encoded_columns}
+
+    @property
+    def name_sources(self) -> NameSources:
+        return NameSources(self.images, self.rows)
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """Names of features by column."""
+        return pairs(self.rename)
+
+    @property
+    def defaults(self) -> dict[str, str]:
+        return pairs(self.default)
+
+    def row_splits(self, names: tuple[str, ...]) -> RowSplits:
+        """How rows are divided into the splits `names`."""
+        return RowSplits(
+            self.shares,
+            names,
+            self.key or self.image_column or "",
+            self.group_column or "",
+            self.split_column or "",
+            (self.label or "") if self.stratify else "",
+            self.images if not self.key else (),
+        )
+
+    @property
+    def read_columns(self) -> tuple[str, ...]:
+        """The columns that are read; all where empty."""
+        if not self.columns:
+            return ()
+        divided = self.row_splits(()).columns
+        return tuple(
+            dict.fromkeys((*self.columns, *divided, *filter(None, [self.label, self.image_column]), *self.text_column))
+        )
+
+    @property
+    def written_columns(self) -> tuple[str, ...]:
+        """The columns that are written; all but one that names splits where empty."""
+        asked = *self.columns, *filter(None, [self.label]), *self.text_column
+        return tuple(dict.fromkeys(asked)) if self.columns else ()
+
+    @property
+    def record_options(self) -> dict[str, RecipeValue]:
+        return {
+            **super().record_options,
+            **(self._values("image_column", "raw_size") if self.holds_pictures else {}),
+            **self.division_options,
+            "classes": list(self.classes),
+            "columns": list(self.columns),
+            "default": list(self.default),
+            **self._values("encoding", "group_column", "key", "label"),
+            "rename": list(self.rename),
+            "split_column": self.split_column,
+            **({"stratify": True} if self.stratify else {}),
+            **({"text": self.text, "text_column": list(self.text_column)} if self.text_column else {}),
+            **(self.text_record_options() if self.text_column else {}),
+        }
+
+    def _faults(self) -> Iterator[str]:
+        yield from super()._faults()
+        yield from self._picture_faults()
+        for name in ("default", "rename"):
+            values = getattr(self, name)
+            if wrong := [value for value in values if not value.partition("=")[0] or "=" not in value]:
+                yield f"--{name} {wrong[0]!r}: COLUMN=VALUE is expected"
+            elif len(pairs(values)) < len(values):
+                yield f"--{name} names a column twice"
+        divides = self.split_column or len(self.split) > 1
+        if self.split_column and self.split != ALL_TRAIN:
+            yield "--split-column says which split a row is of, and so does --split: give one"
+        if self.group_column and (self.split_column or not divides):
+            yield "--group-column divides rows, but --split names a single split, or --split-column divides them"
+        if self.stratify and not divides:
+            yield "--stratify divides classes, but --split names a single split"
+        for column, why in (
+            ("group_column", "a group may hold rows of several classes, and is not divided"),
+            ("split_column", "it says which split a row is of"),
+        ):
+            if self.stratify and getattr(self, column):
+                yield f"--stratify and {flag(column)} contradict each other: {why}; give one"
+        yield from self._text_column_faults()
+        if len(set(self.classes)) < len(self.classes):
+            yield "--classes names a class twice"
+        try:
+            "".encode(self.encoding)
+        except LookupError:
+            yield f"--encoding {self.encoding} is none that Python knows"
+
+    def _picture_faults(self) -> Iterator[str]:
+        if not self.image_column:
+            given = self.given("images", "raw_size", *_OF_FILES, "workers", "duplicates")
+            yield from (f"{each} would do nothing without --image-column" for each in given)
+            return
+        if not self.images:
+            yield f"--image-column {self.image_column} names files: give --images, the folder that they are in"
+        if self.raw_size and not SIZE.fullmatch(self.raw_size):
+            yield f"--raw-size {self.raw_size!r} is not a height and width in pixels: 224x224 for example"
+        elif self.raw_size:
+            yield from (f"{each} is for files, and --raw-size writes none" for each in self.given(*_OF_FILES))
+
+    def _text_column_faults(self) -> Iterator[str]:
+        form = self.text_form
+        yield from self._text_faults(form, "--text")
+        if form is TextForm.RAW:
+            if self.text_column and not self.text:
+                yield "--text-column says which columns become numbers, and --text not what: counts, tfidf or tokens"
+            return
+        if len(set(self.text_column)) < len(self.text_column):
+            yield "--text-column names a column twice"
+        for name in sorted({self.label or _CLASSES_FILE, _CLASSES_FILE} & set(self.text_column)):
+            yield f"--text-column {name}: encoders/ has the classes by that name, or they are its values; rename it"
+        divides_by_record = len(self.split) > 1 and not (
+            self.key or self.group_column or self.split_column or self.image_column
+        )
+        if divides_by_record:
+            yield "--text-column is learned from one split, before there are records to divide rows by: give --key"
+        try:
+            names = [name for of in self.text_names_by_column.values() for name in of.values()]
+        except ValueError as fault:
+            yield f"--text-names {fault}"
+            return
+        if len(set(names)) < len(names):
+            yield "--text-names gives features of two columns one name; {column} in it stands for the column"
