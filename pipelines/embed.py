@@ -52,8 +52,9 @@ def prepare(options: EmbedOptions) -> Job:
 
 
 def _recorded(options: EmbedOptions, model: FeatureModel) -> dict[str, RecipeValue]:
-    """Return what the recipe says about the model."""
+    """Return what the recipe says about the model: all that `verify --recompute` needs."""
     return {
+        **{name: getattr(options, name) for name in ("batch", "dtype", "model", "pool", "resize")},
         "feature_shape": list(map(str, model.feature_shape)),
         "input_size": "x".join(map(str, model.input_size)),
         "layer": model.layer,

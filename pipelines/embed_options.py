@@ -8,12 +8,10 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.models import FETCHED, ON_DISK, RANDOM, ModelChoice, Preprocessing
 from recordmill.schemas.names import NameSources
 from recordmill.schemas.option import MODEL, Rows, flag, redefined
-from recordmill.schemas.options import SIZE, RecipeValue, size_of
+from recordmill.schemas.options import SIZE, size_of
 from recordmill.transforms.folder.folder_options import LabelledOptions
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.table.table_options import TableOptions
-
-_OF_ROWS = ("image_column", "label", "key", "group_column")
 
 
 class EmbedOptions(LabelledOptions):
@@ -95,11 +93,6 @@ class EmbedOptions(LabelledOptions):
         """Files of the model and its weights, if they are not known by a name."""
         given = (self.model, "" if self.weights in (RANDOM, ON_DISK, FETCHED) else self.weights)
         return tuple(path for path in given if path and (is_remote(path) or os.path.exists(path)))
-
-    @property
-    def record_options(self) -> dict[str, RecipeValue]:
-        names = ("batch", "dtype", "model", "pool", "resize", "weights", *(_OF_ROWS if self.rows else ()))
-        return super().record_options | self._values(*names)
 
     def _faults(self) -> Iterator[str]:
         if self.input_size and not SIZE.fullmatch(self.input_size):

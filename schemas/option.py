@@ -27,6 +27,7 @@ class Heading(str):
         usual: str = "",
         also: str = "",
         needs: str = "",
+        recorded: bool = True,
         **constraints: Any,
     ) -> Any:
         """Return the field of an option.
@@ -38,8 +39,16 @@ class Heading(str):
             usual: Says what holds without the option, if `default` does not.
             also: Names of the option in other tools, with spaces between them. An error for one names the flag.
             needs: Options without all of which this one does nothing, with spaces between them.
+            recorded: False if it changes no byte of a shard. Paths and options of how to run never do.
         """
-        extra: Any = {"group": self, "metavar": metavar, "usual": usual, "also": also, "needs": needs}
+        extra: Any = {
+            "group": self,
+            "metavar": metavar,
+            "usual": usual,
+            "also": also,
+            "needs": needs,
+            "recorded": recorded,
+        }
         return Field(default, description=text, json_schema_extra=extra, **constraints)
 
 
@@ -142,7 +151,9 @@ def redefined(
     default = known.default if default is None else default
     constraints = {key: getattr(mark, key) for mark in known.metadata for key in ("ge", "le") if hasattr(mark, key)}
     text = text or str(known.description)
-    return extra["group"].opt(text, default, extra["metavar"], usual, extra["also"], needs, **constraints)
+    return extra["group"].opt(
+        text, default, extra["metavar"], usual, extra["also"], needs, extra["recorded"], **constraints
+    )
 
 
 def _extra(field: FieldInfo) -> Any:
@@ -160,6 +171,7 @@ class OptionField:
         must_be: What a path must be; None for others.
         also, needs: See `Heading.opt`.
         is_list: True if it has several values.
+        is_recorded: True if a value that is not the default is in the recipe of a split.
         least, largest: Bounds, included; None without.
     """
 
@@ -184,6 +196,7 @@ class OptionField:
         self.is_shares, self.is_size = split_shares in validators, size_bytes in validators
         self.type: type = inner if inner in (bool, int, float) and not validators else str  # type: ignore[assignment]
         self.must_be = next((mark for mark in marks if isinstance(mark, Must)), None)
+        self.is_recorded = extra["recorded"] and not self.must_be and self.group != RUN
         self.least = next((mark.ge for mark in marks if isinstance(mark, Ge)), None)
         self.largest = next((mark.le for mark in marks if isinstance(mark, Le)), None)
         usual = "N" if self.type is int else self.name.replace("_", "-").upper()

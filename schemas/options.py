@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import combinations
-from typing import Any, Literal
+from typing import Literal
 
 from recordmill.schemas.encoders import MOST_TOKENS, TextForm, TextSettings
 from recordmill.schemas.features import FeatureTable, ShardNaming
@@ -30,6 +30,7 @@ from recordmill.schemas.option import (
     Output,
     Shares,
     Size,
+    options_of,
 )
 from recordmill.schemas.shards import ShardSizing
 from recordmill.schemas.splits import ONLY_CASE, Division, SplitShares, group_fault, split_name_fault
@@ -49,8 +50,8 @@ class ConvertOptions(Options):
     output: Output = WRITE.opt(
         "Folder of the data set. It is created if it is missing.", ..., "DIR", also="output-dir out dest"
     )
-    name: str = WRITE.opt("Prefix of the shards' file names.", ...)
-    layout: str = WRITE.opt("Features of a record. See [records.md](records.md).", ...)
+    name: str = WRITE.opt("Prefix of the shards' file names.", ..., recorded=False)
+    layout: str = WRITE.opt("Features of a record. See [records.md](records.md).", ..., recorded=False)
     shard_size: Size | None = WRITE.opt(
         "Target size of a shard, before compression. Each shard but the last is within an image of it. If one image is "
         "larger, its size is the target.",
@@ -105,8 +106,9 @@ class ConvertOptions(Options):
         "Replace these splits. What the folder holds of them stays until the new ones are complete.",
         False,
         also="force",
+        recorded=False,
     )
-    dry_run: bool = WRITE.opt("Print the plan and write nothing.", False)
+    dry_run: bool = WRITE.opt("Print the plan and write nothing.", False, recorded=False)
     max_rejects: float = LEAVE_OUT.opt(
         "Fraction of images, or of annotations, that may be rejected. If more of all splits are rejected, the job "
         "fails: before the first image is read, if annotations and file names show it; as soon as images have made it "
@@ -114,6 +116,7 @@ class ConvertOptions(Options):
         "fraction accepts them at once.",
         0.01,
         "FRACTION",
+        recorded=False,
         ge=0,
         le=1,
     )
@@ -137,11 +140,6 @@ class ConvertOptions(Options):
         return self.shares.names
 
     @property
-    def division_options(self) -> dict[str, RecipeValue]:
-        """The part of `record_options` that assigns images to splits."""
-        return {"split": str(self.shares), "split_seed": self.split_seed}
-
-    @property
     def table(self) -> FeatureTable:
         """Features of a record, as far as the options determine them."""
         return LAYOUTS[self.layout]
@@ -157,15 +155,13 @@ class ConvertOptions(Options):
 
     @property
     def record_options(self) -> dict[str, RecipeValue]:
-        """Options that determine the bytes of shards."""
+        """Options that determine the bytes of shards and are not at their defaults: a new option changes no recipe."""
+        fields = [each for each in options_of(type(self)) if each.is_recorded]
+        values = {each.name: getattr(self, each.attribute) for each in fields if self.given(each.attribute)}
         return {
-            **self._values("examples_per_shard", "gzip", "num_shards", "seed"),
-            "shard_size": self.sizing.shard_bytes,
-            "writer": self.writer,
+            name: str(self.shares) if name == "split" else list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
         }
-
-    def _values(self, *names: str) -> dict[str, RecipeValue]:
-        return {name: getattr(self, name) for name in names}
 
     def _faults(self) -> Iterator[str]:
         if fault := dataset_name_fault(self.name):
@@ -247,10 +243,6 @@ class DividedOptions(ImageOptions):
         """Assignment to splits, without the groups of a file."""
         return Division(self.shares, unicodedata.normalize("NFC", self.group_from or ""))  # as names are
 
-    @property
-    def division_options(self) -> dict[str, RecipeValue]:
-        return super().division_options | ({"group_from": self.group_from} if self.group_from else {})
-
     def _faults(self) -> Iterator[str]:
         if self.group_from is not None and (fault := group_fault(self.group_from)):
             yield f"--group-from {self.group_from} {fault}"
@@ -276,6 +268,7 @@ class PictureOptions(ImageOptions):
         "twice. The shards are kept: the same command with `report` accepts them at once. Complete splits are checked, "
         "too, and stay.",
         "report",
+        recorded=False,
     )
     format: Literal["keep", "jpeg", "png"] = PICTURES.opt(
         "Format of stored images. `keep` stores files unchanged, see [pictures.md](pictures.md).", "keep"
@@ -309,11 +302,6 @@ class PictureOptions(ImageOptions):
     @property
     def pictures(self) -> PictureRules:
         return PictureRules(self.check, self.format, self.max_side, self.jpeg_quality)
-
-    @property
-    def record_options(self) -> dict[str, RecipeValue]:
-        names = ("check", "format", "jpeg_quality", "max_side") if self.holds_pictures else ()
-        return super().record_options | self._values(*names)
 
 
 SIZE = re.compile("([1-9][0-9]{0,3})x([1-9][0-9]{0,3})")
@@ -407,17 +395,6 @@ class TextOptions(Options):
     def _ngrams(self) -> tuple[int, int]:
         fewest, most = map(int, self.ngrams.split(","))
         return fewest, most
-
-    def text_record_options(self) -> dict[str, Any]:
-        """Options that determine the bytes of shards, besides the files that they name."""
-        return {
-            "fit_split": self.fit_split,
-            "lower": not self.no_lower,
-            "min_df": self.min_df,
-            "ngrams": self.ngrams,
-            "text_features": self.text_features,
-            "text_names": self.text_names,
-        }
 
     def _text_faults(self, form: TextForm, asking: str) -> Iterator[str]:
         """Yield what is wrong with these options, if the flag `asking` chooses `form`."""

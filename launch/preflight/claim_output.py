@@ -208,13 +208,17 @@ def _check_same_recipe(output: str, known: Recipe, wanted: Recipe, holds: str) -
 
 
 def _difference(known: Recipe, wanted: Recipe) -> str:
-    """Return the differences of two recipes: `seed was 0, now 1`."""
+    """Return the differences of two recipes: `seed was its default, now 1`."""
     before, now = ({**msgspec.to_builtins(recipe), **recipe.options} for recipe in (known, wanted))
-    keys = [key for key in now if key != "options" and before.get(key) != now[key]]
-    return "; ".join(f"{key.replace('_', '-')} was {_shown(before.get(key))}, now {_shown(now[key])}" for key in keys)
+    keys = [key for key in before | now if key != "options" and before.get(key) != now.get(key)]
+    return "; ".join(
+        f"{key.replace('_', '-')} was {_shown(before.get(key))}, now {_shown(now.get(key))}" for key in keys
+    )
 
 
 def _shown(value: object) -> str:
+    if value is None:
+        return "its default"
     if isinstance(value, list | tuple):
         return " ".join(
             f"--{item['kind']} {item['path']}"

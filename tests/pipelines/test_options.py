@@ -15,7 +15,7 @@ from recordmill.schemas.image_labels import LabelColumns, PathLabels
 from recordmill.schemas.images import PictureRules
 from recordmill.schemas.layouts import CLASSIFICATION, LAYOUTS
 from recordmill.schemas.names import NameSources
-from recordmill.schemas.option import Options
+from recordmill.schemas.option import Options, options_of
 from recordmill.schemas.options import DEFAULT_SHARD_BYTES, MAX_SHARDS
 from recordmill.schemas.shards import ShardSizing
 from recordmill.schemas.splits import Division, SplitShares
@@ -369,96 +369,30 @@ def test_features_of_texts_have_the_names_that_were_asked_for(layout, form, name
     assert [feature.name for feature in found.features if feature.name not in before] == expected
 
 
-# Every option either decides the records, and is in the recipe, or does not, and is not.
-
-DECIDE = {
-    "num_shards": 3,
-    "shard_size": 5,
-    "examples_per_shard": 4,
-    "gzip": True,
-    "check": "none",
-    "seed": 1,
-    "writer": "beam",
-    "format": "jpeg",
-    "max_side": 100,
-    "jpeg_quality": 80,
-}
-DECIDE_NOTHING = {
-    "output": "elsewhere",
-    "duplicates": "fail",
-    "max_rejects": 0.5,
-    "overwrite": True,
-    "dry_run": True,
-    "workers": 3,
-}
-DIVIDE = {"split": HALVES, "split_seed": 1}
-OF_COCO = {
-    "boxes": "keep",
-    "bbox_format": "xyxy",
-    "no_crowd": True,
-    "no_list": True,
-    "min_area": 1.5,
-    "match": "suffix",
-    "categories": ("cat",),
-    "masks": "png",
-}
-OF_TEXTS = {
-    "caption_text": "tfidf",
-    "text_features": 9,
-    "min_df": "2",
-    "ngrams": "1,2",
-    "no_lower": True,
-    "fit_split": "val",
-    "text_names": "index=i,value=v",
-}
-OF_FOLDER = {
-    "path_column": "p",
-    "label_column": "l",
-    "split_column": "s",
-    "label_from": "name",
-    "label_separator": "-",
-    "classes": ("cat",),
-    "stratify": True,
-}
-IN_THE_RECIPE_ITSELF = {"images", "name", "layout", "groups"}
-NEEDED = {
-    **dict.fromkeys(("path_column", "label_column", "split_column"), LABELS),
-    "split_seed": {"split": HALVES},
-    "stratify": {"split": HALVES},
-    **dict.fromkeys(OF_TEXTS, CAPTIONS),
-    "label_separator": {"label_from": "name"},
-}
-"""Without which an option would be a fault, or do nothing."""
-
-
-def test_every_option_is_of_one_kind():
-    of_all = {*DECIDE, *DECIDE_NOTHING, *DIVIDE, *IN_THE_RECIPE_ITSELF, "group_from"}
-    assert set(FolderOptions.model_fields) == of_all | {*OF_FOLDER, "labels"}
-    own = {*OF_COCO, *OF_TEXTS, "panoptic_masks", "stop_words", "encoders", *ANNOTATIONS}
-    assert set(CocoOptions.model_fields) == of_all | own
+UNRECORDED = {"output", "name", "layout", "images", "workers", "overwrite", "dry_run", "max_rejects"}
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "value"),
+    ("kind", "others"),
     [
-        *((CocoOptions, *item) for item in (DECIDE | DIVIDE | OF_COCO | OF_TEXTS).items()),
-        *((FolderOptions, *item) for item in (DECIDE | DIVIDE | OF_FOLDER).items()),
+        (CocoOptions, {"duplicates", "groups", "panoptic_masks", "stop_words", "encoders", *ANNOTATIONS}),
+        (FolderOptions, {"duplicates", "groups", "labels"}),
+        (TableOptions, {"duplicates", "rows", "schema", "stop_words", "encoders"}),
+        (EmbedOptions, {"groups", "labels", "rows"}),
     ],
 )
-def test_an_option_that_decides_the_records_is_recorded(kind, name, value):
-    given = NEEDED.get(name, {})
-    before, after = (options(kind, **given | more).record_options for more in ({}, {name: value}))
-    assert before != after
-    if kind is FolderOptions:
-        sizes = {"shard_size"} if name in ("num_shards", "examples_per_shard") else set()  # which is then none
-        assert before.keys() == after.keys()
-        assert {option for option in before if before[option] != after[option]} == {name, *sizes}
+def test_options_that_change_no_record(kind, others):
+    assert {each.name for each in options_of(kind) if not each.is_recorded} == UNRECORDED | others
 
 
-@pytest.mark.parametrize("kind", [CocoOptions, FolderOptions])
-@pytest.mark.parametrize("name", DECIDE_NOTHING)
-def test_an_option_that_does_not_is_not(kind, name):
-    assert options(kind, **{name: DECIDE_NOTHING[name]}).record_options == options(kind).record_options
+def test_the_recipe_has_options_that_are_not_at_their_defaults():
+    given = {"split": HALVES, "gzip": True, "check": "none", "classes": ("cat", "dog"), "seed": 0, "format": "keep"}
+    assert options(FolderOptions, **given).record_options == {
+        "split": "a=0.5,b=0.5",
+        "gzip": True,
+        "check": "none",
+        "classes": ["cat", "dog"],
+    }
 
 
 @pytest.mark.parametrize(
@@ -477,17 +411,3 @@ def test_an_option_that_does_not_is_not(kind, name):
 )
 def test_what_is_another_recipe(kind, one, other, is_same):
     assert (options(kind, **one).record_options == options(kind, **other).record_options) == is_same
-
-
-@pytest.mark.parametrize(
-    ("kind", "given", "names"),
-    [
-        (TableOptions, PICTURES, {"image_column", "raw_size", "check", "format", "max_side", "jpeg_quality"}),
-        (EmbedOptions, ROWS, {"image_column", "label", "key", "group_column"}),
-        (FolderOptions, {"split": HALVES, "group_from": "x"}, {"group_from"}),
-    ],
-)
-def test_options_that_are_recorded_where_they_mean_something(kind, given, names):
-    plain, found = options(kind).record_options, options(kind, **given).record_options
-    assert found.keys() - plain.keys() == names
-    assert not plain.keys() - found.keys()

@@ -145,14 +145,12 @@ class CocoOptions(TextOptions, PictureOptions, DividedOptions):
 
     @property
     def record_options(self) -> dict[str, RecipeValue]:
-        of_text = {"caption_text": self.caption_text, **self.text_record_options()}
-        return (super().record_options | (of_text if self.text_form is not TextForm.RAW else {})) | {
-            "bbox_format": self.bbox_format or BoxFormat.XYWH.value,
-            "boxes": self.boxes,
-            "categories": sorted(self.categories),
-            **self._values("masks", "match", "min_area", "no_crowd", "no_list"),
-            **(self.division_options if len(self.split) > 1 else {}),
-        }
+        recorded = super().record_options
+        if self.bbox_format == BoxFormat.XYWH.value:  # as without it
+            del recorded["bbox_format"]
+        if len(self.split) == 1:  # whose name the recipe has
+            recorded.pop("split", None)
+        return recorded | ({"categories": sorted(self.categories)} if self.categories else {})
 
     def _faults(self) -> Iterator[str]:
         if not any(getattr(self, kind) for kind in ANNOTATIONS):

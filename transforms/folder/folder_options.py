@@ -6,7 +6,7 @@ from typing import Any, Literal
 from recordmill.schemas.image_labels import LabelColumns, PathLabels
 from recordmill.schemas.names import NameSources
 from recordmill.schemas.option import READ, WRITE, Files, Names, Shares, redefined
-from recordmill.schemas.options import DividedOptions, PictureOptions, RecipeValue
+from recordmill.schemas.options import DividedOptions, PictureOptions
 
 
 def _column(what: str, usual: str, needs: str = "labels") -> Any:
@@ -60,14 +60,6 @@ class LabelledOptions(DividedOptions):
     @property
     def path_labels(self) -> PathLabels:
         return PathLabels(self.label_separator if self.label_from == "name" else None)
-
-    @property
-    def record_options(self) -> dict[str, RecipeValue]:
-        return super().record_options | {
-            "classes": list(self.classes),
-            **self._values("label_column", "label_from", "label_separator", "path_column", "split_column", "stratify"),
-            **self.division_options,
-        }
 
     def _faults(self) -> Iterator[str]:
         if not self.label_separator:

@@ -60,7 +60,7 @@ def describe_split(
     return SplitManifest(
         recipe=recipe,
         made_by=made_by(recipe.layout),
-        compression="GZIP" if recipe.options["gzip"] else "",
+        compression="GZIP" if recipe.options.get("gzip") else "",
         inputs=inputs,
         images=ImageCounts(
             rows=sum(rows.images for rows in inputs) - number[Metric.ROWS_MERGED],

@@ -131,12 +131,12 @@ def _shard_lines(split: SplitManifest) -> Iterator[Line]:
 
 def _planned_lines(manifest: Manifest, split: SplitManifest, planned: SplitSize) -> Iterator[Line]:
     options = split.recipe.options
-    is_chosen = options["writer"] == "beam" and not options["num_shards"]
+    is_chosen = options.get("writer") == "beam" and not options.get("num_shards")
     number = "as the runner chooses" if is_chosen else f"{planned.shards:,}"
     each = "" if is_chosen or not planned.shards else f" of about {size_text(planned.bytes // planned.shards)}"
     yield "shards", f"{number}{each}, {size_text(planned.bytes)} in all, before compression"
     if has_picture(manifest.table):
-        check = str(options["check"])
+        check = str(options.get("check", "decode"))
         seconds = planned.images / _CORE_IMAGES_PER_SECOND[check]
         lasts = f"{seconds / 3600:.1f} hours" if seconds > 3600 else number_text(max(1, round(seconds)), "second")
         yield "cost", f"about {lasts} of one core (--check {check})"

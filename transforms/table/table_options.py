@@ -26,7 +26,6 @@ from recordmill.schemas.options import (
     SIZE,
     ConvertOptions,
     PictureOptions,
-    RecipeValue,
     TextChoice,
     TextOptions,
     pairs,
@@ -190,23 +189,6 @@ class TableOptions(TextOptions, PictureOptions):
         """The columns that are written; all but one that names splits where empty."""
         asked = *self.columns, *filter(None, [self.label]), *self.text_column
         return tuple(dict.fromkeys(asked)) if self.columns else ()
-
-    @property
-    def record_options(self) -> dict[str, RecipeValue]:
-        return {
-            **super().record_options,
-            **(self._values("image_column", "raw_size") if self.holds_pictures else {}),
-            **self.division_options,
-            "classes": list(self.classes),
-            "columns": list(self.columns),
-            "default": list(self.default),
-            **self._values("encoding", "group_column", "key", "label"),
-            "rename": list(self.rename),
-            "split_column": self.split_column,
-            **({"stratify": True} if self.stratify else {}),
-            **({"text": self.text, "text_column": list(self.text_column)} if self.text_column else {}),
-            **(self.text_record_options() if self.text_column else {}),
-        }
 
     def _faults(self) -> Iterator[str]:
         yield from super()._faults()

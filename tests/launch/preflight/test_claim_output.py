@@ -107,7 +107,7 @@ VAL = changed(split="val")
 OTHERWISE = [
     (with_options(seed=1), "seed was 0, now 1"),
     (with_options(gzip=True, seed=1), "gzip was False, now True; seed was 0, now 1"),
-    (with_options(num_shards=3), "num-shards was None, now 3"),
+    (with_options(num_shards=3), "num-shards was its default, now 3"),
     (with_options(categories=["cat", "dog"]), "categories was cat, now cat dog"),
     (changed(images=("images", "more")), "images was images, now images more"),
     (changed(layout="tfds"), "layout was detection, now tfds"),
