@@ -36,7 +36,7 @@ def prepare(options: EmbedOptions) -> Job:
     splits = source.splits if source else folder.splits_of(options)
     inputs = source.inputs if source else partial(folder.inputs, options)
     model = load_model(options.choice).found
-    features = features_table(model.feature_shape, options.dtype)
+    features = options.stored(features_table(model.feature_shape, options.dtype))
 
     def gather(p: beam.Pipeline) -> Gathered:
         gathered = source.gather(p) if source else folder.gather(p, options, splits, features)

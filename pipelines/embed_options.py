@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from typing import Literal
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.models import FETCHED, ON_DISK, RANDOM, ModelChoice, Preprocessing
 from recordmill.schemas.names import NameSources
 from recordmill.schemas.option import MODEL, Rows, flag, redefined
@@ -70,6 +72,11 @@ class EmbedOptions(LabelledOptions):
         return ModelChoice(
             self.model, self.weights, self.layer, self.pool, size_of(self.input_size), self.preprocess or ""
         )
+
+    @property
+    def table(self) -> FeatureTable:
+        """Without features, which follow from the model."""
+        return LAYOUTS[self.layout]
 
     def as_table(self) -> TableOptions:
         """Return the options of the source `table`.

@@ -5,7 +5,6 @@ from functools import partial
 from typing import NamedTuple
 
 import apache_beam as beam
-import msgspec
 from apache_beam.pvalue import AsList, PCollection
 
 from recordmill.pipelines.choose_encoder import choose_encoder, saved_classes, text_files
@@ -14,7 +13,7 @@ from recordmill.schemas.encoders import EncoderSource
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureTable
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.layouts import DECODED_PICTURE, TABLE, picture_of_row
+from recordmill.schemas.layouts import DECODED_PICTURE
 from recordmill.schemas.recipes import InputFile
 from recordmill.schemas.tables import TEXT_PARTS, ColumnType, RowsFile, TableSchema
 from recordmill.transforms.dataset.facts import FACTS, Facts
@@ -72,8 +71,7 @@ class Table(NamedTuple):
         options = self.options
         if not options.image_column:
             return Contents(CopyRows(), PlanRows(self.splits, options.sizing))
-        features = picture_of_row(options.pictures.raw_size)
-        return pictures(options, self.splits, msgspec.structs.replace(TABLE, features=features))
+        return pictures(options, self.splits, options.table)
 
 
 def prepare(options: TableOptions) -> Job:
@@ -116,7 +114,7 @@ def inputs(table: Table) -> Iterable[InputFile]:
 def gather(p: beam.Pipeline, table: Table) -> Gathered:
     """Rows as records, in sorted files; or, with their classes and splits and the files that they name, as images."""
     options, recipe = table.options, table.recipe
-    features = picture_of_row(options.pictures.raw_size) if options.image_column else ()
+    features = options.table.features
     files = p | "Files" >> beam.Create(table.files)
     columns = _choose_columns(files, table, (DECODED_PICTURE, *(each.name for each in features)) if features else ())
     chosen = columns.chosen
@@ -160,7 +158,7 @@ def _choose_columns(files: PCollection, table: Table, taken: tuple[str, ...]) ->
     if not table.texts:
         return _Columns(chosen, None)
     encoders = files | "FitTexts" >> FitTexts(table.texts, recipe, choice.defaults, chosen)
-    with_encoders = beam.Map(with_texts, AsList(encoders), options.text_names_by_column, taken)
+    with_encoders = beam.Map(with_texts, AsList(encoders), options.text_names_by_column, choice)
     return _Columns(chosen | "WithTexts" >> with_encoders, encoders)
 
 
@@ -183,6 +181,9 @@ def _choice(options: TableOptions, given: TableSchema | None, required: tuple[st
         options.text_column,
         {column.name: column.values for column in plain if column.values},
         options.image_column or "",
+        label_type=ColumnType.CLASS_NAME if options.label_as == "text" else ColumnType.CLASS,
+        dtypes=options.column_types,
+        counts=options.count_features,
     )
 
 

@@ -56,8 +56,10 @@ class ColumnType(str, Enum):
     TIMESTAMP = "timestamp"  # int64, microseconds since 1970-01-01 UTC
     ENUM = "enum"  # int64, the index of its name
     CLASS = "class"  # int64, the class index
+    CLASS_NAME = "class_name"  # bytes: the name of the class as UTF-8
     TERM_INDEX = "term_index"  # int64, of the terms of a text
     TERM_VALUE = "term_value"  # float, their weights
+    TERM_COUNT = "term_count"  # int64, how often they are in the text
     TOKEN_IDS = "token_ids"  # int64, of the tokens of a text
 
 
@@ -149,13 +151,6 @@ CLASS_OF_ROW = "row.class_index/"
 """Begins the source of a table's label; the column's name follows."""
 
 
-def is_class_label(feature: Feature) -> bool:
-    """Whether a feature that readers take for the label is a class index."""
-    if feature.source.startswith(CLASS_OF_ROW):
-        return True
-    return feature.source.endswith(".class_index") and feature.name.endswith("label")
-
-
 class RecordOf(str, Enum):
     """What one record of a layout is about."""
 
@@ -177,6 +172,7 @@ class FeatureTable(msgspec.Struct, frozen=True):
     Attributes:
         groups: prefixes of names that TFDS shows as one nested feature; all lists below one have the same length.
         examples_per_shard: the default where no sizing option is given; None for shards of about equal size in bytes.
+        label: source of what readers take for the label.
     """
 
     layout: str
@@ -185,6 +181,7 @@ class FeatureTable(msgspec.Struct, frozen=True):
     naming: ShardNaming = ShardNaming.TFDS
     groups: tuple[str, ...] = ()
     examples_per_shard: int | None = None
+    label: str = ""
 
     def __post_init__(self):
         names = [feature.name for feature in self.features]

@@ -12,13 +12,16 @@ Detection API (`object_detection/data_decoders/tf_example_decoder.py`); ours on 
 `classification` is what the scripts of ImageNet's TFRecords write and Model Garden's `classification_input.py` reads.
 """
 
-from collections.abc import Callable, Container
+import difflib
+from collections.abc import Callable, Container, Iterable, Mapping
+from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
 from recordmill.schemas.boxes import exact_edges_px, shortest_decimal
+from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureTable, Form, Kind, Part, RecordOf, ShardNaming
 from recordmill.schemas.shards import ShardNames
 from recordmill.schemas.values import (
@@ -28,6 +31,7 @@ from recordmill.schemas.values import (
     OF_WIDTH,
     OTHER_VALUES,
     YXYX,
+    Write,
     float_value,
 )
 
@@ -189,6 +193,7 @@ DETECTION = _table(
             "part": Part.CATEGORY_ID,
         }
     },
+    label="objects.label",
 )
 
 KERAS = _table(
@@ -206,6 +211,7 @@ KERAS = _table(
     record_of=RecordOf.ANNOTATION,
     naming=ShardNaming.KERAS,
     examples_per_shard=4096,
+    label="objects.category_id",
 )
 
 TFDS = _table(
@@ -234,6 +240,7 @@ TFDS = _table(
         "panoptic_objects/label": "segments.class_index",
     },
     groups=("captions", "objects", "panoptic_objects"),
+    label="objects.class_index",
 )
 
 CLASSIFICATION = _table(
@@ -254,9 +261,10 @@ CLASSIFICATION = _table(
         "image.file_name": {"meaning": "path below --images"},
         "image.id": {"meaning": "image id, a hash of image/filename"},
     },
+    label="image.class_index",
 )
 
-FEATURES = FeatureTable("features", ())
+FEATURES = FeatureTable("features", (), label="image.class_index")
 """Its features follow from the model, see `features_table`."""
 
 TABLE = FeatureTable("table", (), record_of=RecordOf.ROW)
@@ -278,17 +286,116 @@ def features_table(shape: tuple[int, ...], dtype: str) -> FeatureTable:
     is_exact = dtype == "float32"
     feature = _feature("feature", "feature.values", shape=sizes) if is_exact else _feature("feature", "feature.bytes")
     of_picture = (each for each in CLASSIFICATION.features if each.source in _OF_FEATURES)
-    return FeatureTable(
-        FEATURES.layout,
-        (
-            feature,
-            _feature("feature/shape", "feature.shape", shape=rank),
-            *of_picture,
-        ),
-    )
+    features = (feature, _feature("feature/shape", "feature.shape", shape=rank), *of_picture)
+    return msgspec.structs.replace(FEATURES, features=features)
 
 
 _OF_FEATURES = ("image.class_index", "image.class_name", "image.file_name", "image.id")
+
+
+NUMERIC = {"int64": Kind.INT64, "float32": Kind.FLOAT}
+_COORDINATES = {source for coding in BOX_CODINGS for source in coding.sources} | {"segments.bbox_yxyx"}
+_COORDINATES |= {"objects.keypoint_x", "objects.keypoint_y"}
+_MOST_KEY_BYTES = 200  # a file beside the shards may have the name of a feature
+
+
+def stored_as(
+    table: FeatureTable, names: Mapping[str, str], kinds: Mapping[str, Kind], label_as_text: bool = False
+) -> FeatureTable:
+    """Return the table with other keys and types: those of `--rename`, `--dtype` and `--label-as`.
+
+    Args:
+        names: keys of records by those of the layout.
+        kinds: numeric types by the keys of records.
+
+    Raises:
+        ConfigError: a key is unknown, used twice or unusable; a value has no such type.
+    """
+    _check_keys("--rename", names, table)
+    features = [_renamed(feature, names.get(feature.name, feature.name), table) for feature in table.features]
+    for before, after in pairwise(sorted(features, key=attrgetter("name"))):
+        if before.name == after.name:
+            raise ConfigError(f"--rename: two features of layout {table.layout} would be {after.name!r}")
+    if label_as_text:
+        features = [_as_text(each) if each.source == table.label else each for each in features]
+    renamed = msgspec.structs.replace(table, features=tuple(sorted(features, key=attrgetter("name"))))
+    _check_keys("--dtype", kinds, renamed)
+    typed = tuple(_of_kind(each, kinds.get(each.name, each.kind)) for each in renamed.features)
+    return msgspec.structs.replace(renamed, features=typed)
+
+
+def _check_keys(option: str, keys: Iterable[str], table: FeatureTable) -> None:
+    known = [feature.name for feature in table.features]
+    for key in keys:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1, 0.5)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise ConfigError(f"{option}: layout {table.layout} has no feature {key!r}; {hint}")
+
+
+def _renamed(feature: Feature, name: str, table: FeatureTable) -> Feature:
+    if name == feature.name:
+        return feature
+    if not name or not name.isprintable() or len(name.encode()) > _MOST_KEY_BYTES:
+        raise ConfigError(f"--rename {feature.name}={name}: a key has 1 to {_MOST_KEY_BYTES} bytes of printable text")
+    group = next((each for each in table.groups if name.startswith(f"{each}/")), None)
+    if group and not feature.name.startswith(f"{group}/"):
+        raise ConfigError(
+            f"--rename {feature.name}={name}: in layout {table.layout} each list below {group}/ has one value for each "
+            "of the same things; give another key"
+        )
+    return msgspec.structs.replace(feature, name=name)
+
+
+def _as_text(feature: Feature) -> Feature:
+    return msgspec.structs.replace(feature, kind=Kind.BYTES, unit="utf-8", meaning="class name")
+
+
+def _of_kind(feature: Feature, kind: Kind) -> Feature:
+    if kind is feature.kind:
+        return feature
+    if feature.kind is Kind.BYTES or feature.source in _COORDINATES:
+        what = "texts or files" if feature.kind is Kind.BYTES else "coordinates, which are fractions"
+        raise ConfigError(f"--dtype: {feature.name} has {what}; its type cannot be changed")
+    return msgspec.structs.replace(feature, kind=kind)
+
+
+def column_of(feature: Feature) -> Write | None:
+    """Return what makes the column of a feature from a `recordmill.transforms.examples.encode_examples.Run`, if any.
+
+    Raises, when it is called:
+        ConfigError: a number is none of the feature's type.
+    """
+    value = VALUE_OF[feature.source]
+    write = value.write
+    if feature.kind is value.kind or write is None:
+        return write
+    if feature.kind is Kind.BYTES and feature.source == "image.class_index":
+        return VALUE_OF["image.class_name"].write
+    if feature.kind is Kind.BYTES and feature.is_list:
+        return VALUE_OF["objects.category_name"].write
+    if feature.kind is Kind.BYTES:
+        return lambda run: [run.class_names[index] for index in run.class_index.tolist()]
+    return lambda run: _exactly(feature, write(run))
+
+
+def _exactly(feature: Feature, column: Any) -> Any:
+    import numpy as np
+
+    from recordmill.schemas.block import Ragged, starts_of
+
+    if isinstance(column, list):  # of lists
+        column = Ragged(np.array([each for row in column for each in row]), starts_of(np.array([*map(len, column)])))
+    numbers = column.values if isinstance(column, Ragged) else column
+    with np.errstate(invalid="ignore"):
+        exact = numbers.astype(np.int64 if feature.kind is Kind.INT64 else np.float32)
+        is_other = exact != numbers
+    if is_other.any():
+        what = "no whole number" if feature.kind is Kind.INT64 else "not exact as float32"
+        raise ConfigError(
+            f"--dtype {feature.name}: {np.ravel(numbers)[np.ravel(is_other)][0]} is {what}; leave {feature.name} out"
+        )
+    return Ragged(exact, column.starts) if isinstance(column, Ragged) else exact
 
 
 def shard_names(name: str, split: str, layout: str) -> ShardNames:

@@ -13,7 +13,7 @@ from recordmill.schemas.coco import FieldRows
 from recordmill.schemas.duplicates import Duplicates
 from recordmill.schemas.encoders import EncoderInfo, TextCounts
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import Feature, FeatureTable, Part, is_class_label
+from recordmill.schemas.features import Feature, FeatureTable, Part
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS, shard_names
 from recordmill.schemas.names import dataset_name_fault
@@ -251,7 +251,7 @@ def label_by_id(labels: LabelMap, table: FeatureTable) -> dict[int, int]:
 def num_classes(labels: LabelMap, table: FeatureTable) -> int:
     """See Manifest. What readers take for the label is the class index in layouts that call it so, and else
     `label_by_id`."""
-    if any(is_class_label(feature) for feature in table.features):
+    if table.class_source or table.label.endswith(".class_index"):
         return len(labels.categories)
     label = label_by_id(labels, table)
     return max((label[category.id] for category in labels.categories), default=-1) + 1

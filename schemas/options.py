@@ -5,15 +5,16 @@ Nothing here imports Beam, so that a command line is read, and refused, at once.
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import combinations
 from typing import Literal
 
 from recordmill.schemas.encoders import MOST_TOKENS, TextForm, TextSettings
-from recordmill.schemas.features import FeatureTable, ShardNaming
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import FeatureTable, Kind, ShardNaming
 from recordmill.schemas.images import PictureRules
-from recordmill.schemas.layouts import LAYOUTS
+from recordmill.schemas.layouts import LAYOUTS, NUMERIC, stored_as
 from recordmill.schemas.names import NameSources, dataset_name_fault
 from recordmill.schemas.option import (
     LEAVE_OUT,
@@ -26,6 +27,7 @@ from recordmill.schemas.option import (
     Files,
     Folders,
     Images,
+    Names,
     Options,
     Output,
     Shares,
@@ -52,6 +54,15 @@ class ConvertOptions(Options):
     )
     name: str = WRITE.opt("Prefix of the shards' file names.", ..., recorded=False)
     layout: str = WRITE.opt("Features of a record. See [records.md](records.md).", ..., recorded=False)
+    rename: Names = WRITE.opt(
+        "Keys of records that differ from the layout's. `--rename image/encoded=image,image/height=rows`. What reads "
+        "data sets of Recordmill finds them in the manifest.",
+        (),
+        "KEY=NAME[,…]",
+    )
+    label_as: Literal["index", "text"] = WRITE.opt(
+        "Store the label as a number, or as the name of the class. It keeps its key.", "index"
+    )
     shard_size: Size | None = WRITE.opt(
         "Target size of a shard, before compression. Each shard but the last is within an image of it. If one image is "
         "larger, its size is the target.",
@@ -141,8 +152,21 @@ class ConvertOptions(Options):
 
     @property
     def table(self) -> FeatureTable:
-        """Features of a record, as far as the options determine them."""
-        return LAYOUTS[self.layout]
+        """Features of a record, as far as the options determine them.
+
+        Raises:
+            ConfigError: see `recordmill.schemas.layouts.stored_as`.
+        """
+        return self.stored(LAYOUTS[self.layout])
+
+    def stored(self, table: FeatureTable) -> FeatureTable:
+        """Return the features of a layout as they are stored."""
+        return stored_as(table, pairs(self.rename), self.kinds, self.label_as == "text")
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """Numeric types by the keys of records."""
+        return {}
 
     @property
     def sizing(self) -> ShardSizing:
@@ -166,6 +190,7 @@ class ConvertOptions(Options):
     def _faults(self) -> Iterator[str]:
         if fault := dataset_name_fault(self.name):
             yield f"--name {self.name!r} {fault}"
+        yield from pair_faults("rename", self.rename, "KEY=NAME")
         yield from self._share_faults()
         naming = LAYOUTS[self.layout].naming
         if len(self.split) > 1 and naming is ShardNaming.KERAS:
@@ -284,10 +309,32 @@ class PictureOptions(ImageOptions):
         "Quality of images that are encoded as JPEG.", 95, "Q", ge=1, le=100, also="quality"
     )
 
+    dtype: Names = WRITE.opt(
+        "Numeric types of keys of records. `--dtype area=int64`. The job fails at the first number that the type does "
+        "not hold exactly.",
+        (),
+        "KEY=int64|float32[,…]",
+    )
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        return {key: NUMERIC[name] for key, name in pairs(self.dtype).items() if name in NUMERIC}
+
     def _faults(self) -> Iterator[str]:
         if self.writer == "beam" and self.duplicates != "report":
             yield f"--writer beam does not search for duplicates: leave out --duplicates {self.duplicates}"
+        yield from pair_faults("dtype", self.dtype, "KEY=int64 or KEY=float32", NUMERIC)
         yield from super()._faults()
+        if not (self.rename or self.dtype):
+            return
+        try:
+            self._check_keys()
+        except ConfigError as fault:
+            yield str(fault)
+
+    def _check_keys(self) -> None:
+        """Raise ConfigError if `--rename` or `--dtype` cannot be."""
+        self.stored(LAYOUTS[self.layout])
 
     @property
     def holds_pictures(self) -> bool:
@@ -413,6 +460,16 @@ class TextOptions(Options):
             yield f"--min-df {self.min_df!r} must be a number of texts, 2, or a fraction of them between 0 and 1, 0.01"
         if self.fit_split is not None and (fault := split_name_fault(self.fit_split)):
             yield f"--fit-split {self.fit_split!r} {fault}"
+
+
+def pair_faults(name: str, values: tuple[str, ...], form: str, allowed: Iterable[str] = ()) -> Iterator[str]:
+    """Yield what is wrong with the `NAME=VALUE` texts of an option."""
+    for value in values:
+        key, _, text = value.partition("=")
+        if not key or "=" not in value or (allowed and text not in allowed):
+            yield f"--{name} {value!r}: {form} is expected"
+    if len(pairs(values)) < len(values):
+        yield f"--{name} names a key twice"
 
 
 def pairs(options: tuple[str, ...]) -> dict[str, str]:

@@ -28,8 +28,12 @@ def readings_of(table: FeatureTable, feature_shape: tuple[str, ...] = ()) -> dic
 def _of_known(table: FeatureTable) -> Iterator[Reading]:
     for reading in READINGS:
         if reading.source in table.sources:
+            feature = next(each for each in table.features if each.source == reading.source)
             alone = table.record_of is RecordOf.ANNOTATION and reading.shape[:1] == ("N",)
-            yield msgspec.structs.replace(reading, shape=reading.shape[1:]) if alone else reading
+            shape = reading.shape[1:] if alone else reading.shape
+            dtype = DTYPES[feature.kind] if reading.form is Form.AS_IT_IS else reading.dtype
+            meaning = feature.meaning if feature.source == table.label and dtype == "bytes" else reading.meaning
+            yield msgspec.structs.replace(reading, shape=shape, dtype=dtype, meaning=meaning)
 
 
 def _of_row(table: FeatureTable) -> Iterator[Reading]:

@@ -17,14 +17,22 @@ _WRITTEN = {
     ColumnType.TIMESTAMP: (Kind.INT64, "microseconds since 1970-01-01 UTC"),
     ColumnType.ENUM: (Kind.INT64, "0..values-1"),
     ColumnType.CLASS: (Kind.INT64, "0..classes-1"),
+    ColumnType.CLASS_NAME: (Kind.BYTES, "utf-8, the name of a class"),
     ColumnType.TERM_INDEX: (Kind.INT64, "0..terms-1"),
     ColumnType.TERM_VALUE: (Kind.FLOAT, "count or tf-idf"),
+    ColumnType.TERM_COUNT: (Kind.INT64, "count"),
     ColumnType.TOKEN_IDS: (Kind.INT64, "1..terms+1"),
 }
 """Kind and unit of the values of each type."""
+CLASS_TYPES = (ColumnType.CLASS, ColumnType.CLASS_NAME)
 _PLAIN = {Kind.BYTES: ColumnType.BYTES, Kind.FLOAT: ColumnType.FLOAT, Kind.INT64: ColumnType.INT64}
 _PBTXT_TYPES = {Kind.BYTES: "BYTES", Kind.FLOAT: "FLOAT", Kind.INT64: "INT"}
-TEXT_PARTS = {ColumnType.TERM_INDEX: "index", ColumnType.TERM_VALUE: "value", ColumnType.TOKEN_IDS: "tokens"}
+TEXT_PARTS = {
+    ColumnType.TERM_INDEX: "index",
+    ColumnType.TERM_VALUE: "value",
+    ColumnType.TERM_COUNT: "value",
+    ColumnType.TOKEN_IDS: "tokens",
+}
 """What a column of texts becomes, which may be two features: see `recordmill.transforms.text.encode_texts`."""
 
 
@@ -66,7 +74,7 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
             source = f"{self.name}.{TEXT_PARTS[self.type]}"
             shape: tuple[str, ...] = (f"{_TERMS}{self.name}",)
         else:
-            source = f"{CLASS_OF_ROW if self.type is ColumnType.CLASS else _ROW}{self.name}"
+            source = f"{CLASS_OF_ROW if self.type in CLASS_TYPES else _ROW}{self.name}"
             # Lists whose dimensions have one name have one length, and those of columns do not.
             shape = (f"{_LIST if self.is_list else _OPTIONAL}{self.name}",) if self.is_list or self.is_optional else ()
         kind, unit = _WRITTEN[self.type]

@@ -87,7 +87,8 @@ def _classes(feature: Feature, labels: LabelMap) -> tuple[Category, ...]:
     if feature.source == "segments.class_index":
         return labels.segments
     is_class = feature.source in ("image.class_index", "objects.class_index")
-    return labels.categories if is_class or feature.source.startswith(CLASS_OF_ROW) else ()
+    is_class = (is_class or feature.source.startswith(CLASS_OF_ROW)) and feature.kind is Kind.INT64
+    return labels.categories if is_class else ()
 
 
 def _group(feature: Feature, table: FeatureTable) -> str:
@@ -166,7 +167,7 @@ def _item(feature: Feature, shape: tuple[str, ...], labels: LabelMap) -> dict[st
     if feature.source.endswith(".bbox_yxyx"):
         box = {"bboxFormat": "REL_YXYX", "dtype": _DTYPES[feature.kind], "shape": dimensions}
         return {"boundingBox": box, "pythonClassName": f"{_FEATURES}bounding_boxes.BBoxFeature"}
-    dtype = "bool" if feature.source in _TRUTHS else _DTYPES[feature.kind]
+    dtype = "bool" if feature.source in _TRUTHS and feature.kind is Kind.INT64 else _DTYPES[feature.kind]
     tensor = {"dtype": dtype, "encoding": "none", "shape": dimensions}
     scalar = "tensor_feature.Tensor" if feature.shape else "scalar.Scalar"
     return {"pythonClassName": f"{_FEATURES}{scalar}", "tensor": tensor}

@@ -12,9 +12,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
 def test_the_recipes_run_in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     commands = [shlex.split(line) for line in PAGE.read_text().splitlines() if line.startswith("    recordmill ")]
-    assert [main(command[1:]) for command in commands] == [0] * 7
+    assert [main(command[1:]) for command in commands] == [0] * 10
     outputs = [command[command.index("--output") + 1] for command in commands if "--output" in command]
-    assert outputs == ["annotations", "pictures", "rows", "features", "texts"]
+    assert outputs == ["annotations", "pictures", "rows", "features", "texts", "sized", "labelled", "sparse"]
     for output in outputs:
         assert next(iter(recordmill.open(output)["train"].tensorflow()))
         assert output == "pictures" or main(["verify", output]) == 0

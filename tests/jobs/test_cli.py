@@ -56,7 +56,7 @@ COCO_FLAGS: dict[str, tuple[list, Callable[[Path], bool]]] = {
         ["--format", "jpeg", "--jpeg-quality", 10],
         lambda out: rewritten(out)["bytes_written"] < 2 * rewritten(out)["bytes_read"],
     ),
-    "--no-list": (["--no-list"], lambda out: options(out)["no_list"]),
+    "--no-list": (["--no-list"], lambda out: options(out).get("no_list")),
 }
 # Flags that leave each other's effects alone are given to one job.
 TOGETHER = [

@@ -3,8 +3,21 @@ from typing import get_args
 
 import pytest
 
-from recordmill.schemas.features import FeatureTable, Part
-from recordmill.schemas.layouts import LAYOUTS, CocoLayout, features_table
+from recordmill.schemas.annotations import Category
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import FeatureTable, Kind, Part
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import (
+    CLASSIFICATION,
+    DETECTION,
+    KERAS,
+    LAYOUTS,
+    TFDS,
+    CocoLayout,
+    features_table,
+    stored_as,
+)
+from recordmill.schemas.manifest import num_classes
 from recordmill.schemas.rejects import Reason
 
 
@@ -66,3 +79,30 @@ def test_the_documentation_lists_every_reason_and_part():
     assert [reason.value for reason in Reason if f"`{reason.value}`" not in reasons] == []
     parts = (docs / "records.md").read_text()
     assert [part.value for part in Part if part.value not in parts] == []
+
+
+@pytest.mark.parametrize(
+    ("names", "kinds", "word"),
+    [
+        ({"objects/bboxes": "b"}, {}, "did you mean objects/bbox"),
+        ({"image": "objects/image"}, {}, "one value for each"),
+        ({"image": "objects/bbox"}, {}, "one value for each"),
+        ({"objects/id": "image"}, {}, "would be 'image'"),
+        ({"image": "../../x\n"}, {}, "printable"),
+        ({"image": "x" * 201}, {}, "printable"),
+        ({"image": ""}, {}, "printable"),
+        ({"image/id": "id"}, {"image/id": Kind.FLOAT}, "no feature 'image/id'"),
+        ({}, {"objects/bbox": Kind.INT64}, "coordinates"),
+        ({}, {"image": Kind.INT64}, "texts or files"),
+    ],
+)
+def test_keys_and_types_that_a_layout_cannot_have(names, kinds, word):
+    with pytest.raises(ConfigError, match=word):
+        stored_as(TFDS, names, kinds)
+
+
+def test_classes_are_numbered_by_the_label_whatever_its_key():
+    labels = LabelMap((Category(5, "a"), Category(90, "b")))
+    for table, number in ((TFDS, 2), (KERAS, 91), (DETECTION, 91), (CLASSIFICATION, 2)):
+        key = next(feature.name for feature in table.features if feature.source == table.label)
+        assert num_classes(labels, stored_as(table, {key: "y"}, {}, label_as_text=True)) == number

@@ -5,11 +5,12 @@ from typing import Any, Literal
 
 from recordmill.schemas.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.encoders import TextForm
-from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import OF_INPUT, FeatureTable, Part
 from recordmill.schemas.layouts import LAYOUTS, CocoLayout
 from recordmill.schemas.names import Match, NameSources
 from recordmill.schemas.option import LEAVE_OUT, READ, TEXTS, WRITE, Files, Masks, Names, flag, redefined
-from recordmill.schemas.options import DividedOptions, PictureOptions, RecipeValue, TextChoice, TextOptions
+from recordmill.schemas.options import DividedOptions, PictureOptions, RecipeValue, TextChoice, TextOptions, pairs
 
 MASKS = {"none": (), "png": (Part.MASK_PNG,), "rle": (Part.MASK_RLE,), "both": (Part.MASK_PNG, Part.MASK_RLE)}
 CAPTIONS = "captions"  # column name of the captions' encoder
@@ -118,8 +119,12 @@ class CocoOptions(TextOptions, PictureOptions, DividedOptions):
     @property
     def layout_table(self) -> FeatureTable:
         """All features of the layout, under the names of `--text-names`."""
+        return self.stored(LAYOUTS[self.layout].renamed(self._text_names))
+
+    @property
+    def _text_names(self) -> dict[str, str]:
         names = self.text_feature_names(self.text_form, CAPTIONS)
-        return LAYOUTS[self.layout].renamed({f"{CAPTIONS}.{key}": name for key, name in names.items()})
+        return {f"{CAPTIONS}.{key}": name for key, name in names.items()}
 
     @property
     def text_form(self) -> TextForm:
@@ -151,6 +156,16 @@ class CocoOptions(TextOptions, PictureOptions, DividedOptions):
         if len(self.split) == 1:  # whose name the recipe has
             recorded.pop("split", None)
         return recorded | ({"categories": sorted(self.categories)} if self.categories else {})
+
+    def _check_keys(self) -> None:
+        layout = LAYOUTS[self.layout].renamed(self._text_names)
+        stored = self.stored(layout)
+        key_of = {feature.source: feature.name for feature in layout.features}
+        given = {*pairs(self.rename).values(), *self.kinds}
+        held = {feature.source for feature in self.table.features}
+        for feature in stored.features:
+            if feature.name in given and feature.source not in held and feature.part not in OF_INPUT:
+                raise ConfigError(f"no record has {key_of[feature.source]}, so that its key and type would do nothing")
 
     def _faults(self) -> Iterator[str]:
         if not any(getattr(self, kind) for kind in ANNOTATIONS):

@@ -12,7 +12,7 @@ from apache_beam.pvalue import AsList, PCollection, TaggedOutput
 from recordmill.schemas.annotations import Category, name_keypoints
 from recordmill.schemas.coco import AnnotationFile, AnnotationKind, FieldRows
 from recordmill.schemas.errors import CategoryError, NoSuchClassError
-from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.features import FeatureTable, Kind, Part
 from recordmill.schemas.labels import SEMANTIC_IGNORE, LabelMap
 from recordmill.schemas.manifest import InputRows
 from recordmill.transforms.coco.file_fields import without
@@ -119,7 +119,16 @@ def _common(first: dict[str, int], second: dict[str, int]) -> dict[str, int]:
 def choose_features(
     files: Iterable[AnnotationFile], labels: LabelMap, asked: FeatureTable, layout: FeatureTable
 ) -> FeatureTable:
-    """`asked`, with LVIS's lists where a file has them, and category ids where labels are others."""
+    """`asked`, with LVIS's lists where a file has them, and category ids where labels are others.
+
+    Raises:
+        CategoryError: labels are names, and two categories have the same.
+    """
+    is_text = any(feature.source == asked.label and feature.kind is Kind.BYTES for feature in asked.features)
+    if is_text and (twice := labels.duplicate_names()):
+        raise CategoryError(
+            f"two categories are called {twice[0]!r}, and --label-as text would store one name for both; leave it out"
+        )
     lvis = (Part.LVIS,) if any(file.lvis for file in files) else ()
     category_id = (Part.CATEGORY_ID,) if labels.is_shifted else ()
     return layout.with_parts((*asked.parts, *lvis, *category_id))

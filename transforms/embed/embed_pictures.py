@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.example import ExampleWriter
-from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.features import FeatureTable, Kind
 from recordmill.schemas.images import ImageTask
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.models import FeatureModel, ModelChoice
@@ -100,6 +100,7 @@ class FeatureEncoder:
     def __init__(self, labels: LabelMap, table: FeatureTable, dtype: str):
         self._class_index = {category.name: index for index, category in enumerate(labels.categories)}
         self._writer = ExampleWriter(table)
+        self._has_names = any(each.source == table.label and each.kind is Kind.BYTES for each in table.features)
         self._dtype = np.dtype(dtype).newbyteorder("<")
 
     def encode(self, task: ImageTask, feature: np.ndarray) -> Encoded | Rejected:
@@ -114,13 +115,14 @@ class FeatureEncoder:
             "feature.bytes": numbers.tobytes(),
             "feature.shape": numbers.shape,
             "feature.values": numbers.ravel(),
-            "image.class_index": self._class_index[name],
+            "image.class_index": name.encode() if self._has_names else self._class_index[name],
             "image.class_name": name.encode(),
             "image.file_name": task.file_name.encode(),
             "image.id": b"%d" % task.image_id,
         }
         record = self._writer.record(values)
-        return Encoded((record,), {Metric.IMAGES: 1}, [], {self._class_index[name]: 1}, RecordView(values).facts())
+        facts = RecordView(values | {"image.class_index": self._class_index[name]}).facts()
+        return Encoded((record,), {Metric.IMAGES: 1}, [], {self._class_index[name]: 1}, facts)
 
 
 def _fault(feature: np.ndarray, values: np.ndarray) -> str:

@@ -16,7 +16,7 @@ from recordmill.schemas.features import FeatureTable, Part, RecordOf
 from recordmill.schemas.image_facts import NO_CLASS, FactColumns
 from recordmill.schemas.images import ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.layouts import VALUE_OF
+from recordmill.schemas.layouts import column_of
 from recordmill.schemas.limits import MAX_RECORD_BYTES
 from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
 from recordmill.transforms.blocks.image_tasks import object_columns
@@ -52,7 +52,8 @@ class Run(NamedTuple):
         boxes: M boxes.
         class_index: int64 [M].
         label_of_class: int64 [classes].
-        name_of_class: serialised bytes [classes].
+        class_names: UTF-8 [classes].
+        name_of_class: the same as serialised bytes [classes].
         image_class: int64 [N], class index of images of one class; empty for others.
         keypoints: their columns, by name.
     """
@@ -64,6 +65,7 @@ class Run(NamedTuple):
     boxes: FittedBoxes
     class_index: np.ndarray
     label_of_class: np.ndarray
+    class_names: list[bytes]
     name_of_class: Ragged
     image_class: np.ndarray
     keypoints: dict[str, Column]
@@ -77,8 +79,9 @@ class Run(NamedTuple):
         return [image.task.labels for image in self.images]
 
     @property
-    def channels(self) -> list[int]:
-        return [encoded_channels(picture.data, picture.format) for picture in self.pictures]
+    def channels(self) -> np.ndarray:
+        """int64 [N]."""
+        return np.array([encoded_channels(picture.data, picture.format) for picture in self.pictures], np.int64)
 
 
 class ExampleEncoder:
@@ -96,11 +99,12 @@ class ExampleEncoder:
         self._category_ids = np.array([category.id for category in labels.categories], np.int64)  # ascending
         label_by_id = labels.label_by_id()
         self._label = np.array([label_by_id[category.id] for category in labels.categories], np.int64)
-        self._name = ragged_bytes(bytes_items([category.name.encode() for category in labels.categories]))
+        self._names = [category.name.encode() for category in labels.categories]
+        self._name = ragged_bytes(bytes_items(self._names))
         self._keypoints = KeypointEncoder(labels)
         self._writer = ExampleWriter(table)
         self._sources = table.sources
-        self._writes = {source: write for source in table.sources if (write := VALUE_OF[source].write)}
+        self._writes = {each.source: write for each in table.features if (write := column_of(each)) is not None}
         self._parts = table.parts
         self._has_class = "image.class_index" in table.sources
         self.per_annotation = table.record_of is RecordOf.ANNOTATION
@@ -179,6 +183,7 @@ class ExampleEncoder:
             boxes,
             class_index,
             self._label,
+            self._names,
             self._name,
             np.array([self._class_of_name[name] for name in names], np.int64),
             keypoints,

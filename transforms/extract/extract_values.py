@@ -6,7 +6,7 @@ import numpy as np
 
 from recordmill.schemas.features import FeatureTable, Kind
 from recordmill.schemas.labels import LabelMap
-from recordmill.transforms.records.record_values import RecordParseError, RecordParser, length_faults
+from recordmill.transforms.records.record_values import RecordParseError, RecordParser, as_meant, length_faults
 
 
 class UnusableRecordError(ValueError):
@@ -36,7 +36,7 @@ class RecordReader:
     def __init__(self, table: FeatureTable, labels: LabelMap):
         self._table = table
         self._parse = RecordParser(table)
-        self._keypoints = labels.keypoints
+        self._labels = labels
 
     def __call__(self, record: bytes) -> dict[str, Any]:
         """Bytes for a single text or file, and a flat array for all else, by source.
@@ -49,12 +49,12 @@ class RecordReader:
             values = self._parse(record)
         except RecordParseError as error:
             raise UnusableRecordError("schema", str(error)) from error
-        for reason, detail in length_faults(values, self._table, self._keypoints):
+        for reason, detail in length_faults(values, self._table, self._labels.keypoints):
             raise UnusableRecordError(reason, detail)
         for feature in self._table.features:
             if feature.kind is Kind.FLOAT and not np.isfinite(values[feature.source]).all():
                 raise UnusableRecordError("schema", f"{feature.name} has a number that is not finite")
-        return values
+        return as_meant(values, self._table, self._labels)
 
 
 def text(value: bytes, name: str) -> str:

@@ -8,6 +8,8 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from recordmill.schemas.features import Feature, FeatureTable, Kind
+from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.layouts import VALUE_OF
 from recordmill.transforms.records.parse_example import Values, parse_example
 
 RecordFault = tuple[str, str]
@@ -32,6 +34,38 @@ class RecordParser:
         except DecodeError as error:
             raise RecordParseError(f"it is no tf.train.Example: {first_line(error)}") from error
         return {feature.source: _value(feature, found.get(feature.name)) for feature in self._table.features}
+
+
+def as_meant(values: dict[str, Any], table: FeatureTable, labels: LabelMap) -> dict[str, Any]:
+    """Return the values of a record as its layout has them: numbers of classes where it stores their names, and
+    integers where it stores floats. A name of no class is -1.
+
+    >>> from recordmill.schemas.annotations import Category
+    >>> from recordmill.schemas.layouts import KERAS, stored_as
+    >>> table = stored_as(KERAS, {}, {"id": Kind.FLOAT}, label_as_text=True)
+    >>> values = {"objects.category_id": b"cat", "objects.id": np.array([7.0], np.float32)}
+    >>> as_meant(values, table, LabelMap((Category(17, "cat"),)))
+    {'objects.category_id': array([17]), 'objects.id': array([7])}
+    """
+    meant = {}
+    for feature in table.features:
+        source = feature.source
+        if source not in values or source not in VALUE_OF or VALUE_OF[source].kind is not Kind.INT64:
+            continue
+        if feature.kind is Kind.FLOAT:
+            meant[source] = values[source].astype(np.int64)
+        elif feature.kind is Kind.BYTES:
+            names = [values[source]] if isinstance(values[source], bytes) else values[source]
+            by_name = _class_numbers(source, labels)
+            meant[source] = np.array([by_name.get(name, -1) for name in names], np.int64)
+    return values | meant
+
+
+def _class_numbers(source: str, labels: LabelMap) -> dict[bytes, int]:
+    """Return the number of each class in a label, by its name."""
+    by_id = {"objects.label": labels.label_by_id(), "objects.category_id": {each.id: each.id for each in labels.all}}
+    number = by_id.get(source, labels.index_by_id())
+    return {category.name.encode(): number[category.id] for category in labels.categories}
 
 
 def join_values(records: list[dict[str, Any]]) -> dict[str, Any]:

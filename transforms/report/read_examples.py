@@ -22,7 +22,7 @@ from recordmill.transforms.draw.draw_shapes import draw_shapes
 from recordmill.transforms.draw.read_overlay import OverlayReader
 from recordmill.transforms.images.open_picture import kind_of, open_picture
 from recordmill.transforms.images.transcode_picture import for_jpeg
-from recordmill.transforms.records.record_values import RecordParser, join_values
+from recordmill.transforms.records.record_values import RecordParser, as_meant, join_values
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -145,6 +145,7 @@ def _thumbnail(chosen: Chosen, records: list[bytes], manifest: Manifest) -> Thum
         return None
     try:
         values = join_values(list(map(RecordParser(manifest.table), records)))
+        values = as_meant(values, manifest.table, manifest.labels)
         picture, size = _picture(values, manifest.table)
     except Exception:  # of bytes that have been changed since, or were never checked
         _LOGGER.debug("no picture of %s", chosen, exc_info=True)

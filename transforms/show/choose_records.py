@@ -17,7 +17,7 @@ from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.draw.read_overlay import OverlayReader, shown_text
 from recordmill.transforms.records.parse_example import parse_example
-from recordmill.transforms.records.record_values import first_line
+from recordmill.transforms.records.record_values import as_meant, first_line
 from recordmill.transforms.records.shard_reader import open_records
 from recordmill.transforms.show.describe_values import Meanings, meanings, terms
 from recordmill.transforms.show.find_shards import Shard, Shards
@@ -161,6 +161,8 @@ class _Parser:
             raise RecordError(f"{where} is no tf.train.Example: of its {len(data):,} bytes none is a feature's")
         table, reader, known = self._layout(found)
         values = values_by_source(found, table)
+        if manifest := self._shards.manifest:
+            values = as_meant(values, table, manifest.labels)
         return Record(shard, number, offset, found, table, values, reader, known)
 
     def _layout(self, found: Found) -> _Layout:

@@ -9,7 +9,7 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.encoders import TextEncoder, TextForm
 from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.labels import LabelMap, alike_names, misread_numbers
-from recordmill.schemas.tables import TEXT_PARTS, Column, ColumnType, RowsFile, TableSchema
+from recordmill.schemas.tables import CLASS_TYPES, TEXT_PARTS, Column, ColumnType, RowsFile, TableSchema
 from recordmill.transforms.table.convert_columns import convert_column
 from recordmill.transforms.table.observe_columns import MOST_DISTINCT, MOST_NAME_BYTES, ColumnStats, TableStats
 from recordmill.transforms.table.row_batch import Seen, shown
@@ -44,6 +44,9 @@ class ColumnChoice(NamedTuple):
         enums: names of enums, in the order of their numbers, by column; those that are found, sorted, where empty.
         pictures: column of paths of pictures, which is not written unless it is asked for; empty for none.
         taken: names of features that columns cannot have.
+        label_type: how the label is stored.
+        dtypes: numeric types by column, whatever `types` or the values say.
+        counts: features of texts that hold their counts as integers.
     """
 
     columns: tuple[str, ...] = ()
@@ -57,6 +60,9 @@ class ColumnChoice(NamedTuple):
     enums: Mapping[str, tuple[str, ...]] = {}
     pictures: str = ""
     taken: tuple[str, ...] = ()
+    label_type: ColumnType = ColumnType.CLASS
+    dtypes: Mapping[str, ColumnType] = {}
+    counts: tuple[str, ...] = ()
 
     @property
     def numbered(self) -> tuple[str, ...]:
@@ -121,13 +127,12 @@ def with_texts(
     chosen: ChosenSchema,
     encoders: Iterable[TextEncoder],
     names: Mapping[str, Mapping[str, str]],
-    taken: tuple[str, ...] = (),
+    choice: ColumnChoice,
 ) -> ChosenSchema:
     """The schema with the features of texts as numbers in place of the texts.
 
     Args:
         names: of features, by column, and by what TEXT_PARTS calls them.
-        taken: see ColumnChoice.
 
     Raises:
         ConfigError: two columns would be one feature.
@@ -144,15 +149,21 @@ def with_texts(
         for type_ in (ColumnType.TOKEN_IDS,) if is_tokens else (ColumnType.TERM_INDEX, ColumnType.TERM_VALUE):
             part = TEXT_PARTS[type_]
             name = names.get(column.name, {}).get(part, f"{column.feature}/{part}")
+            type_ = ColumnType.TERM_COUNT if name in choice.counts else type_
             columns.append(Column(column.name, name, type_, is_list=True, default=column.default))
         warnings += encoder_warnings(encoder)
-    _check_features(columns, taken)
+    _check_features(columns, choice.taken)
+    if unknown := set(choice.counts) - {each.feature for each in columns if each.type is ColumnType.TERM_COUNT}:
+        raise ConfigError(f"--dtype: {min(unknown)} holds no counts of terms")
     ordered = sorted(by_column.values(), key=lambda encoder: encoder.column)
     return chosen._replace(schema=TableSchema(tuple(columns)), warnings=tuple(warnings), encoders=tuple(ordered))
 
 
 def _column(name: str, found: ColumnStats, choice: ColumnChoice) -> Column:
     feature, default = choice.features.get(name, name), choice.defaults.get(name)
+    if name in choice.dtypes and name in (choice.label, *choice.texts):
+        what = "classes: see --label-as" if name == choice.label else "texts, which become other features"
+        raise ConfigError(f"--dtype {feature}: column {name} has {what}")
     if name == choice.label:
         # TFDS has a file of class names that is called as the feature.
         if len(feature.encode()) > _MOST_LABEL_BYTES or not feature.isprintable():
@@ -160,11 +171,12 @@ def _column(name: str, found: ColumnStats, choice: ColumnChoice) -> Column:
                 f"--label: a file is called as the feature {shown(feature)}, which is too long or has a control "
                 "character; --rename it"
             )
-        return Column(name, feature, ColumnType.CLASS, default=default)
+        return Column(name, feature, choice.label_type, default=default)
     if name in choice.texts:
         return Column(name, feature, ColumnType.BYTES, default=default)
     type_, is_list = choice.types.get(name) or (_type(found), found.lists > 0)
-    if type_ is ColumnType.CLASS:
+    type_ = choice.dtypes.get(name, type_)
+    if type_ in CLASS_TYPES:
         raise ConfigError(f"--schema: column {name} holds classes; give --label {name}")
     if is_list and default is not None:
         raise ConfigError(f"--default {name}: the column holds lists, and a missing one is an empty one")
@@ -268,6 +280,7 @@ def _check_names(stats: TableStats, choice: ColumnChoice, paths: Mapping[int, st
         "--image-column": (choice.pictures,) if choice.pictures else (),
         "--default": tuple(choice.defaults),
         "--rename": tuple(choice.features),
+        "--dtype": tuple(choice.dtypes),
         "--key, --group-column or --split-column": choice.required,
         "--columns": choice.columns,
     }

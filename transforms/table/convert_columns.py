@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.schemas.rejects import Reason
-from recordmill.schemas.tables import Column, ColumnType
+from recordmill.schemas.tables import CLASS_TYPES, Column, ColumnType
 from recordmill.transforms.table.encode_rows import FeatureColumn
 from recordmill.transforms.table.observe_columns import class_name
 from recordmill.transforms.table.read_json_rows import as_text
@@ -21,7 +21,7 @@ _ARROW = {
     ColumnType.DATE: pa.date32(),
     ColumnType.TIMESTAMP: pa.timestamp("us"),
 }
-_NAMED = (ColumnType.CLASS, ColumnType.ENUM)
+_NAMED = (*CLASS_TYPES, ColumnType.ENUM)
 
 
 class Fault(NamedTuple):
@@ -181,7 +181,7 @@ def _numbers(
     table = np.array([*(indices.get(name, -1) for name in names), 0])
     numbers = table[pc.fill_null(encoded.indices, len(names)).to_numpy(zero_copy_only=False)]
     faults = []
-    what = "class" if column.type is ColumnType.CLASS else "value of the enum is"
+    what = "class" if column.type in CLASS_TYPES else "value of the enum is"
     for place in np.flatnonzero(is_wanted & (numbers < 0)):
         text = f"column {column.name}: no {what} {shown(array[int(place)])}"
         faults.append(Fault(int(place), Reason.UNKNOWN_CLASS, text))

@@ -13,6 +13,7 @@ from recordmill.transforms.table.encode_rows import FeatureColumn
 from recordmill.transforms.table.row_batch import shown
 from recordmill.transforms.text.encode_texts import TextVectorizer
 
+_VALUES = {ColumnType.TERM_VALUE: np.float32, ColumnType.TERM_COUNT: np.int64}
 MOST_TEXT_BYTES = 1 << 24
 """As long as a row of CSV may be. The terms of a text take thirty times its memory."""
 
@@ -42,7 +43,8 @@ def convert_texts(
     vectors = vectorize([text or "" for text in texts])
     features = []
     for column in columns:
-        values = vectors.values.astype(np.float32) if column.type is ColumnType.TERM_VALUE else vectors.indices
+        values = vectors.values if column.type in _VALUES else vectors.indices
+        values = values.astype(_VALUES.get(column.type, np.int64))
         features.append(FeatureColumn(column.feature, column.kind, values, vectors.ends))
     has_text = np.array([text is not None for text in texts], bool)
     return ConvertedTexts(features, faults, vectors.counts * has_text[:, None])

@@ -12,7 +12,7 @@ from recordmill.schemas.limits import MAX_RECORD_BYTES
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason
 from recordmill.schemas.splits import RowSplits, split_name_fault
-from recordmill.schemas.tables import TEXT_PARTS, Column, ColumnType, RowsFile
+from recordmill.schemas.tables import CLASS_TYPES, TEXT_PARTS, Column, ColumnType, RowsFile
 from recordmill.transforms.folder.read_labels import path_below, picture_name
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.convert_columns import Fault, convert_column
@@ -90,8 +90,9 @@ class RowEncoder:
         self._indices = {
             column.name: {name: index for index, name in enumerate(column.values or classes)}
             for column in chosen.schema.columns
-            if column.values or column.type is ColumnType.CLASS
+            if column.values or column.type in CLASS_TYPES
         }
+        self._class_names = pa.array([name.encode() for name in classes], pa.large_binary())
         self._recipe = recipe
         self._splits = recipe.splits
         self._borders = chosen.borders
@@ -126,10 +127,13 @@ class RowEncoder:
                 continue
             array = batch.columns.get(column.name)
             converted = convert_column(column, array, rows, batch.is_typed, self._indices.get(column.name, {}))
-            features.append(converted.feature)
             all_faults += converted.faults
-            if column.type is ColumnType.CLASS:
-                label = converted.feature
+            feature = converted.feature
+            if column.type in CLASS_TYPES:
+                label = feature
+            if column.type is ColumnType.CLASS_NAME:
+                feature = feature._replace(values=self._class_names.take(pa.array(feature.values)))
+            features.append(feature)
         counts = {}
         for name, columns in self._texts_of.items():
             texts = convert_texts(columns, batch.columns.get(name), rows, batch.is_typed, self._vectorizers[name])

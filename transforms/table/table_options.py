@@ -6,7 +6,10 @@ from typing import Literal
 import msgspec
 
 from recordmill.schemas.encoders import TextForm
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import ColumnType, FeatureTable, Kind
 from recordmill.schemas.images import PictureRules
+from recordmill.schemas.layouts import TABLE, picture_of_row, stored_as
 from recordmill.schemas.names import NameSources
 from recordmill.schemas.option import (
     PICTURES,
@@ -28,6 +31,7 @@ from recordmill.schemas.options import (
     PictureOptions,
     TextChoice,
     TextOptions,
+    pair_faults,
     pairs,
     size_of,
 )
@@ -35,6 +39,7 @@ from recordmill.schemas.splits import RowSplits
 
 _OF_FILES = ("check", "format", "max_side", "jpeg_quality")
 _CLASSES_FILE = "classes"
+_TYPES = {Kind.INT64: ColumnType.INT64, Kind.FLOAT: ColumnType.FLOAT}
 
 
 class TableOptions(TextOptions, PictureOptions):
@@ -88,7 +93,13 @@ class TableOptions(TextOptions, PictureOptions):
     encoding: str = READ.opt("Encoding of CSV and TSV files.", "utf-8", "NAME")
     name: str = redefined(ConvertOptions, "name", "table")
     layout: Literal["table"] = redefined(ConvertOptions, "layout", "table")
-    rename: Names = WRITE.opt("Names of features that differ from their columns'.", (), "COLUMN=FEATURE[,…]")
+    rename: Names = redefined(
+        ConvertOptions,
+        "rename",
+        text="Keys of records that differ from their columns' names. `--rename image/encoded=image` is a key of the "
+        "image that a row names. Encoded texts have `--text-names`.",
+    )
+    label_as: Literal["index", "text"] = redefined(ConvertOptions, "label_as", needs="label")
     split: Shares = redefined(
         ConvertOptions,
         "split",
@@ -154,9 +165,36 @@ class TableOptions(TextOptions, PictureOptions):
         return NameSources(self.images, self.rows)
 
     @property
+    def table(self) -> FeatureTable:
+        """Features of the image that a row names. Those of columns follow from the rows."""
+        features = picture_of_row(size_of(self.raw_size)) if self.image_column else ()
+        known = {feature.name for feature in features}
+        names = {key: name for key, name in pairs(self.rename).items() if key in known}
+        held = known - names.keys() | {*names.values()}
+        kinds = {key: kind for key, kind in self.kinds.items() if key in held}
+        return stored_as(msgspec.structs.replace(TABLE, features=features), names, kinds)
+
+    @property
     def renamed(self) -> dict[str, str]:
-        """Names of features by column."""
-        return pairs(self.rename)
+        """Keys of records by column."""
+        known = {feature.name for feature in picture_of_row(size_of(self.raw_size))} if self.image_column else set()
+        return {column: key for column, key in pairs(self.rename).items() if column not in known}
+
+    @property
+    def column_types(self) -> dict[str, ColumnType]:
+        """Types of `--dtype` by column."""
+        others = {*self.count_features, *(feature.name for feature in self.table.features)}
+        column_of = {key: column for column, key in self.renamed.items()}
+        return {column_of.get(key, key): _TYPES[kind] for key, kind in self.kinds.items() if key not in others}
+
+    @property
+    def count_features(self) -> tuple[str, ...]:
+        """Features of encoded texts whose type `--dtype` gives."""
+        texts = {
+            names.get("value", f"{self.renamed.get(column, column)}/value")
+            for column, names in self.text_names_by_column.items()
+        }
+        return tuple(key for key in self.kinds if key in texts)
 
     @property
     def defaults(self) -> dict[str, str]:
@@ -193,12 +231,7 @@ class TableOptions(TextOptions, PictureOptions):
     def _faults(self) -> Iterator[str]:
         yield from super()._faults()
         yield from self._picture_faults()
-        for name in ("default", "rename"):
-            values = getattr(self, name)
-            if wrong := [value for value in values if not value.partition("=")[0] or "=" not in value]:
-                yield f"--{name} {wrong[0]!r}: COLUMN=VALUE is expected"
-            elif len(pairs(values)) < len(values):
-                yield f"--{name} names a column twice"
+        yield from pair_faults("default", self.default, "COLUMN=VALUE")
         divides = self.split_column or len(self.split) > 1
         if self.split_column and self.split != ALL_TRAIN:
             yield "--split-column says which split a row is of, and so does --split: give one"
@@ -219,6 +252,11 @@ class TableOptions(TextOptions, PictureOptions):
             "".encode(self.encoding)
         except LookupError:
             yield f"--encoding {self.encoding} is none that Python knows"
+
+    def _check_keys(self) -> None:
+        if self.text_form is TextForm.TFIDF and self.count_features:
+            raise ConfigError(f"--dtype {self.count_features[0]}: weights of tf-idf are no whole numbers")
+        _ = self.table
 
     def _picture_faults(self) -> Iterator[str]:
         if not self.image_column:

@@ -12,7 +12,13 @@ from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.dataset.record_view import RecordView, attempt
-from recordmill.transforms.records.record_values import RecordFault, RecordParseError, RecordParser, length_faults
+from recordmill.transforms.records.record_values import (
+    RecordFault,
+    RecordParseError,
+    RecordParser,
+    as_meant,
+    length_faults,
+)
 from recordmill.transforms.verify.decoders import OPENERS, Opener, TensorFlowParser, UndecodableError
 
 
@@ -46,7 +52,7 @@ class RecordChecker:
     def __call__(self, record: bytes) -> tuple[int, list[RecordFault]]:
         """The number of objects in a record, and its faults."""
         try:
-            values = self._parse(record)
+            values = as_meant(self._parse(record), self._table, self._labels)
         except RecordParseError as error:
             return 0, [("schema", str(error))]
         faults = [*self._content_faults(values), *length_faults(values, self._table, self._labels.keypoints)]

@@ -7,7 +7,7 @@ import numpy as np
 
 from recordmill.schemas.checks import Check
 from recordmill.schemas.encoders import EncoderInfo
-from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureTable, Kind, parse_spec
+from recordmill.schemas.features import CLASS_OF_ROW, ColumnType, Feature, FeatureTable, Kind, parse_spec
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.layouts import is_of_picture
 from recordmill.schemas.tables import TEXT_PARTS, Column
@@ -27,6 +27,7 @@ class RowChecker:
         self._pictures = [feature for feature in table.features if is_of_picture(feature)]
         self._open = OPENERS[check]
         self._classes = len(labels.categories)
+        self._class_names = np.array([category.name.encode() for category in labels.categories], object)
         self._encoders = {f"{encoder.column}.{part}": encoder for encoder in encoders for part in TEXT_PARTS.values()}
         self._parse = _parser_of_tensorflow(table) if check is Check.TENSORFLOW else _parser(table)
 
@@ -78,6 +79,10 @@ class RowChecker:
         if feature.kind is Kind.FLOAT:
             for place in np.unique(owners[~np.isfinite(flat)]):
                 yield int(place), ("not_finite", f"{feature.name} has a value that is NaN or infinite")
+        if feature.column_type is ColumnType.CLASS_NAME:
+            for place in np.flatnonzero(~np.isin(flat, self._class_names)):
+                yield int(owners[place]), ("class", f"{feature.name} {flat[place][:80]!r} is no class of the manifest")
+            return
         names = self._classes if feature.source.startswith(CLASS_OF_ROW) else len(feature.values)
         if names or feature.source.startswith(CLASS_OF_ROW):
             what = "class" if feature.source.startswith(CLASS_OF_ROW) else "enum"

@@ -55,13 +55,14 @@ def test_a_value_of_every_parameter_is_taken_by_the_command(command):
         others = [choice for choice in each.choices if choice != each.default]
         if each.choices and not others:
             continue
-        wanted = "64x64" if name == "input_size" else "1GB" if each.is_size else VALUES[each.type]
+        wanted = VALUES_OF.get(each.metavar) or ("1GB" if each.is_size else VALUES[each.type])
         given = parse(command_line(command, paths | {name: others[0] if others else wanted})).options
         assert dict(given).items() - dict(plain).items() == {(each.attribute, dict(given)[each.attribute])}
 
 
 VALUES = {int: 7, float: 0.5, bool: True, str: "val"}
-OF_ROWS = {"embed": ("image_column", "class_column", "key", "group_column")}
+VALUES_OF = {"HxW": "64x64", "KEY=NAME[,…]": "image/width=w", "KEY=int64|float32[,…]": "image/width=float32"}
+OF_ROWS = {"embed": ("image_column", "class_column", "key", "group_column", "rename"), "table": ("label_as",)}
 """Likewise, of this command."""
 PICTURES = {"images": "gs://b/i", "image_column": "image"}
 

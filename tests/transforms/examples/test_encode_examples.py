@@ -19,14 +19,16 @@ from recordmill.schemas.annotations import (
     Segment,
     StuffAnnotation,
 )
-from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import FeatureTable, Kind, Part
 from recordmill.schemas.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS
+from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS, stored_as
 from recordmill.schemas.rejects import Metric, Reason
 from recordmill.transforms.duplicates.fingerprint_images import ImageFingerprints
 from recordmill.transforms.examples import draw_masks, encode_examples, encoded
 from recordmill.transforms.examples.encoded import EncodedRun
+from recordmill.transforms.records.record_values import RecordParser, as_meant
 from recordmill.transforms.statistics.count_images import ImageCounter
 from tests.oracles import count_images, fingerprint_images, random_tasks
 from tests.oracles.encode_tasks import encode_one_by_one, encode_tasks
@@ -407,3 +409,42 @@ def test_records_of_objects_are_made_one_at_a_time():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (len(sizes), sum(sizes) > 1_000_000_000, peak < 20_000_000) == (1000, True, True)
+
+
+NUMBERED = LabelMap((Category(0, "été"), Category(3, "dog"), Category(90, "cat")))
+
+
+@pytest.mark.parametrize("layout", ["detection", "keras", "tfds", "classification"])
+def test_what_is_stored_otherwise_means_the_same(layout):
+    """Names of classes in place of numbers, floats in place of integers, under other keys."""
+    table = TABLES[layout]
+    whole = [each.name for each in table.features if each.kind is Kind.INT64 and each.source != table.label]
+    keys = {name: f"my {name.replace('/', ' ')}" for name in whole}
+    other = stored_as(table, keys, dict.fromkeys(keys.values(), Kind.FLOAT), label_as_text=True)
+    file = io.BytesIO()
+    Image.new("RGB", (100, 50)).save(file, "PNG")
+    loaded = [(task(INSIDE, INSIDE, class_name="dog"), Picture(file.getvalue(), "png", 100, 50, "5ha"))]
+    plain, changed = (
+        [b"".join(record) for record in encode_tasks(NUMBERED, each, "clip", loaded).records] for each in (table, other)
+    )
+    assert plain != changed
+    for one, another in zip(plain, changed, strict=True):
+        found = as_meant(RecordParser(other)(another), other, NUMBERED)
+        expected = RecordParser(table)(one)
+        assert found.keys() == expected.keys()
+        for source, value in expected.items():
+            np.testing.assert_array_equal(found[source], value)
+            assert getattr(found[source], "dtype", bytes) == getattr(value, "dtype", bytes)
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "annotation", "word"),
+    [
+        ("area", Kind.INT64, INSIDE, "12.25 is no whole number"),
+        ("area", Kind.INT64, Annotation(7, 90, (25.0, 10.0, 50.0, 20.0), 1e19, False), "1e.19 is no whole number"),
+        ("id", Kind.FLOAT, Annotation((1 << 24) + 1, 90, (0.0, 0.0, 5.0, 5.0), 1.0, False), "16777217 is not exact"),
+    ],
+)
+def test_a_number_that_a_type_does_not_hold_ends_the_job(key, kind, annotation, word):
+    with pytest.raises(ConfigError, match=word):
+        encode(task(annotation), table=stored_as(KERAS, {}, {key: kind}))

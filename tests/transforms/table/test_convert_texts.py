@@ -13,7 +13,7 @@ from recordmill.schemas.rejects import Reason
 from recordmill.schemas.splits import RowSplits, SplitShares
 from recordmill.schemas.tables import Column, ColumnType, RowsFile, TableSchema
 from recordmill.transforms.table import convert_texts as module
-from recordmill.transforms.table.choose_schema import ChosenSchema, with_texts
+from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
 from recordmill.transforms.table.convert_texts import convert_texts
 from recordmill.transforms.table.fit_texts import RowTexts, row_texts
 from recordmill.transforms.table.make_records import RowsRecipe
@@ -48,7 +48,7 @@ def test_a_text_is_no_longer_than_a_row_of_csv(monkeypatch):
 
 
 def test_features_stand_in_place_of_the_texts_and_lead_back_to_their_column():
-    chosen = with_texts(CHOSEN, [ENCODER], {"title": {"value": "words"}})
+    chosen = with_texts(CHOSEN, [ENCODER], {"title": {"value": "words"}}, ColumnChoice())
     assert chosen.schema.columns[1:] == (INDEX, Column("title", "words", ColumnType.TERM_VALUE, is_list=True))
     assert chosen.encoders == (ENCODER,)
     assert chosen.warnings == ("w",)
@@ -59,13 +59,13 @@ def test_features_stand_in_place_of_the_texts_and_lead_back_to_their_column():
     ]
     assert set(TableSchema.of_features(features).columns) == set(chosen.schema.columns)
     default = TableSchema((Column("title", "title", ColumnType.BYTES, default="none"),))
-    schema = with_texts(CHOSEN._replace(schema=default), [ENCODER], {}).schema
+    schema = with_texts(CHOSEN._replace(schema=default), [ENCODER], {}, ColumnChoice()).schema
     assert {column.default for column in TableSchema.of_features(schema.features).columns} == {"none"}
 
 
 def test_a_name_that_another_column_has_is_refused():
     with pytest.raises(ConfigError, match="would both be the feature 'id'"):
-        with_texts(CHOSEN, [ENCODER], {"title": {"index": "id"}})
+        with_texts(CHOSEN, [ENCODER], {"title": {"index": "id"}}, ColumnChoice())
 
 
 def test_texts_are_those_of_one_split_s_rows(tmp_path):

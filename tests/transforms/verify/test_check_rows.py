@@ -53,6 +53,14 @@ def test_the_record_is_named_and_no_other(bad, reason, how):
     assert [[fault for fault, _ in of_record] for of_record in faults] == [[], [], [reason], []]
 
 
+@pytest.mark.parametrize("how", [Check.HASHES, Check.TENSORFLOW])
+def test_a_name_of_no_class(how):
+    table = TableSchema((Column("c", "c", ColumnType.CLASS_NAME),)).table()
+    records = [ExampleWriter(table).write({"row.class_index/c": name}) for name in (b"b", b"c")]
+    faults = RowChecker(how, table, LabelMap((Category(0, "a"), Category(1, "b"))))(records)
+    assert [[fault for fault, _ in of_record] for of_record in faults] == [[], ["class"]]
+
+
 def with_picture(raw_size: tuple[int, int] | None) -> FeatureTable:
     features = sorted((*SCHEMA.features, *picture_of_row(raw_size)), key=lambda feature: feature.name)
     return FeatureTable("table", tuple(features), record_of=RecordOf.ROW)
