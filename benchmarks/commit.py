@@ -26,8 +26,8 @@ from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.dataset.facts import Facts
-from recordmill.transforms.metadata.write_metadata import Target, write_metadata
 from recordmill.transforms.shards.shard_file import FinishedShards
+from recordmill.transforms.shards.write_metadata import Target, write_metadata
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _CLASSES = 1203

@@ -35,11 +35,10 @@ from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.models import FeatureModel, ModelChoice
 from recordmill.schemas.shards import ShardKey
 from recordmill.transforms.blocks.pack_block import pack_block
-from recordmill.transforms.embed.build_model import build_model
-from recordmill.transforms.embed.embed_pictures import EmbedPictures
-from recordmill.transforms.embed.load_model import load_model
-from recordmill.transforms.runtime.cores import usable_cores
-from recordmill.transforms.shards.record_maker import RecordContext
+from recordmill.transforms.encoders.embed_pictures import EmbedPictures
+from recordmill.transforms.encoders.load_model import build_model, load_model
+from recordmill.transforms.encoders.record_maker import RecordContext
+from recordmill.transforms.runtime.threads import usable_cores
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.shard_writer import write_shard
 from tests.oracles.block_of_tasks import block_of_tasks

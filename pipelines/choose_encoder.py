@@ -19,7 +19,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import Manifest
 from recordmill.schemas.options import TextOptions
 from recordmill.schemas.recipes import InputFile
-from recordmill.transforms.metadata.dataset_folder import read_manifest, unfinished_splits
+from recordmill.transforms.dataset.dataset_folder import read_manifest, unfinished_splits
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _TRAIN = "train"

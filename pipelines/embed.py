@@ -12,8 +12,8 @@ from recordmill.schemas.layouts import features_table
 from recordmill.schemas.models import FETCHED, ON_DISK, RANDOM, TOLERANCE, FeatureModel
 from recordmill.schemas.options import RecipeValue
 from recordmill.transforms.dataset.facts import Facts
-from recordmill.transforms.embed.embed_pictures import EmbedPictures
-from recordmill.transforms.embed.load_model import load_model
+from recordmill.transforms.encoders.embed_pictures import EmbedPictures
+from recordmill.transforms.encoders.load_model import load_model
 from recordmill.transforms.storage.resolve import storage_for
 
 _RANDOM_WEIGHTS = (

@@ -13,13 +13,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from recordmill.data_set import DataSet, open
+    from recordmill.data_set import DataSet, Split, open
     from recordmill.global_order import GlobalOrder
     from recordmill.schemas.errors import ConfigError, JobError, RecordmillError
     from recordmill.schemas.features import FeatureTable, parse_spec
     from recordmill.schemas.layouts import LAYOUTS
     from recordmill.schemas.manifest import Manifest, decode_manifest
-    from recordmill.split import Split
     from recordmill.text_encoders import encoders
 
 __all__ = [
@@ -48,7 +47,7 @@ _HOMES = {
     "JobError": "schemas.errors",
     "Manifest": "schemas.manifest",
     "RecordmillError": "schemas.errors",
-    "Split": "split",
+    "Split": "data_set",
     "decode_manifest": "schemas.manifest",
     "encoders": "text_encoders",
     "open": "data_set",

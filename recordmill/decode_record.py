@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 
 from recordmill.schemas.errors import RecordError
-from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.readings import Form, Reading
+from recordmill.schemas.features import FeatureTable, Form, Reading
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.dataset.record_view import RecordView, grey_pixels, segment_ids
-from recordmill.transforms.images.open_record_picture import open_record_picture
+from recordmill.transforms.images.load_images import open_record_picture
 from recordmill.transforms.images.transcode_picture import for_jpeg
-from recordmill.transforms.records.record_values import RecordParser
+from recordmill.transforms.records.parse_record import RecordParser
 
 
 class RecordDecoder:

@@ -15,7 +15,7 @@ import msgspec
 
 from recordmill.schemas.encoders import TextEncoder, TextForm, decode_encoder
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.metadata.dataset_folder import require_manifest
+from recordmill.transforms.dataset.dataset_folder import require_manifest
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 

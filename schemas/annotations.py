@@ -142,7 +142,7 @@ class ImageLabels(msgspec.Struct, frozen=True, array_like=True):
         neg_category_ids, not_exhaustive_category_ids: LVIS's lists.
         class_name: the class of the whole image (`recordmill folder`); None in COCO data.
         caption_index, caption_value: the terms of all captions and their weights, or the ids of their tokens, where
-            these are asked for; see `recordmill.transforms.text.encode_texts`.
+            these are asked for; see `recordmill.transforms.encoders.fit_encoder`.
         row: that names the image, of a table whose rows become records each; None elsewhere.
     """
 

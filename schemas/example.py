@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from recordmill.schemas.block import Ragged, starts_of
-from recordmill.schemas.features import Feature, FeatureTable, Kind
+from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
 
-_LIST_TAG = {Kind.BYTES: b"\x0a", Kind.FLOAT: b"\x12", Kind.INT64: b"\x1a"}
+_LIST_TAG = {FeatureKind.BYTES: b"\x0a", FeatureKind.FLOAT: b"\x12", FeatureKind.INT64: b"\x1a"}
 _FIELD_1 = b"\x0a"
 _FIELD_2 = b"\x12"
 _ONE_BYTE = tuple(bytes((value,)) for value in range(128))
@@ -101,10 +101,10 @@ def _int64_list(values: Sequence[int]) -> bytes:
     return b"".join([varint(value) for value in values])
 
 
-_WRITE_LIST: dict[Kind, Callable[[Sequence[Any]], bytes]] = {
-    Kind.BYTES: _bytes_list,
-    Kind.FLOAT: _float_list,
-    Kind.INT64: _int64_list,
+_WRITE_LIST: dict[FeatureKind, Callable[[Sequence[Any]], bytes]] = {
+    FeatureKind.BYTES: _bytes_list,
+    FeatureKind.FLOAT: _float_list,
+    FeatureKind.INT64: _int64_list,
 }
 
 
@@ -133,8 +133,8 @@ class _Heads(dict[int, bytes]):
         name = feature.name.encode()
         self._key = _FIELD_1 + varint(len(name)) + name + _FIELD_2
         self._tag = _LIST_TAG[feature.kind]
-        self._is_one = feature.kind is Kind.BYTES and not feature.is_list  # a list of one
-        self._is_packed = feature.kind is not Kind.BYTES
+        self._is_one = feature.kind is FeatureKind.BYTES and not feature.is_list  # a list of one
+        self._is_packed = feature.kind is not FeatureKind.BYTES
 
     def __missing__(self, length: int) -> bytes:
         has_length = self._is_one or (self._is_packed and length)
@@ -187,7 +187,7 @@ class ExampleWriter:
         large: list[list[bytes]] = []
         for feature, heads in self._features:
             payloads = _payloads(feature, columns[feature.source])
-            if feature.kind is Kind.BYTES and max(map(len, payloads), default=0) > _COPIED_BYTES:
+            if feature.kind is FeatureKind.BYTES and max(map(len, payloads), default=0) > _COPIED_BYTES:
                 small[-1].append([heads[len(payload)] for payload in payloads])
                 large.append(payloads)
                 small.append([])
@@ -209,15 +209,15 @@ def _payloads(feature: Feature, column: Column) -> list[bytes]:
         each = column[0].size if len(column) else 0
         column = Ragged(column.ravel(), np.arange(len(column) + 1) * each)
     if isinstance(column, Ragged):
-        if feature.kind is Kind.INT64:
+        if feature.kind is FeatureKind.INT64:
             numbers = varints(column.values)
             column = Ragged(numbers.values, numbers.starts[column.starts])
-        elif feature.kind is Kind.FLOAT:
+        elif feature.kind is FeatureKind.FLOAT:
             with np.errstate(over="raise"):
                 data = np.ascontiguousarray(column.values, "<f4").view(np.uint8)
             column = Ragged(data, 4 * column.starts)
         return column.rows()
-    if not feature.is_list and feature.kind is Kind.BYTES:
+    if not feature.is_list and feature.kind is FeatureKind.BYTES:
         return list(column)
     write: Callable[[Any], bytes] = _WRITE_LIST[feature.kind]
     return [write(row if feature.is_list else (row,)) for row in column]

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 
-class Kind(str, Enum):
+class FeatureKind(str, Enum):
     """The three list types of tf.train.Feature."""
 
     BYTES = "bytes"
@@ -78,7 +78,7 @@ class Feature(msgspec.Struct, frozen=True):
 
     name: str
     source: str
-    kind: Kind
+    kind: FeatureKind
     shape: tuple[str, ...]
     unit: str
     meaning: str
@@ -95,7 +95,7 @@ class Feature(msgspec.Struct, frozen=True):
     @property
     def is_packed(self) -> bool:
         """Whether it is uint8 numbers of `shape` in a single value."""
-        return self.kind is Kind.BYTES and bool(self.shape) and self.has_sizes
+        return self.kind is FeatureKind.BYTES and bool(self.shape) and self.has_sizes
 
     @property
     def is_list(self) -> bool:
@@ -244,7 +244,7 @@ def parse_spec(table: FeatureTable) -> dict[str, Any]:
 def _spec(feature: Feature) -> Any:
     import tensorflow as tf
 
-    dtype = {Kind.BYTES: tf.string, Kind.FLOAT: tf.float32, Kind.INT64: tf.int64}[feature.kind]
+    dtype = {FeatureKind.BYTES: tf.string, FeatureKind.FLOAT: tf.float32, FeatureKind.INT64: tf.int64}[feature.kind]
     if feature.is_packed:
         return tf.io.FixedLenFeature([], dtype)
     if feature.has_sizes:

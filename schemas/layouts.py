@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from recordmill.schemas.boxes import exact_edges_px, shortest_decimal
-from recordmill.schemas.features import Feature, FeatureTable, Form, Kind, Part, RecordOf, ShardNaming
+from recordmill.schemas.features import Feature, FeatureKind, FeatureTable, Form, Part, RecordOf, ShardNaming
 from recordmill.schemas.shards import ShardNames
 from recordmill.schemas.values import (
     FRACTIONS,
@@ -309,7 +309,7 @@ def picture_of_row(raw_size: tuple[int, int] | None) -> tuple[Feature, ...]:
     if raw_size is None:
         return tuple(each for each in CLASSIFICATION.features if not each.source.startswith("image.class_"))
     meaning = "red, green and blue of each pixel, by rows from the top, 0 to 255"
-    pixels = Feature("image/pixels", _PIXELS, Kind.BYTES, (*map(str, raw_size), "3"), "uint8", meaning)
+    pixels = Feature("image/pixels", _PIXELS, FeatureKind.BYTES, (*map(str, raw_size), "3"), "uint8", meaning)
     of_file = (each for each in CLASSIFICATION.features if each.source in _OF_PIXELS)
     return tuple(sorted((pixels, *of_file), key=lambda feature: feature.name))
 

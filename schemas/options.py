@@ -303,7 +303,7 @@ class PictureOptions(ImageOptions):
 
     @property
     def box_policy(self) -> str:
-        """See `recordmill.transforms.examples.boxes.fit_box`."""
+        """See `recordmill.transforms.encoders.encode_objects.fit_boxes`."""
         return "keep"
 
     @property

@@ -144,7 +144,7 @@ class PixelMeasures(msgspec.Struct, frozen=True):
     Attributes:
         dark, bright: the levels, of 0 to 255, that 5 % and 99 % of the pixels are below.
         sharpness: standard deviation of edges, as a fraction of the difference of the two.
-        grey: HASH_SIDE rows of `recordmill.transforms.images.perceptual_hash`; empty of a picture without content.
+        grey: HASH_SIDE rows of `recordmill.transforms.images.measure_pixels`; empty of a picture without content.
     """
 
     dark: int

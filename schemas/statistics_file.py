@@ -95,7 +95,7 @@ class ClassInOneSplit(msgspec.Struct, frozen=True):
 
 class ClassDrift(msgspec.Struct, frozen=True):
     """A class that a split has more or less of than the others, see
-    `recordmill.transforms.statistics.compare_splits.compare_splits`.
+    `recordmill.transforms.insight.across_splits.compare_splits`.
 
     Attributes:
         images: of the split, that have the class.

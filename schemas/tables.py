@@ -5,27 +5,27 @@ from collections.abc import Iterable
 
 import msgspec
 
-from recordmill.schemas.features import CLASS_OF_ROW, ColumnType, Feature, FeatureTable, Kind
+from recordmill.schemas.features import CLASS_OF_ROW, ColumnType, Feature, FeatureKind, FeatureTable
 from recordmill.schemas.layouts import TABLE, is_of_picture
 
 _WRITTEN = {
-    ColumnType.INT64: (Kind.INT64, ""),
-    ColumnType.FLOAT: (Kind.FLOAT, ""),
-    ColumnType.BYTES: (Kind.BYTES, "utf-8, or bytes as they are"),
-    ColumnType.BOOL: (Kind.INT64, "0 or 1"),
-    ColumnType.DATE: (Kind.INT64, "days since 1970-01-01"),
-    ColumnType.TIMESTAMP: (Kind.INT64, "microseconds since 1970-01-01 UTC"),
-    ColumnType.ENUM: (Kind.INT64, "0..values-1"),
-    ColumnType.CLASS: (Kind.INT64, "0..classes-1"),
-    ColumnType.TERM_INDEX: (Kind.INT64, "0..terms-1"),
-    ColumnType.TERM_VALUE: (Kind.FLOAT, "count or tf-idf"),
-    ColumnType.TOKEN_IDS: (Kind.INT64, "1..terms+1"),
+    ColumnType.INT64: (FeatureKind.INT64, ""),
+    ColumnType.FLOAT: (FeatureKind.FLOAT, ""),
+    ColumnType.BYTES: (FeatureKind.BYTES, "utf-8, or bytes as they are"),
+    ColumnType.BOOL: (FeatureKind.INT64, "0 or 1"),
+    ColumnType.DATE: (FeatureKind.INT64, "days since 1970-01-01"),
+    ColumnType.TIMESTAMP: (FeatureKind.INT64, "microseconds since 1970-01-01 UTC"),
+    ColumnType.ENUM: (FeatureKind.INT64, "0..values-1"),
+    ColumnType.CLASS: (FeatureKind.INT64, "0..classes-1"),
+    ColumnType.TERM_INDEX: (FeatureKind.INT64, "0..terms-1"),
+    ColumnType.TERM_VALUE: (FeatureKind.FLOAT, "count or tf-idf"),
+    ColumnType.TOKEN_IDS: (FeatureKind.INT64, "1..terms+1"),
 }
 """Kind and unit of the values of each type."""
-_PLAIN = {Kind.BYTES: ColumnType.BYTES, Kind.FLOAT: ColumnType.FLOAT, Kind.INT64: ColumnType.INT64}
-_PBTXT_TYPES = {Kind.BYTES: "BYTES", Kind.FLOAT: "FLOAT", Kind.INT64: "INT"}
+_PLAIN = {FeatureKind.BYTES: ColumnType.BYTES, FeatureKind.FLOAT: ColumnType.FLOAT, FeatureKind.INT64: ColumnType.INT64}
+_PBTXT_TYPES = {FeatureKind.BYTES: "BYTES", FeatureKind.FLOAT: "FLOAT", FeatureKind.INT64: "INT"}
 TEXT_PARTS = {ColumnType.TERM_INDEX: "index", ColumnType.TERM_VALUE: "value", ColumnType.TOKEN_IDS: "tokens"}
-"""What a column of texts becomes, which may be two features: see `recordmill.transforms.text.encode_texts`."""
+"""What a column of texts becomes, which may be two features: see `recordmill.transforms.encoders.fit_encoder`."""
 
 
 _ROW = "row."
@@ -56,7 +56,7 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     values: tuple[str, ...] = ()
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> FeatureKind:
         return _WRITTEN[self.type][0]
 
     @property

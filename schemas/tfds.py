@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from recordmill.schemas.annotations import Category
-from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureTable, Kind, ShardNaming
+from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureKind, FeatureTable, ShardNaming
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json
 from recordmill.schemas.shards import ShardKey, ShardNames
@@ -19,7 +19,7 @@ FEATURES = "features.json"
 
 _ADDED_FORMATS = "alternativeFileFormats"
 _FEATURES = "tensorflow_datasets.core.features."
-_DTYPES = {Kind.FLOAT: "float32", Kind.INT64: "int64"}
+_DTYPES = {FeatureKind.FLOAT: "float32", FeatureKind.INT64: "int64"}
 _TRUTHS = ("objects.is_crowd", "segments.is_crowd")
 """Sources whose 0 and 1 TFDS shows as bool, as in its own coco."""
 _CHANNELS = {
@@ -160,7 +160,7 @@ def _item(feature: Feature, shape: tuple[str, ...], labels: LabelMap) -> dict[st
     if feature.is_packed:
         tensor = {"dtype": "uint8", "encoding": "bytes", "shape": {"dimensions": list(shape)}}
         return {"pythonClassName": f"{_FEATURES}tensor_feature.Tensor", "tensor": tensor}
-    if feature.kind is Kind.BYTES:
+    if feature.kind is FeatureKind.BYTES:
         return {"pythonClassName": f"{_FEATURES}text_feature.Text", "text": {}}
     dimensions = {"dimensions": list(shape)} if shape else {}
     if feature.source.endswith(".bbox_yxyx"):

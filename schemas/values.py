@@ -7,7 +7,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from recordmill.schemas.features import Form, Kind, Part, Reading
+from recordmill.schemas.features import FeatureKind, Form, Part, Reading
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +28,7 @@ _CATEGORY_ID = "category_ids", _AS_IN_JSON, _NO_ID
 _FEATURE, _FEATURE_SHAPE = ("feature", "of the model"), ("height", "width", "channels")
 
 Write = Callable[[Any], Any]
-"""Makes the column of a `recordmill.transforms.examples.encode_examples.Run`: a row an object of values `objects.…`, a
+"""Makes the column of a `recordmill.transforms.encoders.encode_examples.Run`: a row an object of values `objects.…`, a
 row an image of all others."""
 
 
@@ -43,7 +43,7 @@ class Value(NamedTuple):
     """
 
     source: str
-    kind: Kind
+    kind: FeatureKind
     shape: tuple[str, ...]
     unit: str
     meaning: str
@@ -52,10 +52,10 @@ class Value(NamedTuple):
     reading: Reading | None
 
 
-DTYPES = {Kind.BYTES: "bytes", Kind.FLOAT: "float32", Kind.INT64: "int64"}
+DTYPES = {FeatureKind.BYTES: "bytes", FeatureKind.FLOAT: "float32", FeatureKind.INT64: "int64"}
 
 
-def _of_kind(kind: Kind) -> Callable[..., Value]:
+def _of_kind(kind: FeatureKind) -> Callable[..., Value]:
     def value(
         source: str,
         shape: tuple[str, ...],
@@ -74,7 +74,7 @@ def _of_kind(kind: Kind) -> Callable[..., Value]:
     return value
 
 
-_bytes, float_value, _int64 = map(_of_kind, (Kind.BYTES, Kind.FLOAT, Kind.INT64))
+_bytes, float_value, _int64 = map(_of_kind, (FeatureKind.BYTES, FeatureKind.FLOAT, FeatureKind.INT64))
 _run = attrgetter
 
 

@@ -3,6 +3,7 @@
 import ast
 import doctest
 import runpy
+from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -15,25 +16,16 @@ ROOMS = (
     "transforms.storage",
     "transforms.runtime",
     "transforms.records",
-    "transforms.index",
-    "transforms.rejects",
-    "transforms.masks",
     "transforms.images",
-    "transforms.duplicates",
-    "transforms.statistics",
     "transforms.blocks",
     "transforms.dataset",
+    "transforms.insight",
     "transforms.join",
-    "transforms.draw",
-    "transforms.text",
-    "transforms.examples",
+    "transforms.encoders",
     "transforms.shards",
     "transforms.coco",
     "transforms.folder",
-    "transforms.embed",
-    "transforms.metadata",
     "recordmill",  # what users import
-    "transforms.report",
     "transforms.table",
     "transforms.verify",
     "transforms.extract",
@@ -50,7 +42,7 @@ ROOMS = (
     "launch",
 )
 LIGHT = (
-    *("schemas", "transforms.storage", "transforms.index", "recordmill", "pipelines.verbs"),
+    *("schemas", "transforms.storage", "recordmill", "pipelines.verbs"),
     *("pipelines.dataset_options", "pipelines.embed_options", "transforms.coco.coco_options"),
     *("launch.command_line", "launch.services", "launch", "launch.runners.signals", "launch.terminal.error_stream"),
     *("launch.verbs.show", "launch.verbs.report", "launch.verbs.index", "launch.verbs.sample"),
@@ -58,7 +50,7 @@ LIGHT = (
 """Rooms and modules that are imported before a command is understood, by a DAG, by who trains, or where no extra is
 installed: nothing comes with them that one brings."""
 EXTRAS = {"apache_beam", "grpc", "pyarrow", "tensorflow"}
-DATA = (ROOT / "recordmill" / "py.typed", ROOT / "transforms" / "report" / "page.html")
+DATA = (ROOT / "recordmill" / "py.typed", ROOT / "transforms" / "insight" / "page.html")
 """What is installed besides modules of rooms."""
 LAYERS = ("schemas", "transforms", "pipelines", "launch")
 
@@ -79,7 +71,7 @@ DEPLOYED = sorted({path for layer in LAYERS for path in (ROOT / layer).rglob("*.
 
 
 def room_of(module: str) -> str:
-    """`transforms.images` of `recordmill.transforms.images.check_png`."""
+    """`transforms.images` of `recordmill.transforms.images.check_formats`."""
     path = FILES[module].relative_to(ROOT)
     return ".".join(path.parent.parts)
 
@@ -119,12 +111,12 @@ EVER = {module: set(imported(parsed(module))) for module in FILES}
 AT_IMPORT = {module: set(imported(_AtImport().visit(parsed(module)))) for module in FILES}
 
 
-def reached(module: str) -> set[str]:
-    """All that is imported when `module` is, through our own modules."""
+def reached(module: str, imports: dict[str, set[str]] = AT_IMPORT) -> set[str]:
+    """Return all that `module` imports, through our own modules; by default, at its import."""
     seen: set[str] = set()
     pending = [module]
     while pending:
-        for name in AT_IMPORT[pending.pop()]:
+        for name in imports[pending.pop()]:
             if name not in seen:
                 seen.add(name)
                 pending += [name] if name in FILES else []
@@ -155,6 +147,18 @@ def test_arrows_point_up_the_list():
 def test_nothing_of_ours_imports_what_users_import():
     readers = {name for name in FILES if room_of(name) == "recordmill"} - {"recordmill"}
     assert [module for module in FILES if room_of(module) != "recordmill" and EVER[module] & readers] == []
+
+
+def test_readers_import_neither_shards_nor_insight():
+    readers = [name for name in FILES if room_of(name) == "recordmill"]
+    names = {name for module in readers for name in reached(module, EVER) if name in FILES}
+    assert not {room_of(name) for name in names} & {f"transforms.{room}" for room in ("shards", "insight", "extract")}
+    assert [module for module in readers if module in reached(module, EVER)] == []
+
+
+def test_no_two_classes_share_a_name():
+    classes = [node.name for name in FILES for node in ast.walk(parsed(name)) if isinstance(node, ast.ClassDef)]
+    assert [name for name, number in Counter(classes).items() if number > 1] == ["Search"]
 
 
 def test_no_module_imports_itself_through_others():

@@ -10,7 +10,7 @@ from recordmill.schemas.dataset_files import MANIFEST, state_folder
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.option import Must, named_paths
 from recordmill.schemas.options import ConvertOptions
-from recordmill.transforms.metadata.dataset_folder import is_metadata, unfinished_splits
+from recordmill.transforms.dataset.dataset_folder import is_metadata, unfinished_splits
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
 from recordmill.transforms.storage.resolve import archive_of, join_path, storage_for

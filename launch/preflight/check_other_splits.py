@@ -10,7 +10,7 @@ from recordmill.schemas.features import OF_INPUT, ShardNaming, listed
 from recordmill.schemas.manifest import Manifest
 from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.splits import ONLY_CASE
-from recordmill.transforms.metadata.dataset_folder import read_manifest, read_split_manifests
+from recordmill.transforms.dataset.dataset_folder import read_manifest, read_split_manifests
 from recordmill.transforms.storage.interface import is_remote
 
 

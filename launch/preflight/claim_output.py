@@ -34,8 +34,8 @@ from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json
 from recordmill.schemas.recipes import InputFile, Recipe
 from recordmill.schemas.shards import ShardInfo
-from recordmill.transforms.images.listing import listing_of
-from recordmill.transforms.metadata.dataset_folder import read_manifest, strange_file, unfinished_splits
+from recordmill.transforms.dataset.dataset_folder import read_manifest, strange_file, unfinished_splits
+from recordmill.transforms.join.list_images import listing_of
 from recordmill.transforms.storage.interface import Storage, is_remote
 from recordmill.transforms.storage.resolve import join_path, storage_for
 

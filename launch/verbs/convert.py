@@ -38,13 +38,11 @@ from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageF
 from recordmill.schemas.manifest import Plan
 from recordmill.schemas.options import ConvertOptions, PictureOptions
 from recordmill.schemas.recipes import Recipe
-from recordmill.transforms.metadata.check_duplicates import check_complete_duplicates
-from recordmill.transforms.metadata.dataset_folder import require_manifest, tidy
-from recordmill.transforms.metadata.fact_lines import data_set_lines, plan_lines
-from recordmill.transforms.metadata.folder_statistics import read_statistics
-from recordmill.transforms.report.write_report import has_report, try_to_report
+from recordmill.transforms.dataset.dataset_folder import read_statistics, require_manifest, tidy
+from recordmill.transforms.dataset.fact_lines import data_set_lines, plan_lines
+from recordmill.transforms.insight.across_splits import check_complete_duplicates, compare_splits
+from recordmill.transforms.insight.write_report import has_report, try_to_report
 from recordmill.transforms.runtime.progress import step_seconds, update_from_counters
-from recordmill.transforms.statistics.compare_splits import compare_splits
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import file_storage_for
 

@@ -24,8 +24,8 @@ from recordmill.launch.terminal.summary import terminal
 from recordmill.pipelines import extract
 from recordmill.pipelines.dataset_options import ExtractOptions
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.extract.extract_documents import ExtractedSplit
-from recordmill.transforms.metadata.dataset_folder import require_manifest
+from recordmill.transforms.dataset.dataset_folder import require_manifest
+from recordmill.transforms.extract.extract_shards import ExtractedSplit
 
 
 def run(options: ExtractOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:

@@ -2,7 +2,7 @@
 
 from recordmill.launch.terminal.summary import terminal
 from recordmill.pipelines.dataset_options import ReportOptions
-from recordmill.transforms.report.write_report import write_report
+from recordmill.transforms.insight.write_report import write_report
 
 
 def run(options: ReportOptions) -> None:

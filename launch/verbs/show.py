@@ -17,10 +17,9 @@ from recordmill.pipelines.dataset_options import ShowOptions
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.rejects import UnusableError
 from recordmill.schemas.sizes import printable
-from recordmill.transforms.draw.draw_record import draw_record
-from recordmill.transforms.draw.overlay import Overlay
-from recordmill.transforms.show.choose_records import Choice, Record, choose_records
-from recordmill.transforms.show.describe_json import json_document
+from recordmill.transforms.insight.draw_record import draw_record
+from recordmill.transforms.insight.overlay import Overlay
+from recordmill.transforms.show.choose_records import Choice, Record, choose_records, json_document
 from recordmill.transforms.show.find_shards import Shards, find_shards
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import join_path, storage_for

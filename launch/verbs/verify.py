@@ -22,7 +22,7 @@ from recordmill.pipelines import verify
 from recordmill.pipelines.dataset_options import VerifyOptions
 from recordmill.schemas.checks import Check, ShardCheck
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.metadata.dataset_folder import require_manifest
+from recordmill.transforms.dataset.dataset_folder import require_manifest
 from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.verify.check_folder import all_faults
 

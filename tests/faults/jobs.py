@@ -28,14 +28,16 @@ from recordmill.schemas.layouts import DETECTION
 from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.shard_index import INDEX, index_file
 from recordmill.schemas.shards import ShardKey, ShardResult
+from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.shards.encode_pictures import EncodePictures
-from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import Note, ShardRecipe, WrittenShard
 from recordmill.transforms.shards.shard_writer import write_shard
 from tests.conftest import CATEGORIES, draw_jpeg, write_coco
 from tests.faults import warm_process
 from tests.faults.warm_process import Command
-from tests.gcs_stand_in import Call, Fault, GcsStandIn, Kind
+from tests.gcs_stand_in import Fault, Kind
+from tests.gcs_stand_in.requests import Call
+from tests.gcs_stand_in.server import GcsStandIn
 from tests.oracles.encode_tasks import pack_tasks
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.names import name_fault, name_key
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
 from recordmill.schemas.splits import Division
+from recordmill.transforms.coco.join_images import Filters
 from recordmill.transforms.coco.merge_annotations import Categories, complete_annotations, merge_parts
-from recordmill.transforms.coco.screen_annotations import Filters
 from recordmill.transforms.join.match_blocks import base_name, match_names
 from tests.oracles.estimate_scalar import ScalarEstimate
 from tests.oracles.task_order import task_order
-from tests.transforms.rejects.kinds import SplitReject
+from tests.transforms.dataset.kinds import SplitReject
 
 
 class ImageNotes(msgspec.Struct, frozen=True, array_like=True):

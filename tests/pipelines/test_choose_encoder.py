@@ -18,7 +18,7 @@ from recordmill.schemas.encoders import (
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.manifest import FORMAT, Manifest, encode_manifest
 from recordmill.schemas.options import TextOptions
-from tests.transforms.metadata.test_describe_split import RECIPE, SPLIT
+from tests.transforms.shards.test_describe_split import RECIPE, SPLIT
 
 COUNTS = TextSettings(TextForm.COUNTS)
 

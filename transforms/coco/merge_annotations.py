@@ -24,8 +24,8 @@ from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.limits import MAX_PIXELS
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
-from recordmill.transforms.coco.box_formats import LARGEST, box_area_px2, box_xywh_px
 from recordmill.transforms.coco.convert_rows import box_fault, keypoints_fault
+from recordmill.transforms.coco.guess_box_format import LARGEST, box_area_px2, box_xywh_px
 
 
 def _by_source(part: FileAnnotations) -> tuple[str, str]:

@@ -27,7 +27,7 @@ class _Image(msgspec.Struct):
     file_name: str
 
 
-class _Line(msgspec.Struct):
+class _GroupLine(msgspec.Struct):
     """What a line of duplicates.jsonl says here; its other fields are no matter."""
 
     images: list[_Image]
@@ -78,7 +78,7 @@ def _of_json(text: str) -> Iterator[Group]:
     Raises:
         ValueError: a line is no group.
     """
-    decoder = msgspec.json.Decoder(_Line)
+    decoder = msgspec.json.Decoder(_GroupLine)
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue

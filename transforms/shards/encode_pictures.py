@@ -14,13 +14,18 @@ from recordmill.schemas.images import ImageTask, PictureRules
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.blocks.image_tasks import image_tasks
 from recordmill.transforms.blocks.run_step import FORESEEN, fewest, step_error
-from recordmill.transforms.examples.encode_examples import ExampleEncoder, LoadedImage, with_objects
-from recordmill.transforms.examples.encode_picture_rows import PictureRowEncoder
-from recordmill.transforms.examples.encoded import EncodedRun
-from recordmill.transforms.examples.estimate_records import RecordEstimate
-from recordmill.transforms.images.load_picture import load_picture
-from recordmill.transforms.runtime.look_ahead import look_ahead
-from recordmill.transforms.shards.record_maker import EncodeBlock, Made, RecordContext, encode_runs
+from recordmill.transforms.encoders.encode_examples import ExampleEncoder, LoadedImage, with_objects
+from recordmill.transforms.encoders.estimate_records import RecordEstimate
+from recordmill.transforms.encoders.record_maker import (
+    EncodeBlock,
+    EncodedRun,
+    Made,
+    PictureRowEncoder,
+    RecordContext,
+    encode_runs,
+)
+from recordmill.transforms.images.load_images import load_picture
+from recordmill.transforms.runtime.threads import look_ahead
 from recordmill.transforms.storage.interface import is_remote
 
 _BATCH_IMAGES = 8
@@ -37,7 +42,7 @@ class EncodePictures(msgspec.Struct, frozen=True, tag=True):
     """A RecordMaker.
 
     Attributes:
-        boxes: policy, see `recordmill.transforms.examples.boxes.fit_boxes`.
+        boxes: policy, see `recordmill.transforms.encoders.encode_objects.fit_boxes`.
         pictures: what is done with image files.
     """
 

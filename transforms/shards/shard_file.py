@@ -17,10 +17,10 @@ from recordmill.schemas.shard_index import INDEX, ShardIndex, encode_index, inde
 from recordmill.schemas.shards import IndexInfo, ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.tfrecord import FRAME_BYTES, frame
 from recordmill.transforms.dataset.facts import Facts
-from recordmill.transforms.index.read_index import index_path
-from recordmill.transforms.rejects.bounded_rejects import count_rejects
-from recordmill.transforms.runtime.made_by import made_by
-from recordmill.transforms.shards.record_maker import RecordMaker
+from recordmill.transforms.dataset.rejects import count_rejects
+from recordmill.transforms.encoders.record_maker import RecordMaker
+from recordmill.transforms.records.record_file import index_path
+from recordmill.transforms.runtime.beam_steps import made_by
 from recordmill.transforms.storage.interface import Storage, crc32c_text
 from recordmill.transforms.storage.resolve import join_path, storage_for
 

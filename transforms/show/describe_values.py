@@ -14,9 +14,9 @@ from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.manifest import Manifest
 from recordmill.schemas.rejects import UnusableError
 from recordmill.schemas.sizes import size_text
-from recordmill.transforms.images.open_record_picture import picture_size
-from recordmill.transforms.records.parse_example import Values
-from recordmill.transforms.show.recognise_layout import Found
+from recordmill.transforms.images.load_images import picture_size
+from recordmill.transforms.records.parse_record import Values
+from recordmill.transforms.show.find_shards import Found
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _MOST_VALUES = 24

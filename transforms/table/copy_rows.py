@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from recordmill.schemas.block import Block
 from recordmill.schemas.rejects import Metric
-from recordmill.transforms.examples.encoded import EncodedRun
-from recordmill.transforms.shards.record_maker import EncodeBlock, RecordContext
+from recordmill.transforms.encoders.record_maker import EncodeBlock, EncodedRun, RecordContext
 from recordmill.transforms.table.spill_file import read_piece, sort_records, spill_path
 
 _READS = 16
@@ -20,7 +19,7 @@ _RUN_ROWS = 1 << 14
 
 
 class CopyRows(msgspec.Struct, frozen=True, tag=True):
-    """A RecordMaker, of Blocks that `recordmill.transforms.table.plan_rows` makes."""
+    """A RecordMaker, of Blocks that `recordmill.transforms.table.spill_rows` makes."""
 
     def start(self, of: RecordContext) -> EncodeBlock:
         return lambda block, split: _copy(block, split, of.output)

@@ -8,13 +8,14 @@ import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.encoders import EncoderSource, TextEncoder
-from recordmill.schemas.tables import Column, ColumnType, RowsFile
+from recordmill.schemas.features import ColumnType
+from recordmill.schemas.tables import Column, RowsFile
+from recordmill.transforms.encoders.fit_encoder import FitEncoder
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.table.choose_schema import ChosenSchema
-from recordmill.transforms.table.convert_texts import column_texts
+from recordmill.transforms.table.convert_columns import column_texts
 from recordmill.transforms.table.make_records import RowEncoder, RowsRecipe
 from recordmill.transforms.table.read_rows import read_rows
-from recordmill.transforms.text.fit_encoder import FitEncoder
 
 
 class RowTexts(NamedTuple):

@@ -5,7 +5,8 @@ from collections import Counter
 import msgspec
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.tables import TEXT_PARTS, Column, ColumnType, TableSchema
+from recordmill.schemas.features import ColumnType
+from recordmill.schemas.tables import TEXT_PARTS, Column, TableSchema
 from recordmill.transforms.storage.resolve import storage_for
 
 

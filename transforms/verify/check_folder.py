@@ -15,15 +15,17 @@ from recordmill.schemas.shard_index import index_file
 from recordmill.schemas.shards import is_shard_of
 from recordmill.schemas.statistics_file import STATISTICS, split_statistics
 from recordmill.schemas.tfds import DATASET_INFO, is_dataset_info, is_readable, shard_links, tfds_files
-from recordmill.transforms.metadata.commit_splits import companions
-from recordmill.transforms.metadata.dataset_folder import (
+from recordmill.transforms.dataset.dataset_folder import (
+    file_sha256,
     indexed_shards,
     is_as_written,
+    read_file,
     read_split_manifests,
     require_manifest,
 )
-from recordmill.transforms.metadata.folder_statistics import file_sha256, folder_statistics, read_file
+from recordmill.transforms.insight.across_splits import folder_statistics
 from recordmill.transforms.records.read_shards import FaultList
+from recordmill.transforms.shards.commit_splits import companions
 from recordmill.transforms.storage.interface import Storage, UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
 

@@ -22,7 +22,7 @@ from recordmill.schemas.manifest import (
 )
 from recordmill.schemas.recipes import InputFile, Recipe, to_list
 from recordmill.schemas.shards import ShardInfo
-from recordmill.transforms.images.listing import listing_of
+from recordmill.transforms.join.list_images import listing_of
 from tests.transforms.storage.conftest import gcs, path_of, server
 
 __all__ = ["gcs", "server"]  # fixtures

@@ -11,7 +11,7 @@ from recordmill.launch.terminal.show_screen import (
 )
 from recordmill.launch.terminal.summary import terminal
 from recordmill.schemas.errors import RecordError
-from recordmill.transforms.metadata.dataset_folder import require_manifest
+from recordmill.transforms.dataset.dataset_folder import require_manifest
 from recordmill.transforms.show.choose_records import Choice, choose_records
 from recordmill.transforms.show.find_shards import find_shards
 from tests.transforms.show.records import example, write

@@ -11,7 +11,7 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.checks import Fault, Faults, ShardCheck
 from recordmill.schemas.duplicates import Duplicates, SplitDuplicates
 from recordmill.schemas.encoders import EncoderInfo, TextCounts, TextForm
-from recordmill.schemas.features import Feature, Kind, Part
+from recordmill.schemas.features import Feature, FeatureKind, Part
 from recordmill.schemas.manifest import (
     FORMAT,
     AnnotationCounts,
@@ -27,7 +27,7 @@ from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.shards import ShardInfo, SplitSize
 from recordmill.schemas.sizes import printable
 from recordmill.schemas.statistics_file import ClassDrift, ClassInOneSplit, SplitComparison
-from recordmill.transforms.metadata.fact_lines import data_set_lines, plan_lines
+from recordmill.transforms.dataset.fact_lines import data_set_lines, plan_lines
 from tests.golden import assert_golden
 
 CAT = Category(1, "cat")
@@ -74,8 +74,11 @@ ROWS = replace(
     annotations=replace(CLEAN.annotations, rows=0, objects=0),
 )
 COLUMNS = (
-    Feature("a", "row.a", Kind.INT64, (), "", ""),
-    *(Feature(f"b{number:02}\x1b", f"row.b{number}", Kind.FLOAT, (f"N of b{number}",), "", "") for number in range(39)),
+    Feature("a", "row.a", FeatureKind.INT64, (), "", ""),
+    *(
+        Feature(f"b{number:02}\x1b", f"row.b{number}", FeatureKind.FLOAT, (f"N of b{number}",), "", "")
+        for number in range(39)
+    ),
 )
 MASKED = replace(CLEAN, annotations=replace(CLEAN.annotations, objects=5000, masks=5000))
 LEAKED = SplitDuplicates(exact=1234, near=56, leaked=7, labels_differ=3)

@@ -15,8 +15,8 @@ from recordmill.schemas.coco import AnnotationBlock, AnnotationKind, AnnotationS
 from recordmill.schemas.images import ImageRef
 from recordmill.schemas.labels import LabelMap
 from recordmill.schemas.rejects import Rejected
-from recordmill.transforms.blocks.order_images import hash_images, ranges_of
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
+from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.coco.convert_rows import other_format, row_converter
 from recordmill.transforms.coco.decode_coco import CocoRows, decode_coco
 from recordmill.transforms.coco.describe_file import size_of

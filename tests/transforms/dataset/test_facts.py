@@ -24,7 +24,7 @@ from recordmill.schemas.statistics import (
     Statistics,
 )
 from recordmill.transforms.dataset.facts import FACTS, AddFacts, CombineFacts, Facts, FactsBuilder, add_facts, tagged
-from recordmill.transforms.rejects.bounded_rejects import count_rejects
+from recordmill.transforms.dataset.rejects import count_rejects
 from recordmill.transforms.runtime import progress
 
 LISTING = to_list("a")

@@ -18,8 +18,8 @@ from recordmill.transforms.folder.read_folder import join_files
 from recordmill.transforms.join.list_images import file_block
 from tests.oracles.join_scalar import JoinSide, match_sides
 from tests.oracles.task_order import task_order
+from tests.transforms.dataset.kinds import SplitReject, listed
 from tests.transforms.folder.rows import Row, block_of
-from tests.transforms.rejects.kinds import SplitReject, listed
 
 SPLITS = ("train", "val")
 SEED = 4

@@ -10,9 +10,9 @@ from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.splits import Division, SplitShares, name_id
 from recordmill.transforms.blocks.image_tasks import image_paths
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder, add_facts
-from recordmill.transforms.folder.label_paths import label_paths
+from recordmill.transforms.folder.choose_classes import label_paths
+from tests.transforms.dataset.kinds import SplitReject, listed
 from tests.transforms.folder.rows import Row, rows_in
-from tests.transforms.rejects.kinds import SplitReject, listed
 
 HALVES = Division(SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2)))))
 GROUPS = Division(HALVES.shares, "p[0-9]+")

@@ -9,9 +9,9 @@ from recordmill.schemas.annotations import Category
 from recordmill.schemas.checks import Faults, ShardCheck
 from recordmill.schemas.manifest import FORMAT, Manifest, SplitManifest, decode_manifest, encode_json, encode_manifest
 from recordmill.schemas.statistics_file import SplitStatistics
-from recordmill.transforms.metadata.commit_splits import publish
+from recordmill.transforms.shards.commit_splits import publish
 from recordmill.transforms.verify.check_folder import folder_faults
-from tests.transforms.metadata.test_describe_split import SHARDS, SPLIT
+from tests.transforms.shards.test_describe_split import SHARDS, SPLIT
 
 FOUND = {"train": ((6, 5), (2, 4)), "val": ((6, 100), (2, 200))}
 """How many records and objects each shard of a split has."""

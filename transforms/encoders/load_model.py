@@ -1,0 +1,416 @@
+"""A model, once a process, as a function from pictures to features."""
+
+import difflib
+import hashlib
+import math
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from apache_beam.utils.shared import Shared
+
+from recordmill.schemas.errors import ConfigError, JobError
+from recordmill.schemas.models import FETCHED, ON_DISK, PREPROCESSING, RANDOM, FeatureModel, ModelChoice
+from recordmill.transforms.storage.resolve import local_copy
+
+_SEED = 0
+"""Of random weights: they are the same in every run and process."""
+_ENDING = ".keras"
+_POOLING = ("GlobalAveragePooling2D", "GlobalMaxPooling2D", "Flatten")
+
+
+def application(name: str) -> str:
+    """The name in keras.applications that is meant; empty where a file is.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    from keras import applications
+
+    if "/" in name or name.endswith(_ENDING) or os.path.exists(name):
+        return ""
+    known = {_plain(each): each for each in dir(applications) if callable(getattr(applications, each))}
+    if found := known.get(_plain(name)):
+        return found
+    near = difflib.get_close_matches(_plain(name), known, 1)
+    meant = f"; did you mean {known[near[0]]}?" if near else ""
+    raise ConfigError(
+        f"--model {name}: no model of keras.applications is called so, and no .keras file is there{meant}"
+    )
+
+
+def _plain(name: str) -> str:
+    """As names are compared.
+
+    >>> _plain("efficientnet-b0") == _plain("EfficientNetB0")
+    True
+    """
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def build_model(choice: ModelChoice) -> Any:
+    """The whole model that is chosen, with its weights and the input size that was asked for.
+
+    Raises:
+        ConfigError: there is none, or its weights do not fit.
+    """
+    if name := application(choice.model):
+        return _of_applications(name, choice)
+    model = _loaded(choice)
+    if choice.weights in (RANDOM, ON_DISK, FETCHED):
+        raise ConfigError(
+            f"--weights {choice.weights} is of models of keras.applications, and {choice.model} has weights of its own"
+        )
+    if choice.weights:
+        _load_weights(model, choice.weights)
+    return model
+
+
+def _of_applications(name: str, choice: ModelChoice) -> Any:
+    size = choice.input_size or _own_size(name)
+    weights = choice.weights or ON_DISK
+    if weights == FETCHED:
+        return _constructed(name, size, "imagenet")
+    if weights == ON_DISK:
+        with without_network():
+            return _constructed(name, size, "imagenet")
+    model = _constructed(name, size, None)
+    if weights != RANDOM:
+        _load_weights(model, weights)
+    return model
+
+
+def _own_size(name: str) -> tuple[int, int]:
+    """The input size that a model of keras.applications has where its top is kept."""
+    height, width = _constructor(name)(weights=None).input_shape[1:3]
+    if not (height and width):
+        raise ConfigError(f"--model {name} takes pictures of any size: give --input-size, 224x224 for example")
+    return height, width
+
+
+def _constructed(name: str, size: tuple[int, int], weights: str | None) -> Any:
+    try:
+        model = _constructor(name)(include_top=False, weights=weights, input_shape=(*size, 3))
+    except ConfigError:
+        raise
+    except Exception as error:  # of downloads, of sizes that are too small …
+        fault = f"--model {name} of {size[0]}x{size[1]} pixels cannot be made: {brief(error)}"
+        if weights is None:
+            raise ConfigError(fault) from error
+        raise ConfigError(
+            f"{fault}; if its weights cannot be had, --weights FILE takes others, and --weights {RANDOM} random ones"
+        ) from error
+    if weights is None:
+        _draw_weights(model)
+    return model
+
+
+def _draw_weights(model: Any) -> None:
+    """Random weights that are the same in every process. Keras takes the seeds of its own from Python's `random`, which
+    other threads use, too. They keep the size of what goes through (He et al., https://arxiv.org/abs/1502.01852)."""
+    for number, variable in enumerate(model.weights):
+        shape = tuple(variable.shape)
+        if len(shape) > 1:  # others are constants to begin with
+            inputs = math.prod(shape[:-1] if shape[-1] > 1 else shape[:-2])  # of a depthwise kernel, one channel each
+            drawn = np.random.default_rng((_SEED, number)).normal(0, math.sqrt(2 / inputs), shape)
+            variable.assign(drawn.astype(np.float32))
+
+
+def _constructor(name: str) -> Any:
+    from keras import applications
+
+    return getattr(applications, name)
+
+
+def module_of(name: str) -> str:
+    """The module of keras.applications that a model is of: it has the model's `preprocess_input`."""
+    return str(_constructor(name).__module__).rpartition(".")[2]
+
+
+@contextmanager
+def without_network() -> Iterator[None]:
+    """Keras takes weights from its folder of models or not at all, though it would fetch them."""
+    import keras
+
+    home = import_module(keras.utils.get_file.__module__)
+    fetch = home.get_file
+
+    def kept(fname: str, *arguments: Any, cache_subdir: str = "models", **named: Any) -> str:
+        folder = Path(os.environ.get("KERAS_HOME", Path.home() / ".keras")) / cache_subdir
+        expected = named.get("file_hash")
+        if not (folder / fname).is_file():
+            raise ConfigError(
+                f"--weights {ON_DISK}: {folder / fname} is not there; --weights {FETCHED} lets Keras fetch it, "
+                f"--weights FILE takes another, and --weights {RANDOM} random ones"
+            )
+        if expected and len(expected) == 32 and _md5(folder / fname) != expected:
+            raise ConfigError(
+                f"--weights {ON_DISK}: {folder / fname} is not the file that Keras publishes, its MD5 is another; "
+                f"delete it, and --weights {FETCHED} lets Keras fetch it again"
+            )
+        return str(folder / fname)
+
+    home.get_file = kept  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        home.get_file = fetch  # type: ignore[attr-defined]
+
+
+def _md5(path: Path) -> str:
+    return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
+
+
+def _load_weights(model: Any, path: str) -> None:
+    """Keras raises where a layer has other weights than the file, or none in it."""
+    with local_copy(path) as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            model.load_weights(file)
+        except Exception as error:  # Keras and h5py raise whatever they meet
+            raise ConfigError(f"--weights {path} do not fit {model.name}: {brief(error)}") from error
+
+
+def _loaded(choice: ModelChoice) -> Any:
+    import keras
+
+    if not choice.model.endswith(_ENDING):
+        raise ConfigError(f"--model {choice.model} is no .keras file; save the model by model.save('model.keras')")
+    with local_copy(choice.model) as path:
+        try:
+            return keras.models.load_model(path, compile=False, safe_mode=True)
+        except Exception as error:  # as in _load_weights
+            raise ConfigError(f"--model {choice.model} is no .keras file that can be loaded: {brief(error)}") from error
+
+
+def feature_output(model: Any, choice: ModelChoice) -> tuple[str, Any]:
+    """The name of the layer that gives the feature, and its output.
+
+    Raises:
+        ConfigError: there is none of that name, or none was named and the model does not say.
+    """
+    output = model.outputs[0]  # models of applications have one
+    if choice.layer:
+        return choice.layer, _named_output(model, choice)
+    if not application(choice.model):
+        pooling = [layer for layer in model.layers if type(layer).__name__ in _POOLING]
+        if not pooling:
+            raise ConfigError(
+                f"--model {choice.model} has none of {', '.join(_POOLING)} among its layers, before which its features "
+                f"would be; name the layer that gives them by --layer, {model.layers[-1].name} for example"
+            )
+        output = pooling[-1].input
+    return output._keras_history.operation.name, output
+
+
+def _named_output(model: Any, choice: ModelChoice) -> Any:
+    layers = {layer.name: layer for layer in model.layers}
+    if choice.layer not in layers:
+        near = difflib.get_close_matches(choice.layer, layers, 3) or list(layers)[-3:]
+        raise ConfigError(
+            f"--layer {choice.layer}: {model.name} has no such layer among its {len(layers)}; near to it are "
+            f"{', '.join(near)}"
+        )
+    try:
+        return layers[choice.layer].output
+    except (AttributeError, ValueError) as error:  # of a layer that is called more than once, for example
+        raise ConfigError(
+            f"--layer {choice.layer} has no output of its own in {choice.model}: {brief(error)}"
+        ) from error
+
+
+def brief(error: Exception) -> str:
+    """What Keras says, in a line."""
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+_LOADED = Shared()
+"""The model of this process, whichever step or thread asks for it."""
+
+_PICTURE_RANK = 4
+_SELF_SCALING = ("Rescaling", "Normalization")
+
+
+class LoadedModel(NamedTuple):
+    """A model and what was found of it.
+
+    Attributes:
+        features: of uint8 pixels [batch, height, width, 3], RGB, float32 [batch, *feature_shape].
+    """
+
+    found: FeatureModel
+    features: Any
+
+
+class _Kept:
+    """What Shared can hold: it needs objects that take weak references."""
+
+    def __init__(self, loaded: LoadedModel):
+        self.loaded = loaded
+
+
+def load_model(choice: ModelChoice) -> LoadedModel:
+    """The model that is chosen, as its files are now, for `load_same` to find.
+
+    Raises:
+        ConfigError: it cannot be loaded, takes no pictures, or says too little of itself.
+    """
+    loaded = _load(choice)
+    return _shared(choice, loaded.found, lambda: loaded)
+
+
+def load_same(choice: ModelChoice, found: FeatureModel) -> LoadedModel:
+    """The model that `load_model` found, here or in another process; loaded once a process.
+
+    Raises:
+        JobError: this process finds another model.
+    """
+    return _shared(choice, found, lambda: _load_same(choice, found))
+
+
+def _shared(choice: ModelChoice, found: FeatureModel, load: Callable[[], LoadedModel]) -> LoadedModel:
+    kept: _Kept = _LOADED.acquire(lambda: _Kept(load()), tag=(choice, found))
+    return kept.loaded
+
+
+def _load_same(choice: ModelChoice, found: FeatureModel) -> LoadedModel:
+    try:
+        loaded = _load(choice)
+    except ConfigError as error:
+        raise JobError(f"a worker cannot load the model that the job was started with: {error}") from error
+    for name in ("layers", "input_size", "preprocess", "feature_shape", "weights_sha256"):
+        here, there = getattr(loaded.found, name), getattr(found, name)
+        if here != there:
+            raise JobError(
+                f"--model {choice.model} has another {name} here, {here}, than where the job was started, {there}; "
+                "see that all workers have the same files and versions of TensorFlow and Keras"
+            )
+    return loaded
+
+
+def _load(choice: ModelChoice) -> LoadedModel:
+    import keras
+    import tensorflow as tf
+
+    if keras.config.backend() != "tensorflow":
+        raise ConfigError(
+            f"Keras runs on {keras.config.backend()} here, and features are made by its backend for TensorFlow: set "
+            "KERAS_BACKEND=tensorflow"
+        )
+    model = build_model(choice)
+    size = _input_size(model, choice)
+    layer, output = feature_output(model, choice)
+    name, preprocess = _preprocessing(model, choice)
+    part = _up_to(model, layer, output, choice)
+    pixels = keras.Input((*size, 3), dtype=model.inputs[0].dtype)
+    feature = _pooled(part(pixels), choice)
+    shape = _fixed_shape(feature, choice, layer)
+    whole = keras.Model(pixels, feature)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, *size, 3], tf.uint8)])
+    def features(pictures):
+        prepared = preprocess(tf.cast(pictures, tf.float32))
+        return tf.cast(whole(tf.cast(prepared, pixels.dtype), training=False), tf.float32)
+
+    return LoadedModel(FeatureModel(layer, len(part.layers), size, name, shape, _sha256(part.weights)), features)
+
+
+def _input_size(model: Any, choice: ModelChoice) -> tuple[int, int]:
+    """Height and width of the pictures that a model takes."""
+    if not getattr(model, "inputs", None):
+        raise ConfigError(
+            f"--model {choice.model} does not say what it takes: it was saved before it was built, or its layers are "
+            "called by code of its own; give it a keras.Input"
+        )
+    shapes = [tuple(tensor.shape) for tensor in model.inputs]
+    takes = " and ".join(f"{shape} of {tensor.dtype}" for shape, tensor in zip(shapes, model.inputs, strict=True))
+    (shape, *more) = shapes
+    dtype = model.inputs[0].dtype
+    is_picture = len(shape) == _PICTURE_RANK and shape[-1] == 3 and (dtype == "uint8" or "float" in dtype)
+    if more or not is_picture:
+        raise ConfigError(
+            f"--model {choice.model} takes {takes}, which is no batch of RGB pictures, (None, height, width, 3) of "
+            "float32 or uint8"
+        )
+    own, asked = shape[1:3], choice.input_size
+    if asked and any(side not in (None, wanted) for side, wanted in zip(own, asked, strict=True)):
+        raise ConfigError(f"--input-size {_size(asked)}: {choice.model} takes {_size(own)} only; leave the flag out")
+    if not asked and None in own:
+        raise ConfigError(f"--model {choice.model} takes pictures of any size: give --input-size, 224x224 for example")
+    return asked or own
+
+
+def _size(size: tuple[int | None, int | None]) -> str:
+    return "x".join(map(str, size))
+
+
+def _preprocessing(model: Any, choice: ModelChoice) -> tuple[str, Callable[[Any], Any]]:
+    """Its name, and what is done with float32 pixels of 0 to 255."""
+    from keras import applications
+
+    if choice.preprocess in ("tf", "torch", "caffe"):
+        mode = choice.preprocess
+        return mode, lambda pixels: applications.imagenet_utils.preprocess_input(pixels, mode=mode)
+    if choice.preprocess == "unit":
+        return choice.preprocess, lambda pixels: pixels / 255.0
+    if choice.preprocess:
+        return choice.preprocess, lambda pixels: pixels
+    if name := application(choice.model):
+        module = module_of(name)
+        return f"keras.applications.{module}.preprocess_input", getattr(applications, module).preprocess_input
+    if any(type(layer).__name__ in _SELF_SCALING for layer in model.layers):
+        return "none", lambda pixels: pixels
+    raise ConfigError(
+        f"--model {choice.model} has no {' or '.join(_SELF_SCALING)} layer, so it does not say how it wants its "
+        f"pixels: give --preprocess, one of {', '.join(PREPROCESSING)} (none: 0 to 255, unit: 0 to 1, tf: -1 to 1)"
+    )
+
+
+def _up_to(model: Any, layer: str, output: Any, choice: ModelChoice) -> Any:
+    import keras
+
+    try:
+        return keras.Model(model.inputs, output)
+    except ValueError as error:  # of a layer within a layer, for example
+        raise ConfigError(
+            f"--layer {layer}: {choice.model} cannot be cut there ({brief(error)}); name another, or save that "
+            "part as a model of its own"
+        ) from error
+
+
+def _pooled(output: Any, choice: ModelChoice) -> Any:
+    import keras
+
+    if choice.pool == "none":
+        return output
+    if len(output.shape) != _PICTURE_RANK:
+        raise ConfigError(
+            f"--pool {choice.pool} takes (None, height, width, channels), and the layer's is {output.shape}; "
+            "leave it out, or name a layer before pooling by --layer"
+        )
+    return keras.layers.GlobalAveragePooling2D()(output)
+
+
+def _fixed_shape(output: Any, choice: ModelChoice, layer: str) -> tuple[int, ...]:
+    """The shape of one picture's feature."""
+    shape = tuple(output.shape)[1:]
+    if not shape or None in shape or "float" not in output.dtype:
+        raise ConfigError(
+            f"--layer {layer}: its output of {choice.model} is {tuple(output.shape)} of {output.dtype}, and features "
+            "are floats of one known shape a picture; name another"
+        )
+    return shape
+
+
+def _sha256(weights: Sequence[Any]) -> str:
+    digest = hashlib.sha256()
+    for weight in weights:
+        value = np.asarray(weight)
+        digest.update(value.astype(value.dtype.newbyteorder("<")).tobytes())
+    return digest.hexdigest()
