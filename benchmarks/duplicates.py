@@ -23,7 +23,7 @@ from arguments import read_arguments
 from PIL import Image
 
 from recordmill.schemas.duplicates import FINGERPRINT, FINGERPRINT_VERSION, NO_HASH, Fingerprints
-from recordmill.schemas.image_facts import RecordPlaces
+from recordmill.transforms.blocks.image_facts import RecordPlaces
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.measure_pixels import measure_file
 from recordmill.transforms.images.open_picture import kind_of, open_picture

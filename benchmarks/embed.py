@@ -27,12 +27,12 @@ import tensorflow as tf
 from arguments import read_arguments
 from make_coco import make
 
-from recordmill.schemas.annotations import Category, ImageLabels
-from recordmill.schemas.images import ImageRef, ImageTask
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.dataset.manifest import FORMAT
+from recordmill.schemas.inputs.annotations import Category, ImageLabels
+from recordmill.schemas.inputs.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.models import FeatureModel, ModelChoice
 from recordmill.schemas.layouts import features_table
-from recordmill.schemas.manifest import FORMAT
-from recordmill.schemas.models import FeatureModel, ModelChoice
 from recordmill.schemas.shards import ShardKey
 from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.encoders.embed_pictures import EmbedPictures

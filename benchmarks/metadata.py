@@ -83,7 +83,7 @@ def job(path: Path, images: int, with_elements: bool, output: Path, flags: list[
 
     from recordmill.launch import cli
     from recordmill.schemas.errors import EmptyDatasetError
-    from recordmill.schemas.images import ImageRef
+    from recordmill.schemas.inputs.images import ImageRef
     from recordmill.schemas.rejects import Metric
     from recordmill.transforms.dataset.rejects import rejects_path
     from recordmill.transforms.encoders.record_maker import EncodedRun

@@ -28,13 +28,13 @@ import numpy as np
 from arguments import read_arguments
 from array_record.python.array_record_module import ArrayRecordWriter
 
-from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
 from recordmill.schemas.shards import ShardInfo
-from recordmill.schemas.tfrecord import frame
+from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.records.parse_record import parse_example
 from recordmill.transforms.records.record_file import RecordFile, RecordFiles, index_shard
 from recordmill.transforms.records.shard_reader import open_records
+from recordmill.transforms.records.tfrecord import frame
 
 SHARDS, BATCH, MEAN_BYTES = 8, 32, 133_000
 FEATURES = {

@@ -29,7 +29,7 @@ def shards_of(images: int) -> int:
 
 def manifest(images: int) -> str:
     """Listing every shard."""
-    from recordmill.schemas.manifest import encode_json
+    from recordmill.schemas.dataset.manifest import encode_json
     from recordmill.schemas.shards import IndexInfo, ShardInfo
 
     number = shards_of(images)

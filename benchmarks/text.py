@@ -25,7 +25,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from recordmill.schemas.encoders import TextEncoder, TextForm, TextSettings
+from recordmill.schemas.inputs.encoders import TextEncoder, TextForm, TextSettings
 from recordmill.transforms.encoders.fit_encoder import (
     FitEncoder,
     TermCounter,

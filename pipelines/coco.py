@@ -8,9 +8,9 @@ from msgspec.structs import astuple
 
 from recordmill.pipelines.choose_encoder import choose_encoder, text_files
 from recordmill.pipelines.convert import Gathered, Job, group_files, input_file, pictures, read_division
-from recordmill.schemas.encoders import EncoderSource, TextEncoder, TextForm
+from recordmill.schemas.dataset.recipes import InputFile
+from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder, TextForm
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.recipes import InputFile
 from recordmill.transforms.coco.coco_options import CAPTIONS, CocoOptions
 from recordmill.transforms.coco.describe_files import DescribeFiles, FileRules
 from recordmill.transforms.coco.join_annotations import ListMasks

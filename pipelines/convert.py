@@ -7,12 +7,12 @@ from typing import NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 
+from recordmill.schemas.dataset.manifest import FORMAT
+from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.manifest import FORMAT
+from recordmill.schemas.inputs.options import DividedOptions, ImageOptions, PictureOptions, RecipeValue
+from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_key
-from recordmill.schemas.options import DividedOptions, ImageOptions, PictureOptions, RecipeValue
-from recordmill.schemas.recipes import InputFile, Recipe
-from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import AddFacts
 from recordmill.transforms.encoders.estimate_records import RecordEstimate

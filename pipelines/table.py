@@ -10,13 +10,13 @@ from apache_beam.pvalue import AsList, PCollection
 
 from recordmill.pipelines.choose_encoder import choose_encoder, saved_classes, text_files
 from recordmill.pipelines.convert import Contents, Gathered, Job, input_file, pictures
-from recordmill.schemas.encoders import EncoderSource
+from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType, Feature, FeatureTable
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.encoders import EncoderSource
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.tables import TEXT_PARTS, RowsFile, TableSchema
 from recordmill.schemas.layouts import DECODED_PICTURE, TABLE, picture_of_row
-from recordmill.schemas.recipes import InputFile
-from recordmill.schemas.tables import TEXT_PARTS, RowsFile, TableSchema
 from recordmill.transforms.dataset.facts import FACTS, Facts
 from recordmill.transforms.folder.read_folder import RANGE_BITS, FolderRules, JoinFiles
 from recordmill.transforms.join.list_images import ListFiles

@@ -11,11 +11,11 @@ import msgspec
 from apache_beam.pvalue import AsList, PCollection
 
 from recordmill.pipelines.dataset_options import VerifyOptions
-from recordmill.schemas.checks import Check, ShardCheck
+from recordmill.schemas.dataset.checks import Check, ShardCheck
+from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.errors import ConfigError, FaultyDatasetError
+from recordmill.schemas.inputs.models import recorded_model
 from recordmill.schemas.layouts import FEATURES
-from recordmill.schemas.models import recorded_model
-from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.sizes import number_text
 from recordmill.transforms.dataset.dataset_folder import require_manifest

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from recordmill.grain_source import RecordSource
+from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.manifest import Manifest
 from recordmill.schemas.readings import listed
 from recordmill.split_records import RecordContents, SplitRecords, SplitShard
 from recordmill.transforms.dataset.dataset_folder import require_manifest

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeVar, overl
 
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.features import FeatureTable, Reading
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.readings import readings_of
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.records.record_file import RecordFile, RecordFiles

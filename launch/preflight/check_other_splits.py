@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
-from recordmill.schemas.dataset_files import split_manifest
-from recordmill.schemas.encoders import TextForm
+from recordmill.schemas.dataset.dataset_files import split_manifest
+from recordmill.schemas.dataset.manifest import Manifest
+from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.features import OF_INPUT, ShardNaming, listed
-from recordmill.schemas.manifest import Manifest
-from recordmill.schemas.recipes import Recipe
-from recordmill.schemas.splits import ONLY_CASE
+from recordmill.schemas.inputs.encoders import TextForm
+from recordmill.schemas.inputs.splits import ONLY_CASE
 from recordmill.transforms.dataset.dataset_folder import read_manifest, read_split_manifests
 from recordmill.transforms.storage.interface import is_remote
 

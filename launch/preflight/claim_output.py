@@ -28,11 +28,11 @@ from recordmill.launch.preflight.check_other_splits import (
     other_split_faults,
     unfinished_faults,
 )
-from recordmill.schemas.dataset_files import RECIPE, state_folder
+from recordmill.schemas.dataset.dataset_files import RECIPE, state_folder
+from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json
+from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json
-from recordmill.schemas.recipes import InputFile, Recipe
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.dataset.dataset_folder import read_manifest, strange_file, unfinished_splits
 from recordmill.transforms.join.list_images import listing_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from recordmill.schemas.checks import Check, Faults, ShardCheck
+from recordmill.schemas.dataset.checks import Check, Faults, ShardCheck
 from recordmill.schemas.sizes import number_text, printable, size_text
 
 if TYPE_CHECKING:

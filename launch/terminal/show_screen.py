@@ -10,8 +10,8 @@ from itertools import islice
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
+from recordmill.schemas.dataset.manifest import Manifest, SplitManifest
 from recordmill.schemas.features import Part
-from recordmill.schemas.manifest import Manifest, SplitManifest
 from recordmill.schemas.sizes import number_text, printable, size_text
 from recordmill.transforms.dataset.fact_lines import data_set_lines
 from recordmill.transforms.show.choose_records import Record

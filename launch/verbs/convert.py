@@ -34,10 +34,10 @@ from recordmill.launch.runners.watch import polling
 from recordmill.launch.terminal.progress import shown
 from recordmill.launch.terminal.summary import print_lines, print_times, terminal, terminal_of_errors
 from recordmill.pipelines.convert import Job, write_nothing
+from recordmill.schemas.dataset.manifest import Plan
+from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError
-from recordmill.schemas.manifest import Plan
-from recordmill.schemas.options import ConvertOptions, PictureOptions
-from recordmill.schemas.recipes import Recipe
+from recordmill.schemas.inputs.options import ConvertOptions, PictureOptions
 from recordmill.transforms.dataset.dataset_folder import read_statistics, require_manifest, tidy
 from recordmill.transforms.dataset.fact_lines import data_set_lines, plan_lines
 from recordmill.transforms.insight.across_splits import check_complete_duplicates, compare_splits

@@ -20,7 +20,7 @@ from recordmill.launch.terminal.require_tensorflow import require_tensorflow
 from recordmill.launch.terminal.summary import terminal
 from recordmill.pipelines import verify
 from recordmill.pipelines.dataset_options import VerifyOptions
-from recordmill.schemas.checks import Check, ShardCheck
+from recordmill.schemas.dataset.checks import Check, ShardCheck
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.dataset.dataset_folder import require_manifest
 from recordmill.transforms.storage.resolve import join_path, storage_for

@@ -20,7 +20,7 @@ from pycocotools.coco import COCO
 import recordmill as package
 from recordmill.launch.cli import main
 from recordmill.schemas.block import Block
-from recordmill.schemas.images import ImageTask
+from recordmill.schemas.inputs.images import ImageTask
 from recordmill.transforms.shards.shard_file import ShardFile
 from tests.conftest import (
     CATEGORIES,

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recordmill.schemas.annotations import Annotation, StuffAnnotation
 from recordmill.schemas.features import FeatureTable, Part, RecordOf
-from recordmill.schemas.images import ImageTask, Picture, Transcoding
-from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.limits import MAX_RECORD_BYTES
+from recordmill.schemas.inputs.annotations import Annotation, StuffAnnotation
+from recordmill.schemas.inputs.images import ImageTask, Picture, Transcoding
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.limits import MAX_RECORD_BYTES
 from recordmill.schemas.rejects import REWRITTEN_FROM, Metric, Reason, Rejected, UnusableError
 from recordmill.transforms.encoders.encode_masks import RegionEncoder
 from recordmill.transforms.images.decode_segmentation import compress_segmentation, decode_counts

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.images import ImageTask, Picture
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.images import ImageTask, Picture
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import Metric, Rejected
 from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.encoders.encode_examples import ExampleEncoder, LoadedImage, with_objects

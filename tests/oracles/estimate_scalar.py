@@ -1,8 +1,7 @@
 """Expected number and size of the records of an image, one image at a time."""
 
 from recordmill.schemas.features import FeatureKind, FeatureTable, Part, RecordOf
-from recordmill.schemas.images import ImageTask
-from recordmill.schemas.tfrecord import FRAME_BYTES
+from recordmill.schemas.inputs.images import ImageTask
 from recordmill.transforms.encoders.estimate_records import (
     _KEYPOINT_BYTES,
     _OBJECT_MASK_BYTES,
@@ -15,6 +14,7 @@ from recordmill.transforms.encoders.estimate_records import (
     _value_bytes,
 )
 from recordmill.transforms.images.transcode_picture import shrunk_size
+from recordmill.transforms.records.tfrecord import FRAME_BYTES
 
 
 class ScalarEstimate:

@@ -10,15 +10,15 @@ import numpy as np
 from PIL import Image
 
 from recordmill.data_set import Split
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureKind, FeatureTable
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS, features_table, picture_of_row
 from recordmill.schemas.shards import ShardInfo
-from recordmill.schemas.tfrecord import frame
 from recordmill.split_records import RecordContents, SplitShard
 from recordmill.transforms.images.masks import mask_png, mask_rle, run_lengths
+from recordmill.transforms.records.example import ExampleWriter
+from recordmill.transforms.records.tfrecord import frame
 from recordmill.transforms.storage.interface import crc32c_text
 
 KEYPOINTS = 4

@@ -1,8 +1,8 @@
 import pytest
 import tensorflow as tf
 
-from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable, Part, parse_spec
+from recordmill.transforms.records.example import ExampleWriter
 
 NAME = Feature("a/name", "image.file_name", FeatureKind.BYTES, (), "utf-8", "file name")
 AREAS = Feature("b/areas", "objects.area", FeatureKind.FLOAT, ("N",), "px²", "areas")

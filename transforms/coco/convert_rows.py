@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
-from recordmill.schemas.annotations import (
+from recordmill.schemas.inputs.annotations import (
     Annotation,
     Caption,
     PanopticAnnotation,
     Segment,
     StuffAnnotation,
 )
-from recordmill.schemas.coco import AnnotationKind, AnnotationSource, BoxFormat
+from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.coco.decode_coco import (

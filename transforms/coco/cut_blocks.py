@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.errors import AnnotationFileError
-from recordmill.schemas.file_kinds import describe_content
+from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.transforms.coco.decode_coco import (
     START,
     Position,

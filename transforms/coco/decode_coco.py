@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from recordmill.schemas.annotations import Category, Int64
-from recordmill.schemas.coco import AnnotationKind, FieldRows, SegmentId
 from recordmill.schemas.errors import AnnotationFileError
-from recordmill.schemas.file_kinds import describe_content
+from recordmill.schemas.inputs.annotations import Category, Int64
+from recordmill.schemas.inputs.coco import AnnotationKind, FieldRows, SegmentId
+from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.coco.file_fields import (
     FIELDS,

@@ -9,12 +9,12 @@ import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsList, PCollection, TaggedOutput
 
-from recordmill.schemas.annotations import Category, name_keypoints
-from recordmill.schemas.coco import AnnotationFile, AnnotationKind, FieldRows
+from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import CategoryError, NoSuchClassError
 from recordmill.schemas.features import FeatureTable, Part
-from recordmill.schemas.labels import SEMANTIC_IGNORE, LabelMap
-from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.inputs.annotations import Category, name_keypoints
+from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, FieldRows
+from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap
 from recordmill.transforms.coco.file_fields import without
 from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from recordmill.schemas.coco import BoxFormat
 from recordmill.schemas.errors import WrongFlagError
+from recordmill.schemas.inputs.coco import BoxFormat
 from recordmill.transforms.coco.decode_coco import AnnotationRow
 
 Numbers = tuple[float, float, float, float]

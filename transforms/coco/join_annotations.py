@@ -9,7 +9,10 @@ import msgspec
 import numpy as np
 from apache_beam.pvalue import PCollection
 
-from recordmill.schemas.annotations import (
+from recordmill.schemas.block import Block, Ragged, join_blocks, ragged_texts, starts_of, taken
+from recordmill.schemas.dataset.manifest import InputRows
+from recordmill.schemas.errors import CollidingImagesError
+from recordmill.schemas.inputs.annotations import (
     NO_LABELS,
     AnnotatedImage,
     Category,
@@ -17,16 +20,13 @@ from recordmill.schemas.annotations import (
     ImageRow,
     PanopticAnnotation,
 )
-from recordmill.schemas.block import Block, Ragged, join_blocks, ragged_texts, starts_of, taken
-from recordmill.schemas.coco import AnnotationKind, AnnotationSource, FileAnnotations
-from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.images import NO_FILE, NOT_A_FILE, ImageRef
-from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.limits import MAX_FILE_BYTES, MAX_PIXELS
-from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, FileAnnotations
+from recordmill.schemas.inputs.images import NO_FILE, NOT_A_FILE, ImageRef
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.limits import MAX_FILE_BYTES, MAX_PIXELS
+from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Count, Reason, Rejected
-from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.image_tasks import NO_IMAGES, annotations_of, label_column, labels_of, object_columns
 from recordmill.transforms.blocks.run_step import hash_images, image_order
 from recordmill.transforms.coco.convert_rows import other_format

@@ -10,12 +10,12 @@ import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.schemas.block import Block
-from recordmill.schemas.coco import AnnotationSource
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.limits import MAX_RECORD_BYTES
+from recordmill.schemas.inputs.coco import AnnotationSource
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.limits import MAX_RECORD_BYTES
+from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.rejects import Metric, Reason, Rejected
-from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.image_tasks import BlockTasks, label_column, labels_of
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import run_step

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from recordmill.schemas.annotations import (
+from recordmill.schemas.errors import CollidingImagesError
+from recordmill.schemas.inputs.annotations import (
     NO_LABELS,
     AnnotatedImage,
     Annotation,
@@ -19,9 +20,8 @@ from recordmill.schemas.annotations import (
     StuffAnnotation,
     unnamed_keypoints,
 )
-from recordmill.schemas.coco import AnnotationKind, BoxFormat, FileAnnotations
-from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.limits import MAX_PIXELS
+from recordmill.schemas.inputs.coco import AnnotationKind, BoxFormat, FileAnnotations
+from recordmill.schemas.inputs.limits import MAX_PIXELS
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
 from recordmill.transforms.coco.convert_rows import box_fault, keypoints_fault

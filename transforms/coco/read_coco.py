@@ -21,11 +21,11 @@ import msgspec
 import numpy as np
 from apache_beam.pvalue import PCollection, TaggedOutput
 
-from recordmill.schemas.annotations import NO_LABELS, ImageLabels
 from recordmill.schemas.block import Block, Ragged, ragged_bytes, ragged_texts
-from recordmill.schemas.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource
 from recordmill.schemas.errors import AnnotationFileError
-from recordmill.schemas.images import USUAL_IMAGE_BYTES
+from recordmill.schemas.inputs.annotations import NO_LABELS, ImageLabels
+from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource
+from recordmill.schemas.inputs.images import USUAL_IMAGE_BYTES
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.blocks.image_tasks import file_folder, label_column, object_columns

@@ -8,15 +8,22 @@ from hashlib import sha256
 
 import msgspec
 
-from recordmill.schemas.dataset_files import MANIFEST, RECIPE, REJECTS, split_manifest, split_rejects, state_folder
+from recordmill.schemas.dataset.dataset_files import (
+    MANIFEST,
+    RECIPE,
+    REJECTS,
+    split_manifest,
+    split_rejects,
+    state_folder,
+)
+from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, decode_manifest, encode_manifest
+from recordmill.schemas.dataset.tfds import DATASET_INFO, FEATURES, shard_links
 from recordmill.schemas.duplicates import DUPLICATES, FINGERPRINTS, split_fingerprints
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.labels import LABEL_FILES
-from recordmill.schemas.manifest import Manifest, SplitManifest, decode_manifest, encode_manifest
-from recordmill.schemas.shard_index import ENDING, INDEX, index_file
+from recordmill.schemas.inputs.labels import LABEL_FILES
+from recordmill.schemas.inputs.tables import SCHEMA_FILES
 from recordmill.schemas.statistics_file import REPORT, STATISTICS, SplitStatistics, split_statistics
-from recordmill.schemas.tables import SCHEMA_FILES
-from recordmill.schemas.tfds import DATASET_INFO, FEATURES, shard_links
+from recordmill.transforms.records.shard_index import ENDING, INDEX, index_file
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -36,7 +43,7 @@ def read_manifest(output: str, file: str = MANIFEST) -> Manifest | None:
     """The manifest of a data set folder, or of one of its splits; None where it has none.
 
     Raises:
-        ConfigError: see `recordmill.schemas.manifest.decode_manifest`.
+        ConfigError: see `recordmill.schemas.dataset.manifest.decode_manifest`.
     """
     storage = storage_for(output)
     path = join_path(output, file)

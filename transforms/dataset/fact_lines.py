@@ -6,15 +6,15 @@ from itertools import chain, groupby, islice, repeat
 
 import msgspec
 
-from recordmill.schemas.annotations import unnamed_keypoints
-from recordmill.schemas.coco import AnnotationKind
-from recordmill.schemas.dataset_files import split_rejects
+from recordmill.schemas.dataset.dataset_files import split_rejects
+from recordmill.schemas.dataset.manifest import InputRows, Manifest, Plan, RewrittenPictures, SplitManifest
 from recordmill.schemas.duplicates import DUPLICATES
-from recordmill.schemas.encoders import EncoderInfo, TextCounts, TextForm
 from recordmill.schemas.features import Feature, Part, RecordOf
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import unnamed_keypoints
+from recordmill.schemas.inputs.coco import AnnotationKind
+from recordmill.schemas.inputs.encoders import EncoderInfo, TextCounts, TextForm
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS, has_picture
-from recordmill.schemas.manifest import InputRows, Manifest, Plan, RewrittenPictures, SplitManifest
 from recordmill.schemas.shards import SplitSize
 from recordmill.schemas.sizes import number_text, printable, size_text
 from recordmill.schemas.statistics import FINDINGS

@@ -10,9 +10,9 @@ import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import PCollection, TaggedOutput
 
-from recordmill.schemas.encoders import TextCounts
-from recordmill.schemas.manifest import InputRows
-from recordmill.schemas.recipes import InputFile
+from recordmill.schemas.dataset.manifest import InputRows
+from recordmill.schemas.dataset.recipes import InputFile
+from recordmill.schemas.inputs.encoders import TextCounts
 from recordmill.schemas.rejects import Metric, Rejected
 from recordmill.schemas.shards import SplitSize
 from recordmill.schemas.statistics import FINDING_EXAMPLES, GALLERY, Example, Finding, Histogram, Statistics

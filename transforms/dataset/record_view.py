@@ -12,10 +12,10 @@ from PIL import Image
 
 from recordmill.schemas.block import ragged_bytes
 from recordmill.schemas.features import CLASS_OF_ROW
-from recordmill.schemas.image_facts import NO_CLASS, FactColumns
 from recordmill.schemas.layouts import box_coding
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.schemas.statistics import PixelMeasures
+from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns
 from recordmill.transforms.images.decode_segmentation import decode_counts
 from recordmill.transforms.images.load_images import open_record_picture
 from recordmill.transforms.images.masks import bitmap

@@ -12,7 +12,7 @@ from zlib import crc32
 import msgspec
 from isal import isal_zlib
 
-from recordmill.schemas.dataset_files import REJECTS, state_folder
+from recordmill.schemas.dataset.dataset_files import REJECTS, state_folder
 from recordmill.schemas.rejects import MOST_LISTED, Reason, Rejected, RejectLine, RejectTally
 from recordmill.transforms.storage.resolve import join_path, storage_for
 

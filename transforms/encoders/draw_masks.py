@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recordmill.schemas.annotations import StuffAnnotation
 from recordmill.schemas.block import Block
 from recordmill.schemas.features import FeatureTable, Part
-from recordmill.schemas.images import ImageTask, Picture
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import StuffAnnotation
+from recordmill.schemas.inputs.images import ImageTask, Picture
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import Metric, Rejected, UnusableError
 from recordmill.transforms.encoders.encode_masks import RegionEncoder
 from recordmill.transforms.encoders.encode_objects import fit_boxes

@@ -9,11 +9,10 @@ from math import prod
 import msgspec
 import numpy as np
 
-from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.images import ImageTask
-from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.models import FeatureModel, ModelChoice
+from recordmill.schemas.inputs.images import ImageTask
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.models import FeatureModel, ModelChoice
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import BlockTasks
 from recordmill.transforms.dataset.record_view import RecordView
@@ -21,6 +20,7 @@ from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.encoders.load_model import load_same
 from recordmill.transforms.encoders.record_maker import EncodeBlock, Encoded, Made, RecordContext, encode_runs
 from recordmill.transforms.images.load_images import load_pixels
+from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.runtime.threads import look_ahead
 
 _Read = tuple[ImageTask, np.ndarray | Rejected]

@@ -12,8 +12,8 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
-from recordmill.schemas.annotations import ImageLabels
-from recordmill.schemas.encoders import EncoderSource, TextCounts, TextEncoder
+from recordmill.schemas.inputs.annotations import ImageLabels
+from recordmill.schemas.inputs.encoders import EncoderSource, TextCounts, TextEncoder
 from recordmill.transforms.blocks.image_tasks import label_column, labels_of
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.dataset.facts import FACTS, Facts

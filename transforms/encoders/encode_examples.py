@@ -9,21 +9,21 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from recordmill.schemas.annotations import ImageLabels
 from recordmill.schemas.block import Block, Ragged, ragged_bytes, starts_of
-from recordmill.schemas.example import Column, ExampleWriter, Record, bytes_items
 from recordmill.schemas.features import FeatureTable, Part, RecordOf
-from recordmill.schemas.image_facts import NO_CLASS, FactColumns
-from recordmill.schemas.images import ImageTask, Picture
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import ImageLabels
+from recordmill.schemas.inputs.images import ImageTask, Picture
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.limits import MAX_RECORD_BYTES
 from recordmill.schemas.layouts import VALUE_OF
-from recordmill.schemas.limits import MAX_RECORD_BYTES
 from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
+from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns
 from recordmill.transforms.blocks.image_tasks import object_columns
 from recordmill.transforms.encoders.draw_masks import DrawnMasks, MaskDrawer
 from recordmill.transforms.encoders.encode_objects import FittedBoxes, KeypointEncoder, fit_boxes
 from recordmill.transforms.encoders.record_maker import EncodedRun, check_size, transcoding_counts
 from recordmill.transforms.images.open_picture import encoded_channels
+from recordmill.transforms.records.example import Column, ExampleWriter, Record, bytes_items
 
 
 class LoadedImage(NamedTuple):

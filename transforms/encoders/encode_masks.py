@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recordmill.schemas.annotations import PanopticAnnotation, Segment, StuffAnnotation
-from recordmill.schemas.images import Picture, panoptic_file
-from recordmill.schemas.labels import SEMANTIC_IGNORE, LabelMap
+from recordmill.schemas.inputs.annotations import PanopticAnnotation, Segment, StuffAnnotation
+from recordmill.schemas.inputs.images import Picture, panoptic_file
+from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.images.check_formats import check_png
 from recordmill.transforms.images.load_images import DECODING, brief, fetch_file

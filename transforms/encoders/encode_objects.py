@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from recordmill.schemas.block import Ragged, ragged_bytes, spans
-from recordmill.schemas.example import Column, bytes_items
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.transforms.records.example import Column, bytes_items
 
 
 class FittedBoxes(NamedTuple):

@@ -4,8 +4,8 @@ import numpy as np
 
 from recordmill.schemas.block import Block, Ragged, starts_of
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable, Part, RecordOf
-from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.blocks.image_tasks import labels_of
+from recordmill.transforms.records.tfrecord import FRAME_BYTES
 
 # Mean bytes of a value: floats are four, ids and labels short varints, names as in COCO, each with its list's overhead.
 _VALUE_BYTES = {FeatureKind.FLOAT: 4, FeatureKind.INT64: 2, FeatureKind.BYTES: 9}

@@ -19,7 +19,8 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
-from recordmill.schemas.encoders import (
+from recordmill.schemas.errors import VocabularyError
+from recordmill.schemas.inputs.encoders import (
     FIRST_TOKEN_ID,
     FORMAT,
     UNKNOWN_ID,
@@ -29,7 +30,6 @@ from recordmill.schemas.encoders import (
     TextForm,
     TextSettings,
 )
-from recordmill.schemas.errors import VocabularyError
 from recordmill.transforms.runtime.beam_steps import StructCoder
 
 AT_ONCE = 1024
@@ -64,7 +64,7 @@ class TermSplitter:
 def never_tokens(settings: TextSettings) -> tuple[str, ...]:
     """Stop words that texts are never split into, so that nothing is left out for them: `don't` is `don`.
 
-    >>> from recordmill.schemas.encoders import TextForm
+    >>> from recordmill.schemas.inputs.encoders import TextForm
     >>> never_tokens(TextSettings(TextForm.COUNTS, stop_words=("The", "a", "don't", "with")))
     ('The', 'a', "don't")
     """

@@ -16,7 +16,7 @@ import numpy as np
 from apache_beam.utils.shared import Shared
 
 from recordmill.schemas.errors import ConfigError, JobError
-from recordmill.schemas.models import FETCHED, ON_DISK, PREPROCESSING, RANDOM, FeatureModel, ModelChoice
+from recordmill.schemas.inputs.models import FETCHED, ON_DISK, PREPROCESSING, RANDOM, FeatureModel, ModelChoice
 from recordmill.transforms.storage.resolve import local_copy
 
 _SEED = 0

@@ -9,18 +9,18 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 import numpy as np
 
-from recordmill.schemas.annotations import TableRow
 from recordmill.schemas.block import Block
-from recordmill.schemas.example import ExampleWriter, Record, merge_examples
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.image_facts import FactColumns, join_facts
-from recordmill.schemas.images import ImageTask, Picture, Transcoding
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import TableRow
+from recordmill.schemas.inputs.images import ImageTask, Picture, Transcoding
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.limits import MAX_RECORD_BYTES
 from recordmill.schemas.layouts import is_of_picture
-from recordmill.schemas.limits import MAX_RECORD_BYTES
 from recordmill.schemas.rejects import REWRITTEN_FROM, Metric, Reason, Rejected, UnusableError
+from recordmill.transforms.blocks.image_facts import FactColumns, join_facts
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.open_picture import encoded_channels
+from recordmill.transforms.records.example import ExampleWriter, Record, merge_examples
 
 
 class Encoded(NamedTuple):

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.features import FeatureKind, FeatureTable
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.names import name_fault
 from recordmill.transforms.records.parse_record import RecordParseError, RecordParser, length_faults
 from recordmill.transforms.storage.interface import crc32c_text

@@ -13,14 +13,14 @@ import google_crc32c
 import msgspec
 import numpy as np
 
-from recordmill.schemas.checks import Fault, Faults
+from recordmill.schemas.dataset.checks import Fault, Faults
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.names import name_key
-from recordmill.schemas.tfrecord import frame
 from recordmill.transforms.extract.extract_files import WrittenFile
 from recordmill.transforms.extract.extract_rows import RecordRows, panoptic_path
 from recordmill.transforms.records.read_shards import FaultList
 from recordmill.transforms.records.shard_reader import ShardReader
+from recordmill.transforms.records.tfrecord import frame
 from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.resolve import join_path, storage_for
 

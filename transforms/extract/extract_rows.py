@@ -10,7 +10,7 @@ import numpy as np
 
 from recordmill.schemas.boxes import exact_edges_px, shortest_decimal, shortest_px
 from recordmill.schemas.features import FeatureTable, Part
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.extract.extract_files import ExtractedFile, UnusableRecordError, path_below, text
 from recordmill.transforms.images.load_images import brief

@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 from apache_beam.pvalue import PCollection
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.checks import Fault, Faults
+from recordmill.schemas.dataset.checks import Fault, Faults
 from recordmill.schemas.features import FeatureTable, Part
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.extract.extract_files import FileWriter, RecordReader, UnusableRecordError, is_there
 from recordmill.transforms.extract.extract_pieces import (
     ExtractedRecord,

@@ -4,7 +4,7 @@ import logging
 from itertools import islice
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.image_labels import is_image_name
+from recordmill.schemas.inputs.image_labels import is_image_name
 from recordmill.transforms.folder.choose_classes import path_fault
 from recordmill.transforms.folder.folder_options import LabelledOptions
 from recordmill.transforms.join.list_images import list_images

@@ -8,15 +8,15 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection
 
-from recordmill.schemas.annotations import Category
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.errors import CategoryError, NoSuchClassError
-from recordmill.schemas.image_labels import PathLabels, is_image_name
-from recordmill.schemas.images import ImageRef
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.image_labels import PathLabels, is_image_name
+from recordmill.schemas.inputs.images import ImageRef
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.schemas.splits import Division, name_id
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 from recordmill.transforms.join.list_images import file_block

@@ -9,10 +9,10 @@ import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.block import Block, join_blocks
-from recordmill.schemas.image_labels import PathLabels
-from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.dataset.manifest import InputRows
+from recordmill.schemas.inputs.image_labels import PathLabels
+from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.rejects import Metric, Reason, Rejected
-from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order, ranges_of, run_step
 from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagged

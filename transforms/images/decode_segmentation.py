@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from pycocotools import mask as coco_mask
 
-from recordmill.schemas.annotations import Int64
+from recordmill.schemas.inputs.annotations import Int64
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.images.masks import mask_rle
 

@@ -9,8 +9,8 @@ from typing import TypeVar
 import numpy as np
 from PIL import Image
 
-from recordmill.schemas.images import ImageRef, ImageTask, Picture, PictureRules, Transcoding
-from recordmill.schemas.limits import MAX_FILE_BYTES, MAX_PIXELS
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture, PictureRules, Transcoding
+from recordmill.schemas.inputs.limits import MAX_FILE_BYTES, MAX_PIXELS
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.schemas.statistics import PixelMeasures
 from recordmill.transforms.images import check_formats

@@ -5,7 +5,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from recordmill.schemas.images import PictureRules
+from recordmill.schemas.inputs.images import PictureRules
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.images import check_formats
 

@@ -8,7 +8,8 @@ from statistics import NormalDist
 
 import msgspec
 
-from recordmill.schemas.dataset_files import state_folder
+from recordmill.schemas.dataset.dataset_files import state_folder
+from recordmill.schemas.dataset.manifest import Manifest, encode_json
 from recordmill.schemas.duplicates import (
     DUPLICATES,
     FINGERPRINTS,
@@ -20,7 +21,6 @@ from recordmill.schemas.duplicates import (
 from recordmill.schemas.errors import DuplicatesError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.layouts import has_picture
-from recordmill.schemas.manifest import Manifest, encode_json
 from recordmill.schemas.statistics_file import (
     ClassDrift,
     ClassInOneSplit,

@@ -9,8 +9,7 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.image_facts import FactColumns, RecordPlaces, SortedObjects
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.statistics import (
     FINDING_EXAMPLES,
     FRACTIONAL,
@@ -26,6 +25,7 @@ from recordmill.schemas.statistics import (
     edge,
 )
 from recordmill.schemas.statistics_file import Bin, ClassStatistics, Distribution, SegmentStatistics, SplitStatistics
+from recordmill.transforms.blocks.image_facts import FactColumns, RecordPlaces, SortedObjects
 from recordmill.transforms.dataset.facts import add_statistics
 from recordmill.transforms.images.measure_pixels import BLANK_CONTRAST
 
@@ -311,7 +311,7 @@ def describe_statistics(
     """The statistics of a split.
 
     Args:
-        class_counts: see `recordmill.schemas.manifest.SplitManifest`.
+        class_counts: see `recordmill.schemas.dataset.manifest.SplitManifest`.
     """
     has_objects = "objects.class_index" in table.sources
     of_class, of_segment = statistics.images_of_class, statistics.images_of_segment

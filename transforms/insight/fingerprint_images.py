@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.duplicates import FINGERPRINT, FINGERPRINT_VERSION, Fingerprints
-from recordmill.schemas.image_facts import NO_CLASS, FactColumns, RecordPlaces, SortedObjects
+from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns, RecordPlaces, SortedObjects
 from recordmill.transforms.images.measure_pixels import HASH_SIDE, perceptual_hashes
 
 _PARTS = 4

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recordmill.schemas.annotations import Category
+from recordmill.schemas.dataset.manifest import label_by_id
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.labels import SEMANTIC_IGNORE, SEMANTIC_THING, LabelMap
-from recordmill.schemas.manifest import label_by_id
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, SEMANTIC_THING, LabelMap
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.dataset.record_view import RecordView
 

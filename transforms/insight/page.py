@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from recordmill.schemas.dataset.manifest import Manifest, SplitManifest
 from recordmill.schemas.duplicates import DuplicateGroup
 from recordmill.schemas.features import RecordOf
 from recordmill.schemas.layouts import has_picture
-from recordmill.schemas.manifest import Manifest, SplitManifest
 from recordmill.schemas.rejects import MOST_LISTED, RejectLine
 from recordmill.schemas.sizes import size_text
 from recordmill.schemas.statistics import FINDINGS, FRACTIONAL

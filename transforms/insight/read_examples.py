@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 import msgspec
 from PIL import Image
 
+from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.duplicates import Agreement, DuplicateGroup, DuplicateImage, Likeness
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.manifest import Manifest
 from recordmill.schemas.statistics import FINDING_EXAMPLES, FINDINGS, GALLERY, Example, Finding
 from recordmill.schemas.statistics_file import SplitStatistics
-from recordmill.schemas.tfrecord import FRAME_BYTES, read_records
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.open_picture import kind_of, open_picture
 from recordmill.transforms.images.transcode_picture import for_jpeg
@@ -26,6 +25,7 @@ from recordmill.transforms.insight.draw_record import draw_shapes
 from recordmill.transforms.insight.overlay import OverlayReader
 from recordmill.transforms.records.parse_record import RecordParser, join_values
 from recordmill.transforms.records.shard_reader import ShardReader
+from recordmill.transforms.records.tfrecord import FRAME_BYTES, read_records
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)

@@ -15,10 +15,10 @@ import numpy as np
 from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.block import Block, ragged_texts
-from recordmill.schemas.image_labels import is_image_name
-from recordmill.schemas.images import ImageRef
+from recordmill.schemas.dataset.recipes import LISTING, InputFile
+from recordmill.schemas.inputs.image_labels import is_image_name
+from recordmill.schemas.inputs.images import ImageRef
 from recordmill.schemas.names import name_key
-from recordmill.schemas.recipes import LISTING, InputFile
 from recordmill.transforms.blocks.image_tasks import file_folder
 from recordmill.transforms.blocks.pack_block import pack_parts
 from recordmill.transforms.join.match_blocks import name_buckets

@@ -13,11 +13,11 @@ from apache_beam.pvalue import AsSingleton
 
 from recordmill.schemas.block import Block, Ragged, join_blocks, ragged_texts
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.images import NO_FILE, NOT_A_FILE
-from recordmill.schemas.limits import MAX_FILE_BYTES
+from recordmill.schemas.inputs.images import NO_FILE, NOT_A_FILE
+from recordmill.schemas.inputs.limits import MAX_FILE_BYTES
+from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_fault, name_key, name_parts
 from recordmill.schemas.rejects import Reason
-from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.image_tasks import file_folder, image_paths, labels_of
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of, run_step

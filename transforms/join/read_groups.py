@@ -11,8 +11,8 @@ import msgspec
 from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.errors import AnnotationFileError, ConfigError
+from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_key
-from recordmill.schemas.splits import Division
 from recordmill.transforms.storage.read_unpacked import read_unpacked
 
 _COLUMNS = ("file_name", "group")

@@ -14,10 +14,10 @@ from weakref import finalize
 import numpy as np
 
 from recordmill.schemas.errors import ConfigError, IndexMismatchError, RecordError
-from recordmill.schemas.shard_index import ShardIndex, decode_index, encode_index, index_file, index_of
 from recordmill.schemas.shards import ShardInfo
-from recordmill.schemas.tfrecord import CRC_BYTES, HEADER_BYTES, check_frame, read_lengths
+from recordmill.transforms.records.shard_index import ShardIndex, decode_index, encode_index, index_file, index_of
 from recordmill.transforms.records.shard_reader import open_records
+from recordmill.transforms.records.tfrecord import CRC_BYTES, HEADER_BYTES, check_frame, read_lengths
 from recordmill.transforms.storage.interface import Storage, StoredFile, is_remote
 from recordmill.transforms.storage.read_unpacked import GZIP
 from recordmill.transforms.storage.resolve import join_path, storage_for

@@ -11,7 +11,7 @@ from isal import igzip
 from isal.isal_zlib import IsalError
 
 from recordmill.schemas.errors import ConfigError, RecordError
-from recordmill.schemas.tfrecord import FRAME_BYTES, ByteStream, read_records
+from recordmill.transforms.records.tfrecord import FRAME_BYTES, ByteStream, read_records
 from recordmill.transforms.storage.read_unpacked import GZIP
 from recordmill.transforms.storage.resolve import storage_for
 

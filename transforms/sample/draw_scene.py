@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw
 
-from recordmill.schemas.annotations import Category
+from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.images.masks import run_lengths
 

@@ -17,22 +17,22 @@ from functools import partial
 
 import msgspec
 
-from recordmill.schemas.dataset_files import MANIFEST, split_manifest, split_rejects
+from recordmill.schemas.dataset.dataset_files import MANIFEST, split_manifest, split_rejects
+from recordmill.schemas.dataset.manifest import Manifest, encode_manifest
+from recordmill.schemas.dataset.tfds import is_readable, shard_links, tfds_files
 from recordmill.schemas.duplicates import DUPLICATES, split_fingerprints
-from recordmill.schemas.encoders import CLASSES, TextEncoder, classes_file, encode_encoder, encoder_file
 from recordmill.schemas.errors import CategoryError, JobError
 from recordmill.schemas.features import RecordOf, listed
-from recordmill.schemas.labels import LABEL_FILES, label_files
+from recordmill.schemas.inputs.encoders import CLASSES, TextEncoder, classes_file, encode_encoder, encoder_file
+from recordmill.schemas.inputs.labels import LABEL_FILES, label_files
+from recordmill.schemas.inputs.tables import SCHEMA_FILES, schema_files
 from recordmill.schemas.layouts import shard_names
-from recordmill.schemas.manifest import Manifest, encode_manifest
-from recordmill.schemas.shard_index import index_file
 from recordmill.schemas.shards import IndexInfo, ShardInfo
 from recordmill.schemas.statistics_file import REPORT, STATISTICS, split_statistics
-from recordmill.schemas.tables import SCHEMA_FILES, schema_files
-from recordmill.schemas.tfds import is_readable, shard_links, tfds_files
 from recordmill.transforms.dataset.dataset_folder import file_sha256, read_split_manifests, tidy
 from recordmill.transforms.dataset.rejects import rejects_path
 from recordmill.transforms.insight.across_splits import duplicates_of, fingerprints_path, folder_statistics
+from recordmill.transforms.records.shard_index import index_file
 from recordmill.transforms.shards.shard_file import is_whole, moves
 from recordmill.transforms.storage.interface import Storage, is_remote
 from recordmill.transforms.storage.resolve import join_path, storage_for

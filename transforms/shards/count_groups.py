@@ -8,8 +8,8 @@ import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.rejects import Metric
-from recordmill.schemas.splits import Division, SplitShares
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 
 _SHOWN = 3

@@ -10,11 +10,7 @@ import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
-from recordmill.schemas.encoders import TextEncoder
-from recordmill.schemas.errors import EmptyDatasetError, LostImagesError, TooManyRejectsError
-from recordmill.schemas.features import CLASS_OF_ROW, FeatureTable, RecordOf
-from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.manifest import (
+from recordmill.schemas.dataset.manifest import (
     AnnotationCounts,
     ImageCounts,
     Plan,
@@ -23,7 +19,11 @@ from recordmill.schemas.manifest import (
     Unlisted,
     manifest_of,
 )
-from recordmill.schemas.recipes import Recipe
+from recordmill.schemas.dataset.recipes import Recipe
+from recordmill.schemas.errors import EmptyDatasetError, LostImagesError, TooManyRejectsError
+from recordmill.schemas.features import CLASS_OF_ROW, FeatureTable, RecordOf
+from recordmill.schemas.inputs.encoders import TextEncoder
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import FILTERS, REWRITTEN_FROM, Metric, RejectLine, RejectTally
 from recordmill.schemas.shards import ShardInfo, SplitSize
 from recordmill.schemas.statistics import Statistics

@@ -10,7 +10,7 @@ import numpy as np
 
 from recordmill.schemas.block import Block
 from recordmill.schemas.features import FeatureTable, RecordOf
-from recordmill.schemas.images import ImageTask, PictureRules
+from recordmill.schemas.inputs.images import ImageTask, PictureRules
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.blocks.image_tasks import image_tasks
 from recordmill.transforms.blocks.run_step import FORESEEN, fewest, step_error

@@ -11,12 +11,12 @@ import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
 
-from recordmill.schemas.encoders import TextEncoder
+from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json, manifest_of
+from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.errors import JobError
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json, manifest_of
-from recordmill.schemas.recipes import Recipe
+from recordmill.schemas.inputs.encoders import TextEncoder
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import RejectTally
 from recordmill.schemas.shards import ShardKey
 from recordmill.schemas.statistics import Statistics

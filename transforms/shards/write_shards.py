@@ -17,16 +17,16 @@ from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
-from recordmill.schemas.dataset_files import state_folder
+from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.rejects import Metric
-from recordmill.schemas.shard_index import index_of
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult, key_of
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.dataset.facts import FACTS
 from recordmill.transforms.encoders.record_maker import RecordContext
+from recordmill.transforms.records.shard_index import index_of
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, made_by

@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from recordmill.schemas.annotations import Category
+from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError, RecordError
-from recordmill.schemas.example import varint
 from recordmill.schemas.features import FeatureKind, FeatureTable
-from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.manifest import Manifest
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import UnusableError
-from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.load_images import picture_size
 from recordmill.transforms.insight.overlay import OverlayReader, shown_text
+from recordmill.transforms.records.example import varint
 from recordmill.transforms.records.parse_record import Values, first_line, parse_example
 from recordmill.transforms.records.shard_reader import open_records
+from recordmill.transforms.records.tfrecord import FRAME_BYTES
 from recordmill.transforms.show.describe_values import HEX_SHOWN, Meanings, meanings, terms, text_of
 from recordmill.transforms.show.find_shards import Found, Shard, Shards, recognise, values_by_source
 from recordmill.transforms.storage.resolve import storage_for

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
 from recordmill.schemas.layouts import BOX_CODINGS, CLASSIFICATION, DETECTION, KERAS, TFDS
-from recordmill.schemas.manifest import Manifest
 from recordmill.transforms.dataset.dataset_folder import read_manifest
 from recordmill.transforms.images.open_picture import kind_of
 from recordmill.transforms.records.parse_record import Values

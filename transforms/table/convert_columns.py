@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.schemas.example import varint
 from recordmill.schemas.features import ColumnType, FeatureKind
+from recordmill.schemas.inputs.tables import Column
 from recordmill.schemas.rejects import Reason
-from recordmill.schemas.tables import Column
 from recordmill.transforms.encoders.fit_encoder import TextVectorizer
+from recordmill.transforms.records.example import varint
 from recordmill.transforms.table.observe_columns import class_name
 from recordmill.transforms.table.read_json_rows import as_text
 from recordmill.transforms.table.row_batch import python_values, shown

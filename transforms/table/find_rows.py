@@ -1,7 +1,7 @@
 """Files of rows, from paths and patterns."""
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.tables import ENDINGS, rows_format
+from recordmill.schemas.inputs.tables import ENDINGS, rows_format
 from recordmill.transforms.storage.resolve import match_files
 
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
-from recordmill.schemas.encoders import EncoderSource, TextEncoder
 from recordmill.schemas.features import ColumnType
-from recordmill.schemas.tables import Column, RowsFile
+from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder
+from recordmill.schemas.inputs.tables import Column, RowsFile
 from recordmill.transforms.encoders.fit_encoder import FitEncoder
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.table.choose_schema import ChosenSchema

@@ -6,7 +6,7 @@ from functools import partial
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from recordmill.schemas.tables import RowsFile
+from recordmill.schemas.inputs.tables import RowsFile
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, choose_schema
 from recordmill.transforms.table.make_records import RowsRecipe

@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType
-from recordmill.schemas.limits import MAX_RECORD_BYTES
+from recordmill.schemas.inputs.limits import MAX_RECORD_BYTES
+from recordmill.schemas.inputs.splits import RowSplits, split_name_fault
+from recordmill.schemas.inputs.tables import TEXT_PARTS, Column, RowsFile
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason
-from recordmill.schemas.splits import RowSplits, split_name_fault
-from recordmill.schemas.tables import TEXT_PARTS, Column, RowsFile
 from recordmill.transforms.encoders.fit_encoder import TextVectorizer
 from recordmill.transforms.folder.read_labels import path_below, picture_name
 from recordmill.transforms.table.choose_schema import ChosenSchema

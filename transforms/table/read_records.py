@@ -9,12 +9,12 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsDict, AsSingleton, PCollection
 
-from recordmill.schemas.annotations import ImageLabels, TableRow
 from recordmill.schemas.block import Block, ragged_texts
-from recordmill.schemas.encoders import TextCounts
-from recordmill.schemas.manifest import InputRows
-from recordmill.schemas.splits import Division, name_id
-from recordmill.schemas.tables import RowsFile
+from recordmill.schemas.dataset.manifest import InputRows
+from recordmill.schemas.inputs.annotations import ImageLabels, TableRow
+from recordmill.schemas.inputs.encoders import TextCounts
+from recordmill.schemas.inputs.splits import Division, name_id
+from recordmill.schemas.inputs.tables import RowsFile
 from recordmill.transforms.blocks.image_tasks import label_column
 from recordmill.transforms.blocks.pack_block import pack_parts
 from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged

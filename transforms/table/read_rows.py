@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.inputs.tables import RowsFile, rows_format
 from recordmill.schemas.rejects import Reason
-from recordmill.schemas.tables import RowsFile, rows_format
 from recordmill.transforms.storage.read_unpacked import GZIP
 from recordmill.transforms.storage.resolve import archive_of, storage_for
 from recordmill.transforms.table.read_csv_rows import read_csv

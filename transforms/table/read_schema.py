@@ -6,7 +6,7 @@ import msgspec
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType
-from recordmill.schemas.tables import TEXT_PARTS, Column, TableSchema
+from recordmill.schemas.inputs.tables import TEXT_PARTS, Column, TableSchema
 from recordmill.transforms.storage.resolve import storage_for
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.schemas.dataset_files import RECIPE, state_folder
+from recordmill.schemas.dataset.dataset_files import RECIPE, state_folder
 from recordmill.schemas.errors import EndedElsewhereError
 from recordmill.transforms.storage.resolve import join_path, storage_for
 

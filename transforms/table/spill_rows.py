@@ -10,11 +10,11 @@ import pyarrow as pa
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.schemas.block import Block, ragged_texts
+from recordmill.schemas.inputs.tables import RowsFile
 from recordmill.schemas.shards import ShardKey, ShardSizing
-from recordmill.schemas.tables import RowsFile
-from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.dataset.facts import FACTS, tagged
+from recordmill.transforms.records.tfrecord import FRAME_BYTES
 from recordmill.transforms.shards.plan_blocks import (
     Census,
     ShardPlans,

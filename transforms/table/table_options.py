@@ -5,10 +5,9 @@ from typing import Literal
 
 import msgspec
 
-from recordmill.schemas.encoders import TextForm
-from recordmill.schemas.images import PictureRules
-from recordmill.schemas.names import NameSources
-from recordmill.schemas.option import (
+from recordmill.schemas.inputs.encoders import TextForm
+from recordmill.schemas.inputs.images import PictureRules
+from recordmill.schemas.inputs.option import (
     PICTURES,
     READ,
     TEXTS,
@@ -21,7 +20,7 @@ from recordmill.schemas.option import (
     flag,
     redefined,
 )
-from recordmill.schemas.options import (
+from recordmill.schemas.inputs.options import (
     ALL_TRAIN,
     SIZE,
     ConvertOptions,
@@ -32,7 +31,8 @@ from recordmill.schemas.options import (
     pairs,
     size_of,
 )
-from recordmill.schemas.splits import RowSplits
+from recordmill.schemas.inputs.splits import RowSplits
+from recordmill.schemas.names import NameSources
 
 _OF_FILES = ("check", "format", "max_side", "jpeg_quality")
 _CLASSES_FILE = "classes"

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recordmill.schemas.checks import Check
-from recordmill.schemas.encoders import UNKNOWN_ID, EncoderInfo
+from recordmill.schemas.dataset.checks import Check
 from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureKind, FeatureTable, RecordOf, parse_spec
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.encoders import UNKNOWN_ID, EncoderInfo
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.tables import TEXT_PARTS, Column
 from recordmill.schemas.layouts import is_of_picture
 from recordmill.schemas.rejects import UnusableError
-from recordmill.schemas.tables import TEXT_PARTS, Column
 from recordmill.transforms.dataset.record_view import RecordView, attempt
 from recordmill.transforms.images.load_images import inspect_picture
 from recordmill.transforms.images.open_picture import encoded_channels

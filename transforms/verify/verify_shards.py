@@ -11,20 +11,20 @@ import msgspec
 import numpy as np
 from apache_beam.pvalue import PCollection
 
-from recordmill.schemas.annotations import ImageLabels
-from recordmill.schemas.checks import Check, Fault, ShardCheck
-from recordmill.schemas.encoders import EncoderInfo
+from recordmill.schemas.dataset.checks import Check, Fault, ShardCheck
 from recordmill.schemas.features import RecordOf
-from recordmill.schemas.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.annotations import ImageLabels
+from recordmill.schemas.inputs.encoders import EncoderInfo
+from recordmill.schemas.inputs.images import ImageRef, ImageTask
 from recordmill.schemas.layouts import is_of_picture
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Rejected
-from recordmill.schemas.shard_index import encode_index, index_file, index_of
 from recordmill.transforms.encoders.embed_pictures import EmbedPictures, FeatureEncoder, embed_tasks
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.records.parse_record import RecordFault, RecordParser
 from recordmill.transforms.records.read_shards import FaultList, ManifestShard, readable_records
 from recordmill.transforms.records.record_file import index_path
+from recordmill.transforms.records.shard_index import encode_index, index_file, index_of
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime.processes import ShardDoFn
 from recordmill.transforms.runtime.progress import found_faults

@@ -7,12 +7,8 @@ from msgspec.structs import replace
 
 from recordmill.launch.terminal.fault_summary import print_checks
 from recordmill.launch.terminal.summary import print_lines, print_times, terminal
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.checks import Fault, Faults, ShardCheck
-from recordmill.schemas.duplicates import Duplicates, SplitDuplicates
-from recordmill.schemas.encoders import EncoderInfo, TextCounts, TextForm
-from recordmill.schemas.features import Feature, FeatureKind, Part
-from recordmill.schemas.manifest import (
+from recordmill.schemas.dataset.checks import Fault, Faults, ShardCheck
+from recordmill.schemas.dataset.manifest import (
     FORMAT,
     AnnotationCounts,
     ImageCounts,
@@ -23,7 +19,11 @@ from recordmill.schemas.manifest import (
     SplitManifest,
     Unlisted,
 )
-from recordmill.schemas.recipes import Recipe
+from recordmill.schemas.dataset.recipes import Recipe
+from recordmill.schemas.duplicates import Duplicates, SplitDuplicates
+from recordmill.schemas.features import Feature, FeatureKind, Part
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.encoders import EncoderInfo, TextCounts, TextForm
 from recordmill.schemas.shards import ShardInfo, SplitSize
 from recordmill.schemas.sizes import printable
 from recordmill.schemas.statistics_file import ClassDrift, ClassInOneSplit, SplitComparison

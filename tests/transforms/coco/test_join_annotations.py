@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.features import Part
-from recordmill.schemas.images import NO_FILE, ImageRef, ImageTask
+from recordmill.schemas.inputs.images import NO_FILE, ImageRef, ImageTask
+from recordmill.schemas.inputs.limits import MAX_FILE_BYTES
+from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.layouts import DETECTION
-from recordmill.schemas.limits import MAX_FILE_BYTES
 from recordmill.schemas.names import name_key
-from recordmill.schemas.splits import Division, SplitShares
 from recordmill.transforms.blocks.image_tasks import image_tasks
 from recordmill.transforms.coco.join_annotations import JoinInputs, join_annotations
 from recordmill.transforms.coco.join_images import Filters, limit_records, screen_annotations

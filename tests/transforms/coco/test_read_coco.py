@@ -14,9 +14,9 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.annotations import Annotation, Category, ImageRow
-from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, FileAnnotations
 from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.inputs.annotations import Annotation, Category, ImageRow
+from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, AnnotationSource, FileAnnotations
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_paths
 from recordmill.transforms.blocks.pack_block import unpack_block

@@ -1,4 +1,4 @@
-from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.transforms.dataset.fact_lines import uncarried_lines
 
 

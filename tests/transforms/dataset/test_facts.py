@@ -8,9 +8,9 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.encoders import TextCounts
-from recordmill.schemas.manifest import InputRows
-from recordmill.schemas.recipes import to_list
+from recordmill.schemas.dataset.manifest import InputRows
+from recordmill.schemas.dataset.recipes import to_list
+from recordmill.schemas.inputs.encoders import TextCounts
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.shards import SplitSize
 from recordmill.schemas.statistics import (

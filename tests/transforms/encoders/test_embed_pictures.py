@@ -10,18 +10,18 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.schemas.annotations import Category, ImageLabels
 from recordmill.schemas.features import parse_spec
-from recordmill.schemas.images import ImageRef, ImageTask
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Category, ImageLabels
+from recordmill.schemas.inputs.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.models import ModelChoice
 from recordmill.schemas.layouts import features_table
-from recordmill.schemas.models import ModelChoice
 from recordmill.schemas.rejects import Metric, Reason, Rejected
-from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.encoders import embed_pictures
 from recordmill.transforms.encoders.embed_pictures import EmbedPictures, FeatureEncoder, embed_tasks, in_batches
 from recordmill.transforms.encoders.load_model import LoadedModel, load_model
 from recordmill.transforms.encoders.record_maker import RecordContext
+from recordmill.transforms.records.tfrecord import FRAME_BYTES
 from tests.conftest import draw_jpeg
 from tests.oracles.encode_tasks import expected_amount
 from tests.tiny_models import saved, tiny

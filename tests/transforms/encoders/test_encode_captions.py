@@ -3,9 +3,9 @@ import pytest
 from apache_beam.testing.test_pipeline import TestPipeline as Pipeline
 from apache_beam.testing.util import assert_that, equal_to
 
-from recordmill.schemas.annotations import Caption, ImageLabels
-from recordmill.schemas.encoders import EncoderSource, TextCounts, TextEncoder, TextForm, TextSettings
-from recordmill.schemas.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.annotations import Caption, ImageLabels
+from recordmill.schemas.inputs.encoders import EncoderSource, TextCounts, TextEncoder, TextForm, TextSettings
+from recordmill.schemas.inputs.images import ImageRef, ImageTask
 from recordmill.transforms.blocks.image_tasks import image_tasks
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.dataset.facts import add_facts

@@ -10,7 +10,8 @@ import tensorflow as tf
 from PIL import Image
 from pycocotools import mask as coco_mask
 
-from recordmill.schemas.annotations import (
+from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.inputs.annotations import (
     Annotation,
     Caption,
     Category,
@@ -19,9 +20,8 @@ from recordmill.schemas.annotations import (
     Segment,
     StuffAnnotation,
 )
-from recordmill.schemas.features import FeatureTable, Part
-from recordmill.schemas.images import ImageRef, ImageTask, Picture
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS
 from recordmill.schemas.rejects import Metric, Reason
 from recordmill.transforms.encoders import draw_masks, encode_examples, record_maker

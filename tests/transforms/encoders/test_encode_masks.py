@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from recordmill.schemas.annotations import Category, PanopticAnnotation, Segment, StuffAnnotation
-from recordmill.schemas.images import Picture
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Category, PanopticAnnotation, Segment, StuffAnnotation
+from recordmill.schemas.inputs.images import Picture
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, TFDS
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.encoders import encode_masks as module

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from recordmill.schemas.annotations import Annotation, Category
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Annotation, Category
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.blocks.image_tasks import object_columns
 from recordmill.transforms.encoders.encode_objects import KeypointEncoder, fit_boxes

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.schemas.annotations import Annotation, Caption, Category, ImageLabels
 from recordmill.schemas.features import FeatureTable, Part
-from recordmill.schemas.images import ImageRef, ImageTask, Picture
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Annotation, Caption, Category, ImageLabels
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, LAYOUTS, TFDS
-from recordmill.schemas.tfrecord import FRAME_BYTES
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.images.masks import grey_png
+from recordmill.transforms.records.tfrecord import FRAME_BYTES
 from tests.oracles.block_of_tasks import block_of_tasks
 from tests.oracles.encode_examples import ExampleEncoder
 from tests.oracles.encode_tasks import expected_amount

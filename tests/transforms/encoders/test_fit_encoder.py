@@ -5,8 +5,8 @@ import pytest
 from apache_beam.testing.test_pipeline import TestPipeline as Pipeline
 from apache_beam.testing.util import assert_that, equal_to
 
-from recordmill.schemas.encoders import Terms, TextEncoder, TextForm, TextSettings
 from recordmill.schemas.errors import VocabularyError
+from recordmill.schemas.inputs.encoders import Terms, TextEncoder, TextForm, TextSettings
 from recordmill.transforms.encoders import fit_encoder
 from recordmill.transforms.encoders import fit_encoder as module
 from recordmill.transforms.encoders.fit_encoder import (

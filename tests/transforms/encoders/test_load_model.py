@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from recordmill.schemas.errors import ConfigError, JobError
-from recordmill.schemas.models import ModelChoice
+from recordmill.schemas.inputs.models import ModelChoice
 from recordmill.transforms.encoders.load_model import application, build_model, load_model, load_same, without_network
 from tests.gcs_stand_in import running
 from tests.gcs_stand_in.server import BUCKET

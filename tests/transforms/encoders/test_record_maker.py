@@ -4,16 +4,16 @@ import msgspec
 import tensorflow as tf
 from PIL import Image
 
-from recordmill.schemas.annotations import Category, ImageLabels, TableRow
-from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.features import ColumnType, FeatureTable, RecordOf
-from recordmill.schemas.images import ImageRef, ImageTask, Picture, PictureRules, Transcoding
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Category, ImageLabels, TableRow
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture, PictureRules, Transcoding
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.tables import Column, TableSchema
 from recordmill.schemas.layouts import TABLE, picture_of_row
 from recordmill.schemas.rejects import Metric, Reason, Rejected
-from recordmill.schemas.tables import Column, TableSchema
 from recordmill.transforms.encoders import record_maker
 from recordmill.transforms.encoders.record_maker import PictureRowEncoder
+from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from tests.oracles.encode_tasks import expected_amount
 

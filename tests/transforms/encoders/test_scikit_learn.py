@@ -8,7 +8,7 @@ from apache_beam.testing.test_pipeline import TestPipeline as Pipeline
 from apache_beam.testing.util import assert_that, equal_to
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
-from recordmill.schemas.encoders import TextEncoder, TextForm, TextSettings
+from recordmill.schemas.inputs.encoders import TextEncoder, TextForm, TextSettings
 from recordmill.transforms.encoders.fit_encoder import (
     FitEncoder,
     TermCounter,

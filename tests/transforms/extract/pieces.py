@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from recordmill.schemas.checks import Fault, Faults
+from recordmill.schemas.dataset.checks import Fault, Faults
 from recordmill.transforms.extract.extract_files import WrittenFile
 from recordmill.transforms.extract.extract_pieces import ExtractedRecord, PieceFile
 from recordmill.transforms.extract.extract_rows import EncodedRow, ImageEntry, RecordRows

@@ -6,10 +6,10 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.checks import Fault, Faults
+from recordmill.schemas.dataset.checks import Fault, Faults
 from recordmill.schemas.features import Part
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.extract.extract_pieces import Row
 from recordmill.transforms.extract.extract_rows import CaptionEntry, PanopticEntry

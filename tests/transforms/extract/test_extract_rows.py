@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill.schemas.annotations import Category
 from recordmill.schemas.features import Part
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.extract.extract_files import UnusableRecordError
 from recordmill.transforms.extract.extract_rows import Extracted, RowExtractor

@@ -1,6 +1,6 @@
 import pytest
 
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.extract.extract_files import RecordReader, UnusableRecordError
 from tests.transforms.records.test_parse_record import TABLE, record
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from recordmill.schemas.block import Block, ragged_texts
-from recordmill.schemas.splits import name_id
+from recordmill.schemas.inputs.splits import name_id
 from recordmill.transforms.folder.choose_classes import named_rows
 
 

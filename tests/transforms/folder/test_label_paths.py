@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.image_labels import PathLabels
-from recordmill.schemas.images import ImageRef
+from recordmill.schemas.inputs.image_labels import PathLabels
+from recordmill.schemas.inputs.images import ImageRef
+from recordmill.schemas.inputs.splits import Division, SplitShares, name_id
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.schemas.splits import Division, SplitShares, name_id
 from recordmill.transforms.blocks.image_tasks import image_paths
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder, add_facts
 from recordmill.transforms.folder.choose_classes import label_paths

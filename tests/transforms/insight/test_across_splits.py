@@ -7,11 +7,11 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from recordmill.schemas.annotations import Category
+from recordmill.schemas.dataset.manifest import FORMAT, Manifest
 from recordmill.schemas.duplicates import Fingerprints, SplitDuplicates
 from recordmill.schemas.errors import DuplicatesError
+from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.layouts import CLASSIFICATION
-from recordmill.schemas.manifest import FORMAT, Manifest
 from recordmill.schemas.statistics_file import ClassDrift, ClassInOneSplit, ClassStatistics, SplitStatistics
 from recordmill.transforms.insight.across_splits import (
     arc_sine_distance,

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from recordmill.schemas.annotations import Annotation, Category, ImageLabels
 from recordmill.schemas.features import Part
-from recordmill.schemas.image_facts import join_facts
-from recordmill.schemas.images import ImageRef, ImageTask, Picture
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Annotation, Category, ImageLabels
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION
 from recordmill.schemas.statistics import SCALE, ZERO_BIN, PixelMeasures, bin_of, edge
+from recordmill.transforms.blocks.image_facts import join_facts
 from recordmill.transforms.dataset.facts import add_statistics
 from recordmill.transforms.insight.count_images import ImageCounter, describe_statistics, distribution, histogram
 from tests.oracles import count_images

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from recordmill.schemas.annotations import Category
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, KERAS, TABLE, TFDS
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.masks import mask_png, mask_rle, run_lengths

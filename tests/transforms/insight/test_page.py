@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from PIL import Image
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.manifest import FORMAT, Manifest, RewrittenPictures
+from recordmill.schemas.dataset.manifest import FORMAT, Manifest, RewrittenPictures
+from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.rejects import RejectLine
 from recordmill.schemas.statistics import FINDINGS, Example, Finding
 from recordmill.schemas.statistics_file import ClassStatistics, SplitStatistics
@@ -150,7 +150,7 @@ def test_counts_of_splits_are_side_by_side_and_reasons_have_examples():
     ],
 )
 def test_the_page_says_whether_all_rejects_are_listed(monkeypatch, most, told):
-    monkeypatch.setattr("recordmill.schemas.manifest.MOST_LISTED", most)
+    monkeypatch.setattr("recordmill.schemas.dataset.manifest.MOST_LISTED", most)
     monkeypatch.setattr("recordmill.transforms.insight.page.MOST_LISTED", most)
     assert told in re.sub(r"\s+", " ", page_of(manifest_of(splits=("train", "val"))).text)
 

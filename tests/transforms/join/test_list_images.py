@@ -10,8 +10,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from recordmill.schemas.images import ImageRef
-from recordmill.schemas.recipes import InputFile
+from recordmill.schemas.dataset.recipes import InputFile
+from recordmill.schemas.inputs.images import ImageRef
 from recordmill.transforms.blocks.image_tasks import image_paths
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.join.list_images import ListFiles, Listing, join_parts, list_images, list_outside, listing_of

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.annotations import AnnotatedImage, Annotation, Caption, ImageLabels, ImageRow
 from recordmill.schemas.block import Block, join_blocks, ragged_texts, starts_of
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.images import NO_FILE, ImageRef, ImageTask
+from recordmill.schemas.inputs.annotations import AnnotatedImage, Annotation, Caption, ImageLabels, ImageRow
+from recordmill.schemas.inputs.images import NO_FILE, ImageRef, ImageTask
+from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.schemas.splits import Division, SplitShares
 from recordmill.transforms.blocks.image_tasks import image_tasks, label_column, object_columns
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 from recordmill.transforms.join.list_images import file_block

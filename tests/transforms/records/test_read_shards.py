@@ -5,9 +5,9 @@ import random
 import pytest
 import tensorflow as tf
 
-from recordmill.schemas.checks import Fault
+from recordmill.schemas.dataset.checks import Fault
 from recordmill.schemas.errors import ConfigError, RecordError
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.records.read_shards import LISTED_OF_REASON, FaultList, ManifestShard, readable_records

@@ -3,7 +3,7 @@ import pickle
 import pytest
 from apache_beam.coders import registry
 
-from recordmill.schemas.encoders import Terms
+from recordmill.schemas.inputs.encoders import Terms
 from recordmill.schemas.shards import ShardKey
 from recordmill.transforms.encoders import fit_encoder  # noqa: F401  registers the coder of Terms
 from recordmill.transforms.extract.extract_shards import _ExtractShard

@@ -5,8 +5,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
+from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import EmptyDatasetError, NoImageFoundError, TooManyRejectsError
-from recordmill.schemas.manifest import InputRows
 from recordmill.schemas.names import NameSources
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.dataset.compare_names import NO_NAMES, Names

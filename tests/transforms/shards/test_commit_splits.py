@@ -8,12 +8,12 @@ import google_crc32c
 import msgspec
 import pytest
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.encoders import TextEncoder, TextForm, TextSettings, decode_encoder
+from recordmill.schemas.dataset.manifest import FORMAT, Manifest, decode_manifest, encode_json
 from recordmill.schemas.errors import CategoryError, ConfigError, JobError
 from recordmill.schemas.features import Part
-from recordmill.schemas.labels import LABEL_FILES
-from recordmill.schemas.manifest import FORMAT, Manifest, decode_manifest, encode_json
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.encoders import TextEncoder, TextForm, TextSettings, decode_encoder
+from recordmill.schemas.inputs.labels import LABEL_FILES
 from recordmill.schemas.shards import IndexInfo, ShardInfo
 from recordmill.schemas.statistics_file import SplitStatistics
 from recordmill.transforms.dataset.dataset_folder import read_manifest, read_split_manifests

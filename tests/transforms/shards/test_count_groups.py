@@ -7,7 +7,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.splits import Division, SplitShares
+from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.transforms.dataset.facts import AddFacts
 from recordmill.transforms.shards.count_groups import (
     CountGroups,

@@ -7,13 +7,20 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from recordmill.schemas.annotations import Annotation, Category, ImageLabels
+from recordmill.schemas.dataset.manifest import (
+    FORMAT,
+    AnnotationCounts,
+    ImageCounts,
+    InputRows,
+    SplitManifest,
+    Unlisted,
+)
+from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.errors import EmptyDatasetError, LostImagesError, TooManyRejectsError
-from recordmill.schemas.images import ImageRef, ImageTask
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Annotation, Category, ImageLabels
+from recordmill.schemas.inputs.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.manifest import FORMAT, AnnotationCounts, ImageCounts, InputRows, SplitManifest, Unlisted
-from recordmill.schemas.recipes import InputFile, Recipe
 from recordmill.schemas.rejects import Metric, Reason, Rejected, RejectLine
 from recordmill.schemas.shards import ShardInfo, SplitSize
 from recordmill.transforms.blocks.pack_block import pack_block

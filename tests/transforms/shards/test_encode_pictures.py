@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from recordmill.schemas.annotations import Annotation
-from recordmill.schemas.images import ImageRef, ImageTask, PictureRules
+from recordmill.schemas.inputs.annotations import Annotation
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, PictureRules
 from recordmill.schemas.layouts import DETECTION, KERAS
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.shards import encode_pictures

@@ -12,10 +12,10 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.annotations import Annotation, Caption, ImageLabels, TableRow
 from recordmill.schemas.block import Block, join_blocks
 from recordmill.schemas.features import Part
-from recordmill.schemas.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.annotations import Annotation, Caption, ImageLabels, TableRow
+from recordmill.schemas.inputs.images import ImageRef, ImageTask
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS
 from recordmill.schemas.shards import ShardKey, ShardSizing
 from recordmill.transforms.blocks.image_tasks import image_tasks

@@ -8,12 +8,12 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from recordmill.schemas.annotations import Annotation, Caption, Category, ImageLabels, PanopticAnnotation
+from recordmill.schemas.dataset.manifest import FORMAT
 from recordmill.schemas.features import Part
-from recordmill.schemas.images import ImageRef, ImageTask, PictureRules
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Annotation, Caption, Category, ImageLabels, PanopticAnnotation
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, PictureRules
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, KERAS
-from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.rejects import Metric, Reason
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.transforms.encoders.record_maker import RecordContext

@@ -11,14 +11,21 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from recordmill.schemas.annotations import Category
+from recordmill.schemas.dataset.manifest import (
+    InputRows,
+    Manifest,
+    SplitManifest,
+    Unlisted,
+    decode_manifest,
+    encode_json,
+)
+from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.errors import DuplicatesError, EmptyDatasetError, JobError, LostImagesError, TooManyRejectsError
 from recordmill.schemas.features import Part
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, LAYOUTS
-from recordmill.schemas.manifest import InputRows, Manifest, SplitManifest, Unlisted, decode_manifest, encode_json
-from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.rejects import Reason, Rejected, RejectLine
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult, index_of
 from recordmill.schemas.statistics import Statistics

@@ -8,10 +8,10 @@ from apache_beam.pvalue import AsSingleton
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from recordmill.schemas import example
 from recordmill.schemas.shards import ShardInfo, ShardKey
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.dataset.facts import FACTS, add_facts
+from recordmill.transforms.records import example
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.shards.shard_file import FinishedShards
 from recordmill.transforms.shards.write_shards import MakeRecords, WriteWithBeam

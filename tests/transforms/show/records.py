@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
-from recordmill.schemas.tfrecord import frame
+from recordmill.transforms.records.example import ExampleWriter
+from recordmill.transforms.records.tfrecord import frame
 
 KINDS = {bytes: FeatureKind.BYTES, float: FeatureKind.FLOAT, int: FeatureKind.INT64}
 

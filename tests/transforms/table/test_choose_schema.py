@@ -5,9 +5,9 @@ import pytest
 
 from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.features import ColumnType, FeatureKind
+from recordmill.schemas.inputs.tables import Column, RowsFile, TableSchema, schema_files
 from recordmill.schemas.layouts import picture_of_row
 from recordmill.schemas.rejects import Reason
-from recordmill.schemas.tables import Column, RowsFile, TableSchema, schema_files
 from recordmill.transforms.table.choose_schema import ColumnChoice, choose_schema
 from recordmill.transforms.table.observe_columns import TableStats, observe
 from recordmill.transforms.table.read_schema import read_schema

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from recordmill.schemas.features import ColumnType
+from recordmill.schemas.inputs.tables import Column
 from recordmill.schemas.rejects import Reason
-from recordmill.schemas.tables import Column
 from recordmill.transforms.table.convert_columns import convert_column
 
 

@@ -5,14 +5,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.encoders import TextEncoder, TextForm, TextSettings
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.encoders import TextEncoder, TextForm, TextSettings
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.splits import RowSplits, SplitShares
+from recordmill.schemas.inputs.tables import Column, RowsFile, TableSchema
 from recordmill.schemas.rejects import Reason
-from recordmill.schemas.splits import RowSplits, SplitShares
-from recordmill.schemas.tables import Column, RowsFile, TableSchema
 from recordmill.transforms.encoders.fit_encoder import TextVectorizer
 from recordmill.transforms.table import convert_columns as module
 from recordmill.transforms.table.choose_schema import ChosenSchema, with_texts

@@ -3,8 +3,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
+from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.table.convert_columns import FeatureColumn, encode_rows
 
 VALUES = {

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import TABLE
 from recordmill.schemas.rejects import Metric
 from recordmill.schemas.shards import ShardKey, ShardResult, ShardSizing

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import tensorflow as tf
 
-from recordmill.schemas.annotations import Category, TableRow
+from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.features import ColumnType
-from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.inputs.annotations import Category, TableRow
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.splits import RowSplits, SplitShares, name_id
+from recordmill.schemas.inputs.tables import Column, RowsFile, TableSchema
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.schemas.splits import RowSplits, SplitShares, name_id
-from recordmill.schemas.tables import Column, RowsFile, TableSchema
 from recordmill.transforms.blocks.image_tasks import labels_of
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.table.choose_schema import ChosenSchema

@@ -6,11 +6,11 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from recordmill.schemas.annotations import Category
 from recordmill.schemas.features import ColumnType
-from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.splits import RowSplits, SplitShares
-from recordmill.schemas.tables import Column, RowsFile, TableSchema
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.splits import RowSplits, SplitShares
+from recordmill.schemas.inputs.tables import Column, RowsFile, TableSchema
 from recordmill.transforms.folder.stratify import class_borders
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import RowsRecipe

@@ -5,10 +5,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.models import TOLERANCE, ModelChoice
 from recordmill.schemas.layouts import features_table
-from recordmill.schemas.models import TOLERANCE, ModelChoice
 from recordmill.transforms.encoders.embed_pictures import EmbedPictures, FeatureEncoder
 from recordmill.transforms.encoders.load_model import load_model
 from recordmill.transforms.encoders.record_maker import RecordContext

@@ -1,11 +1,11 @@
 import pytest
 
-from recordmill.schemas.checks import Check
-from recordmill.schemas.encoders import EncoderInfo, TextForm
-from recordmill.schemas.example import ExampleWriter
+from recordmill.schemas.dataset.checks import Check
 from recordmill.schemas.features import ColumnType, FeatureTable
-from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.tables import Column, TableSchema
+from recordmill.schemas.inputs.encoders import EncoderInfo, TextForm
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.tables import Column, TableSchema
+from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.verify.check_records import RowChecker
 
 COLUMNS = (

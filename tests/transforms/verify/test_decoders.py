@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill.schemas.checks import Check
+from recordmill.schemas.dataset.checks import Check
 from recordmill.transforms.verify.check_records import OPENERS, Opened, UndecodableError
 from tests.transforms.images.test_check_formats import with_frame
 

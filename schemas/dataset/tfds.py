@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from recordmill.schemas.annotations import Category
+from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json
 from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureKind, FeatureTable, ShardNaming
-from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.manifest import Manifest, SplitManifest, encode_json
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.shards import ShardKey, ShardNames
 
 DATASET_INFO = "dataset_info.json"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from recordmill.schemas.annotations import Category
+from recordmill.schemas.inputs.annotations import Category
 
 SEMANTIC_THING = 1
 SEMANTIC_IGNORE = 255

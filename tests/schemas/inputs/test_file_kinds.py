@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from recordmill.schemas.file_kinds import describe_content, describe_table
+from recordmill.schemas.inputs.file_kinds import describe_content, describe_table
 
 LABELME = {"version": "5.0.1", "flags": {}, "shapes": [{"label": "cat", "points": []}], "imagePath": "a.jpg"}
 VOC = "<annotation>\n<folder>VOC2012</folder><object><bndbox><xmin>1</xmin></bndbox></object></annotation>"

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from recordmill.schemas.encoders import TextEncoder, TextForm, TextSettings, decode_encoder, encode_encoder
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.encoders import TextEncoder, TextForm, TextSettings, decode_encoder, encode_encoder
 
 SETTINGS = TextSettings(TextForm.TFIDF, ngrams=(1, 2), stop_words=("on", "the"), min_df=0.5, features=3)
 ENCODER = TextEncoder(1, "captions", SETTINGS, "train", 7, ("cat", "dog", "狗"), (1.1, 2.0, 2.386294361119891))

@@ -109,7 +109,7 @@ class PanopticAnnotation(msgspec.Struct, frozen=True, array_like=True, gc=False)
         path: of the PNG; as the JSON has it, below the folder of PNGs, until it is known which file that is.
         file_name: of the PNG, as in the JSON.
         size_bytes: of the PNG as it was listed; None where it was not.
-        version: as of `recordmill.schemas.images.ImageRef`.
+        version: as of `recordmill.schemas.inputs.images.ImageRef`.
     """
 
     path: str

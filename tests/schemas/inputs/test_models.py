@@ -1,6 +1,6 @@
 import pytest
 
-from recordmill.schemas.models import FeatureModel, ModelChoice, recorded_model
+from recordmill.schemas.inputs.models import FeatureModel, ModelChoice, recorded_model
 
 OPTIONS = {
     "feature_shape": ["7", "7", "1280"],

@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.manifest import FORMAT, Manifest
-from recordmill.schemas.tfds import class_names, tfds_files
+from recordmill.schemas.dataset.manifest import FORMAT, Manifest
+from recordmill.schemas.dataset.tfds import class_names, tfds_files
+from recordmill.schemas.inputs.annotations import Category
 from tests.conftest import annotation, coco_flags, convert, draw_jpeg, image_row, write_coco
 
 tfds = pytest.importorskip("tensorflow_datasets", reason="the extra dev is not installed")

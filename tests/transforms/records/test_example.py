@@ -7,8 +7,8 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.example import ExampleWriter, merge_examples, varint
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
+from recordmill.transforms.records.example import ExampleWriter, merge_examples, varint
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 EDGES = [0, 1, 127, 128, 16383, 16384, (1 << 31) - 1, 1 << 31, 1 << 32, INT64_MAX, -1, -128, -(1 << 31), INT64_MIN]

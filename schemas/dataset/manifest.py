@@ -8,19 +8,19 @@ import hashlib
 
 import msgspec
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.coco import FieldRows
+from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.duplicates import Duplicates
-from recordmill.schemas.encoders import EncoderInfo, TextCounts
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureTable, Part, is_class_label
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.coco import FieldRows
+from recordmill.schemas.inputs.encoders import EncoderInfo, TextCounts
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.splits import split_name_fault
 from recordmill.schemas.layouts import LAYOUTS, shard_names
 from recordmill.schemas.names import dataset_name_fault
-from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.rejects import MOST_LISTED, RejectLine
 from recordmill.schemas.shards import ShardInfo, SplitSize
-from recordmill.schemas.splits import split_name_fault
 
 FORMAT = 1
 """Development versions wrote 2 to 4. From 0.1.0 on it is raised when the same inputs and options would give other

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from recordmill.schemas.annotations import NO_LABELS, Annotation, ImageLabels, PanopticAnnotation
+from recordmill.schemas.inputs.annotations import NO_LABELS, Annotation, ImageLabels, PanopticAnnotation
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.statistics import PixelMeasures
 

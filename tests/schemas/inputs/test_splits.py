@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.schemas import splits
 from recordmill.schemas.errors import SlowPatternError
-from recordmill.schemas.splits import Division, SplitShares, find_group, group_fault, name_id, split_name_fault
+from recordmill.schemas.inputs import splits
+from recordmill.schemas.inputs.splits import Division, SplitShares, find_group, group_fault, name_id, split_name_fault
 
 THREE = SplitShares((("train", Fraction("0.8")), ("val", Fraction("0.1")), ("test", Fraction("0.1"))))
 NAMES = [f"class {number % 7}/{number:06}.jpg" for number in range(20_000)]

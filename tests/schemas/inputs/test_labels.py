@@ -8,8 +8,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, te
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.labels import LABEL_FILES, LabelMap, alike_names, label_files, misread_numbers
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LABEL_FILES, LabelMap, alike_names, label_files, misread_numbers
 
 GAPPED = LabelMap((Category(1, "cat"), Category(3, "dog"), Category(90, "tooth brush")))
 ZERO_BASED = LabelMap((Category(0, "face"), Category(1, "face"), Category(5, "hand")))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from recordmill.schemas.annotations import NO_LABELS, Annotation, Category, ImageLabels, ImageRow
+from recordmill.schemas.inputs.annotations import NO_LABELS, Annotation, Category, ImageLabels, ImageRow
 from recordmill.schemas.rejects import Rejected
 
 SegmentId = Annotated[int, msgspec.Meta(ge=1, le=(1 << 24) - 1)]

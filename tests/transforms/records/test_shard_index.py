@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from recordmill.schemas.shard_index import decode_index, encode_index, index_of
+from recordmill.transforms.records.shard_index import decode_index, encode_index, index_of
 
 
 @pytest.mark.parametrize("lengths", [[], [16], [20, 17, 5_000_000_000, 16]])

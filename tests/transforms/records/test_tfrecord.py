@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.errors import RecordError
-from recordmill.schemas.tfrecord import FRAME_BYTES, frame, masked_crc32c, read_records
+from recordmill.transforms.records.tfrecord import FRAME_BYTES, frame, masked_crc32c, read_records
 
 RECORDS = [b"", b"the first", b"\x00\xff\n" * 5]
 RECORDS_LISTS = st.lists(st.binary(max_size=300), max_size=6)

@@ -10,12 +10,10 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any, Literal
 
-from recordmill.schemas.encoders import MOST_TOKENS, TextForm, TextSettings
 from recordmill.schemas.features import FeatureTable, ShardNaming
-from recordmill.schemas.images import PictureRules
-from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.names import NameSources, dataset_name_fault
-from recordmill.schemas.option import (
+from recordmill.schemas.inputs.encoders import MOST_TOKENS, TextForm, TextSettings
+from recordmill.schemas.inputs.images import PictureRules
+from recordmill.schemas.inputs.option import (
     LEAVE_OUT,
     PICTURES,
     READ,
@@ -31,8 +29,10 @@ from recordmill.schemas.option import (
     Shares,
     Size,
 )
+from recordmill.schemas.inputs.splits import ONLY_CASE, Division, SplitShares, group_fault, split_name_fault
+from recordmill.schemas.layouts import LAYOUTS
+from recordmill.schemas.names import NameSources, dataset_name_fault
 from recordmill.schemas.shards import ShardSizing
-from recordmill.schemas.splits import ONLY_CASE, Division, SplitShares, group_fault, split_name_fault
 
 DEFAULT_SHARD_BYTES = 150_000_000
 MAX_SHARDS = 99_999  # five digits in a shard's name

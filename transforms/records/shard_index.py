@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 import msgspec
 import numpy as np
 
-from recordmill.schemas.tfrecord import FRAME_BYTES
+from recordmill.transforms.records.tfrecord import FRAME_BYTES
 
 INDEX = ".index"
 """Folder of the indexes, beside the shards."""

@@ -4,14 +4,8 @@ import re
 import msgspec
 import pytest
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.coco import AnnotationKind
-from recordmill.schemas.dataset_files import state_folder
-from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import Part
-from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.layouts import DETECTION, LAYOUTS
-from recordmill.schemas.manifest import (
+from recordmill.schemas.dataset.dataset_files import state_folder
+from recordmill.schemas.dataset.manifest import (
     FORMAT,
     AnnotationCounts,
     ImageCounts,
@@ -23,7 +17,13 @@ from recordmill.schemas.manifest import (
     encode_json,
     num_classes,
 )
-from recordmill.schemas.recipes import InputFile, Recipe
+from recordmill.schemas.dataset.recipes import InputFile, Recipe
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.coco import AnnotationKind
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.layouts import DETECTION, LAYOUTS
 from recordmill.schemas.shards import ShardInfo
 
 RECIPE = Recipe(

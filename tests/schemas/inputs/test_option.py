@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.option import (
+from recordmill.schemas.inputs.option import (
     ARGUMENT,
     READ,
     WRITE,
