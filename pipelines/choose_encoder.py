@@ -18,7 +18,7 @@ from recordmill.schemas.inputs.encoders import (
     decode_encoder,
     encoder_file,
 )
-from recordmill.schemas.inputs.options import TextOptions
+from recordmill.schemas.inputs.text_options import TextOptions
 from recordmill.transforms.dataset.dataset_folder import read_manifest, unfinished_splits
 from recordmill.transforms.storage.resolve import join_path, storage_for
 

@@ -13,8 +13,7 @@ from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.labels import LabelMap, alike_names, misread_numbers
 from recordmill.schemas.inputs.options import ALL_TRAIN
 from recordmill.transforms.dataset.facts import FACTS, Facts
-from recordmill.transforms.folder.check_sample import check_sample
-from recordmill.transforms.folder.choose_classes import ListClasses, WarnOfNestedClasses
+from recordmill.transforms.folder.choose_classes import ListClasses, WarnOfNestedClasses, check_sample
 from recordmill.transforms.folder.folder_options import FolderOptions, LabelledOptions
 from recordmill.transforms.folder.read_folder import FolderRules, JoinFiles, ListFolders, ReadTables
 from recordmill.transforms.folder.read_labels import LabelTable, table_splits

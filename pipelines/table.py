@@ -23,15 +23,13 @@ from recordmill.transforms.join.list_images import ListFiles
 from recordmill.transforms.join.match_blocks import MatchRows
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
-from recordmill.transforms.table.copy_rows import CopyRows
 from recordmill.transforms.table.find_equal_keys import EqualKeys, FindEqualKeys, equal_keys_warning
-from recordmill.transforms.table.find_rows import find_rows
-from recordmill.transforms.table.fit_texts import FitTexts
-from recordmill.transforms.table.infer_schema import InferSchema
+from recordmill.transforms.table.fit_columns import FitTexts, InferSchema
 from recordmill.transforms.table.make_records import RowsRecipe, named_splits
 from recordmill.transforms.table.read_records import BUCKETS, ReadPictureRows, StratifyRows
-from recordmill.transforms.table.read_schema import read_schema
+from recordmill.transforms.table.spill_file import CopyRows
 from recordmill.transforms.table.spill_rows import PlanRows, SpillRows
+from recordmill.transforms.table.table_inputs import find_rows, read_schema
 from recordmill.transforms.table.table_options import TableOptions
 
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from recordmill.grain_source import RecordSource
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.readings import listed
-from recordmill.split_records import RecordContents, SplitRecords, SplitShard
+from recordmill.split_records import RecordContents, SplitRecords, SplitShard, listed
 from recordmill.transforms.dataset.dataset_folder import require_manifest
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import join_path

@@ -1,4 +1,4 @@
-"""A record's bytes become numpy arrays, without TensorFlow, by the table of `recordmill.schemas.readings`."""
+"""A record's bytes become numpy arrays, without TensorFlow, by the table of `recordmill.split_records`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ class RecordDecoder:
 
     Args:
         table: what is in the records.
-        readings: what is given of them, see `recordmill.schemas.readings.readings_of`.
+        readings: what is given of them, see `recordmill.split_records.readings_of`.
         keypoints: of each object.
     """
 

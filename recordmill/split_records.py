@@ -1,4 +1,4 @@
-"""Records of a split as bytes and NumPy arrays, in order or by number."""
+"""Records of a split as bytes and NumPy arrays, in order or by number; docs/reading.md shows the values."""
 
 import operator
 from bisect import bisect_right
@@ -8,10 +8,12 @@ from functools import cached_property
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeVar, overload
 
+import msgspec
+
 from recordmill.schemas.errors import ConfigError, RecordError
-from recordmill.schemas.features import FeatureTable, Reading
+from recordmill.schemas.features import DTYPES, FeatureTable, Form, Reading, RecordOf
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.readings import readings_of
+from recordmill.schemas.layouts import DECODED_PICTURE, VALUES, is_of_picture
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.records.record_file import RecordFile, RecordFiles
 
@@ -25,7 +27,7 @@ class RecordContents(NamedTuple):
     """What is in the records of a split.
 
     Attributes:
-        feature_shape: see `recordmill.schemas.readings.readings_of`.
+        feature_shape: see `recordmill.split_records.readings_of`.
     """
 
     table: FeatureTable
@@ -192,3 +194,51 @@ class SplitRecords:
         from recordmill.decode_record import RecordDecoder  # and Pillow, which TensorFlow does without
 
         return RecordDecoder(self.contents.table, self._readings, self.contents.labels.keypoints)
+
+
+READINGS = tuple(value.reading for value in VALUES if value.reading)
+
+
+def readings_of(table: FeatureTable, feature_shape: tuple[str, ...] = ()) -> dict[str, Reading]:
+    """What readers give of records of `table`, by name.
+
+    Args:
+        feature_shape: of one picture's feature, where records hold what a model makes of pictures.
+    """
+    found: dict[str, Reading] = {}
+    for reading in _of_row(table) if table.record_of is RecordOf.ROW else _of_known(table):
+        found.setdefault(reading.name, reading)
+    if "feature" in found:
+        found["feature"] = msgspec.structs.replace(found["feature"], shape=feature_shape)
+    return found
+
+
+def _of_known(table: FeatureTable) -> Iterator[Reading]:
+    for reading in READINGS:
+        if reading.source in table.sources:
+            alone = table.record_of is RecordOf.ANNOTATION and reading.shape[:1] == ("N",)
+            yield msgspec.structs.replace(reading, shape=reading.shape[1:]) if alone else reading
+
+
+def _of_row(table: FeatureTable) -> Iterator[Reading]:
+    """A row's features under their own names, but for the picture that it names."""
+    for feature in table.features:
+        if is_of_picture(feature) and feature.source == "image.encoded":
+            yield msgspec.structs.replace(READINGS[0], name=DECODED_PICTURE)
+        elif is_of_picture(feature) and feature.is_packed:
+            yield Reading(
+                DECODED_PICTURE, feature.source, "uint8", feature.shape, READINGS[0].meaning, form=Form.PIXELS
+            )
+        else:
+            yield Reading(feature.name, feature.source, DTYPES[feature.kind], feature.shape, feature.meaning)
+
+
+def listed(indent: int) -> str:
+    """The table as a docstring shows it."""
+    width = max(len(each.name) for each in READINGS)
+    lines = (f"{'':{indent}}{each.name:{width}}  {type_text(each)}: {each.meaning}" for each in READINGS)
+    return "\n".join(dict.fromkeys(lines))
+
+
+def type_text(reading: Reading) -> str:
+    return f"{reading.dtype} [{', '.join(reading.shape)}]" if reading.shape else reading.dtype

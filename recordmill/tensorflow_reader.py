@@ -1,4 +1,4 @@
-"""A split as a tf.data.Dataset; TensorFlow's graph decodes records by `recordmill.schemas.readings`."""
+"""A split as a tf.data.Dataset; TensorFlow's graph decodes records by `recordmill.split_records`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

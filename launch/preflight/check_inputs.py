@@ -14,7 +14,7 @@ from recordmill.transforms.dataset.dataset_folder import is_metadata, unfinished
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
 from recordmill.transforms.storage.resolve import archive_of, join_path, storage_for
-from recordmill.transforms.table.find_rows import find_rows, format_fault
+from recordmill.transforms.table.table_inputs import find_rows, format_fault
 
 
 def check_inputs(options: ConvertOptions) -> None:

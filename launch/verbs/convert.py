@@ -31,8 +31,8 @@ from recordmill.launch.runners.beam_options import (
 )
 from recordmill.launch.runners.run import run
 from recordmill.launch.runners.watch import polling
+from recordmill.launch.terminal.console import print_lines, print_times, terminal, terminal_of_errors
 from recordmill.launch.terminal.progress import shown
-from recordmill.launch.terminal.summary import print_lines, print_times, terminal, terminal_of_errors
 from recordmill.pipelines.convert import Job, write_nothing
 from recordmill.schemas.dataset.manifest import Plan
 from recordmill.schemas.dataset.recipes import Recipe

@@ -19,8 +19,8 @@ from recordmill.launch.preflight.claim_target import (
 from recordmill.launch.runners.beam_options import beam_options
 from recordmill.launch.runners.run import run as run_job
 from recordmill.launch.terminal import progress
+from recordmill.launch.terminal.console import terminal
 from recordmill.launch.terminal.fault_summary import print_extracted
-from recordmill.launch.terminal.summary import terminal
 from recordmill.pipelines import extract
 from recordmill.pipelines.dataset_options import ExtractOptions
 from recordmill.schemas.errors import ConfigError

@@ -4,12 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from threading import Lock
 
-from recordmill.launch.terminal.searching import searching
-from recordmill.launch.terminal.summary import terminal
+from recordmill.launch.terminal.console import searching, terminal
 from recordmill.pipelines.dataset_options import IndexOptions
 from recordmill.schemas.sizes import number_text
-from recordmill.transforms.records.record_file import check_indexable, index_shard, split_folder
-from recordmill.transforms.records.shard_index import INDEX
+from recordmill.transforms.records.shard_index import INDEX, check_indexable, index_shard, split_folder
 from recordmill.transforms.show.find_shards import Shard, find_shards
 from recordmill.transforms.storage.resolve import join_path, storage_for
 

@@ -10,9 +10,8 @@ import msgspec
 from PIL import Image
 
 from recordmill.launch.preflight.check_folder import folder_fault
-from recordmill.launch.terminal.searching import searching
+from recordmill.launch.terminal.console import searching, terminal
 from recordmill.launch.terminal.show_screen import print_overview, print_records, records_side_by_side, screen_width
-from recordmill.launch.terminal.summary import terminal
 from recordmill.pipelines.dataset_options import ShowOptions
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.rejects import UnusableError

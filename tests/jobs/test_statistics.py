@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 import msgspec
 import pytest
 
-from recordmill.schemas.statistics_file import SplitComparison, SplitStatistics
+from recordmill.schemas.statistics import SplitComparison, SplitStatistics
 from recordmill.transforms.dataset.dataset_folder import require_manifest
 from recordmill.transforms.insight.across_splits import compare_splits
 from tests.conftest import read_examples

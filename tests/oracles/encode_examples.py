@@ -8,9 +8,8 @@ import numpy as np
 
 from recordmill.schemas.features import FeatureTable, Part, RecordOf
 from recordmill.schemas.inputs.annotations import Annotation, StuffAnnotation
-from recordmill.schemas.inputs.images import ImageTask, Picture, Transcoding
+from recordmill.schemas.inputs.images import MAX_RECORD_BYTES, ImageTask, Picture, Transcoding
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.inputs.limits import MAX_RECORD_BYTES
 from recordmill.schemas.rejects import REWRITTEN_FROM, Metric, Reason, Rejected, UnusableError
 from recordmill.transforms.encoders.encode_masks import RegionEncoder
 from recordmill.transforms.images.decode_segmentation import compress_segmentation, decode_counts

@@ -10,9 +10,8 @@ from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.inputs.annotations import AnnotatedImage, Annotation, PanopticAnnotation
 from recordmill.schemas.inputs.coco import FileAnnotations
-from recordmill.schemas.inputs.images import NO_FILE, NOT_A_FILE, ImageRef, ImageTask
+from recordmill.schemas.inputs.images import MAX_FILE_BYTES, MAX_RECORD_BYTES, NO_FILE, NOT_A_FILE, ImageRef, ImageTask
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.inputs.limits import MAX_FILE_BYTES, MAX_RECORD_BYTES
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_fault, name_key
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected

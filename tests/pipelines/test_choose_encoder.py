@@ -17,7 +17,7 @@ from recordmill.schemas.inputs.encoders import (
     encode_encoder,
     encoder_file,
 )
-from recordmill.schemas.inputs.options import TextOptions
+from recordmill.schemas.inputs.text_options import TextOptions
 from tests.transforms.shards.test_describe_split import RECIPE, SPLIT
 
 COUNTS = TextSettings(TextForm.COUNTS)

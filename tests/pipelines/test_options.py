@@ -11,8 +11,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.inputs.encoders import TextForm, TextSettings
-from recordmill.schemas.inputs.image_labels import LabelColumns, PathLabels
-from recordmill.schemas.inputs.images import PictureRules
+from recordmill.schemas.inputs.images import LabelColumns, PathLabels, PictureRules
 from recordmill.schemas.inputs.option import Options
 from recordmill.schemas.inputs.options import DEFAULT_SHARD_BYTES, MAX_SHARDS
 from recordmill.schemas.inputs.splits import Division, SplitShares

@@ -7,7 +7,8 @@ from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.inputs.encoders import TextForm
 from recordmill.schemas.inputs.option import LEAVE_OUT, READ, TEXTS, WRITE, Files, Masks, Names, flag, redefined
-from recordmill.schemas.inputs.options import DividedOptions, PictureOptions, RecipeValue, TextChoice, TextOptions
+from recordmill.schemas.inputs.options import DividedOptions, PictureOptions, RecipeValue
+from recordmill.schemas.inputs.text_options import TextChoice, TextOptions
 from recordmill.schemas.layouts import LAYOUTS, CocoLayout
 from recordmill.schemas.names import Match, NameSources
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.file_kinds import describe_content
-from recordmill.transforms.coco.decode_coco import (
+from recordmill.transforms.coco.file_fields import has_data
+from recordmill.transforms.coco.json_faults import (
     START,
     Position,
     fault_of,
@@ -28,7 +29,6 @@ from recordmill.transforms.coco.decode_coco import (
     unquoted_offset,
     without_lone_surrogates,
 )
-from recordmill.transforms.coco.file_fields import has_data
 
 _ROWS = msgspec.json.Decoder(list[msgspec.Raw])
 _VALUE = msgspec.json.Decoder(msgspec.Raw)

@@ -21,9 +21,8 @@ from recordmill.schemas.inputs.annotations import (
     PanopticAnnotation,
 )
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, FileAnnotations
-from recordmill.schemas.inputs.images import NO_FILE, NOT_A_FILE, ImageRef
+from recordmill.schemas.inputs.images import MAX_FILE_BYTES, MAX_PIXELS, NO_FILE, NOT_A_FILE, ImageRef
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.inputs.limits import MAX_FILE_BYTES, MAX_PIXELS
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Count, Reason, Rejected

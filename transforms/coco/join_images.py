@@ -12,8 +12,8 @@ from apache_beam.pvalue import AsSingleton, PCollection
 from recordmill.schemas.block import Block
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.coco import AnnotationSource
+from recordmill.schemas.inputs.images import MAX_RECORD_BYTES
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.inputs.limits import MAX_RECORD_BYTES
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import BlockTasks, label_column, labels_of
@@ -125,7 +125,7 @@ class JoinRules(NamedTuple):
 
     Attributes:
         bits: 2 ** bits ranges of images.
-        match: one of `recordmill.schemas.names.MATCHES`.
+        match: a `recordmill.schemas.names.Match`.
         table: what is in a record; `max_side` in pixels, to which images are shrunk.
     """
 

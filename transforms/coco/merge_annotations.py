@@ -21,7 +21,7 @@ from recordmill.schemas.inputs.annotations import (
     unnamed_keypoints,
 )
 from recordmill.schemas.inputs.coco import AnnotationKind, BoxFormat, FileAnnotations
-from recordmill.schemas.inputs.limits import MAX_PIXELS
+from recordmill.schemas.inputs.images import MAX_PIXELS
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
 from recordmill.transforms.coco.convert_rows import box_fault, keypoints_fault

@@ -22,7 +22,7 @@ from recordmill.schemas.duplicates import DUPLICATES, FINGERPRINTS, split_finger
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.labels import LABEL_FILES
 from recordmill.schemas.inputs.tables import SCHEMA_FILES
-from recordmill.schemas.statistics_file import REPORT, STATISTICS, SplitStatistics, split_statistics
+from recordmill.schemas.statistics import REPORT, STATISTICS, SplitStatistics, split_statistics
 from recordmill.transforms.records.shard_index import ENDING, INDEX, index_file
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for

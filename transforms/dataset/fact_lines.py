@@ -17,8 +17,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS, has_picture
 from recordmill.schemas.shards import SplitSize
 from recordmill.schemas.sizes import number_text, printable, size_text
-from recordmill.schemas.statistics import FINDINGS
-from recordmill.schemas.statistics_file import STATISTICS, SplitComparison
+from recordmill.schemas.statistics import FINDINGS, STATISTICS, SplitComparison
 
 _CLASSES_SHOWN = 5
 _COLUMNS_SHOWN = 40

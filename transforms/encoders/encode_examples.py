@@ -12,9 +12,8 @@ import numpy as np
 from recordmill.schemas.block import Block, Ragged, ragged_bytes, starts_of
 from recordmill.schemas.features import FeatureTable, Part, RecordOf
 from recordmill.schemas.inputs.annotations import ImageLabels
-from recordmill.schemas.inputs.images import ImageTask, Picture
+from recordmill.schemas.inputs.images import MAX_RECORD_BYTES, ImageTask, Picture
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.inputs.limits import MAX_RECORD_BYTES
 from recordmill.schemas.layouts import VALUE_OF
 from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
 from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns

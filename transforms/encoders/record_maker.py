@@ -12,9 +12,8 @@ import numpy as np
 from recordmill.schemas.block import Block
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.annotations import TableRow
-from recordmill.schemas.inputs.images import ImageTask, Picture, Transcoding
+from recordmill.schemas.inputs.images import MAX_RECORD_BYTES, ImageTask, Picture, Transcoding
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.inputs.limits import MAX_RECORD_BYTES
 from recordmill.schemas.layouts import is_of_picture
 from recordmill.schemas.rejects import REWRITTEN_FROM, Metric, Reason, Rejected, UnusableError
 from recordmill.transforms.blocks.image_facts import FactColumns, join_facts

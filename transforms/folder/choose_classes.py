@@ -1,25 +1,28 @@
 """The classes of images: those that were asked for, or all that there are."""
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.schemas.block import Block, ragged_texts
-from recordmill.schemas.errors import CategoryError, NoSuchClassError
+from recordmill.schemas.errors import CategoryError, ConfigError, NoSuchClassError
 from recordmill.schemas.inputs.annotations import Category
-from recordmill.schemas.inputs.image_labels import PathLabels, is_image_name
-from recordmill.schemas.inputs.images import ImageRef
+from recordmill.schemas.inputs.images import ImageRef, PathLabels, is_image_name
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
-from recordmill.transforms.join.list_images import file_block
+from recordmill.transforms.folder.folder_options import LabelledOptions
+from recordmill.transforms.join.list_images import file_block, list_images
+from recordmill.transforms.storage.interface import is_remote
 
 
 def label_paths(
@@ -201,3 +204,32 @@ def nested_classes(nested: Iterable[Nested], labels: LabelMap) -> Iterator[str]:
             f"class {name!r} holds folders named like other classes, with so many images: {shown}{more}; if it is a "
             f"copy, or a split, leave it out by {cure}"
         )
+
+
+_LOGGER = logging.getLogger(__name__)
+
+_SAMPLE = 1000  # files, a page of a bucket's listing
+
+
+def check_sample(options: LabelledOptions) -> None:
+    """Read the first names of each folder in a bucket; warn if none is an image of a class.
+
+    Raises:
+        ConfigError: these are all the files, so the job would start its machines for nothing.
+    """
+    folders = [folder for folder in options.images if is_remote(folder)]
+    seen = {folder: [name for name, _ in islice(list_images(folder), _SAMPLE)] for folder in folders}
+    without = {folder: why for folder in folders if (why := _sample_fault(options, seen[folder]))}
+    if len(without) == len(options.images) and all(len(names) < _SAMPLE for names in seen.values()):
+        raise ConfigError("; ".join(f"--images {path} has no image of a class: {why}" for path, why in without.items()))
+    for folder, why in without.items():
+        _LOGGER.warning("--images %s: no image of a class among its first %s files: %s", folder, f"{_SAMPLE:,}", why)
+
+
+def _sample_fault(options: LabelledOptions, names: list[str]) -> str:
+    """Return why no file is an image of a class; empty if one is."""
+    images = list(filter(is_image_name, names))
+    if not images:
+        return f"{names[0]!r} has no suffix of an image format" if names else "it is empty"
+    faults = [path_fault(name, options.path_labels, options.division) for name in images]
+    return faults[0][1] if faults[0] and all(faults) else ""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from recordmill.schemas.inputs.image_labels import LabelColumns, PathLabels
+from recordmill.schemas.inputs.images import LabelColumns, PathLabels
 from recordmill.schemas.inputs.option import READ, WRITE, Files, Names, Shares, redefined
 from recordmill.schemas.inputs.options import DividedOptions, PictureOptions, RecipeValue
 from recordmill.schemas.names import NameSources

@@ -10,7 +10,7 @@ from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.block import Block, join_blocks
 from recordmill.schemas.dataset.manifest import InputRows
-from recordmill.schemas.inputs.image_labels import PathLabels
+from recordmill.schemas.inputs.images import PathLabels
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block

@@ -18,7 +18,7 @@ import numpy as np
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.file_kinds import describe_table
-from recordmill.schemas.inputs.image_labels import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, LabelColumns
+from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, LabelColumns
 from recordmill.schemas.inputs.splits import Division, split_name_fault
 from recordmill.schemas.names import has_control_character, name_fault, name_key
 from recordmill.schemas.rejects import Reason, Rejected

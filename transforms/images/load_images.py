@@ -9,8 +9,15 @@ from typing import TypeVar
 import numpy as np
 from PIL import Image
 
-from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture, PictureRules, Transcoding
-from recordmill.schemas.inputs.limits import MAX_FILE_BYTES, MAX_PIXELS
+from recordmill.schemas.inputs.images import (
+    MAX_FILE_BYTES,
+    MAX_PIXELS,
+    ImageRef,
+    ImageTask,
+    Picture,
+    PictureRules,
+    Transcoding,
+)
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.schemas.statistics import PixelMeasures
 from recordmill.transforms.images import check_formats
@@ -28,15 +35,6 @@ from recordmill.transforms.images.transcode_picture import (
 from recordmill.transforms.runtime.threads import Budget
 from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError, UnreadableFileError
 from recordmill.transforms.storage.resolve import storage_for
-
-Fetch = Callable[[ImageRef], bytes]
-"""Reads an image file; used by several threads.
-
-Raises:
-    FileNotFoundError: it is gone since it was listed, or (a ChangedFileError) another one is there.
-    UnreadableFileError: only this file cannot be read; a FileTooLargeError where it has more than MAX_FILE_BYTES.
-    OSError: storage fails.
-"""
 
 
 def fetch_file(file: ImageRef) -> bytes:

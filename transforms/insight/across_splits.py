@@ -21,7 +21,7 @@ from recordmill.schemas.duplicates import (
 from recordmill.schemas.errors import DuplicatesError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.layouts import has_picture
-from recordmill.schemas.statistics_file import (
+from recordmill.schemas.statistics import (
     ClassDrift,
     ClassInOneSplit,
     ClassStatistics,

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from recordmill.schemas.statistics import bin_of, edge
-from recordmill.schemas.statistics_file import Distribution
+from recordmill.schemas.statistics import Distribution, bin_of, edge
 
 _WIDTH, _HEIGHT = 480, 200
 _LEFT, _TOP, _BOTTOM = 46, 8, 24

@@ -17,14 +17,18 @@ from recordmill.schemas.statistics import (
     HEAT_SIDE,
     SCALE,
     ZERO_BIN,
+    Bin,
+    ClassStatistics,
+    Distribution,
     Example,
     Finding,
     Histogram,
     PixelMeasures,
+    SegmentStatistics,
+    SplitStatistics,
     Statistics,
     edge,
 )
-from recordmill.schemas.statistics_file import Bin, ClassStatistics, Distribution, SegmentStatistics, SplitStatistics
 from recordmill.transforms.blocks.image_facts import FactColumns, RecordPlaces, SortedObjects
 from recordmill.transforms.dataset.facts import add_statistics
 from recordmill.transforms.images.measure_pixels import BLANK_CONTRAST

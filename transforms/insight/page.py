@@ -15,8 +15,7 @@ from recordmill.schemas.features import RecordOf
 from recordmill.schemas.layouts import has_picture
 from recordmill.schemas.rejects import MOST_LISTED, RejectLine
 from recordmill.schemas.sizes import size_text
-from recordmill.schemas.statistics import FINDINGS, FRACTIONAL
-from recordmill.schemas.statistics_file import Distribution, SplitComparison, SplitStatistics
+from recordmill.schemas.statistics import FINDINGS, FRACTIONAL, Distribution, SplitComparison, SplitStatistics
 from recordmill.transforms.dataset.fact_lines import split_lines
 from recordmill.transforms.insight.across_splits import compare_splits
 from recordmill.transforms.insight.charts import Show, bar_chart, columns, heat_map, long_tail

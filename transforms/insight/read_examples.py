@@ -16,8 +16,7 @@ from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.duplicates import Agreement, DuplicateGroup, DuplicateImage, Likeness
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.statistics import FINDING_EXAMPLES, FINDINGS, GALLERY, Example, Finding
-from recordmill.schemas.statistics_file import SplitStatistics
+from recordmill.schemas.statistics import FINDING_EXAMPLES, FINDINGS, GALLERY, Example, Finding, SplitStatistics
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.open_picture import kind_of, open_picture
 from recordmill.transforms.images.transcode_picture import for_jpeg

@@ -2,7 +2,7 @@
 
 import logging
 
-from recordmill.schemas.statistics_file import REPORT
+from recordmill.schemas.statistics import REPORT
 from recordmill.transforms.dataset.dataset_folder import read_statistics, require_manifest
 from recordmill.transforms.insight.across_splits import first_groups
 from recordmill.transforms.storage.resolve import join_path, storage_for

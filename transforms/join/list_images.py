@@ -16,8 +16,7 @@ from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.dataset.recipes import LISTING, InputFile
-from recordmill.schemas.inputs.image_labels import is_image_name
-from recordmill.schemas.inputs.images import ImageRef
+from recordmill.schemas.inputs.images import ImageRef, is_image_name
 from recordmill.schemas.names import name_key
 from recordmill.transforms.blocks.image_tasks import file_folder
 from recordmill.transforms.blocks.pack_block import pack_parts
@@ -106,7 +105,7 @@ class ListFiles(beam.PTransform):
     """Convert paths of folders to (bucket of names, packed Block of files), without files below the folder `output`.
 
     Args:
-        match: one of `recordmill.schemas.names.MATCHES`.
+        match: a `recordmill.schemas.names.Match`.
         buckets: number of buckets.
     """
 

@@ -13,8 +13,7 @@ from apache_beam.pvalue import AsSingleton
 
 from recordmill.schemas.block import Block, Ragged, join_blocks, ragged_texts
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.inputs.images import NO_FILE, NOT_A_FILE
-from recordmill.schemas.inputs.limits import MAX_FILE_BYTES
+from recordmill.schemas.inputs.images import MAX_FILE_BYTES, NO_FILE, NOT_A_FILE
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_fault, name_key, name_parts
 from recordmill.schemas.rejects import Reason
@@ -57,7 +56,7 @@ def name_buckets(names: Sequence[str], match: str, number: int) -> np.ndarray:
 
     Args:
         names: keys of names.
-        match: one of `recordmill.schemas.names.MATCHES`.
+        match: a `recordmill.schemas.names.Match`.
     """
     keys = names if match == "path" else list(map(base_name, names))
     encoded = (key.encode(errors="surrogatepass") for key in keys)
@@ -305,7 +304,7 @@ class MatchRows(beam.PTransform):
     Without files, rows have the columns of their files, and stay in their buckets until they are keyed by range.
 
     Args:
-        match: one of `recordmill.schemas.names.MATCHES`.
+        match: a `recordmill.schemas.names.Match`.
         division: None if rows have their splits.
         bits: 2 ** bits ranges of images.
     """

@@ -28,7 +28,7 @@ from recordmill.schemas.inputs.labels import LABEL_FILES, label_files
 from recordmill.schemas.inputs.tables import SCHEMA_FILES, schema_files
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.shards import IndexInfo, ShardInfo
-from recordmill.schemas.statistics_file import REPORT, STATISTICS, split_statistics
+from recordmill.schemas.statistics import REPORT, STATISTICS, split_statistics
 from recordmill.transforms.dataset.dataset_folder import file_sha256, read_split_manifests, tidy
 from recordmill.transforms.dataset.rejects import rejects_path
 from recordmill.transforms.insight.across_splits import duplicates_of, fingerprints_path, folder_statistics

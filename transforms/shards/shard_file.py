@@ -17,8 +17,7 @@ from recordmill.schemas.shards import IndexInfo, ShardInfo, ShardKey, ShardResul
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.dataset.rejects import count_rejects
 from recordmill.transforms.encoders.record_maker import RecordMaker
-from recordmill.transforms.records.record_file import index_path
-from recordmill.transforms.records.shard_index import INDEX, ShardIndex, encode_index, index_file, index_of
+from recordmill.transforms.records.shard_index import INDEX, ShardIndex, encode_index, index_file, index_of, index_path
 from recordmill.transforms.records.tfrecord import FRAME_BYTES, frame
 from recordmill.transforms.runtime.beam_steps import made_by
 from recordmill.transforms.storage.interface import Storage, crc32c_text

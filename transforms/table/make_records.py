@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType
-from recordmill.schemas.inputs.limits import MAX_RECORD_BYTES
+from recordmill.schemas.inputs.images import MAX_RECORD_BYTES
 from recordmill.schemas.inputs.splits import RowSplits, split_name_fault
 from recordmill.schemas.inputs.tables import TEXT_PARTS, Column, RowsFile
 from recordmill.schemas.names import name_fault

@@ -75,7 +75,7 @@ def _spills(pending: list[list[pa.Table]], file: RowsFile, number: int, recipe: 
 
 
 class PlanRows(beam.PTransform):
-    """Convert Spill to ShardPlans, for `recordmill.transforms.table.copy_rows`."""
+    """Convert Spill to ShardPlans, for `recordmill.transforms.table.spill_file`."""
 
     def __init__(self, splits: Sequence[str], sizing: ShardSizing):
         super().__init__()

@@ -26,12 +26,11 @@ from recordmill.schemas.inputs.options import (
     ConvertOptions,
     PictureOptions,
     RecipeValue,
-    TextChoice,
-    TextOptions,
     pairs,
     size_of,
 )
 from recordmill.schemas.inputs.splits import RowSplits
+from recordmill.schemas.inputs.text_options import TextChoice, TextOptions
 from recordmill.schemas.names import NameSources
 
 _OF_FILES = ("check", "format", "max_side", "jpeg_quality")

@@ -13,7 +13,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import RecordOf
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.shards import is_shard_of
-from recordmill.schemas.statistics_file import STATISTICS, split_statistics
+from recordmill.schemas.statistics import STATISTICS, split_statistics
 from recordmill.transforms.dataset.dataset_folder import (
     file_sha256,
     indexed_shards,

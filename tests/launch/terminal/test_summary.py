@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
+from recordmill.launch.terminal.console import print_lines, print_times, terminal
 from recordmill.launch.terminal.fault_summary import print_checks
-from recordmill.launch.terminal.summary import print_lines, print_times, terminal
 from recordmill.schemas.dataset.checks import Fault, Faults, ShardCheck
 from recordmill.schemas.dataset.manifest import (
     FORMAT,
@@ -26,7 +26,7 @@ from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.encoders import EncoderInfo, TextCounts, TextForm
 from recordmill.schemas.shards import ShardInfo, SplitSize
 from recordmill.schemas.sizes import printable
-from recordmill.schemas.statistics_file import ClassDrift, ClassInOneSplit, SplitComparison
+from recordmill.schemas.statistics import ClassDrift, ClassInOneSplit, SplitComparison
 from recordmill.transforms.dataset.fact_lines import data_set_lines, plan_lines
 from tests.golden import assert_golden
 

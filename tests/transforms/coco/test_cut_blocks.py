@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.transforms.coco.cut_blocks import JsonBlock, cut_blocks
-from recordmill.transforms.coco.decode_coco import quote_nan
 from recordmill.transforms.coco.file_fields import has_data
+from recordmill.transforms.coco.json_faults import quote_nan
 
 TEXTS = st.sampled_from(["", "}, {", '"}]', "\\", "]}", "NaN", "é\u2028", '\\"}, {"id": 1}'])
 VALUES = st.recursive(

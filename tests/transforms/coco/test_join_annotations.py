@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.features import Part
-from recordmill.schemas.inputs.images import NO_FILE, ImageRef, ImageTask
-from recordmill.schemas.inputs.limits import MAX_FILE_BYTES
+from recordmill.schemas.inputs.images import MAX_FILE_BYTES, NO_FILE, ImageRef, ImageTask
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.layouts import DETECTION
 from recordmill.schemas.names import name_key

@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from recordmill.schemas.errors import ConfigError, JobError
 from recordmill.schemas.inputs.models import ModelChoice
-from recordmill.transforms.encoders.load_model import application, build_model, load_model, load_same, without_network
+from recordmill.transforms.encoders.build_model import application, build_model, without_network
+from recordmill.transforms.encoders.load_model import load_model, load_same
 from tests.gcs_stand_in import running
 from tests.gcs_stand_in.server import BUCKET
 from tests.tiny_models import as_given, saved, tiny

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.inputs.image_labels import PathLabels
-from recordmill.schemas.inputs.images import ImageRef
+from recordmill.schemas.inputs.images import ImageRef, PathLabels
 from recordmill.schemas.inputs.splits import Division, SplitShares, name_id
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_paths

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.errors import AnnotationFileError
-from recordmill.schemas.inputs.image_labels import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, LabelColumns
+from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, LabelColumns
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.dataset.facts import FactsBuilder

@@ -13,8 +13,15 @@ import tensorflow as tf
 from PIL import Image
 
 from recordmill.schemas.inputs.annotations import NO_LABELS, Annotation, ImageLabels, TableRow
-from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture, PictureRules, Transcoding
-from recordmill.schemas.inputs.limits import MAX_FILE_BYTES, MAX_PIXELS
+from recordmill.schemas.inputs.images import (
+    MAX_FILE_BYTES,
+    MAX_PIXELS,
+    ImageRef,
+    ImageTask,
+    Picture,
+    PictureRules,
+    Transcoding,
+)
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.transforms.images import load_images as module
 from recordmill.transforms.images.load_images import load_image, load_picture, open_record_picture, picture_size

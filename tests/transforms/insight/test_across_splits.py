@@ -12,7 +12,7 @@ from recordmill.schemas.duplicates import Fingerprints, SplitDuplicates
 from recordmill.schemas.errors import DuplicatesError
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.layouts import CLASSIFICATION
-from recordmill.schemas.statistics_file import ClassDrift, ClassInOneSplit, ClassStatistics, SplitStatistics
+from recordmill.schemas.statistics import ClassDrift, ClassInOneSplit, ClassStatistics, SplitStatistics
 from recordmill.transforms.insight.across_splits import (
     arc_sine_distance,
     check_complete_duplicates,

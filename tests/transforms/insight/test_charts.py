@@ -1,6 +1,6 @@
 import xml.etree.ElementTree as ET
 
-from recordmill.schemas.statistics_file import Bin, Distribution
+from recordmill.schemas.statistics import Bin, Distribution
 from recordmill.transforms.insight.charts import ChartColumn, bar_chart, columns, heat_map, long_tail
 
 

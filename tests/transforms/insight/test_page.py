@@ -9,8 +9,7 @@ from PIL import Image
 from recordmill.schemas.dataset.manifest import FORMAT, Manifest, RewrittenPictures
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.rejects import RejectLine
-from recordmill.schemas.statistics import FINDINGS, Example, Finding
-from recordmill.schemas.statistics_file import ClassStatistics, SplitStatistics
+from recordmill.schemas.statistics import FINDINGS, ClassStatistics, Example, Finding, SplitStatistics
 from recordmill.transforms.insight.count_images import describe_statistics
 from recordmill.transforms.insight.page import PageParts, amount_rows, render_page, value_rows
 from recordmill.transforms.insight.read_examples import Thumbnail, chosen_examples

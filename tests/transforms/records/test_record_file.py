@@ -18,8 +18,9 @@ import tensorflow as tf
 from recordmill.schemas.errors import ConfigError, IndexMismatchError, RecordError
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.records import record_file
-from recordmill.transforms.records import record_file as module
-from recordmill.transforms.records.record_file import RecordFile, RecordFiles, build_index, check_indexable, index_shard
+from recordmill.transforms.records import shard_index as module
+from recordmill.transforms.records.record_file import RecordFile, RecordFiles
+from recordmill.transforms.records.shard_index import build_index, check_indexable, index_shard
 from recordmill.transforms.storage import local_storage
 from recordmill.transforms.storage.interface import crc32c_text
 from tests.gcs_stand_in import running

@@ -15,7 +15,7 @@ from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.encoders import TextEncoder, TextForm, TextSettings, decode_encoder
 from recordmill.schemas.inputs.labels import LABEL_FILES
 from recordmill.schemas.shards import IndexInfo, ShardInfo
-from recordmill.schemas.statistics_file import SplitStatistics
+from recordmill.schemas.statistics import SplitStatistics
 from recordmill.transforms.dataset.dataset_folder import read_manifest, read_split_manifests
 from recordmill.transforms.shards import commit_splits as module
 from recordmill.transforms.shards.commit_splits import commit_splits, companions

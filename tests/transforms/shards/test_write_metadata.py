@@ -2,6 +2,7 @@ import csv
 import hashlib
 import json
 import os
+import re
 
 import apache_beam as beam
 import google_crc32c
@@ -27,9 +28,8 @@ from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, LAYOUTS
 from recordmill.schemas.rejects import Reason, Rejected, RejectLine
-from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult, index_of
-from recordmill.schemas.statistics import Statistics
-from recordmill.schemas.statistics_file import ClassStatistics, SplitStatistics
+from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
+from recordmill.schemas.statistics import ClassStatistics, SplitStatistics, Statistics
 from recordmill.transforms.dataset.compare_names import Names
 from recordmill.transforms.dataset.facts import AddFacts, Facts, add_facts
 from recordmill.transforms.dataset.rejects import RejectList, count_rejects
@@ -88,7 +88,7 @@ def stage(folder, recipe: Recipe, shards, fingerprints: Fingerprints | None = No
     notes = []
     for info in shards:
         (state / info.file).write_bytes(bytes(info.bytes))
-        key = ShardKey(recipe.split, index_of(info.file), len(shards))
+        key = ShardKey(recipe.split, int(re.findall(r"\d+", info.file)[0]), len(shards))
         written = finished.note(ShardResult(key, "", {}, info, {}, (), Statistics(), fingerprints=fingerprints))
         notes.append((key, written.note))
     return notes

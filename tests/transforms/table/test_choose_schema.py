@@ -10,8 +10,8 @@ from recordmill.schemas.layouts import picture_of_row
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.table.choose_schema import ColumnChoice, choose_schema
 from recordmill.transforms.table.observe_columns import TableStats, observe
-from recordmill.transforms.table.read_schema import read_schema
 from recordmill.transforms.table.row_batch import BadRow, RowBatch
+from recordmill.transforms.table.table_inputs import read_schema
 
 FILES = (RowsFile(0, "a.csv", 1, ""), RowsFile(1, "b.csv", 1, ""))
 

@@ -17,7 +17,7 @@ from recordmill.transforms.encoders.fit_encoder import TextVectorizer
 from recordmill.transforms.table import convert_columns as module
 from recordmill.transforms.table.choose_schema import ChosenSchema, with_texts
 from recordmill.transforms.table.convert_columns import convert_texts
-from recordmill.transforms.table.fit_texts import RowTexts, row_texts
+from recordmill.transforms.table.fit_columns import RowTexts, row_texts
 from recordmill.transforms.table.make_records import RowsRecipe
 
 ENCODER = TextEncoder(1, "title", TextSettings(TextForm.COUNTS), "train", 3, ("cat", "dog"))

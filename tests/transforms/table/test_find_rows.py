@@ -3,7 +3,7 @@
 import pytest
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.table.find_rows import find_rows
+from recordmill.transforms.table.table_inputs import find_rows
 from tests.gcs_stand_in import running
 from tests.gcs_stand_in.server import BUCKET
 

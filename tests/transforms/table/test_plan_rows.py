@@ -16,7 +16,7 @@ from recordmill.transforms.runtime import progress
 from recordmill.transforms.shards.plan_blocks import shard_ranks
 from recordmill.transforms.shards.shard_file import FinishedShards
 from recordmill.transforms.shards.shard_writer import write_shard
-from recordmill.transforms.table.copy_rows import CopyRows, read_shard
+from recordmill.transforms.table.spill_file import CopyRows, read_shard
 from recordmill.transforms.table.spill_rows import plan_rows, shard_block
 from tests.transforms.shards.test_shard_file import read, recipe
 from tests.transforms.table.spills import VALUES, spills

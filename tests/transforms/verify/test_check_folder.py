@@ -15,7 +15,7 @@ from recordmill.schemas.dataset.manifest import (
     encode_manifest,
 )
 from recordmill.schemas.inputs.annotations import Category
-from recordmill.schemas.statistics_file import SplitStatistics
+from recordmill.schemas.statistics import SplitStatistics
 from recordmill.transforms.shards.commit_splits import publish
 from recordmill.transforms.verify.check_folder import folder_faults
 from tests.transforms.shards.test_describe_split import SHARDS, SPLIT

@@ -11,7 +11,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.dataset.checks import Fault, Faults, ShardCheck
 from recordmill.schemas.shards import IndexInfo, ShardInfo
-from recordmill.transforms.records.record_file import index_shard
+from recordmill.transforms.records.shard_index import index_shard
 from recordmill.transforms.verify.verify_shards import ShardToVerify, VerifyShards, verify_shard
 from tests.transforms.verify.test_check_records import LABELS, LAYOUTS, record, values  # noqa: F401
 

@@ -1,7 +1,8 @@
-"""The texts of one split's rows become the encoders of their columns."""
+"""Steps that read all rows before records are made: types of columns, and encoders of their texts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import apache_beam as beam
@@ -12,10 +13,52 @@ from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder
 from recordmill.schemas.inputs.tables import Column, RowsFile
 from recordmill.transforms.encoders.fit_encoder import FitEncoder
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.table.choose_schema import ChosenSchema
+from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, choose_schema
 from recordmill.transforms.table.convert_columns import column_texts
 from recordmill.transforms.table.make_records import RowEncoder, RowsRecipe
+from recordmill.transforms.table.observe_columns import TableStats, observe
+from recordmill.transforms.table.read_records import made_ahead
 from recordmill.transforms.table.read_rows import read_rows
+
+
+class InferSchema(beam.PTransform):
+    """RowsFile become one ChosenSchema.
+
+    Args:
+        files: all of them, for messages.
+    """
+
+    def __init__(self, choice: ColumnChoice, files: Sequence[RowsFile], recipe: RowsRecipe):
+        super().__init__()
+        self._choice = choice
+        self._files = tuple(files)
+        self._recipe = recipe
+
+    def expand(self, files: PCollection[RowsFile]) -> PCollection[ChosenSchema]:
+        distinct = self._choice.numbered
+        return (
+            files
+            | "SpreadFiles" >> beam.Reshuffle()
+            | "Observe" >> beam.Map(_observe, self._recipe, distinct)
+            | "AddUp" >> beam.combiners.ToList()
+            | "Choose" >> beam.Map(_choose, self._choice, self._files)
+        )
+
+
+def _observe(file: RowsFile, recipe: RowsRecipe, distinct: tuple[str, ...]) -> TableStats:
+    progress.set_step("looking at columns")
+    stats = TableStats()
+    for seen in made_ahead(partial(observe, file=file.number, distinct=distinct), file, recipe):
+        stats.add(seen)
+    return stats
+
+
+def _choose(found: list[TableStats], choice: ColumnChoice, files: tuple[RowsFile, ...]) -> ChosenSchema:
+    """In the files' order, so that columns are in that of the first file that has them."""
+    total = TableStats()
+    for stats in sorted(found, key=lambda stats: sorted(stats.bad)):
+        total.add(stats)
+    return choose_schema(total, choice, files)
 
 
 class RowTexts(NamedTuple):

@@ -1,6 +1,6 @@
 import pytest
 
-from recordmill.schemas.inputs.image_labels import PathLabels, is_image_name
+from recordmill.schemas.inputs.images import PathLabels, is_image_name
 
 
 @pytest.mark.parametrize(
