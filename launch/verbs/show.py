@@ -21,7 +21,7 @@ from recordmill.transforms.insight.overlay import Overlay
 from recordmill.transforms.show.choose_records import Choice, Record, choose_records, json_document
 from recordmill.transforms.show.find_shards import Shards, find_shards
 from recordmill.transforms.storage.interface import is_remote
-from recordmill.transforms.storage.resolve import join_path, storage_for
+from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 
 _SAVED = 20
 """Pictures into a folder, unless --count says how many."""
@@ -69,12 +69,7 @@ def _target_fault(options: ShowOptions) -> str:
         return folder_fault(options.save)
     if not is_remote(options.save) and os.path.isdir(options.save):
         return f"{options.save} is a folder; give a name that does not end as a picture's"
-    return folder_fault(storage_folder(options.save))
-
-
-def storage_folder(path: str) -> str:
-    """The folder that a file is in."""
-    return path.rpartition("/")[0] if is_remote(path) else os.path.dirname(path) or "."
+    return folder_fault(split_folder(options.save)[0])
 
 
 def drawn(record: Record, side: int) -> tuple[Image.Image, Overlay]:

@@ -20,7 +20,7 @@ from recordmill.schemas.errors import ConfigError, IndexMismatchError, RecordErr
 from recordmill.transforms.records.tfrecord import FRAME_BYTES, HEADER_BYTES, read_lengths
 from recordmill.transforms.storage.interface import Storage
 from recordmill.transforms.storage.read_unpacked import GZIP
-from recordmill.transforms.storage.resolve import join_path, storage_for
+from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -107,16 +107,6 @@ def index_path(path: str) -> str:
     """The path of the index of the shard `path`."""
     folder, name = split_folder(path)
     return join_path(folder, index_file(name))
-
-
-def split_folder(path: str) -> tuple[str, str]:
-    """The folder that a file is in, and its name there.
-
-    >>> split_folder("gs://bucket/out/a.tfrecord"), split_folder("a.tfrecord")
-    (('gs://bucket/out', 'a.tfrecord'), ('.', 'a.tfrecord'))
-    """
-    folder, slash, name = path.rpartition("/")
-    return folder or slash or ".", name
 
 
 def read_index(path: str, size: int, records: int | None = None) -> ShardIndex:

@@ -155,10 +155,6 @@ def _encode_row_batch(batch: Batch, encoder: PictureRowEncoder, rules: PictureRu
     return made
 
 
-def _without_objects(block: Block) -> Block:
-    return Block(**dict(block.image_columns()))
-
-
 def _ahead(
     work: Callable[[Batch], Result], block: Block, split: str, estimate: RecordEstimate, of: RecordContext
 ) -> Iterator[tuple[Batch, Result]]:
@@ -173,7 +169,7 @@ def _ahead(
 def _batches(block: Block, split: str, estimate: RecordEstimate) -> Iterator[Batch]:
     for start in range(0, len(block), _TASKS_AT_ONCE):
         part = block.cut(start, min(start + _TASKS_AT_ONCE, len(block)))
-        tasks = image_tasks(_without_objects(part), (split,))
+        tasks = image_tasks(Block(**dict(part.image_columns())), (split,))
         sizes = estimate.of_block(part)[0].tolist()
         for first, last in batches(sizes, [is_remote(task.ref.path) for task in tasks]):
             yield Batch(part, first, tasks[first:last], sum(sizes[first:last]))

@@ -14,7 +14,7 @@ from recordmill.schemas.layouts import BOX_CODINGS, CLASSIFICATION, DETECTION, K
 from recordmill.transforms.dataset.dataset_folder import read_manifest
 from recordmill.transforms.images.open_picture import kind_of
 from recordmill.transforms.records.parse_record import Values
-from recordmill.transforms.storage.resolve import join_path, match_files, storage_for
+from recordmill.transforms.storage.resolve import join_path, match_files, split_folder, storage_for
 
 _MARKS = ("tfrecord", ".tfrec")
 """In names of TFRecord files: of TFDS, Beam, Keras and the Object Detection API."""
@@ -65,7 +65,7 @@ def find_shards(path: str, split: str) -> Shards:
     """
     storage = storage_for(path)
     is_folder = storage.is_folder(path)
-    folder = path if is_folder else path.rpartition("/")[0] if "://" in path else os.path.dirname(path) or "."
+    folder = path if is_folder else split_folder(path)[0]
     try:
         manifest = read_manifest(folder)
     except ConfigError:
