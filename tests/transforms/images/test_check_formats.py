@@ -328,7 +328,7 @@ UPRIGHT = [(b"eXIf", b"II*\0"), (b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0<x/>")]
         (3, [(b"tRNS", bytes(1)), PALETTE, IMAGE, END], [0]),
     ],
 )
-def test_what_decides_pixels_and_which_way_is_up_is_all_that_is_kept_of_check_png(colour, chunks, dropped):
+def test_what_decides_pixels_and_which_way_is_up_is_all_that_is_kept_of_a_png(colour, chunks, dropped):
     head = PNG_START + chunk(b"IHDR", struct.pack(">IIBBBBB", 4, 3, 8, colour, 0, 0, 0))
     kept = [each for index, each in enumerate(chunks) if index not in dropped]
     data, expected = (head + b"".join(chunk(*each) for each in listed) for listed in (chunks, kept))
