@@ -31,7 +31,7 @@ setup(
     package_dir=PACKAGES,
     package_data={
         "recordmill": ["py.typed"],
-        "recordmill.transforms.report": ["page.html"],
+        "recordmill.transforms.insight": ["page.html"],
     },
     # What the readers and the verbs without a pipeline need, on local files.
     install_requires=[

@@ -21,8 +21,8 @@ from urllib.request import urlopen
 
 from drawn_bucket import running
 
-from recordmill.schemas.images import ImageRef, ImageTask
-from recordmill.transforms.images.fetch_images import fetch_file
+from recordmill.schemas.inputs.images import ImageRef, ImageTask
+from recordmill.transforms.images.load_images import fetch_file
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.storage.zip_storage import open_archive
 

@@ -15,19 +15,19 @@ import time
 import msgspec
 import numpy as np
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.dataset_files import state_folder
+from recordmill.schemas.dataset.dataset_files import state_folder
+from recordmill.schemas.dataset.manifest import FORMAT, InputRows
+from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.duplicates import FINGERPRINT, FINGERPRINT_VERSION, Fingerprints
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, shard_names
-from recordmill.schemas.manifest import FORMAT, InputRows
-from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.dataset.facts import Facts
-from recordmill.transforms.metadata.write_metadata import Target, write_metadata
 from recordmill.transforms.shards.shard_file import FinishedShards
+from recordmill.transforms.shards.write_metadata import Target, write_metadata
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _CLASSES = 1203

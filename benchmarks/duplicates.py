@@ -23,13 +23,12 @@ from arguments import read_arguments
 from PIL import Image
 
 from recordmill.schemas.duplicates import FINGERPRINT, FINGERPRINT_VERSION, NO_HASH, Fingerprints
-from recordmill.schemas.image_facts import RecordPlaces
+from recordmill.transforms.blocks.image_facts import RecordPlaces
 from recordmill.transforms.dataset.record_view import RecordView
-from recordmill.transforms.duplicates.find_duplicates import find_duplicates
-from recordmill.transforms.duplicates.fingerprint_images import fingerprint_images
-from recordmill.transforms.duplicates.near_groups import NEAR_BITS, bits_set, near_groups
 from recordmill.transforms.images.measure_pixels import measure_file
 from recordmill.transforms.images.open_picture import kind_of, open_picture
+from recordmill.transforms.insight.find_duplicates import NEAR_BITS, bits_set, find_duplicates, near_groups
+from recordmill.transforms.insight.fingerprint_images import fingerprint_images
 from recordmill.transforms.sample.write_sample import write_sample
 
 _SHARD = 1500

@@ -27,19 +27,19 @@ import tensorflow as tf
 from arguments import read_arguments
 from make_coco import make
 
-from recordmill.schemas.annotations import Category, ImageLabels
-from recordmill.schemas.images import ImageRef, ImageTask
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.dataset.manifest import FORMAT
+from recordmill.schemas.inputs.annotations import Category, ImageLabels
+from recordmill.schemas.inputs.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.models import FeatureModel, ModelChoice
 from recordmill.schemas.layouts import features_table
-from recordmill.schemas.manifest import FORMAT
-from recordmill.schemas.models import FeatureModel, ModelChoice
 from recordmill.schemas.shards import ShardKey
 from recordmill.transforms.blocks.pack_block import pack_block
-from recordmill.transforms.embed.build_model import build_model
-from recordmill.transforms.embed.embed_pictures import EmbedPictures
-from recordmill.transforms.embed.load_model import load_model
-from recordmill.transforms.runtime.cores import usable_cores
-from recordmill.transforms.shards.record_maker import RecordContext
+from recordmill.transforms.encoders.build_model import build_model
+from recordmill.transforms.encoders.embed_pictures import EmbedPictures
+from recordmill.transforms.encoders.load_model import load_model
+from recordmill.transforms.encoders.record_maker import RecordContext
+from recordmill.transforms.runtime.threads import usable_cores
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.shard_writer import write_shard
 from tests.oracles.block_of_tasks import block_of_tasks

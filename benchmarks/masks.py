@@ -24,9 +24,9 @@ from pycocotools import mask as coco_mask
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from recordmill.transforms.masks import encode_png
-from recordmill.transforms.masks.decode_segmentation import compress_segmentation, decode_counts
-from recordmill.transforms.masks.encode_masks import mask_png
+from recordmill.transforms.images import masks
+from recordmill.transforms.images.decode_segmentation import compress_segmentation, decode_counts
+from recordmill.transforms.images.masks import mask_png
 
 DATA = Path(__file__).resolve().parent / "../../shared/data/coco_mini"
 
@@ -87,7 +87,7 @@ def main() -> None:
     runs: dict[Any, list[float]] = {way: [] for way in WAYS}
     for _ in range(arguments.runs):
         for way in WAYS:
-            encode_png._periodic_zero_blocks.cache_clear()
+            masks._periodic_zero_blocks.cache_clear()
             began = time.process_time()
             for case in cases:
                 way(case)

@@ -83,11 +83,11 @@ def job(path: Path, images: int, with_elements: bool, output: Path, flags: list[
 
     from recordmill.launch import cli
     from recordmill.schemas.errors import EmptyDatasetError
-    from recordmill.schemas.images import ImageRef
+    from recordmill.schemas.inputs.images import ImageRef
     from recordmill.schemas.rejects import Metric
-    from recordmill.transforms.examples.encoded import EncodedRun
+    from recordmill.transforms.dataset.rejects import rejects_path
+    from recordmill.transforms.encoders.record_maker import EncodedRun
     from recordmill.transforms.join import list_images
-    from recordmill.transforms.rejects.write_rejects import rejects_path
     from recordmill.transforms.shards import encode_pictures
 
     def listed(folder: str, *_: object) -> Iterator[tuple[str, ImageRef]]:

@@ -21,7 +21,7 @@ from arguments import read_arguments
 from make_coco import make
 
 from recordmill.launch.cli import main as recordmill
-from recordmill.schemas.images import ImageRef, ImageTask, PictureRules
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, PictureRules
 from recordmill.transforms.images.load_images import load_image
 
 BATCH = 8

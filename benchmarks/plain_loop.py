@@ -12,12 +12,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from recordmill.schemas.coco import AnnotationKind, AnnotationSource
-from recordmill.schemas.images import ImageRef, ImageTask, Picture
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS, shard_names
 from recordmill.schemas.shards import ShardKey
-from recordmill.schemas.tfrecord import frame
+from recordmill.transforms.records.tfrecord import frame
 from tests.oracles.encode_examples import ExampleEncoder
 from tests.oracles.task_order import image_order
 from tests.transforms.coco.whole_files import read_whole

@@ -28,17 +28,21 @@ import numpy as np
 from arguments import read_arguments
 from array_record.python.array_record_module import ArrayRecordWriter
 
-from recordmill.schemas.example import ExampleWriter
-from recordmill.schemas.features import Feature, FeatureTable, Kind
+from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
 from recordmill.schemas.shards import ShardInfo
-from recordmill.schemas.tfrecord import frame
-from recordmill.transforms.index.read_index import index_shard
-from recordmill.transforms.index.record_file import RecordFile, RecordFiles
-from recordmill.transforms.records.parse_example import parse_example
+from recordmill.transforms.records.example import ExampleWriter
+from recordmill.transforms.records.parse_record import parse_example
+from recordmill.transforms.records.record_file import RecordFile, RecordFiles
+from recordmill.transforms.records.shard_index import index_shard
 from recordmill.transforms.records.shard_reader import open_records
+from recordmill.transforms.records.tfrecord import frame
 
 SHARDS, BATCH, MEAN_BYTES = 8, 32, 133_000
-FEATURES = {"image/encoded": Kind.BYTES, "image/height": Kind.INT64, "image/object/bbox/xmin": Kind.FLOAT}
+FEATURES = {
+    "image/encoded": FeatureKind.BYTES,
+    "image/height": FeatureKind.INT64,
+    "image/object/bbox/xmin": FeatureKind.FLOAT,
+}
 
 
 def records(number: int) -> Iterator[bytes]:

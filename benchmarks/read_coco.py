@@ -56,7 +56,7 @@ def measure(way: str, path: str) -> None:
     import resource
     import time
 
-    from recordmill.schemas.coco import AnnotationKind, AnnotationSource
+    from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource
     from recordmill.transforms.coco import decode_coco
     from recordmill.transforms.coco.describe_file import BlockSummary, describe_file
     from recordmill.transforms.coco.read_coco import cut_file, read_block

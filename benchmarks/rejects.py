@@ -21,8 +21,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.dataset.facts import AddFacts, Facts, FactsBuilder
-from recordmill.transforms.rejects.bounded_rejects import RejectKind, Rejects
-from recordmill.transforms.rejects.write_rejects import rejects_path, write_rejects
+from recordmill.transforms.dataset.rejects import RejectKind, Rejects, rejects_path, write_rejects
 
 _PRIME = 1_000_000_007
 

@@ -19,15 +19,15 @@ from make_coco import make
 
 HERE = Path(__file__).resolve().parent
 WITHOUT_REPORT = """
-from recordmill.transforms.report import write_report
+from recordmill.transforms.insight import write_report
 write_report.try_to_report = lambda output: None
 """
 WITHOUT_STATISTICS = """
-from recordmill.transforms.statistics import count_images
+from recordmill.transforms.insight import count_images
 count_images.ImageCounter.add = lambda *_: None
 """
 WITHOUT_FINGERPRINTS = """
-from recordmill.transforms.duplicates import fingerprint_images
+from recordmill.transforms.insight import fingerprint_images
 from recordmill.transforms.images import measure_pixels
 fingerprint_images.ImageFingerprints.add = lambda *_: None
 measure_pixels.hashable = lambda grey: b""

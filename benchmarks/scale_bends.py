@@ -29,7 +29,7 @@ def shards_of(images: int) -> int:
 
 def manifest(images: int) -> str:
     """Listing every shard."""
-    from recordmill.schemas.manifest import encode_json
+    from recordmill.schemas.dataset.manifest import encode_json
     from recordmill.schemas.shards import IndexInfo, ShardInfo
 
     number = shards_of(images)
@@ -51,7 +51,7 @@ def fingerprints(images: int) -> str:
     """Compared in one process; at a thousandth, at the most 2 million."""
     from duplicates import drawn_fingerprints
 
-    from recordmill.transforms.duplicates.find_duplicates import find_duplicates
+    from recordmill.transforms.insight.find_duplicates import find_duplicates
 
     number = min(max(images // 1000, 1), 2_000_000)
     drawn = drawn_fingerprints(number)

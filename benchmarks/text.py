@@ -25,9 +25,15 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from recordmill.schemas.encoders import TextEncoder, TextForm, TextSettings
-from recordmill.transforms.text.encode_texts import TextVectorizer, TextVectors
-from recordmill.transforms.text.fit_encoder import FitEncoder, TermCounter, add_counts, make_encoder
+from recordmill.schemas.inputs.encoders import TextEncoder, TextForm, TextSettings
+from recordmill.transforms.encoders.fit_encoder import (
+    FitEncoder,
+    TermCounter,
+    TextVectorizer,
+    TextVectors,
+    add_counts,
+    make_encoder,
+)
 
 SETTINGS = TextSettings(TextForm.TFIDF, ngrams=(1, 2), features=20_000)
 WORDS = 50_000

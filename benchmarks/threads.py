@@ -19,7 +19,7 @@ from make_coco import make
 from measure import Measure, measured
 
 SHARDS = 8
-WORK = "transforms/images/", "transforms/examples/", "transforms/shards/"
+WORK = "transforms/images/", "transforms/encoders/", "transforms/shards/"
 """Where samples count; the rest is imports, metadata, the page."""
 
 _PROCESSES = "--direct_running_mode=multi_processing"

@@ -3,7 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from recordmill.pipelines.convert import input_file
-from recordmill.schemas.encoders import (
+from recordmill.schemas.dataset.manifest import Manifest
+from recordmill.schemas.dataset.recipes import InputFile
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.encoders import (
     CLASSES,
     ENCODERS,
     EncoderInfo,
@@ -15,11 +18,8 @@ from recordmill.schemas.encoders import (
     decode_encoder,
     encoder_file,
 )
-from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.manifest import Manifest
-from recordmill.schemas.options import TextOptions
-from recordmill.schemas.recipes import InputFile
-from recordmill.transforms.metadata.dataset_folder import read_manifest, unfinished_splits
+from recordmill.schemas.inputs.text_options import TextOptions
+from recordmill.transforms.dataset.dataset_folder import read_manifest, unfinished_splits
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _TRAIN = "train"

@@ -8,19 +8,18 @@ from msgspec.structs import astuple
 
 from recordmill.pipelines.choose_encoder import choose_encoder, text_files
 from recordmill.pipelines.convert import Gathered, Job, group_files, input_file, pictures, read_division
-from recordmill.schemas.encoders import EncoderSource, TextEncoder, TextForm
+from recordmill.schemas.dataset.recipes import InputFile
+from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder, TextForm
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.recipes import InputFile
 from recordmill.transforms.coco.coco_options import CAPTIONS, CocoOptions
 from recordmill.transforms.coco.describe_files import DescribeFiles, FileRules
-from recordmill.transforms.coco.join_images import JoinImages, JoinRules
-from recordmill.transforms.coco.match_masks import ListMasks
+from recordmill.transforms.coco.join_annotations import ListMasks
+from recordmill.transforms.coco.join_images import Filters, JoinImages, JoinRules
 from recordmill.transforms.coco.read_coco import ReadCoco, ReadRules, range_bits
-from recordmill.transforms.coco.screen_annotations import Filters
 from recordmill.transforms.dataset.facts import Facts
+from recordmill.transforms.encoders.encode_captions import EncodeCaptions
+from recordmill.transforms.encoders.fit_encoder import encoder_warnings
 from recordmill.transforms.join.list_images import ListFiles
-from recordmill.transforms.text.encode_captions import EncodeCaptions
-from recordmill.transforms.text.fit_encoder import encoder_warnings
 
 
 def prepare(options: CocoOptions) -> Job:

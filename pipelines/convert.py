@@ -7,28 +7,25 @@ from typing import NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 
+from recordmill.schemas.dataset.manifest import FORMAT
+from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.manifest import FORMAT
+from recordmill.schemas.inputs.options import DividedOptions, ImageOptions, PictureOptions, RecipeValue
+from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_key
-from recordmill.schemas.options import DividedOptions, ImageOptions, PictureOptions, RecipeValue
-from recordmill.schemas.recipes import InputFile, Recipe
-from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import AddFacts
-from recordmill.transforms.examples.estimate_records import RecordEstimate
+from recordmill.transforms.encoders.estimate_records import RecordEstimate
+from recordmill.transforms.encoders.record_maker import RecordMaker
 from recordmill.transforms.join.read_groups import ReadGroups, read_groups
-from recordmill.transforms.metadata.check_findings import CheckFindings, Demands
-from recordmill.transforms.metadata.count_groups import CountGroups
-from recordmill.transforms.metadata.limit_rejects import LimitRejects
-from recordmill.transforms.metadata.report_plan import CountClasses, ReportPlan
-from recordmill.transforms.metadata.write_metadata import Target, WriteMetadata
-from recordmill.transforms.report.report_folder import ReportFolder
+from recordmill.transforms.shards.check_findings import CheckFindings, Demands, LimitRejects
+from recordmill.transforms.shards.count_groups import CountGroups
+from recordmill.transforms.shards.describe_split import CountClasses, ReportPlan
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.plan_blocks import PlanBlocks, ShardPlans
-from recordmill.transforms.shards.record_maker import RecordMaker
 from recordmill.transforms.shards.shard_file import ShardRecipe
-from recordmill.transforms.shards.write_shards import WriteShards
-from recordmill.transforms.shards.write_with_beam_sink import WriteWithBeam
+from recordmill.transforms.shards.write_metadata import ReportFolder, Target, WriteMetadata
+from recordmill.transforms.shards.write_shards import WriteShards, WriteWithBeam
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import storage_for
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from recordmill.schemas.option import ARGUMENT, READ, RUN, WRITE, DataSet, Images, Options, Texts, redefined
-from recordmill.schemas.options import PictureOptions
+from recordmill.schemas.inputs.option import ARGUMENT, READ, RUN, WRITE, DataSet, Images, Options, Texts, redefined
+from recordmill.schemas.inputs.options import PictureOptions
 
 
 class DataSetOptions(Options):

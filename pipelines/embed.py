@@ -8,12 +8,12 @@ from recordmill.pipelines import folder, table
 from recordmill.pipelines.convert import Gathered, Job, planned_blocks
 from recordmill.pipelines.embed_options import EmbedOptions
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.models import FETCHED, ON_DISK, RANDOM, TOLERANCE, FeatureModel
+from recordmill.schemas.inputs.options import RecipeValue
 from recordmill.schemas.layouts import features_table
-from recordmill.schemas.models import FETCHED, ON_DISK, RANDOM, TOLERANCE, FeatureModel
-from recordmill.schemas.options import RecipeValue
 from recordmill.transforms.dataset.facts import Facts
-from recordmill.transforms.embed.embed_pictures import EmbedPictures
-from recordmill.transforms.embed.load_model import load_model
+from recordmill.transforms.encoders.embed_pictures import EmbedPictures
+from recordmill.transforms.encoders.load_model import load_model
 from recordmill.transforms.storage.resolve import storage_for
 
 _RANDOM_WEIGHTS = (

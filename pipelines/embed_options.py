@@ -6,11 +6,11 @@ from typing import Literal
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.inputs.models import FETCHED, ON_DISK, RANDOM, ModelChoice, Preprocessing
+from recordmill.schemas.inputs.option import MODEL, Rows, flag, redefined
+from recordmill.schemas.inputs.options import SIZE, size_of
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.models import FETCHED, ON_DISK, RANDOM, ModelChoice, Preprocessing
 from recordmill.schemas.names import NameSources
-from recordmill.schemas.option import MODEL, Rows, flag, redefined
-from recordmill.schemas.options import SIZE, size_of
 from recordmill.transforms.folder.folder_options import LabelledOptions
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.table.table_options import TableOptions

@@ -7,12 +7,11 @@ import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsList
 
+from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part, RecordOf
-from recordmill.schemas.manifest import Manifest
-from recordmill.transforms.extract.extract_documents import ExtractedSplit, WriteDocuments
-from recordmill.transforms.extract.extract_shards import ExtractShards
-from recordmill.transforms.metadata.report_uncarried import uncarried_lines
+from recordmill.transforms.dataset.fact_lines import uncarried_lines
+from recordmill.transforms.extract.extract_shards import ExtractedSplit, ExtractShards, WriteDocuments
 from recordmill.transforms.records.read_shards import ManifestShard
 from recordmill.transforms.storage.resolve import join_path, storage_for
 

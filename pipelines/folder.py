@@ -7,14 +7,13 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
 from recordmill.pipelines.convert import Gathered, Job, group_files, input_file, pictures, read_division
+from recordmill.schemas.dataset.recipes import InputFile, to_list
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.labels import LabelMap, alike_names, misread_numbers
-from recordmill.schemas.options import ALL_TRAIN
-from recordmill.schemas.recipes import InputFile, to_list
+from recordmill.schemas.inputs.labels import LabelMap, alike_names, misread_numbers
+from recordmill.schemas.inputs.options import ALL_TRAIN
 from recordmill.transforms.dataset.facts import FACTS, Facts
-from recordmill.transforms.folder.check_sample import check_sample
-from recordmill.transforms.folder.choose_classes import ListClasses, WarnOfNestedClasses
+from recordmill.transforms.folder.choose_classes import ListClasses, WarnOfNestedClasses, check_sample
 from recordmill.transforms.folder.folder_options import FolderOptions, LabelledOptions
 from recordmill.transforms.folder.read_folder import FolderRules, JoinFiles, ListFolders, ReadTables
 from recordmill.transforms.folder.read_labels import LabelTable, table_splits

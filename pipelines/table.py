@@ -9,30 +9,26 @@ from apache_beam.pvalue import AsList, PCollection
 
 from recordmill.pipelines.choose_encoder import choose_encoder, saved_classes, text_files
 from recordmill.pipelines.convert import Contents, Gathered, Job, input_file, pictures
-from recordmill.schemas.encoders import EncoderSource
+from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import Feature, FeatureTable
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.features import ColumnType, Feature, FeatureTable
+from recordmill.schemas.inputs.encoders import EncoderSource
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.tables import TEXT_PARTS, RowsFile, TableSchema
 from recordmill.schemas.layouts import DECODED_PICTURE
-from recordmill.schemas.recipes import InputFile
-from recordmill.schemas.tables import TEXT_PARTS, ColumnType, RowsFile, TableSchema
 from recordmill.transforms.dataset.facts import FACTS, Facts
 from recordmill.transforms.folder.read_folder import RANGE_BITS, FolderRules, JoinFiles
 from recordmill.transforms.join.list_images import ListFiles
-from recordmill.transforms.join.match_rows import MatchRows
+from recordmill.transforms.join.match_blocks import MatchRows
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
-from recordmill.transforms.table.copy_rows import CopyRows
 from recordmill.transforms.table.find_equal_keys import EqualKeys, FindEqualKeys, equal_keys_warning
-from recordmill.transforms.table.find_rows import find_rows
-from recordmill.transforms.table.fit_texts import FitTexts
-from recordmill.transforms.table.infer_schema import InferSchema
+from recordmill.transforms.table.fit_columns import FitTexts, InferSchema
 from recordmill.transforms.table.make_records import RowsRecipe, named_splits
-from recordmill.transforms.table.plan_rows import PlanRows
-from recordmill.transforms.table.read_picture_rows import BUCKETS, ReadPictureRows
-from recordmill.transforms.table.read_schema import read_schema
-from recordmill.transforms.table.spill_rows import SpillRows
-from recordmill.transforms.table.stratify_rows import StratifyRows
+from recordmill.transforms.table.read_records import BUCKETS, ReadPictureRows, StratifyRows
+from recordmill.transforms.table.spill_file import CopyRows
+from recordmill.transforms.table.spill_rows import PlanRows, SpillRows
+from recordmill.transforms.table.table_inputs import find_rows, read_schema
 from recordmill.transforms.table.table_options import TableOptions
 
 

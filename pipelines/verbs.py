@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from recordmill.schemas.option import OptionField, Options, options_of
+from recordmill.schemas.inputs.option import OptionField, Options, options_of
 
 
 class Verb(NamedTuple):

@@ -11,20 +11,19 @@ import msgspec
 from apache_beam.pvalue import AsList, PCollection
 
 from recordmill.pipelines.dataset_options import VerifyOptions
-from recordmill.schemas.checks import Check, ShardCheck
+from recordmill.schemas.dataset.checks import Check, ShardCheck
+from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.errors import ConfigError, FaultyDatasetError
+from recordmill.schemas.inputs.models import recorded_model
 from recordmill.schemas.layouts import FEATURES
-from recordmill.schemas.models import recorded_model
-from recordmill.schemas.recipes import Recipe
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.sizes import number_text
-from recordmill.transforms.embed.embed_pictures import EmbedPictures
-from recordmill.transforms.embed.load_model import load_same
-from recordmill.transforms.metadata.dataset_folder import require_manifest
+from recordmill.transforms.dataset.dataset_folder import require_manifest
+from recordmill.transforms.encoders.embed_pictures import EmbedPictures
+from recordmill.transforms.encoders.load_model import load_same
 from recordmill.transforms.storage.resolve import join_path, storage_for
-from recordmill.transforms.verify.check_features import Recomputing
 from recordmill.transforms.verify.check_folder import all_faults
-from recordmill.transforms.verify.verify_shards import ShardToVerify, VerifyShards
+from recordmill.transforms.verify.verify_shards import Recomputing, ShardToVerify, VerifyShards
 
 _LOGGER = logging.getLogger(__name__)
 _LOGGED_FAULTS = 100

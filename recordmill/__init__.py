@@ -13,13 +13,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from recordmill.data_set import DataSet, open
+    from recordmill.data_set import DataSet, Split, open
     from recordmill.global_order import GlobalOrder
+    from recordmill.schemas.dataset.manifest import Manifest, decode_manifest
     from recordmill.schemas.errors import ConfigError, JobError, RecordmillError
     from recordmill.schemas.features import FeatureTable, parse_spec
     from recordmill.schemas.layouts import LAYOUTS
-    from recordmill.schemas.manifest import Manifest, decode_manifest
-    from recordmill.split import Split
     from recordmill.text_encoders import encoders
 
 __all__ = [
@@ -46,10 +45,10 @@ _HOMES = {
     "FeatureTable": "schemas.features",
     "GlobalOrder": "global_order",
     "JobError": "schemas.errors",
-    "Manifest": "schemas.manifest",
+    "Manifest": "schemas.dataset.manifest",
     "RecordmillError": "schemas.errors",
-    "Split": "split",
-    "decode_manifest": "schemas.manifest",
+    "Split": "data_set",
+    "decode_manifest": "schemas.dataset.manifest",
     "encoders": "text_encoders",
     "open": "data_set",
     "parse_spec": "schemas.features",

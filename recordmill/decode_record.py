@@ -1,4 +1,4 @@
-"""A record's bytes become numpy arrays, without TensorFlow, by the table of `recordmill.schemas.readings`."""
+"""A record's bytes become numpy arrays, without TensorFlow, by the table of `recordmill.split_records`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 
 from recordmill.schemas.errors import RecordError
-from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.readings import Form, Reading
+from recordmill.schemas.features import FeatureTable, Form, Reading
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.dataset.record_view import RecordView, grey_pixels, segment_ids
-from recordmill.transforms.images.open_record_picture import open_record_picture
+from recordmill.transforms.images.load_images import open_record_picture
 from recordmill.transforms.images.transcode_picture import for_jpeg
-from recordmill.transforms.records.record_values import RecordParser
+from recordmill.transforms.records.parse_record import RecordParser
 
 
 class RecordDecoder:
@@ -20,7 +19,7 @@ class RecordDecoder:
 
     Args:
         table: what is in the records.
-        readings: what is given of them, see `recordmill.schemas.readings.readings_of`.
+        readings: what is given of them, see `recordmill.split_records.readings_of`.
         keypoints: of each object.
     """
 

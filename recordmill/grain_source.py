@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import Any, SupportsIndex
 
-if TYPE_CHECKING:
-    from recordmill.split import Split
+from recordmill.split_records import SplitRecords
 
 
 class RecordSource:
@@ -22,7 +21,7 @@ class RecordSource:
         ConfigError: the shards are compressed.
     """
 
-    def __init__(self, split: "Split", raw: bool = False):
+    def __init__(self, split: SplitRecords, raw: bool = False):
         split.check_random_access()
         self._split = split
         self._raw = raw

@@ -12,7 +12,7 @@ from recordmill.global_order import GlobalOrder
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Form, RecordOf
 from recordmill.schemas.layouts import BOX_CODINGS
-from recordmill.split import Split
+from recordmill.split_records import SplitRecords
 
 Transform = Callable[..., Any]
 _AT_ONCE = 16
@@ -22,7 +22,7 @@ _AT_ONCE = 16
 class TorchDataset(Dataset):
     """Any record by its number: a map-style data set. See `Split.torch`."""
 
-    def __init__(self, split: Split, transform: Transform | None = None):
+    def __init__(self, split: SplitRecords, transform: Transform | None = None):
         split.check_random_access()
         self._split = split
         self._transform = transform
@@ -53,7 +53,7 @@ class TorchDataset(Dataset):
         return (_channels_first(row[self._picture]), target) if self._picture else target
 
 
-class Part(NamedTuple):
+class ReaderPart(NamedTuple):
     """The share of one of several processes that read together.
 
     Attributes:
@@ -67,7 +67,9 @@ class Part(NamedTuple):
 class TorchIterableDataset(IterableDataset):
     """The records in an order of their own each epoch: each is read by one worker of one rank. See `Split.torch`."""
 
-    def __init__(self, split: Split, order: GlobalOrder, part: Part | None, transform: Transform | None = None):
+    def __init__(
+        self, split: SplitRecords, order: GlobalOrder, part: ReaderPart | None, transform: Transform | None = None
+    ):
         self._records = TorchDataset(split, transform)
         self._order = order
         self._part = part
@@ -84,7 +86,7 @@ class TorchIterableDataset(IterableDataset):
     def __iter__(self) -> Iterator[Any]:
         worker = get_worker_info()
         id_, workers = (worker.id, worker.num_workers) if worker else (0, 1)
-        rank, ranks = self._part or _of_process() or Part(0, 1)
+        rank, ranks = self._part or _of_process() or ReaderPart(0, 1)
         host, hosts = rank * workers + id_, ranks * workers
         start = self._epoch * self._order.records
         mine = self._order.of_host(host, hosts, start=start, epochs=self._epoch + 1)
@@ -93,7 +95,7 @@ class TorchIterableDataset(IterableDataset):
 
 
 def torch_dataset(
-    split: Split, *, iterable: bool, seed: int | None, part: tuple[int, int] | None, transform: Transform | None
+    split: SplitRecords, *, iterable: bool, seed: int | None, part: tuple[int, int] | None, transform: Transform | None
 ) -> TorchDataset | TorchIterableDataset:
     """See `Split.torch`."""
     if not iterable:
@@ -101,16 +103,16 @@ def torch_dataset(
             raise ConfigError("seed and part are of iterable=True; otherwise the sampler makes order and parts")
         return TorchDataset(split, transform)
     order = GlobalOrder(len(split), seed or 0, shuffle=seed is not None)
-    return TorchIterableDataset(split, order, Part(*part) if part else None, transform)
+    return TorchIterableDataset(split, order, ReaderPart(*part) if part else None, transform)
 
 
-def _of_process() -> Part | None:
+def _of_process() -> ReaderPart | None:
     """That of torch.distributed, or the one of which torchrun tells the processes that it starts."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
-        return Part(distributed.get_rank(), distributed.get_world_size())
+        return ReaderPart(distributed.get_rank(), distributed.get_world_size())
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-        return Part(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+        return ReaderPart(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
     return None
 
 

@@ -1,4 +1,4 @@
-"""What things are: COCO rows, feature tables, records, shards, manifests, rejects, errors.
+"""Facts: Blocks, features, layouts, shards, rejects, errors.
 
 Nothing here imports Beam, and TensorFlow is imported only inside the functions of the reading side.
 """

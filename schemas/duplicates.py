@@ -32,7 +32,7 @@ its records, as `recordmill.schemas.statistics.Example` has it; and of what form
 4 x 4 parts, by rows, and 128 + 80 times the binary logarithm of width / height, as far as that fits.
 
 The upper half of `labels` stands for the image's class, or for the classes of its objects; the lower half for where
-the objects are: see `recordmill.transforms.duplicates.fingerprint_images`."""
+the objects are: see `recordmill.transforms.insight.fingerprint_images`."""
 
 
 FINGERPRINT_VERSION = 1

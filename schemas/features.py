@@ -3,14 +3,15 @@
 The encoder, the parse spec, TFDS's description and the documentation page all come from the same table.
 """
 
+from collections.abc import Callable
 from enum import Enum
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 
-class Kind(str, Enum):
+class FeatureKind(str, Enum):
     """The three list types of tf.train.Feature."""
 
     BYTES = "bytes"
@@ -80,7 +81,7 @@ class Feature(msgspec.Struct, frozen=True):
 
     name: str
     source: str
-    kind: Kind
+    kind: FeatureKind
     shape: tuple[str, ...]
     unit: str
     meaning: str
@@ -97,7 +98,7 @@ class Feature(msgspec.Struct, frozen=True):
     @property
     def is_packed(self) -> bool:
         """Whether it is uint8 numbers of `shape` in a single value."""
-        return self.kind is Kind.BYTES and bool(self.shape) and self.has_sizes
+        return self.kind is FeatureKind.BYTES and bool(self.shape) and self.has_sizes
 
     @property
     def is_list(self) -> bool:
@@ -241,10 +242,38 @@ def parse_spec(table: FeatureTable) -> dict[str, Any]:
 def _spec(feature: Feature) -> Any:
     import tensorflow as tf
 
-    dtype = {Kind.BYTES: tf.string, Kind.FLOAT: tf.float32, Kind.INT64: tf.int64}[feature.kind]
+    dtype = {FeatureKind.BYTES: tf.string, FeatureKind.FLOAT: tf.float32, FeatureKind.INT64: tf.int64}[feature.kind]
     if feature.is_packed:
         return tf.io.FixedLenFeature([], dtype)
     if feature.has_sizes:
         return tf.io.FixedLenFeature([int(size) for size in feature.shape], dtype)
     ragged: Any = tf.io.RaggedFeature
     return ragged(dtype, partitions=[ragged.UniformRowLength(int(size)) for size in feature.shape[1:]])
+
+
+Write = Callable[[Any], Any]
+"""Makes the column of a `recordmill.transforms.encoders.encode_examples.Run`: a row an object of values `objects.…`, a
+row an image of all others."""
+
+
+class Value(NamedTuple):
+    """What a feature may hold.
+
+    Attributes:
+        source: its name, whatever a layout calls the feature.
+        shape, unit, meaning, part: of its features, where a layout has no others.
+        write: None for values that images with annotations do not have.
+        reading: what readers give of it.
+    """
+
+    source: str
+    kind: FeatureKind
+    shape: tuple[str, ...]
+    unit: str
+    meaning: str
+    part: Part | None
+    write: Write | None
+    reading: Reading | None
+
+
+DTYPES = {FeatureKind.BYTES: "bytes", FeatureKind.FLOAT: "float32", FeatureKind.INT64: "int64"}

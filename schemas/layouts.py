@@ -22,7 +22,7 @@ import msgspec
 
 from recordmill.schemas.boxes import exact_edges_px, shortest_decimal
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import Feature, FeatureTable, Form, Kind, Part, RecordOf, ShardNaming
+from recordmill.schemas.features import Feature, FeatureKind, FeatureTable, Form, Part, RecordOf, ShardNaming
 from recordmill.schemas.shards import ShardNames
 from recordmill.schemas.values import (
     FRACTIONS,
@@ -293,14 +293,14 @@ def features_table(shape: tuple[int, ...], dtype: str) -> FeatureTable:
 _OF_FEATURES = ("image.class_index", "image.class_name", "image.file_name", "image.id")
 
 
-NUMERIC = {"int64": Kind.INT64, "float32": Kind.FLOAT}
+NUMERIC = {"int64": FeatureKind.INT64, "float32": FeatureKind.FLOAT}
 _COORDINATES = {source for coding in BOX_CODINGS for source in coding.sources} | {"segments.bbox_yxyx"}
 _COORDINATES |= {"objects.keypoint_x", "objects.keypoint_y"}
 _MOST_KEY_BYTES = 200  # a file beside the shards may have the name of a feature
 
 
 def stored_as(
-    table: FeatureTable, names: Mapping[str, str], kinds: Mapping[str, Kind], label_as_text: bool = False
+    table: FeatureTable, names: Mapping[str, str], kinds: Mapping[str, FeatureKind], label_as_text: bool = False
 ) -> FeatureTable:
     """Return the table with other keys and types: those of `--rename`, `--dtype` and `--label-as`.
 
@@ -348,20 +348,20 @@ def _renamed(feature: Feature, name: str, table: FeatureTable) -> Feature:
 
 
 def _as_text(feature: Feature) -> Feature:
-    return msgspec.structs.replace(feature, kind=Kind.BYTES, unit="utf-8", meaning="class name")
+    return msgspec.structs.replace(feature, kind=FeatureKind.BYTES, unit="utf-8", meaning="class name")
 
 
-def _of_kind(feature: Feature, kind: Kind) -> Feature:
+def _of_kind(feature: Feature, kind: FeatureKind) -> Feature:
     if kind is feature.kind:
         return feature
-    if feature.kind is Kind.BYTES or feature.source in _COORDINATES:
-        what = "texts or files" if feature.kind is Kind.BYTES else "coordinates, which are fractions"
+    if feature.kind is FeatureKind.BYTES or feature.source in _COORDINATES:
+        what = "texts or files" if feature.kind is FeatureKind.BYTES else "coordinates, which are fractions"
         raise ConfigError(f"--dtype: {feature.name} has {what}; its type cannot be changed")
     return msgspec.structs.replace(feature, kind=kind)
 
 
 def column_of(feature: Feature) -> Write | None:
-    """Return what makes the column of a feature from a `recordmill.transforms.examples.encode_examples.Run`, if any.
+    """Return what makes the column of a feature from a `recordmill.transforms.encoders.encode_examples.Run`, if any.
 
     Raises, when it is called:
         ConfigError: a number is none of the feature's type.
@@ -370,11 +370,11 @@ def column_of(feature: Feature) -> Write | None:
     write = value.write
     if feature.kind is value.kind or write is None:
         return write
-    if feature.kind is Kind.BYTES and feature.source == "image.class_index":
+    if feature.kind is FeatureKind.BYTES and feature.source == "image.class_index":
         return VALUE_OF["image.class_name"].write
-    if feature.kind is Kind.BYTES and feature.is_list:
+    if feature.kind is FeatureKind.BYTES and feature.is_list:
         return VALUE_OF["objects.category_name"].write
-    if feature.kind is Kind.BYTES:
+    if feature.kind is FeatureKind.BYTES:
         return lambda run: [run.class_names[index] for index in run.class_index.tolist()]
     return lambda run: _exactly(feature, write(run))
 
@@ -388,10 +388,10 @@ def _exactly(feature: Feature, column: Any) -> Any:
         column = Ragged(np.array([each for row in column for each in row]), starts_of(np.array([*map(len, column)])))
     numbers = column.values if isinstance(column, Ragged) else column
     with np.errstate(invalid="ignore"):
-        exact = numbers.astype(np.int64 if feature.kind is Kind.INT64 else np.float32)
+        exact = numbers.astype(np.int64 if feature.kind is FeatureKind.INT64 else np.float32)
         is_other = exact != numbers
     if is_other.any():
-        what = "no whole number" if feature.kind is Kind.INT64 else "not exact as float32"
+        what = "no whole number" if feature.kind is FeatureKind.INT64 else "not exact as float32"
         raise ConfigError(
             f"--dtype {feature.name}: {np.ravel(numbers)[np.ravel(is_other)][0]} is {what}; leave {feature.name} out"
         )
@@ -416,7 +416,7 @@ def picture_of_row(raw_size: tuple[int, int] | None) -> tuple[Feature, ...]:
     if raw_size is None:
         return tuple(each for each in CLASSIFICATION.features if not each.source.startswith("image.class_"))
     meaning = "red, green and blue of each pixel, by rows from the top, 0 to 255"
-    pixels = Feature("image/pixels", _PIXELS, Kind.BYTES, (*map(str, raw_size), "3"), "uint8", meaning)
+    pixels = Feature("image/pixels", _PIXELS, FeatureKind.BYTES, (*map(str, raw_size), "3"), "uint8", meaning)
     of_file = (each for each in CLASSIFICATION.features if each.source in _OF_PIXELS)
     return tuple(sorted((pixels, *of_file), key=lambda feature: feature.name))
 

@@ -3,7 +3,7 @@
 import posixpath
 import re
 import unicodedata
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -12,7 +12,6 @@ _MAX_DATASET = 80
 
 
 Match = Literal["path", "suffix", "name"]
-MATCHES: tuple[str, ...] = get_args(Match)
 """How the name of an image is that of its file: as a whole; as far as possible from its end; or by its last part."""
 
 
@@ -22,7 +21,7 @@ class NameSources(NamedTuple):
     Attributes:
         images: folders of image files.
         rows: what names the images: COCO's JSON files, or tables.
-        match: one of MATCHES; empty where the verb has no such option.
+        match: a Match; empty where the verb has no such option.
         is_listed: whether the folders were looked into.
     """
 

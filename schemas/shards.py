@@ -129,20 +129,6 @@ _SHARD_FILE = re.compile(r"(.+)-(\d{5,})-of-(\d{5,})(?:\.gz)?")
 _KERAS_FILE = re.compile(r"file_(\d{2,})-(\d+)\.tfrec(?:\.gz)?")
 
 
-def index_of(file: str) -> int:
-    """The index of the shard that a file is, by its name.
-
-    >>> [index_of(file) for file in ("coco-train.tfrecord-00003-of-00128.gz", "file_07-12.tfrec", "file_100-9.tfrec")]
-    [3, 7, 100]
-    """
-    if match := _KERAS_FILE.fullmatch(file):
-        return int(match[1])
-    match = _SHARD_FILE.fullmatch(file)
-    if match is None:
-        raise ValueError(f"{file} is no shard's name")
-    return int(match[2])
-
-
 def key_of(split: str, file: str) -> ShardKey:
     """The key of a file that is named as TFDS and Beam do.
 

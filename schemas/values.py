@@ -5,9 +5,9 @@ Boxes are in `recordmill.schemas.layouts`, where layouts give names to values.
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from recordmill.schemas.features import Form, Kind, Part, Reading
+from recordmill.schemas.features import DTYPES, FeatureKind, Form, Part, Reading, Value, Write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,35 +27,8 @@ _IMAGE_ID = "image_id", f"{_AS_IN_JSON}; of class folders a hash of the name"
 _CATEGORY_ID = "category_ids", _AS_IN_JSON, _NO_ID
 _FEATURE, _FEATURE_SHAPE = ("feature", "of the model"), ("height", "width", "channels")
 
-Write = Callable[[Any], Any]
-"""Makes the column of a `recordmill.transforms.examples.encode_examples.Run`: a row an object of values `objects.…`, a
-row an image of all others."""
 
-
-class Value(NamedTuple):
-    """What a feature may hold.
-
-    Attributes:
-        source: its name, whatever a layout calls the feature.
-        shape, unit, meaning, part: of its features, where a layout has no others.
-        write: None for values that images with annotations do not have.
-        reading: what readers give of it.
-    """
-
-    source: str
-    kind: Kind
-    shape: tuple[str, ...]
-    unit: str
-    meaning: str
-    part: Part | None
-    write: Write | None
-    reading: Reading | None
-
-
-DTYPES = {Kind.BYTES: "bytes", Kind.FLOAT: "float32", Kind.INT64: "int64"}
-
-
-def _of_kind(kind: Kind) -> Callable[..., Value]:
+def _of_kind(kind: FeatureKind) -> Callable[..., Value]:
     def value(
         source: str,
         shape: tuple[str, ...],
@@ -74,7 +47,7 @@ def _of_kind(kind: Kind) -> Callable[..., Value]:
     return value
 
 
-_bytes, float_value, _int64 = map(_of_kind, (Kind.BYTES, Kind.FLOAT, Kind.INT64))
+_bytes, float_value, _int64 = map(_of_kind, (FeatureKind.BYTES, FeatureKind.FLOAT, FeatureKind.INT64))
 _run = attrgetter
 
 

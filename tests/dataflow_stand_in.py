@@ -23,7 +23,7 @@ from apache_beam.portability import common_urns, python_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-from tests.gcs_stand_in import BUCKET, GcsStandIn
+from tests.gcs_stand_in.server import BUCKET, GcsStandIn
 
 PROJECT = "recordmill-test"
 REGION = "europe-west4"

@@ -3,6 +3,7 @@
 import ast
 import doctest
 import runpy
+from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -12,28 +13,21 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = (
     "schemas",
+    "schemas.inputs",
+    "schemas.dataset",
     "transforms.storage",
     "transforms.runtime",
     "transforms.records",
-    "transforms.index",
-    "transforms.rejects",
-    "transforms.masks",
     "transforms.images",
-    "transforms.duplicates",
-    "transforms.statistics",
     "transforms.blocks",
     "transforms.dataset",
+    "transforms.insight",
     "transforms.join",
-    "transforms.draw",
-    "transforms.text",
-    "transforms.examples",
+    "transforms.encoders",
     "transforms.shards",
     "transforms.coco",
     "transforms.folder",
-    "transforms.embed",
-    "transforms.metadata",
     "recordmill",  # what users import
-    "transforms.report",
     "transforms.table",
     "transforms.verify",
     "transforms.extract",
@@ -50,7 +44,7 @@ ROOMS = (
     "launch",
 )
 LIGHT = (
-    *("schemas", "transforms.storage", "transforms.index", "recordmill", "pipelines.verbs"),
+    *("schemas", "schemas.inputs", "schemas.dataset", "transforms.storage", "recordmill", "pipelines.verbs"),
     *("pipelines.dataset_options", "pipelines.embed_options", "transforms.coco.coco_options"),
     *("launch.command_line", "launch.services", "launch", "launch.runners.signals", "launch.terminal.error_stream"),
     *("launch.verbs.show", "launch.verbs.report", "launch.verbs.index", "launch.verbs.sample"),
@@ -58,7 +52,7 @@ LIGHT = (
 """Rooms and modules that are imported before a command is understood, by a DAG, by who trains, or where no extra is
 installed: nothing comes with them that one brings."""
 EXTRAS = {"apache_beam", "grpc", "pyarrow", "tensorflow"}
-DATA = (ROOT / "recordmill" / "py.typed", ROOT / "transforms" / "report" / "page.html")
+DATA = (ROOT / "recordmill" / "py.typed", ROOT / "transforms" / "insight" / "page.html")
 """What is installed besides modules of rooms."""
 LAYERS = ("schemas", "transforms", "pipelines", "launch")
 
@@ -79,13 +73,13 @@ DEPLOYED = sorted({path for layer in LAYERS for path in (ROOT / layer).rglob("*.
 
 
 def room_of(module: str) -> str:
-    """`transforms.images` of `recordmill.transforms.images.check_png`."""
+    """`transforms.images` of `recordmill.transforms.images.check_formats`."""
     path = FILES[module].relative_to(ROOT)
     return ".".join(path.parent.parts)
 
 
 def installed_name(path: Path) -> str:
-    """`recordmill/schemas/labels.py`, of `schemas/labels.py` in the clone."""
+    """`recordmill/schemas/layouts.py`, of `schemas/layouts.py` in the clone."""
     parts = path.relative_to(ROOT).parts
     return "/".join(parts if parts[0] == "recordmill" else ("recordmill", *(part for part in parts if part != "docs")))
 
@@ -119,12 +113,12 @@ EVER = {module: set(imported(parsed(module))) for module in FILES}
 AT_IMPORT = {module: set(imported(_AtImport().visit(parsed(module)))) for module in FILES}
 
 
-def reached(module: str) -> set[str]:
-    """All that is imported when `module` is, through our own modules."""
+def reached(module: str, imports: dict[str, set[str]] = AT_IMPORT) -> set[str]:
+    """Return all that `module` imports, through our own modules; by default, at its import."""
     seen: set[str] = set()
     pending = [module]
     while pending:
-        for name in AT_IMPORT[pending.pop()]:
+        for name in imports[pending.pop()]:
             if name not in seen:
                 seen.add(name)
                 pending += [name] if name in FILES else []
@@ -157,6 +151,20 @@ def test_nothing_of_ours_imports_what_users_import():
     assert [module for module in FILES if room_of(module) != "recordmill" and EVER[module] & readers] == []
 
 
+def test_readers_import_no_more_than_they_need():
+    """Neither shards nor insight, nor what comes with them."""
+    readers = [name for name in FILES if room_of(name) == "recordmill"]
+    names = {name for module in readers for name in reached(module, EVER) if name in FILES}
+    rooms = ROOMS[: ROOMS.index("transforms.dataset") + 1]  # dataset, images, records, storage, and what these need
+    assert {room_of(name) for name in names} - {*rooms, "recordmill"} == set()
+    assert [module for module in readers if module in reached(module, EVER)] == []
+
+
+def test_no_two_classes_share_a_name():
+    classes = [node.name for name in FILES for node in ast.walk(parsed(name)) if isinstance(node, ast.ClassDef)]
+    assert [name for name, number in Counter(classes).items() if number > 1] == []
+
+
 def test_no_module_imports_itself_through_others():
     assert [module for module in FILES if module in reached(module)] == []
 
@@ -176,14 +184,14 @@ def test_google_s_clients_are_imported_inside_functions_only():
 
 
 def test_schemas_and_readers_never_import_beam():
-    modules = [name for name in FILES if room_of(name) in ("schemas", "recordmill")]
+    modules = [name for name in FILES if room_of(name).startswith(("schemas", "recordmill"))]
     assert modules
     assert [name for name in modules if "apache_beam" in roots(EVER[name])] == []
 
 
 def test_readers_never_import_pydantic():
     """It takes 110 ms."""
-    assert "pydantic" in roots(reached("recordmill.schemas.options"))
+    assert "pydantic" in roots(reached("recordmill.schemas.inputs.options"))
     readers = [name for name in FILES if room_of(name) == "recordmill"]
     assert [name for name in readers if "pydantic" in roots(reached(name))] == []
 

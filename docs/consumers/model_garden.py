@@ -8,7 +8,7 @@ from pathlib import Path
 import jinja2
 
 import recordmill
-from recordmill.transforms.metadata.folder_statistics import read_statistics
+from recordmill.transforms.dataset.dataset_folder import read_statistics
 
 PARTS = {"retinanet": set(), "maskrcnn": {"mask_png"}, "segmentation": {"semantic"}, "classification": set()}
 parser = argparse.ArgumentParser(description=__doc__)

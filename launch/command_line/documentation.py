@@ -7,8 +7,8 @@ from pathlib import Path
 
 from recordmill.pipelines.dataset_options import ShowOptions, TerminalOptions
 from recordmill.pipelines.verbs import CONVERSIONS, VERBS
-from recordmill.schemas.option import OptionField, Options, options_of
-from recordmill.schemas.options import ConvertOptions, DividedOptions, PictureOptions
+from recordmill.schemas.inputs.option import OptionField, Options, options_of
+from recordmill.schemas.inputs.options import ConvertOptions, DividedOptions, PictureOptions
 
 _TABLE = re.compile(r"(<!-- options: (.+?) -->\n).*?(<!-- end of options -->)", re.DOTALL)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from recordmill.pipelines.verbs import EXAMPLES, VERBS, fields_of
-from recordmill.schemas.option import OptionField
+from recordmill.schemas.inputs.option import OptionField
 
 _BEAM = "Flags after a lone -- go to Apache Beam as they are; they say where the job runs."
 _EXIT_CODES = (

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from recordmill.pipelines.dataset_options import ServiceVerifyOptions
 from recordmill.pipelines.verbs import CONVERSIONS, VERBS
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.option import OptionField, Options, options_of
+from recordmill.schemas.inputs.option import OptionField, Options, options_of
 
 COMMANDS: dict[str, type[Options]] = {name: VERBS[name].options for name in CONVERSIONS}
 

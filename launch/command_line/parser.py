@@ -11,7 +11,7 @@ from recordmill.launch.command_line.help import program_help, verb_help
 from recordmill.pipelines.dataset_options import TerminalOptions
 from recordmill.pipelines.verbs import VERBS, fields_of
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.option import OptionField, Options, options_of
+from recordmill.schemas.inputs.option import OptionField, Options, options_of
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 from itertools import islice
 
 from recordmill.launch.local_engine.engine import is_entered
-from recordmill.transforms.runtime.cores import usable_cores
 from recordmill.transforms.runtime.processes import forking
+from recordmill.transforms.runtime.threads import usable_cores
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import archive_of, storage_for
 

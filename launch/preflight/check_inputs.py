@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, permutations
 
 from recordmill.launch.preflight.check_folder import folder_fault
-from recordmill.schemas.dataset_files import MANIFEST, state_folder
+from recordmill.schemas.dataset.dataset_files import MANIFEST, state_folder
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.option import Must, named_paths
-from recordmill.schemas.options import ConvertOptions
-from recordmill.transforms.metadata.dataset_folder import is_metadata, unfinished_splits
+from recordmill.schemas.inputs.option import Must, named_paths
+from recordmill.schemas.inputs.options import ConvertOptions
+from recordmill.transforms.dataset.dataset_folder import is_metadata, unfinished_splits
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
 from recordmill.transforms.storage.resolve import archive_of, join_path, storage_for
-from recordmill.transforms.table.find_rows import find_rows, format_fault
+from recordmill.transforms.table.table_inputs import find_rows, format_fault
 
 
 def check_inputs(options: ConvertOptions) -> None:

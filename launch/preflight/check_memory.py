@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.options import ConvertOptions
+from recordmill.schemas.inputs.options import ConvertOptions
 from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.storage.resolve import storage_for
 

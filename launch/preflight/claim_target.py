@@ -12,7 +12,7 @@ import msgspec
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.extract.extract_pieces import STATE, delete_pieces, finished_pieces
 from recordmill.transforms.records.read_shards import ManifestShard
-from recordmill.transforms.runtime.made_by import made_by
+from recordmill.transforms.runtime.beam_steps import made_by
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import join_path, storage_for
 

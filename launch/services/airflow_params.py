@@ -10,7 +10,7 @@ from typing import Any
 
 from recordmill.launch.command_line.parameters import command_line, parameter_help, parameters, plain_default
 from recordmill.launch.command_line.parser import parse
-from recordmill.schemas.option import OptionField
+from recordmill.schemas.inputs.option import OptionField
 from recordmill.transforms.storage.resolve import GCS, SCHEMES
 
 # A path has no comma, because lists travel as text with commas. A date of the run stands in braces.

@@ -14,7 +14,7 @@ from typing import Any
 
 from recordmill.launch.command_line.parameters import TEMPLATES, parameter_help, parameters, plain_default
 from recordmill.pipelines.verbs import VERBS
-from recordmill.schemas.option import Must, OptionField
+from recordmill.schemas.inputs.option import Must, OptionField
 from recordmill.transforms.storage.resolve import GCS
 
 # A bucket or a path in it. Several paths are separated by commas, so a path must have none.

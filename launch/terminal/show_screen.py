@@ -10,10 +10,10 @@ from itertools import islice
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
+from recordmill.schemas.dataset.manifest import Manifest, SplitManifest
 from recordmill.schemas.features import Part
-from recordmill.schemas.manifest import Manifest, SplitManifest
 from recordmill.schemas.sizes import number_text, printable, size_text
-from recordmill.transforms.metadata.fact_lines import data_set_lines
+from recordmill.transforms.dataset.fact_lines import data_set_lines
 from recordmill.transforms.show.choose_records import Record
 from recordmill.transforms.show.describe_values import describe_record
 from recordmill.transforms.show.find_shards import Shard, Shards

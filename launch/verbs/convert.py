@@ -31,20 +31,18 @@ from recordmill.launch.runners.beam_options import (
 )
 from recordmill.launch.runners.run import run
 from recordmill.launch.runners.watch import polling
+from recordmill.launch.terminal.console import print_lines, print_times, terminal, terminal_of_errors
 from recordmill.launch.terminal.progress import shown
-from recordmill.launch.terminal.summary import print_lines, print_times, terminal, terminal_of_errors
 from recordmill.pipelines.convert import Job, write_nothing
+from recordmill.schemas.dataset.manifest import Plan
+from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError
-from recordmill.schemas.manifest import Plan
-from recordmill.schemas.options import ConvertOptions, PictureOptions
-from recordmill.schemas.recipes import Recipe
-from recordmill.transforms.metadata.check_duplicates import check_complete_duplicates
-from recordmill.transforms.metadata.dataset_folder import require_manifest, tidy
-from recordmill.transforms.metadata.fact_lines import data_set_lines, plan_lines
-from recordmill.transforms.metadata.folder_statistics import read_statistics
-from recordmill.transforms.report.write_report import has_report, try_to_report
+from recordmill.schemas.inputs.options import ConvertOptions, PictureOptions
+from recordmill.transforms.dataset.dataset_folder import read_statistics, require_manifest, tidy
+from recordmill.transforms.dataset.fact_lines import data_set_lines, plan_lines
+from recordmill.transforms.insight.across_splits import check_complete_duplicates, compare_splits
+from recordmill.transforms.insight.write_report import has_report, try_to_report
 from recordmill.transforms.runtime.progress import step_seconds, update_from_counters
-from recordmill.transforms.statistics.compare_splits import compare_splits
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import file_storage_for
 

@@ -19,13 +19,13 @@ from recordmill.launch.preflight.claim_target import (
 from recordmill.launch.runners.beam_options import beam_options
 from recordmill.launch.runners.run import run as run_job
 from recordmill.launch.terminal import progress
+from recordmill.launch.terminal.console import terminal
 from recordmill.launch.terminal.fault_summary import print_extracted
-from recordmill.launch.terminal.summary import terminal
 from recordmill.pipelines import extract
 from recordmill.pipelines.dataset_options import ExtractOptions
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.extract.extract_documents import ExtractedSplit
-from recordmill.transforms.metadata.dataset_folder import require_manifest
+from recordmill.transforms.dataset.dataset_folder import require_manifest
+from recordmill.transforms.extract.extract_shards import ExtractedSplit
 
 
 def run(options: ExtractOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:

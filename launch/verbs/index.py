@@ -4,14 +4,12 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from threading import Lock
 
-from recordmill.launch.terminal.searching import searching
-from recordmill.launch.terminal.summary import terminal
+from recordmill.launch.terminal.console import searching, terminal
 from recordmill.pipelines.dataset_options import IndexOptions
-from recordmill.schemas.shard_index import INDEX
 from recordmill.schemas.sizes import number_text
-from recordmill.transforms.index.read_index import check_indexable, index_shard, split_folder
+from recordmill.transforms.records.shard_index import INDEX, check_indexable, index_shard
 from recordmill.transforms.show.find_shards import Shard, find_shards
-from recordmill.transforms.storage.resolve import join_path, storage_for
+from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 
 _FILES_AT_ONCE = 8
 

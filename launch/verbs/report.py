@@ -1,8 +1,8 @@
 """`recordmill report`: the page about a data set, made again. Neither Beam nor TensorFlow runs."""
 
-from recordmill.launch.terminal.summary import terminal
+from recordmill.launch.terminal.console import terminal
 from recordmill.pipelines.dataset_options import ReportOptions
-from recordmill.transforms.report.write_report import write_report
+from recordmill.transforms.insight.write_report import write_report
 
 
 def run(options: ReportOptions) -> None:

@@ -3,7 +3,7 @@
 import os
 
 from recordmill.launch.preflight.check_folder import folder_fault
-from recordmill.launch.terminal.summary import terminal
+from recordmill.launch.terminal.console import terminal
 from recordmill.pipelines.dataset_options import SampleOptions
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.sample.write_sample import write_sample

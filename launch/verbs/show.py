@@ -10,20 +10,18 @@ import msgspec
 from PIL import Image
 
 from recordmill.launch.preflight.check_folder import folder_fault
-from recordmill.launch.terminal.searching import searching
+from recordmill.launch.terminal.console import searching, terminal
 from recordmill.launch.terminal.show_screen import print_overview, print_records, records_side_by_side, screen_width
-from recordmill.launch.terminal.summary import terminal
 from recordmill.pipelines.dataset_options import ShowOptions
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.rejects import UnusableError
 from recordmill.schemas.sizes import printable
-from recordmill.transforms.draw.draw_record import draw_record
-from recordmill.transforms.draw.overlay import Overlay
-from recordmill.transforms.show.choose_records import Choice, Record, choose_records
-from recordmill.transforms.show.describe_json import json_document
+from recordmill.transforms.insight.draw_record import draw_record
+from recordmill.transforms.insight.overlay import Overlay
+from recordmill.transforms.show.choose_records import Choice, Record, choose_records, json_document
 from recordmill.transforms.show.find_shards import Shards, find_shards
 from recordmill.transforms.storage.interface import is_remote
-from recordmill.transforms.storage.resolve import join_path, storage_for
+from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 
 _SAVED = 20
 """Pictures into a folder, unless --count says how many."""
@@ -71,12 +69,7 @@ def _target_fault(options: ShowOptions) -> str:
         return folder_fault(options.save)
     if not is_remote(options.save) and os.path.isdir(options.save):
         return f"{options.save} is a folder; give a name that does not end as a picture's"
-    return folder_fault(storage_folder(options.save))
-
-
-def storage_folder(path: str) -> str:
-    """The folder that a file is in."""
-    return path.rpartition("/")[0] if is_remote(path) else os.path.dirname(path) or "."
+    return folder_fault(split_folder(options.save)[0])
 
 
 def drawn(record: Record, side: int) -> tuple[Image.Image, Overlay]:

@@ -15,14 +15,14 @@ from recordmill.launch.preflight.check_runner import check_runner, check_staging
 from recordmill.launch.runners.beam_options import Runner, beam_options, local_mode, purpose_of, runner_of
 from recordmill.launch.runners.run import run as run_job
 from recordmill.launch.terminal import progress
+from recordmill.launch.terminal.console import terminal
 from recordmill.launch.terminal.fault_summary import print_checks
 from recordmill.launch.terminal.require_tensorflow import require_tensorflow
-from recordmill.launch.terminal.summary import terminal
 from recordmill.pipelines import verify
 from recordmill.pipelines.dataset_options import VerifyOptions
-from recordmill.schemas.checks import Check, ShardCheck
+from recordmill.schemas.dataset.checks import Check, ShardCheck
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.metadata.dataset_folder import require_manifest
+from recordmill.transforms.dataset.dataset_folder import require_manifest
 from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.verify.check_folder import all_faults
 

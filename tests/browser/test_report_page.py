@@ -11,7 +11,7 @@ import pytest
 
 from recordmill.launch.cli import main
 from tests.conftest import every_kind
-from tests.transforms.report.test_page import HOSTILE, LONG, RIGHT_TO_LEFT, SCRIPT
+from tests.transforms.insight.test_page import HOSTILE, LONG, RIGHT_TO_LEFT, SCRIPT
 
 ROOT = Path(__file__).resolve().parents[2]
 MINUTES = 5

@@ -20,22 +20,24 @@ from typing import TYPE_CHECKING
 import google_crc32c
 import msgspec
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.dataset_files import state_folder
-from recordmill.schemas.images import ImageRef, ImageTask, PictureRules
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.dataset.dataset_files import state_folder
+from recordmill.schemas.dataset.manifest import FORMAT
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, PictureRules
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION
-from recordmill.schemas.manifest import FORMAT
-from recordmill.schemas.shard_index import INDEX, index_file
 from recordmill.schemas.shards import ShardKey, ShardResult
+from recordmill.transforms.encoders.record_maker import RecordContext
+from recordmill.transforms.records.shard_index import INDEX, index_file
 from recordmill.transforms.shards.encode_pictures import EncodePictures
-from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import Note, ShardRecipe, WrittenShard
 from recordmill.transforms.shards.shard_writer import write_shard
 from tests.conftest import CATEGORIES, draw_jpeg, write_coco
 from tests.faults import warm_process
 from tests.faults.warm_process import Command
-from tests.gcs_stand_in import Call, Fault, GcsStandIn, Kind
+from tests.gcs_stand_in import Fault, Kind
+from tests.gcs_stand_in.requests import Call
+from tests.gcs_stand_in.server import GcsStandIn
 from tests.oracles.encode_tasks import pack_tasks
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from recordmill.schemas.errors import StepError
-from recordmill.transforms.examples.encode_examples import ExampleEncoder
+from recordmill.transforms.encoders.encode_examples import ExampleEncoder
 from recordmill.transforms.shards import encode_pictures
 from recordmill.transforms.shards.shard_file import ShardFile, WrittenShard
 from recordmill.transforms.storage.resolve import storage_for

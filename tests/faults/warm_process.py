@@ -37,7 +37,7 @@ import recordmill.transforms.storage.gcs_upload
 import recordmill.transforms.storage.local_storage
 import recordmill.transforms.storage.zip_storage
 from recordmill.launch.local_engine import engine, fork_writers
-from recordmill.transforms.shards import write_shards
+from recordmill.transforms.shards import shard_writer, write_shards
 from recordmill.transforms.shards.shard_file import ShardFile
 
 _ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ from tests.conftest import annotation, draw_jpeg, image_row, manifest_of, reject
 
 @pytest.fixture
 def bound(monkeypatch) -> int:
-    for module in ("transforms.rejects.bounded_rejects", "schemas.manifest", "transforms.report.page"):
+    for module in ("transforms.dataset.rejects", "schemas.dataset.manifest", "transforms.insight.page"):
         monkeypatch.setattr(f"recordmill.{module}.MOST_LISTED", 20)
     return 20
 

@@ -20,7 +20,7 @@ from pycocotools.coco import COCO
 import recordmill as package
 from recordmill.launch.cli import main
 from recordmill.schemas.block import Block
-from recordmill.schemas.images import ImageTask
+from recordmill.schemas.inputs.images import ImageTask
 from recordmill.transforms.shards.shard_file import ShardFile
 from tests.conftest import (
     CATEGORIES,
@@ -331,10 +331,10 @@ def test_overwrite_keeps_the_old_shards_where_the_command_or_an_annotation_file_
 @pytest.mark.parametrize(
     ("name", "step"),
     [
-        ("join.match_rows.match_rows", "match rows"),
+        ("join.match_blocks.match_rows", "match rows"),
         ("coco.join_images.limit_records", "join annotations"),
         ("shards.encode_pictures.load_picture", "read images"),
-        ("examples.encode_examples.ExampleEncoder._fit", "encode images"),
+        ("encoders.encode_examples.ExampleEncoder._fit", "encode images"),
     ],
 )
 def test_a_fault_of_ours_names_step_and_image(name, step, sample, tmp_path, monkeypatch, capsys):

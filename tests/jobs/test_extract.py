@@ -246,7 +246,7 @@ def test_what_was_extracted_before_a_fault_of_the_disk_is_kept(tmp_path, recordm
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr("recordmill.transforms.extract.extract_documents.write_document", full)
+        patch.setattr("recordmill.transforms.extract.extract_shards.write_document", full)
         assert recordmill("extract", tmp_path / "out", tmp_path / "dir").code == 1
     shutil.copytree(tmp_path / "out", tmp_path / "other")
     manifest = json.loads((tmp_path / "other" / "manifest.json").read_text())

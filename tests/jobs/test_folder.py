@@ -6,7 +6,7 @@ from collections import Counter
 import msgspec
 import tensorflow as tf
 
-from recordmill.transforms.images.listing import listing_of
+from recordmill.transforms.join.list_images import listing_of
 from tests.conftest import manifest_of, shard_bytes
 from tests.jobs.folders import CLASSES, NOT_IMAGES, SPLITS, examples_of, image_files, splits_of
 

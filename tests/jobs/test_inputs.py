@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.transforms.images import load_picture
+from recordmill.transforms.images import load_images
 from tests.conftest import (
     CATEGORIES,
     SQUARE,
@@ -25,13 +25,13 @@ NAMES = [f"{number}.jpg" for number in range(4)]
 @pytest.fixture
 def pictures_read(monkeypatch) -> list[str]:
     """The names of pictures that are read, by whichever writer."""
-    read, load = [], load_picture.load_image
+    read, load = [], load_images.load_image
 
     def loaded(task, *arguments):
         read.append(task.file_name)
         return load(task, *arguments)
 
-    monkeypatch.setattr(load_picture, "load_image", loaded)
+    monkeypatch.setattr(load_images, "load_image", loaded)
     return read
 
 

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from PIL import Image
 
-from recordmill.schemas.manifest import decode_manifest, encode_manifest
+from recordmill.schemas.dataset.manifest import decode_manifest, encode_manifest
 from recordmill.schemas.rejects import RejectLine
-from recordmill.transforms.metadata.commit_splits import publish
-from recordmill.transforms.report import write_report as module
+from recordmill.transforms.insight import write_report as module
+from recordmill.transforms.shards.commit_splits import publish
 
 IMAGES = re.compile(rb'src="data:image/jpeg;base64,([^"]+)"')
 

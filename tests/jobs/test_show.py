@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill.transforms.draw.overlay import class_colour
+from recordmill.transforms.insight.overlay import class_colour
 from tests.transforms.show.records import example, picture, write
 
 

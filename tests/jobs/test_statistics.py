@@ -7,9 +7,9 @@ from collections import Counter, defaultdict
 import msgspec
 import pytest
 
-from recordmill.schemas.statistics_file import SplitComparison, SplitStatistics
-from recordmill.transforms.metadata.dataset_folder import require_manifest
-from recordmill.transforms.statistics.compare_splits import compare_splits
+from recordmill.schemas.statistics import SplitComparison, SplitStatistics
+from recordmill.transforms.dataset.dataset_folder import require_manifest
+from recordmill.transforms.insight.across_splits import compare_splits
 from tests.conftest import read_examples
 
 KINDS = ("--captions", "{0.captions}", "--panoptic", "{0.panoptic}", "--panoptic-masks", "{0.panoptic_masks}")

@@ -12,7 +12,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 import recordmill as package
 from tests.conftest import manifest_of, read_examples, rejects_of, shard_bytes
 from tests.jobs.folders import whole_folder
-from tests.transforms.text.drawn_texts import ODD, captions
+from tests.transforms.encoders.drawn_texts import ODD, captions
 
 TEXTS = [*captions(180), *ODD]
 ROWS = [{"id": number, "title": text, "part": ("train", "val")[number % 3 == 0]} for number, text in enumerate(TEXTS)]

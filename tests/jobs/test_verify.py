@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from recordmill.schemas.tfrecord import frame
+from recordmill.transforms.records.tfrecord import frame
 from tests.conftest import shard_bytes
 
 FIRST, SHARD = (f"coco-train.tfrecord-0000{number}-of-00003" for number in range(2))

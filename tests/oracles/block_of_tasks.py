@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from recordmill.schemas.block import Block, ragged_texts, starts_of
-from recordmill.schemas.images import ImageTask
+from recordmill.schemas.inputs.images import ImageTask
 from recordmill.transforms.blocks.image_tasks import file_folder, label_column, object_columns
 
 

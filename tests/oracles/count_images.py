@@ -21,8 +21,8 @@ from recordmill.schemas.statistics import (
     PixelMeasures,
     Statistics,
 )
+from recordmill.transforms.dataset.facts import add_statistics
 from recordmill.transforms.images.measure_pixels import BLANK_CONTRAST
-from recordmill.transforms.statistics.add_statistics import add_statistics
 from tests.oracles.image_facts import ImageFacts, RecordPlace
 
 _AT_ONCE = 1024

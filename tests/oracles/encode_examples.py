@@ -6,17 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recordmill.schemas.annotations import Annotation, StuffAnnotation
 from recordmill.schemas.features import FeatureTable, Part, RecordOf
-from recordmill.schemas.images import ImageTask, Picture, Transcoding
-from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.limits import MAX_RECORD_BYTES
+from recordmill.schemas.inputs.annotations import Annotation, StuffAnnotation
+from recordmill.schemas.inputs.images import MAX_RECORD_BYTES, ImageTask, Picture, Transcoding
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import REWRITTEN_FROM, Metric, Reason, Rejected, UnusableError
-from recordmill.transforms.examples.encode_regions import RegionEncoder
+from recordmill.transforms.encoders.encode_masks import RegionEncoder
+from recordmill.transforms.images.decode_segmentation import compress_segmentation, decode_counts
+from recordmill.transforms.images.masks import bitmap, mask_png, mask_rle, resized, run_lengths
 from recordmill.transforms.images.open_picture import encoded_channels
-from recordmill.transforms.masks.bitmaps import bitmap, resized, run_lengths
-from recordmill.transforms.masks.decode_segmentation import compress_segmentation, decode_counts
-from recordmill.transforms.masks.encode_masks import mask_png, mask_rle
 from tests.oracles.boxes import FittedBox, fit_box
 from tests.oracles.encode_keypoints import KeypointEncoder
 from tests.oracles.example import ExampleWriter, Record
@@ -54,12 +52,12 @@ _NO_RUNS = np.zeros(0, np.int64)
 
 
 class ExampleEncoder:
-    """An `recordmill.transforms.examples.image_encoder.ImageEncoder` of images with annotations, or of one class each.
+    """An encoder of images with annotations, or of one class each.
 
     Args:
         labels: the classes; every annotation is of one of them.
         table: the layout, with the parts that are wanted.
-        box_policy: `clip`, `drop` or `keep`, see `recordmill.transforms.examples.boxes.fit_box`.
+        box_policy: `clip`, `drop` or `keep`, see `recordmill.transforms.encoders.encode_objects.fit_boxes`.
     """
 
     def __init__(self, labels: LabelMap, table: FeatureTable, box_policy: str):

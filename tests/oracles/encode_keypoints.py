@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from recordmill.schemas.annotations import Annotation
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Annotation
+from recordmill.schemas.inputs.labels import LabelMap
 
 
 class KeypointEncoder:

@@ -8,13 +8,13 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.images import ImageTask, Picture
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.images import ImageTask, Picture
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import Metric, Rejected
 from recordmill.transforms.blocks.pack_block import pack_block
-from recordmill.transforms.examples.encode_examples import ExampleEncoder, LoadedImage, with_objects
-from recordmill.transforms.examples.encoded import EncodedRun
-from recordmill.transforms.examples.estimate_records import RecordEstimate
+from recordmill.transforms.encoders.encode_examples import ExampleEncoder, LoadedImage, with_objects
+from recordmill.transforms.encoders.estimate_records import RecordEstimate
+from recordmill.transforms.encoders.record_maker import EncodedRun
 from tests.oracles import encode_examples
 from tests.oracles.block_of_tasks import block_of_tasks
 from tests.oracles.image_facts import ImageFacts

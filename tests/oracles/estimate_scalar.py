@@ -1,9 +1,8 @@
 """Expected number and size of the records of an image, one image at a time."""
 
-from recordmill.schemas.features import FeatureTable, Kind, Part, RecordOf
-from recordmill.schemas.images import ImageTask
-from recordmill.schemas.tfrecord import FRAME_BYTES
-from recordmill.transforms.examples.estimate_records import (
+from recordmill.schemas.features import FeatureKind, FeatureTable, Part, RecordOf
+from recordmill.schemas.inputs.images import ImageTask
+from recordmill.transforms.encoders.estimate_records import (
     _KEYPOINT_BYTES,
     _OBJECT_MASK_BYTES,
     _PIXELS_PER_BYTE,
@@ -15,6 +14,7 @@ from recordmill.transforms.examples.estimate_records import (
     _value_bytes,
 )
 from recordmill.transforms.images.transcode_picture import shrunk_size
+from recordmill.transforms.records.tfrecord import FRAME_BYTES
 
 
 class ScalarEstimate:
@@ -59,8 +59,8 @@ class ScalarEstimate:
             total += _KEYPOINT_BYTES * sum(len(annotation.keypoints_xyv) // 3 for annotation in task.annotations)
         if Part.CAPTIONS in self._parts:
             total += sum(len(caption.caption) + 2 for caption in task.labels.captions)
-            total += _VALUE_BYTES[Kind.INT64] * len(task.labels.caption_index)
-            total += _VALUE_BYTES[Kind.FLOAT] * len(task.labels.caption_value)
+            total += _VALUE_BYTES[FeatureKind.INT64] * len(task.labels.caption_index)
+            total += _VALUE_BYTES[FeatureKind.FLOAT] * len(task.labels.caption_value)
         return int(total + self._pixels(task) * self._of_pixel)
 
     def least_mask_bytes(self, task: ImageTask) -> int:

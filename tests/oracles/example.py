@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from recordmill.schemas.features import FeatureTable, Kind
+from recordmill.schemas.features import FeatureKind, FeatureTable
 
-_LIST_TAG = {Kind.BYTES: b"\x0a", Kind.FLOAT: b"\x12", Kind.INT64: b"\x1a"}
+_LIST_TAG = {FeatureKind.BYTES: b"\x0a", FeatureKind.FLOAT: b"\x12", FeatureKind.INT64: b"\x1a"}
 _FIELD_1 = b"\x0a"
 _FIELD_2 = b"\x12"
 _ONE_BYTE = tuple(bytes((value,)) for value in range(128))
@@ -77,10 +77,10 @@ def _one_bytes(value: bytes) -> tuple[bytes, bytes]:
     return _FIELD_1 + varint(len(value)), value
 
 
-_WRITE_LIST: dict[Kind, Callable[[Sequence[Any]], bytes]] = {
-    Kind.BYTES: _bytes_list,
-    Kind.FLOAT: _float_list,
-    Kind.INT64: _int64_list,
+_WRITE_LIST: dict[FeatureKind, Callable[[Sequence[Any]], bytes]] = {
+    FeatureKind.BYTES: _bytes_list,
+    FeatureKind.FLOAT: _float_list,
+    FeatureKind.INT64: _int64_list,
 }
 
 
@@ -102,7 +102,7 @@ class ExampleWriter:
             (
                 feature.source,
                 feature.is_list,
-                feature.kind is Kind.BYTES and not feature.is_list,
+                feature.kind is FeatureKind.BYTES and not feature.is_list,
                 _WRITE_LIST[feature.kind],
                 _FIELD_1 + varint(len(feature.name.encode())) + feature.name.encode() + _FIELD_2,
                 _LIST_TAG[feature.kind],

@@ -7,10 +7,10 @@ import numpy as np
 
 from recordmill.schemas.block import Ragged, ragged_bytes, starts_of
 from recordmill.schemas.duplicates import Fingerprints
-from recordmill.schemas.image_facts import NO_CLASS, FactColumns, RecordPlaces, SortedObjects, sort_objects
 from recordmill.schemas.statistics import Statistics
-from recordmill.transforms.duplicates.fingerprint_images import ImageFingerprints
-from recordmill.transforms.statistics.count_images import ImageCounter
+from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns, RecordPlaces, SortedObjects, sort_objects
+from recordmill.transforms.insight.count_images import ImageCounter
+from recordmill.transforms.insight.fingerprint_images import ImageFingerprints
 from tests.oracles.image_facts import ImageFacts, RecordPlace
 
 

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.duplicates import FINGERPRINT, FINGERPRINT_VERSION, Fingerprints
-from recordmill.transforms.images.perceptual_hash import HASH_SIDE, perceptual_hashes
+from recordmill.transforms.images.measure_pixels import HASH_SIDE, perceptual_hashes
 from tests.oracles.image_facts import ImageFacts, RecordPlace
 
 _AT_ONCE = 1024

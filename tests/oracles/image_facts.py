@@ -78,7 +78,7 @@ class FactsOfValues:
     ) -> ImageFacts:
         """
         Args:
-            values: as `recordmill.transforms.examples.encode_examples` makes them, by source.
+            values: as `recordmill.transforms.encoders.encode_examples` makes them, by source.
         """
         return ImageFacts(
             values["image.file_name"].decode(),

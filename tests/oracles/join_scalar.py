@@ -6,22 +6,21 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from recordmill.schemas.annotations import AnnotatedImage, Annotation, PanopticAnnotation
-from recordmill.schemas.coco import FileAnnotations
+from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.images import NO_FILE, NOT_A_FILE, ImageRef, ImageTask
-from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.limits import MAX_FILE_BYTES, MAX_RECORD_BYTES
-from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.inputs.annotations import AnnotatedImage, Annotation, PanopticAnnotation
+from recordmill.schemas.inputs.coco import FileAnnotations
+from recordmill.schemas.inputs.images import MAX_FILE_BYTES, MAX_RECORD_BYTES, NO_FILE, NOT_A_FILE, ImageRef, ImageTask
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_fault, name_key
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
-from recordmill.schemas.splits import Division
+from recordmill.transforms.coco.join_images import Filters
 from recordmill.transforms.coco.merge_annotations import Categories, complete_annotations, merge_parts
-from recordmill.transforms.coco.screen_annotations import Filters
 from recordmill.transforms.join.match_blocks import base_name, match_names
 from tests.oracles.estimate_scalar import ScalarEstimate
 from tests.oracles.task_order import task_order
-from tests.transforms.rejects.kinds import SplitReject
+from tests.transforms.dataset.kinds import SplitReject
 
 
 class ImageNotes(msgspec.Struct, frozen=True, array_like=True):

@@ -7,9 +7,9 @@ from functools import cache
 
 from PIL import Image
 
-from recordmill.schemas.annotations import Annotation, Caption, Category, ImageLabels, StuffAnnotation
-from recordmill.schemas.images import ImageRef, ImageTask, Picture, Transcoding
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Annotation, Caption, Category, ImageLabels, StuffAnnotation
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture, Transcoding
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.statistics import PixelMeasures
 

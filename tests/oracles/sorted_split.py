@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from recordmill.schemas.images import ImageTask
+from recordmill.schemas.inputs.images import ImageTask
 from recordmill.schemas.shards import ShardSizing
 from tests.oracles.task_order import image_order
 

@@ -2,7 +2,7 @@
 
 from hashlib import blake2b
 
-from recordmill.schemas.images import ImageTask
+from recordmill.schemas.inputs.images import ImageTask
 
 _HASH_BITS = 63
 

@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from recordmill.pipelines.choose_encoder import choose_encoder, read_stop_words, saved_classes
-from recordmill.schemas.encoders import (
+from recordmill.schemas.dataset.manifest import FORMAT, Manifest, encode_manifest
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.encoders import (
     EncoderSource,
     TextEncoder,
     TextForm,
@@ -15,10 +17,8 @@ from recordmill.schemas.encoders import (
     encode_encoder,
     encoder_file,
 )
-from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.manifest import FORMAT, Manifest, encode_manifest
-from recordmill.schemas.options import TextOptions
-from tests.transforms.metadata.test_describe_split import RECIPE, SPLIT
+from recordmill.schemas.inputs.text_options import TextOptions
+from tests.transforms.shards.test_describe_split import RECIPE, SPLIT
 
 COUNTS = TextSettings(TextForm.COUNTS)
 

@@ -7,18 +7,17 @@ import pytest
 
 from recordmill.pipelines.dataset_options import VerifyOptions
 from recordmill.pipelines.embed_options import EmbedOptions
-from recordmill.schemas.coco import AnnotationKind, AnnotationSource, BoxFormat
-from recordmill.schemas.encoders import TextForm, TextSettings
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
-from recordmill.schemas.image_labels import LabelColumns, PathLabels
-from recordmill.schemas.images import PictureRules
+from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
+from recordmill.schemas.inputs.encoders import TextForm, TextSettings
+from recordmill.schemas.inputs.images import LabelColumns, PathLabels, PictureRules
+from recordmill.schemas.inputs.option import Options, options_of
+from recordmill.schemas.inputs.options import DEFAULT_SHARD_BYTES, MAX_SHARDS
+from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.layouts import CLASSIFICATION, LAYOUTS
 from recordmill.schemas.names import NameSources
-from recordmill.schemas.option import Options, options_of
-from recordmill.schemas.options import DEFAULT_SHARD_BYTES, MAX_SHARDS
 from recordmill.schemas.shards import ShardSizing
-from recordmill.schemas.splits import Division, SplitShares
 from recordmill.transforms.coco.coco_options import ANNOTATIONS, CocoOptions
 from recordmill.transforms.folder.folder_options import FolderOptions
 from recordmill.transforms.table.table_options import TableOptions

@@ -8,10 +8,10 @@ import pytest
 
 from recordmill.pipelines import coco
 from recordmill.pipelines import folder as folders
-from recordmill.schemas.encoders import EncoderSource, TextForm, TextSettings
+from recordmill.schemas.dataset.manifest import FORMAT
+from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.errors import AnnotationFileError, ConfigError
-from recordmill.schemas.manifest import FORMAT
-from recordmill.schemas.recipes import InputFile, Recipe
+from recordmill.schemas.inputs.encoders import EncoderSource, TextForm, TextSettings
 from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.folder.folder_options import FolderOptions
 

@@ -6,9 +6,9 @@ import pytest
 from recordmill.pipelines import verify
 from recordmill.pipelines.dataset_options import VerifyOptions
 from recordmill.pipelines.verify import expected_shards
-from recordmill.schemas.checks import Fault, Faults, ShardCheck
+from recordmill.schemas.dataset.checks import Fault, Faults, ShardCheck
 from recordmill.schemas.errors import FaultyDatasetError
-from tests.transforms.metadata.test_describe_split import SPLIT
+from tests.transforms.shards.test_describe_split import SPLIT
 from tests.transforms.verify.test_check_folder import write
 
 

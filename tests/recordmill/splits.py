@@ -9,16 +9,16 @@ import google_crc32c
 import numpy as np
 from PIL import Image
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.example import ExampleWriter
-from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureTable, Kind
-from recordmill.schemas.labels import LabelMap
+from recordmill.data_set import Split
+from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureKind, FeatureTable
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS, features_table, picture_of_row
 from recordmill.schemas.shards import ShardInfo
-from recordmill.schemas.tfrecord import frame
-from recordmill.split import Contents, Shard, Split
-from recordmill.transforms.masks.bitmaps import run_lengths
-from recordmill.transforms.masks.encode_masks import mask_png, mask_rle
+from recordmill.split_records import RecordContents, SplitShard
+from recordmill.transforms.images.masks import mask_png, mask_rle, run_lengths
+from recordmill.transforms.records.example import ExampleWriter
+from recordmill.transforms.records.tfrecord import frame
 from recordmill.transforms.storage.interface import crc32c_text
 
 KEYPOINTS = 4
@@ -27,21 +27,21 @@ LABELS = LabelMap((Category(3, "cat", keypoints=tuple("abcd")), Category(7, "dog
 
 def _row(*pictures: Feature) -> FeatureTable:
     columns = (
-        Feature("kind", f"{CLASS_OF_ROW}kind", Kind.INT64, (), "0..classes-1", "kind"),
-        Feature("note", "row.note", Kind.BYTES, ("0 or 1 of note",), "utf-8", "note"),
-        Feature("numbers", "row.numbers", Kind.FLOAT, ("N of numbers",), "", "numbers"),
+        Feature("kind", f"{CLASS_OF_ROW}kind", FeatureKind.INT64, (), "0..classes-1", "kind"),
+        Feature("note", "row.note", FeatureKind.BYTES, ("0 or 1 of note",), "utf-8", "note"),
+        Feature("numbers", "row.numbers", FeatureKind.FLOAT, ("N of numbers",), "", "numbers"),
     )
     features = tuple(sorted((*columns, *pictures), key=lambda feature: feature.name))
     return FeatureTable("table", features, LAYOUTS["table"].record_of)
 
 
 CONTENTS = {
-    **{name: Contents(LAYOUTS[name], LABELS) for name in ("detection", "keras", "tfds", "classification")},
-    "float32": Contents(features_table((2, 3, 5), "float32"), LABELS, ("2", "3", "5")),
-    "float16": Contents(features_table((2, 3, 5), "float16"), LABELS, ("2", "3", "5")),
-    "rows": Contents(_row(), LABELS),
-    "pictures": Contents(_row(*picture_of_row(None)), LABELS),
-    "pixels": Contents(_row(*picture_of_row((6, 7))), LABELS),
+    **{name: RecordContents(LAYOUTS[name], LABELS) for name in ("detection", "keras", "tfds", "classification")},
+    "float32": RecordContents(features_table((2, 3, 5), "float32"), LABELS, ("2", "3", "5")),
+    "float16": RecordContents(features_table((2, 3, 5), "float16"), LABELS, ("2", "3", "5")),
+    "rows": RecordContents(_row(), LABELS),
+    "pictures": RecordContents(_row(*picture_of_row(None)), LABELS),
+    "pixels": RecordContents(_row(*picture_of_row((6, 7))), LABELS),
 }
 """Of each layout, with all that it can hold."""
 
@@ -53,7 +53,7 @@ class Drawn(NamedTuple):
     expected: dict[str, np.ndarray]
 
 
-def draw(contents: Contents, number: int, objects: int | None = None) -> Drawn:
+def draw(contents: RecordContents, number: int, objects: int | None = None) -> Drawn:
     """The `number`-th record; every fourth has no object."""
     rng = np.random.default_rng(number)
     height, width = 20 + number, 31 - number % 3
@@ -93,15 +93,15 @@ def encoded(pixels: np.ndarray, format_: str) -> bytes:
 
 def _drawn(feature: Feature, sizes: dict[str, int], rng: np.random.Generator) -> Any:
     shape = [sizes[size] if size in sizes else int(size) for size in feature.shape]
-    drawn = rng.random(shape).astype(np.float32) if feature.kind is Kind.FLOAT else rng.integers(0, 2, shape)
+    drawn = rng.random(shape).astype(np.float32) if feature.kind is FeatureKind.FLOAT else rng.integers(0, 2, shape)
     flat = np.ravel(drawn).tolist()
-    if feature.kind is Kind.BYTES:
+    if feature.kind is FeatureKind.BYTES:
         flat = [b"\xc3\xa9\0%d" % value for value in flat]  # a zero byte within
     return flat if feature.is_list else flat[0]
 
 
 def write_split(
-    folder: Path, contents: Contents, drawn: list[Drawn], shards: int = 3, compressed: bool = False
+    folder: Path, contents: RecordContents, drawn: list[Drawn], shards: int = 3, compressed: bool = False
 ) -> Split:
     """The records in so many shards, one of them empty."""
     writer = ExampleWriter(contents.table)
@@ -109,7 +109,7 @@ def write_split(
     return split_of(folder, contents, [records[:2], [], records[2:]][:shards], compressed)
 
 
-def split_of(folder: Path, contents: Contents, shards: list[list[bytes]], compressed: bool = False) -> Split:
+def split_of(folder: Path, contents: RecordContents, shards: list[list[bytes]], compressed: bool = False) -> Split:
     found = []
     for number, records in enumerate(shards):
         data = b"".join(part for record in records for part in (frame(record)[0], record, frame(record)[1]))
@@ -117,5 +117,5 @@ def split_of(folder: Path, contents: Contents, shards: list[list[bytes]], compre
         path = folder / f"coco-train.tfrecord-{number:05d}-of-{len(shards):05d}"
         path.write_bytes(data)
         info = ShardInfo(path.name, len(records), len(data), crc32c_text(google_crc32c.Checksum(data)), "")
-        found.append(Shard(str(path), info))
+        found.append(SplitShard(str(path), info))
     return Split("train", str(folder), found, contents, "GZIP" if compressed else "")

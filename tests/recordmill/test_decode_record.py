@@ -7,9 +7,9 @@ from PIL import Image
 
 from recordmill.decode_record import RecordDecoder
 from recordmill.schemas.errors import RecordError
-from recordmill.schemas.example import ExampleWriter
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.readings import READINGS, readings_of, type_text
+from recordmill.split_records import READINGS, readings_of, type_text
+from recordmill.transforms.records.example import ExampleWriter
 from tests.recordmill.splits import CONTENTS, KEYPOINTS, draw
 
 

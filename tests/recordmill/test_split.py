@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from recordmill.data_set import Split
 from recordmill.schemas.errors import ConfigError, RecordError
-from recordmill.schemas.example import ExampleWriter
-from recordmill.schemas.tfrecord import frame
-from recordmill.split import Split
+from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.records.shard_reader import open_records
+from recordmill.transforms.records.tfrecord import frame
 from tests.gcs_stand_in import running
 from tests.recordmill.splits import CONTENTS, draw, split_of, write_split
 

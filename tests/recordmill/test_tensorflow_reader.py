@@ -7,12 +7,12 @@ import tensorflow as tf
 
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.split import Contents
+from recordmill.split_records import RecordContents
 from tests.recordmill.splits import CONTENTS, LABELS, draw, write_split
 
 RECORDS = 6
 _RLE = tuple(each for each in LAYOUTS["detection"].features if each.source != "objects.mask_png")
-ALL = CONTENTS | {"rle": Contents(type(LAYOUTS["detection"])("detection", _RLE), LABELS)}
+ALL = CONTENTS | {"rle": RecordContents(type(LAYOUTS["detection"])("detection", _RLE), LABELS)}
 
 
 def split_of(folder, name, records=RECORDS, **more):

@@ -1,12 +1,12 @@
 import pytest
 import tensorflow as tf
 
-from recordmill.schemas.example import ExampleWriter
-from recordmill.schemas.features import Feature, FeatureTable, Kind, Part, parse_spec
+from recordmill.schemas.features import Feature, FeatureKind, FeatureTable, Part, parse_spec
+from recordmill.transforms.records.example import ExampleWriter
 
-NAME = Feature("a/name", "image.file_name", Kind.BYTES, (), "utf-8", "file name")
-AREAS = Feature("b/areas", "objects.area", Kind.FLOAT, ("N",), "px²", "areas")
-IDS = Feature("c/ids", "objects.id", Kind.INT64, ("N",), "COCO id", "annotation ids")
+NAME = Feature("a/name", "image.file_name", FeatureKind.BYTES, (), "utf-8", "file name")
+AREAS = Feature("b/areas", "objects.area", FeatureKind.FLOAT, ("N",), "px²", "areas")
+IDS = Feature("c/ids", "objects.id", FeatureKind.INT64, ("N",), "COCO id", "annotation ids")
 TABLE = FeatureTable("test", (NAME, AREAS, IDS))
 
 
@@ -38,9 +38,9 @@ def test_the_spec_parses_a_batch_whose_lists_differ_in_length():
 # Boxes
 
 
-BOX = Feature("a/box", "objects.bbox_xywh_px", Kind.FLOAT, ("4",), "px", "box")
-BOXES = Feature("b/boxes", "objects.bbox_yxyx", Kind.FLOAT, ("N", "4"), "fraction", "boxes")
-PAIRS = Feature("c/pairs", "segments.area", Kind.INT64, ("S", "2"), "", "pairs")
+BOX = Feature("a/box", "objects.bbox_xywh_px", FeatureKind.FLOAT, ("4",), "px", "box")
+BOXES = Feature("b/boxes", "objects.bbox_yxyx", FeatureKind.FLOAT, ("N", "4"), "fraction", "boxes")
+PAIRS = Feature("c/pairs", "segments.area", FeatureKind.INT64, ("S", "2"), "", "pairs")
 BOXED = FeatureTable("boxed", (BOX, BOXES, PAIRS))
 
 
@@ -70,9 +70,9 @@ def test_lists_of_boxes_keep_their_records_apart_in_a_batch():
 # Parts
 
 
-CAPTIONS = Feature("b/captions", "captions.text", Kind.BYTES, ("C",), "utf-8", "captions", Part.CAPTIONS)
-MASKS = Feature("d/masks", "objects.mask_png", Kind.BYTES, ("N",), "PNG", "masks", Part.MASK_PNG)
-RUNS = Feature("e/runs", "objects.mask_rle", Kind.BYTES, ("N",), "RLE", "runs", Part.MASK_RLE)
+CAPTIONS = Feature("b/captions", "captions.text", FeatureKind.BYTES, ("C",), "utf-8", "captions", Part.CAPTIONS)
+MASKS = Feature("d/masks", "objects.mask_png", FeatureKind.BYTES, ("N",), "PNG", "masks", Part.MASK_PNG)
+RUNS = Feature("e/runs", "objects.mask_rle", FeatureKind.BYTES, ("N",), "RLE", "runs", Part.MASK_RLE)
 OPTIONAL = FeatureTable("optional", (NAME, CAPTIONS, IDS, MASKS, RUNS), groups=("d",), examples_per_shard=7)
 
 
@@ -100,7 +100,7 @@ def test_a_table_with_some_parts_keeps_what_every_record_has_and_nothing_else_on
 
 
 def test_features_are_renamed_by_what_they_hold_and_stay_sorted():
-    table = FeatureTable("t", tuple(Feature(name, f"of.{name}", Kind.INT64, (), "", "") for name in "abc"))
+    table = FeatureTable("t", tuple(Feature(name, f"of.{name}", FeatureKind.INT64, (), "", "") for name in "abc"))
     renamed = table.renamed({"of.a": "z", "of.x": "y"})
     assert [(feature.name, feature.source) for feature in renamed.features] == [
         ("b", "of.b"),
@@ -112,10 +112,13 @@ def test_features_are_renamed_by_what_they_hold_and_stay_sorted():
 
 
 def test_numbers_packed_in_bytes_are_one_value():
-    packed = Feature("p", "p", Kind.BYTES, ("2", "3"), "uint8", "")
+    packed = Feature("p", "p", FeatureKind.BYTES, ("2", "3"), "uint8", "")
     assert packed.is_packed
     assert not packed.is_list
-    for other in (Feature("p", "p", Kind.BYTES, ("N",), "", ""), Feature("p", "p", Kind.FLOAT, ("2",), "", "")):
+    for other in (
+        Feature("p", "p", FeatureKind.BYTES, ("N",), "", ""),
+        Feature("p", "p", FeatureKind.FLOAT, ("2",), "", ""),
+    ):
         assert other.is_list
         assert not other.is_packed
     table = FeatureTable("t", (packed,))

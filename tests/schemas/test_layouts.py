@@ -3,10 +3,11 @@ from typing import get_args
 
 import pytest
 
-from recordmill.schemas.annotations import Category
+from recordmill.schemas.dataset.manifest import num_classes
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import FeatureTable, Kind, Part
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.features import FeatureKind, FeatureTable, Part
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import (
     CLASSIFICATION,
     DETECTION,
@@ -17,7 +18,6 @@ from recordmill.schemas.layouts import (
     features_table,
     stored_as,
 )
-from recordmill.schemas.manifest import num_classes
 from recordmill.schemas.rejects import Reason
 
 
@@ -91,9 +91,9 @@ def test_the_documentation_lists_every_reason_and_part():
         ({"image": "../../x\n"}, {}, "printable"),
         ({"image": "x" * 201}, {}, "printable"),
         ({"image": ""}, {}, "printable"),
-        ({"image/id": "id"}, {"image/id": Kind.FLOAT}, "no feature 'image/id'"),
-        ({}, {"objects/bbox": Kind.INT64}, "coordinates"),
-        ({}, {"image": Kind.INT64}, "texts or files"),
+        ({"image/id": "id"}, {"image/id": FeatureKind.FLOAT}, "no feature 'image/id'"),
+        ({}, {"objects/bbox": FeatureKind.INT64}, "coordinates"),
+        ({}, {"image": FeatureKind.INT64}, "texts or files"),
     ],
 )
 def test_keys_and_types_that_a_layout_cannot_have(names, kinds, word):

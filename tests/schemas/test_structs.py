@@ -7,9 +7,8 @@ from recordmill import schemas
 
 
 def test_structs_are_frozen():
-    modules = [
-        importlib.import_module(f"{schemas.__name__}.{each.name}") for each in pkgutil.iter_modules(schemas.__path__)
-    ]
+    names = [each.name for each in pkgutil.walk_packages(schemas.__path__, f"{schemas.__name__}.")]
+    modules = map(importlib.import_module, names)
     found = {value for module in modules for value in vars(module).values() if isinstance(value, type)}
     structs = {
         each for each in found if issubclass(each, msgspec.Struct) and each.__module__.startswith(schemas.__name__)

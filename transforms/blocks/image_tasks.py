@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from recordmill.schemas.annotations import NO_LABELS, Annotation, ImageLabels
 from recordmill.schemas.block import Block, Ragged, ragged_bytes, ragged_numbers, ragged_texts
-from recordmill.schemas.images import ImageRef, ImageTask
-from recordmill.transforms.runtime.coders import pack, unpacker
+from recordmill.schemas.inputs.annotations import NO_LABELS, Annotation, ImageLabels
+from recordmill.schemas.inputs.images import ImageRef, ImageTask
+from recordmill.transforms.runtime.beam_steps import pack, unpacker
 
 _UNPACK_LABELS = unpacker(ImageLabels)
 

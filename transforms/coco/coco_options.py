@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from recordmill.schemas.coco import AnnotationKind, AnnotationSource, BoxFormat
-from recordmill.schemas.encoders import TextForm
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import OF_INPUT, FeatureTable, Part
+from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
+from recordmill.schemas.inputs.encoders import TextForm
+from recordmill.schemas.inputs.option import LEAVE_OUT, READ, TEXTS, WRITE, Files, Masks, Names, flag, redefined
+from recordmill.schemas.inputs.options import DividedOptions, PictureOptions, RecipeValue, pairs
+from recordmill.schemas.inputs.text_options import TextChoice, TextOptions
 from recordmill.schemas.layouts import LAYOUTS, CocoLayout
 from recordmill.schemas.names import Match, NameSources
-from recordmill.schemas.option import LEAVE_OUT, READ, TEXTS, WRITE, Files, Masks, Names, flag, redefined
-from recordmill.schemas.options import DividedOptions, PictureOptions, RecipeValue, TextChoice, TextOptions, pairs
 
 MASKS = {"none": (), "png": (Part.MASK_PNG,), "rle": (Part.MASK_RLE,), "both": (Part.MASK_PNG, Part.MASK_RLE)}
 CAPTIONS = "captions"  # column name of the captions' encoder

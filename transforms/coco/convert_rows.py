@@ -9,17 +9,16 @@ from typing import Any
 
 import msgspec
 
-from recordmill.schemas.annotations import (
+from recordmill.schemas.inputs.annotations import (
     Annotation,
     Caption,
     PanopticAnnotation,
     Segment,
     StuffAnnotation,
 )
-from recordmill.schemas.coco import AnnotationKind, AnnotationSource, BoxFormat
+from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.transforms.coco.box_formats import BOX, LARGEST
 from recordmill.transforms.coco.decode_coco import (
     AnnotationRow,
     KeypointsRow,
@@ -27,6 +26,7 @@ from recordmill.transforms.coco.decode_coco import (
     SegmentRow,
 )
 from recordmill.transforms.coco.file_fields import has_numbers
+from recordmill.transforms.coco.guess_box_format import BOX, LARGEST
 from recordmill.transforms.storage.interface import Storage
 from recordmill.transforms.storage.resolve import join_path, storage_for
 

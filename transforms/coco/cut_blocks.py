@@ -15,9 +15,9 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.errors import AnnotationFileError
-from recordmill.schemas.file_kinds import describe_content
+from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.transforms.coco.file_fields import has_data
-from recordmill.transforms.coco.odd_json import (
+from recordmill.transforms.coco.json_faults import (
     START,
     Position,
     fault_of,
@@ -144,7 +144,7 @@ _WORD = 16
 """So many bytes before the end of what has been read, a word may have been cut that is one: -1, true, NaN."""
 
 
-class Block(NamedTuple):
+class JsonBlock(NamedTuple):
     """Some of a file's text.
 
     Attributes:
@@ -162,7 +162,7 @@ class Block(NamedTuple):
     text: bytes
 
 
-def cut_blocks(path: str, pieces: Iterable[bytes], block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+def cut_blocks(path: str, pieces: Iterable[bytes], block_bytes: int = BLOCK_BYTES) -> Iterator[JsonBlock]:
     """The blocks of a COCO file, in the order of the file; last the one of all else.
 
     Args:
@@ -237,12 +237,12 @@ class _Text:
         )
 
 
-def _cut_file(text: _Text) -> Iterator[Block]:
+def _cut_file(text: _Text) -> Iterator[JsonBlock]:
     first = text.skip_space()
     if not first:
         raise AnnotationFileError(f"{text.path} is empty; expected a COCO annotation file")
     if first != b"{":
-        yield Block("", 0, 0, 0, _value(text))  # whatever it is, it is told by who decodes it
+        yield JsonBlock("", 0, 0, 0, _value(text))  # whatever it is, it is told by who decodes it
         if text.skip_space():
             raise text.fault(0, "trailing characters")
         return
@@ -267,7 +267,9 @@ def _cut_file(text: _Text) -> Iterator[Block]:
         text.drop(1)
     if text.skip_space():
         raise text.fault(0, "trailing characters")
-    yield Block("", 0, 0, 0, b"{%b}" % b",".join(b"%b:%b" % (msgspec.json.encode(key), fields[key]) for key in fields))
+    yield JsonBlock(
+        "", 0, 0, 0, b"{%b}" % b",".join(b"%b:%b" % (msgspec.json.encode(key), fields[key]) for key in fields)
+    )
 
 
 def _key(text: _Text) -> str:
@@ -316,7 +318,7 @@ def _skip_value(text: _Text, key: str) -> bytes:
     return b"true" if sum(has_data(msgspec.Raw(value)) for value in values) else b"false"
 
 
-def _cut_list(text: _Text, name: str) -> Iterator[Block]:
+def _cut_list(text: _Text, name: str) -> Iterator[JsonBlock]:
     """The rows of a list, which is dropped."""
     text.drop(1)
     number, border = 0, b""
@@ -336,7 +338,7 @@ def _cut_list(text: _Text, name: str) -> Iterator[Block]:
             if text.is_whole:
                 raise text.fault()
             text.read(max(text.block_bytes, len(text.data)))
-        yield Block(name, number, cut.rows, text.offset, text.data[: cut.end])
+        yield JsonBlock(name, number, cut.rows, text.offset, text.data[: cut.end])
         if found := _BORDER.match(text.data, cut.end):
             border = text.data[cut.end - 1 : found.end()]
         text.drop(cut.end)

@@ -1,8 +1,4 @@
-"""The JSON of a COCO file becomes rows of the expected types.
-
-msgspec splits the file in one pass and leaves boxes as slices of its bytes. A file in which any row is not of the
-expected types is decoded again row by row, slower, so that one bad row costs itself and not the file.
-"""
+"""The JSON of a COCO file becomes rows of the expected types."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -10,10 +6,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from recordmill.schemas.annotations import Category, Int64
-from recordmill.schemas.coco import AnnotationKind, FieldRows, SegmentId
 from recordmill.schemas.errors import AnnotationFileError
-from recordmill.schemas.file_kinds import describe_content
+from recordmill.schemas.inputs.annotations import Category, Int64
+from recordmill.schemas.inputs.coco import AnnotationKind, FieldRows, SegmentId
+from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.coco.file_fields import (
     FIELDS,
@@ -29,7 +25,7 @@ from recordmill.transforms.coco.file_fields import (
     required_names,
     without,
 )
-from recordmill.transforms.coco.odd_json import quote_nan, without_lone_surrogates
+from recordmill.transforms.coco.json_faults import quote_nan, without_lone_surrogates
 
 
 class CocoImageRow(msgspec.Struct, gc=False):
@@ -192,7 +188,7 @@ _CATEGORY_ROW = msgspec.json.Decoder(Category, strict=False)
 
 
 def decode_coco(path: str, list_: str, text: bytes, kind: AnnotationKind, masks: bool = False) -> CocoRows:
-    """The rows of a block of a COCO file, see `recordmill.transforms.coco.cut_blocks.Block`.
+    """The rows of a block of a COCO file, see `recordmill.transforms.coco.cut_blocks.JsonBlock`.
 
     Args:
         path: for messages.

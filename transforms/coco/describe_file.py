@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 from isal import isal_zlib
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource, FieldRows
 from recordmill.schemas.errors import WrongFlagError
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource, FieldRows
 from recordmill.transforms.coco.convert_rows import count_keypoints
 from recordmill.transforms.coco.decode_coco import CocoImageRow, CocoRows
 from recordmill.transforms.coco.file_fields import count_fields, field_rows, has_data, has_numbers

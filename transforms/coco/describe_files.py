@@ -9,12 +9,12 @@ import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsList, PCollection, TaggedOutput
 
-from recordmill.schemas.annotations import Category, name_keypoints
-from recordmill.schemas.coco import AnnotationFile, AnnotationKind, FieldRows
+from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import CategoryError, NoSuchClassError
-from recordmill.schemas.features import FeatureTable, Kind, Part
-from recordmill.schemas.labels import SEMANTIC_IGNORE, LabelMap
-from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.features import FeatureKind, FeatureTable, Part
+from recordmill.schemas.inputs.annotations import Category, name_keypoints
+from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, FieldRows
+from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap
 from recordmill.transforms.coco.file_fields import without
 from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder
 
@@ -124,7 +124,7 @@ def choose_features(
     Raises:
         CategoryError: labels are names, and two categories have the same.
     """
-    is_text = any(feature.source == asked.label and feature.kind is Kind.BYTES for feature in asked.features)
+    is_text = any(feature.source == asked.label and feature.kind is FeatureKind.BYTES for feature in asked.features)
     if is_text and (twice := labels.duplicate_names()):
         raise CategoryError(
             f"two categories are called {twice[0]!r}, and --label-as text would store one name for both; leave it out"

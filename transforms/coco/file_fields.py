@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from recordmill.schemas.coco import FieldRows
+from recordmill.schemas.inputs.coco import FieldRows
 
 NO_TEXT = msgspec.Raw(b"")
 LISTS = ("images", "annotations", "categories")

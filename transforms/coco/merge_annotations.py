@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from recordmill.schemas.annotations import (
+from recordmill.schemas.errors import CollidingImagesError
+from recordmill.schemas.inputs.annotations import (
     NO_LABELS,
     AnnotatedImage,
     Annotation,
@@ -19,13 +20,12 @@ from recordmill.schemas.annotations import (
     StuffAnnotation,
     unnamed_keypoints,
 )
-from recordmill.schemas.coco import AnnotationKind, BoxFormat, FileAnnotations
-from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.limits import MAX_PIXELS
+from recordmill.schemas.inputs.coco import AnnotationKind, BoxFormat, FileAnnotations
+from recordmill.schemas.inputs.images import MAX_PIXELS
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
-from recordmill.transforms.coco.box_formats import LARGEST, box_area_px2, box_xywh_px
 from recordmill.transforms.coco.convert_rows import box_fault, keypoints_fault
+from recordmill.transforms.coco.guess_box_format import LARGEST, box_area_px2, box_xywh_px
 
 
 def _by_source(part: FileAnnotations) -> tuple[str, str]:

@@ -21,26 +21,25 @@ import msgspec
 import numpy as np
 from apache_beam.pvalue import PCollection, TaggedOutput
 
-from recordmill.schemas.annotations import NO_LABELS, ImageLabels
 from recordmill.schemas.block import Block, Ragged, ragged_bytes, ragged_texts
-from recordmill.schemas.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource
 from recordmill.schemas.errors import AnnotationFileError
-from recordmill.schemas.images import USUAL_IMAGE_BYTES
+from recordmill.schemas.inputs.annotations import NO_LABELS, ImageLabels
+from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource
+from recordmill.schemas.inputs.images import USUAL_IMAGE_BYTES
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.blocks.image_tasks import file_folder, label_column, object_columns
-from recordmill.transforms.blocks.order_images import hash_images, ranges_of
 from recordmill.transforms.blocks.pack_block import pack_parts
-from recordmill.transforms.coco.box_formats import LARGEST
+from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.coco.convert_rows import Converter, other_format, row_converter
 from recordmill.transforms.coco.cut_blocks import BLOCK_BYTES, cut_blocks
 from recordmill.transforms.coco.decode_coco import AnnotationRow, CocoImageRow, CocoRows, decode_coco
 from recordmill.transforms.coco.describe_file import BlockSummary, describe_file, size_of, summarize
-from recordmill.transforms.coco.guess_box_format import sampled_of
+from recordmill.transforms.coco.guess_box_format import LARGEST, sampled_of
 from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.join.match_blocks import name_buckets, name_keys
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.coders import pack
+from recordmill.transforms.runtime.beam_steps import pack
 from recordmill.transforms.storage.interface import UnreadableFileError, is_remote
 from recordmill.transforms.storage.read_unpacked import open_unpacked
 from recordmill.transforms.storage.resolve import archive_of, join_path, storage_for

@@ -12,13 +12,13 @@ from PIL import Image
 
 from recordmill.schemas.block import ragged_bytes
 from recordmill.schemas.features import CLASS_OF_ROW
-from recordmill.schemas.image_facts import NO_CLASS, FactColumns
 from recordmill.schemas.layouts import box_coding
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.schemas.statistics import PixelMeasures
-from recordmill.transforms.images.open_record_picture import open_record_picture
-from recordmill.transforms.masks.bitmaps import bitmap
-from recordmill.transforms.masks.decode_segmentation import decode_counts
+from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns
+from recordmill.transforms.images.decode_segmentation import decode_counts
+from recordmill.transforms.images.load_images import open_record_picture
+from recordmill.transforms.images.masks import bitmap
 
 _INTEGER = re.compile(rb"-?[0-9]{1,19}")
 _RAW_MODES = ("L", "P", "I;16")

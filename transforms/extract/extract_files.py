@@ -5,14 +5,79 @@ import hashlib
 import posixpath
 from collections import OrderedDict
 from threading import Lock
+from typing import Any
 
 import google_crc32c
 import msgspec
+import numpy as np
 
+from recordmill.schemas.features import FeatureKind, FeatureTable
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.names import name_fault
-from recordmill.transforms.extract.extract_values import UnusableRecordError
+from recordmill.transforms.records.parse_record import RecordParseError, RecordParser, as_meant, length_faults
 from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.resolve import join_path, storage_for
+
+
+class UnusableRecordError(ValueError):
+    """Why a record, or a part of one, cannot be extracted; becomes a Fault.
+
+    Attributes:
+        reason: `schema`, `object_lists`, `keypoints`, `image_undecodable`, `file_name` or `mask`.
+    """
+
+    def __init__(self, reason: str, detail: str):
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+    def __reduce__(self):
+        return UnusableRecordError, (self.reason, self.detail)
+
+
+class RecordReader:
+    """Reads records of one data set.
+
+    Args:
+        table: what is in a record.
+        labels: the data set's classes.
+    """
+
+    def __init__(self, table: FeatureTable, labels: LabelMap):
+        self._table = table
+        self._parse = RecordParser(table)
+        self._labels = labels
+
+    def __call__(self, record: bytes) -> dict[str, Any]:
+        """Bytes for a single text or file, and a flat array for all else, by source.
+
+        Raises:
+            UnusableRecordError: it does not parse, lists of one object each differ in length, or a number is not
+                finite.
+        """
+        try:
+            values = self._parse(record)
+        except RecordParseError as error:
+            raise UnusableRecordError("schema", str(error)) from error
+        for reason, detail in length_faults(values, self._table, self._labels.keypoints):
+            raise UnusableRecordError(reason, detail)
+        for feature in self._table.features:
+            if feature.kind is FeatureKind.FLOAT and not np.isfinite(values[feature.source]).all():
+                raise UnusableRecordError("schema", f"{feature.name} has a number that is not finite")
+        return as_meant(values, self._table, self._labels)
+
+
+def text(value: bytes, name: str) -> str:
+    """UTF-8 bytes as text; `name` is for the message.
+
+    Raises:
+        UnusableRecordError: they are not UTF-8.
+    """
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise UnusableRecordError("schema", f"{name} is not UTF-8: {value[:80]!r}") from error
+
 
 _OF_THE_NAME = (
     *(errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL, errno.EILSEQ, errno.ELOOP),

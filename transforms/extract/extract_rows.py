@@ -10,14 +10,12 @@ import numpy as np
 
 from recordmill.schemas.boxes import exact_edges_px, shortest_decimal, shortest_px
 from recordmill.schemas.features import FeatureTable, Part
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.dataset.record_view import RecordView
-from recordmill.transforms.extract.extract_files import ExtractedFile, path_below
-from recordmill.transforms.extract.extract_values import UnusableRecordError, text
+from recordmill.transforms.extract.extract_files import ExtractedFile, UnusableRecordError, path_below, text
 from recordmill.transforms.images.load_images import brief
+from recordmill.transforms.images.masks import mask_rle, run_lengths
 from recordmill.transforms.images.open_picture import kind_of, open_picture
-from recordmill.transforms.masks.bitmaps import run_lengths
-from recordmill.transforms.masks.encode_masks import mask_rle
 
 _UNSET = msgspec.UNSET
 _MAPS = {
@@ -39,7 +37,7 @@ Segmentation = RunLengths | list[list[float]]
 """`[]` is no mask."""
 
 
-class ImageRow(msgspec.Struct, frozen=True):
+class ImageEntry(msgspec.Struct, frozen=True):
     """A row of `images`. The two lists are LVIS's."""
 
     id: int
@@ -64,7 +62,7 @@ class InstanceRow(msgspec.Struct, frozen=True):
     keypoints: tuple[float, ...] | msgspec.UnsetType = _UNSET
 
 
-class CaptionRow(msgspec.Struct, frozen=True):
+class CaptionEntry(msgspec.Struct, frozen=True):
     """A row of `annotations` of a captions file; id is None where the record does not say."""
 
     id: int | None
@@ -72,7 +70,7 @@ class CaptionRow(msgspec.Struct, frozen=True):
     caption: str
 
 
-class SegmentRow(msgspec.Struct, frozen=True):
+class SegmentEntry(msgspec.Struct, frozen=True):
     """An entry of `segments_info`."""
 
     id: int
@@ -82,12 +80,12 @@ class SegmentRow(msgspec.Struct, frozen=True):
     iscrowd: int
 
 
-class PanopticRow(msgspec.Struct, frozen=True):
+class PanopticEntry(msgspec.Struct, frozen=True):
     """A row of `annotations` of a panoptic file."""
 
     image_id: int
     file_name: str
-    segments_info: tuple[SegmentRow, ...]
+    segments_info: tuple[SegmentEntry, ...]
 
 
 class EncodedRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -106,11 +104,11 @@ class RecordRows(msgspec.Struct, frozen=True):
         class_name: of an image of one class.
     """
 
-    image: ImageRow
+    image: ImageEntry
     instances: tuple[EncodedRow, ...] = ()
     keypoints: tuple[EncodedRow, ...] = ()
-    captions: tuple[CaptionRow, ...] = ()
-    panoptic: PanopticRow | None = None
+    captions: tuple[CaptionEntry, ...] = ()
+    panoptic: PanopticEntry | None = None
     class_name: str | None = None
 
 
@@ -144,7 +142,7 @@ class RowExtractor:
         self._split = split
 
     def __call__(self, values: dict[str, Any]) -> Extracted:
-        """The rows and files of a record's values, as `recordmill.transforms.extract.extract_values` reads them.
+        """The rows and files of a record's values, as `recordmill.transforms.extract.extract_files` reads them.
 
         Raises:
             UnusableRecordError: its image has no name that can be used, no id, or no size.
@@ -159,7 +157,7 @@ class RowExtractor:
         except ValueError as fault:
             raise UnusableRecordError("schema", str(fault)) from fault
         lvis = ("image.neg_category_ids", "image.not_exhaustive_category_ids") if Part.LVIS in self._parts else ()
-        image = ImageRow(image_id, file_name, width, height, *(tuple(values[source].tolist()) for source in lvis))
+        image = ImageEntry(image_id, file_name, width, height, *(tuple(values[source].tolist()) for source in lvis))
         instances = list(self._instances(record, image, faults))
         files = [image_file, *self._maps(values, file_name)]
         panoptic = self._panoptic(values, image, faults)
@@ -175,7 +173,7 @@ class RowExtractor:
         )
         return Extracted(rows, tuple(files), faults)
 
-    def _instances(self, record: RecordView, image: ImageRow, faults: list[tuple[str, str]]) -> Iterator[InstanceRow]:
+    def _instances(self, record: RecordView, image: ImageEntry, faults: list[tuple[str, str]]) -> Iterator[InstanceRow]:
         values, ids = record.values, record.listed("objects.id")
         exact = values.get("objects.area_whole")
         areas = [shortest_decimal(area) for area in values.get("objects.area", ())] if exact is None else exact.tolist()
@@ -201,11 +199,11 @@ class RowExtractor:
                 row = msgspec.structs.replace(row, num_keypoints=number, keypoints=xyv)
             yield row
 
-    def _captions(self, values: dict[str, Any], image_id: int) -> Iterator[CaptionRow]:
+    def _captions(self, values: dict[str, Any], image_id: int) -> Iterator[CaptionEntry]:
         captions = values["captions.text"].tolist() if Part.CAPTIONS in self._parts else []
         ids = values["captions.id"].tolist() if "captions.id" in values else [None] * len(captions)
         for id_, caption in zip(ids, captions, strict=True):
-            yield CaptionRow(id_, image_id, text(caption, "a caption"))
+            yield CaptionEntry(id_, image_id, text(caption, "a caption"))
 
     def _maps(self, values: dict[str, Any], file_name: str) -> Iterator[ExtractedFile]:
         for source, folder in _MAPS.items():
@@ -213,7 +211,9 @@ class RowExtractor:
                 stem, _ = posixpath.splitext(path_below(f"{folder}/{self._split}", file_name))
                 yield ExtractedFile(f"{stem}.png", values[source])
 
-    def _panoptic(self, values: dict[str, Any], image: ImageRow, faults: list[tuple[str, str]]) -> PanopticRow | None:
+    def _panoptic(
+        self, values: dict[str, Any], image: ImageEntry, faults: list[tuple[str, str]]
+    ) -> PanopticEntry | None:
         """The panoptic row, where the record has one that can be used."""
         if not values.get("panoptic.file_name"):
             return None
@@ -236,7 +236,7 @@ class RowExtractor:
             values["segments.is_crowd"].tolist(),
             strict=True,
         )
-        return PanopticRow(image.id, file_name, tuple(SegmentRow(*column) for column in columns))
+        return PanopticEntry(image.id, file_name, tuple(SegmentEntry(*column) for column in columns))
 
 
 def panoptic_path(split: str, file_name: str) -> str:

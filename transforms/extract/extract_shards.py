@@ -1,23 +1,41 @@
 """Finished shards are read back into image files in a folder, and the rows that their records hold into pieces."""
 
-from collections.abc import Iterator
+import csv
+import io
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 import apache_beam as beam
+import msgspec
+import numpy as np
 from apache_beam.pvalue import PCollection
 
-from recordmill.schemas.checks import Fault
-from recordmill.transforms.extract.extract_files import FileWriter, is_there
-from recordmill.transforms.extract.extract_pieces import ExtractedRecord, PieceFile, found_piece, records_of_piece
+from recordmill.schemas.dataset.checks import Fault, Faults
+from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.transforms.extract.extract_files import FileWriter, RecordReader, UnusableRecordError, is_there
+from recordmill.transforms.extract.extract_pieces import (
+    ExtractedRecord,
+    PieceFile,
+    Row,
+    SplitPieces,
+    found_piece,
+    read_piece,
+    records_of_piece,
+)
 from recordmill.transforms.extract.extract_rows import RowExtractor
-from recordmill.transforms.extract.extract_values import RecordReader, UnusableRecordError
 from recordmill.transforms.records.read_shards import FaultList, ManifestShard, readable_records
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.look_ahead import look_ahead
-from recordmill.transforms.runtime.threads import ThreadedDoFn
+from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
+from recordmill.transforms.runtime.threads import look_ahead
+from recordmill.transforms.storage.interface import Upload
+from recordmill.transforms.storage.resolve import join_path, storage_for
 
 
 @dataclass(eq=False, repr=False)
@@ -113,3 +131,146 @@ class RecordExtractor:
         except UnusableRecordError as fault:
             faults = [*faults, (fault.reason, fault.detail)]
         return extracted, [Fault(self._file, number, reason, detail) for reason, detail in faults]
+
+
+ANNOTATIONS = "annotations"
+"""The folder of the JSON files."""
+_ROWS_AT_ONCE = 1000
+
+
+class Document(msgspec.Struct, frozen=True):
+    """A file, how many annotations, or labels, it has, and how many ids several of these have."""
+
+    file: str
+    annotations: int
+    shared_ids: int = 0
+
+
+class ExtractedSplit(msgspec.Struct, frozen=True):
+    """What was written for a split. `image_bytes` is the size of its `images` files, which `rows` image rows name."""
+
+    split: str
+    rows: int
+    images: int
+    image_bytes: int
+    documents: tuple[Document, ...]
+    faults: Faults
+
+
+@dataclass(eq=False, repr=False)
+class WriteDocuments(beam.PTransform):
+    """(split, a shard's file) become ExtractedSplit, its documents written below `folder` of the shards' pieces."""
+
+    folder: str
+    table: FeatureTable
+    labels: LabelMap
+
+    def expand(self, shards: PCollection[tuple[str, str]]) -> PCollection[ExtractedSplit]:
+        return (
+            shards
+            | "GroupBySplit" >> beam.GroupByKey()  # (split, [file])
+            | "Write" >> beam.Map(_write, self.folder, self.table, self.labels)
+        )
+
+
+def _write(group: tuple[str, Iterable[str]], folder: str, table: FeatureTable, labels: LabelMap) -> ExtractedSplit:
+    return write_documents(*group, folder, table, labels)
+
+
+def write_documents(
+    split: str, shards: Iterable[str], folder: str, table: FeatureTable, labels: LabelMap
+) -> ExtractedSplit:
+    """Write the annotations of a split's records. Left out are records whose image file has the name of a different
+    one, or whose image id an earlier record has for another image.
+
+    Args:
+        shards: whose pieces are there.
+    """
+    pieces = SplitPieces(folder, tuple(read_piece(folder, shard) for shard in sorted(shards)), table)
+    storage = storage_for(folder)
+    for path in sorted(pieces.spoiled):
+        storage.delete(join_path(folder, path))
+    documents = []
+    if "image.class_name" in table.sources:
+        file = f"{ANNOTATIONS}/labels_{split}.csv"
+        documents.append(Document(file, write_labels(join_path(folder, file), split, pieces.labels())))
+    for name, annotations, categories in _contents(split, pieces, table, labels):
+        file = f"{ANNOTATIONS}/{name}_{split}.json"
+        written = write_document(join_path(folder, file), pieces.image_rows(), annotations, categories)
+        documents.append(Document(file, *written))
+    rows = sum(1 for _ in pieces.image_rows())
+    return ExtractedSplit(split, rows, pieces.images, pieces.image_bytes, tuple(documents), pieces.faults)
+
+
+def write_document(
+    path: str, images: Iterable[Row], annotations: Iterable[Row], categories: list[Category] | None
+) -> tuple[int, int]:
+    """Write a COCO file, which is not in memory at once; how many annotations it has, and how many ids several have.
+
+    Args:
+        categories: None for a file that has none.
+    """
+    upload = storage_for(path).create(path)
+    try:
+        upload.write(b'{"images":[')
+        _write_rows(upload, images)
+        upload.write(b'],"annotations":[')
+        number, ids = _write_rows(upload, annotations)
+        end = b"" if categories is None else b',"categories":' + msgspec.json.encode(categories)
+        upload.write(b"]" + end + b"}\n")
+        upload.commit()
+    finally:
+        upload.abandon()  # nothing to do after a commit
+    return number, int((np.unique(np.array(ids, np.int64), return_counts=True)[1] > 1).sum())
+
+
+def _write_rows(upload: Upload, rows: Iterable[Row]) -> tuple[int, "array[int]"]:
+    """Write rows between commas; how many there are, and the ids of those that have one within 64 bits."""
+    number, ids, rest = 0, array("q"), iter(rows)
+    while some := list(islice(rest, _ROWS_AT_ONCE)):
+        upload.write((b"," if number else b"") + b",".join(row.json for row in some))
+        ids.extend(row.id for row in some if row.id is not None and abs(row.id) < 1 << 63)
+        number += len(some)
+    return number, ids
+
+
+def write_labels(path: str, split: str, labels: Iterable[tuple[str, str]]) -> int:
+    """Write a CSV of image paths below the split's folder of images, their classes and the split; how many there are.
+
+    Args:
+        labels: paths and classes.
+    """
+    number, rest = 0, iter(labels)
+    upload = storage_for(path).create(path)
+    try:
+        upload.write(_csv([("path", "label", "split")]))
+        while some := list(islice(rest, _ROWS_AT_ONCE)):
+            upload.write(_csv((*label, split) for label in some))
+            number += len(some)
+        upload.commit()
+    finally:
+        upload.abandon()  # nothing to do after a commit
+    return number
+
+
+def _csv(rows: Iterable[Sequence[str]]) -> bytes:
+    table = io.StringIO(newline="")
+    csv.writer(table, lineterminator="\n").writerows(rows)
+    return table.getvalue().encode()
+
+
+def _contents(
+    split: str, pieces: SplitPieces, table: FeatureTable, labels: LabelMap
+) -> Iterator[tuple[str, Iterable[Row], list[Category] | None]]:
+    """Name, annotations, categories (captions have none) of each file that the data set's records can fill."""
+    if "objects.id" not in table.sources:
+        return
+    categories = [msgspec.structs.replace(category, isthing=None) for category in labels.categories]
+    yield "instances", pieces.objects("instances"), categories
+    if Part.KEYPOINTS in table.parts:
+        figures = [category for category in categories if category.keypoints]
+        yield "person_keypoints", pieces.objects("keypoints"), figures
+    if Part.CAPTIONS in table.parts:
+        yield "captions", pieces.captions(), None
+    if "panoptic.png" in table.sources:
+        yield "panoptic", pieces.panoptic(split), list(labels.segments)

@@ -1,17 +1,77 @@
 """The classes of images: those that were asked for, or all that there are."""
 
+import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.errors import CategoryError, NoSuchClassError
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.block import Block, ragged_texts
+from recordmill.schemas.errors import CategoryError, ConfigError, NoSuchClassError
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.images import ImageRef, PathLabels, is_image_name
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.splits import Division, name_id
+from recordmill.schemas.names import name_fault
+from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.pack_block import unpack_block
-from recordmill.transforms.dataset.facts import Facts
+from recordmill.transforms.dataset.facts import Facts, FactsBuilder
+from recordmill.transforms.folder.folder_options import LabelledOptions
+from recordmill.transforms.join.list_images import file_block, list_images
+from recordmill.transforms.storage.interface import is_remote
+
+
+def label_paths(
+    files: Iterable[tuple[str, ImageRef]],
+    rule: PathLabels,
+    division: Division,
+    splits: Sequence[str],
+    facts: FactsBuilder,
+) -> Block:
+    """Image rows of the files that are images, with the columns of their files.
+
+    Args:
+        files: by their `recordmill.schemas.names.name_key`.
+        splits: of the job; the column `split` is an index of them.
+        facts: gets files that are no images, and images without a class.
+    """
+    labelled: list[tuple[str, ImageRef]] = []
+    classes: list[str] = []
+    for name, file in files:
+        if not is_image_name(name):
+            facts.add_unlisted(name)
+        elif fault := path_fault(name, rule, division):
+            facts.reject(division.split_of(name), Rejected("image", name_id(name), *fault))
+        else:
+            labelled.append((name, file))
+            classes.append(rule.class_of(name))
+    return named_rows(file_block(labelled)).having(
+        split=np.array([splits.index(division.split_of(name)) for name, _ in labelled], np.int64),
+        class_name=ragged_texts(classes),
+    )
+
+
+def named_rows(block: Block) -> Block:
+    """Rows of images whose ids come from their names, and whose sizes are not known."""
+    ids = np.array(list(map(name_id, block.file_name.texts())), np.int64)
+    return block.having(image_id=ids, image_size_px=np.zeros((len(ids), 2), np.int64))
+
+
+def path_fault(name: str, rule: PathLabels, division: Division) -> tuple[Reason, str] | None:
+    """Why an image cannot be used, by its name; None if it can."""
+    if fault := name_fault(name):
+        return Reason.UNSAFE_FILE_NAME, f"{name!r} {fault}"
+    if not rule.class_of(name):
+        missing = "is in no folder" if rule.separator is None else f"has no {rule.separator!r} after its class"
+        return Reason.NO_CLASS, f"{name!r} {missing}"
+    if fault := division.fault(name):
+        return Reason.NO_GROUP, f"{name!r} {fault}"
+    return None
+
 
 _MAX_DIGITS = 18
 _SHOWN = 10
@@ -144,3 +204,32 @@ def nested_classes(nested: Iterable[Nested], labels: LabelMap) -> Iterator[str]:
             f"class {name!r} holds folders named like other classes, with so many images: {shown}{more}; if it is a "
             f"copy, or a split, leave it out by {cure}"
         )
+
+
+_LOGGER = logging.getLogger(__name__)
+
+_SAMPLE = 1000  # files, a page of a bucket's listing
+
+
+def check_sample(options: LabelledOptions) -> None:
+    """Read the first names of each folder in a bucket; warn if none is an image of a class.
+
+    Raises:
+        ConfigError: these are all the files, so the job would start its machines for nothing.
+    """
+    folders = [folder for folder in options.images if is_remote(folder)]
+    seen = {folder: [name for name, _ in islice(list_images(folder), _SAMPLE)] for folder in folders}
+    without = {folder: why for folder in folders if (why := _sample_fault(options, seen[folder]))}
+    if len(without) == len(options.images) and all(len(names) < _SAMPLE for names in seen.values()):
+        raise ConfigError("; ".join(f"--images {path} has no image of a class: {why}" for path, why in without.items()))
+    for folder, why in without.items():
+        _LOGGER.warning("--images %s: no image of a class among its first %s files: %s", folder, f"{_SAMPLE:,}", why)
+
+
+def _sample_fault(options: LabelledOptions, names: list[str]) -> str:
+    """Return why no file is an image of a class; empty if one is."""
+    images = list(filter(is_image_name, names))
+    if not images:
+        return f"{names[0]!r} has no suffix of an image format" if names else "it is empty"
+    faults = [path_fault(name, options.path_labels, options.division) for name in images]
+    return faults[0][1] if faults[0] and all(faults) else ""

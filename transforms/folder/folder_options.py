@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from recordmill.schemas.image_labels import LabelColumns, PathLabels
+from recordmill.schemas.inputs.images import LabelColumns, PathLabels
+from recordmill.schemas.inputs.option import READ, WRITE, Files, Names, Shares, redefined
+from recordmill.schemas.inputs.options import DividedOptions, PictureOptions
 from recordmill.schemas.names import NameSources
-from recordmill.schemas.option import READ, WRITE, Files, Names, Shares, redefined
-from recordmill.schemas.options import DividedOptions, PictureOptions
 
 
 def _column(what: str, usual: str, needs: str = "labels") -> Any:

@@ -9,18 +9,24 @@ import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.block import Block, join_blocks
-from recordmill.schemas.image_labels import PathLabels
-from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.dataset.manifest import InputRows
+from recordmill.schemas.inputs.images import PathLabels
+from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.rejects import Metric, Reason, Rejected
-from recordmill.schemas.splits import Division
-from recordmill.transforms.blocks.order_images import hash_images, image_order, ranges_of
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
-from recordmill.transforms.blocks.run_step import run_step
+from recordmill.transforms.blocks.run_step import hash_images, image_order, ranges_of, run_step
 from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagged
-from recordmill.transforms.folder.label_paths import label_paths, named_rows
+from recordmill.transforms.folder.choose_classes import label_paths, named_rows
 from recordmill.transforms.folder.read_labels import LabelTable, read_labels
-from recordmill.transforms.images.listing import Listing, join_parts
-from recordmill.transforms.join.list_images import FILES_AT_ONCE, ListParts, batched, file_block, list_outside
+from recordmill.transforms.join.list_images import (
+    FILES_AT_ONCE,
+    Listing,
+    ListParts,
+    batched,
+    file_block,
+    join_parts,
+    list_outside,
+)
 from recordmill.transforms.join.match_blocks import (
     NO_FILES,
     check_same_files,

@@ -17,13 +17,13 @@ import numpy as np
 
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.errors import AnnotationFileError
-from recordmill.schemas.file_kinds import describe_table
-from recordmill.schemas.image_labels import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, LabelColumns
+from recordmill.schemas.inputs.file_kinds import describe_table
+from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, LabelColumns
+from recordmill.schemas.inputs.splits import Division, split_name_fault
 from recordmill.schemas.names import has_control_character, name_fault, name_key
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.schemas.splits import Division, split_name_fault
 from recordmill.transforms.dataset.facts import FactsBuilder
-from recordmill.transforms.folder.label_paths import named_rows
+from recordmill.transforms.folder.choose_classes import named_rows
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.read_unpacked import GZIP, read_unpacked, unpacked
 from recordmill.transforms.storage.resolve import storage_for

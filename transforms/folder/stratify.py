@@ -14,7 +14,7 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsDict, AsSingleton, PCollection, TaggedOutput
 
-from recordmill.schemas.splits import Division, SplitShares
+from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 
 Rows = tuple[int, bytes]

@@ -1,1 +1,1 @@
-"""An image from its file to checked bytes."""
+"""An image from its file to checked bytes; masks."""

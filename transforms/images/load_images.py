@@ -1,11 +1,4 @@
-"""Image files become pictures: bytes that training can decode, of the size that their record says.
-
-`check` is how thoroughly files are checked: `none` tells JPEG from PNG by the first bytes and trusts the size in the
-JSON; `header` reads the size and looks for the end marker; `decode` also walks every marker and decodes every pixel.
-
-A JPEG or PNG that TensorFlow decodes passes through as it is. Anything else that Pillow reads is transcoded, and so
-is a picture that has to be turned upright, is larger than wanted, or is wanted in another format.
-"""
+"""Image files become pictures: bytes that training can decode, of the size that their record says; or pixels."""
 
 import hashlib
 import re
@@ -13,26 +6,41 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+import numpy as np
 from PIL import Image
 
-from recordmill.schemas.images import ImageTask, Picture, PictureRules, Transcoding
-from recordmill.schemas.limits import MAX_PIXELS
+from recordmill.schemas.inputs.images import (
+    MAX_FILE_BYTES,
+    MAX_PIXELS,
+    ImageRef,
+    ImageTask,
+    Picture,
+    PictureRules,
+    Transcoding,
+)
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.schemas.statistics import PixelMeasures
-from recordmill.transforms.images import check_jpeg, check_png
-from recordmill.transforms.images.fetch_images import fetch_file
+from recordmill.transforms.images import check_formats
 from recordmill.transforms.images.measure_pixels import measure_file, measure_pixels
 from recordmill.transforms.images.open_picture import kind_of, load_small, open_picture
 from recordmill.transforms.images.transcode_picture import (
     LIES_ON_ITS_SIDE,
     decode_picture,
     encode_picture,
+    for_jpeg,
     orientation_of,
     shrunk_size,
     stored_size,
 )
-from recordmill.transforms.runtime.look_ahead import Budget
+from recordmill.transforms.runtime.threads import Budget
 from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError, UnreadableFileError
+from recordmill.transforms.storage.resolve import storage_for
+
+
+def fetch_file(file: ImageRef) -> bytes:
+    """Read an image file by one request."""
+    return storage_for(file.path).read(file.path, file.version, MAX_FILE_BYTES)
+
 
 DECODING = Budget(MAX_PIXELS)
 
@@ -84,7 +92,7 @@ def _picture(data: bytes, width: int | None, height: int | None, rules: PictureR
 
 def _as_it_is(data: bytes, size: tuple[int, int], rules: PictureRules) -> Picture | None:
     """`data` as a picture of the size the JSON gives, if a look at the header is enough to tell."""
-    if rules.check == "header" and rules.format in ("keep", "jpeg") and check_jpeg.usual_size(data) == size:
+    if rules.check == "header" and rules.format in ("keep", "jpeg") and check_formats.usual_size(data) == size:
         return _passed(data, "jpeg", size) if size[0] * size[1] <= MAX_PIXELS else None
     kind = known_kind(data)
     if not kind or rules.format not in ("keep", kind):
@@ -193,7 +201,7 @@ def _check_file(image: Image.Image, data: bytes, kind: str, check: str) -> None:
 
 
 def check_end(data: bytes, kind: str) -> None:
-    whole = check_jpeg.jpeg_ends(data) if kind == "jpeg" else check_png.END in data
+    whole = check_formats.jpeg_ends(data) if kind == "jpeg" else check_formats.PNG_END in data
     if not whole:
         raise UnusableError(Reason.IMAGE_UNREADABLE, f"no end marker in {len(data):,} bytes; it is cut short")
 
@@ -205,17 +213,17 @@ def check_structure(data: bytes, kind: str) -> None:
         Exception: of a kind that the format has, where TensorFlow would not decode it.
     """
     if kind == "png":
-        check_png.check_png(data)
+        check_formats.check_png(data)
     else:
-        check_jpeg.check_jpeg(data)
+        check_formats.check_jpeg(data)
 
 
 def _is_usual_of_size(data: bytes, width: int, height: int) -> bool:
     """Whether TensorFlow decodes a JPEG and it has the expected size. Reading that from its frame header takes a fifth
     of the time in which Pillow opens it."""
     try:
-        frame = check_jpeg.jpeg_frame(data)
-    except check_jpeg.JpegError:
+        frame = check_formats.jpeg_frame(data)
+    except check_formats.JpegError:
         return False
     return frame.is_tf_decodable and (frame.width, frame.height) == (width, height) and width * height <= MAX_PIXELS
 
@@ -225,7 +233,7 @@ def _is_usual(data: bytes, kind: str) -> bool:
     if kind == "png":
         return True
     with pixels_decode():
-        return check_jpeg.jpeg_frame(data).is_tf_decodable
+        return check_formats.jpeg_frame(data).is_tf_decodable
 
 
 def _rewritten(
@@ -251,3 +259,92 @@ def brief(error: Exception) -> str:
     """What Pillow says of a broken file, for a reject's detail."""
     # Without the address of an object, so that rejects.jsonl is the same every time.
     return re.sub(r" ?<[^<>]* object at 0x[0-9a-f]+>", "", f"{type(error).__name__}: {error}")[:200]
+
+
+RAW = "raw"
+_RESIZE = "bilinear"
+
+
+def load_picture(task: ImageTask, rules: PictureRules) -> Picture | Rejected:
+    """Read a task's image file, and make of it what `rules` say.
+
+    Raises:
+        OSError: as `recordmill.transforms.images.load_images.load_image`.
+    """
+    if rules.raw_size is None:
+        return load_image(task, rules)
+    size = rules.raw_size
+    return or_rejected(task, lambda data: _raw(data, size))
+
+
+def _raw(data: bytes, size: tuple[int, int]) -> Picture:
+    pixels = decode_pixels(data, size, _RESIZE)
+    height, width = size
+    return Picture(pixels.tobytes(), RAW, width, height, "", None, Transcoding(known_kind(data) or "other", len(data)))
+
+
+def load_pixels(task: ImageTask, size: tuple[int, int], resize: str) -> np.ndarray | Rejected:
+    """Read a task's image file, check and decode it whole, and make it `size`, height and width.
+
+    Returns:
+        uint8 [height, width, 3], RGB; or why there is none.
+
+    Raises:
+        OSError: as `recordmill.transforms.images.load_images.load_image`.
+    """
+    return or_rejected(task, lambda data: decode_pixels(data, size, resize))
+
+
+def decode_pixels(data: bytes, size: tuple[int, int], resize: str) -> np.ndarray:
+    """The pixels of an image file: its first frame, as it is stored, without transparency.
+
+    Args:
+        resize: name of a filter of Pillow's, `bilinear` for example.
+
+    Raises:
+        UnusableError: it is none, or damaged.
+    """
+    kind = known_kind(data)
+    image = opened(data, kind)
+    check_pixel_count(image)
+    with DECODING.part(image.width * image.height), image:
+        if kind:
+            check_end(data, kind)
+        with pixels_decode():
+            if kind:
+                check_structure(data, kind)
+            picture = decode_picture(image, turn=False)
+            if picture.mode != "RGB":  # or it would be copied
+                picture = for_jpeg(picture).convert("RGB")
+        height, width = size
+        return np.asarray(picture.resize((width, height), Image.Resampling[resize.upper()]))
+
+
+_OTHERS = (b"GIF8", b"II*\0", b"MM\0*")
+"""How GIF and TIFF begin, which others have in their records; what BMP begins with is a word's beginning, too."""
+
+
+def open_record_picture(data: bytes) -> Image.Image:
+    """The pixels of an encoded picture, its first frame, as they are stored.
+
+    Raises:
+        UnusableError: it is none, does not decode, or has too many pixels.
+    """
+    image = opened(data, known_kind(data))
+    check_pixel_count(image)
+    with pixels_decode(), image:
+        return decode_picture(image, turn=False)
+
+
+def picture_size(data: bytes) -> tuple[str, int, int] | None:
+    """Format, width and height of an encoded picture; None for bytes that do not begin as one.
+
+    Raises:
+        UnusableError: it begins as one, and cannot be opened.
+    """
+    kind = kind_of(data)
+    is_webp = data.startswith(b"RIFF") and data[8:12] == b"WEBP"
+    if not kind and not is_webp and not data.startswith(_OTHERS):
+        return None
+    with opened(data, kind) as image:
+        return str(image.format).lower(), *image.size

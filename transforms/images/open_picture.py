@@ -9,12 +9,12 @@ import struct
 
 from PIL import Image, ImageFile
 
-from recordmill.transforms.images import check_jpeg, check_png
+from recordmill.transforms.images import check_formats
 
 _OTHERS = ("WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000")
 """Formats that Pillow reads and TensorFlow, or a reader of records, does not. Not those that run programs (EPS)."""
-_START = {"jpeg": check_jpeg.START, "png": check_png.START}
-_WITHOUT_METADATA = {"jpeg": check_jpeg.without_metadata, "png": check_png.without_metadata}
+_START = {"jpeg": check_formats.JPEG_START, "png": check_formats.PNG_START}
+_WITHOUT_METADATA = {"jpeg": check_formats.jpeg_without_metadata, "png": check_formats.png_without_metadata}
 _ENOUGH = 48
 """Pixels of the longer side that `load_small` leaves."""
 _NOT_OF_FORMAT = (SyntaxError, IndexError, TypeError, struct.error)
@@ -29,7 +29,7 @@ def kind_of(data: bytes) -> str:
 def encoded_channels(data: bytes, format_: str) -> int:
     """How many channels `tf.io.decode_image(data)` gives, if it is left to choose."""
     # Of CMYK it makes RGB.
-    return min(check_jpeg.jpeg_frame(data).channels, 3) if format_ == "jpeg" else check_png.png_channels(data)
+    return min(check_formats.jpeg_frame(data).channels, 3) if format_ == "jpeg" else check_formats.png_channels(data)
 
 
 def open_picture(data: bytes, kind: str) -> ImageFile.ImageFile:

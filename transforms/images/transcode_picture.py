@@ -5,14 +5,14 @@ import io
 import numpy as np
 from PIL import Image
 
-from recordmill.schemas.images import PictureRules
+from recordmill.schemas.inputs.images import PictureRules
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.images import check_png
+from recordmill.transforms.images import check_formats
 
 _ALPHA = ("LA", "La", "PA", "RGBA", "RGBa")  # whose last channel it is
 _GREY = ("1", "L", "LA", "La")
 _DEEP = "I;16"
-_MAX_SIDE = {"jpeg": 65_500, "png": check_png.MAX_SIDE}  # pixels, of libjpeg and libpng
+_MAX_SIDE = {"jpeg": 65_500, "png": check_formats.MAX_SIDE}  # pixels, of libjpeg and libpng
 _ORIENTATION = 0x0112  # EXIF
 _TURNS = {
     5: Image.Transpose.TRANSPOSE,

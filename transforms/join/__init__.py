@@ -1,1 +1,1 @@
-"""Rows of any format, and the files that they name, become one task an image."""
+"""Rows of any format and the files that they name, joined by name and by range."""

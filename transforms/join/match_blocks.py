@@ -1,22 +1,26 @@
 """Image rows find their files by name."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
+import apache_beam as beam
 import numpy as np
+from apache_beam.pvalue import AsSingleton
 
 from recordmill.schemas.block import Block, Ragged, join_blocks, ragged_texts
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.images import NO_FILE, NOT_A_FILE
-from recordmill.schemas.limits import MAX_FILE_BYTES
+from recordmill.schemas.inputs.images import MAX_FILE_BYTES, NO_FILE, NOT_A_FILE
+from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_fault, name_key, name_parts
 from recordmill.schemas.rejects import Reason
-from recordmill.schemas.splits import Division
 from recordmill.transforms.blocks.image_tasks import file_folder, image_paths, labels_of
-from recordmill.transforms.dataset.facts import FactsBuilder
+from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
+from recordmill.transforms.blocks.run_step import hash_images, ranges_of, run_step
+from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 
 
 class FileState(IntEnum):
@@ -52,7 +56,7 @@ def name_buckets(names: Sequence[str], match: str, number: int) -> np.ndarray:
 
     Args:
         names: keys of names.
-        match: one of `recordmill.schemas.names.MATCHES`.
+        match: a `recordmill.schemas.names.Match`.
     """
     keys = names if match == "path" else list(map(base_name, names))
     encoded = (key.encode(errors="surrogatepass") for key in keys)
@@ -286,3 +290,56 @@ def _paired(images: set[str], files: set[str], match: str) -> dict[str, str]:
 def _some(names: set[str]) -> str:
     first = sorted(names)[:_SHOWN]
     return " and ".join(map(repr, first)) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+Keyed = tuple[int, bytes]
+"""Number of a bucket of names or of a range of images, and a packed Block."""
+
+
+@dataclass(eq=False, repr=False)
+class MatchRows(beam.PTransform):
+    """Convert (bucket of names, Block) of image rows, and of files, to (range, Block) of rows with the columns of their
+    files in the output `rows`; Facts are in `facts`.
+
+    Without files, rows have the columns of their files, and stay in their buckets until they are keyed by range.
+
+    Args:
+        match: a `recordmill.schemas.names.Match`.
+        division: None if rows have their splits.
+        bits: 2 ** bits ranges of images.
+    """
+
+    match: str
+    division: Division | AsSingleton | None
+    seed: int
+    bits: int
+
+    def expand(self, sides):
+        has_files = len(sides) > 1
+        if has_files:
+            grouped = sides | "BothSides" >> beam.Flatten() | "GroupByName" >> beam.GroupByKey()
+        else:
+            grouped = sides[0] | "Alone" >> beam.MapTuple(_alone)
+        match = beam.FlatMap(_match, self.division, self.match, has_files, self.seed, self.bits)
+        return grouped | "Match" >> match.with_output_types(Keyed).with_outputs(FACTS, main="rows")
+
+
+def _alone(bucket: int, packed: bytes) -> tuple[int, list[bytes]]:
+    return bucket, [packed]
+
+
+def _match(
+    group: tuple[int, Iterable[bytes]], division: Division | None, match: str, has_files: bool, seed: int, bits: int
+) -> Iterator[Any]:
+    facts = FactsBuilder()
+    blocks = list(map(unpack_block, group[1]))
+    rows = [block for block in blocks if block.image_id is not None]
+    files = [block for block in blocks if block.image_id is None]
+    if rows:
+        found = join_blocks([NO_FILES, *files]) if has_files else None
+        matched = run_step("match rows", lambda some: match_rows(join_blocks(some), found, match, division), rows)
+        facts.add_unlisted(*matched.unlisted)
+        yield from pack_parts(matched.rows, ranges_of(hash_images(matched.rows.image_id, seed), bits))
+    else:
+        facts.add_unlisted(*{name for block in files for name in block.file_name.texts()})
+    yield tagged(facts)

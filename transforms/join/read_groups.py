@@ -11,8 +11,8 @@ import msgspec
 from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.errors import AnnotationFileError, ConfigError
+from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_key
-from recordmill.schemas.splits import Division
 from recordmill.transforms.storage.read_unpacked import read_unpacked
 
 _COLUMNS = ("file_name", "group")
@@ -27,7 +27,7 @@ class _Image(msgspec.Struct):
     file_name: str
 
 
-class _Line(msgspec.Struct):
+class _GroupLine(msgspec.Struct):
     """What a line of duplicates.jsonl says here; its other fields are no matter."""
 
     images: list[_Image]
@@ -78,7 +78,7 @@ def _of_json(text: str) -> Iterator[Group]:
     Raises:
         ValueError: a line is no group.
     """
-    decoder = msgspec.json.Decoder(_Line)
+    decoder = msgspec.json.Decoder(_GroupLine)
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue

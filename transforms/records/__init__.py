@@ -1,1 +1,1 @@
-"""TFRecord files read back."""
+"""TFRecord files: records of tf.Example framed, indexed and read back."""

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from recordmill.schemas.checks import Fault, Faults
+from recordmill.schemas.dataset.checks import Fault, Faults
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime import progress

@@ -11,7 +11,7 @@ from isal import igzip
 from isal.isal_zlib import IsalError
 
 from recordmill.schemas.errors import ConfigError, RecordError
-from recordmill.schemas.tfrecord import FRAME_BYTES, ByteStream, read_records
+from recordmill.transforms.records.tfrecord import FRAME_BYTES, ByteStream, read_records
 from recordmill.transforms.storage.read_unpacked import GZIP
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -50,7 +50,7 @@ class ShardReader:
             OSError: the file cannot be read.
         """
         with storage_for(self._path).open(self._path) as file:
-            seen = io.BufferedReader(_Seen(file, self), _READ_BYTES)
+            seen = io.BufferedReader(_DigestedFile(file, self), _READ_BYTES)
             if self._path.endswith(".gz"):
                 with igzip.IGzipFile(fileobj=seen, mode="rb") as unzipped:
                     try:
@@ -69,7 +69,7 @@ class ShardReader:
             yield record
 
 
-class _Seen(io.RawIOBase):
+class _DigestedFile(io.RawIOBase):
     """Passes a file's bytes on and adds them to the reader's size and digest."""
 
     def __init__(self, file: BinaryIO, reader: ShardReader):

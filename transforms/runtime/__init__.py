@@ -1,1 +1,1 @@
-"""What steps of every job use: coders, outputs by type, progress, bounds on what is held at once."""
+"""What steps of every job use: coders, threads, forked processes, progress."""

@@ -19,8 +19,8 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.cores import usable_cores
-from recordmill.transforms.runtime.threads import ThreadedDoFn
+from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
+from recordmill.transforms.runtime.threads import usable_cores
 from recordmill.transforms.storage.resolve import storage_for
 
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h

@@ -1,25 +1,93 @@
-"""A step whose work threads do."""
+"""Threads: their number, those that work ahead of a reader, and a bound on what all of them hold."""
 
-from concurrent.futures import ThreadPoolExecutor
+import math
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
 
-import apache_beam as beam
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+_QUOTA_V1 = Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), Path("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
+"""Where a container finds its share of the cores: with version 2 of control groups, and version 1."""
 
-from recordmill.transforms.runtime.cores import usable_cores
+
+def usable_cores() -> int:
+    """Cores that this process may keep busy: those it may run on, and no more than its container has a share of."""
+    affinity = getattr(os, "sched_getaffinity", None)  # macOS has none
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    quota = _quota()
+    return cores if quota >= cores else max(1, math.ceil(quota))
 
 
-class ThreadedDoFn(beam.DoFn):
-    """Base of steps that hold threads from their setup on: `self.pool`, with `self.threads` of them.
+def _quota() -> float:
+    """Cores' worth of time that the container has; infinite where it has no bound."""
+    with suppress(OSError, ValueError):
+        quota, period = _QUOTA.read_text().split()
+        return math.inf if quota == "max" else int(quota) / int(period)
+    with suppress(OSError, ValueError):
+        quota, period = (path.read_text() for path in _QUOTA_V1)
+        return int(quota) / int(period) if int(quota) > 0 else math.inf
+    return math.inf
 
-    Args:
-        threads: how many; None for as many as there are cores where the step runs.
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+BYTES_AHEAD = 64_000_000
+"""The most bytes of items, by `size_of`, that are worked on or wait to be taken (a single item may be larger)."""
+
+
+def look_ahead(
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    pool: Executor,
+    threads: int,
+    size_of: Callable[[Item], int] = lambda _: 0,
+) -> Iterator[Result]:
+    """What `function` makes of each item, in order.
+
+    As many items are ahead as keep `threads` of the pool busy, but no more than BYTES_AHEAD by `size_of`. Where the
+    reader stops, or an item fails, what is not begun is cancelled.
     """
+    waiting: deque[tuple[int, Future[Result]]] = deque()
+    bytes_ahead = 0
+    try:
+        for item in items:
+            size = size_of(item)
+            while waiting and (bytes_ahead + size > BYTES_AHEAD or len(waiting) >= 2 * threads):
+                oldest, future = waiting.popleft()
+                bytes_ahead -= oldest
+                yield future.result()
+            waiting.append((size, pool.submit(function, item)))
+            bytes_ahead += size
+        while waiting:
+            yield waiting.popleft()[1].result()
+    finally:
+        for _, future in waiting:
+            future.cancel()
 
-    def __init__(self, threads: int | None):
-        self._given_threads = threads
 
-    def setup(self):
-        self.threads = self._given_threads or usable_cores()
-        self.pool = ThreadPoolExecutor(self.threads, type(self).__name__)
+class Budget:
+    """A total that threads take parts of and wait for. A part larger than the total is granted alone."""
 
-    def teardown(self):
-        self.pool.shutdown(cancel_futures=True)
+    def __init__(self, total: int):
+        self._total = total
+        self._taken = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def part(self, amount: int) -> Iterator[None]:
+        """Hold `amount` of the total; wait until there is so much left."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._taken or self._taken + amount <= self._total)
+            self._taken += amount
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._taken -= amount
+                self._changed.notify_all()

@@ -12,7 +12,6 @@ import numpy as np
 from PIL import Image
 
 from recordmill.schemas.sizes import number_text
-from recordmill.transforms.sample.draw_odd import draw_odd, encoded
 from recordmill.transforms.sample.draw_scene import (
     KEYPOINTS,
     SKELETON,
@@ -20,7 +19,9 @@ from recordmill.transforms.sample.draw_scene import (
     THINGS,
     Scene,
     box_of,
+    draw_odd,
     draw_scene,
+    encoded,
     mask_of,
     rle_of,
 )

@@ -10,17 +10,22 @@ import numpy as np
 
 from recordmill.schemas.block import Block
 from recordmill.schemas.features import FeatureTable, RecordOf
-from recordmill.schemas.images import ImageTask, PictureRules
+from recordmill.schemas.inputs.images import ImageTask, PictureRules
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.blocks.image_tasks import image_tasks
 from recordmill.transforms.blocks.run_step import FORESEEN, fewest, step_error
-from recordmill.transforms.examples.encode_examples import ExampleEncoder, LoadedImage, with_objects
-from recordmill.transforms.examples.encode_picture_rows import PictureRowEncoder
-from recordmill.transforms.examples.encoded import EncodedRun
-from recordmill.transforms.examples.estimate_records import RecordEstimate
-from recordmill.transforms.images.load_picture import load_picture
-from recordmill.transforms.runtime.look_ahead import look_ahead
-from recordmill.transforms.shards.record_maker import EncodeBlock, Made, RecordContext, encode_runs
+from recordmill.transforms.encoders.encode_examples import ExampleEncoder, LoadedImage, with_objects
+from recordmill.transforms.encoders.estimate_records import RecordEstimate
+from recordmill.transforms.encoders.record_maker import (
+    EncodeBlock,
+    EncodedRun,
+    Made,
+    PictureRowEncoder,
+    RecordContext,
+    encode_runs,
+)
+from recordmill.transforms.images.load_images import load_picture
+from recordmill.transforms.runtime.threads import look_ahead
 from recordmill.transforms.storage.interface import is_remote
 
 _BATCH_IMAGES = 8
@@ -37,7 +42,7 @@ class EncodePictures(msgspec.Struct, frozen=True, tag=True):
     """A RecordMaker.
 
     Attributes:
-        boxes: policy, see `recordmill.transforms.examples.boxes.fit_boxes`.
+        boxes: policy, see `recordmill.transforms.encoders.encode_objects.fit_boxes`.
         pictures: what is done with image files.
     """
 
@@ -150,10 +155,6 @@ def _encode_row_batch(batch: Batch, encoder: PictureRowEncoder, rules: PictureRu
     return made
 
 
-def _without_objects(block: Block) -> Block:
-    return Block(**dict(block.image_columns()))
-
-
 def _ahead(
     work: Callable[[Batch], Result], block: Block, split: str, estimate: RecordEstimate, of: RecordContext
 ) -> Iterator[tuple[Batch, Result]]:
@@ -168,7 +169,7 @@ def _ahead(
 def _batches(block: Block, split: str, estimate: RecordEstimate) -> Iterator[Batch]:
     for start in range(0, len(block), _TASKS_AT_ONCE):
         part = block.cut(start, min(start + _TASKS_AT_ONCE, len(block)))
-        tasks = image_tasks(_without_objects(part), (split,))
+        tasks = image_tasks(Block(**dict(part.image_columns())), (split,))
         sizes = estimate.of_block(part)[0].tolist()
         for first, last in batches(sizes, [is_remote(task.ref.path) for task in tasks]):
             yield Batch(part, first, tasks[first:last], sum(sizes[first:last]))

@@ -9,18 +9,17 @@ import google_crc32c
 import msgspec
 import numpy as np
 
-from recordmill.schemas.dataset_files import state_folder
+from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.errors import JobError
 from recordmill.schemas.layouts import shard_names
 from recordmill.schemas.rejects import Reason
-from recordmill.schemas.shard_index import INDEX, ShardIndex, encode_index, index_file, index_of
 from recordmill.schemas.shards import IndexInfo, ShardInfo, ShardKey, ShardResult
-from recordmill.schemas.tfrecord import FRAME_BYTES, frame
 from recordmill.transforms.dataset.facts import Facts
-from recordmill.transforms.index.read_index import index_path
-from recordmill.transforms.rejects.bounded_rejects import count_rejects
-from recordmill.transforms.runtime.made_by import made_by
-from recordmill.transforms.shards.record_maker import RecordMaker
+from recordmill.transforms.dataset.rejects import count_rejects
+from recordmill.transforms.encoders.record_maker import RecordMaker
+from recordmill.transforms.records.shard_index import INDEX, ShardIndex, encode_index, index_file, index_of, index_path
+from recordmill.transforms.records.tfrecord import FRAME_BYTES, frame
+from recordmill.transforms.runtime.beam_steps import made_by
 from recordmill.transforms.storage.interface import Storage, crc32c_text
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -45,7 +44,7 @@ class ShardRecipe(msgspec.Struct, frozen=True):
         layout: one of `recordmill.schemas.layouts.LAYOUTS`.
         seed: orders the records.
         maker: of the records.
-        format: of records and manifest, see `recordmill.schemas.manifest.FORMAT`.
+        format: of records and manifest, see `recordmill.schemas.dataset.manifest.FORMAT`.
     """
 
     output: str

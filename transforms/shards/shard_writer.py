@@ -11,22 +11,21 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.block import Block, Ragged, join_blocks, starts_of
-from recordmill.schemas.image_facts import FactColumns, RecordPlaces, join_facts, sort_objects
 from recordmill.schemas.layouts import has_picture
 from recordmill.schemas.rejects import Metric, Rejected
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.schemas.statistics import Statistics
-from recordmill.schemas.tfrecord import FRAME_BYTES
+from recordmill.transforms.blocks.image_facts import FactColumns, RecordPlaces, join_facts, sort_objects
 from recordmill.transforms.blocks.image_tasks import NO_IMAGES
-from recordmill.transforms.blocks.order_images import hash_images, image_order
 from recordmill.transforms.blocks.pack_block import unpack_block
-from recordmill.transforms.duplicates.fingerprint_images import ImageFingerprints
+from recordmill.transforms.blocks.run_step import hash_images, image_order
+from recordmill.transforms.encoders.record_maker import RecordContext
+from recordmill.transforms.insight.count_images import ImageCounter
+from recordmill.transforms.insight.fingerprint_images import ImageFingerprints
+from recordmill.transforms.records.tfrecord import FRAME_BYTES
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.coders import pack
-from recordmill.transforms.runtime.made_by import made_by
-from recordmill.transforms.shards.record_maker import RecordContext
+from recordmill.transforms.runtime.beam_steps import made_by, pack
 from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, ShardRecipe, WrittenShard
-from recordmill.transforms.statistics.count_images import ImageCounter
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -3,20 +3,46 @@
 This is the only step that reads image bytes, and it passes them on to nothing but the file.
 """
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import AsSingleton, PCollection
+import msgspec
+import numpy as np
+from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
+from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.shards import ShardKey
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.layouts import shard_names
+from recordmill.schemas.rejects import Metric
+from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult, key_of
+from recordmill.schemas.statistics import Statistics
+from recordmill.transforms.dataset.facts import FACTS
+from recordmill.transforms.encoders.record_maker import RecordContext
+from recordmill.transforms.records.shard_index import index_of
+from recordmill.transforms.records.shard_reader import ShardReader
+from recordmill.transforms.runtime import progress
+from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, made_by
 from recordmill.transforms.runtime.processes import ShardDoFn
-from recordmill.transforms.shards.record_maker import RecordContext
-from recordmill.transforms.shards.shard_file import ShardRecipe, WrittenShard, folders_of
-from recordmill.transforms.shards.shard_writer import write_shard
+from recordmill.transforms.shards.shard_file import (
+    FinishedShards,
+    ShardRecipe,
+    WrittenShard,
+    folders_of,
+    write_index,
+    written_shard,
+)
+from recordmill.transforms.shards.shard_writer import ordered_block, write_shard
+from recordmill.transforms.storage.resolve import join_path, storage_for
+
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, repr=False)
@@ -71,3 +97,85 @@ def _write(
     threads: int,
 ) -> WrittenShard:
     return write_shard(key, packed, recipe, RecordContext(labels, table, pool, threads, recipe.output))
+
+
+class MakeRecords(ThreadedDoFn):
+    """Convert (ShardKey, [packed Block]) to (split, record) and, tagged FACTS, a WrittenShard per run of images,
+    without a note."""
+
+    def __init__(self, recipe: ShardRecipe, threads: int | None):
+        super().__init__(threads)
+        self._recipe = recipe
+
+    def process(
+        self, group: tuple[ShardKey, Iterable[bytes]], labels: LabelMap, table: FeatureTable, _: object
+    ) -> Iterator[Any]:
+        key, packed = group
+        recipe = self._recipe
+        encode = recipe.maker.start(RecordContext(labels, table, self.pool, self.threads, recipe.output))
+        block = ordered_block(packed, recipe.seed)
+        for run in encode(block.having(split=np.zeros(len(block), np.int64)), key.split):
+            for reject in run.rejected:
+                progress.rejected(reject)
+            record_bytes = 0
+            for record in map(b"".join, run.records):
+                record_bytes += len(record)
+                yield key.split, record
+            counted = dict(+run.counted) | {Metric.RECORD_BYTES: record_bytes}
+            rest = tuple(run.rejected), Statistics(), run.class_counts
+            result = ShardResult(key, "", {}, ShardInfo("", 0, 0, "", ""), counted, *rest)
+            yield TaggedOutput(FACTS, written_shard("", result))
+
+
+@dataclass(eq=False, repr=False)
+class WriteWithBeam(WriteShards):
+    """Convert (ShardKey, packed Block) to WrittenShard, of files in the folders of the splits' states.
+
+    Args:
+        num_shards: of each split; None if the runner chooses.
+    """
+
+    splits: Sequence[str]
+    num_shards: int | None
+
+    def expand(self, placed: PCollection[tuple[ShardKey, bytes]]):
+        _LOGGER.warning(
+            "--writer beam: a job that is stopped starts from the beginning; no statistics, no search for duplicates"
+        )
+        make = beam.ParDo(MakeRecords(self.recipe, self.threads), *self.sides)
+        grouped = placed | "GroupByShard" >> beam.GroupByKey()
+        made = grouped | "MakeRecords" >> make.with_outputs(FACTS, main="records")
+        shards = (self._sink(made.records, split) for split in self.splits)
+        return (made[FACTS], *shards) | "AllFacts" >> beam.Flatten()
+
+    def _sink(self, records: PCollection, split: str) -> PCollection:
+        recipe = self.recipe
+        name = shard_names(recipe.name, split, recipe.layout).stable_prefix
+        path = join_path(recipe.output, f"{state_folder(split)}/{name}")
+        suffix = ".gz" if recipe.gzip else ""  # which tells Beam to compress
+        return (
+            records
+            | f"OfSplit-{split}" >> beam.FlatMap(_of_split, split).with_output_types(bytes)
+            | f"Write-{split}"
+            >> beam.io.WriteToTFRecord(path, file_name_suffix=suffix, num_shards=self.num_shards or 0)
+            | f"Describe-{split}" >> beam.Map(_describe, split, recipe).with_output_types(Any)
+        )
+
+
+def _of_split(item: tuple[str, bytes], split: str) -> list[bytes]:
+    return [item[1]] if item[0] == split else []
+
+
+def _describe(path: str, split: str, recipe: ShardRecipe) -> TimestampedValue:
+    """Read a shard back, and write its index and its note."""
+    reader = ShardReader(path)
+    deque(reader.records(), maxlen=0)
+    index = msgspec.UNSET if path.endswith(".gz") else write_index(path, index_of(reader.lengths))
+    checksums = storage_for(path).checksum(path)[1], reader.sha256.hexdigest()
+    progress.finished_shard()
+    file = path.rsplit("/", 1)[-1]
+    info = ShardInfo(file, reader.examples, reader.size, *checksums, index)
+    statistics = Statistics(reader.examples)
+    result = ShardResult(key_of(split, file), "", made_by(recipe.layout), info, {}, (), statistics)
+    # Beam emits names at the end of the window, when Prism takes side inputs as complete.
+    return TimestampedValue(FinishedShards(recipe.output, recipe.name, recipe.layout).note(result), MIN_TIMESTAMP)

@@ -1,27 +1,30 @@
 """The records that are asked for: by number, by id, by what is in them."""
 
 import difflib
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from google.protobuf.message import DecodeError
 
-from recordmill.schemas.annotations import Category
+from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError, RecordError
-from recordmill.schemas.example import varint
-from recordmill.schemas.features import FeatureTable, Kind
-from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.manifest import Manifest
-from recordmill.schemas.tfrecord import FRAME_BYTES
+from recordmill.schemas.features import FeatureKind, FeatureTable
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.dataset.record_view import RecordView
-from recordmill.transforms.draw.read_overlay import OverlayReader, shown_text
-from recordmill.transforms.records.parse_example import parse_example
-from recordmill.transforms.records.record_values import as_meant, first_line
+from recordmill.transforms.images.load_images import picture_size
+from recordmill.transforms.insight.overlay import OverlayReader, shown_text
+from recordmill.transforms.records.example import varint
+from recordmill.transforms.records.parse_record import Values, as_meant, first_line, parse_example
 from recordmill.transforms.records.shard_reader import open_records
-from recordmill.transforms.show.describe_values import Meanings, meanings, terms
-from recordmill.transforms.show.find_shards import Shard, Shards
-from recordmill.transforms.show.recognise_layout import Found, recognise, values_by_source
+from recordmill.transforms.records.tfrecord import FRAME_BYTES
+from recordmill.transforms.show.describe_values import HEX_SHOWN, Meanings, meanings, terms, text_of
+from recordmill.transforms.show.find_shards import Found, Shard, Shards, recognise, values_by_source
+from recordmill.transforms.storage.resolve import storage_for
 
 CATEGORY = "category"
 _NAMED = 5
@@ -149,7 +152,7 @@ class _Parser:
     def __init__(self, shards: Shards):
         self._shards = shards
         self._terms: dict[str, Sequence[str]] = terms(shards.folder, shards.manifest) if shards.manifest else {}
-        self._known: dict[frozenset[tuple[str, Kind]], _Layout] = {}
+        self._known: dict[frozenset[tuple[str, FeatureKind]], _Layout] = {}
 
     def __call__(self, shard: Shard, number: int, offset: int, data: bytes) -> Record:
         where = f"{shard.path}: record {number} at byte {offset:,}"
@@ -265,3 +268,85 @@ def _texts(values: Any) -> Sequence[str]:
     if isinstance(values, list):
         return [shown_text(value) for value in values]
     return [str(value) for value in values.ravel()]
+
+
+def json_document(path: str, shards: Shards, records: Sequence[Record]) -> dict[str, Any]:
+    """All that is shown, of values that strict JSON has."""
+    return {
+        "path": path,
+        "data_set": _data_set(shards.manifest) if shards.manifest else None,
+        "files": [
+            {
+                "path": shard.path,
+                "split": shard.split or None,
+                "bytes": storage_for(shard.path).size(shard.path),
+                "records": shard.records,
+            }
+            for shard in shards.shards
+        ],
+        "records": [_record(record) for record in records],
+    }
+
+
+def _data_set(manifest: Manifest) -> dict[str, Any]:
+    return {
+        "name": manifest.name,
+        "layout": manifest.layout,
+        "parts": [part.value for part in manifest.parts],
+        "classes": [category.name for category in manifest.categories],
+        "splits": {
+            name: {
+                "records": split.examples,
+                "images": split.images.written,
+                "annotations": split.annotations.in_records,
+                "shards": len(split.shards),
+                "bytes": split.bytes,
+                "class_counts": split.class_counts,
+                "rejected": {"images": split.images.rejected, "annotations": split.annotations.rejected},
+            }
+            for name, split in manifest.splits.items()
+        },
+    }
+
+
+def _record(record: Record) -> dict[str, Any]:
+    return {
+        "file": record.shard.path,
+        "split": record.shard.split or None,
+        "record": record.number,
+        "offset": record.offset,
+        "layout": record.table.layout,
+        "ids": record.ids,
+        "classes": sorted(record.classes),
+        "features": {
+            name: {"type": kind.value, "values": list(json_values(values))}
+            for name, (kind, values) in sorted(record.found.items())
+        },
+    }
+
+
+def json_values(values: Values) -> Iterator[Any]:
+    """Values as strict JSON has them: a text; an object for bytes that are none; of floats the fewest decimals that are
+    the same float32, and for those that JSON lacks their names in Python.
+
+    >>> list(json_values(np.array([0.1, np.nan], np.float32)))
+    [0.1, 'nan']
+    """
+    if isinstance(values, list):
+        yield from map(_bytes, values)
+    elif values.dtype == np.int64:
+        yield from values.tolist()
+    else:
+        yield from (float(text) if math.isfinite(float(text)) else text for text in map(str, values))
+
+
+def _bytes(value: bytes) -> str | dict[str, Any]:
+    try:
+        picture = picture_size(value)
+    except UnusableError as fault:
+        return {"bytes": len(value), "fault": fault.detail}
+    if picture:
+        format_, width, height = picture
+        return {"bytes": len(value), "format": format_, "width": width, "height": height}
+    text = text_of(value)
+    return {"bytes": len(value), "start": value[:HEX_SHOWN].hex()} if text is None else text

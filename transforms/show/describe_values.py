@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recordmill.schemas.encoders import TextForm, decode_encoder
+from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.features import CLASS_OF_ROW, FeatureTable
-from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.manifest import Manifest
+from recordmill.schemas.inputs.encoders import TextForm, decode_encoder
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import UnusableError
 from recordmill.schemas.sizes import size_text
-from recordmill.transforms.images.open_record_picture import picture_size
-from recordmill.transforms.records.parse_example import Values
-from recordmill.transforms.show.recognise_layout import Found
+from recordmill.transforms.images.load_images import picture_size
+from recordmill.transforms.records.parse_record import Values
+from recordmill.transforms.show.find_shards import Found
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _MOST_VALUES = 24

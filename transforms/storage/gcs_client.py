@@ -287,7 +287,7 @@ def find_credentials(scopes: tuple[str, ...]) -> "Credentials":
         raise ConfigError(message)
     end_s = time.monotonic() + SEARCH_S
 
-    class Search(Request):
+    class BoundedRequest(Request):
         """Ends the search for a metadata server soon, whose bounds google.auth reads when it is imported."""
 
         def __call__(self, url, method="GET", body=None, headers=None, timeout=SEARCH_S, **options):
@@ -298,7 +298,7 @@ def find_credentials(scopes: tuple[str, ...]) -> "Credentials":
             return super().__call__(url, method, body, headers, timeout, **options)
 
     try:
-        return google.auth.default(scopes, Search())[0]
+        return google.auth.default(scopes, BoundedRequest())[0]
     except GoogleAuthError as error:
         message = f"there are no credentials for Google Cloud Storage ({words_of(error)}); {CREDENTIALS_CURE}"
         _found_none = time.monotonic(), message

@@ -26,7 +26,7 @@ class StoredFile(msgspec.Struct, frozen=True):
 
     Attributes:
         name: relative to the folder, `/` between its parts.
-        version: changes when the file does; `recordmill.schemas.images.NO_FILE` of what cannot be read.
+        version: changes when the file does; `recordmill.schemas.inputs.images.NO_FILE` of what cannot be read.
         crc32c: see `Storage.checksum`; empty where knowing it would take reading the file.
         packed_bytes: size as compressed in an archive; None if it is not compressed there.
     """

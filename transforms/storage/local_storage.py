@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, BinaryIO, NamedTuple
 
-from recordmill.schemas.images import NO_FILE
+from recordmill.schemas.inputs.images import NO_FILE
 from recordmill.transforms.storage.interface import (
     ALL_NAMES,
     ChangedFileError,

@@ -97,6 +97,16 @@ def join_path(folder: str, name: str) -> str:
     return os.path.join(folder, name)
 
 
+def split_folder(path: str) -> tuple[str, str]:
+    """The folder that a file is in, and its name there.
+
+    >>> split_folder("gs://bucket/out/a.tfrecord"), split_folder("a.tfrecord")
+    (('gs://bucket/out', 'a.tfrecord'), ('.', 'a.tfrecord'))
+    """
+    folder, slash, name = path.rpartition("/")
+    return folder or slash or ".", name
+
+
 _WILD = frozenset("*?[")
 
 

@@ -5,15 +5,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.encoders import TextEncoder, TextForm
 from recordmill.schemas.errors import CategoryError, ConfigError
-from recordmill.schemas.labels import LabelMap, alike_names, misread_numbers
-from recordmill.schemas.tables import CLASS_TYPES, TEXT_PARTS, Column, ColumnType, RowsFile, TableSchema
+from recordmill.schemas.features import ColumnType
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.encoders import TextEncoder, TextForm
+from recordmill.schemas.inputs.labels import LabelMap, alike_names, misread_numbers
+from recordmill.schemas.inputs.tables import CLASS_TYPES, TEXT_PARTS, Column, RowsFile, TableSchema
+from recordmill.transforms.encoders.fit_encoder import encoder_warnings
 from recordmill.transforms.table.convert_columns import convert_column
 from recordmill.transforms.table.observe_columns import MOST_DISTINCT, MOST_NAME_BYTES, ColumnStats, TableStats
 from recordmill.transforms.table.row_batch import Seen, shown
-from recordmill.transforms.text.fit_encoder import encoder_warnings
 
 _MOST_LABEL_BYTES = 200
 _SHOWN_COLUMNS = 8

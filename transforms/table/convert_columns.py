@@ -1,18 +1,132 @@
 """Values of a column become those of its feature; rows with a value that does not fit are found."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.schemas.features import ColumnType, FeatureKind
+from recordmill.schemas.inputs.tables import CLASS_TYPES, Column
 from recordmill.schemas.rejects import Reason
-from recordmill.schemas.tables import CLASS_TYPES, Column, ColumnType
-from recordmill.transforms.table.encode_rows import FeatureColumn
+from recordmill.transforms.encoders.fit_encoder import TextVectorizer
+from recordmill.transforms.records.example import varint
 from recordmill.transforms.table.observe_columns import class_name
 from recordmill.transforms.table.read_json_rows import as_text
 from recordmill.transforms.table.row_batch import python_values, shown
+
+_LIST_TAG = {FeatureKind.BYTES: b"\x0a", FeatureKind.FLOAT: b"\x12", FeatureKind.INT64: b"\x1a"}
+_FIELD_1, _FIELD_2 = b"\x0a", b"\x12"
+_MOST_SEPTETS = 10
+_MOST_COUNTED = 1 << 16
+
+
+class FeatureColumn(NamedTuple):
+    """A feature's values for a batch of rows.
+
+    Attributes:
+        values: of all rows one after the other: int64 or float32, or a binary array.
+        ends: int64 [rows + 1]: the values of row i are ends[i] up to ends[i + 1].
+        absent: bool [rows]: rows whose record lacks the feature; None where none does.
+    """
+
+    name: str
+    kind: FeatureKind
+    values: Any
+    ends: np.ndarray
+    absent: np.ndarray | None = None
+
+
+def encode_rows(features: Sequence[FeatureColumn], rows: int) -> pa.LargeBinaryArray:
+    """A record a row; of features sorted by name, as the map of a serialised Example is."""
+    pieces: list[pa.Array] = []
+    for feature in sorted(features, key=lambda feature: feature.name):
+        pieces += _entry(feature)
+    body = _join(pieces) if pieces else _constant(b"", rows)
+    return _join([_by_length(_lengths(body), lambda length: _FIELD_1 + varint(length)), body])
+
+
+def _entry(feature: FeatureColumn) -> list[pa.Array]:
+    """What a feature adds to each record: the map entry up to the values, and the values."""
+    payload = _payloads(feature)
+    key = _FIELD_1 + varint(len(feature.name.encode())) + feature.name.encode() + _FIELD_2
+    is_packed = feature.kind is not FeatureKind.BYTES
+
+    def head(length: int) -> bytes:
+        packed = _FIELD_1 + varint(length) if is_packed and length else b""
+        of_list = _LIST_TAG[feature.kind] + varint(len(packed) + length) + packed
+        of_feature = key + varint(len(of_list) + length) + of_list
+        return _FIELD_1 + varint(len(of_feature) + length) + of_feature
+
+    lengths = _lengths(payload)
+    if feature.absent is None:
+        return [_by_length(lengths, head), payload]
+    lengths = np.where(feature.absent, -1, lengths)
+    return [_by_length(lengths, lambda length: head(length) if length >= 0 else b""), payload]
+
+
+def _payloads(feature: FeatureColumn) -> pa.LargeBinaryArray:
+    """The values of each row, as they stand in the record."""
+    if feature.kind is FeatureKind.FLOAT:
+        data, ends = np.asarray(feature.values, "<f4").tobytes(), feature.ends * 4
+    elif feature.kind is FeatureKind.INT64:
+        data, of_values = _varints(np.asarray(feature.values, np.int64))
+        ends = of_values[feature.ends]
+    else:
+        values = pa.array(feature.values).cast(pa.large_binary())
+        items = _join([_by_length(_lengths(values), lambda length: _FIELD_1 + varint(length)), values])
+        _, offsets, data = items.buffers()
+        ends = np.frombuffer(offsets, np.int64, len(items) + 1, items.offset * 8)[feature.ends]
+    offsets = pa.py_buffer(np.ascontiguousarray(ends, np.int64))
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends) - 1, [None, offsets, pa.py_buffer(data)])
+
+
+def _varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
+    """Values as varints one after the other, and where each begins; one place more, for the end."""
+    rest = values.astype(np.uint64)
+    septets = np.empty((len(values), _MOST_SEPTETS), np.uint8)
+    lengths = np.ones(len(values), np.int64)
+    for place in range(_MOST_SEPTETS):
+        septets[:, place] = rest & np.uint64(127)
+        rest >>= np.uint64(7)
+        more = rest > 0
+        if not more.any():
+            septets = septets[:, : place + 1]
+            break
+        lengths += more
+        septets[more, place] |= 128
+    used = np.arange(septets.shape[1]) < lengths[:, None]
+    return septets[used].tobytes(), np.concatenate([[0], np.cumsum(lengths)])
+
+
+def _by_length(lengths: np.ndarray, made: Callable[[int], bytes]) -> pa.LargeBinaryArray:
+    """For each row what `made` gives for its length; it is called once a length."""
+    if not len(lengths):
+        return _constant(b"", 0)
+    least = int(lengths.min())
+    if int(lengths.max()) - least > _MOST_COUNTED:
+        distinct, places = np.unique(lengths, return_inverse=True)
+    else:  # three times as fast
+        found = np.bincount(lengths - least) > 0
+        distinct, places = np.flatnonzero(found) + least, (np.cumsum(found) - 1)[lengths - least]
+    return pa.array([made(length) for length in distinct.tolist()], pa.large_binary()).take(pa.array(places))
+
+
+def _lengths(array: pa.LargeBinaryArray) -> np.ndarray:
+    return pc.binary_length(array).to_numpy()
+
+
+def _constant(data: bytes, rows: int) -> pa.LargeBinaryArray:
+    return pa.array([data] * rows, pa.large_binary())
+
+
+def _join(pieces: Sequence[pa.Array]) -> pa.LargeBinaryArray:
+    return pc.binary_join_element_wise(*pieces, _EMPTY)
+
+
+_EMPTY = pa.scalar(b"", pa.large_binary())
+
 
 _ARROW = {
     ColumnType.INT64: pa.int64(),
@@ -24,7 +138,7 @@ _ARROW = {
 _NAMED = (*CLASS_TYPES, ColumnType.ENUM)
 
 
-class Fault(NamedTuple):
+class ValueFault(NamedTuple):
     """What is wrong with a value: its row's place in the batch, a reason, and what was found."""
 
     place: int
@@ -36,7 +150,7 @@ class Converted(NamedTuple):
     """A feature's values; those of rows with a fault are whatever."""
 
     feature: FeatureColumn
-    faults: list[Fault]
+    faults: list[ValueFault]
 
 
 def convert_column(
@@ -59,12 +173,14 @@ def convert_column(
     is_missing = array.is_null().to_numpy(zero_copy_only=False)
     if not is_typed:
         is_missing = is_missing | pc.fill_null(pc.equal(array, ""), True).to_numpy(zero_copy_only=False)
-    faults: list[Fault] = []
+    faults: list[ValueFault] = []
     counts = np.ones(rows, np.int64)
     if column.is_list:
         array, counts = _items(array, is_list, is_missing)
     elif is_list:
-        faults += [Fault(int(p), Reason.OTHER_TYPE, _is_no(column, array[int(p)])) for p in np.flatnonzero(~is_missing)]
+        faults += [
+            ValueFault(int(p), Reason.OTHER_TYPE, _is_no(column, array[int(p)])) for p in np.flatnonzero(~is_missing)
+        ]
         array = pa.nulls(rows, pa.large_string())
     elif is_missing.any() and column.default is not None:
         texts = _texts(array)
@@ -77,7 +193,7 @@ def convert_column(
     faults += [fault._replace(place=int(owners[fault.place])) for fault in item_faults]
     if is_missing.any() and not column.is_optional:
         text = f"column {column.name} has no value"
-        faults += [Fault(int(place), Reason.MISSING_VALUE, text) for place in np.flatnonzero(is_missing)]
+        faults += [ValueFault(int(place), Reason.MISSING_VALUE, text) for place in np.flatnonzero(is_missing)]
     if is_missing.any() and not column.is_list:  # values of missing rows are dropped, so that lists can be cut
         counts = (~is_missing).astype(np.int64)
         ends = np.concatenate([[0], np.cumsum(counts)])
@@ -97,7 +213,7 @@ def _items(array: pa.Array, is_list: bool, is_missing: np.ndarray) -> tuple[pa.A
 
 def _convert(
     column: Column, array: pa.Array, is_wanted: np.ndarray, indices: Mapping[str, int]
-) -> tuple[np.ndarray | pa.Array, list[Fault]]:
+) -> tuple[np.ndarray | pa.Array, list[ValueFault]]:
     """Values of the column's type, one for each of `array`; faults have places in `array`."""
     if column.type is ColumnType.BYTES:
         return pc.fill_null(_texts(array).cast(pa.large_binary()), b""), _holes(column, array, is_wanted)
@@ -111,7 +227,9 @@ def _convert(
         with np.errstate(over="ignore"):
             values = numbers.astype(np.float32)
         for place in np.flatnonzero(is_wanted & ~np.isfinite(values)):
-            faults.append(Fault(int(place), Reason.NOT_FINITE, f"column {column.name}: {shown(array[int(place)])}"))
+            faults.append(
+                ValueFault(int(place), Reason.NOT_FINITE, f"column {column.name}: {shown(array[int(place)])}")
+            )
         return values, faults
     if column.type is ColumnType.DATE:
         cast = cast.cast(pa.int32())
@@ -119,13 +237,13 @@ def _convert(
     return pc.fill_null(whole, 0).to_numpy(zero_copy_only=False), faults
 
 
-def _holes(column: Column, array: pa.Array, is_wanted: np.ndarray) -> list[Fault]:
+def _holes(column: Column, array: pa.Array, is_wanted: np.ndarray) -> list[ValueFault]:
     is_hole = array.is_null().to_numpy(zero_copy_only=False) & is_wanted
     text = f"column {column.name}: its list has an item without a value"
-    return [Fault(int(place), Reason.MISSING_VALUE, text) for place in np.flatnonzero(is_hole)]
+    return [ValueFault(int(place), Reason.MISSING_VALUE, text) for place in np.flatnonzero(is_hole)]
 
 
-def _cast(column: Column, array: pa.Array, is_wanted: np.ndarray) -> tuple[pa.Array, list[Fault]]:
+def _cast(column: Column, array: pa.Array, is_wanted: np.ndarray) -> tuple[pa.Array, list[ValueFault]]:
     """Arrow's own conversion of all values at once; where one does not fit, of each."""
     target = _ARROW[column.type]
     if not is_wanted.all():
@@ -141,7 +259,7 @@ def _cast(column: Column, array: pa.Array, is_wanted: np.ndarray) -> tuple[pa.Ar
             values.append(_cast_all(array.slice(place, 1), target)[0].as_py())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             values.append(None)
-            faults.append(Fault(place, Reason.OTHER_TYPE, _is_no(column, value)))
+            faults.append(ValueFault(place, Reason.OTHER_TYPE, _is_no(column, value)))
     return pa.array(values, target), faults
 
 
@@ -174,7 +292,7 @@ def _timestamps(texts: pa.Array) -> pa.Array:
 
 def _numbers(
     column: Column, array: pa.Array, is_wanted: np.ndarray, indices: Mapping[str, int]
-) -> tuple[np.ndarray, list[Fault]]:
+) -> tuple[np.ndarray, list[ValueFault]]:
     """The index of each value's name."""
     encoded = array.dictionary_encode()
     names = [class_name(value) for value in python_values(encoded.dictionary)]
@@ -184,7 +302,7 @@ def _numbers(
     what = "class" if column.type in CLASS_TYPES else "value of the enum is"
     for place in np.flatnonzero(is_wanted & (numbers < 0)):
         text = f"column {column.name}: no {what} {shown(array[int(place)])}"
-        faults.append(Fault(int(place), Reason.UNKNOWN_CLASS, text))
+        faults.append(ValueFault(int(place), Reason.UNKNOWN_CLASS, text))
     return np.maximum(numbers, 0), faults
 
 
@@ -203,3 +321,65 @@ def _texts(array: pa.Array) -> pa.Array:
 def _is_no(column: Column, value: pa.Scalar) -> str:
     kind = f"list of {column.type.value}" if column.is_list else column.type.value
     return f"column {column.name}: {shown(value)} is no {kind}"
+
+
+_TERM_VALUES = {ColumnType.TERM_VALUE: np.float32, ColumnType.TERM_COUNT: np.int64}
+MOST_TEXT_BYTES = 1 << 24
+"""As long as a row of CSV may be. The terms of a text take thirty times its memory."""
+
+
+class ConvertedTexts(NamedTuple):
+    """A column's features; those of rows with a fault are whatever.
+
+    Attributes:
+        counts: int64 [rows, 4]: what TextCounts has, of each row.
+    """
+
+    features: list[FeatureColumn]
+    faults: list[ValueFault]
+    counts: np.ndarray
+
+
+def convert_texts(
+    columns: Sequence[Column], array: pa.Array | None, rows: int, is_typed: bool, vectorize: TextVectorizer
+) -> ConvertedTexts:
+    """The features of a column of texts. A row without a text has no terms.
+
+    Args:
+        columns: what the column becomes, one a feature.
+        array, is_typed: see `convert_column`.
+    """
+    texts, faults = column_texts(columns[0], array, rows, is_typed)
+    vectors = vectorize([text or "" for text in texts])
+    features = []
+    for column in columns:
+        values = vectors.values if column.type in _TERM_VALUES else vectors.indices
+        values = values.astype(_TERM_VALUES.get(column.type, np.int64))
+        features.append(FeatureColumn(column.feature, column.kind, values, vectors.ends))
+    has_text = np.array([text is not None for text in texts], bool)
+    return ConvertedTexts(features, faults, vectors.counts * has_text[:, None])
+
+
+def column_texts(
+    column: Column, array: pa.Array | None, rows: int, is_typed: bool
+) -> tuple[list[str | None], list[ValueFault]]:
+    """The text of each row, None where it has none; and rows whose bytes are no UTF-8, or too many."""
+    raw = Column(column.name, column.name, ColumnType.BYTES, is_optional=True, default=column.default)
+    converted = convert_column(raw, array, rows, is_typed, {})
+    found = iter(converted.feature.values.to_pylist())
+    absent = converted.feature.absent
+    texts: list[str | None] = []
+    faults = list(converted.faults)
+    for place in range(rows):
+        data = None if absent is not None and absent[place] else next(found)
+        if data is not None and len(data) > MOST_TEXT_BYTES:
+            texts.append(None)
+            detail = f"column {column.name}: a text of {len(data):,} bytes, where at most {MOST_TEXT_BYTES:,} are taken"
+            faults.append(ValueFault(place, Reason.RECORD_TOO_LARGE, detail))
+            continue
+        try:
+            texts.append(None if data is None else data.decode())
+        except UnicodeDecodeError:
+            texts.append(None)
+            faults.append(ValueFault(place, Reason.OTHER_TYPE, f"column {column.name}: {shown(data)} is no UTF-8 text"))
+    return texts, faults

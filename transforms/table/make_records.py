@@ -8,20 +8,19 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.limits import MAX_RECORD_BYTES
+from recordmill.schemas.features import ColumnType
+from recordmill.schemas.inputs.images import MAX_RECORD_BYTES
+from recordmill.schemas.inputs.splits import RowSplits, split_name_fault
+from recordmill.schemas.inputs.tables import CLASS_TYPES, TEXT_PARTS, Column, RowsFile
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason
-from recordmill.schemas.splits import RowSplits, split_name_fault
-from recordmill.schemas.tables import CLASS_TYPES, TEXT_PARTS, Column, ColumnType, RowsFile
+from recordmill.transforms.encoders.fit_encoder import TextVectorizer
 from recordmill.transforms.folder.read_labels import path_below, picture_name
 from recordmill.transforms.table.choose_schema import ChosenSchema
-from recordmill.transforms.table.convert_columns import Fault, convert_column
-from recordmill.transforms.table.convert_texts import convert_texts
-from recordmill.transforms.table.encode_rows import encode_rows
+from recordmill.transforms.table.convert_columns import ValueFault, convert_column, convert_texts, encode_rows
 from recordmill.transforms.table.observe_columns import class_name, observe
 from recordmill.transforms.table.read_rows import read_rows
 from recordmill.transforms.table.row_batch import BadRow, RowBatch, python_values, shown
-from recordmill.transforms.text.encode_texts import TextVectorizer
 
 _MOST_SPLITS = 20
 
@@ -202,27 +201,27 @@ class RowEncoder:
             values = [picture_name(value, self._splits.images) for value in values]
         return [value.encode() for value in values]
 
-    def _identity_faults(self, batch: RowBatch) -> Iterator[Fault]:
+    def _identity_faults(self, batch: RowBatch) -> Iterator[ValueFault]:
         """Rows without what they are divided by."""
         for column in self._splits.columns:
             for place, value in enumerate(batch.values(column)):
                 if value is None or value == "":
-                    yield Fault(place, Reason.MISSING_VALUE, f"column {column} has no value")
+                    yield ValueFault(place, Reason.MISSING_VALUE, f"column {column} has no value")
                 elif column == self._splits.column and split_name(class_name(value)) not in self._splits.names:
                     detail = f"column {column}: {shown(value)} is none of the splits {', '.join(self._splits.names)}"
-                    yield Fault(place, Reason.UNKNOWN_CLASS, detail)
+                    yield ValueFault(place, Reason.UNKNOWN_CLASS, detail)
 
 
-def _path_faults(batch: RowBatch, recipe: RowsRecipe) -> Iterator[Fault]:
+def _path_faults(batch: RowBatch, recipe: RowsRecipe) -> Iterator[ValueFault]:
     """Rows whose path leads to no picture."""
     column = recipe.image_column
     for place, path in enumerate(batch.values(column) if column else ()):
         if path is None or path == "":
-            yield Fault(place, Reason.MISSING_VALUE, f"column {column} has no value")
+            yield ValueFault(place, Reason.MISSING_VALUE, f"column {column} has no value")
         elif not isinstance(path, str):
-            yield Fault(place, Reason.OTHER_TYPE, f"column {column}: {shown(path)} is no path of a picture")
+            yield ValueFault(place, Reason.OTHER_TYPE, f"column {column}: {shown(path)} is no path of a picture")
         elif fault := name_fault(path_below(path.strip(), recipe.images)):
-            yield Fault(place, Reason.UNSAFE_FILE_NAME, f"column {column}: the path {shown(path)} {fault}")
+            yield ValueFault(place, Reason.UNSAFE_FILE_NAME, f"column {column}: the path {shown(path)} {fault}")
 
 
 def split_name(value: str) -> str:
@@ -278,8 +277,8 @@ def _spread(values: np.ndarray, absent: np.ndarray | None, rows: int) -> np.ndar
     return spread
 
 
-def _too_large(records: pa.LargeBinaryArray) -> Iterator[Fault]:
+def _too_large(records: pa.LargeBinaryArray) -> Iterator[ValueFault]:
     sizes = np.diff(np.frombuffer(records.buffers()[1], np.int64, len(records) + 1, records.offset * 8))
     for place in np.flatnonzero(sizes > MAX_RECORD_BYTES).tolist():
         text = f"its record would be {int(sizes[place]):,} bytes; at most {MAX_RECORD_BYTES:,} are read"
-        yield Fault(place, Reason.RECORD_TOO_LARGE, text)
+        yield ValueFault(place, Reason.RECORD_TOO_LARGE, text)

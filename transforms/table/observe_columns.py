@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.transforms.table.row_batch import LongCells, Part, RowBatch, Seen, python_values, shown
+from recordmill.transforms.table.row_batch import ColumnPart, LongCells, RowBatch, Seen, python_values, shown
 
 MOST_DISTINCT = 100_000
 """Classes, or values of an enum, that a column may have."""
@@ -128,7 +128,9 @@ def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableSt
             column.distinct = _distinct(array)
         elif pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
-        whole = Part(_look_of(array.type), places[array.is_valid().to_numpy(zero_copy_only=False)], array.drop_null())
+        whole = ColumnPart(
+            _look_of(array.type), places[array.is_valid().to_numpy(zero_copy_only=False)], array.drop_null()
+        )
         for look, of_rows, values in batch.parts.get(name, (whole,)):
             _observe_values(look, values, batch.lines[of_rows], file, column)
     return stats

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
 from recordmill.schemas.errors import AnnotationFileError
-from recordmill.schemas.file_kinds import describe_table
+from recordmill.schemas.inputs.file_kinds import describe_table
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.table.row_batch import BadRow, LongCells, RowBatch, shown
 

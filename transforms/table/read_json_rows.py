@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.table.row_batch import MOST_CELL_BYTES, BadRow, Part, RowBatch, Seen, shown
+from recordmill.transforms.table.row_batch import MOST_CELL_BYTES, BadRow, ColumnPart, RowBatch, Seen, shown
 
 _BATCH_BYTES = 16 << 20
 _BOM = b"\xef\xbb\xbf"
@@ -152,7 +152,7 @@ def _texts(values: list[Any]) -> pa.Array:
     return pa.array(map(text, values), pa.large_string())
 
 
-def _parts(values: list[Any]) -> Iterator[Part]:
+def _parts(values: list[Any]) -> Iterator[ColumnPart]:
     """The values of each look, of lists their items."""
     by_look: dict[Seen, list[tuple[int, Any]]] = {}
     for place, value in enumerate(values):
@@ -162,7 +162,7 @@ def _parts(values: list[Any]) -> Iterator[Part]:
     for look, found in by_look.items():
         places, alike = zip(*found, strict=True)
         is_odd = look in (Seen.LARGE, Seen.OTHER)
-        yield Part(look, np.array(places), pa.array(map(as_text, alike)) if is_odd else pa.array(alike))
+        yield ColumnPart(look, np.array(places), pa.array(map(as_text, alike)) if is_odd else pa.array(alike))
 
 
 def _look(item: Any) -> Seen:

@@ -3,17 +3,25 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import apache_beam as beam
 import numpy as np
+from apache_beam.pvalue import AsDict, AsSingleton, PCollection
 
-from recordmill.schemas.encoders import TextCounts
-from recordmill.schemas.manifest import InputRows
-from recordmill.schemas.tables import RowsFile
-from recordmill.transforms.dataset.facts import FactsBuilder
+from recordmill.schemas.block import Block, ragged_texts
+from recordmill.schemas.dataset.manifest import InputRows
+from recordmill.schemas.inputs.annotations import ImageLabels, TableRow
+from recordmill.schemas.inputs.encoders import TextCounts
+from recordmill.schemas.inputs.splits import Division, name_id
+from recordmill.schemas.inputs.tables import RowsFile
+from recordmill.transforms.blocks.image_tasks import label_column
+from recordmill.transforms.blocks.pack_block import pack_parts
+from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
+from recordmill.transforms.folder.stratify import DivideClasses
+from recordmill.transforms.join.match_blocks import name_buckets
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.cores import usable_cores
-from recordmill.transforms.runtime.look_ahead import look_ahead
+from recordmill.transforms.runtime.threads import look_ahead, usable_cores
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import MadeRows, RowEncoder, RowsRecipe
 from recordmill.transforms.table.read_rows import read_rows
@@ -63,3 +71,85 @@ def made_ahead(make: Callable[[RowBatch], Made], file: RowsFile, recipe: RowsRec
     cores = usable_cores()
     with ThreadPoolExecutor(cores) as pool:
         yield from look_ahead(make, read_rows(file, recipe.read, recipe.encoding), pool, cores)
+
+
+BUCKETS = 64
+"""Of names, in which rows meet their files."""
+
+
+class ReadPictureRows(beam.PTransform):
+    """Convert RowsFile to (bucket of names, packed Block of image rows) in the output `rows`; Facts are in the
+    output FACTS.
+
+    Args:
+        chosen: a PCollection of one ChosenSchema.
+    """
+
+    def __init__(self, chosen: PCollection, recipe: RowsRecipe):
+        super().__init__()
+        self._chosen = chosen
+        self._recipe = recipe
+
+    def expand(self, files: PCollection[RowsFile]):
+        read = beam.FlatMap(_read, AsSingleton(self._chosen), self._recipe).with_output_types(tuple[int, bytes])
+        return files | "SpreadFiles" >> beam.Reshuffle() | "Read" >> read.with_outputs(FACTS, main="rows")
+
+
+def _read(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
+    reader = RowReader(file, chosen, recipe)
+    for made in reader:
+        if made.names:
+            block = picture_block(made, file, chosen, recipe)
+            yield from pack_parts(block, name_buckets(made.names, "path", BUCKETS))
+    yield tagged(reader.facts)
+
+
+def picture_block(made: MadeRows, file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Block:
+    """The rows of a batch as images."""
+    good, labels = made.good, []
+    class_names = [category.name for category in chosen.labels.categories]
+    of_rows = [None] * len(made.names) if good.classes is None else [class_names[c] for c in good.classes.tolist()]
+    for record, line, class_name in zip(good.records, good.lines.tolist(), of_rows, strict=True):
+        row = TableRow(record.as_py(), line, f"{file.path} row {line}: column {recipe.image_column}")
+        labels.append(ImageLabels(class_name=class_name, row=row))
+    return Block(
+        image_id=np.array([name_id(identity.decode()) for identity in good.identities], np.int64),
+        file_name=ragged_texts(made.names),
+        image_size_px=np.zeros((len(labels), 2), np.int64),
+        split=made.split,
+        labels=label_column(labels),
+    )
+
+
+class StratifyRows(beam.PTransform):
+    """Convert RowsFile and one ChosenSchema to a ChosenSchema with the borders of classes.
+
+    Args:
+        chosen: a PCollection of one ChosenSchema.
+    """
+
+    def __init__(self, chosen: PCollection, recipe: RowsRecipe):
+        super().__init__()
+        self._chosen = chosen
+        self._recipe = recipe
+
+    def expand(self, files: PCollection[RowsFile]) -> PCollection[ChosenSchema]:
+        place = beam.FlatMap(_placed, AsSingleton(self._chosen), self._recipe).with_output_types(tuple[str, bytes])
+        division = Division(self._recipe.splits.shares)
+        units = files | "SpreadFiles" >> beam.Reshuffle() | "PlaceInClass" >> place
+        borders = units | "DivideClasses" >> DivideClasses(division)
+        return self._chosen | "Borders" >> beam.Map(_with_borders, AsDict(borders))
+
+
+def _placed(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[tuple[str, bytes]]:
+    progress.set_step("dividing classes")
+    # A row counts even if its picture cannot be read, which is not known yet.
+    make = RowEncoder(chosen, recipe._replace(image_column=""))
+    for units in made_ahead(make.class_units, file, recipe):
+        for index, of_class in units.items():
+            yield chosen.labels.categories[index].name, of_class.tobytes()
+
+
+def _with_borders(chosen: ChosenSchema, borders: dict[str, tuple[int, ...]]) -> ChosenSchema:
+    index = {category.name: number for number, category in enumerate(chosen.labels.categories)}
+    return chosen._replace(borders={index[name]: of_class for name, of_class in borders.items()})

@@ -46,7 +46,7 @@ class Seen(str, Enum):
     OTHER = "values of a type that has no feature"
 
 
-class Part(NamedTuple):
+class ColumnPart(NamedTuple):
     """The values of a column that look alike, or items of its lists; `places` are those of their rows in the batch."""
 
     look: Seen
@@ -92,7 +92,7 @@ class RowBatch(NamedTuple):
     lines: np.ndarray
     bad: list[BadRow]
     is_typed: bool
-    parts: Mapping[str, Sequence[Part]] = {}
+    parts: Mapping[str, Sequence[ColumnPart]] = {}
     long_cells: Callable[[], LongCells] = LongCells
     escaped: int = 0
 

@@ -2,12 +2,14 @@
 
 A table's rows must be mixed, and there may be more of them than memory holds. So encoded records are sorted in pieces
 of bounded size, each written as one file, and whoever writes a shard reads a range of every file. What moves between
-workers is only where these files are.
+workers is only where these files are. `CopyRows` makes the records of a shard of them.
 """
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import msgspec
@@ -15,8 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.schemas.dataset_files import RECIPE, state_folder
+from recordmill.schemas.block import Block
+from recordmill.schemas.dataset.dataset_files import RECIPE, state_folder
 from recordmill.schemas.errors import EndedElsewhereError
+from recordmill.schemas.rejects import Metric
+from recordmill.transforms.encoders.record_maker import EncodeBlock, EncodedRun, RecordContext
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 RANGES = 4096
@@ -179,3 +184,39 @@ def _bytes_of(array: pa.LargeBinaryArray) -> bytes:
     _, buffer, data = array.buffers()
     offsets = np.frombuffer(buffer, np.int64, len(array) + 1, array.offset * 8)
     return data.slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes()
+
+
+_READS = 16
+"""Files that are read at once."""
+_RUN_ROWS = 1 << 14
+
+
+class CopyRows(msgspec.Struct, frozen=True, tag=True):
+    """A RecordMaker, of Blocks that `recordmill.transforms.table.spill_rows` makes."""
+
+    def start(self, of: RecordContext) -> EncodeBlock:
+        return lambda block, split: _copy(block, split, of.output)
+
+
+def _copy(block: Block, split: str, output: str) -> Iterator[EncodedRun]:
+    if not len(block):
+        return
+    records = read_shard(block, split, output)
+    for start in range(0, len(records), _RUN_ROWS):
+        run = records[start : start + _RUN_ROWS].to_pylist()
+        number = len(run)
+        made = ((record,) for record in run)
+        yield EncodedRun(made, None, np.ones(number, np.int64), Counter({Metric.IMAGES: number}), [], {}, number, 0, [])
+
+
+def read_shard(block: Block, split: str, output: str) -> pa.LargeBinaryArray:
+    """The shard's records in their order.
+
+    Raises:
+        EndedElsewhereError, OSError: see `read_piece`.
+    """
+    paths = [spill_path(output, split, name) for name in block.file_name.texts()]
+    with ThreadPoolExecutor(_READS) as pool:
+        parts = list(pool.map(read_piece, paths, block.rows.tolist()))
+    first, end = block.ranks[0].tolist()
+    return sort_records(pa.concat_tables(parts))["record"].chunk(0).slice(first, end - first)

@@ -5,13 +5,11 @@ from typing import Literal
 
 import msgspec
 
-from recordmill.schemas.encoders import TextForm
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import ColumnType, FeatureTable, Kind
-from recordmill.schemas.images import PictureRules
-from recordmill.schemas.layouts import TABLE, picture_of_row, stored_as
-from recordmill.schemas.names import NameSources
-from recordmill.schemas.option import (
+from recordmill.schemas.features import ColumnType, FeatureKind, FeatureTable
+from recordmill.schemas.inputs.encoders import TextForm
+from recordmill.schemas.inputs.images import PictureRules
+from recordmill.schemas.inputs.option import (
     PICTURES,
     READ,
     TEXTS,
@@ -24,22 +22,23 @@ from recordmill.schemas.option import (
     flag,
     redefined,
 )
-from recordmill.schemas.options import (
+from recordmill.schemas.inputs.options import (
     ALL_TRAIN,
     SIZE,
     ConvertOptions,
     PictureOptions,
-    TextChoice,
-    TextOptions,
     pair_faults,
     pairs,
     size_of,
 )
-from recordmill.schemas.splits import RowSplits
+from recordmill.schemas.inputs.splits import RowSplits
+from recordmill.schemas.inputs.text_options import TextChoice, TextOptions
+from recordmill.schemas.layouts import TABLE, picture_of_row, stored_as
+from recordmill.schemas.names import NameSources
 
 _OF_FILES = ("check", "format", "max_side", "jpeg_quality")
 _CLASSES_FILE = "classes"
-_TYPES = {Kind.INT64: ColumnType.INT64, Kind.FLOAT: ColumnType.FLOAT}
+_TYPES = {FeatureKind.INT64: ColumnType.INT64, FeatureKind.FLOAT: ColumnType.FLOAT}
 
 
 class TableOptions(TextOptions, PictureOptions):

@@ -4,26 +4,28 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from recordmill.schemas.checks import Fault, Faults, ShardCheck
-from recordmill.schemas.dataset_files import MANIFEST, split_manifest, split_rejects
+from recordmill.schemas.dataset.checks import Fault, Faults, ShardCheck
+from recordmill.schemas.dataset.dataset_files import MANIFEST, split_manifest, split_rejects
+from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_manifest
+from recordmill.schemas.dataset.tfds import DATASET_INFO, is_dataset_info, is_readable, shard_links, tfds_files
 from recordmill.schemas.duplicates import DUPLICATES, split_fingerprints
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import RecordOf
 from recordmill.schemas.layouts import shard_names
-from recordmill.schemas.manifest import Manifest, SplitManifest, encode_manifest
-from recordmill.schemas.shard_index import index_file
 from recordmill.schemas.shards import is_shard_of
-from recordmill.schemas.statistics_file import STATISTICS, split_statistics
-from recordmill.schemas.tfds import DATASET_INFO, is_dataset_info, is_readable, shard_links, tfds_files
-from recordmill.transforms.metadata.commit_splits import companions
-from recordmill.transforms.metadata.dataset_folder import (
+from recordmill.schemas.statistics import STATISTICS, split_statistics
+from recordmill.transforms.dataset.dataset_folder import (
+    file_sha256,
     indexed_shards,
     is_as_written,
+    read_file,
     read_split_manifests,
     require_manifest,
 )
-from recordmill.transforms.metadata.folder_statistics import file_sha256, folder_statistics, read_file
+from recordmill.transforms.insight.across_splits import folder_statistics
 from recordmill.transforms.records.read_shards import FaultList
+from recordmill.transforms.records.shard_index import index_file
+from recordmill.transforms.shards.commit_splits import companions
 from recordmill.transforms.storage.interface import Storage, UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
 

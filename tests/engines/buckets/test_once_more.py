@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.engines.buckets.jobs import OUT, ROOT, files_of, objects_of, shards_of
-from tests.gcs_stand_in import GcsStandIn
+from tests.gcs_stand_in.server import GcsStandIn
 
 
 def writes(gcs: GcsStandIn) -> list[str]:

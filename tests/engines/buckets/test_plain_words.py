@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.engines.buckets.jobs import ALWAYS, OUT, ROOT, is_one_line, objects_of, shards_of, upload
-from tests.gcs_stand_in import ACCOUNT, REQUESTER_PAYS, Fault, GcsStandIn, Kind
+from tests.gcs_stand_in import Fault, Kind
+from tests.gcs_stand_in.server import ACCOUNT, REQUESTER_PAYS, GcsStandIn
 
 
 def refuse(operation: str, name: str, **answer: object):

@@ -8,7 +8,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from recordmill.launch.command_line.parameters import COMMANDS, command_line, parameters
 from recordmill.launch.command_line.parser import parse
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.option import options_of
+from recordmill.schemas.inputs.option import options_of
 
 PATHS = {
     "coco": {"images": "gs://b/i", "instances": "gs://b/a.json", "output": "gs://b/o"},

@@ -5,11 +5,7 @@ import pytest
 
 from recordmill.launch.preflight import claim_output as claim_module
 from recordmill.launch.preflight.claim_output import OutputState, absent_folders, claim_output, release_output
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.coco import AnnotationKind
-from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import Part
-from recordmill.schemas.manifest import (
+from recordmill.schemas.dataset.manifest import (
     FORMAT,
     AnnotationCounts,
     ImageCounts,
@@ -20,9 +16,13 @@ from recordmill.schemas.manifest import (
     encode_json,
     encode_manifest,
 )
-from recordmill.schemas.recipes import InputFile, Recipe, to_list
+from recordmill.schemas.dataset.recipes import InputFile, Recipe, to_list
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.shards import ShardInfo
-from recordmill.transforms.images.listing import listing_of
+from recordmill.transforms.join.list_images import listing_of
 from tests.transforms.storage.conftest import gcs, path_of, server
 
 __all__ = ["gcs", "server"]  # fixtures

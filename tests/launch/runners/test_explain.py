@@ -7,7 +7,7 @@ import grpc
 import pytest
 from google.api_core.exceptions import Conflict, Forbidden, TooManyRequests
 
-from recordmill.launch.runners.explain import explain
+from recordmill.launch.runners.run import explain
 from recordmill.schemas.errors import CategoryError, ConfigError, JobError, RecordError, TooManyRejectsError
 
 TRACEBACK = """\

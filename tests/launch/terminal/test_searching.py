@@ -3,8 +3,8 @@ import io
 import pytest
 from rich.console import Console
 
-from recordmill.launch.terminal import searching as module
-from recordmill.launch.terminal.searching import searching
+from recordmill.launch.terminal import console as module
+from recordmill.launch.terminal.console import searching
 
 
 def printed(monkeypatch, is_terminal: bool, quiet_seconds: float = 0.0) -> str:

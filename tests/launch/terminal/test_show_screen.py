@@ -1,6 +1,7 @@
 import pytest
 from msgspec.structs import replace
 
+from recordmill.launch.terminal.console import terminal
 from recordmill.launch.terminal.show_screen import (
     bar,
     overview_lines,
@@ -9,9 +10,8 @@ from recordmill.launch.terminal.show_screen import (
     record_lines,
     records_side_by_side,
 )
-from recordmill.launch.terminal.summary import terminal
 from recordmill.schemas.errors import RecordError
-from recordmill.transforms.metadata.dataset_folder import require_manifest
+from recordmill.transforms.dataset.dataset_folder import require_manifest
 from recordmill.transforms.show.choose_records import Choice, choose_records
 from recordmill.transforms.show.find_shards import find_shards
 from tests.transforms.show.records import example, write

@@ -5,14 +5,10 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
+from recordmill.launch.terminal.console import print_lines, print_times, terminal
 from recordmill.launch.terminal.fault_summary import print_checks
-from recordmill.launch.terminal.summary import print_lines, print_times, terminal
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.checks import Fault, Faults, ShardCheck
-from recordmill.schemas.duplicates import Duplicates, SplitDuplicates
-from recordmill.schemas.encoders import EncoderInfo, TextCounts, TextForm
-from recordmill.schemas.features import Feature, Kind, Part
-from recordmill.schemas.manifest import (
+from recordmill.schemas.dataset.checks import Fault, Faults, ShardCheck
+from recordmill.schemas.dataset.manifest import (
     FORMAT,
     AnnotationCounts,
     ImageCounts,
@@ -23,11 +19,15 @@ from recordmill.schemas.manifest import (
     SplitManifest,
     Unlisted,
 )
-from recordmill.schemas.recipes import Recipe
+from recordmill.schemas.dataset.recipes import Recipe
+from recordmill.schemas.duplicates import Duplicates, SplitDuplicates
+from recordmill.schemas.features import Feature, FeatureKind, Part
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.encoders import EncoderInfo, TextCounts, TextForm
 from recordmill.schemas.shards import ShardInfo, SplitSize
 from recordmill.schemas.sizes import printable
-from recordmill.schemas.statistics_file import ClassDrift, ClassInOneSplit, SplitComparison
-from recordmill.transforms.metadata.fact_lines import data_set_lines, plan_lines
+from recordmill.schemas.statistics import ClassDrift, ClassInOneSplit, SplitComparison
+from recordmill.transforms.dataset.fact_lines import data_set_lines, plan_lines
 from tests.golden import assert_golden
 
 CAT = Category(1, "cat")
@@ -74,8 +74,11 @@ ROWS = replace(
     annotations=replace(CLEAN.annotations, rows=0, objects=0),
 )
 COLUMNS = (
-    Feature("a", "row.a", Kind.INT64, (), "", ""),
-    *(Feature(f"b{number:02}\x1b", f"row.b{number}", Kind.FLOAT, (f"N of b{number}",), "", "") for number in range(39)),
+    Feature("a", "row.a", FeatureKind.INT64, (), "", ""),
+    *(
+        Feature(f"b{number:02}\x1b", f"row.b{number}", FeatureKind.FLOAT, (f"N of b{number}",), "", "")
+        for number in range(39)
+    ),
 )
 MASKED = replace(CLEAN, annotations=replace(CLEAN.annotations, objects=5000, masks=5000))
 LEAKED = SplitDuplicates(exact=1234, near=56, leaked=7, labels_differ=3)

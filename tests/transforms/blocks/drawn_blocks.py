@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from recordmill.schemas.annotations import (
+from recordmill.schemas.block import Block, Ragged, ragged_bytes, ragged_numbers, ragged_texts, starts_of
+from recordmill.schemas.inputs.annotations import (
     NO_LABELS,
     Annotation,
     Caption,
@@ -16,8 +17,7 @@ from recordmill.schemas.annotations import (
     StuffAnnotation,
     TableRow,
 )
-from recordmill.schemas.block import Block, Ragged, ragged_bytes, ragged_numbers, ragged_texts, starts_of
-from recordmill.schemas.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.images import ImageRef, ImageTask
 
 IDS = (
     st.integers(-5, 300) | st.integers(-(1 << 62), 1 << 62) | st.sampled_from([1 << 31, (1 << 32) - 1, -(1 << 31) - 1])

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.annotations import ImageLabels
 from recordmill.schemas.block import Block, ragged_texts, taken
-from recordmill.schemas.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.annotations import ImageLabels
+from recordmill.schemas.inputs.images import ImageRef, ImageTask
 from recordmill.transforms.blocks.image_tasks import BlockTasks, image_tasks, labels_of
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from tests.oracles.block_of_tasks import block_of_tasks

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import msgspec
 from hypothesis import strategies as st
 
-from recordmill.schemas.annotations import NO_LABELS, Category, ImageLabels, ImageRow
 from recordmill.schemas.block import Block, join_blocks
-from recordmill.schemas.coco import AnnotationBlock, AnnotationKind, AnnotationSource, BoxFormat, FileAnnotations
-from recordmill.schemas.images import ImageRef
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import NO_LABELS, Category, ImageLabels, ImageRow
+from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationKind, AnnotationSource, BoxFormat, FileAnnotations
+from recordmill.schemas.inputs.images import ImageRef
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import Rejected
-from recordmill.transforms.blocks.order_images import hash_images, ranges_of
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
+from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.coco.convert_rows import other_format, row_converter
 from recordmill.transforms.coco.decode_coco import CocoRows, decode_coco
 from recordmill.transforms.coco.describe_file import size_of

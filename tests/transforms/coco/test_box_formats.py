@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.schemas.coco import BoxFormat
-from recordmill.transforms.coco.box_formats import box_area_px2, box_xywh_px
+from recordmill.schemas.inputs.coco import BoxFormat
+from recordmill.transforms.coco.guess_box_format import box_area_px2, box_xywh_px
 
 _, XYXY, REL_XYWH, REL_XYXY = BoxFormat
 

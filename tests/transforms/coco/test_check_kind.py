@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.schemas.coco import AnnotationKind, AnnotationSource
 from recordmill.schemas.errors import WrongFlagError
+from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource
 from tests.transforms.coco.whole_files import read_whole
 
 IMAGE = {"id": 1, "file_name": "a.jpg"}

@@ -1,9 +1,9 @@
 import pytest
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.coco import AnnotationFile, AnnotationKind
 from recordmill.schemas.features import Part
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, KERAS, TFDS
 from recordmill.transforms.coco.describe_files import choose_features
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.schemas.annotations import (
+from recordmill.schemas.errors import AnnotationFileError, WrongFlagError
+from recordmill.schemas.inputs.annotations import (
     Annotation,
     Caption,
     Category,
@@ -15,8 +16,7 @@ from recordmill.schemas.annotations import (
     Segment,
     StuffAnnotation,
 )
-from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, BoxFormat, FileAnnotations
-from recordmill.schemas.errors import AnnotationFileError, WrongFlagError
+from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, AnnotationSource, BoxFormat, FileAnnotations
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.coco.convert_rows import box_fault, keypoints_fault
 from tests.transforms.coco.whole_files import read_whole

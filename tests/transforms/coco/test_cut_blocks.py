@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.schemas.errors import AnnotationFileError
-from recordmill.transforms.coco.cut_blocks import Block, cut_blocks
+from recordmill.transforms.coco.cut_blocks import JsonBlock, cut_blocks
 from recordmill.transforms.coco.file_fields import has_data
-from recordmill.transforms.coco.odd_json import quote_nan
+from recordmill.transforms.coco.json_faults import quote_nan
 
 TEXTS = st.sampled_from(["", "}, {", '"}]', "\\", "]}", "NaN", "é\u2028", '\\"}, {"id": 1}'])
 VALUES = st.recursive(
@@ -21,7 +21,7 @@ VALUES = st.recursive(
 ROWS = st.lists(st.dictionaries(st.sampled_from(["id", "x", "}, {"]), VALUES, max_size=3) | VALUES, max_size=9)
 
 
-def cut(data: bytes, size: int) -> list[Block]:
+def cut(data: bytes, size: int) -> list[JsonBlock]:
     pieces = (data[start : start + size] for start in range(0, len(data), size))
     return list(cut_blocks("in/a.json", pieces, size))
 

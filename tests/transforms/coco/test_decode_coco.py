@@ -3,9 +3,9 @@ import math
 
 import pytest
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.coco import AnnotationKind
 from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.coco.cut_blocks import cut_blocks
 from recordmill.transforms.coco.decode_coco import CocoImageRow, CocoRows, decode_coco

@@ -1,10 +1,10 @@
 import msgspec
 import pytest
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.coco import AnnotationFile, AnnotationKind
+from recordmill.schemas.dataset.manifest import InputRows
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.manifest import InputRows
 from recordmill.transforms.coco.describe_files import describe_inputs, input_facts
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.schemas.coco import AnnotationKind, FieldRows
+from recordmill.schemas.inputs.coco import AnnotationKind, FieldRows
 from recordmill.transforms.coco.decode_coco import AnnotationRow, CocoImageRow, decode_coco
 from recordmill.transforms.coco.file_fields import decode_with_fields, has_data
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.schemas.coco import BoxFormat
 from recordmill.schemas.errors import WrongFlagError
+from recordmill.schemas.inputs.coco import BoxFormat
 from recordmill.transforms.coco.decode_coco import AnnotationRow, MaskedRow
 from recordmill.transforms.coco.guess_box_format import (
     Guess,

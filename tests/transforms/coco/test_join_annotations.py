@@ -9,16 +9,15 @@ from hypothesis import strategies as st
 
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.features import Part
-from recordmill.schemas.images import NO_FILE, ImageRef, ImageTask
+from recordmill.schemas.inputs.images import MAX_FILE_BYTES, NO_FILE, ImageRef, ImageTask
+from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.layouts import DETECTION
-from recordmill.schemas.limits import MAX_FILE_BYTES
 from recordmill.schemas.names import name_key
-from recordmill.schemas.splits import Division, SplitShares
 from recordmill.transforms.blocks.image_tasks import image_tasks
 from recordmill.transforms.coco.join_annotations import JoinInputs, join_annotations
-from recordmill.transforms.coco.screen_annotations import Filters, limit_records, screen_annotations
+from recordmill.transforms.coco.join_images import Filters, limit_records, screen_annotations
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
-from recordmill.transforms.examples.estimate_records import RecordEstimate
+from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from tests.oracles.estimate_scalar import ScalarEstimate
 from tests.oracles.join_scalar import Joined, join_scalar
 from tests.transforms.coco.drawn_files import (
@@ -32,7 +31,7 @@ from tests.transforms.coco.drawn_files import (
     matched_rows,
     name_of,
 )
-from tests.transforms.rejects.kinds import listed
+from tests.transforms.dataset.kinds import listed
 
 SEED = 2
 ONE = Division(SplitShares((("val", Fraction(1)),)))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.annotations import (
+from recordmill.schemas.inputs.annotations import (
     NO_LABELS,
     Annotation,
     Caption,
@@ -14,7 +14,7 @@ from recordmill.schemas.annotations import (
     PanopticAnnotation,
     StuffAnnotation,
 )
-from recordmill.schemas.coco import AnnotationKind, FileAnnotations
+from recordmill.schemas.inputs.coco import AnnotationKind, FileAnnotations
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.coco.merge_annotations import MergedAnnotations, merge_annotations
 

@@ -3,10 +3,10 @@ from itertools import permutations
 import msgspec
 import pytest
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.coco import AnnotationFile, AnnotationKind
 from recordmill.schemas.errors import CategoryError
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.coco.describe_files import merge_categories, select_categories
 
 CAT, DOG, BIRD = Category(17, "cat", "animal"), Category(18, "dog", "animal"), Category(0, "bird")

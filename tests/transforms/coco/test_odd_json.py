@@ -1,6 +1,6 @@
 import pytest
 
-from recordmill.transforms.coco.odd_json import quote_nan
+from recordmill.transforms.coco.json_faults import quote_nan
 
 
 @pytest.mark.parametrize(

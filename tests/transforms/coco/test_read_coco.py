@@ -14,19 +14,19 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.annotations import Annotation, Category, ImageRow
-from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, FileAnnotations
 from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.inputs.annotations import Annotation, Category, ImageRow
+from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, AnnotationSource, FileAnnotations
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_paths
-from recordmill.transforms.blocks.order_images import hash_images, ranges_of
 from recordmill.transforms.blocks.pack_block import unpack_block
+from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.coco.read_coco import ReadCoco, ReadRules, cut_file, read_block
 from recordmill.transforms.join.match_blocks import name_buckets
-from recordmill.transforms.runtime.coders import unpacker
+from recordmill.transforms.runtime.beam_steps import unpacker
 from recordmill.transforms.storage import zip_storage
 from tests.transforms.coco.whole_files import read_whole
-from tests.transforms.rejects.kinds import kind_rejects
+from tests.transforms.dataset.kinds import kind_rejects
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 

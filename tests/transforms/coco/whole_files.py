@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.block import join_blocks
-from recordmill.schemas.coco import AnnotationFile, AnnotationKind, AnnotationSource, FileAnnotations
+from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, AnnotationSource, FileAnnotations
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.blocks.image_tasks import NO_IMAGES
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block

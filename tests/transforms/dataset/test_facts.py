@@ -8,9 +8,9 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.encoders import TextCounts
-from recordmill.schemas.manifest import InputRows
-from recordmill.schemas.recipes import to_list
+from recordmill.schemas.dataset.manifest import InputRows
+from recordmill.schemas.dataset.recipes import to_list
+from recordmill.schemas.inputs.encoders import TextCounts
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.shards import SplitSize
 from recordmill.schemas.statistics import (
@@ -24,7 +24,7 @@ from recordmill.schemas.statistics import (
     Statistics,
 )
 from recordmill.transforms.dataset.facts import FACTS, AddFacts, CombineFacts, Facts, FactsBuilder, add_facts, tagged
-from recordmill.transforms.rejects.bounded_rejects import count_rejects
+from recordmill.transforms.dataset.rejects import count_rejects
 from recordmill.transforms.runtime import progress
 
 LISTING = to_list("a")

@@ -5,7 +5,7 @@ from pycocotools import mask as coco_mask
 from recordmill.schemas.layouts import BOX_CODINGS
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.dataset.record_view import RecordView
-from recordmill.transforms.masks.encode_png import grey_png
+from recordmill.transforms.images.masks import grey_png
 
 RNG = np.random.default_rng(0)
 MASKS = [RNG.integers(0, 2, (30, 40), np.uint8), np.eye(30, 40, dtype=np.uint8), np.zeros((30, 40), np.uint8)]

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from recordmill.schemas.checks import Fault, Faults
+from recordmill.schemas.dataset.checks import Fault, Faults
 from recordmill.transforms.extract.extract_files import WrittenFile
 from recordmill.transforms.extract.extract_pieces import ExtractedRecord, PieceFile
-from recordmill.transforms.extract.extract_rows import EncodedRow, ImageRow, RecordRows
+from recordmill.transforms.extract.extract_rows import EncodedRow, ImageEntry, RecordRows
 
 
 def record(
@@ -15,7 +15,7 @@ def record(
     """A record of an image 40x30; `files` are its paths and checksums, where there are more than the image's."""
     files = files or ((f"images/val/{name}", sha256),)
     written = tuple(WrittenFile(path, 100, checksum, "") for path, checksum in files)
-    return number, RecordRows(ImageRow(image_id, name, 40, 30), **rows), written
+    return number, RecordRows(ImageEntry(image_id, name, 40, 30), **rows), written
 
 
 def row(id_: int, image_id: int) -> EncodedRow:

@@ -6,20 +6,20 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.checks import Fault, Faults
+from recordmill.schemas.dataset.checks import Fault, Faults
 from recordmill.schemas.features import Part
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.transforms.extract.extract_documents import (
+from recordmill.transforms.extract.extract_pieces import Row
+from recordmill.transforms.extract.extract_rows import CaptionEntry, PanopticEntry
+from recordmill.transforms.extract.extract_shards import (
     Document,
     ExtractedSplit,
     WriteDocuments,
     write_document,
     write_documents,
 )
-from recordmill.transforms.extract.extract_rows import CaptionRow, PanopticRow
-from recordmill.transforms.extract.split_pieces import Row
 from tests.transforms.extract.pieces import record, row, write_piece
 
 LABELS = LabelMap((Category(3, "cat", isthing=1), Category(7, "figure", keypoints=("head",), skeleton=((1, 1),))))
@@ -51,7 +51,7 @@ def test_rows_are_in_the_order_of_shards_and_records(tmp_path):
 
 def test_each_kind_has_a_file_of_its_own(tmp_path):
     table = LAYOUTS["detection"].with_parts((Part.KEYPOINTS, Part.CAPTIONS))
-    one = record(0, 4, "b.jpg", keypoints=(row(9, 4),), captions=(CaptionRow(None, 4, "a cat"),))
+    one = record(0, 4, "b.jpg", keypoints=(row(9, 4),), captions=(CaptionEntry(None, 4, "a cat"),))
     split = write_documents("val", [write_piece(tmp_path, "one", one)], str(tmp_path), table, LABELS)
     kinds = {"instances": 0, "person_keypoints": 1, "captions": 1}
     assert split.documents == tuple(Document(f"annotations/{kind}_val.json", n) for kind, n in kinds.items())
@@ -63,15 +63,17 @@ def test_each_kind_has_a_file_of_its_own(tmp_path):
 
 def test_captions_without_ids_are_numbered(tmp_path):
     shards = [
-        write_piece(tmp_path, "b", record(0, 2, "b", captions=(CaptionRow(None, 2, "b"), CaptionRow(None, 2, "a")))),
-        write_piece(tmp_path, "a", record(0, 9, "a", captions=(CaptionRow(None, 9, "c"),))),
+        write_piece(
+            tmp_path, "b", record(0, 2, "b", captions=(CaptionEntry(None, 2, "b"), CaptionEntry(None, 2, "a")))
+        ),
+        write_piece(tmp_path, "a", record(0, 9, "a", captions=(CaptionEntry(None, 9, "c"),))),
     ]
     assert written_captions(tmp_path, shards) == [(1, 9, "c"), (2, 2, "b"), (3, 2, "a")]
 
 
 def test_ids_that_several_annotations_have_are_counted(tmp_path):
     """Of files that number theirs from 1 on each; of captions without ids there is nothing to tell."""
-    none = (CaptionRow(None, 4, "a"), CaptionRow(None, 4, "b"))
+    none = (CaptionEntry(None, 4, "a"), CaptionEntry(None, 4, "b"))
     shards = [
         write_piece(tmp_path, "one", record(0, 4, "a.jpg", instances=(row(1, 4), row(2, 4)), captions=none)),
         write_piece(tmp_path, "two", record(0, 5, "b.jpg", instances=(row(2, 5), row(3, 5)))),
@@ -83,7 +85,7 @@ def test_ids_that_several_annotations_have_are_counted(tmp_path):
 
 
 def test_captions_keep_their_ids(tmp_path):
-    captions = (CaptionRow(5, 2, "b"), CaptionRow(3, 2, "a"), CaptionRow(0, 2, "first"))
+    captions = (CaptionEntry(5, 2, "b"), CaptionEntry(3, 2, "a"), CaptionEntry(0, 2, "first"))
     shard = write_piece(tmp_path, "one", record(0, 2, "b.jpg", captions=captions))
     assert written_captions(tmp_path, [shard]) == [(5, 2, "b"), (3, 2, "a"), (0, 2, "first")]
 
@@ -99,7 +101,7 @@ def test_panoptic_rows_are_those_whose_png_is_kept(tmp_path):
 
     def panoptic(number: int, file: str, written: str, sha256: str):
         files = ((f"images/val/{number}.jpg", "x"), (f"panoptic/val/{written}", sha256))
-        return record(number, 9 - number, f"{number}.jpg", panoptic=PanopticRow(9 - number, file, ()), files=files)
+        return record(number, 9 - number, f"{number}.jpg", panoptic=PanopticEntry(9 - number, file, ()), files=files)
 
     records = [
         panoptic(0, "kept.png", "kept.png", "a"),

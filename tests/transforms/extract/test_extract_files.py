@@ -2,8 +2,14 @@ import pickle
 
 import pytest
 
-from recordmill.transforms.extract.extract_files import ExtractedFile, FileWriter, WrittenFile, is_there, path_below
-from recordmill.transforms.extract.extract_values import UnusableRecordError
+from recordmill.transforms.extract.extract_files import (
+    ExtractedFile,
+    FileWriter,
+    UnusableRecordError,
+    WrittenFile,
+    is_there,
+    path_below,
+)
 
 SHA256_OF_A = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
 

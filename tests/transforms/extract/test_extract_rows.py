@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill.schemas.annotations import Category
 from recordmill.schemas.features import Part
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
+from recordmill.transforms.extract.extract_files import UnusableRecordError
 from recordmill.transforms.extract.extract_rows import Extracted, RowExtractor
-from recordmill.transforms.extract.extract_values import UnusableRecordError
 
 CAT, FIGURE, SKY = Category(3, "cat"), Category(7, "figure", keypoints=("head", "foot")), Category(92, "sky", isthing=0)
 LABELS = LabelMap((CAT, FIGURE), (SKY,))

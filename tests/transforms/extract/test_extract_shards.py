@@ -10,9 +10,9 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 from PIL import Image
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.checks import Fault, Faults
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.dataset.checks import Fault, Faults
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.extract.extract_pieces import read_piece, records_of_piece

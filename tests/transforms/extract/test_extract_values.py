@@ -1,8 +1,8 @@
 import pytest
 
-from recordmill.schemas.labels import LabelMap
-from recordmill.transforms.extract.extract_values import RecordReader, UnusableRecordError
-from tests.transforms.records.test_record_values import TABLE, record
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.transforms.extract.extract_files import RecordReader, UnusableRecordError
+from tests.transforms.records.test_parse_record import TABLE, record
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.transforms.extract.extract_pieces import read_piece
-from recordmill.transforms.extract.split_pieces import SplitPieces
+from recordmill.transforms.extract.extract_pieces import SplitPieces, read_piece
 from tests.transforms.extract.pieces import record, row, write_piece
 
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from recordmill.schemas.block import Block, ragged_texts
-from recordmill.schemas.splits import name_id
-from recordmill.transforms.folder.label_paths import named_rows
+from recordmill.schemas.inputs.splits import name_id
+from recordmill.transforms.folder.choose_classes import named_rows
 
 
 class Row(NamedTuple):

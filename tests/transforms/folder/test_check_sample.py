@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.folder import check_sample as module
+from recordmill.transforms.folder import choose_classes as module
 from recordmill.transforms.folder.folder_options import FolderOptions
 from tests.gcs_stand_in import running
 

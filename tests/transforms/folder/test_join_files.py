@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.annotations import AnnotatedImage, ImageLabels, ImageRow, TableRow
 from recordmill.schemas.block import Block
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.images import NO_FILE, ImageRef, ImageTask
+from recordmill.schemas.inputs.annotations import AnnotatedImage, ImageLabels, ImageRow, TableRow
+from recordmill.schemas.inputs.images import NO_FILE, ImageRef, ImageTask
+from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.rejects import Metric, Reason, Rejected
-from recordmill.schemas.splits import name_id
 from recordmill.transforms.blocks.image_tasks import image_tasks, label_column
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 from recordmill.transforms.folder.read_folder import join_files
 from recordmill.transforms.join.list_images import file_block
 from tests.oracles.join_scalar import JoinSide, match_sides
 from tests.oracles.task_order import task_order
+from tests.transforms.dataset.kinds import SplitReject, listed
 from tests.transforms.folder.rows import Row, block_of
-from tests.transforms.rejects.kinds import SplitReject, listed
 
 SPLITS = ("train", "val")
 SEED = 4

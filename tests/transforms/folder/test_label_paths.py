@@ -4,15 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.image_labels import PathLabels
-from recordmill.schemas.images import ImageRef
+from recordmill.schemas.inputs.images import ImageRef, PathLabels
+from recordmill.schemas.inputs.splits import Division, SplitShares, name_id
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.schemas.splits import Division, SplitShares, name_id
 from recordmill.transforms.blocks.image_tasks import image_paths
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder, add_facts
-from recordmill.transforms.folder.label_paths import label_paths
+from recordmill.transforms.folder.choose_classes import label_paths
+from tests.transforms.dataset.kinds import SplitReject, listed
 from tests.transforms.folder.rows import Row, rows_in
-from tests.transforms.rejects.kinds import SplitReject, listed
 
 HALVES = Division(SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2)))))
 GROUPS = Division(HALVES.shares, "p[0-9]+")

@@ -4,9 +4,9 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from recordmill.schemas.annotations import Category
 from recordmill.schemas.block import Block, ragged_texts
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.folder.choose_classes import WarnOfNestedClasses, nested_classes

@@ -9,14 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.errors import AnnotationFileError
-from recordmill.schemas.image_labels import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, LabelColumns
+from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, LabelColumns
+from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.schemas.splits import Division, SplitShares
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder import read_labels as module
 from recordmill.transforms.folder.read_labels import LabelRow, LabelTable, label_rows, read_labels, table_splits
+from tests.transforms.dataset.kinds import SplitReject, listed
 from tests.transforms.folder.rows import Row, rows_in
-from tests.transforms.rejects.kinds import SplitReject, listed
 
 USUAL = LabelColumns()
 ALL_TRAIN = Division(SplitShares((("train", Fraction(1)),)))

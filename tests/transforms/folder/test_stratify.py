@@ -12,7 +12,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.schemas.splits import Division, SplitShares
+from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.folder.stratify import Stratify, class_borders
 from tests.transforms.folder.rows import Row, block_of, rows_in

@@ -4,6 +4,7 @@ import io
 import random
 import struct
 import zlib
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -11,15 +12,23 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from recordmill.schemas.annotations import Annotation
-from recordmill.schemas.images import ImageRef, ImageTask, Picture, PictureRules
-from recordmill.schemas.limits import MAX_FILE_BYTES, MAX_PIXELS
-from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.schemas.inputs.annotations import NO_LABELS, Annotation, ImageLabels, TableRow
+from recordmill.schemas.inputs.images import (
+    MAX_FILE_BYTES,
+    MAX_PIXELS,
+    ImageRef,
+    ImageTask,
+    Picture,
+    PictureRules,
+    Transcoding,
+)
+from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.transforms.images import load_images as module
-from recordmill.transforms.images.load_images import load_image
+from recordmill.transforms.images.load_images import load_image, load_picture, open_record_picture, picture_size
 from recordmill.transforms.images.measure_pixels import measure_file
-from recordmill.transforms.runtime.look_ahead import Budget
+from recordmill.transforms.runtime.threads import Budget
 from recordmill.transforms.storage.local_storage import LocalStorage
+from tests.transforms.show.records import picture
 
 CHECKS = ["none", "header", "decode"]
 NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (30, 40, 3), np.uint8))
@@ -294,3 +303,72 @@ def test_a_transcoded_picture_is_measured_as_it_is_in_the_record(tmp_path, kind,
     assert isinstance(picture, Picture)
     assert picture.transcoding
     assert picture.measures == (measure_file(picture.data, picture.format) if check == "decode" else None)
+
+
+RAW = PictureRules("decode", raw_size=(5, 7))
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def task(data: bytes, labels: ImageLabels = NO_LABELS) -> ImageTask:
+    Path("a.png").write_bytes(data)
+    return ImageTask(1, "a.png", None, None, ImageRef("a.png", len(data)), "train", (), labels)
+
+
+def file(format_: str, mode: str = "RGB") -> tuple[bytes, Image.Image]:
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
+    picture, stream = Image.fromarray(pixels).convert(mode), io.BytesIO()
+    picture.save(stream, format_)
+    return stream.getvalue(), picture
+
+
+def test_files_are_checked_and_written_as_they_are():
+    data, _ = file("PNG")
+    picture = load_picture(task(data), PictureRules("decode"))
+    assert (picture.data, picture.format, picture.width, picture.height) == (data, "png", 30, 20)
+
+
+def test_raw_pixels_are_rgb_by_rows_of_the_size_that_is_asked_for():
+    for format_, mode, kind in (("PNG", "RGB", "png"), ("PNG", "L", "png"), ("BMP", "RGB", "other")):
+        data, drawn = file(format_, mode)
+        picture = load_picture(task(data), RAW)
+        expected = np.asarray(drawn.resize((7, 5), Image.Resampling.BILINEAR).convert("RGB"))
+        assert (np.frombuffer(picture.data, np.uint8).reshape(5, 7, 3) == expected).all()
+        assert (picture.height, picture.width) == (5, 7)
+        assert picture.transcoding == Transcoding(kind, len(data))
+
+
+def test_a_broken_picture_is_a_reject_of_its_row():
+    data, _ = file("PNG")
+    row = TableRow(b"", 17, "t.csv row 17: column path")
+    for rules in (RAW, PictureRules("decode")):
+        reject = load_picture(task(data[:-30], ImageLabels(row=row)), rules)
+        detail = f"t.csv row 17: column path: 'a.png': no end marker in {len(data) - 30:,} bytes; it is cut short"
+        assert reject == Rejected("row", 17, Reason.IMAGE_UNREADABLE, detail)
+
+
+@pytest.mark.parametrize("format_", ["JPEG", "PNG", "GIF", "WEBP", "TIFF"])
+def test_pictures_are_known_by_their_bytes(format_):
+    assert picture_size(picture(60, 40, format_)) == (format_.lower(), 60, 40)
+    assert open_record_picture(picture(60, 40, format_)).size == (60, 40)
+
+
+@pytest.mark.parametrize("data", [b"", b"BMW", b"RIFF\x00\x00\x00\x00WAVE", b"text"])
+def test_what_is_none(data):
+    assert picture_size(data) is None
+
+
+def test_a_cut_picture():
+    with pytest.raises(UnusableError, match="do not decode"):
+        open_record_picture(picture(600, 400)[:-200])
+
+
+def test_more_pixels_than_are_decoded():
+    large = bytearray(picture(60, 40, "PNG"))
+    large[16:24] = (60_000).to_bytes(4, "big") * 2
+    large[29:33] = zlib.crc32(bytes(large[12:29])).to_bytes(4, "big")
+    with pytest.raises(UnusableError, match="60000x60000"):
+        open_record_picture(bytes(large))

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill.schemas.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.images import ImageRef, ImageTask
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
-from recordmill.transforms.images.load_picture import decode_pixels, load_pixels
+from recordmill.transforms.images.load_images import decode_pixels, load_pixels
 
 
 def noise(mode: str, size: tuple[int, int] = (50, 40)) -> Image.Image:

@@ -6,7 +6,8 @@ import pytest
 from PIL import Image, ImageDraw, ImageFilter
 
 from recordmill.schemas.statistics import PixelMeasures
-from recordmill.transforms.images.measure_pixels import measure_file, measure_pixels
+from recordmill.transforms.images.measure_pixels import HASH_SIDE, measure_file, measure_pixels, perceptual_hashes
+from recordmill.transforms.insight.find_duplicates import NEAR_BITS, bits_set
 
 
 def scene(seed: int, width: int = 320, height: int = 240) -> Image.Image:
@@ -64,3 +65,66 @@ def test_every_kind_of_picture_can_be_measured(mode, size):
     picture = scene(1, *size).convert("I" if mode == "I;16" else mode)
     found = measure_pixels(picture.convert(mode) if mode == "I;16" else picture, *size)
     assert 0 <= found.dark <= found.bright <= 255
+
+
+def encoded(picture: Image.Image, quality: int = 90) -> bytes:
+    stream = io.BytesIO()
+    picture.save(stream, "JPEG", quality=quality)
+    return stream.getvalue()
+
+
+def hashes(*grey: bytes) -> np.ndarray:
+    return perceptual_hashes(np.frombuffer(b"".join(grey), np.uint8).reshape(-1, HASH_SIDE, HASH_SIDE))
+
+
+def of_file(picture: Image.Image, quality: int = 90) -> bytes:
+    return measure_file(encoded(picture, quality), "jpeg").grey
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_hash_hardly_changes_with_size_and_compression(seed):
+    picture = scene(seed, 333, 251)
+    hashed, *copies = hashes(
+        of_file(picture),
+        of_file(picture, quality=60),
+        of_file(picture.resize((166, 125))),
+        of_file(picture.resize((666, 502))),
+        measure_pixels(picture, *picture.size).grey,
+        measure_pixels(picture.quantize(64), *picture.size).grey,
+        measure_pixels(picture.convert("RGBA"), *picture.size).grey,
+        of_file(picture.crop((4, 3, 329, 248))),
+    )
+    others = hashes(*(of_file(scene(other)) for other in range(100, 130)))
+    assert bits_set(copies ^ hashed).max() <= NEAR_BITS < bits_set(others ^ hashed).min()
+
+
+def test_a_hash_is_of_the_lowest_frequencies_the_lowest_first():
+    """By another way: each coefficient as the sum that defines it."""
+    grey = np.random.default_rng(3).integers(0, 256, (HASH_SIDE, HASH_SIDE), dtype=np.uint8)
+    wave = [[np.cos(np.pi * f * (2 * x + 1) / (2 * HASH_SIDE)) for x in range(HASH_SIDE)] for f in range(9)]
+    pairs = sorted(((r, c) for r in range(9) for c in range(9) if r or c), key=lambda pair: (sum(pair), pair))[:64]
+    values = [sum(wave[r][y] * wave[c][x] * float(grey[y, x]) for y in range(32) for x in range(32)) for r, c in pairs]
+    bits = "".join("1" if value > sorted(values)[31] + 100 else "0" for value in values)
+    assert bin(int(hashes(grey.tobytes())[0])) == bin(int(bits, 2))
+
+
+def test_a_picture_is_hashed_alike_alone_and_among_others():
+    greys = [of_file(scene(seed)) for seed in range(7)]
+    assert hashes(*greys).tolist() == [int(hashes(grey)[0]) for grey in greys]
+    assert all(hashes(*greys) != 0)
+    assert hashes().tolist() == []
+
+
+def test_a_picture_without_content_is_not_hashed():
+    assert measure_pixels(Image.new("L", (300, 200), 77), 300, 200).grey == b""
+
+
+def test_a_drawing_of_a_flat_shape_has_one_hash_whatever_its_size():
+    """Half of its frequencies are 0, and noise would decide about them."""
+    circle = Image.new("L", (65, 65), 200)
+    ImageDraw.Draw(circle).ellipse((8, 8, 56, 56), 90)
+    hashed, *copies = hashes(
+        measure_pixels(circle, 65, 65).grey,
+        *(of_file(circle.resize((side, side)), quality) for side in (33, 65, 130) for quality in (60, 90)),
+    )
+    assert bits_set(copies ^ hashed).max() <= NEAR_BITS

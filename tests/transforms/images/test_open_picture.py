@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from recordmill.schemas.images import ImageRef, ImageTask, PictureRules
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, PictureRules
 from recordmill.transforms.images.load_images import load_image
 from recordmill.transforms.images.open_picture import kind_of, open_picture
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from recordmill.schemas.images import PictureRules
+from recordmill.schemas.inputs.images import PictureRules
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.images.transcode_picture import decode_picture, encode_picture, shrunk_size, stored_size
 

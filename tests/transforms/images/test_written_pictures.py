@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from recordmill.schemas.images import ImageRef, ImageTask, PictureRules
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, PictureRules
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.images.load_images import load_image
 from tests.conftest import SHARED_DATA

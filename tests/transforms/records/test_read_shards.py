@@ -1,16 +1,19 @@
 import gzip
 import hashlib
+import random
 
 import pytest
 import tensorflow as tf
 
-from recordmill.schemas.errors import RecordError
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.dataset.checks import Fault
+from recordmill.schemas.errors import ConfigError, RecordError
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.shards import ShardInfo
-from recordmill.transforms.records.read_shards import ManifestShard, readable_records
-from recordmill.transforms.records.shard_reader import ShardReader
+from recordmill.transforms.records.read_shards import LISTED_OF_REASON, FaultList, ManifestShard, readable_records
+from recordmill.transforms.records.shard_reader import ShardReader, open_records
 from recordmill.transforms.runtime import progress
+from tests.transforms.show.records import framed
 
 RECORDS = [b"", b"first", bytes(range(256)) * 9000, b"last"]
 
@@ -104,3 +107,77 @@ def test_progress_ends_with_all_that_was_planned(tmp_path, planned, damage, done
     assert (now.images_done, now.images_skipped, now.shards_done) == (done, skipped, 1)
     if not faults:
         assert now.bytes_done == len(data)
+
+
+def faults_of(reason: str, number: int) -> list[Fault]:
+    return [Fault("a", record, reason, "") for record in range(number)]
+
+
+def test_the_first_of_each_reason_are_listed_and_all_are_counted():
+    one, other = FaultList(), FaultList()
+    one.add(faults_of("class", LISTED_OF_REASON + 7))
+    one.add(faults_of("mask", 2))
+    other.add(faults_of("class", 3))
+    other.add_listed(one.faults())
+    found = other.faults()
+    expected = faults_of("class", 3) + faults_of("class", LISTED_OF_REASON - 3) + faults_of("mask", 2)
+    assert (list(found.listed), len(found)) == (expected, LISTED_OF_REASON + 12)
+
+
+RECORDS_OPEN_RECORDS = [b"the first", b"the second " * 50, b"", b"the last"]
+WHOLE = framed(*RECORDS_OPEN_RECORDS)
+SECOND = 16 + len(RECORDS_OPEN_RECORDS[0])
+
+
+def read(path) -> tuple[list[bytes], Exception | None]:
+    """The records up to the first fault, and the fault."""
+    records = []
+    try:
+        for record in open_records(str(path)):
+            records.append(record)
+    except (ConfigError, RecordError) as error:
+        return records, error
+    return records, None
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", ["x.tfrecord", "x.tfrecord.gz", "anything"])
+def test_gzip_is_known_by_content_and_not_by_name(tmp_path, name, packed):
+    (tmp_path / name).write_bytes(gzip.compress(WHOLE) if packed else WHOLE)
+    assert read(tmp_path / name) == (RECORDS_OPEN_RECORDS, None)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_wrong_checksum_is_told_by_its_offset(tmp_path, packed):
+    damaged = bytearray(WHOLE)
+    damaged[SECOND + 30] ^= 1
+    (tmp_path / "x").write_bytes(gzip.compress(bytes(damaged)) if packed else bytes(damaged))
+    records, error = read(tmp_path / "x")
+    assert records == RECORDS_OPEN_RECORDS[:1]
+    assert isinstance(error, RecordError)
+    assert (error.reason, error.offset) == ("data_crc", SECOND)
+    unpacked = " of what it unpacks to" if packed else ""
+    assert f"{tmp_path}/x: record 1 at byte {SECOND}{unpacked}: the checksum" in str(error)
+
+
+def test_records_before_the_damage_of_a_gzip_stream_are_there(tmp_path):
+    many = [random.Random(seed).randbytes(50_000) for seed in range(40)]
+    packed = gzip.compress(b"".join(map(framed, many)))
+    (tmp_path / "x").write_bytes(packed[:-100])
+    records, error = read(tmp_path / "x")
+    assert records == many[: len(records)]
+    assert len(records) > 20
+    assert f"after {len(records)} records its GZIP stream is damaged or cut" in str(error)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\x89PNG\r\n\x1a\n" + b"pixels" * 9, b"short", gzip.compress(b"no records" * 9)],
+    ids=["png", "short", "gzip"],
+)
+def test_what_is_no_tfrecord_file(tmp_path, data):
+    (tmp_path / "x").write_bytes(data)
+    records, error = read(tmp_path / "x")
+    assert records == []
+    assert isinstance(error, ConfigError)
+    assert "is no TFRecord file" in str(error)

@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from recordmill.transforms.sample.draw_odd import PASSED, draw_odd
-from recordmill.transforms.sample.write_sample import ODD_FOLDER
-from tests.conftest import SampleFiles, manifest_of, read_examples, rejects_of, write_sample
+from recordmill.transforms.sample.draw_scene import PASSED, draw_odd
+from recordmill.transforms.sample.write_sample import ODD_FOLDER, SampleFiles, write_sample
+from tests.conftest import manifest_of, read_examples, rejects_of
 
 
 @pytest.fixture(scope="module")

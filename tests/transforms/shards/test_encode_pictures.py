@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from recordmill.schemas.annotations import Annotation
-from recordmill.schemas.images import ImageRef, ImageTask, PictureRules
+from recordmill.schemas.inputs.annotations import Annotation
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, PictureRules
 from recordmill.schemas.layouts import DETECTION, KERAS
+from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.shards import encode_pictures
 from recordmill.transforms.shards.encode_pictures import EncodePictures, batches
-from recordmill.transforms.shards.record_maker import RecordContext
 from tests.oracles.block_of_tasks import block_of_tasks
 from tests.oracles.random_tasks import LABELS
 

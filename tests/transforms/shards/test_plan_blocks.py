@@ -12,19 +12,28 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.annotations import Annotation, Caption, ImageLabels, TableRow
 from recordmill.schemas.block import Block, join_blocks
 from recordmill.schemas.features import Part
-from recordmill.schemas.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.annotations import Annotation, Caption, ImageLabels, TableRow
+from recordmill.schemas.inputs.images import ImageRef, ImageTask
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS
 from recordmill.schemas.shards import ShardKey, ShardSizing
 from recordmill.transforms.blocks.image_tasks import image_tasks
-from recordmill.transforms.blocks.order_images import hash_images, image_order, ranges_of
 from recordmill.transforms.blocks.pack_block import unpack_block
-from recordmill.transforms.examples.estimate_records import RecordEstimate
+from recordmill.transforms.blocks.run_step import hash_images, image_order, ranges_of
+from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.shards import plan_blocks as module
-from recordmill.transforms.shards.plan_blocks import PlanBlocks, cut_range, place_images, plan_blocks, take_census
-from recordmill.transforms.shards.split_plan import Census, SplitPlan, empty_shards, plan_split
+from recordmill.transforms.shards.plan_blocks import (
+    Census,
+    PlanBlocks,
+    SplitPlan,
+    cut_range,
+    empty_shards,
+    place_images,
+    plan_blocks,
+    plan_split,
+    take_census,
+)
 from tests.oracles.block_of_tasks import block_of_tasks
 from tests.oracles.estimate_scalar import ScalarEstimate
 from tests.oracles.sorted_split import Amount, in_order, placed_by_sorting, split_task

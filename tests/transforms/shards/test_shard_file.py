@@ -8,8 +8,8 @@ import msgspec
 import pytest
 import tensorflow as tf
 
-from recordmill.schemas.images import PictureRules
-from recordmill.schemas.manifest import FORMAT
+from recordmill.schemas.dataset.manifest import FORMAT
+from recordmill.schemas.inputs.images import PictureRules
 from recordmill.schemas.shards import IndexInfo, ShardInfo, ShardKey
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.shard_file import ShardFile, ShardRecipe

@@ -8,18 +8,18 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from recordmill.schemas.annotations import Annotation, Caption, Category, ImageLabels, PanopticAnnotation
+from recordmill.schemas.dataset.manifest import FORMAT
 from recordmill.schemas.features import Part
-from recordmill.schemas.images import ImageRef, ImageTask, PictureRules
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Annotation, Caption, Category, ImageLabels, PanopticAnnotation
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, PictureRules
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, KERAS
-from recordmill.schemas.manifest import FORMAT
 from recordmill.schemas.rejects import Metric, Reason
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
+from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.made_by import made_by
+from recordmill.transforms.runtime.beam_steps import made_by
 from recordmill.transforms.shards.encode_pictures import EncodePictures
-from recordmill.transforms.shards.record_maker import RecordContext
 from recordmill.transforms.shards.shard_file import FinishedShards, Note
 from recordmill.transforms.shards.shard_writer import ordered_block, plan_digest, write_shard
 from recordmill.transforms.storage.interface import crc32c_text

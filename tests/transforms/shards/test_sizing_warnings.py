@@ -1,7 +1,7 @@
 import pytest
 
 from recordmill.schemas.shards import ShardSizing
-from recordmill.transforms.shards.split_plan import SplitPlan, sizing_warnings
+from recordmill.transforms.shards.plan_blocks import SplitPlan, sizing_warnings
 
 
 def warned(shards: int, images: int, **asked: int) -> list[str]:

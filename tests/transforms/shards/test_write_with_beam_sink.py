@@ -8,13 +8,13 @@ from apache_beam.pvalue import AsSingleton
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from recordmill.schemas import example
 from recordmill.schemas.shards import ShardInfo, ShardKey
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.dataset.facts import FACTS, add_facts
+from recordmill.transforms.records import example
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.shards.shard_file import FinishedShards
-from recordmill.transforms.shards.write_with_beam_sink import MakeRecords, WriteWithBeam
+from recordmill.transforms.shards.write_shards import MakeRecords, WriteWithBeam
 from tests.oracles.encode_tasks import pack_tasks
 from tests.transforms.shards.test_shard_file import KEY, index_info, index_of, read, recipe
 from tests.transforms.shards.test_shard_writer import FILE, LABELS, TABLE, crc32c, finish, three_tasks  # noqa: F401  a fixture

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from recordmill.schemas.example import ExampleWriter
-from recordmill.schemas.features import Feature, FeatureTable, Kind
-from recordmill.schemas.tfrecord import frame
+from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
+from recordmill.transforms.records.example import ExampleWriter
+from recordmill.transforms.records.tfrecord import frame
 
-KINDS = {bytes: Kind.BYTES, float: Kind.FLOAT, int: Kind.INT64}
+KINDS = {bytes: FeatureKind.BYTES, float: FeatureKind.FLOAT, int: FeatureKind.INT64}
 
 
 def example(**features: list[Any]) -> bytes:
     """A serialised tf.Example; `__` in a name stands for `/`."""
     values = {name.replace("__", "/"): listed for name, listed in features.items()}
-    kinds = {name: KINDS[type(listed[0])] if listed else Kind.INT64 for name, listed in values.items()}
+    kinds = {name: KINDS[type(listed[0])] if listed else FeatureKind.INT64 for name, listed in values.items()}
     table = FeatureTable("any", tuple(Feature(name, name, kinds[name], ("N",), "", "") for name in sorted(values)))
     return ExampleWriter(table).write(values)
 

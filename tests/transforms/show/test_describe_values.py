@@ -3,10 +3,10 @@ import json
 import numpy as np
 import pytest
 
-from recordmill.transforms.records.parse_example import parse_example
-from recordmill.transforms.show.describe_json import json_values
+from recordmill.transforms.records.parse_record import parse_example
+from recordmill.transforms.show.choose_records import json_values
 from recordmill.transforms.show.describe_values import describe_record, describe_values
-from recordmill.transforms.show.recognise_layout import recognise
+from recordmill.transforms.show.find_shards import recognise
 from tests.transforms.show.records import example, picture
 
 

@@ -1,11 +1,11 @@
 import pytest
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.encoders import TextEncoder, TextForm, TextSettings, encode_encoder
+from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.features import Part
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.encoders import TextEncoder, TextForm, TextSettings, encode_encoder
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, TFDS
-from recordmill.schemas.manifest import Manifest
 from recordmill.transforms.show.describe_values import meanings, terms
 from tests.conftest import CATEGORIES
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from recordmill.schemas.features import Kind
+from recordmill.schemas.features import FeatureKind
 from recordmill.schemas.layouts import DETECTION as DETECTION_TABLE
-from recordmill.transforms.records.parse_example import parse_example
-from recordmill.transforms.show.recognise_layout import recognise, values_by_source
+from recordmill.transforms.records.parse_record import parse_example
+from recordmill.transforms.show.find_shards import recognise, values_by_source
 from tests.transforms.show.records import example, label_map, picture
 
 PICTURE = picture()
@@ -87,5 +87,5 @@ def test_a_feature_of_another_kind_is_none_of_the_layout_s():
 
 
 def test_a_single_value_that_is_several_is_left_out():
-    found = {"image/encoded": (Kind.BYTES, [b"a", b"b"]), "image/source_id": (Kind.BYTES, [b"7"])}
+    found = {"image/encoded": (FeatureKind.BYTES, [b"a", b"b"]), "image/source_id": (FeatureKind.BYTES, [b"7"])}
     assert values_by_source(found, DETECTION_TABLE) == {"image.id": b"7"}

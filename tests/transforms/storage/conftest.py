@@ -3,7 +3,8 @@
 import pytest
 
 from recordmill.transforms.storage import gcs_client
-from tests.gcs_stand_in import BUCKET, running
+from tests.gcs_stand_in import running
+from tests.gcs_stand_in.server import BUCKET
 
 
 @pytest.fixture(scope="module")

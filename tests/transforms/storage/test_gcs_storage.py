@@ -18,7 +18,8 @@ from recordmill.transforms.storage.interface import (
     UnreadableFileError,
 )
 from recordmill.transforms.storage.resolve import join_path
-from tests.gcs_stand_in import ACCOUNT, BUCKET, REQUESTER_PAYS, Fault, Kind
+from tests.gcs_stand_in import Fault, Kind
+from tests.gcs_stand_in.server import ACCOUNT, BUCKET, REQUESTER_PAYS
 from tests.transforms.storage.conftest import path_of
 
 STORAGE: Storage = GcsStorage()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.images import NO_FILE
+from recordmill.schemas.inputs.images import NO_FILE
 from recordmill.transforms.storage import local_storage
 from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError, UnreadableFileError
 from recordmill.transforms.storage.local_storage import LocalStorage, LocalUpload, TemporaryName

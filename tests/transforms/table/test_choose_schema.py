@@ -4,14 +4,14 @@ import pyarrow as pa
 import pytest
 
 from recordmill.schemas.errors import CategoryError, ConfigError
-from recordmill.schemas.features import Kind
+from recordmill.schemas.features import ColumnType, FeatureKind
+from recordmill.schemas.inputs.tables import Column, RowsFile, TableSchema, schema_files
 from recordmill.schemas.layouts import picture_of_row
 from recordmill.schemas.rejects import Reason
-from recordmill.schemas.tables import Column, ColumnType, RowsFile, TableSchema, schema_files
 from recordmill.transforms.table.choose_schema import ColumnChoice, choose_schema
 from recordmill.transforms.table.observe_columns import TableStats, observe
-from recordmill.transforms.table.read_schema import read_schema
 from recordmill.transforms.table.row_batch import BadRow, RowBatch
+from recordmill.transforms.table.table_inputs import read_schema
 
 FILES = (RowsFile(0, "a.csv", 1, ""), RowsFile(1, "b.csv", 1, ""))
 
@@ -258,7 +258,7 @@ SCHEMA = TableSchema(
 
 def test_columns_follow_from_features():
     assert set(TableSchema.of_features(SCHEMA.features).columns) == set(SCHEMA.columns)
-    assert {feature.name: feature.kind for feature in SCHEMA.features}["d"] is Kind.FLOAT
+    assert {feature.name: feature.kind for feature in SCHEMA.features}["d"] is FeatureKind.FLOAT
 
 
 def test_the_files_of_a_schema_are_read_back(tmp_path):

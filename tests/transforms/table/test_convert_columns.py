@@ -4,8 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from recordmill.schemas.features import ColumnType
+from recordmill.schemas.inputs.tables import Column
 from recordmill.schemas.rejects import Reason
-from recordmill.schemas.tables import Column, ColumnType
 from recordmill.transforms.table.convert_columns import convert_column
 
 

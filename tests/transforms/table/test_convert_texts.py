@@ -5,19 +5,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.encoders import TextEncoder, TextForm, TextSettings
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.features import ColumnType
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.encoders import TextEncoder, TextForm, TextSettings
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.splits import RowSplits, SplitShares
+from recordmill.schemas.inputs.tables import Column, RowsFile, TableSchema
 from recordmill.schemas.rejects import Reason
-from recordmill.schemas.splits import RowSplits, SplitShares
-from recordmill.schemas.tables import Column, ColumnType, RowsFile, TableSchema
-from recordmill.transforms.table import convert_texts as module
+from recordmill.transforms.encoders.fit_encoder import TextVectorizer
+from recordmill.transforms.table import convert_columns as module
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
-from recordmill.transforms.table.convert_texts import convert_texts
-from recordmill.transforms.table.fit_texts import RowTexts, row_texts
+from recordmill.transforms.table.convert_columns import convert_texts
+from recordmill.transforms.table.fit_columns import RowTexts, row_texts
 from recordmill.transforms.table.make_records import RowsRecipe
-from recordmill.transforms.text.encode_texts import TextVectorizer
 
 ENCODER = TextEncoder(1, "title", TextSettings(TextForm.COUNTS), "train", 3, ("cat", "dog"))
 INDEX = Column("title", "title/index", ColumnType.TERM_INDEX, is_list=True)

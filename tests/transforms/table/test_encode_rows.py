@@ -3,21 +3,23 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.schemas.example import ExampleWriter
-from recordmill.schemas.features import Feature, FeatureTable, Kind
-from recordmill.transforms.table.encode_rows import FeatureColumn, encode_rows
+from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
+from recordmill.transforms.records.example import ExampleWriter
+from recordmill.transforms.table.convert_columns import FeatureColumn, encode_rows
 
 VALUES = {
-    Kind.INT64: st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-1, 300),
-    Kind.FLOAT: st.floats(width=32, allow_nan=False),
-    Kind.BYTES: st.binary(max_size=300),
+    FeatureKind.INT64: st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-1, 300),
+    FeatureKind.FLOAT: st.floats(width=32, allow_nan=False),
+    FeatureKind.BYTES: st.binary(max_size=300),
 }
 
 
-def column(name: str, kind: Kind, rows: list[list | None]) -> FeatureColumn:
+def column(name: str, kind: FeatureKind, rows: list[list | None]) -> FeatureColumn:
     flat = [value for row in rows for value in row or []]
     values = (
-        pa.array(flat, pa.binary()) if kind is Kind.BYTES else np.array(flat, "<f4" if kind is Kind.FLOAT else "<i8")
+        pa.array(flat, pa.binary())
+        if kind is FeatureKind.BYTES
+        else np.array(flat, "<f4" if kind is FeatureKind.FLOAT else "<i8")
     )
     ends = np.concatenate([[0], np.cumsum([len(row or []) for row in rows])]).astype(np.int64)
     absent = np.array([row is None for row in rows])
@@ -28,7 +30,9 @@ def column(name: str, kind: Kind, rows: list[list | None]) -> FeatureColumn:
 @given(st.data())
 def test_the_bytes_are_those_of_one_record_at_a_time(data):
     rows = data.draw(st.integers(1, 5))
-    kinds = data.draw(st.dictionaries(st.text("abc/é", min_size=1, max_size=130), st.sampled_from(Kind), min_size=1))
+    kinds = data.draw(
+        st.dictionaries(st.text("abc/é", min_size=1, max_size=130), st.sampled_from(FeatureKind), min_size=1)
+    )
     cells = {
         name: [data.draw(st.none() | st.lists(VALUES[kind], max_size=4)) for _ in range(rows)]
         for name, kind in kinds.items()
@@ -43,6 +47,6 @@ def test_the_bytes_are_those_of_one_record_at_a_time(data):
 
 def test_lengths_that_differ_by_more_than_are_counted():
     texts = [b"", b"x" * 200_000]
-    made = encode_rows([column("a", Kind.BYTES, [[text] for text in texts])], 2)
-    table = FeatureTable("t", (Feature("a", "a", Kind.BYTES, (), "", ""),))
+    made = encode_rows([column("a", FeatureKind.BYTES, [[text] for text in texts])], 2)
+    table = FeatureTable("t", (Feature("a", "a", FeatureKind.BYTES, (), "", ""),))
     assert made.to_pylist() == [ExampleWriter(table).write({"a": text}) for text in texts]

@@ -5,19 +5,19 @@ from itertools import pairwise
 
 import pytest
 
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import TABLE
 from recordmill.schemas.rejects import Metric
 from recordmill.schemas.shards import ShardKey, ShardResult, ShardSizing
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.blocks.pack_block import pack_block
+from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.shards.record_maker import RecordContext
+from recordmill.transforms.shards.plan_blocks import shard_ranks
 from recordmill.transforms.shards.shard_file import FinishedShards
 from recordmill.transforms.shards.shard_writer import write_shard
-from recordmill.transforms.shards.split_plan import shard_ranks
-from recordmill.transforms.table.copy_rows import CopyRows, read_shard
-from recordmill.transforms.table.plan_rows import plan_rows, shard_block
+from recordmill.transforms.table.spill_file import CopyRows, read_shard
+from recordmill.transforms.table.spill_rows import plan_rows, shard_block
 from tests.transforms.shards.test_shard_file import read, recipe
 from tests.transforms.table.spills import VALUES, spills
 

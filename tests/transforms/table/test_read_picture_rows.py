@@ -8,19 +8,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import tensorflow as tf
 
-from recordmill.schemas.annotations import Category, TableRow
-from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.manifest import InputRows
+from recordmill.schemas.dataset.manifest import InputRows
+from recordmill.schemas.features import ColumnType
+from recordmill.schemas.inputs.annotations import Category, TableRow
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.splits import RowSplits, SplitShares, name_id
+from recordmill.schemas.inputs.tables import Column, RowsFile, TableSchema
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.schemas.splits import RowSplits, SplitShares, name_id
-from recordmill.schemas.tables import Column, ColumnType, RowsFile, TableSchema
 from recordmill.transforms.blocks.image_tasks import labels_of
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import RowsRecipe
-from recordmill.transforms.table.read_picture_rows import picture_block
-from recordmill.transforms.table.read_records import RowReader
-from tests.transforms.rejects.kinds import listed
+from recordmill.transforms.table.read_records import RowReader, picture_block
+from tests.transforms.dataset.kinds import listed
 
 HALVES = SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2))))
 SCHEMA = TableSchema((Column("kind", "kind", ColumnType.CLASS), Column("n", "n", ColumnType.INT64, is_optional=True)))

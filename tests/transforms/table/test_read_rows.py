@@ -8,8 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.features import ColumnType
+from recordmill.schemas.inputs.tables import RowsFile
 from recordmill.schemas.rejects import Reason
-from recordmill.schemas.tables import ColumnType, RowsFile
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.table import read_csv_rows
 from recordmill.transforms.table.choose_schema import ColumnChoice, choose_schema

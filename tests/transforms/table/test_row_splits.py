@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.tables import RowsFile
+from recordmill.schemas.inputs.tables import RowsFile
 from recordmill.transforms.table.make_records import named_splits
 
 

@@ -6,14 +6,15 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.splits import RowSplits, SplitShares
-from recordmill.schemas.tables import Column, ColumnType, RowsFile, TableSchema
+from recordmill.schemas.features import ColumnType
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.splits import RowSplits, SplitShares
+from recordmill.schemas.inputs.tables import Column, RowsFile, TableSchema
 from recordmill.transforms.folder.stratify import class_borders
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import RowsRecipe
-from recordmill.transforms.table.stratify_rows import StratifyRows
+from recordmill.transforms.table.read_records import StratifyRows
 
 SHARES = SplitShares((("train", Fraction(7, 10)), ("val", Fraction(3, 10))))
 COLUMNS = Column("kind", "kind", ColumnType.CLASS), Column("price", "price", ColumnType.INT64)

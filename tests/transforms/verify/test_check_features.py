@@ -5,17 +5,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.models import TOLERANCE, ModelChoice
 from recordmill.schemas.layouts import features_table
-from recordmill.schemas.models import TOLERANCE, ModelChoice
-from recordmill.transforms.embed.embed_pictures import EmbedPictures, FeatureEncoder
-from recordmill.transforms.embed.load_model import load_model
-from recordmill.transforms.shards.record_maker import RecordContext
-from recordmill.transforms.verify.check_features import Recomputed, Recomputing, recompute
+from recordmill.transforms.encoders.embed_pictures import EmbedPictures, FeatureEncoder
+from recordmill.transforms.encoders.load_model import load_model
+from recordmill.transforms.encoders.record_maker import RecordContext
+from recordmill.transforms.verify.verify_shards import Recomputed, Recomputing, recompute
 from tests.conftest import draw_jpeg
 from tests.tiny_models import saved, tiny
-from tests.transforms.embed.test_embed_pictures import drawn, make
+from tests.transforms.encoders.test_embed_pictures import drawn, make
 
 LABELS = LabelMap((Category(0, "cat"), Category(1, "dog")))
 

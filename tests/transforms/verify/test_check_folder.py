@@ -5,13 +5,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.checks import Faults, ShardCheck
-from recordmill.schemas.manifest import FORMAT, Manifest, SplitManifest, decode_manifest, encode_json, encode_manifest
-from recordmill.schemas.statistics_file import SplitStatistics
-from recordmill.transforms.metadata.commit_splits import publish
+from recordmill.schemas.dataset.checks import Faults, ShardCheck
+from recordmill.schemas.dataset.manifest import (
+    FORMAT,
+    Manifest,
+    SplitManifest,
+    decode_manifest,
+    encode_json,
+    encode_manifest,
+)
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.statistics import SplitStatistics
+from recordmill.transforms.shards.commit_splits import publish
 from recordmill.transforms.verify.check_folder import folder_faults
-from tests.transforms.metadata.test_describe_split import SHARDS, SPLIT
+from tests.transforms.shards.test_describe_split import SHARDS, SPLIT
 
 FOUND = {"train": ((6, 5), (2, 4)), "val": ((6, 100), (2, 200))}
 """How many records and objects each shard of a split has."""
@@ -200,7 +207,7 @@ def test_whatever_is_edited_or_gone_is_found(tmp_path, edit, found):
     ],
 )
 def test_the_list_of_rejects_is_as_long_as_its_bound_and_the_counts_say(tmp_path, monkeypatch, most, lines, found):
-    monkeypatch.setattr("recordmill.schemas.manifest.MOST_LISTED", most)
+    monkeypatch.setattr("recordmill.schemas.dataset.manifest.MOST_LISTED", most)
     write(tmp_path, val=VAL)
     write_alone(tmp_path, "train", SPLIT, rejects=b"{}\n" * lines)
     publish(str(tmp_path))

@@ -6,13 +6,20 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill.schemas.annotations import Annotation, Caption, Category, ImageLabels, PanopticAnnotation, Segment
-from recordmill.schemas.checks import Check
-from recordmill.schemas.encoders import EncoderInfo, TextForm
-from recordmill.schemas.example import ExampleWriter
-from recordmill.schemas.images import ImageRef, ImageTask, Picture
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.dataset.checks import Check
+from recordmill.schemas.inputs.annotations import (
+    Annotation,
+    Caption,
+    Category,
+    ImageLabels,
+    PanopticAnnotation,
+    Segment,
+)
+from recordmill.schemas.inputs.encoders import EncoderInfo, TextForm
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS, features_table
+from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.verify.check_records import RecordChecker, text_faults
 from tests.oracles.encode_examples import ExampleEncoder
 

@@ -4,14 +4,14 @@ import io
 import pytest
 from PIL import Image
 
-from recordmill.schemas.annotations import Category
-from recordmill.schemas.checks import Check
-from recordmill.schemas.example import ExampleWriter
-from recordmill.schemas.features import FeatureTable, RecordOf
-from recordmill.schemas.labels import LabelMap
+from recordmill.schemas.dataset.checks import Check
+from recordmill.schemas.features import ColumnType, FeatureTable, RecordOf
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.tables import Column, TableSchema
 from recordmill.schemas.layouts import picture_of_row
-from recordmill.schemas.tables import Column, ColumnType, TableSchema
-from recordmill.transforms.verify.check_rows import RowChecker
+from recordmill.transforms.records.example import ExampleWriter
+from recordmill.transforms.verify.check_records import RowChecker
 
 SCHEMA = TableSchema(
     (

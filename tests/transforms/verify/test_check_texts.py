@@ -1,12 +1,12 @@
 import pytest
 
-from recordmill.schemas.checks import Check
-from recordmill.schemas.encoders import EncoderInfo, TextForm
-from recordmill.schemas.example import ExampleWriter
-from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.labels import LabelMap
-from recordmill.schemas.tables import Column, ColumnType, TableSchema
-from recordmill.transforms.verify.check_rows import RowChecker
+from recordmill.schemas.dataset.checks import Check
+from recordmill.schemas.features import ColumnType, FeatureTable
+from recordmill.schemas.inputs.encoders import EncoderInfo, TextForm
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.tables import Column, TableSchema
+from recordmill.transforms.records.example import ExampleWriter
+from recordmill.transforms.verify.check_records import RowChecker
 
 COLUMNS = (
     Column("title", "title/index", ColumnType.TERM_INDEX, is_list=True),

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill.schemas.checks import Check
-from recordmill.transforms.verify.decoders import OPENERS, Opened, UndecodableError
-from tests.transforms.images.test_check_jpeg import with_frame
+from recordmill.schemas.dataset.checks import Check
+from recordmill.transforms.verify.check_records import OPENERS, Opened, UndecodableError
+from tests.transforms.images.test_check_formats import with_frame
 
 
 def encoded(format_: str, mode: str = "RGB", **how) -> bytes:

@@ -9,9 +9,9 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from recordmill.schemas.checks import Fault, Faults, ShardCheck
+from recordmill.schemas.dataset.checks import Fault, Faults, ShardCheck
 from recordmill.schemas.shards import IndexInfo, ShardInfo
-from recordmill.transforms.index.read_index import index_shard
+from recordmill.transforms.records.shard_index import index_shard
 from recordmill.transforms.verify.verify_shards import ShardToVerify, VerifyShards, verify_shard
 from tests.transforms.verify.test_check_records import LABELS, LAYOUTS, record, values  # noqa: F401
 

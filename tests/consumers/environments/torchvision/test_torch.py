@@ -8,9 +8,9 @@ import torch
 from torch.utils.data import DataLoader
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import Feature, FeatureTable, Kind, RecordOf
+from recordmill.schemas.features import Feature, FeatureKind, FeatureTable, RecordOf
 from recordmill.schemas.layouts import picture_of_row
-from recordmill.split import Contents
+from recordmill.split_records import RecordContents
 from recordmill.torch_dataset import torch_example
 from tests.recordmill.splits import CONTENTS, LABELS, draw, write_split
 
@@ -74,10 +74,10 @@ def test_each_layout_is_read(tmp_path, name):
 @pytest.mark.parametrize("pictures", [True, False])
 def test_columns_are_as_they_are_whatever_their_names(tmp_path, pictures):
     names = ("label", "labels", "boxes", "feature", "keypoints", "is_crowd", "box_xywh_px")
-    columns = [Feature(name, f"row.{name}", Kind.INT64, (), "", name) for name in names]
+    columns = [Feature(name, f"row.{name}", FeatureKind.INT64, (), "", name) for name in names]
     columns += picture_of_row(None) if pictures else []
     table = FeatureTable("table", tuple(sorted(columns, key=lambda each: each.name)), RecordOf.ROW)
-    contents = Contents(table, LABELS)
+    contents = RecordContents(table, LABELS)
     split = write_split(tmp_path, contents, [draw(contents, number) for number in range(3)])
     given, row = split.torch()[2], split[2]
     target = given

@@ -1,0 +1,79 @@
+"""Consoles on standard output and error: lines of a summary, and how far a search through records is."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
+
+from rich.console import Console
+from rich.status import Status
+
+from recordmill.launch.terminal.error_stream import error_stream
+
+_WIDE = 1000
+"""Columns that no table needs: a terminal that is too narrow wraps lines, and no number is cut."""
+
+
+def terminal() -> Console:
+    """Standard output; names in a data set are no markup."""
+    return Console(soft_wrap=True, markup=False, highlight=False, emoji=False, width=_WIDE)
+
+
+def terminal_of_errors() -> Console:
+    """Standard error; names in a data set are no markup."""
+    return Console(soft_wrap=True, markup=False, highlight=False, emoji=False, file=error_stream())
+
+
+def print_lines(console: Console, lines: Iterable[str]) -> None:
+    for line in lines:
+        console.print(line)
+
+
+def print_times(console: Console, seconds: Mapping[str, float]) -> None:
+    """Print how long a job took, and each of its steps."""
+    if not seconds:
+        return
+    steps = ", ".join(f"{step} {lasted:,.1f} s" for step, lasted in seconds.items())
+    parts = f": {steps}" if len(seconds) > 1 else ""
+    console.print(f"That took {sum(seconds.values()):,.1f} s{parts}")
+
+
+_QUIET_SECONDS = 1.0
+_EVERY_SECONDS = 0.2
+
+Found = TypeVar("Found")
+
+
+class Search:
+    """A line on standard error that is gone whenever something is found."""
+
+    def __init__(self) -> None:
+        console = terminal_of_errors()
+        self._status = Status("", console=console) if console.is_terminal else None
+        self._next = time.monotonic() + _QUIET_SECONDS
+
+    def read(self, records: int) -> None:
+        """So many have been read."""
+        if self._status and (now := time.monotonic()) >= self._next:
+            self._next = now + _EVERY_SECONDS
+            self._status.update(f"{records:,} records read")
+            self._status.start()
+
+    def hide(self) -> None:
+        if self._status:
+            self._status.stop()
+
+    def pausing(self, found: Iterable[Found]) -> Iterator[Found]:
+        """The same; the line is gone while each is used."""
+        for each in found:
+            self.hide()
+            yield each
+
+
+@contextmanager
+def searching() -> Iterator[Search]:
+    search = Search()
+    try:
+        yield search
+    finally:
+        search.hide()

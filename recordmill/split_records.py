@@ -1,0 +1,248 @@
+"""Records of a split as bytes and NumPy arrays, in order or by number; docs/reading.md shows the values."""
+
+import operator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from copy import copy
+from functools import cached_property
+from itertools import accumulate, islice
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeVar, overload
+
+import msgspec
+
+from recordmill.schemas.errors import ConfigError, RecordError
+from recordmill.schemas.features import DTYPES, FeatureTable, Form, Reading, RecordOf
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.layouts import DECODED_PICTURE, VALUES, is_of_picture
+from recordmill.schemas.shards import ShardInfo
+from recordmill.transforms.records.record_file import RecordFile, RecordFiles
+
+if TYPE_CHECKING:
+    from recordmill.decode_record import RecordDecoder
+
+Records = TypeVar("Records", bound="SplitRecords")
+
+
+class RecordContents(NamedTuple):
+    """What is in the records of a split.
+
+    Attributes:
+        feature_shape: see `recordmill.split_records.readings_of`.
+    """
+
+    table: FeatureTable
+    labels: LabelMap
+    feature_shape: tuple[str, ...] = ()
+
+
+class SplitShard(NamedTuple):
+    """A file of records, and what the manifest says of it."""
+
+    path: str
+    info: ShardInfo
+
+
+class SplitPiece(NamedTuple):
+    """Neighbouring records of a shard, the `number`-th of its split: from number `first` to before `end`."""
+
+    shard: SplitShard
+    number: int
+    first: int
+    end: int
+
+
+class SplitRecords:
+    """The records of a split as bytes and NumPy arrays, in order or by number. `Split` documents its attributes."""
+
+    def __init__(
+        self, name: str, folder: str, shards: Sequence[SplitShard], contents: RecordContents, compression: str = ""
+    ):
+        self.name = name
+        self.folder = folder
+        self.shards = tuple(shards)
+        self.contents = contents
+        self.compression = compression
+        self._readings = readings_of(contents.table, contents.feature_shape)
+        self._ends = tuple(accumulate(shard.info.examples for shard in shards))
+        self._numbers = range(self._ends[-1] if shards else 0)
+
+    @property
+    def features(self) -> dict[str, Reading]:
+        """What is given of each record, by name: dtype, shape, meaning."""
+        return dict(self._readings)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __repr__(self) -> str:
+        shards = f"{len(self.pieces()):,} shards"
+        return f"Split({self.name!r}, {len(self):,} records in {shards}: {', '.join(self._readings)})"
+
+    @overload
+    def __getitem__(self: Records, index: slice) -> Records: ...
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> dict[str, Any]: ...
+
+    def __getitem__(self, index: Any) -> Any:
+        """A record, counted from the end where `index` is negative; or, of a slice, a Split of neighbouring records.
+
+        Raises:
+            IndexError: there are not so many records.
+            ConfigError: the shards are compressed, or the slice has a step.
+            RecordError: the record, its shard or its index is damaged, or has been replaced.
+            OSError: storage fails.
+        """
+        if isinstance(index, slice):
+            return self._slice(index)
+        number = operator.index(index)
+        return self.decode(self.read([number])[0], number)
+
+    def raw(self, index: SupportsIndex) -> bytes:
+        """A record as it is, a serialised tf.train.Example; otherwise as `split[index]`."""
+        return self.read([operator.index(index)])[0]
+
+    def read(self, numbers: Sequence[int]) -> list[bytes]:
+        """Several records as they are, in any order, read at once; otherwise as `split[index]`."""
+        self.check_random_access()
+        return self.files.read([self._global(number) for number in numbers])
+
+    def check_random_access(self) -> None:
+        """
+        Raises:
+            ConfigError: the shards are compressed, so no record can be read by its number.
+        """
+        if self.compression:
+            raise ConfigError(
+                f"{self.folder}, split {self.name}: the shards are GZIP, which is read from its beginning only; read "
+                "the split in order, or convert without --gzip"
+            )
+
+    def decode(self, record: bytes, number: int) -> dict[str, Any]:
+        """The values of a record; `number` is its own, for the error.
+
+        Raises:
+            RecordError: it cannot be decoded.
+        """
+        try:
+            return self._decode(record)
+        except RecordError as error:
+            absolute = self._global(number)
+            shard = bisect_right(self._ends, absolute)
+            path, info = self.shards[shard]
+            within = absolute - (self._ends[shard] - info.examples)
+            raise RecordError(f"{path}: record {within} {error}; recordmill verify tells more") from error
+
+    @cached_property
+    def files(self) -> RecordFiles:
+        """The shards as they were when these were first asked for: others that come in their place are an error."""
+        return RecordFiles([RecordFile(*shard) for shard in self.shards])
+
+    def numpy(self) -> Iterator[dict[str, Any]]:
+        """The records in order, shard by shard, their checksums checked.
+
+        Raises:
+            RecordError: at a damaged record, or a shard that is not the one of the manifest, or has been replaced.
+            OSError: storage fails.
+        """
+        records = (record for piece in self.pieces() for record in self._of_piece(piece))
+        for number, record in enumerate(records):
+            yield self.decode(record, number)
+
+    __iter__ = numpy
+
+    def _of_piece(self, piece: SplitPiece) -> Iterator[bytes]:
+        number = piece.first
+        for record in islice(self.files.files[piece.number].in_order(), piece.first, piece.end):
+            yield record
+            number += 1
+        if number < piece.end:
+            path, info = piece.shard
+            raise RecordError(f"{path}: it ends after {number:,} records, where the manifest has {info.examples:,}")
+
+    def pieces(self, host: int = 0, hosts: int = 1) -> list[SplitPiece]:
+        """Where the records are, of one of several hosts."""
+        numbers = self._numbers[len(self) * host // hosts : len(self) * (host + 1) // hosts]
+        starts = (0, *self._ends)
+        found = []
+        for number, (shard, start, end) in enumerate(zip(self.shards, starts, self._ends, strict=False)):
+            first, last = max(numbers.start, start), min(numbers.stop, end)
+            if first < last:
+                found.append(SplitPiece(shard, number, first - start, last - start))
+        return found
+
+    def _slice(self: Records, index: slice) -> Records:
+        numbers = self._numbers[index]
+        if numbers.step != 1:
+            raise ConfigError(
+                f"a slice of step {numbers.step}; of a split, only neighbouring records are: give no step"
+            )
+        part = copy(self)
+        part._numbers = numbers
+        return part
+
+    def _global(self, number: int) -> int:
+        """The number of a record of this slice in the whole split."""
+        try:
+            return self._numbers[number]
+        except IndexError:
+            here = f"{self.name} has {len(self):,} here, counted from 0"
+            raise IndexError(f"{self.folder}: there is no record {number:,}; {here}") from None
+
+    @cached_property
+    def _decode(self) -> "RecordDecoder":
+        from recordmill.decode_record import RecordDecoder  # and Pillow, which TensorFlow does without
+
+        return RecordDecoder(self.contents.table, self._readings, self.contents.labels.keypoints)
+
+
+READINGS = tuple(value.reading for value in VALUES if value.reading)
+
+
+def readings_of(table: FeatureTable, feature_shape: tuple[str, ...] = ()) -> dict[str, Reading]:
+    """What readers give of records of `table`, by name.
+
+    Args:
+        feature_shape: of one picture's feature, where records hold what a model makes of pictures.
+    """
+    found: dict[str, Reading] = {}
+    for reading in _of_row(table) if table.record_of is RecordOf.ROW else _of_known(table):
+        found.setdefault(reading.name, reading)
+    if "feature" in found:
+        found["feature"] = msgspec.structs.replace(found["feature"], shape=feature_shape)
+    return found
+
+
+def _of_known(table: FeatureTable) -> Iterator[Reading]:
+    for reading in READINGS:
+        if reading.source in table.sources:
+            feature = next(each for each in table.features if each.source == reading.source)
+            alone = table.record_of is RecordOf.ANNOTATION and reading.shape[:1] == ("N",)
+            shape = reading.shape[1:] if alone else reading.shape
+            dtype = DTYPES[feature.kind] if reading.form is Form.AS_IT_IS else reading.dtype
+            meaning = feature.meaning if feature.source == table.label and dtype == "bytes" else reading.meaning
+            yield msgspec.structs.replace(reading, shape=shape, dtype=dtype, meaning=meaning)
+
+
+def _of_row(table: FeatureTable) -> Iterator[Reading]:
+    """A row's features under their own names, but for the picture that it names."""
+    for feature in table.features:
+        if is_of_picture(feature) and feature.source == "image.encoded":
+            yield msgspec.structs.replace(READINGS[0], name=DECODED_PICTURE)
+        elif is_of_picture(feature) and feature.is_packed:
+            yield Reading(
+                DECODED_PICTURE, feature.source, "uint8", feature.shape, READINGS[0].meaning, form=Form.PIXELS
+            )
+        else:
+            yield Reading(feature.name, feature.source, DTYPES[feature.kind], feature.shape, feature.meaning)
+
+
+def listed(indent: int) -> str:
+    """The table as a docstring shows it."""
+    width = max(len(each.name) for each in READINGS)
+    lines = (f"{'':{indent}}{each.name:{width}}  {type_text(each)}: {each.meaning}" for each in READINGS)
+    return "\n".join(dict.fromkeys(lines))
+
+
+def type_text(reading: Reading) -> str:
+    return f"{reading.dtype} [{', '.join(reading.shape)}]" if reading.shape else reading.dtype

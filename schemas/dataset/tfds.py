@@ -1,0 +1,173 @@
+"""What TensorFlow Datasets wants to find in a folder, so that `tfds.builder_from_directory` opens it.
+
+The files are those that `tfds.core.DatasetInfo` and `tfds.features.FeaturesDict.save_config` write (TFDS 4.9).
+"""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json
+from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureKind, FeatureTable, ShardNaming
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.shards import ShardKey, ShardNames
+
+DATASET_INFO = "dataset_info.json"
+FEATURES = "features.json"
+
+_ADDED_FORMATS = "alternativeFileFormats"
+_FEATURES = "tensorflow_datasets.core.features."
+_DTYPES = {FeatureKind.FLOAT: "float32", FeatureKind.INT64: "int64"}
+_TRUTHS = ("objects.is_crowd", "segments.is_crowd")
+"""Sources whose 0 and 1 TFDS shows as bool, as in its own coco."""
+_CHANNELS = {
+    **dict.fromkeys(("image.encoded", "panoptic.png"), "3"),
+    **dict.fromkeys(("semantic.png", "panoptic.category_png", "panoptic.instance_png"), "1"),
+}
+"""Of images, by their sources. Lists of masks stay PNGs."""
+_PICTURES = ("image.encoded", "image.pixels", "feature.values")
+"""Sources of what a class is learned from."""
+
+
+def is_readable(manifest: Manifest) -> bool:
+    """Whether TFDS can read all splits: it does not read compressed shards."""
+    return not any(split.compression for split in manifest.splits.values())
+
+
+def shard_links(names: ShardNames, split: SplitManifest) -> dict[str, str]:
+    """Links that TFDS needs where shards have other names than it expects: expected name -> the shard's file."""
+    if names.naming is ShardNaming.TFDS:
+        return {}
+    files = [shard.file for shard in split.shards]
+    return {names.stable(ShardKey(names.split, index, len(files))): file for index, file in enumerate(files)}
+
+
+def tfds_files(manifest: Manifest) -> dict[str, bytes]:
+    """The files by name: the data set's splits, its features, and the names of its classes."""
+    files = {
+        DATASET_INFO: encode_json(_dataset_info(manifest)),
+        FEATURES: encode_json(_features(manifest.table, manifest.labels)),
+    }
+    for feature in manifest.table.features:
+        if categories := _classes(feature, manifest.labels):
+            group = _group(feature, manifest.table)
+            path = [group, feature.name[len(group) + 1 :]] if group else [feature.name]
+            file = "-".join(part.replace("/", ".") for part in path)
+            files[f"{file}.labels.txt"] = "".join(f"{name}\n" for name in class_names(categories)).encode()
+    return files
+
+
+def is_dataset_info(found: bytes, expected: bytes) -> bool:
+    """Whether `found` says what `expected` does, but for formats that convert_format adds."""
+    try:
+        stated = json.loads(found)
+    except ValueError:
+        return False
+    return isinstance(stated, dict) and stated | {_ADDED_FORMATS: None} == json.loads(expected) | {_ADDED_FORMATS: None}
+
+
+def class_names(categories: Sequence[Category]) -> list[str]:
+    """Names by class index, one line each; where categories share one, ids are added, as TFDS wants all to differ.
+
+    >>> class_names((Category(0, "face"), Category(1, "face"), Category(2, "hand")))
+    ['face (id 0)', 'face (id 1)', 'hand']
+    """
+    names = [" ".join(category.name.split()) for category in categories]
+    counts = Counter(names)
+    return [
+        f"{name} (id {category.id})".strip() if counts[name] > 1 or not name else name
+        for name, category in zip(names, categories, strict=True)
+    ]
+
+
+def _classes(feature: Feature, labels: LabelMap) -> tuple[Category, ...]:
+    """The categories that a feature indexes; none where it is no class index, or there are no classes."""
+    if feature.source == "segments.class_index":
+        return labels.segments
+    is_class = feature.source in ("image.class_index", "objects.class_index")
+    is_class = (is_class or feature.source.startswith(CLASS_OF_ROW)) and feature.kind is FeatureKind.INT64
+    return labels.categories if is_class else ()
+
+
+def _group(feature: Feature, table: FeatureTable) -> str:
+    return next((group for group in table.groups if feature.name.startswith(f"{group}/")), "")
+
+
+def _dataset_info(manifest: Manifest) -> dict[str, Any]:
+    return {
+        "fileFormat": "tfrecord",
+        "name": manifest.name,
+        "splits": [
+            {
+                # Not the shards' own names: TFDS's convert_format puts array_record for {FILEFORMAT}, and reads that.
+                "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
+                "name": name,
+                "numBytes": str(split.record_bytes),
+                "shardLengths": [str(shard.examples) for shard in split.shards],
+            }
+            for name, split in manifest.splits.items()
+        ],
+        **_supervised_keys(manifest.table, manifest.labels),
+        "version": "1.0.0",
+    }
+
+
+def _supervised_keys(table: FeatureTable, labels: LabelMap) -> dict[str, Any]:
+    """What `as_supervised` gives: the picture, or a model's feature, and its class, where a record has one of each."""
+    pictures = [feature.name for feature in table.features if feature.source in _PICTURES]
+    classes = [feature.name for feature in table.features if not feature.shape and _classes(feature, labels)]
+    if len(pictures) != 1 or len(classes) != 1:
+        return {}
+    return {"supervisedKeys": {"tuple": {"items": [{"featureKey": name} for name in pictures + classes]}}}
+
+
+def _features(table: FeatureTable, labels: LabelMap) -> dict[str, Any]:
+    features: dict[str, Any] = {}
+    groups: dict[str, dict[str, Any]] = {}
+    for feature in table.features:
+        if group := _group(feature, table):
+            name = feature.name[len(group) + 1 :]
+            groups.setdefault(group, {})[name] = _item(feature, feature.shape[1:], labels)
+        elif feature.shape and not feature.shape[0].isdecimal():
+            features[feature.name] = _sequence(_item(feature, feature.shape[1:], labels))
+        else:
+            features[feature.name] = _item(feature, feature.shape, labels)
+    return _features_dict(features | {name: _sequence(_features_dict(group)) for name, group in groups.items()})
+
+
+def _features_dict(features: dict[str, Any]) -> dict[str, Any]:
+    return {"featuresDict": {"features": features}, "pythonClassName": f"{_FEATURES}features_dict.FeaturesDict"}
+
+
+def _sequence(feature: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "pythonClassName": f"{_FEATURES}sequence_feature.Sequence",
+        "sequence": {"feature": feature, "length": "-1"},
+    }
+
+
+def _item(feature: Feature, shape: tuple[str, ...], labels: LabelMap) -> dict[str, Any]:
+    """The configuration of TFDS's feature connector for one value of `shape`."""
+    if channels := _CHANNELS.get(feature.source):
+        image = {"dtype": "uint8", "shape": {"dimensions": ["-1", "-1", channels]}}
+        return {"image": image, "pythonClassName": f"{_FEATURES}image_feature.Image"}
+    if categories := _classes(feature, labels):
+        return {
+            "classLabel": {"numClasses": str(len(categories))},
+            "pythonClassName": f"{_FEATURES}class_label_feature.ClassLabel",
+        }
+    if feature.is_packed:
+        tensor = {"dtype": "uint8", "encoding": "bytes", "shape": {"dimensions": list(shape)}}
+        return {"pythonClassName": f"{_FEATURES}tensor_feature.Tensor", "tensor": tensor}
+    if feature.kind is FeatureKind.BYTES:
+        return {"pythonClassName": f"{_FEATURES}text_feature.Text", "text": {}}
+    dimensions = {"dimensions": list(shape)} if shape else {}
+    if feature.source.endswith(".bbox_yxyx"):
+        box = {"bboxFormat": "REL_YXYX", "dtype": _DTYPES[feature.kind], "shape": dimensions}
+        return {"boundingBox": box, "pythonClassName": f"{_FEATURES}bounding_boxes.BBoxFeature"}
+    dtype = "bool" if feature.source in _TRUTHS and feature.kind is FeatureKind.INT64 else _DTYPES[feature.kind]
+    tensor = {"dtype": dtype, "encoding": "none", "shape": dimensions}
+    scalar = "tensor_feature.Tensor" if feature.shape else "scalar.Scalar"
+    return {"pythonClassName": f"{_FEATURES}{scalar}", "tensor": tensor}

@@ -1,0 +1,129 @@
+"""COCO's annotation files, as far as the records need them (https://cocodataset.org/#format-data)."""
+
+from enum import Enum
+from typing import Annotated
+
+import msgspec
+
+from recordmill.schemas.inputs.annotations import NO_LABELS, Annotation, Category, ImageLabels, ImageRow
+from recordmill.schemas.rejects import Rejected
+
+SegmentId = Annotated[int, msgspec.Meta(ge=1, le=(1 << 24) - 1)]
+"""What the three bytes of a panoptic PNG's pixel can hold; 0 is void."""
+
+
+FieldRows = dict[str, dict[str, int]]
+"""For the `file` itself and each of its lists (`images`, `annotations`, `categories`): names of fields, and how many
+rows have data in them, which is neither null nor empty nor all zero."""
+
+
+class AnnotationKind(str, Enum):
+    """What an annotation file's rows say, each read by the flag of its name."""
+
+    INSTANCES = "instances"  # objects: a box, perhaps a segmentation
+    KEYPOINTS = "keypoints"  # objects with keypoints
+    CAPTIONS = "captions"  # sentences about an image
+    STUFF = "stuff"  # regions without instances: a segmentation
+    PANOPTIC = "panoptic"  # a PNG an image, whose pixels are segment ids
+    IMAGE_INFO = "image_info"  # images without annotations
+
+
+class BoxFormat(str, Enum):
+    """What the four numbers of an object's `bbox` are: pixels, or fractions of the image's width and height."""
+
+    XYWH = "xywh"  # left, top, width, height, in pixels, as COCO has them
+    XYXY = "xyxy"  # left, top, right, bottom, in pixels
+    REL_XYWH = "rel-xywh"  # the same as fractions
+    REL_XYXY = "rel-xyxy"
+
+
+class AnnotationSource(msgspec.Struct, frozen=True, array_like=True):
+    """An annotation file to read.
+
+    Attributes:
+        masks: the folder or .zip of a panoptic file's PNGs.
+        bbox_format: of a file of objects; None for COCO's, unless the boxes look as if they had another.
+    """
+
+    kind: AnnotationKind
+    path: str
+    masks: str = ""
+    bbox_format: BoxFormat | None = None
+
+
+class AnnotationBlock(msgspec.Struct, frozen=True, array_like=True):
+    """Some of an annotation file's text: rows of one of its lists.
+
+    Attributes:
+        number: of the block in its file.
+        list: `images` or `annotations`; empty for an object of all else: the file without the rows of its lists.
+        first_row: index of the first.
+        start: offset of the text in the file.
+        size: bytes of the text.
+        crc32c: of the text, by which it is known when it is read from the file.
+        sampled: every so manieth row of the file is looked at to guess the format of boxes.
+        text: empty where it can be read from the file.
+    """
+
+    source: AnnotationSource
+    number: int
+    list: str
+    first_row: int
+    start: int
+    size: int
+    crc32c: int
+    sampled: int
+    text: bytes = b""
+
+
+class FileAnnotations(msgspec.Struct, frozen=True, array_like=True):
+    """What one annotation file says of one image id.
+
+    Attributes:
+        image_id: the id.
+        source: the annotation file.
+        kind: of that file.
+        rows: its image rows with that id, in file order: one, or none (the file has annotations of the image, but no
+            row for it), or several (a duplicate id).
+        annotations: its usable objects of that image, in file order.
+        labels: its other usable annotations of that image, likewise in file order.
+        rejected: its annotations of that image that cannot be used.
+        bbox_format: that boxes and areas still have; None where they are x, y, width, height in pixels, and pixels².
+    """
+
+    image_id: int
+    source: str
+    kind: AnnotationKind
+    rows: tuple[ImageRow, ...]
+    annotations: tuple[Annotation, ...] = ()
+    labels: ImageLabels = NO_LABELS
+    rejected: tuple[Rejected, ...] = ()
+    bbox_format: BoxFormat | None = None
+
+    @property
+    def annotation_rows(self) -> int:
+        """How many annotation rows the file has of the image, good and bad."""
+        return len(self.annotations) + self.labels.rows + len(self.rejected)
+
+
+class AnnotationFile(msgspec.Struct, frozen=True):
+    """Summary of an annotation file: its categories and how many rows it has, good and bad.
+
+    Attributes:
+        lvis: whether its image rows have LVIS's lists of categories.
+        unread: its fields with data that nothing reads.
+        optional: those with data that only some layouts carry.
+        keypoints: by category id, how many keypoints most rows have, of categories that name none.
+        warnings: what is not likely to be meant, for a person.
+    """
+
+    path: str
+    kind: AnnotationKind
+    images: int
+    annotations: int
+    categories: tuple[Category, ...]
+    lvis: bool = False
+    unread: FieldRows = {}
+    optional: FieldRows = {}
+    keypoints: dict[int, int] = {}
+    warnings: tuple[str, ...] = ()

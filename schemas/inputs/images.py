@@ -1,0 +1,192 @@
+"""Images: limits, files on their way into records, and rules by which names give classes."""
+
+from pathlib import PurePosixPath
+
+import msgspec
+
+from recordmill.schemas.inputs.annotations import NO_LABELS, Annotation, ImageLabels, PanopticAnnotation
+from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.schemas.statistics import PixelMeasures
+
+# What is larger is refused before memory is taken for it.
+MAX_FILE_BYTES = 256_000_000
+"""Of an image file, or a panoptic PNG."""
+MAX_PIXELS = 178_000_000
+"""Of one picture: TensorFlow decodes none whose pixels, three bytes each, take more than 2 ** 29 bytes. Also of all
+pictures that a process decodes at the same time."""
+MAX_RECORD_BYTES = 512_000_000
+"""Of one record: any image file that is read, and as much again for its annotations. protobuf parses no message of
+2 ** 31 bytes, nor does gRPC send one; so four records still fit into what readers hold as one."""
+USUAL_IMAGE_BYTES = 133_000
+"""The mean of COCO's images, taken for files whose size is not known."""
+
+
+NO_FILE = "no file"
+"""The version of what has a file's name, and is none."""
+NOT_A_FILE = "a link that leads nowhere, a pipe or a device"
+
+
+class ImageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Where an image file is.
+
+    Attributes:
+        path: local path or URI.
+        size_bytes: as found when the folder was listed.
+        version: what changes when the file does (modification time, generation); resume compares it, records do not
+            depend on it.
+    """
+
+    path: str
+    size_bytes: int
+    version: str = ""
+
+
+def panoptic_file(panoptic: PanopticAnnotation) -> ImageRef:
+    """The PNG of a panoptic annotation."""
+    return ImageRef(panoptic.path, panoptic.size_bytes or 0, panoptic.version)
+
+
+class ImageTask(msgspec.Struct, frozen=True, array_like=True):
+    """One image to write, with all that is known of it but its bytes.
+
+    Attributes:
+        width, height: pixels, from the JSON; None where it does not give them.
+        annotations: ordered by annotation id.
+        is_continuation: True where an image is split into several tasks, with some of its annotations each, and this is
+            not the first of them. The image is counted with the first.
+    """
+
+    image_id: int
+    file_name: str
+    width: int | None
+    height: int | None
+    ref: ImageRef
+    split: str
+    annotations: tuple[Annotation, ...]
+    labels: ImageLabels = NO_LABELS
+    is_continuation: bool = False
+
+    @property
+    def annotation_rows(self) -> int:
+        """How many annotation rows go with the image."""
+        return len(self.annotations) + self.labels.rows
+
+    def rejected(self, reason: Reason, fault: str) -> Rejected:
+        """Why there is no record of the image."""
+        detail = f"{self.file_name!r}: {fault}"
+        return self.labels.rejected(self.image_id, reason, detail, self.annotation_rows)
+
+    @property
+    def files(self) -> tuple[ImageRef, ...]:
+        """All that is read for the image: its file, and its panoptic PNG if it has one."""
+        return (self.ref, *map(panoptic_file, self.labels.panoptic))
+
+
+class PictureRules(msgspec.Struct, frozen=True):
+    """What is done with image files.
+
+    Attributes:
+        check: how thoroughly they are checked, see `recordmill.transforms.images.load_images`.
+        format: `keep`, or the one that all are written in, `jpeg` or `png`.
+        max_side: pixels; larger pictures are shrunk to it.
+        jpeg_quality: 1..100, of pictures that are transcoded.
+        raw_size: height and width of the pixels that are written instead of files; None for files.
+    """
+
+    check: str
+    format: str = "keep"
+    max_side: int | None = None
+    jpeg_quality: int = 95
+    raw_size: tuple[int, int] | None = None
+
+
+class Transcoding(msgspec.Struct, frozen=True):
+    """Why and from what a picture was transcoded.
+
+    Attributes:
+        original: the format of the file, `webp` for example.
+        bytes: size of the file.
+        turned: whether it was turned upright, as its EXIF orientation says and the JSON's size has it.
+        shrunk: whether it was made smaller.
+    """
+
+    original: str
+    bytes: int
+    turned: bool = False
+    shrunk: bool = False
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """An image file's bytes, checked.
+
+    Attributes:
+        data: the bytes that go into the record.
+        format: `jpeg` or `png`: what the bytes are, whatever the file is called; `raw` for uint8 [height, width, 3].
+        width, height: of the encoded pixels.
+        sha256: hex digest of `data`.
+        annotated_size: width and height in the frame of the annotations, where the picture was shrunk; else None.
+        transcoding: None where `data` is the file as it was.
+        measures: of its pixels, if they were decoded to be checked.
+    """
+
+    data: bytes
+    format: str
+    width: int
+    height: int
+    sha256: str
+    annotated_size: tuple[int, int] | None = None
+    transcoding: Transcoding | None = None
+    measures: PixelMeasures | None = None
+
+    @property
+    def frame(self) -> tuple[int, int]:
+        """Width and height of the picture that annotations refer to."""
+        return self.annotated_size or (self.width, self.height)
+
+
+PATH_COLUMNS = ("path", "image", "image_path", "image_uri", "filename", "file_name", "file", "name", "id")
+LABEL_COLUMNS = ("label", "class", "class_name", "category", "target")
+SPLIT_COLUMNS = ("split", "set", "subset", "ml_use")
+"""Usual column names in tables of labels, in lower case; the first of them that a table has is used."""
+
+_FORMATS = "jpg jpeg jpe jfif png webp gif bmp dib tif tiff ppm pgm pbm pnm jp2 j2k avif heic heif"
+IMAGE_SUFFIXES = frozenset(f".{format_}" for format_ in _FORMATS.split())
+
+
+class LabelColumns(msgspec.Struct, frozen=True):
+    """Column names in a table of labels; None to look for one of the usual names above."""
+
+    path: str | None = None
+    label: str | None = None
+    split: str | None = None
+
+
+class PathLabels(msgspec.Struct, frozen=True):
+    """Rule by which an image's path gives its class.
+
+    Attributes:
+        separator: the class is the file's name up to the last of these; None: the class is the path's first folder.
+    """
+
+    separator: str | None = None
+
+    def class_of(self, path: str) -> str:
+        """The class; empty where the path gives none.
+
+        >>> PathLabels().class_of("Cat/more/1.jpg"), PathLabels("_").class_of("x/big_cat_0.jpg")
+        ('Cat', 'big_cat')
+        """
+        if self.separator is None:
+            folder, slash, _ = path.partition("/")
+            return folder if slash else ""
+        return PurePosixPath(path).stem.rpartition(self.separator)[0]
+
+
+def is_image_name(path: str) -> bool:
+    """Whether a file is called as images are. Hidden files are none: macOS puts `._1.jpg` beside `1.jpg`.
+
+    >>> is_image_name("Cat/1.JPG"), is_image_name("Cat/Thumbs.db"), is_image_name("Cat/._1.jpg")
+    (True, False, False)
+    """
+    file = PurePosixPath(path)
+    return file.suffix.lower() in IMAGE_SUFFIXES and not any(part.startswith(".") for part in file.parts)

@@ -1,0 +1,177 @@
+"""Label maps: raw COCO category ids, the labels that records have for them, contiguous class indices, names."""
+
+import json
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from recordmill.schemas.inputs.annotations import Category
+
+SEMANTIC_THING = 1
+SEMANTIC_IGNORE = 255
+_COCO_STUFF_OFFSET = 90
+"""Model Garden's script (official/vision/data/create_coco_tf_record.py) subtracts this from COCO's stuff ids."""
+
+
+class LabelMap(msgspec.Struct, frozen=True):
+    """The classes of a data set, ordered by category id; a class's index is its position here.
+
+    COCO's ids have gaps (80 classes on ids 1..90), Roboflow's start at 0 and may give two ids the same name.
+
+    Attributes:
+        categories: of objects.
+        segments: categories of the regions of semantic and panoptic masks, by id; these may be among `categories`, too.
+    """
+
+    categories: tuple[Category, ...]
+    segments: tuple[Category, ...] = ()
+
+    @property
+    def all(self) -> tuple[Category, ...]:
+        """All categories, by id."""
+        by_id = {category.id: category for category in (*self.segments, *self.categories)}
+        return tuple(by_id[id_] for id_ in sorted(by_id))
+
+    @property
+    def keypoints(self) -> int:
+        """The largest number of keypoints of a category."""
+        return max((len(category.keypoints) for category in self.categories), default=0)
+
+    def semantic_by_id(self) -> dict[int, int]:
+        """The value of each category in semantic masks: 1 for every thing, 2 and above for stuff.
+
+        The value of COCO's stuff is id - 90, as in Model Garden. Where that does not fit (ids below 92 or above 344),
+        stuff categories are numbered from 2 on, by id.
+        """
+        stuff = [category.id for category in self.segments if not category.isthing]
+        as_coco = all(SEMANTIC_THING < id_ - _COCO_STUFF_OFFSET < SEMANTIC_IGNORE for id_ in stuff)
+        values = {id_: id_ - _COCO_STUFF_OFFSET if as_coco else 2 + index for index, id_ in enumerate(stuff)}
+        return {category.id: values.get(category.id, SEMANTIC_THING) for category in self.segments}
+
+    @property
+    def is_shifted(self) -> bool:
+        """Whether labels are not the category ids: 0 means background to who reads labels, and a category has it, or
+        an id below."""
+        return any(category.id < 1 and not _is_background(category) for category in self.all)
+
+    def label_by_id(self) -> dict[int, int]:
+        """The label of each category where 0 means background: its id; where labels are shifted, class index + 1, and
+        beyond those for segments that are no class."""
+        ordered = dict.fromkeys(category.id for category in (*self.categories, *self.segments))
+        is_shifted = self.is_shifted
+        return {id_: label if is_shifted else id_ for label, id_ in enumerate(ordered, 1)}
+
+    def index_by_id(self) -> dict[int, int]:
+        return {category.id: index for index, category in enumerate(self.categories)}
+
+    def duplicate_names(self) -> tuple[str, ...]:
+        """Names that more than one category has."""
+        counts = Counter(category.name for category in self.categories)
+        return tuple(sorted(name for name, count in counts.items() if count > 1))
+
+
+def misread_numbers(labels: LabelMap) -> Iterator[str]:
+    """A sentence where all classes are called by whole numbers, and some by another than their label.
+
+    >>> next(misread_numbers(LabelMap((Category(0, "1"), Category(1, "2"))))).split(" (")[0]
+    "labels count the classes from 0, so that of class '1' is 0"
+    """
+    names = [category.name for category in labels.categories]
+    if not all(_WHOLE.fullmatch(name) for name in names):
+        return
+    others = [(index, name) for index, name in enumerate(names) if int(name) != index]
+    if others:
+        index, name = others[0]
+        cure = "" if any(int(name) < 0 for name in names) else ", or give --classes with every number from 0 on"
+        yield (
+            f"labels count the classes from 0, so that of class {name!r} is {index} ({len(others):,} of {len(names):,} "
+            f"are other numbers than their class): labels.csv has both{cure}"
+        )
+
+
+def alike_names(labels: LabelMap) -> Iterator[str]:
+    """A sentence where names of classes differ in case, or in what stands between words, alone.
+
+    >>> next(alike_names(LabelMap((Category(0, "Hot dog"), Category(1, "hot_dog"))))).split(",")[0]
+    "the classes 'Hot dog' and 'hot_dog' may be one"
+    """
+    groups: dict[str, list[str]] = {}
+    for category in labels.categories:
+        words = _BETWEEN_WORDS.sub(" ", unicodedata.normalize("NFKC", category.name).casefold()).strip()
+        groups.setdefault(words, []).append(category.name)
+    alike = [names for words, names in groups.items() if words and len(set(names)) > 1]
+    if alike:
+        one, other, *_ = dict.fromkeys(alike[0])
+        yield (
+            f"the classes {one!r} and {other!r} may be one, as they differ in case or signs alone (number of such "
+            f"names: {len(alike):,}); all are kept apart: rename a folder, or mend the labels, if that is not meant"
+        )
+
+
+_BETWEEN_WORDS = re.compile(r"[\s_-]+")
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+
+
+def _is_background(category: Category) -> bool:
+    """Whether a category is what 0 stands for anyway; LabelMe calls it `_background_`."""
+    return category.id == 0 and category.name.strip("_ ").casefold() == "background"
+
+
+def label_files(labels: LabelMap, label_by_id: Mapping[int, int]) -> dict[str, str]:
+    """The label maps beside the shards, by their files' names.
+
+    Args:
+        label_by_id: the number that stands for each category in records; `label_map.pbtxt` and `labels.csv` name those.
+    """
+    named = [(label_by_id[category.id], category) for category in labels.all]
+    # labels.csv as Model Garden reads it: label and name, no header.
+    rows = "".join(f"{label},{_csv_field(category.name)}\n" for label, category in named)
+    files = {"labels.csv": rows, "label_map.json": _label_map_json(labels, label_by_id)}
+    if all(label > 0 or _is_background(category) for label, category in named):
+        files["label_map.pbtxt"] = label_map_pbtxt(named, labels.is_shifted)
+    return files
+
+
+LABEL_FILES = ("label_map.pbtxt", "labels.csv", "label_map.json")
+"""All that `label_files` may give. Where 0 is the label of a class, there is no `label_map.pbtxt`: its reader, the
+Object Detection API, takes 0 for the background."""
+
+
+def label_map_pbtxt(named: Iterable[tuple[int, Category]], is_shifted: bool) -> str:
+    """`label_map.pbtxt` as the Object Detection API reads it.
+
+    Without display_name, which would be the name: the API takes the name for it. Datumaro reads no item that has one.
+    """
+    lines = []
+    if is_shifted:
+        lines.append("# id = class index + 1: the data set has a category id below 1, and 0 means background here")
+    for label, category in named:
+        lines.append(f"item {{\n  id: {label}\n  name: {_text_format(category.name)}\n}}")
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def _label_map_json(labels: LabelMap, label_by_id: Mapping[int, int]) -> str:
+    """Both directions between raw category id and class index, labels by id, names by index."""
+    found = {
+        "index_by_id": labels.index_by_id(),
+        "label_by_id": label_by_id,
+        "id_by_index": [category.id for category in labels.categories],
+        "name_by_index": [category.name for category in labels.categories],
+    }
+    if labels.segments:
+        found["semantic_by_id"] = labels.semantic_by_id()
+    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+
+
+def _csv_field(text: str) -> str:
+    # Not csv.writer, which leaves a carriage return unquoted where lines end in a line feed.
+    return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') else text
+
+
+def _text_format(text: str) -> str:
+    """A string literal of protocol buffers' text format."""
+    escapes = {"\\": "\\\\", '"': '\\"', "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    return '"' + "".join(escapes.get(char, char) for char in text) + '"'

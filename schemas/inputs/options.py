@@ -1,0 +1,374 @@
+"""Options that several conversions share. Each source has its own options in its own folder, below `transforms`.
+
+Nothing here imports Beam, so that a command line is read, and refused, at once.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from itertools import combinations
+from typing import Literal
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import FeatureKind, FeatureTable, ShardNaming
+from recordmill.schemas.inputs.images import PictureRules
+from recordmill.schemas.inputs.option import (
+    LEAVE_OUT,
+    PICTURES,
+    READ,
+    RUN,
+    WRITE,
+    File,
+    Images,
+    Names,
+    Options,
+    Output,
+    Shares,
+    Size,
+    options_of,
+)
+from recordmill.schemas.inputs.splits import ONLY_CASE, Division, SplitShares, group_fault, split_name_fault
+from recordmill.schemas.layouts import LAYOUTS, NUMERIC, stored_as
+from recordmill.schemas.names import NameSources, dataset_name_fault
+from recordmill.schemas.shards import ShardSizing
+
+DEFAULT_SHARD_BYTES = 150_000_000
+MAX_SHARDS = 99_999  # five digits in a shard's name
+INT64 = 1 << 63
+ALL_TRAIN = (("train", Fraction(1)),)
+
+RecipeValue = str | int | float | bool | list[str] | None
+
+
+class ConvertOptions(Options):
+    """Options of all conversions."""
+
+    output: Output = WRITE.opt(
+        "Folder of the data set. It is created if it is missing.", ..., "DIR", also="output-dir out dest"
+    )
+    name: str = WRITE.opt("Prefix of the shards' file names.", ..., recorded=False)
+    layout: str = WRITE.opt("Features of a record. See [records.md](records.md).", ..., recorded=False)
+    rename: Names = WRITE.opt(
+        "Keys of records that differ from the layout's. `--rename image/encoded=image,image/height=rows`. What reads "
+        "data sets of Recordmill finds them in the manifest.",
+        (),
+        "KEY=NAME[,…]",
+    )
+    label_as: Literal["index", "text"] = WRITE.opt(
+        "Store the label as a number, or as the name of the class. It keeps its key.", "index"
+    )
+    shard_size: Size | None = WRITE.opt(
+        "Target size of a shard, before compression. Each shard but the last is within an image of it. If one image is "
+        "larger, its size is the target.",
+        metavar="150MB",
+        usual=f"{DEFAULT_SHARD_BYTES // 10**6}MB",
+    )
+    num_shards: int | None = WRITE.opt(
+        "Number of shards of each split. Their numbers of images differ by at most one.",
+        ge=1,
+        le=MAX_SHARDS,
+        also="shards",
+    )
+    examples_per_shard: int | None = WRITE.opt(
+        "Number of records in each shard but the last. An image that turns out to be broken while it is written is "
+        "missing from its shard.",
+        ge=1,
+        also="images-per-shard records-per-shard",
+    )
+    gzip: bool = WRITE.opt(
+        "Compress the shards by GZIP, named `.gz`. JPEGs do not get smaller. Writing (40 MB/s per core) and reading "
+        "get slower.",
+        False,
+    )
+    seed: int = WRITE.opt(
+        "Seed of the order of records. The same seed gives the same order.",
+        0,
+        ge=-INT64,
+        le=INT64 - 1,
+        also="random-seed shuffle-seed",
+    )
+    writer: Literal["planned", "beam"] = WRITE.opt(
+        "Write planned shards, or use Beam's sink. Each planned shard is written by one worker. With `beam`, every "
+        "record is shuffled by `WriteToTFRecord`, the shard of a record differs from run to run, only `--num-shards` "
+        "sizes shards, a stopped job starts again from the beginning, and there are no statistics and no search for "
+        "duplicates.",
+        "planned",
+    )
+    split: Shares = WRITE.opt(
+        "One split, or several with their shares. `train=0.8,val=0.1,test=0.1`: shares are decimals or fractions "
+        "(`1/3`) and sum to 1. A single split is added to the folder.",
+        ALL_TRAIN,
+        "NAME|NAME=SHARE,…",
+        "train",
+    )
+    split_seed: int = WRITE.opt(
+        "Seed of the split assignment. `--seed` only orders records: it moves nothing from one split to another.",
+        0,
+        ge=-INT64,
+        le=INT64 - 1,
+    )
+    overwrite: bool = WRITE.opt(
+        "Replace these splits. What the folder holds of them stays until the new ones are complete.",
+        False,
+        also="force",
+        recorded=False,
+    )
+    dry_run: bool = WRITE.opt("Print the plan and write nothing.", False, recorded=False)
+    max_rejects: float = LEAVE_OUT.opt(
+        "Fraction of images, or of annotations, that may be rejected. If more of all splits are rejected, the job "
+        "fails: before the first image is read, if annotations and file names show it; as soon as images have made it "
+        "certain and 100 rejects are known; or at its end. The shards are kept: the same command with a larger "
+        "fraction accepts them at once.",
+        0.01,
+        "FRACTION",
+        recorded=False,
+        ge=0,
+        le=1,
+    )
+
+    @property
+    def more_files(self) -> tuple[str, ...]:
+        """Files that the job reads and that no option names as such."""
+        return ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (*super().paths, *self.more_files)
+
+    @property
+    def shares(self) -> SplitShares:
+        return SplitShares(self.split, self.split_seed)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Splits that the options name."""
+        return self.shares.names
+
+    @property
+    def table(self) -> FeatureTable:
+        """Features of a record, as far as the options determine them.
+
+        Raises:
+            ConfigError: see `recordmill.schemas.layouts.stored_as`.
+        """
+        return self.stored(LAYOUTS[self.layout])
+
+    def stored(self, table: FeatureTable) -> FeatureTable:
+        """Return the features of a layout as they are stored."""
+        return stored_as(table, pairs(self.rename), self.kinds, self.label_as == "text")
+
+    @property
+    def kinds(self) -> dict[str, FeatureKind]:
+        """Numeric types by the keys of records."""
+        return {}
+
+    @property
+    def sizing(self) -> ShardSizing:
+        if self.num_shards is not None or self.examples_per_shard is not None:
+            return ShardSizing(num_shards=self.num_shards, examples_per_shard=self.examples_per_shard)
+        usual = LAYOUTS[self.layout].examples_per_shard
+        if usual is not None and self.shard_size is None:
+            return ShardSizing(examples_per_shard=usual)
+        return ShardSizing(shard_bytes=self.shard_size or DEFAULT_SHARD_BYTES)
+
+    @property
+    def record_options(self) -> dict[str, RecipeValue]:
+        """Options that determine the bytes of shards and are not at their defaults: a new option changes no recipe."""
+        fields = [each for each in options_of(type(self)) if each.is_recorded]
+        values = {each.name: getattr(self, each.attribute) for each in fields if self.given(each.attribute)}
+        return {
+            name: str(self.shares) if name == "split" else list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+        }
+
+    def _faults(self) -> Iterator[str]:
+        if fault := dataset_name_fault(self.name):
+            yield f"--name {self.name!r} {fault}"
+        yield from pair_faults("rename", self.rename, "KEY=NAME")
+        yield from self._share_faults()
+        naming = LAYOUTS[self.layout].naming
+        if len(self.split) > 1 and naming is ShardNaming.KERAS:
+            yield f"--layout {self.layout} names shards without their split, so a folder has one: give one --split"
+        if self.writer == "beam" and naming is not ShardNaming.TFDS:
+            yield f"--writer beam cannot name shards as --layout {self.layout} does, by their number of examples"
+        if len(sizes := self.given("num_shards", "shard_size", "examples_per_shard")) > 1:
+            yield f"{' and '.join(sizes)} contradict each other: give one"
+        if self.writer == "beam" and (self.shard_size or self.examples_per_shard):
+            yield "--writer beam sizes shards by --num-shards only (without it, the runner chooses)"
+
+    def _share_faults(self) -> Iterator[str]:
+        names = self.splits
+        yield from (f"--split {split!r} {fault}" for split in names if (fault := split_name_fault(split)))
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            yield f"--split names {name} twice"
+        for one, other in combinations(sorted(set(names)), 2):
+            if one.lower() == other.lower():
+                yield f"--split names {one} and {other}, {ONLY_CASE}: give one of them another name"
+        total = sum(share for _, share in self.split)
+        if len(self.split) < 2 and self.split_seed:
+            yield "--split-seed divides a data set, but --split names a single split"
+        if any(not 0 < share <= 1 for _, share in self.split):
+            yield "--split: every share must be more than 0 and at most 1"
+        elif total != 1:
+            yield f"--split: the shares sum to {float(total):.15g}, not 1 (thirds can be given as 1/3)"
+
+
+class ImageOptions(ConvertOptions):
+    """Options of all conversions of image files."""
+
+    images: Images = READ.opt(
+        "Folder or .zip of images, with all folders in it; repeatable. Local or gs://. A name that two folders have is "
+        "an error.",
+        ...,
+        "DIR|ZIP",
+        also="image-dir img-dir input",
+    )
+    workers: int | None = RUN.opt(
+        "Threads that fetch and check images, per Beam worker. A local job of 1,000 images or more also starts one "
+        "process per core, at most 8, each of which writes whole shards with two threads; 1 turns these off.",
+        usual="one per core, 64 for buckets",
+        ge=1,
+        le=256,
+        also="num-workers jobs",
+    )
+
+    @property
+    def name_sources(self) -> NameSources:
+        """Sources of the names of images and of files."""
+        return NameSources(self.images, self.images)
+
+
+class DividedOptions(ImageOptions):
+    """Options of conversions that assign images to splits by their names."""
+
+    group_from: str | None = WRITE.opt(
+        "Keep images in one split whose paths match alike. A regular expression, searched in each path below "
+        "`--images`. Images with the same match (its first group, or else all of it) belong together, for example "
+        "those of a patient or a video: `'patient[0-9]+'`, `'^(.*)_frame'`.",
+        metavar="REGEX",
+    )
+    groups: File | None = WRITE.opt(
+        "Keep images in one split that a file groups. The `duplicates.jsonl` of a data set of the same images, or CSV "
+        "with the columns `file_name` and `group` (a patient, a video, a place).",
+        metavar="FILE",
+    )
+
+    @property
+    def keeps_groups(self) -> bool:
+        return bool(self.group_from or self.groups)
+
+    @property
+    def division(self) -> Division:
+        """Assignment to splits, without the groups of a file."""
+        return Division(self.shares, unicodedata.normalize("NFC", self.group_from or ""))  # as names are
+
+    def _faults(self) -> Iterator[str]:
+        if self.group_from is not None and (fault := group_fault(self.group_from)):
+            yield f"--group-from {self.group_from} {fault}"
+        given = self.given("group_from", "groups")
+        if len(self.split) < 2:
+            yield from (f"{each} keeps groups of images in one split, but --split names only one" for each in given)
+        if len(given) > 1:
+            yield "--groups and --group-from both say which images belong together: give one"
+        yield from super()._faults()
+
+
+class PictureOptions(ImageOptions):
+    """Options of conversions whose records hold images."""
+
+    check: Literal["none", "header", "decode"] = LEAVE_OUT.opt(
+        "How thoroughly images are checked. `none` trusts the sizes in the JSON; `header` reads them and looks for the "
+        "end of the file; `decode` also reads every marker or chunk and decodes every pixel.",
+        "decode",
+    )
+    duplicates: Literal["report", "leakage", "fail"] = LEAVE_OUT.opt(
+        "What to do about duplicate images. `report` lists them in [duplicates.jsonl](records.md#duplicatesjsonl); "
+        "`leakage` refuses an image that is in two splits, exactly or nearly; `fail` also one that is in a split "
+        "twice. The shards are kept: the same command with `report` accepts them at once. Complete splits are checked, "
+        "too, and stay.",
+        "report",
+        recorded=False,
+    )
+    format: Literal["keep", "jpeg", "png"] = PICTURES.opt(
+        "Format of stored images. `keep` stores files unchanged, see [pictures.md](pictures.md).", "keep"
+    )
+    max_side: int | None = PICTURES.opt(
+        "Shrink images whose longer side has more pixels. Boxes, masks, keypoints and panoptic maps follow.",
+        metavar="PX",
+        ge=1,
+        le=65_500,
+        also="resize image-size",
+    )
+    jpeg_quality: int = PICTURES.opt(
+        "Quality of images that are encoded as JPEG.", 95, "Q", ge=1, le=100, also="quality"
+    )
+
+    dtype: Names = WRITE.opt(
+        "Numeric types of keys of records. `--dtype area=int64`. The job fails at the first number that the type does "
+        "not hold exactly.",
+        (),
+        "KEY=int64|float32[,…]",
+    )
+
+    @property
+    def kinds(self) -> dict[str, FeatureKind]:
+        return {key: NUMERIC[name] for key, name in pairs(self.dtype).items() if name in NUMERIC}
+
+    def _faults(self) -> Iterator[str]:
+        if self.writer == "beam" and self.duplicates != "report":
+            yield f"--writer beam does not search for duplicates: leave out --duplicates {self.duplicates}"
+        yield from pair_faults("dtype", self.dtype, "KEY=int64 or KEY=float32", NUMERIC)
+        yield from super()._faults()
+        if not (self.rename or self.dtype):
+            return
+        try:
+            self._check_keys()
+        except ConfigError as fault:
+            yield str(fault)
+
+    def _check_keys(self) -> None:
+        """Raise ConfigError if `--rename` or `--dtype` cannot be."""
+        self.stored(LAYOUTS[self.layout])
+
+    @property
+    def holds_pictures(self) -> bool:
+        """True if records hold images."""
+        return True
+
+    @property
+    def box_policy(self) -> str:
+        """See `recordmill.transforms.encoders.encode_objects.fit_boxes`."""
+        return "keep"
+
+    @property
+    def pictures(self) -> PictureRules:
+        return PictureRules(self.check, self.format, self.max_side, self.jpeg_quality)
+
+
+SIZE = re.compile("([1-9][0-9]{0,3})x([1-9][0-9]{0,3})")
+
+
+def size_of(text: str) -> tuple[int, int] | None:
+    """Return height and width in pixels; None if the text has another form.
+
+    >>> size_of("224x160"), size_of("224")
+    ((224, 160), None)
+    """
+    match = SIZE.fullmatch(text)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def pair_faults(name: str, values: tuple[str, ...], form: str, allowed: Iterable[str] = ()) -> Iterator[str]:
+    """Yield what is wrong with the `NAME=VALUE` texts of an option."""
+    for value in values:
+        key, _, text = value.partition("=")
+        if not key or "=" not in value or (allowed and text not in allowed):
+            yield f"--{name} {value!r}: {form} is expected"
+    if len(pairs(values)) < len(values):
+        yield f"--{name} names a key twice"
+
+
+def pairs(options: tuple[str, ...]) -> dict[str, str]:
+    """Return `NAME=VALUE` texts as a mapping."""
+    return {name: value for name, _, value in (each.partition("=") for each in options)}

@@ -1,0 +1,190 @@
+"""Tables: what their columns hold, and which features of a record they become."""
+
+import os
+from collections.abc import Iterable
+
+import msgspec
+
+from recordmill.schemas.features import CLASS_OF_ROW, ColumnType, Feature, FeatureKind, FeatureTable
+from recordmill.schemas.layouts import TABLE, is_of_picture
+
+_WRITTEN = {
+    ColumnType.INT64: (FeatureKind.INT64, ""),
+    ColumnType.FLOAT: (FeatureKind.FLOAT, ""),
+    ColumnType.BYTES: (FeatureKind.BYTES, "utf-8, or bytes as they are"),
+    ColumnType.BOOL: (FeatureKind.INT64, "0 or 1"),
+    ColumnType.DATE: (FeatureKind.INT64, "days since 1970-01-01"),
+    ColumnType.TIMESTAMP: (FeatureKind.INT64, "microseconds since 1970-01-01 UTC"),
+    ColumnType.ENUM: (FeatureKind.INT64, "0..values-1"),
+    ColumnType.CLASS: (FeatureKind.INT64, "0..classes-1"),
+    ColumnType.CLASS_NAME: (FeatureKind.BYTES, "utf-8, the name of a class"),
+    ColumnType.TERM_INDEX: (FeatureKind.INT64, "0..terms-1"),
+    ColumnType.TERM_VALUE: (FeatureKind.FLOAT, "count or tf-idf"),
+    ColumnType.TERM_COUNT: (FeatureKind.INT64, "count"),
+    ColumnType.TOKEN_IDS: (FeatureKind.INT64, "1..terms+1"),
+}
+"""FeatureKind and unit of the values of each type."""
+CLASS_TYPES = (ColumnType.CLASS, ColumnType.CLASS_NAME)
+_PLAIN = {FeatureKind.BYTES: ColumnType.BYTES, FeatureKind.FLOAT: ColumnType.FLOAT, FeatureKind.INT64: ColumnType.INT64}
+_PBTXT_TYPES = {FeatureKind.BYTES: "BYTES", FeatureKind.FLOAT: "FLOAT", FeatureKind.INT64: "INT"}
+TEXT_PARTS = {
+    ColumnType.TERM_INDEX: "index",
+    ColumnType.TERM_VALUE: "value",
+    ColumnType.TERM_COUNT: "value",
+    ColumnType.TOKEN_IDS: "tokens",
+}
+"""What a column of texts becomes, which may be two features: see `recordmill.transforms.encoders.fit_encoder`."""
+
+
+_ROW = "row."
+_LIST, _OPTIONAL, _TERMS = "N of ", "0 or 1 of ", "T of "
+
+SCHEMA_FILES = ("schema.json", "schema.pbtxt")
+"""Beside the shards of a table."""
+
+
+class Column(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A column, and how it is written.
+
+    Attributes:
+        name: as in the table; of nested columns the path, with dots.
+        feature: name of the feature.
+        is_list: a value is a list.
+        is_optional: some rows have no value, so that their records lack the feature.
+        default: what a missing value is taken as, written as in a CSV file; None where it is left out.
+        values: names of an ENUM, in the order of their numbers.
+    """
+
+    name: str
+    feature: str
+    type: ColumnType
+    is_list: bool = False
+    is_optional: bool = False
+    default: str | None = None
+    values: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> FeatureKind:
+        return _WRITTEN[self.type][0]
+
+    @property
+    def as_feature(self) -> Feature:
+        """Its feature. Of an optional column it is a list of no value or one, so that readers take records without."""
+        if self.type in TEXT_PARTS:
+            source = f"{self.name}.{TEXT_PARTS[self.type]}"
+            shape: tuple[str, ...] = (f"{_TERMS}{self.name}",)
+        else:
+            source = f"{CLASS_OF_ROW if self.type in CLASS_TYPES else _ROW}{self.name}"
+            # Lists whose dimensions have one name have one length, and those of columns do not.
+            shape = (f"{_LIST if self.is_list else _OPTIONAL}{self.name}",) if self.is_list or self.is_optional else ()
+        kind, unit = _WRITTEN[self.type]
+        meaning = f"column {self.name}"
+        return Feature(
+            self.feature, source, kind, shape, unit, meaning, None, self.values, self.default, column_type=self.type
+        )
+
+    @classmethod
+    def of_feature(cls, feature: Feature) -> "Column":
+        """The column that became a feature, which has a column type."""
+        name = feature.source.removeprefix(CLASS_OF_ROW).removeprefix(_ROW)
+        type_ = ColumnType(feature.column_type)
+        shape = "".join(feature.shape)
+        if type_ in TEXT_PARTS:
+            name = feature.source.removesuffix(f".{TEXT_PARTS[type_]}")
+            return cls(name, feature.name, type_, is_list=True, default=feature.default)
+        is_list, is_optional = shape.startswith(_LIST), shape.startswith(_OPTIONAL)
+        return cls(name, feature.name, type_, is_list, is_optional, feature.default, feature.values)
+
+
+class TableSchema(msgspec.Struct, frozen=True):
+    """The columns that are written, in the order of the table."""
+
+    columns: tuple[Column, ...]
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        return tuple(sorted((column.as_feature for column in self.columns), key=lambda feature: feature.name))
+
+    def table(self, pictures: tuple[Feature, ...] = ()) -> FeatureTable:
+        """The features of columns, and of the pictures that rows name."""
+        features = sorted((*self.features, *pictures), key=lambda feature: feature.name)
+        return msgspec.structs.replace(TABLE, features=tuple(features))
+
+    @classmethod
+    def of_features(cls, features: Iterable[Feature]) -> "TableSchema":
+        return cls(tuple(Column.of_feature(feature) for feature in features if not is_of_picture(feature)))
+
+
+class RowsFile(msgspec.Struct, frozen=True, array_like=True):
+    """A file of rows.
+
+    Attributes:
+        number: its place in the order of paths.
+        version: see ImageRef.
+    """
+
+    number: int
+    path: str
+    size_bytes: int
+    version: str
+
+
+def schema_files(features: Iterable[Feature], classes: Iterable[str]) -> dict[str, str]:
+    """What is beside the shards, by name: the columns as JSON, which --schema takes, and all features as TensorFlow
+    Metadata's schema."""
+    features = tuple(features)
+    schema = TableSchema.of_features(features)
+    as_json = msgspec.json.format(msgspec.json.encode(schema), indent=2).decode()
+    pictures = filter(is_of_picture, features)
+    return dict(zip(SCHEMA_FILES, (f"{as_json}\n", schema_pbtxt(schema, classes, pictures)), strict=True))
+
+
+def schema_pbtxt(schema: TableSchema, classes: Iterable[str], pictures: Iterable[Feature] = ()) -> str:
+    """The schema as TensorFlow Metadata's schema.proto in text form, which TFX and TFDV read.
+
+    Args:
+        pictures: further features, which every record has.
+
+    Source: https://github.com/tensorflow/metadata/blob/master/tensorflow_metadata/proto/v0/schema.proto
+    """
+    names = list(classes)
+    lines = []
+    always = (Column(each.name, each.name, _PLAIN[each.kind]) for each in pictures)
+    for column in sorted((*schema.columns, *always), key=lambda column: column.feature):
+        lines += ["feature {", f"  name: {_quoted(column.feature)}", f"  type: {_PBTXT_TYPES[column.kind]}"]
+        if column.type in (ColumnType.CLASS, ColumnType.ENUM):
+            last = max(len(names if column.type is ColumnType.CLASS else column.values) - 1, 0)
+            lines += [f"  int_domain {{ name: {_quoted(column.feature)} min: 0 max: {last} is_categorical: true }}"]
+        elif column.type is ColumnType.BOOL:
+            lines += ["  int_domain { min: 0 max: 1 }"]
+        lines += [f"  presence {{ min_fraction: {0 if column.is_optional else 1} min_count: 1 }}"]
+        least = 0 if column.type in TEXT_PARTS else 1
+        lines += [f"  value_count {{ min: {least} }}" if column.is_list else "  shape { }", "}"]
+        if column.is_optional and not column.is_list:
+            lines[-2] = "  value_count { min: 1 max: 1 }"
+    for column in schema.columns:
+        if column.values:  # an int_domain has no place for names
+            values = [f"  value: {_quoted(value)}" for value in column.values]
+            lines += ["string_domain {", f"  name: {_quoted(column.feature)}", *values, "}"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _quoted(text: str) -> str:
+    escaped = "".join(
+        f"\\{byte:03o}" if byte < 32 or byte > 126 or chr(byte) in "\"'\\" else chr(byte) for byte in text.encode()
+    )
+    return f'"{escaped}"'
+
+
+_FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+_FORMATS |= {".parquet": "parquet", ".pq": "parquet", ".tab": "tsv", ".tsv": "tsv"}
+ENDINGS = tuple(_FORMATS)
+
+
+def rows_format(path: str) -> str:
+    """`csv`, `tsv`, `json` or `parquet`, by the ending of a file's name; empty for any other.
+
+    >>> rows_format("gs://b/rows-00001-of-00002.csv.gz")
+    'csv'
+    """
+    return _FORMATS.get(os.path.splitext(path.lower().removesuffix(".gz"))[1], "")

@@ -1,0 +1,217 @@
+import json
+import re
+
+import msgspec
+import pytest
+
+from recordmill.schemas.dataset.dataset_files import state_folder
+from recordmill.schemas.dataset.manifest import (
+    FORMAT,
+    AnnotationCounts,
+    ImageCounts,
+    InputRows,
+    Manifest,
+    SplitManifest,
+    Unlisted,
+    decode_manifest,
+    encode_json,
+    num_classes,
+)
+from recordmill.schemas.dataset.recipes import InputFile, Recipe
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.coco import AnnotationKind
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.layouts import DETECTION, LAYOUTS
+from recordmill.schemas.shards import ShardInfo
+
+RECIPE = Recipe(
+    FORMAT,
+    "coco",
+    "train",
+    "detection",
+    (Part.CAPTIONS,),
+    (
+        InputFile(AnnotationKind.INSTANCES, "a.json", 12, "yZRlqg=="),
+        InputFile(AnnotationKind.PANOPTIC, "p.json", 5, "AAAAAA==", "masks.zip"),
+    ),
+    ("images", "more images"),
+    {"gzip": False, "seed": 0, "min_area": 0.5, "boxes": "clip", "categories": ["cat"], "num_shards": None},
+)
+SPLIT = SplitManifest(
+    recipe=RECIPE,
+    made_by={"recordmill": "0.1.0"},
+    compression="",
+    inputs=(InputRows("a.json", AnnotationKind.INSTANCES, 4, 9),),
+    images=ImageCounts(4, 3, 0, {"image_missing": 1}),
+    annotations=AnnotationCounts(
+        rows=19,
+        objects=5,
+        captions=4,
+        stuff=3,
+        panoptic=2,
+        joined=1,
+        rejected={"empty_box": 1},
+        filtered={"crowd": 2},
+        of_rejected_images=1,
+        boxes_clipped=2,
+        masks=4,
+    ),
+    unlisted=Unlisted(1, ("é.jpg",)),
+    record_bytes=900,
+    rejects_sha256="",
+    shards=(
+        ShardInfo("coco-train.tfrecord-00000-of-00002", 1, 400, "crc", "ab"),
+        ShardInfo("coco-train.tfrecord-00001-of-00002", 2, 548, "crc", "cd"),
+    ),
+)
+MANIFEST = Manifest(
+    format=FORMAT,
+    name="coco",
+    layout="detection",
+    parts=(Part.CAPTIONS, Part.LVIS),
+    categories=(Category(1, "cat", keypoints=("nose", "tail"), skeleton=((1, 2),)), Category(3, "dog", "animal")),
+    segments=(Category(3, "dog", "animal", isthing=1), Category(92, "banner", isthing=0)),
+    splits={"train": SPLIT},
+)
+
+
+def test_a_manifest_is_read_as_it_was_written():
+    assert decode_manifest(encode_json(MANIFEST), "manifest.json") == MANIFEST
+
+
+def test_anybody_can_read_it():
+    document = json.loads(encode_json(MANIFEST))
+    assert document["categories"][1] == {"id": 3, "name": "dog", "supercategory": "animal"}
+    assert document["parts"] == ["captions", "lvis"]
+    assert document["segments"][1] == {"id": 92, "name": "banner", "isthing": 0}
+    assert document["splits"]["train"]["images"] == {
+        "rows": 4,
+        "written": 3,
+        "without_record": 0,
+        "rejected": {"image_missing": 1},
+    }
+    assert document["splits"]["train"]["inputs"] == [
+        {"path": "a.json", "kind": "instances", "images": 4, "annotations": 9}
+    ]
+    assert document["splits"]["train"]["recipe"]["options"] == RECIPE.options
+
+
+def test_totals_are_those_of_the_shards():
+    assert (SPLIT.examples, SPLIT.bytes) == (3, 948)
+
+
+def test_annotations_are_in_records_or_accounted_for_otherwise():
+    assert SPLIT.annotations.in_records == 5 + 4 + 3 + 2 + 1
+    assert SPLIT.annotations.accounted == 15 + 1 + 2 + 1
+
+
+def test_images_are_written_or_accounted_for_otherwise():
+    images = ImageCounts(20, 10, 4, {"image_missing": 1, "too_large": 2}, of_other_classes=3)
+    assert images.accounted == 10 + 4 + 1 + 2 + 3
+    assert SPLIT.images.accounted == SPLIT.images.rows
+
+
+def test_table_and_labels_are_those_of_the_layout_with_its_parts():
+    assert MANIFEST.table == DETECTION.with_parts((Part.CAPTIONS, Part.LVIS))
+    assert (MANIFEST.labels.categories, MANIFEST.labels.segments) == (MANIFEST.categories, MANIFEST.segments)
+
+
+COCO_IDS = (Category(1, "person"), Category(90, "toothbrush"))
+FROM_0 = (Category(0, "car"), Category(1, "van"))
+
+
+@pytest.mark.parametrize(
+    ("layout", "categories", "number"),
+    [
+        ("detection", COCO_IDS, 91),
+        ("detection", FROM_0, 3),  # class index + 1: 0 means background
+        ("detection", (Category(0, "background"), Category(4, "car")), 5),
+        ("detection", (), 0),
+        ("keras", COCO_IDS, 91),
+        ("keras", FROM_0, 2),
+        ("tfds", COCO_IDS, 2),
+        ("classification", FROM_0, 2),
+        ("classification", (), 0),
+    ],
+)
+def test_a_model_has_to_know_the_largest_label_and_one_more(layout, categories, number):
+    assert num_classes(LabelMap(categories), LAYOUTS[layout].with_parts(())) == number
+
+
+def test_segments_that_are_no_class_do_not_count():
+    assert num_classes(LabelMap(COCO_IDS, (Category(200, "sky", isthing=0),)), DETECTION.with_parts(())) == 91
+
+
+def test_a_layout_that_is_not_known_is_refused_by_name():
+    data = encode_json(msgspec.structs.replace(MANIFEST, layout="yolo"))
+    with pytest.raises(ConfigError, match=r"manifest\.json is of layout 'yolo', which this program does not know"):
+        decode_manifest(data, "manifest.json")
+
+
+def test_equal_values_give_equal_bytes_whatever_their_order():
+    assert encode_json({"b": 1, "a": {"d": 2, "c": 3}}) == encode_json({"a": {"c": 3, "d": 2}, "b": 1})
+    assert encode_json({"b": 1, "a": 2}) == b'{\n  "a": 2,\n  "b": 1\n}\n'
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        encode_json(MANIFEST)[:-100],
+        encode_json(MANIFEST).replace(b'"rows": 4', b'"rows": "4"'),
+        encode_json(MANIFEST).replace("é".encode(), b"\xe9"),
+    ],
+)
+def test_what_is_no_manifest_is_refused_by_name(data):
+    with pytest.raises(ConfigError, match=r"out/manifest\.json is not a Recordmill manifest"):
+        decode_manifest(data, "out/manifest.json")
+
+
+@pytest.mark.parametrize("more", [{}, {"name": "coco", "layout": "detection", "categories": [], "splits": {}}])
+def test_another_format_is_told_apart_even_when_it_has_another_shape(more):
+    data = json.dumps({"format": FORMAT + 1, **more}).encode()
+    with pytest.raises(ConfigError, match=f"is of manifest format {FORMAT + 1}"):
+        decode_manifest(data, "manifest.json")
+
+
+SHARD = "coco-train.tfrecord-00001-of-00002"
+
+
+@pytest.mark.parametrize("layout", ["detection", "keras"])
+@pytest.mark.parametrize(
+    "file",
+    [
+        *("../x", "", "manifest.json"),
+        *(f"../{SHARD}", f"{SHARD}\n", SHARD.replace("train", "val")),
+        "a/file_00-1.tfrec",
+    ],
+)
+def test_a_file_that_is_not_named_as_a_shard_of_its_split_is_refused(file, layout):
+    data = encode_json(msgspec.structs.replace(MANIFEST, layout=layout))
+    assert decode_manifest(data, "manifest.json").layout == layout
+    changed = data.replace(json.dumps(SHARD).encode(), json.dumps(file).encode())
+    with pytest.raises(ConfigError, match="which is not the name of a shard of its split train"):
+        decode_manifest(changed, "manifest.json")
+
+
+@pytest.mark.parametrize(
+    ("known", "changed", "told"),
+    [
+        ('"coco', '"../victim/coco', "the name '../victim/coco' must be letters, digits"),
+        ('"train"', '"../train"', "the name of the split '../train' must be letters, digits"),
+        ('"split": "train"', '"split": "val"', "the recipe of coco-train is that of coco-val"),
+    ],
+)
+def test_a_manifest_names_nothing_outside_its_folder(known, changed, told):
+    """Its names begin those of files that --overwrite deletes."""
+    data = encode_json(MANIFEST).decode()
+    assert known in data
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        decode_manifest(data.replace(known, changed).encode(), "manifest.json")
+
+
+def test_state_folders_of_splits_differ_and_are_hidden():
+    assert (state_folder("train"), state_folder("val")) == (".recordmill-train", ".recordmill-val")

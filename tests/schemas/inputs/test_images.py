@@ -1,0 +1,62 @@
+import pytest
+
+from recordmill.schemas.inputs.images import PathLabels, is_image_name
+
+
+@pytest.mark.parametrize(
+    ("path", "class_name"),
+    [
+        ("cat/1.jpg", "cat"),
+        ("cat/more/1.jpg", "cat"),
+        ("été 2/1.jpg", "été 2"),
+        ("007/1.jpg", "007"),
+        ("1.jpg", ""),
+        ("", ""),
+    ],
+)
+def test_the_first_folder_is_the_class(path, class_name):
+    assert PathLabels().class_of(path) == class_name
+
+
+@pytest.mark.parametrize(
+    ("separator", "path", "class_name"),
+    [
+        ("_", "cat_0.jpg", "cat"),
+        ("_", "big_cat_0.jpg", "big_cat"),
+        ("_", "animals/of_prey/big_cat_0.jpg", "big_cat"),
+        ("_", "cat_.jpg", "cat"),
+        ("_", "cat_1.2.jpg", "cat"),
+        ("_", "cat.jpg", ""),
+        ("_", "cat_0/1.jpg", ""),
+        ("_", "_0.jpg", ""),
+        (" - ", "persian cat - 0.jpg", "persian cat"),
+        (".", "cat.0.jpg", "cat"),
+        (".", "cat.jpg", ""),
+        ("__", "a_b__0.jpg", "a_b"),
+    ],
+)
+def test_the_file_s_name_up_to_the_last_separator_is_the_class(separator, path, class_name):
+    assert PathLabels(separator).class_of(path) == class_name
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "tiff", "heif"])
+def test_images_are_known_by_their_suffix_whatever_its_case(suffix):
+    assert is_image_name(f"cat/a.{suffix}")
+    assert is_image_name(f"cat/a.b.{suffix.upper()}")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("cat/notes.txt", "cat/a.jpg.txt", "cat/a.jpg~", "cat/jpg", "cat/a."),
+        *("cat/.jpg", "cat/._1.jpg", ".cache/cat/1.jpg", "cat/.thumbnails/1.jpg"),
+        *("a.jpg/readme", ""),
+    ],
+)
+def test_other_files_and_hidden_ones_are_no_images(path):
+    assert not is_image_name(path)
+
+
+def test_a_folder_called_as_macos_s_resource_forks_holds_images_none_of_which_is_hidden():
+    assert is_image_name("__MACOSX/cat/1.jpg")
+    assert not is_image_name("__MACOSX/cat/._1.jpg")

@@ -1,0 +1,259 @@
+import csv
+import io
+import json
+import sys
+
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LABEL_FILES, LabelMap, alike_names, label_files, misread_numbers
+
+GAPPED = LabelMap((Category(1, "cat"), Category(3, "dog"), Category(90, "tooth brush")))
+ZERO_BASED = LabelMap((Category(0, "face"), Category(1, "face"), Category(5, "hand")))
+WITH_BACKGROUND = LabelMap((Category(0, "background"), Category(2, "cat")))
+EMPTY = LabelMap(())
+NEGATIVE = LabelMap((Category(-1, "__ignore__"), Category(0, "background"), Category(4, "cat")))
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+LABEL_MAPS = st.dictionaries(st.integers(1, (1 << 31) - 1), NAMES, max_size=5).map(
+    lambda names: LabelMap(tuple(Category(id_, names[id_]) for id_ in sorted(names)))
+)
+
+
+def maps(labels: LabelMap) -> dict[str, str]:
+    """The files of a layout with labels above the background's 0."""
+    return label_files(labels, labels.label_by_id())
+
+
+@pytest.fixture(scope="module")
+def string_int_label_map():
+    """The message that the Object Detection API reads (object_detection/protos/string_int_label_map.proto)."""
+    fields = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="label_map.proto", package="test", syntax="proto2")
+    item = file.message_type.add(name="Item")
+    item.field.add(name="name", number=1, type=fields.TYPE_STRING, label=fields.LABEL_OPTIONAL)
+    item.field.add(name="id", number=2, type=fields.TYPE_INT32, label=fields.LABEL_OPTIONAL)
+    item.field.add(name="display_name", number=3, type=fields.TYPE_STRING, label=fields.LABEL_OPTIONAL)
+    whole = file.message_type.add(name="LabelMap")
+    repeated = {"type": fields.TYPE_MESSAGE, "label": fields.LABEL_REPEATED}
+    whole.field.add(name="item", number=1, type_name=".test.Item", **repeated)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("test.LabelMap"))
+
+
+def read_pbtxt(text: str, message) -> list[tuple[int, str]]:
+    read = text_format.Parse(text, message())
+    assert not any(item.HasField("display_name") for item in read.item)  # Datumaro reads no such item
+    return [(item.id, item.name) for item in read.item]
+
+
+@pytest.mark.parametrize(
+    ("labels", "items"),
+    [
+        (GAPPED, [(1, "cat"), (3, "dog"), (90, "tooth brush")]),
+        (ZERO_BASED, [(1, "face"), (2, "face"), (3, "hand")]),
+        (WITH_BACKGROUND, [(0, "background"), (2, "cat")]),
+        (NEGATIVE, [(1, "__ignore__"), (2, "background"), (3, "cat")]),
+        (EMPTY, []),
+    ],
+)
+def test_the_object_detection_api_gets_ids_from_1(labels, items, string_int_label_map):
+    assert read_pbtxt(maps(labels)["label_map.pbtxt"], string_int_label_map) == items
+
+
+def test_shifted_ids_are_said_to_be_shifted():
+    assert maps(ZERO_BASED)["label_map.pbtxt"].startswith("# id = class index + 1")
+    assert not maps(GAPPED)["label_map.pbtxt"].startswith("#")
+
+
+def test_the_csv_is_that_of_model_garden():
+    assert maps(GAPPED)["labels.csv"] == "1,cat\n3,dog\n90,tooth brush\n"
+
+
+@pytest.mark.parametrize(
+    ("labels", "is_shifted"),
+    [
+        (GAPPED, False),
+        (EMPTY, False),
+        (ZERO_BASED, True),
+        (NEGATIVE, True),
+        (WITH_BACKGROUND, False),
+        (LabelMap((Category(0, "_background_"), Category(1, "cat"))), False),
+        (LabelMap((Category(0, "Background"), Category(1, "cat"))), False),
+        (LabelMap((Category(-1, "background"), Category(1, "cat"))), True),
+        (LabelMap((Category(1, "cat"),), (Category(0, "road"),)), True),
+        (LabelMap((Category(1, "cat"),), (Category(0, "background"),)), False),
+    ],
+)
+def test_labels_are_the_ids_unless_one_is_below_1_and_no_background(labels, is_shifted):
+    assert labels.is_shifted == is_shifted
+    ids = [category.id for category in labels.all]
+    assert (sorted(labels.label_by_id().values()) == ids) == (not is_shifted)
+
+
+ANY_IDS = st.dictionaries(
+    st.integers(-2, 4), st.sampled_from(["background", "_background_", "cat"]) | NAMES, max_size=5
+)
+
+
+@given(names=ANY_IDS, segments=ANY_IDS)
+def test_the_label_maps_agree_and_no_class_has_the_background_s_label(names, segments, string_int_label_map):
+    names = {**names, **{id_: segments[id_] for id_ in names.keys() & segments.keys()}}
+    labels = LabelMap(*(tuple(Category(id_, of[id_]) for id_ in sorted(of)) for of in (names, segments)))
+    files = maps(labels)
+    items = read_pbtxt(files["label_map.pbtxt"], string_int_label_map)
+    assert all(label > 0 or name.strip("_ ").casefold() == "background" for label, name in items)
+    assert len({label for label, _ in items}) == len(labels.all)
+    assume(sys.version_info >= (3, 11) or not any("\0" in name for _, name in items))
+    assert list(csv.reader(io.StringIO(files["labels.csv"], newline=""))) == [[str(id_), name] for id_, name in items]
+    label_by_id = json.loads(files["label_map.json"])["label_by_id"]
+    assert [(label_by_id[str(category.id)], category.name) for category in labels.all] == [item[:2] for item in items]
+
+
+def test_there_is_no_label_map_for_a_reader_that_would_take_a_class_for_background():
+    as_they_are = {category.id: category.id for category in ZERO_BASED.categories}
+    files = label_files(ZERO_BASED, as_they_are)
+    assert files["labels.csv"] == "0,face\n1,face\n5,hand\n"
+    assert json.loads(files["label_map.json"])["label_by_id"] == {"0": 0, "1": 1, "5": 5}
+    assert set(LABEL_FILES) - files.keys() == {"label_map.pbtxt"}
+    assert set(LABEL_FILES) == maps(ZERO_BASED).keys()
+
+
+@given(labels=LABEL_MAPS)
+def test_any_name_survives_the_json(labels):
+    found = json.loads(maps(labels)["label_map.json"])
+    assert found["name_by_index"] == [category.name for category in labels.categories]
+    assert found["id_by_index"] == [category.id for category in labels.categories]
+    assert {int(id_): index for id_, index in found["index_by_id"].items()} == labels.index_by_id()
+
+
+def test_index_by_id():
+    assert ZERO_BASED.index_by_id() == {0: 0, 1: 1, 5: 2}
+
+
+@pytest.mark.parametrize(("labels", "names"), [(GAPPED, ()), (ZERO_BASED, ("face",)), (EMPTY, ())])
+def test_duplicate_names(labels, names):
+    assert labels.duplicate_names() == names
+
+
+# Segments and keypoints
+
+
+def segments(*categories: Category) -> LabelMap:
+    return LabelMap((), categories)
+
+
+@pytest.mark.parametrize(
+    ("labels", "values"),
+    [
+        (EMPTY, {}),
+        (GAPPED, {}),
+        (
+            segments(Category(1, "cat", isthing=1), Category(92, "banner", isthing=0), Category(183, "other")),
+            {1: 1, 92: 2, 183: 93},
+        ),
+        (segments(Category(92, "low"), Category(344, "high")), {92: 2, 344: 254}),
+        (segments(Category(91, "too low"), Category(100, "sky")), {91: 2, 100: 3}),
+        (segments(Category(100, "sky"), Category(345, "too high")), {100: 2, 345: 3}),
+        (segments(Category(0, "road"), Category(7, "car", isthing=True), Category(9, "sky")), {0: 2, 7: 1, 9: 3}),
+        (segments(Category(1, "cat", isthing=1), Category(2, "dog", isthing=1)), {1: 1, 2: 1}),
+    ],
+)
+def test_semantic_masks_have_1_for_things_and_model_garden_s_numbers_for_coco_s_stuff(labels, values):
+    assert labels.semantic_by_id() == values
+
+
+STUFF_MAPS = st.dictionaries(
+    st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(85, 350),
+    st.sampled_from([0, 1, None, True, False]),
+    max_size=20,
+)
+
+
+@given(STUFF_MAPS)
+def test_all_things_share_one_value_and_every_stuff_has_its_own_in_a_byte(things):
+    labels = segments(*(Category(id_, "name", isthing=things[id_]) for id_ in sorted(things)))
+    values = labels.semantic_by_id()
+    stuff = [value for id_, value in values.items() if not things[id_]]
+    assert list(values) == sorted(things)
+    assert {value for id_, value in values.items() if things[id_]} <= {1}
+    assert sorted(set(stuff)) == stuff
+    assert all(2 <= value < 255 for value in stuff)
+
+
+BOTH = LabelMap(
+    (Category(1, "cat", keypoints=("nose", "tail")), Category(17, "dog", keypoints=("nose",)), Category(90, "tree")),
+    (Category(1, "cat", isthing=1), Category(92, "banner", isthing=0)),
+)
+
+
+def test_all_are_classes_and_segments_each_once_by_id_as_the_classes_have_it():
+    assert BOTH.all == (*BOTH.categories, BOTH.segments[1])
+    assert GAPPED.all == GAPPED.categories
+    assert segments(*BOTH.segments).all == BOTH.segments
+
+
+@pytest.mark.parametrize(("labels", "most"), [(BOTH, 2), (GAPPED, 0), (EMPTY, 0), (segments(*BOTH.categories), 0)])
+def test_keypoints_are_those_of_the_class_that_has_the_most(labels, most):
+    assert labels.keypoints == most
+
+
+def test_label_maps_name_segments_too(string_int_label_map):
+    named = [(1, "cat"), (17, "dog"), (90, "tree"), (92, "banner")]
+    assert read_pbtxt(maps(BOTH)["label_map.pbtxt"], string_int_label_map) == named
+    assert maps(BOTH)["labels.csv"] == "".join(f"{id_},{name}\n" for id_, name in named)
+
+
+def test_where_labels_are_shifted_those_of_segments_follow_those_of_classes(string_int_label_map):
+    labels = LabelMap((Category(3, "cat"), Category(8, "dog")), (Category(0, "road"), Category(3, "cat")))
+    assert labels.label_by_id() == {3: 1, 8: 2, 0: 3}
+    assert read_pbtxt(maps(labels)["label_map.pbtxt"], string_int_label_map) == [(3, "road"), (1, "cat"), (2, "dog")]
+
+
+def test_the_json_says_what_semantic_masks_hold_where_there_are_segments():
+    assert json.loads(maps(BOTH)["label_map.json"]) == {
+        "index_by_id": {"1": 0, "17": 1, "90": 2},
+        "label_by_id": {"1": 1, "17": 17, "90": 90, "92": 92},
+        "id_by_index": [1, 17, 90],
+        "name_by_index": ["cat", "dog", "tree"],
+        "semantic_by_id": {"1": 1, "92": 2},
+    }
+    assert "semantic_by_id" not in json.loads(maps(GAPPED)["label_map.json"])
+
+
+_COUNT = "labels count the classes from 0, so "
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["0", "1", "2"], ""),
+        (["00", "01", "02"], ""),
+        (["1", "2", "x"], ""),
+        ([], ""),
+        (["0", "1", "5"], "that of class '5' is 2 (1 of 3 are other numbers than their class): labels.csv has both"),
+        (["-1", "1"], "that of class '-1' is 0 (1 of 2 are other numbers than their class): labels.csv has both"),
+    ],
+)
+def test_classes_that_are_called_by_other_numbers_than_their_labels_are_told(names, told):
+    labels = LabelMap(tuple(Category(index, name) for index, name in enumerate(names)))
+    assert [text[: len(_COUNT + told)] for text in misread_numbers(labels)] == [_COUNT + told] * bool(told)
+    assert all(("--classes" in text) == ("-1" not in names) for text in misread_numbers(labels))
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["cat", "Cat", "dog "], "the classes 'cat' and 'Cat' may be one"),
+        (["dog", "dog ", "hot dog", "hot__Dog"], "the classes 'dog' and 'dog ' may be one"),
+        (["\ufb01sh", "fish"], "the classes '\ufb01sh' and 'fish' may be one"),
+        (["cat", "cats", "_", "-", "cat"], ""),
+    ],
+)
+def test_classes_whose_names_are_alike_are_told(names, told):
+    labels = LabelMap(tuple(Category(index, name) for index, name in enumerate(names)))
+    assert [text[: len(told)] for text in alike_names(labels)] == [told] * bool(told)

@@ -1,0 +1,164 @@
+"""Tests of the base of options, and of the values that they take."""
+
+import pickle
+from fractions import Fraction
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.option import (
+    ARGUMENT,
+    READ,
+    WRITE,
+    File,
+    Files,
+    Must,
+    Names,
+    Options,
+    Shares,
+    Size,
+    named_paths,
+    names,
+    options_of,
+    redefined,
+    size_bytes,
+    split_shares,
+)
+
+
+class Base(Options):
+    files: Files = READ.opt("Files to read; repeatable. All of them.", ...)
+    share: float = WRITE.opt("A share.", 0.5, ge=0, le=1)
+    mode: Literal["fast", "slow"] = WRITE.opt("How.", "fast")
+
+
+class Other(Base):
+    folder: str = ARGUMENT.opt("A folder.", ..., "OUT")
+    share: float = redefined(Base, "share", 0.25)
+    count: int | None = WRITE.opt("How many.", usual="all", ge=1)
+    schema_file: File | None = READ.opt("A table.", alias="schema")
+    names: Names = READ.opt("Names.", (), needs="schema_file count")
+
+    def _faults(self):
+        if self.mode == "slow" and self.count:
+            yield "--mode slow and --count contradict each other: give one"
+
+
+GIVEN = {"files": ["a"], "folder": "f"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        ({"files": []}, "--files is missing"),
+        ({"folder": ""}, "OUT is missing (a folder)"),
+        ({"share": "-0.1"}, "--share -0.1 must be 0 to 1"),
+        ({"share": "nan"}, "--share nan must be 0 to 1"),
+        ({"share": "2px"}, "--share '2px': a number is expected"),
+        ({"count": 0}, "--count 0 must be 1 or more"),
+        ({"count": "many"}, "--count 'many': a whole number is expected"),
+        ({"mode": "quick"}, "--mode 'quick' is none of fast, slow"),
+        ({"names": [","]}, "--names ',': names, separated by commas, are expected"),
+        ({"names": ["a"]}, "--names would do nothing without --schema-file or --count"),
+        ({"mode": "slow", "count": 1}, "--mode slow and --count contradict each other: give one"),
+        # A wrong value is not compared with others.
+        ({"mode": "slow", "count": -1, "files": []}, "--files is missing; --count -1 must be 1 or more"),
+    ],
+)
+def test_faults(changed, fault):
+    with pytest.raises(ConfigError) as caught:
+        Other(**GIVEN | changed)
+    assert str(caught.value).split("; ") == fault.split("; ")
+
+
+def test_values():
+    found = Other(files="a", folder="f", share="1", count="7", schema="s", names=["a,b", "c"])
+    assert (found.files, found.share, found.count, found.schema_file) == (("a",), 1.0, 7, "s")
+    assert found.names == ("a", "b", "c")
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert found.given("share", "count", "mode") == ["--share", "--count"]
+    assert [(each.flag, each.must_be, path) for each, path in named_paths(found)] == [
+        ("--files", Must.FILE, "a"),
+        ("--schema", Must.FILE, "s"),
+    ]
+
+
+def test_options_of():
+    found = {each.name: (each.typed, each.default, each.shown_default, each.help) for each in options_of(Other)}
+    assert list(found.items()) == [
+        ("folder", ("OUT", None, "", "A folder")),
+        ("files", ("--files", None, "", "Files to read; repeatable")),
+        ("schema", ("--schema", None, "", "A table")),
+        ("names", ("--names", (), "", "Names")),
+        ("share", ("--share", 0.25, "0.25", "A share")),
+        ("mode", ("--mode", "fast", "fast", "How")),
+        ("count", ("--count", None, "all", "How many")),
+    ]
+    share = {each.name: each for each in options_of(Other)}["share"]
+    assert (share.least, share.largest, share.type, share.is_required) == (0, 1, float, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        *(("0", 0), ("4096", 4096), ("150MB", 150_000_000), ("150M", 150_000_000), ("150 MB", 150_000_000)),
+        *((" 1kb ", 1000), ("1KiB", 1024), ("100MiB", 104_857_600), ("1.5GiB", 1_610_612_736), ("7B", 7)),
+        ("1.0000019kB", 1000),
+    ],
+)
+def test_size_bytes(text, size):
+    assert size_bytes(text) == size
+
+
+@given(st.integers(0, 1 << 53))
+def test_a_number_of_bytes_is_itself(size):
+    assert size_bytes(str(size)) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *(("person", ("person",)), ("person,traffic light", ("person", "traffic light")), ("été", ("été",))),
+        *((" person , traffic light ,", ("person", "traffic light")), ("a,a", ("a", "a"))),
+    ],
+)
+def test_names(text, expected):
+    assert names(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("train", [("train", 1)]),
+        ("train=0.8,val=0.1,test=0.1", [("train", "0.8"), ("val", "0.1"), ("test", "0.1")]),
+        ("val=0.1,train=0.9", [("val", "0.1"), ("train", "0.9")]),
+        (" train = 0.75 , val = 1/4 ", [("train", "0.75"), ("val", "0.25")]),
+        ("a=1/3,b=2/3", [("a", "1/3"), ("b", "2/3")]),
+        ("train=1", [("train", 1)]),
+        ("a=.5,b=5e-1", [("a", "0.5"), ("b", "0.5")]),
+        ("a=80,b=-20", [("a", 80), ("b", -20)]),  # whether they sum to 1 is asked with the other options
+        ("=1", [("", 1)]),
+        ("", [("", 1)]),
+    ],
+)
+def test_split_shares_are_exact(text, expected):
+    assert split_shares(text) == tuple((name, Fraction(share)) for name, share in expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "example", "texts"),
+    [
+        (Size, "150MB", ["", "MB", "-1", "1,5GB", "1e6", "1TB", "1.MB", "150 M B", ".5MB", "nan", "9" * 400 + "GB"]),
+        (Names, "separated by commas", ["", " , ,"]),  # no name would mean all names
+        (Shares, r"train=0\.8", ["a,b", "train=0.8,val", "train=0.8,val=0.2,", ",", "=", "train=", "train==1"]),
+        (Shares, r"train=0\.8", ["a=1=2", "train=80%,val=20%", "a=1/0", "a=nan", "a=0,8,b=0,2"]),
+    ],
+)
+def test_values_that_are_refused(kind, example, texts):
+    for text in texts:
+        with pytest.raises(ValueError, match=example):
+            TypeAdapter(kind).validate_python(text)

@@ -1,0 +1,40 @@
+"""Rejects as steps pass them on."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from recordmill.schemas.rejects import Rejected, RejectTally
+from recordmill.transforms.dataset.facts import Facts
+from recordmill.transforms.dataset.rejects import RejectKind, Rejects, count_rejects, line_of, tally_rejects
+
+
+class SplitReject(NamedTuple):
+    """A reject and the split that it is missing from."""
+
+    split: str
+    reject: Rejected
+
+
+def kind_rejects(rejected: Iterable[tuple[str, Rejected]]) -> list[tuple[RejectKind, Rejects]]:
+    """(split, Rejected) as (RejectKind, Rejects)."""
+    return list(count_rejects(rejected).items())
+
+
+def tally(rejects: Iterable[Rejected]) -> RejectTally:
+    return tally_rejects(kind_rejects(("train", reject) for reject in rejects))
+
+
+def rejected(keyed: bytes) -> Rejected:
+    """The reject of a keyed line."""
+    line = msgspec.json.decode(line_of(keyed))
+    line.pop("split")
+    return msgspec.convert(list(line.values()), Rejected)
+
+
+def listed(facts: Facts) -> list[SplitReject]:
+    """The rejects of Facts, in the order of their lines."""
+    return [
+        SplitReject(split, rejected(line)) for (split, _, _), of in sorted(facts.rejects.items()) for line in of.lines()
+    ]

@@ -1,0 +1,48 @@
+from recordmill.schemas.dataset.manifest import InputRows
+from recordmill.transforms.dataset.fact_lines import uncarried_lines
+
+
+def lines(*inputs: tuple[str, dict], layout: str = "detection") -> list[str]:
+    rows = (InputRows(str(number), kind, 1, 1, fields) for number, (kind, fields) in enumerate(inputs))
+    return list(uncarried_lines(rows, layout))
+
+
+def test_nothing():
+    assert lines(("instances", {})) == []
+
+
+def test_fields_with_what_carries_them_and_those_of_every_file_in_a_line_of_their_own():
+    fields = {
+        "file": {"info": 1, "licenses": 1, "videos": 1},
+        "images": {"license": 9, "coco_url": 9, "lens": 4},
+        "annotations": {"x": 1234, "segmentation": 36781, "keypoints": 7, "num_keypoints": 6},
+        "categories": {"synset": 3},
+    }
+    assert lines(("instances", fields), ("instances", {"annotations": {"x": 1}})) == [
+        "of annotations: keypoints 7, num_keypoints 6 (--keypoints FILE), segmentation 36,781 (--masks png), x 1,235",
+        "of images: lens 4",
+        "of categories: synset 3",
+        "of the file: videos 1",
+        "of every COCO file: info, licenses, license, coco_url",
+    ]
+
+
+def test_flags_are_those_that_the_layout_and_the_kind_allow():
+    fields = {"annotations": {"area": 2, "bbox": 2, "iscrowd": 1}}
+    assert lines(("stuff", fields)) == ["of annotations: area 2, bbox 2, iscrowd 1 (--instances FILE)"]
+    crowds = {"annotations": {"iscrowd": 1, "segmentation": 2}, "images": {"neg_category_ids": 3}}
+    assert lines(("instances", crowds), layout="keras") == [
+        "of annotations: iscrowd 1 (--layout detection), segmentation 2 (--layout detection --masks png)",
+        "of images: neg_category_ids 3 (--layout detection)",
+    ]
+
+
+def test_many_fields_are_cut_and_counted():
+    fields = {"annotations": {f"field {number:02}": 1 for number in range(1234)}}
+    (line,) = lines(("instances", fields))
+    assert line.endswith("field 07 1, and 1,226 more fields, which the manifest has")
+
+
+def test_an_input_that_several_splits_are_of_is_told_once():
+    rows = [InputRows("a", kind, 1, 1, {"images": {"lens": 4}}) for kind in ("instances", "instances", "captions")]
+    assert list(uncarried_lines(rows, "detection")) == ["of images: lens 8"]

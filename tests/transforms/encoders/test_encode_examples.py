@@ -1,0 +1,460 @@
+import io
+import json
+import struct
+import tracemalloc
+
+import msgspec
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+from pycocotools import mask as coco_mask
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import FeatureKind, FeatureTable, Part
+from recordmill.schemas.inputs.annotations import (
+    Annotation,
+    Caption,
+    Category,
+    ImageLabels,
+    PanopticAnnotation,
+    Segment,
+    StuffAnnotation,
+)
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS, stored_as
+from recordmill.schemas.rejects import Metric, Reason
+from recordmill.transforms.encoders import draw_masks, encode_examples, record_maker
+from recordmill.transforms.encoders.record_maker import EncodedRun
+from recordmill.transforms.insight.count_images import ImageCounter
+from recordmill.transforms.insight.fingerprint_images import ImageFingerprints
+from recordmill.transforms.records.parse_record import RecordParser, as_meant
+from tests.oracles import count_images, fingerprint_images, random_tasks
+from tests.oracles.encode_tasks import encode_one_by_one, encode_tasks
+from tests.oracles.fact_columns import record_places, sorted_objects, usual_places
+
+LABELS = LabelMap(
+    (Category(0, "été", keypoints=("nose", "tail")), Category(3, "dog", keypoints=("nose",)), Category(90, "dog")),
+    (Category(3, "dog", isthing=1), Category(92, "banner", isthing=0), Category(100, "sky")),
+)
+PLAIN = DETECTION.with_parts(())
+PICTURE = Picture(b"\xff\xd8 not looked at", "jpeg", 100, 50, "5ha")
+INSIDE = Annotation(-7, 90, (25.0, 10.0, 50.0, 20.0), 12.25, True)
+CROSSING = Annotation(8, 0, (75.0, 40.0, 50.0, 20.0), 1e18, False)
+OUTSIDE = Annotation(9, 3, (200.0, 0.0, 10.5, 10.0), 100.0, False)
+
+
+def task(*annotations: Annotation, image_id: int = 139, **labels) -> ImageTask:
+    ref = ImageRef("images/é.jpg", 1)
+    return ImageTask(image_id, "train/é.jpg", None, None, ref, "train", annotations, ImageLabels(**labels))
+
+
+def read(record: bytes) -> dict[str, list]:
+    features = tf.train.Example.FromString(record).features.feature
+    return {name: list(getattr(f, f.WhichOneof("kind")).value) for name, f in features.items()}
+
+
+def encode(task: ImageTask, policy: str = "clip", table=PLAIN, picture: Picture = PICTURE) -> EncodedRun:
+    return encode_tasks(LABELS, table, policy, [(task, picture)])
+
+
+def only(encoded: EncodedRun) -> dict[str, list]:
+    (record,) = encoded.records
+    return read(b"".join(record))
+
+
+TABLES = {
+    "detection": PLAIN,
+    "ids": DETECTION.with_parts((Part.LVIS, Part.CATEGORY_ID)),
+    "masks": DETECTION.with_parts((Part.MASK_PNG, Part.MASK_RLE, Part.KEYPOINTS)),
+    "captions": DETECTION.with_parts((Part.CAPTIONS, Part.CAPTION_TERMS, Part.SEMANTIC, Part.MASK_RLE)),
+    "keras": KERAS,
+    "tfds": TFDS.with_parts((Part.CAPTIONS, Part.CAPTION_TOKENS, Part.PANOPTIC)),
+    "classification": CLASSIFICATION,
+}
+
+
+def assert_equals_encoding_one_by_one(labels: LabelMap, table: FeatureTable, policy: str, loaded: list) -> None:
+    expected = encode_one_by_one(labels, table, policy, loaded)
+    found = encode_tasks(labels, table, policy, loaded)
+    assert list(map(b"".join, found.records)) == expected.records
+    assert dict(+found.counted) == expected.counted
+    for name in ("rejected", "class_counts", "images", "bytes", "rejected_bytes"):
+        assert getattr(found, name) == getattr(expected, name)
+    assert found.records_per_image.tolist() == expected.records_per_image
+    statistics, fingerprints = count_images.ImageCounter(), fingerprint_images.ImageFingerprints()
+    places = usual_places(expected.facts)
+    for each in zip(expected.facts, places, strict=True):
+        statistics.add(*each)
+        fingerprints.add(*each)
+    counted = ImageCounter(), ImageFingerprints()
+    for each in counted:
+        each.add(found.facts, record_places(places), sorted_objects(found.facts))
+    assert str(counted[0].statistics("s")) == str(statistics.statistics("s"))
+    assert counted[1].of_shard("s") == fingerprints.of_shard("s")
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("policy", ["clip", "drop", "keep"])
+@pytest.mark.parametrize("labels", [random_tasks.LABELS, random_tasks.SHIFTED], ids=["labels", "shifted"])
+@pytest.mark.parametrize("table", TABLES)
+def test_equals_encoding_one_by_one(table, labels, policy, seed):
+    assert_equals_encoding_one_by_one(labels, TABLES[table], policy, random_tasks.draw_tasks(seed, labels))
+
+
+@pytest.mark.parametrize("table", [PLAIN, KERAS])
+def test_many_objects(table):
+    loaded = random_tasks.draw_tasks(0, images=3, most=20_000)
+    assert sum(len(task.annotations) for task, _ in loaded) >= 20_000
+    assert_equals_encoding_one_by_one(random_tasks.LABELS, table, "clip", loaded)
+
+
+def test_an_unknown_category_is_an_error_of_ours():
+    with pytest.raises(KeyError, match="2"):
+        encode(task(msgspec.structs.replace(INSIDE, category_id=2)))
+
+
+def pixels(png: bytes) -> np.ndarray:
+    with Image.open(io.BytesIO(png)) as image:
+        assert (image.format, image.mode) == ("PNG", "L")
+        return np.asarray(image)
+
+
+def test_every_feature():
+    assert only(encode(task(INSIDE, CROSSING))) == {
+        "image/encoded": [b"\xff\xd8 not looked at"],
+        "image/filename": ["train/é.jpg".encode()],
+        "image/format": [b"jpeg"],
+        "image/height": [50],
+        "image/key/sha256": [b"5ha"],
+        "image/object/area": [12.25, struct.unpack("f", struct.pack("f", 1e18))[0]],
+        "image/object/bbox/xmax": [0.75, 1.0],
+        "image/object/bbox/xmin": [0.25, 0.75],
+        "image/object/bbox/ymax": pytest.approx([0.6, 1.0]),
+        "image/object/bbox/ymin": pytest.approx([0.2, 0.8]),
+        "image/object/class/index": [2, 0],
+        "image/object/class/label": [3, 1],
+        "image/object/class/text": [b"dog", "été".encode()],
+        "image/object/id": [-7, 8],
+        "image/object/is_crowd": [1, 0],
+        "image/source_id": [b"139"],
+        "image/width": [100],
+    }
+
+
+def test_labels_begin_at_1_where_a_category_has_id_0_and_ids_are_kept_beside_them():
+    """Model Garden takes 0 for the background, and would never learn the class."""
+    both = task(CROSSING, INSIDE)
+    found = only(encode(both, table=DETECTION.with_parts((Part.CATEGORY_ID,))))
+    assert found["image/object/class/label"] == [1, 3]
+    assert found["image/object/category_id"] == [0, 90]
+    from_1 = msgspec.structs.replace(LABELS, categories=LABELS.categories[1:])
+    assert only(encode_tasks(from_1, PLAIN, "clip", [(task(INSIDE), PICTURE)]))["image/object/class/label"] == [90]
+
+
+@pytest.mark.parametrize(
+    ("policy", "ids", "xmax", "clipped", "rejected"),
+    [
+        ("clip", [-7, 8], [0.75, 1.0], {Metric.BOXES_CLIPPED: 1}, {9: Reason.EMPTY_BOX}),
+        ("drop", [-7], [0.75], {}, {8: Reason.BOX_OUTSIDE, 9: Reason.EMPTY_BOX}),
+        ("keep", [-7, 8], [0.75, 1.25], {}, {9: Reason.EMPTY_BOX}),
+    ],
+)
+def test_box_policies(policy, ids, xmax, clipped, rejected):
+    encoded = encode(task(INSIDE, CROSSING, OUTSIDE), policy)
+    found = only(encoded)
+    assert (found["image/object/id"], found["image/object/bbox/xmax"]) == (ids, xmax)
+    assert +encoded.counted == {Metric.IMAGES: 1, Metric.OBJECTS: len(ids), **clipped}
+    assert {reject.id: reject.reason for reject in encoded.rejected} == rejected
+
+
+@pytest.mark.parametrize(
+    "table", [PLAIN, TFDS.with_parts(()), DETECTION, TFDS], ids=["plain", "plain tfds", "all", "tfds"]
+)
+def test_every_layout_can_be_computed_and_has_empty_lists_without_objects(table):
+    found = only(encode(task(), table=table))
+    assert set(found) == {feature.name for feature in table.features}
+    assert {name for name, values in found.items() if not values} == {f.name for f in table.features if f.shape}
+
+
+# The layouts keras and tfds
+
+
+def test_every_feature_of_the_layout_keras():
+    encoded = encode(task(INSIDE, OUTSIDE, CROSSING), table=KERAS)
+    image = {"image": [PICTURE.data], "image_id": [139], "path": ["train/é.jpg".encode()]}
+    assert [read(b"".join(record)) for record in encoded.records] == [
+        {
+            **image,
+            "area": [12.25],
+            "bbox": [25.0, 10.0, 50.0, 20.0],
+            "category_id": [90],
+            "class_index": [2],
+            "id": [-7],
+        },
+        {
+            **image,
+            "area": [struct.unpack("f", struct.pack("f", 1e18))[0]],
+            "bbox": pytest.approx([75.0, 40.0, 25.0, 10.0]),
+            "category_id": [0],
+            "class_index": [0],
+            "id": [8],
+        },
+    ]
+    assert +encoded.counted == {Metric.IMAGES: 1, Metric.OBJECTS: 2, Metric.BOXES_CLIPPED: 1}
+    assert [(reject.id, reject.reason) for reject in encoded.rejected] == [(9, Reason.EMPTY_BOX)]
+
+
+def test_every_feature_of_the_layout_tfds():
+    captions = (Caption(4, "un été"), Caption(6, ""))
+    table = TFDS.with_parts((Part.CAPTIONS,))
+    encoded = encode(task(INSIDE, CROSSING, captions=captions), table=table)
+    assert only(encoded) == {
+        "captions/id": [4, 6],
+        "captions/text": ["un été".encode(), b""],
+        "image": [PICTURE.data],
+        "image/filename": ["train/é.jpg".encode()],
+        "image/id": [139],
+        "objects/area": [12, 10**18],
+        "objects/bbox": pytest.approx([0.2, 0.25, 0.6, 0.75, 0.8, 0.75, 1.0, 1.0]),
+        "objects/category_id": [90, 0],
+        "objects/id": [-7, 8],
+        "objects/is_crowd": [1, 0],
+        "objects/label": [2, 0],
+    }
+    assert encoded.counted[Metric.CAPTIONS] == 2
+
+
+# Masks
+
+MASKED = DETECTION.with_parts((Part.MASK_PNG, Part.MASK_RLE))
+POLYGON = [[10, 5, 60, 5, 60, 45.5, 10, 45.5]]
+
+
+def masked(id_: int, segmentation: object, **changed) -> Annotation:
+    text = segmentation if isinstance(segmentation, bytes) else json.dumps(segmentation).encode()
+    annotation = Annotation(id_, 3, (10.0, 5.0, 50.0, 40.0), 2000.0, False, text)
+    return msgspec.structs.replace(annotation, **changed)
+
+
+def as_pycocotools_draws(segmentation: object) -> np.ndarray:
+    return coco_mask.decode(coco_mask.merge(coco_mask.frPyObjects(segmentation, 50, 100)))
+
+
+RUNS = [0, 50, 4950]
+COMPRESSED = coco_mask.frPyObjects({"counts": RUNS, "size": [50, 100]}, 50, 100)["counts"].decode()
+FIRST_COLUMN = np.pad(np.ones((50, 1), np.uint8), ((0, 0), (0, 99)))
+
+
+@pytest.mark.parametrize(
+    ("segmentation", "expected"),
+    [
+        (POLYGON, as_pycocotools_draws(POLYGON)),
+        ({"counts": RUNS, "size": [50, 100]}, FIRST_COLUMN),
+        (b"", np.zeros((50, 100), np.uint8)),
+        (None, np.zeros((50, 100), np.uint8)),
+    ],
+)
+@pytest.mark.parametrize("is_crowd", [False, True])
+def test_a_mask_is_the_same_picture_as_png_and_as_run_lengths(segmentation, expected, is_crowd):
+    encoded = encode(task(masked(1, segmentation, is_crowd=is_crowd)), table=MASKED)
+    found = only(encoded)
+    (png,), (counts,) = found["image/object/mask"], found["image/object/mask/rle"]
+    assert np.array_equal(pixels(png), expected)
+    assert np.array_equal(coco_mask.decode({"counts": counts, "size": [50, 100]}), expected)
+    assert encoded.counted.get(Metric.MASKS, 0) == int(expected.any())
+
+
+@pytest.mark.parametrize(
+    ("segmentation", "number"),
+    [
+        ({"counts": [5000, 0], "size": [50, 100]}, 1),
+        ({"counts": [5000], "size": [50, 100]}, 0),
+        ([[200, 0, 300, 9]], 0),
+    ],
+)
+def test_run_lengths_of_several_runs_count_as_a_mask_even_without_a_pixel(segmentation, number):
+    encoded = encode(task(masked(1, segmentation)), table=MASKED)
+    assert not pixels(only(encoded)["image/object/mask"][0]).any()
+    assert encoded.counted.get(Metric.MASKS, 0) == number
+
+
+BAD_MASKS = [
+    ([[1, 2, 3]], Reason.MALFORMED_SEGMENTATION),
+    ({"counts": [4999], "size": [50, 100]}, Reason.MALFORMED_SEGMENTATION),
+    ({"counts": COMPRESSED, "size": [51, 100]}, Reason.MASK_SIZE_MISMATCH),
+]
+
+
+@pytest.mark.parametrize(("segmentation", "reason"), BAD_MASKS, ids=range(len(BAD_MASKS)))
+def test_an_object_whose_mask_is_malformed_is_rejected_and_the_others_stay(segmentation, reason):
+    encoded = encode(task(masked(1, POLYGON), masked(2, segmentation), masked(3, [])), table=MASKED)
+    found = only(encoded)
+    assert found["image/object/id"] == [1, 3]
+    assert [pixels(png).any() for png in found["image/object/mask"]] == [True, False]
+    assert [(reject.id, reject.reason, reject.image_id) for reject in encoded.rejected] == [(2, reason, 139)]
+    assert (encoded.counted[Metric.OBJECTS], encoded.counted[Metric.MASKS]) == (2, 1)
+
+
+# Stuff
+
+SEMANTIC = DETECTION.with_parts((Part.SEMANTIC,))
+
+
+def region(id_: int, category_id: int, segmentation: object) -> StuffAnnotation:
+    return StuffAnnotation(id_, category_id, json.dumps(segmentation).encode())
+
+
+def test_stuff_becomes_a_semantic_mask_where_the_later_of_two_is_seen():
+    left, all_of_it = [[0, 0, 50, 0, 50, 50, 0, 50]], {"counts": [0, 5000], "size": [50, 100]}
+    regions = (region(1, 100, all_of_it), region(2, 92, left))
+    encoded = encode(task(regions=regions), table=SEMANTIC)
+    found = pixels(only(encoded)["image/segmentation/class/encoded"][0])
+    expected = np.full((50, 100), 10, np.uint8)
+    expected[:, :50] = 2
+    assert np.array_equal(found, expected)
+    assert encoded.counted[Metric.REGIONS] == 2
+
+
+# PanopticAnnotation
+
+PANOPTIC = DETECTION.with_parts((Part.SEMANTIC, Part.PANOPTIC))
+MASK_NAMES = ("image/panoptic/category_mask", "image/panoptic/instance_mask", "image/segmentation/class/encoded")
+
+
+@pytest.fixture
+def panoptic(tmp_path) -> PanopticAnnotation:
+    """Left a dog, right sky, void in between."""
+    colours = np.zeros((50, 100, 3), np.uint8)
+    colours[:, :40] = 7, 1, 0
+    colours[:, 60:] = 0, 0, 1
+    Image.fromarray(colours).save(tmp_path / "p.png")
+    segments = (Segment(65536, 100, False), Segment(7 + 256, 3, True, (0.0, 0.0, 40.0, 50.0), 1999.5))
+    return PanopticAnnotation(str(tmp_path / "p.png"), "p.png", segments)
+
+
+def columns(left: int, middle: int, right: int) -> np.ndarray:
+    return np.tile(np.repeat(np.array([left, middle, right], np.uint8), (40, 20, 40)), (50, 1))
+
+
+def test_a_panoptic_annotation_becomes_three_masks(panoptic):
+    encoded = encode(task(INSIDE, panoptic=(panoptic,)), table=PANOPTIC)
+    found = [pixels(only(encoded)[name][0]) for name in MASK_NAMES]
+    for mask, expected in zip(found, (columns(2, 0, 5), columns(2, 0, 0), columns(1, 255, 10)), strict=True):
+        assert np.array_equal(mask, expected)
+    assert (encoded.counted[Metric.PANOPTIC], encoded.rejected) == (1, [])
+
+
+@pytest.mark.parametrize("rows", [(), (PanopticAnnotation("gone.png", "gone.png", ()),)])
+def test_without_a_usable_panoptic_annotation_all_is_void(rows):
+    encoded = encode(task(INSIDE, panoptic=rows), table=PANOPTIC)
+    found = [pixels(only(encoded)[name][0]) for name in MASK_NAMES]
+    for mask, void in zip(found, (0, 0, 255), strict=True):
+        assert np.array_equal(mask, np.full((50, 100), void))
+    assert Metric.PANOPTIC not in +encoded.counted
+    assert [(reject.what, reject.id, reject.reason, reject.image_id) for reject in encoded.rejected] == [
+        ("annotation", None, Reason.MASK_MISSING, 139) for _ in rows
+    ]
+
+
+# Limits
+
+
+@pytest.fixture(name="limit")
+def limit_records(monkeypatch):
+    def limit(size: int) -> None:
+        for module in (record_maker, encode_examples):
+            monkeypatch.setattr(module, "MAX_RECORD_BYTES", size)
+
+    return limit
+
+
+def test_masks_are_drawn_no_further_than_a_record_holds(limit, monkeypatch):
+    drawn = []
+    limit(3000)
+    monkeypatch.setattr(draw_masks, "mask_png", lambda *_: drawn.append(1) or bytes(500))
+    table = DETECTION.with_parts((Part.MASK_PNG,))
+    (rejected,) = encode(task(*(masked(number, POLYGON) for number in range(50))), table=table).rejected
+    assert (rejected.reason, rejected.annotations, len(drawn)) == (Reason.RECORD_TOO_LARGE, 50, 6)
+    assert only(encode(task(*(masked(number, POLYGON) for number in range(3))), table=table))
+
+
+@pytest.mark.parametrize("table", [PLAIN, KERAS])
+def test_a_picture_that_no_record_holds_is_rejected(table, limit):
+    limit(len(PICTURE.data) - 1)
+    (rejected,) = encode(task(INSIDE), table=table).rejected
+    assert (rejected.what, rejected.id, rejected.reason) == ("image", 139, Reason.RECORD_TOO_LARGE)
+    assert f"its record would have {len(PICTURE.data)} bytes or more" in rejected.detail
+
+
+def test_a_record_of_many_small_values_is_rejected_and_the_others_stay(limit):
+    limit(3000)
+    few, many = (task(*(masked(id_, POLYGON) for id_ in range(number)), OUTSIDE) for number in (5, 100))
+    found = encode_tasks(LABELS, PLAIN, "clip", [(few, PICTURE), (many, PICTURE), (few, PICTURE)])
+    assert (len(list(found.records)), found.counted[Metric.OBJECTS], found.images) == (2, 10, 2)
+    assert [(each.reason, each.annotations) for each in found.rejected] == [
+        (Reason.EMPTY_BOX, 0),
+        (Reason.RECORD_TOO_LARGE, 101),
+        (Reason.EMPTY_BOX, 0),
+    ]
+
+
+def test_records_of_objects_are_made_one_at_a_time():
+    """A megabyte for each of a thousand objects would be a gigabyte."""
+    picture = msgspec.structs.replace(PICTURE, data=bytes(1_000_000))
+    objects = [msgspec.structs.replace(INSIDE, id=number) for number in range(1000)]
+    tracemalloc.start()
+    sizes = [len(b"".join(record)) for record in encode(task(*objects), table=KERAS, picture=picture).records]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (len(sizes), sum(sizes) > 1_000_000_000, peak < 20_000_000) == (1000, True, True)
+
+
+NUMBERED = LabelMap((Category(0, "été"), Category(3, "dog"), Category(90, "cat")))
+
+
+@pytest.mark.parametrize("layout", ["detection", "keras", "tfds", "classification"])
+def test_what_is_stored_otherwise_means_the_same(layout):
+    """Names of classes in place of numbers, floats in place of integers, under other keys."""
+    table = TABLES[layout]
+    whole = [each.name for each in table.features if each.kind is FeatureKind.INT64 and each.source != table.label]
+    keys = {name: f"my {name.replace('/', ' ')}" for name in whole}
+    other = stored_as(table, keys, dict.fromkeys(keys.values(), FeatureKind.FLOAT), label_as_text=True)
+    file = io.BytesIO()
+    Image.new("RGB", (100, 50)).save(file, "PNG")
+    loaded = [(task(INSIDE, INSIDE, class_name="dog"), Picture(file.getvalue(), "png", 100, 50, "5ha"))]
+    plain, changed = (
+        [b"".join(record) for record in encode_tasks(NUMBERED, each, "clip", loaded).records] for each in (table, other)
+    )
+    assert plain != changed
+    for one, another in zip(plain, changed, strict=True):
+        found = as_meant(RecordParser(other)(another), other, NUMBERED)
+        expected = RecordParser(table)(one)
+        assert found.keys() == expected.keys()
+        for source, value in expected.items():
+            np.testing.assert_array_equal(found[source], value)
+            assert getattr(found[source], "dtype", bytes) == getattr(value, "dtype", bytes)
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "annotation", "word"),
+    [
+        ("area", FeatureKind.INT64, INSIDE, "12.25 is no whole number"),
+        (
+            "area",
+            FeatureKind.INT64,
+            Annotation(7, 90, (25.0, 10.0, 50.0, 20.0), 1e19, False),
+            "1e.19 is no whole number",
+        ),
+        (
+            "id",
+            FeatureKind.FLOAT,
+            Annotation((1 << 24) + 1, 90, (0.0, 0.0, 5.0, 5.0), 1.0, False),
+            "16777217 is not exact",
+        ),
+    ],
+)
+def test_a_number_that_a_type_does_not_hold_ends_the_job(key, kind, annotation, word):
+    with pytest.raises(ConfigError, match=word):
+        encode(task(annotation), table=stored_as(KERAS, {}, {key: kind}))

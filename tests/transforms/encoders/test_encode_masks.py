@@ -1,0 +1,410 @@
+import io
+import zipfile
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from recordmill.schemas.inputs.annotations import Category, PanopticAnnotation, Segment, StuffAnnotation
+from recordmill.schemas.inputs.images import Picture
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.layouts import DETECTION, TFDS
+from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.transforms.encoders import encode_masks as module
+from recordmill.transforms.encoders.encode_masks import MAX_SEGMENTS, PanopticMap, RegionEncoder, read_panoptic
+from recordmill.transforms.images import load_images
+from recordmill.transforms.images.masks import bitmap
+from recordmill.transforms.runtime.threads import Budget
+
+LABELS = LabelMap(
+    (),
+    (
+        Category(3, "car", isthing=1),
+        Category(92, "banner", isthing=0),
+        Category(200, "rug", isthing=0),
+        Category(255, "shelf"),
+    ),
+)
+PICTURE = Picture(b"", "jpeg", 3, 2, "")
+MASKS = frozenset({"panoptic.category_png", "panoptic.instance_png", "semantic.png"})
+
+
+def grey(png: bytes) -> list[list[int]]:
+    with Image.open(io.BytesIO(png)) as image:
+        assert (image.format, image.mode) == ("PNG", "L")
+        return np.asarray(image).tolist()
+
+
+@pytest.fixture
+def three_segments(tmp_path) -> PanopticAnnotation:
+    """A car, void and a rug side by side, and a car below them all; in an image of 3 x 2 pixels."""
+    colours = np.array([[[1, 0, 0], [0, 0, 0], [2, 0, 0]], [[0, 1, 0]] * 3], np.uint8)
+    Image.fromarray(colours).save(tmp_path / "p.png")
+    segments = (
+        Segment(2, 200, False),
+        Segment(1, 3, True, (0.0, 0.0, 1.5, 1.0), 7.9),
+        Segment(256, 3, False, None, None),
+    )
+    return PanopticAnnotation(str(tmp_path / "p.png"), "é.png", segments)
+
+
+def test_the_masks_of_a_panoptic_annotation(three_segments):
+    values = RegionEncoder(LABELS, MASKS).of_panoptic(three_segments, PICTURE)
+    assert grey(values["panoptic.category_png"]) == [[3, 0, 200], [3, 3, 3]]
+    assert grey(values["panoptic.instance_png"]) == [[2, 0, 0], [3, 3, 3]]
+    assert grey(values["semantic.png"]) == [[1, 255, 110], [1, 1, 1]]
+
+
+def test_a_segment_that_vanishes_when_the_picture_is_shrunk_keeps_its_box_and_area(three_segments):
+    """The car's single pixel is not in a picture of 1 x 1; no JSON says where it was."""
+    unsaid = msgspec.structs.replace(
+        three_segments, segments=tuple(msgspec.structs.replace(s, bbox_xywh_px=None) for s in three_segments.segments)
+    )
+    shrunk = Picture(b"", "jpeg", 1, 1, "", annotated_size=(3, 2))
+    values = RegionEncoder(LABELS, TFDS.sources).of_panoptic(unsaid, shrunk)
+    assert values["segments.bbox_yxyx"][4:8] == pytest.approx([0, 0, 1 / 2, 1 / 3])
+    assert values["segments.area"] == [1, 7, 3]
+
+
+def test_the_lists_of_a_panoptic_annotation(three_segments):
+    values = RegionEncoder(LABELS, TFDS.sources).of_panoptic(three_segments, PICTURE)
+    assert values == {
+        "panoptic.file_name": "é.png".encode(),
+        "panoptic.png": Path(three_segments.path).read_bytes(),
+        "segments.area": [1, 7, 3],
+        "segments.bbox_yxyx": pytest.approx([0, 2 / 3, 0.5, 1, 0, 0, 0.5, 0.5, 0.5, 0, 1, 1]),
+        "segments.class_index": [2, 0, 0],
+        "segments.id": [2, 1, 256],
+        "segments.is_crowd": [0, 1, 0],
+    }
+    assert all(type(edge) is float for edge in values["segments.bbox_yxyx"])
+
+
+@pytest.mark.parametrize("sources", [MASKS, TFDS.sources, DETECTION.sources])
+def test_an_image_without_a_panoptic_annotation_is_void(sources):
+    values = RegionEncoder(LABELS, sources).of_void(3, 2)
+    if "panoptic.png" in sources:
+        with Image.open(io.BytesIO(values["panoptic.png"])) as image:
+            assert (image.mode, image.size, np.asarray(image).any()) == ("RGB", (3, 2), False)
+        assert (values["panoptic.file_name"], values["segments.area"], values["segments.bbox_yxyx"]) == (b"", [], [])
+    else:
+        void = {source: grey(values[source]) for source in MASKS}
+        assert void == {
+            "panoptic.category_png": [[0] * 3] * 2,
+            "panoptic.instance_png": [[0] * 3] * 2,
+            "semantic.png": [[255] * 3] * 2,
+        }
+
+
+@pytest.mark.parametrize("category_id", [256, 1 << 40])
+def test_a_category_id_that_a_byte_does_not_hold_is_refused_where_there_is_a_category_mask(tmp_path, category_id):
+    labels = LabelMap((), (Category(category_id, "odd"),))
+    Image.new("RGB", (3, 2), (5, 0, 0)).save(tmp_path / "p.png")
+    row = PanopticAnnotation(str(tmp_path / "p.png"), "p.png", (Segment(5, category_id, False),))
+    with pytest.raises(UnusableError, match=rf"'p\.png': label {category_id} is not 1 to 255") as caught:
+        RegionEncoder(labels, MASKS).of_panoptic(row, PICTURE)
+    assert caught.value.reason is Reason.CATEGORY_OUT_OF_RANGE
+    assert RegionEncoder(labels, TFDS.sources).of_panoptic(row, PICTURE)["segments.class_index"] == [0]
+
+
+def test_a_category_mask_holds_labels_so_that_category_id_0_is_not_void(tmp_path):
+    labels = LabelMap((Category(7, "car"),), (Category(-1, "sky"), Category(0, "road"), Category(7, "car")))
+    Image.fromarray(np.array([[[5, 0, 0], [6, 0, 0], [7, 0, 0]]] * 2, np.uint8)).save(tmp_path / "p.png")
+    segments = (Segment(5, 0, False), Segment(6, 7, False), Segment(7, -1, False))
+    row = PanopticAnnotation(str(tmp_path / "p.png"), "p.png", segments)
+    values = RegionEncoder(labels, MASKS).of_panoptic(row, PICTURE)
+    assert grey(values["panoptic.category_png"]) == [[3, 1, 2]] * 2
+
+
+@pytest.mark.parametrize("category_id", [3, 255])
+def test_the_edges_of_what_a_category_mask_holds(tmp_path, category_id):
+    Image.new("RGB", (3, 2), (5, 0, 0)).save(tmp_path / "p.png")
+    row = PanopticAnnotation(str(tmp_path / "p.png"), "p.png", (Segment(5, category_id, False),))
+    values = RegionEncoder(LABELS, MASKS).of_panoptic(row, PICTURE)
+    assert grey(values["panoptic.category_png"]) == [[category_id] * 3] * 2
+
+
+def test_of_regions_that_overlap_the_later_one_is_seen():
+    regions = [
+        (StuffAnnotation(1, 92, b""), np.array([0, 4, 2])),
+        (StuffAnnotation(2, 200, b""), np.array([2, 2, 2])),
+        (StuffAnnotation(3, 3, b""), np.array([6])),
+        (StuffAnnotation(4, 255, b""), np.array([5, 1])),
+    ]
+    values = RegionEncoder(LABELS, frozenset({"semantic.png"})).of_stuff(regions, 3, 2)
+    assert grey(values["semantic.png"]) == [[2, 110, 255], [2, 110, 165]]
+    assert [LABELS.segments[index].id for index in values["segments.class_index"]] == [92, 200, 3, 255]
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.data())
+def test_a_bitmap_is_what_its_runs_say_down_the_columns(width, height, data):
+    pixels = data.draw(st.lists(st.booleans(), min_size=width * height, max_size=width * height))
+    edges = np.flatnonzero(np.diff(pixels)) + 1
+    runs = np.diff([0, *edges, len(pixels)])
+    runs = np.concatenate([[0], runs]) if pixels[0] else runs
+    assert bitmap(runs, width, height).T.ravel().tolist() == pixels
+
+
+def test_a_picture_that_was_shrunk_has_masks_of_its_size_and_boxes_of_the_one_it_was(tmp_path):
+    """Every other column of six goes; the segments' boxes are in pixels of the six."""
+    columns = np.array([[[1, 0, 0]] * 4 + [[2, 0, 0]] * 2] * 2, np.uint8)
+    Image.fromarray(columns).save(tmp_path / "p.png")
+    segments = Segment(1, 3, False, (0.0, 0.0, 4.0, 2.0), 8.0), Segment(2, 200, False, None, None)
+    row = PanopticAnnotation(str(tmp_path / "p.png"), "p.png", segments)
+    values = RegionEncoder(LABELS, MASKS | TFDS.sources).of_panoptic(row, Picture(b"", "jpeg", 3, 1, "", (6, 2)))
+    assert grey(values["panoptic.category_png"]) == [[3, 3, 200]]
+    with Image.open(io.BytesIO(values["panoptic.png"])) as image:
+        assert np.asarray(image).tolist() == [[[1, 0, 0], [1, 0, 0], [2, 0, 0]]]
+    assert values["segments.bbox_yxyx"] == pytest.approx([0, 0, 1, 4 / 6, 0, 2 / 3, 1, 1])
+    assert values["segments.area"] == [8, 4]
+
+
+CATEGORIES = frozenset({1, 3, 92})
+COLOURS = np.array([[[0, 0, 0], [7, 1, 0]], [[7, 1, 0], [1, 2, 3]], [[0, 0, 255], [0, 0, 0]]], np.uint8)
+"""Three rows of two pixels: void, 263, 197121, 255 << 16."""
+SEGMENTS = (Segment(197121, 92, False), Segment(263, 1, True), Segment(255 << 16, 3, False))
+PLACES = [[0, 2], [2, 1], [3, 0]]
+
+
+def png(colours: np.ndarray = COLOURS, mode: str = "RGB", **options) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(colours).convert(mode).save(stream, "PNG", **options)
+    return stream.getvalue()
+
+
+def with_palette() -> bytes:
+    stream = io.BytesIO()
+    image = Image.new("P", (2, 3))
+    image.putdata([0, 1, 1, 2, 3, 0])
+    image.putpalette([0, 0, 0, 7, 1, 0, 1, 2, 3, 0, 0, 255])
+    image.save(stream, "PNG")
+    return stream.getvalue()
+
+
+def panoptic(path: Path, *segments: Segment) -> PanopticAnnotation:
+    return PanopticAnnotation(str(path), path.name, segments)
+
+
+def read(folder: Path, data: bytes, segments=SEGMENTS, width: int = 2, height: int = 3) -> PanopticMap:
+    (folder / "p.png").write_bytes(data)
+    return read_panoptic(panoptic(folder / "p.png", *segments), width, height, CATEGORIES)
+
+
+def fault(folder: Path, data: bytes, *segments: Segment, width: int = 2, height: int = 3) -> tuple[Reason, str]:
+    with pytest.raises(UnusableError) as caught:
+        read(folder, data, segments or SEGMENTS, width, height)
+    assert caught.value.detail.startswith("'p.png': ")
+    assert str(caught.value) == caught.value.detail
+    return caught.value.reason, caught.value.detail.removeprefix("'p.png': ")
+
+
+@pytest.mark.parametrize("data", [png(), png(mode="RGBA"), with_palette(), png(compress_level=0)])
+def test_pixels_become_places_in_segments_info(tmp_path, data):
+    found = read(tmp_path, data)
+    assert (found.data, found.indices.dtype, found.indices.tolist()) == (data, np.uint8, PLACES)
+
+
+def test_an_image_without_segments_is_all_void(tmp_path):
+    found = read(tmp_path, png(np.zeros((3, 2, 3), np.uint8)), segments=())
+    assert found.indices.tolist() == [[0, 0]] * 3
+
+
+IDS = st.integers(1, (1 << 24) - 1) | st.sampled_from([1, 255, 256, 65535, 65536, (1 << 24) - 1])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(IDS, unique=True, max_size=MAX_SEGMENTS), st.randoms(use_true_random=False))
+def test_every_id_is_found_whatever_its_order(tmp_path_factory, ids, rng):
+    places = [*range(len(ids) + 1), *(rng.randrange(len(ids) + 1) for _ in range(40))]
+    rng.shuffle(places)
+    values = np.array([0, *ids])[places]
+    colours = np.stack([values & 255, values >> 8 & 255, values >> 16], -1)[None].astype(np.uint8)
+    segments = [Segment(id_, 1, False) for id_ in ids]
+    found = read(tmp_path_factory.getbasetemp(), png(colours), segments, len(places), 1)
+    assert found.indices.tolist() == [places]
+
+
+def test_as_many_segments_as_a_byte_tells_apart_and_one_more(tmp_path):
+    ids = np.arange(1, MAX_SEGMENTS + 2, dtype=np.uint16)
+    colours = np.stack([ids & 255, ids >> 8, 0 * ids], -1)[None].astype(np.uint8)
+    segments = [Segment(int(id_), 1, False) for id_ in ids]
+    found = read(tmp_path, png(colours[:, :-1]), segments[:-1], MAX_SEGMENTS, 1)
+    assert found.indices.tolist() == [[*range(1, 256)]]
+    reason, detail = fault(tmp_path, png(colours), *segments, width=256, height=1)
+    assert (reason, detail) == (Reason.TOO_MANY_SEGMENTS, "256 segments; masks of one byte tell 255 apart")
+
+
+# Missing and broken
+
+
+def test_a_png_that_is_not_there_is_told_by_its_name_in_the_json(tmp_path):
+    with pytest.raises(UnusableError, match=r"'sub/gone\.png': no such file under --panoptic-masks") as caught:
+        read_panoptic(
+            PanopticAnnotation(str(tmp_path / "sub" / "gone.png"), "sub/gone.png", SEGMENTS), 2, 3, CATEGORIES
+        )
+    assert caught.value.reason is Reason.MASK_MISSING
+
+
+def broken() -> dict[str, bytes]:
+    whole = png()
+    at = whole.index(b"IDAT")
+    flipped = bytearray(whole)
+    flipped[at + 6] ^= 255
+    jpeg = io.BytesIO()
+    Image.fromarray(COLOURS).save(jpeg, "JPEG")
+    return {
+        "empty": b"",
+        "text": b"not a PNG",
+        "a JPEG": jpeg.getvalue(),
+        "only its signature": whole[:8],
+        "cut in its header": whole[:20],
+        "cut in its pixels": whole[: at + 8],
+        "without its end": whole[:-12],
+        "a wrong checksum": bytes(flipped),
+    }
+
+
+@pytest.mark.parametrize("data", broken().values(), ids=broken())
+def test_a_png_that_does_not_decode_is_unreadable(tmp_path, data):
+    reason, detail = fault(tmp_path, data)
+    assert reason is Reason.MASK_UNREADABLE
+    assert detail.startswith("it does not decode as PNG")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_a_damaged_png_is_read_or_refused_and_nothing_else_happens(tmp_path_factory, data):
+    damaged = bytearray(png())
+    for place in data.draw(st.lists(st.integers(0, len(damaged) - 1), min_size=1, max_size=4)):
+        damaged[place] = data.draw(st.integers(0, 255))
+    damaged = damaged[: data.draw(st.integers(0, len(damaged)))]
+    try:
+        found = read(tmp_path_factory.getbasetemp(), bytes(damaged)).indices.tolist()
+    except UnusableError as error:
+        found = error.reason
+    assert found in (PLACES, Reason.MASK_UNREADABLE, Reason.MASK_SIZE_MISMATCH, Reason.SEGMENT_MISMATCH)
+
+
+@pytest.mark.parametrize(("mode", "told"), [("L", "mode L"), ("1", "mode 1"), ("LA", "mode LA"), ("I;16", "mode I;16")])
+def test_a_png_that_holds_no_colours_is_unreadable(tmp_path, mode, told):
+    stream = io.BytesIO()
+    Image.new(mode, (2, 3)).save(stream, "PNG")
+    reason, detail = fault(tmp_path, stream.getvalue())
+    assert (reason, detail) == (Reason.MASK_UNREADABLE, f"a PNG of {told}; segment ids are written as RGB")
+
+
+@pytest.mark.parametrize(("width", "height"), [(3, 2), (2, 4), (1, 3), (200, 300)])
+def test_a_png_of_another_size_than_its_image_is_told_with_both(tmp_path, width, height):
+    found = fault(tmp_path, png(), width=width, height=height)
+    assert found == (Reason.MASK_SIZE_MISMATCH, f"it is 2x3, its image {width}x{height}")
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(load_images, "MAX_FILE_BYTES", 1234)
+    assert fault(tmp_path, bytes(1235)) == (Reason.MASK_UNREADABLE, "1,235 bytes, where at most 1,234 are read")
+
+
+# In an archive
+
+
+def archived(folder: Path, data: bytes = b"", method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(folder / "masks.zip", "w", method) as archive:
+        archive.writestr("masks/p.png", data or png())
+    return folder / "masks.zip"
+
+
+@pytest.mark.parametrize("name", ["p.png", "masks/p.png"])
+def test_a_png_is_read_out_of_an_archive(tmp_path, name):
+    path = archived(tmp_path) / name
+    found = read_panoptic(panoptic(path, *SEGMENTS), 2, 3, CATEGORIES)
+    assert (found.data, found.indices.tolist()) == (png(), PLACES)
+
+
+def test_a_png_that_an_archive_does_not_have_is_missing(tmp_path):
+    with pytest.raises(UnusableError, match="no such file under --panoptic-masks") as caught:
+        read_panoptic(panoptic(archived(tmp_path) / "q.png", *SEGMENTS), 2, 3, CATEGORIES)
+    assert caught.value.reason is Reason.MASK_MISSING
+
+
+def damaged_member(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[data.index(b"p.png") + 8] ^= 255
+    path.write_bytes(data)
+
+
+def encrypted_member(path: Path) -> None:
+    """Both headers of the member say that it is encrypted."""
+    data = bytearray(path.read_bytes())
+    data[6] |= 1
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(data)
+
+
+def unknown_method(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[8:10] = data[data.index(b"PK\x01\x02") + 10 :][:2] = b"\x63\x00"
+    at = data.index(b"PK\x01\x02") + 10
+    data[at : at + 2] = b"\x63\x00"
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize("damage", [damaged_member, encrypted_member, unknown_method])
+def test_a_member_that_is_damaged_or_encrypted_is_unreadable(tmp_path, damage, method):
+    path = archived(tmp_path, method=method)
+    damage(path)
+    with pytest.raises(UnusableError, match=r"'p\.png': damaged or encrypted") as caught:
+        read_panoptic(panoptic(path / "p.png", *SEGMENTS), 2, 3, CATEGORIES)
+    assert caught.value.reason is Reason.MASK_UNREADABLE
+
+
+# PNG and row contradict each other
+
+
+def test_pixels_of_segments_that_the_row_does_not_list(tmp_path):
+    found = fault(tmp_path, png(), *SEGMENTS[:1])
+    assert found == (Reason.SEGMENT_MISMATCH, "3 of its pixels are of segments that segments_info does not list")
+
+
+def test_segments_without_a_pixel(tmp_path):
+    more = [Segment(id_, 1, False) for id_ in range(300, 308)]
+    found = fault(tmp_path, png(), *SEGMENTS, *more)
+    assert found == (Reason.SEGMENT_MISMATCH, "segments 300, 301, 302, 303, 304 have no pixel in it")
+
+
+def test_the_two_channel_format_is_known_by_its_categories(tmp_path):
+    """panopticapi's: red is the category, green the instance; the ids of the row are not in it."""
+    colours = np.array([[[1, 0, 0], [1, 1, 0]], [[92, 0, 0], [0, 0, 0]], [[3, 2, 0], [3, 1, 0]]], np.uint8)
+    reason, detail = fault(tmp_path, png(colours))
+    assert reason is Reason.TWO_CHANNEL_PANOPTIC
+    assert "converters/2channels2panoptic_coco_format.py" in detail
+
+
+def test_ids_that_look_like_two_channels_but_match_are_read(tmp_path):
+    colours = np.array([[[1, 0, 0], [1, 1, 0]]], np.uint8)
+    segments = (Segment(257, 3, False), Segment(1, 1, False))
+    assert read(tmp_path, png(colours), segments, 2, 1).indices.tolist() == [[2, 1]]
+
+
+@pytest.mark.parametrize("colour", [(2, 0, 0), (1, 0, 1)])
+def test_colours_that_are_no_categories_are_not_taken_for_two_channels(tmp_path, colour):
+    colours = np.full((3, 2, 3), colour, np.uint8)
+    assert fault(tmp_path, png(colours))[0] is Reason.SEGMENT_MISMATCH
+
+
+def test_pixels_are_decoded_out_of_the_budget_of_all_pictures(tmp_path, monkeypatch):
+    parts: list[int] = []
+
+    class Noted(Budget):
+        def part(self, amount):
+            parts.append(amount)
+            return super().part(amount)
+
+    monkeypatch.setattr(module, "DECODING", Noted(100))
+    monkeypatch.setattr(module, "_PIXELS_AT_ONCE", 2)  # a row
+    assert read(tmp_path, png()).indices.tolist() == PLACES
+    assert parts == [6]

@@ -1,0 +1,129 @@
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.inputs.annotations import Annotation, Caption, Category, ImageLabels
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, LAYOUTS, TFDS
+from recordmill.transforms.encoders.estimate_records import RecordEstimate
+from recordmill.transforms.images.masks import grey_png
+from recordmill.transforms.records.tfrecord import FRAME_BYTES
+from tests.oracles.block_of_tasks import block_of_tasks
+from tests.oracles.encode_examples import ExampleEncoder
+from tests.oracles.encode_tasks import expected_amount
+
+LABELS = LabelMap((Category(1, "person", keypoints=tuple(f"keypoint {n}" for n in range(17))), Category(44, "bottle")))
+POLYGON = b"[[" + b", ".join(b"%d.5, %d.25" % (10 + n, 20 + n * n % 90) for n in range(40)) + b"]]"
+PLAIN = DETECTION.with_parts(())
+GREY_PNG = grey_png(np.zeros((240, 320), np.uint8))
+
+
+def expected_bytes(task: ImageTask, table: FeatureTable) -> int:
+    return expected_amount(RecordEstimate(table), task)[0]
+
+
+def task(objects: int = 0, size: int = 10_000, captions: int = 0, keypoints: int = 0) -> ImageTask:
+    annotations = tuple(
+        Annotation(
+            900_100_000_000 + number, 1, (10.0, 20.0, 40.0, 90.0), 700.5, False, POLYGON, (30.0, 40.0, 2.0) * keypoints
+        )
+        for number in range(objects)
+    )
+    labels = ImageLabels(tuple(Caption(number, "a person holds a bottle by the sea") for number in range(captions)))
+    return ImageTask(397133, "000000397133.jpg", 320, 240, ImageRef("i.jpg", size), "train", annotations, labels)
+
+
+def framed_bytes(task: ImageTask, table) -> int:
+    picture = Picture(bytes(task.ref.size_bytes), "jpeg", task.width, task.height, "0" * 64)
+    records = ExampleEncoder(LABELS, table, "clip").encode(task, picture).records
+    return sum(len(b"".join(record)) + FRAME_BYTES for record in records)
+
+
+@pytest.mark.parametrize("objects", [0, 1, 7])
+def test_a_record_is_of_an_image_or_of_an_object(objects):
+    found = {layout: expected_amount(RecordEstimate(table), task(objects))[1] for layout, table in LAYOUTS.items()}
+    assert found == {"detection": 1, "tfds": 1, "keras": objects, "classification": 1, "features": 1, "table": 1}
+
+
+@pytest.mark.parametrize("objects", [1, 7, 60])
+@pytest.mark.parametrize(
+    "table",
+    [
+        PLAIN,
+        KERAS,
+        TFDS.with_parts(()),
+        TFDS.with_parts((Part.CAPTIONS,)),
+        DETECTION.with_parts((Part.CAPTIONS, Part.KEYPOINTS, Part.LVIS)),
+    ],
+    ids=["plain", "keras", "tfds", "captions", "keypoints"],
+)
+def test_what_is_expected_is_what_is_written_within_a_tenth(table, objects):
+    full = task(objects, captions=5, keypoints=17)
+    assert expected_bytes(full, table) == pytest.approx(framed_bytes(full, table), rel=0.1)
+
+
+@pytest.mark.parametrize("parts", [(Part.MASK_PNG,), (Part.MASK_RLE,), (Part.MASK_PNG, Part.MASK_RLE)])
+def test_masks_are_guessed_at_within_a_factor_of_three(parts):
+    table = DETECTION.with_parts(parts)
+    of_masks = framed_bytes(task(30), table) - framed_bytes(task(30), PLAIN)
+    guessed = expected_bytes(task(30), table) - expected_bytes(task(30), PLAIN)
+    assert of_masks / 3 < guessed < of_masks * 3
+
+
+@pytest.mark.parametrize("parts", [(Part.SEMANTIC,), (Part.SEMANTIC, Part.PANOPTIC)])
+def test_masks_of_a_whole_image_grow_with_its_pixels_and_an_unknown_size_is_the_usual_one(parts):
+    table = DETECTION.with_parts(parts)
+
+    def guessed(width, height):
+        sized = msgspec.structs.replace(task(), width=width, height=height)
+        return expected_bytes(sized, table) - expected_bytes(sized, DETECTION.with_parts(()))
+
+    one_more = guessed(640, 960) - guessed(640, 480)
+    assert one_more > 1000
+    assert guessed(1280, 960) - guessed(640, 480) == pytest.approx(3 * one_more, abs=2)
+    assert guessed(None, None) == guessed(640, 480)
+
+
+@given(st.sampled_from([*LAYOUTS.values(), PLAIN]), st.integers(0, 20), st.integers(0, 10**9), st.integers(0, 5))
+def test_more_of_anything_is_never_expected_to_be_smaller(table, objects, size, captions):
+    less = expected_bytes(task(objects, size, captions), table)
+    with_another = expected_bytes(task(objects + 1, size, captions), table)
+    assert with_another > less if "objects.id" in table.sources else with_another == less
+    assert expected_bytes(task(objects, size + 1, captions), table) >= less
+    assert expected_bytes(task(objects, size, captions + 1), table) >= less
+
+
+def test_a_record_of_one_class_is_what_is_expected_within_a_tenth():
+    of_one_class = msgspec.structs.replace(task(size=len(GREY_PNG)), labels=ImageLabels(class_name="bottle"))
+    picture = Picture(GREY_PNG, "png", 320, 240, "0" * 64)
+    encoder = ExampleEncoder(LABELS, CLASSIFICATION, "keep")
+    (record,) = encoder.encode(of_one_class, picture).records
+    assert expected_bytes(of_one_class, CLASSIFICATION) == pytest.approx(len(b"".join(record)) + FRAME_BYTES, rel=0.1)
+
+
+@pytest.mark.parametrize("side", [500, 2000, 6000])
+@pytest.mark.parametrize("max_side", [None, 1000])
+def test_masks_grow_with_their_image(side, max_side):
+    """Every mask is a PNG of the whole image, so zeros are most of it where the image is large."""
+    table = DETECTION.with_parts((Part.MASK_PNG,))
+    large = msgspec.structs.replace(task(20), width=side, height=side)
+    shrunk = min(side, max_side or side)
+    picture = Picture(bytes(10_000), "jpeg", shrunk, shrunk, "0" * 64, (side, side) if shrunk < side else None)
+    (record,) = ExampleEncoder(LABELS, table, "clip").encode(large, picture).records
+    size = len(b"".join(record))
+    assert expected_amount(RecordEstimate(table, max_side), large)[0] == pytest.approx(size, rel=0.25)
+    assert RecordEstimate(table, max_side).least_mask_bytes(block_of_tasks([large], (large.split,)))[0] < size
+
+
+def test_texts_as_numbers_are_measured():
+    """Indices of a vocabulary of some thousands of terms, and their weights."""
+    index = tuple(range(50, 5_000, 25))
+    labels = ImageLabels((Caption(1, "a person"),), caption_index=index, caption_value=(0.1,) * len(index))
+    with_terms = msgspec.structs.replace(task(), labels=labels)
+    table = DETECTION.with_parts((Part.CAPTIONS, Part.CAPTION_TERMS))
+    assert expected_bytes(with_terms, table) == pytest.approx(framed_bytes(with_terms, table), rel=0.01)
+    assert expected_bytes(with_terms, table) - expected_bytes(task(captions=1), table) > 5 * len(index)

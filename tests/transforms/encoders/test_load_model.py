@@ -1,0 +1,304 @@
+import hashlib
+import random
+import threading
+from pathlib import Path
+
+import keras
+import msgspec
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from recordmill.schemas.errors import ConfigError, JobError
+from recordmill.schemas.inputs.models import ModelChoice
+from recordmill.transforms.encoders.build_model import application, build_model, without_network
+from recordmill.transforms.encoders.load_model import load_model, load_same
+from tests.gcs_stand_in import running
+from tests.gcs_stand_in.server import BUCKET
+from tests.tiny_models import as_given, saved, tiny
+
+NAMED = ModelChoice("mobilenet-v2", "none", input_size=(32, 32))
+
+
+def noise(size: tuple[int, int], number: int = 3) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (number, *size, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("efficientnet-b0", "EfficientNetB0"), ("ResNet50", "ResNet50"), ("mobilenet_v3_small", "MobileNetV3Small")],
+)
+def test_a_model_of_keras_applications_is_known_however_it_is_spelt(name, meant):
+    assert application(name) == meant
+
+
+def test_features_of_a_named_model_are_those_of_keras_with_its_own_preprocessing():
+    pixels = noise((32, 32))
+    loaded = load_model(NAMED)
+    model = keras.applications.MobileNetV2(include_top=False, weights=None, input_shape=(32, 32, 3))
+    model.set_weights(build_model(NAMED).get_weights())
+    prepared = keras.applications.mobilenet_v2.preprocess_input(pixels.astype(np.float32))
+    np.testing.assert_allclose(loaded.features(pixels), model.predict(prepared, verbose=0), rtol=1e-3, atol=1e-4)
+    assert loaded.found.layer == "out_relu"
+    assert loaded.found.feature_shape == (1, 1, 1280)
+    assert loaded.found.preprocess == "keras.applications.mobilenet_v2.preprocess_input"
+
+
+def test_random_weights_are_always_the_same_whoever_draws_numbers_meanwhile():
+    done = threading.Event()
+
+    def draw() -> None:
+        while not done.is_set():
+            random.random()
+
+    first = build_model(NAMED).get_weights()
+    other = threading.Thread(target=draw)
+    other.start()
+    try:
+        second = build_model(NAMED).get_weights()
+    finally:
+        done.set()
+        other.join()
+    assert all(np.array_equal(one, other) for one, other in zip(first, second, strict=True))
+    assert np.std(first[0]) > 0
+
+
+def test_a_model_is_loaded_once(tmp_path):
+    choice = ModelChoice(saved(tiny(), tmp_path / "tiny.keras"))
+    loaded = load_model(choice)
+    assert load_same(choice, loaded.found) is load_same(choice, loaded.found) is loaded
+
+
+def test_a_file_that_has_changed_is_another_model(tmp_path):
+    choice = ModelChoice(saved(tiny(), tmp_path / "tiny.keras"))
+    before = load_model(choice).found
+    other = tiny()
+    other.set_weights([weight + 1 for weight in other.get_weights()])
+    saved(other, tmp_path / "tiny.keras")
+    assert load_model(choice).found != before
+
+
+def test_a_file_gives_its_features_before_pooling(tmp_path):
+    model = tiny()
+    found, features = load_model(ModelChoice(saved(model, tmp_path / "tiny.keras")))
+    assert (found.layer, found.input_size, found.feature_shape) == ("patches", (16, 12), (4, 3, 5))
+    assert found.preprocess == "none"  # its first layer does it
+    weights = [weight.numpy().tobytes() for weight in model.get_layer("patches").weights]
+    assert found.weights_sha256 == hashlib.sha256(b"".join(weights)).hexdigest()
+    pixels = noise((16, 12))
+    expected = keras.Model(model.inputs, model.get_layer("patches").output).predict(pixels, verbose=0)
+    np.testing.assert_allclose(features(pixels), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_any_layer_and_its_mean(tmp_path):
+    model = tiny()
+    path = saved(model, tmp_path / "tiny.keras")
+    pixels = noise((16, 12))
+    found, head = load_model(ModelChoice(path, layer="head"))
+    assert found.feature_shape == (2,)
+    np.testing.assert_allclose(head(pixels), model.predict(pixels, verbose=0), rtol=1e-5, atol=1e-6)
+    patches = load_model(ModelChoice(path)).features(pixels)
+    found, mean = load_model(ModelChoice(path, pool="avg"))
+    assert found.feature_shape == (5,)
+    np.testing.assert_allclose(mean(pixels), np.mean(patches, axis=(1, 2)), rtol=1e-5, atol=1e-6)
+
+
+def test_a_layer_that_is_a_model(tmp_path):
+    inner = keras.Sequential([keras.Input((16, 12, 3)), keras.layers.Conv2D(5, 4)], name="inner")
+    outer = keras.Sequential([keras.Input((16, 12, 3)), inner, keras.layers.Flatten(), keras.layers.Dense(2)])
+    found, features = load_model(ModelChoice(saved(outer, tmp_path / "outer.keras"), preprocess="unit"))
+    assert (found.layer, found.feature_shape) == ("inner", (13, 9, 5))
+    pixels = noise((16, 12))
+    np.testing.assert_allclose(features(pixels), inner.predict(pixels / 255, verbose=0), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer", ["", "patches"])
+def test_a_model_of_two_outputs_gives_what_is_before_its_pooling_or_asked_for(tmp_path, layer):
+    model = tiny()
+    heads = keras.Model(model.inputs, [model.get_layer(name).output for name in ("head", "mean")])
+    found = load_model(ModelChoice(saved(heads, tmp_path / "heads.keras"), layer=layer)).found
+    assert (found.layer, found.feature_shape) == ("patches", (4, 3, 5))
+
+
+@pytest.mark.parametrize(
+    ("preprocess", "expected"),
+    [
+        ("none", lambda pixels: pixels),
+        ("unit", lambda pixels: pixels / 255),
+        ("tf", lambda pixels: pixels / 127.5 - 1),
+        ("torch", lambda pixels: (pixels / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]),
+        ("caffe", lambda pixels: pixels[..., ::-1] - [103.939, 116.779, 123.68]),
+    ],
+)
+def test_pixels_are_prepared_as_asked(tmp_path, preprocess, expected):
+    path = saved(as_given(), tmp_path / "same.keras")
+    found, features = load_model(ModelChoice(path, preprocess=preprocess))
+    assert found.preprocess == preprocess
+    pixels = noise((4, 6))
+    np.testing.assert_allclose(features(pixels), expected(pixels.astype(np.float64)), rtol=1e-5, atol=1e-5)
+
+
+def test_a_model_of_any_size_takes_the_one_that_is_asked_for(tmp_path):
+    path = saved(tiny((None, None)), tmp_path / "tiny.keras")
+    assert load_model(ModelChoice(path, input_size=(20, 8))).found.feature_shape == (5, 2, 5)
+    with pytest.raises(ConfigError, match="any size: give --input-size"):
+        load_model(ModelChoice(path))
+
+
+def test_weights_of_a_file_take_the_place_of_the_model_s(tmp_path):
+    path = saved(tiny(), tmp_path / "tiny.keras")
+    other = tiny()
+    other.set_weights([weight + 1 for weight in other.get_weights()])
+    other.save_weights(tmp_path / "other.weights.h5")
+    pixels = noise((16, 12))
+    found, features = load_model(ModelChoice(path, str(tmp_path / "other.weights.h5"), layer="head"))
+    np.testing.assert_allclose(features(pixels), other.predict(pixels, verbose=0), rtol=1e-5, atol=1e-5)
+    assert found.weights_sha256 != load_model(ModelChoice(path, layer="head")).found.weights_sha256
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    """Where a folder becomes objects below its name."""
+    with running() as gcs:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs.url)
+
+        def put(folder: Path) -> str:
+            for path in folder.rglob("*"):
+                if path.is_file():
+                    gcs.put(f"{folder.name}/{path.relative_to(folder).as_posix()}", path.read_bytes())
+            return f"gs://{BUCKET}/{folder.name}"
+
+        yield put
+
+
+def test_models_and_weights_of_a_bucket_are_those_of_the_files(tmp_path, bucket):
+    here = tmp_path / "models"
+    model = tiny()
+    saved(model, here / "tiny.keras")
+    model.set_weights([weight + 1 for weight in model.get_weights()])
+    model.save_weights(here / "other.weights.h5")
+    there = bucket(here)
+    local, remote = (ModelChoice(f"{folder}/tiny.keras") for folder in (here, there))
+    assert load_model(remote).found == load_model(local).found
+    local, remote = (ModelChoice(f"{folder}/tiny.keras", f"{folder}/other.weights.h5") for folder in (here, there))
+    pixels = noise((16, 12))
+    np.testing.assert_array_equal(load_model(remote).features(pixels), load_model(local).features(pixels))
+    with pytest.raises(ConfigError, match=f"{there}/none.keras: no such file"):
+        load_model(ModelChoice(f"{there}/none.keras"))
+
+
+def token_model() -> keras.Model:
+    return keras.Sequential([keras.Input((16,), dtype="int32"), keras.layers.Embedding(10, 4)])
+
+
+def grey_model() -> keras.Model:
+    return keras.Sequential([keras.Input((16, 12, 1)), keras.layers.Flatten()])
+
+
+def two_inputs() -> keras.Model:
+    inputs = [keras.Input((16, 12, 3)), keras.Input((16, 12, 3))]
+    return keras.Model(inputs, keras.layers.Add()(inputs))
+
+
+def without_pooling() -> keras.Model:
+    return keras.Sequential([keras.Input((16, 12, 3)), keras.layers.Conv2D(2, 3, name="only")])
+
+
+def without_rescaling() -> keras.Model:
+    return keras.Sequential([keras.Input((16, 12, 3)), keras.layers.Conv2D(2, 3), keras.layers.Flatten()])
+
+
+def with_code() -> keras.Model:
+    return keras.Sequential([keras.Input((16, 12, 3)), keras.layers.Lambda(lambda x: x), keras.layers.Flatten()])
+
+
+def not_built() -> keras.Model:
+    return keras.Sequential([keras.layers.Rescaling(1 / 255), keras.layers.Flatten()])
+
+
+@pytest.mark.parametrize(
+    ("model", "choice", "told"),
+    [
+        (tiny, {"layer": "patch"}, "--layer patch: .* has no such layer among its 4; near to it are patches"),
+        (tiny, {"layer": "head", "pool": "avg"}, "--pool avg takes"),
+        (tiny, {"input_size": (64, 64)}, r"takes 16x12 only; leave the flag out"),
+        (tiny, {"weights": "none"}, "has weights of its own"),
+        (token_model, {}, r"takes \(None, 16\) of int32, which is no batch of RGB pictures"),
+        (grey_model, {}, "which is no batch of RGB pictures"),
+        (two_inputs, {}, "which is no batch of RGB pictures"),
+        (with_code, {"preprocess": "none"}, "can be loaded: .*Lambda"),
+        (not_built, {}, "does not say what it takes: it was saved before it was built"),
+        (without_pooling, {"preprocess": "none"}, "name the layer that gives them by --layer, only for example"),
+        (without_rescaling, {}, "give --preprocess, one of none, unit, tf, torch, caffe"),
+    ],
+)
+def test_a_model_that_cannot_be_used_so(tmp_path, model, choice, told):
+    with pytest.raises(ConfigError, match=told):
+        load_model(ModelChoice(saved(model(), tmp_path / "model.keras"), **choice))
+
+
+@pytest.mark.parametrize(
+    ("choice", "told"),
+    [
+        (ModelChoice("efficientnet-b9", "none"), "no model of keras.applications.*did you mean EfficientNet"),
+        (ModelChoice("mobilenet", "none", input_size=(8, 8)), "MobileNet of 8x8 pixels cannot be made"),
+        (ModelChoice("{folder}/none.keras"), "no .keras file that can be loaded"),
+        (ModelChoice("{folder}/text.keras"), "no .keras file that can be loaded"),
+        (ModelChoice("{folder}/empty"), "is no .keras file; save the model"),
+        (ModelChoice("{folder}/tiny.h5"), "is no .keras file; save the model"),
+        (ModelChoice("{folder}/tiny.keras", "{folder}/text.keras"), "text.keras do not fit"),
+        (ModelChoice("{folder}/tiny.keras", "{folder}/less.weights.h5"), "less.weights.h5 do not fit"),
+        (ModelChoice("{folder}/tiny.keras", "{folder}/wider.weights.h5"), "wider.weights.h5 do not fit"),
+    ],
+)
+def test_files_that_are_no_model_or_none_of_its_weights(tmp_path, choice, told):
+    (tmp_path / "text.keras").write_text("no model")
+    (tmp_path / "empty").mkdir()
+    saved(tiny(), tmp_path / "tiny.h5")
+    saved(tiny(), tmp_path / "tiny.keras")
+    keras.Sequential([keras.Input((16, 12, 3)), *tiny().layers[:2]]).save_weights(tmp_path / "less.weights.h5")
+    wider = [keras.layers.Rescaling(1 / 255), keras.layers.Conv2D(6, 4, strides=4), keras.layers.Flatten()]
+    keras.Sequential([keras.Input((16, 12, 3)), *wider, keras.layers.Dense(2)]).save_weights(
+        tmp_path / "wider.weights.h5"
+    )
+    filled = {name: getattr(choice, name).replace("{folder}", str(tmp_path)) for name in ("model", "weights")}
+    with pytest.raises(ConfigError, match=told) as raised:
+        load_model(msgspec.structs.replace(choice, **filled))
+    assert "\n" not in str(raised.value)
+
+
+def test_published_weights_are_only_taken_from_where_keras_keeps_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match=rf"{tmp_path}/models/.*\.h5 is not there; --weights imagenet-download lets"):
+        load_model(ModelChoice("mobilenet-v2", input_size=(32, 32)))
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "weights.h5").write_bytes(b"weights")
+    home = __import__(keras.utils.get_file.__module__, fromlist=["get_file"])
+    fetch, known = home.get_file, hashlib.md5(b"weights").hexdigest()
+    with without_network():
+        found = home.get_file("weights.h5", "http://nowhere/weights.h5", cache_subdir="models", file_hash=known)
+        assert found == str(tmp_path / "models" / "weights.h5")
+        with pytest.raises(ConfigError, match="its MD5 is another"):
+            home.get_file("weights.h5", "http://nowhere/weights.h5", cache_subdir="models", file_hash="0" * 32)
+    assert home.get_file is fetch
+
+
+def test_a_worker_that_finds_another_model_stops_the_job(tmp_path):
+    choice = ModelChoice(saved(tiny(), tmp_path / "tiny.keras"))
+    found = load_model(choice).found
+    assert load_same(choice, found).found == found
+    for other in ({"weights_sha256": "0"}, {"feature_shape": (1,)}, {"layers": 7}, {"input_size": (3, 3)}):
+        with pytest.raises(JobError, match=next(iter(other))):
+            load_same(choice, msgspec.structs.replace(found, **other))
+    with pytest.raises(JobError, match="cannot load the model"):
+        load_same(ModelChoice(str(tmp_path / "gone.keras")), found)
+
+
+def test_a_model_of_uint8(tmp_path):
+    picture = keras.Input((4, 6, 3), dtype="uint8")
+    scaled = keras.layers.Rescaling(2.0)(picture)
+    model = keras.Model(picture, keras.layers.GlobalAveragePooling2D()(scaled))
+    pixels = noise((4, 6))
+    _, features = load_model(ModelChoice(saved(model, tmp_path / "of_bytes.keras")))
+    np.testing.assert_allclose(features(pixels), 2.0 * pixels)
+    assert features(tf.constant(pixels)).dtype == tf.float32

@@ -1,0 +1,249 @@
+import json
+import random
+import tracemalloc
+from hashlib import sha256
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from recordmill.schemas.dataset.manifest import FORMAT, Manifest
+from recordmill.schemas.duplicates import Fingerprints, SplitDuplicates
+from recordmill.schemas.errors import DuplicatesError
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.layouts import CLASSIFICATION
+from recordmill.schemas.statistics import ClassDrift, ClassInOneSplit, ClassStatistics, SplitStatistics
+from recordmill.transforms.insight.across_splits import (
+    arc_sine_distance,
+    check_complete_duplicates,
+    check_duplicates,
+    compare_splits,
+    duplicates_of,
+    fingerprint_line,
+    first_groups,
+    read_fingerprints,
+)
+from recordmill.transforms.shards.commit_splits import commit_splits
+from tests.transforms.insight.test_find_duplicates import image, shard
+from tests.transforms.shards.test_commit_splits import of_split, statistics_of
+from tests.transforms.shards.test_write_metadata import stage
+
+CATS = tuple(image(f"cat/{n}.jpg", n, labels=0 << 32) for n in range(6))
+ALL = tuple(image(f"all/{n}.jpg", n, labels=1 << 32) for n in range(6))
+OTHER = (image("cat/7.jpg", 7),)
+
+
+def with_fingerprints(manifest: Manifest, lines: bytes) -> Manifest:
+    """The manifest of one split, that has these."""
+    ((split, entry),) = manifest.splits.items()
+    entry = msgspec.structs.replace(entry, fingerprints_sha256=sha256(lines).hexdigest())
+    return msgspec.structs.replace(manifest, splits={split: entry})
+
+
+def fingerprint_lines(shards: list[Fingerprints]) -> bytes:
+    return b"".join(map(fingerprint_line, shards))
+
+
+def commit(folder, split: str, lines: bytes = b"") -> Manifest:
+    """Commit a split whose shards have just been finished."""
+    manifest = with_fingerprints(of_split(split), lines) if lines else of_split(split)
+    stage(folder, manifest.splits[split].recipe, manifest.splits[split].shards)
+    (folder / f".recordmill-{split}" / "fingerprints.jsonl").write_bytes(lines)
+    return commit_splits(str(folder), manifest, statistics_of(manifest))
+
+
+def written(folder, **splits: list[Fingerprints]) -> Manifest:
+    """A folder of splits of which only fingerprints are there."""
+    entries = {}
+    for split, shards in splits.items():
+        lines = fingerprint_lines(shards)
+        (folder / f"fingerprints-{split}.jsonl").write_bytes(lines)
+        entries |= with_fingerprints(of_split(split), lines).splits
+    categories = (Category(1, "cat"), Category(2, "all"))
+    return Manifest(FORMAT, "coco", "classification", (), categories, (), entries)
+
+
+def test_all_splits_are_compared_and_classes_named(tmp_path):
+    manifest = written(tmp_path, train=[shard("t1", *CATS), shard("t0", *OTHER)], val=[shard("v", *ALL)])
+    found, lines = duplicates_of(str(tmp_path), manifest)
+    assert (found.groups, found.leaks, found.copied_classes) == (6, 6, {"cat": 6})
+    assert found.splits == {
+        "train": SplitDuplicates(exact=6, leaked=6, labels_differ=6),
+        "val": SplitDuplicates(exact=6, leaked=6, labels_differ=6),
+    }
+    assert found.sha256 == sha256(lines).hexdigest()
+    first = json.loads(lines.splitlines()[0])
+    assert [each["file_name"] for each in first["images"]] == ["cat/0.jpg", "all/0.jpg"]
+    (tmp_path / "duplicates.jsonl").write_bytes(lines)
+    assert [group.images[0].file_name for group in first_groups(str(tmp_path), 2)] == ["cat/0.jpg", "cat/1.jpg"]
+
+
+def test_a_line_is_json():
+    line = fingerprint_line(shard("0", *CATS))
+    assert json.loads(line)["names"] == [f"cat/{number}.jpg" for number in range(6)]
+    assert msgspec.json.decode(line, type=Fingerprints).array["labels"].tolist() == [0] * 6
+
+
+DAMAGED = msgspec.structs.replace(shard("v", *ALL), rows=b"not whole rows")
+
+
+@pytest.mark.parametrize("damaged", [b"\xff", b"", fingerprint_lines([DAMAGED])])
+def test_without_fingerprints_or_with_damaged_ones_a_split_is_not_compared(tmp_path, damaged):
+    assert duplicates_of(str(tmp_path), written(tmp_path)) is None
+    manifest = written(tmp_path, train=[shard("t", *CATS)], val=[shard("v", *ALL)])
+    (tmp_path / "fingerprints-val.jsonl").write_bytes(damaged)
+    found, lines = duplicates_of(str(tmp_path), manifest)
+    assert (list(found.splits), lines) == (["train"], b"")
+
+
+def test_a_split_with_damaged_fingerprints_is_refused_where_duplicates_are(tmp_path):
+    commit(tmp_path, "train", fingerprint_lines([shard("t", *CATS)]))
+    commit(tmp_path, "val", fingerprint_lines([shard("v", *ALL)]))
+    (tmp_path / "fingerprints-val.jsonl").write_bytes(b"")
+    with pytest.raises(DuplicatesError, match=r"val of .* cannot be compared.*--overwrite"):
+        check_duplicates(str(tmp_path), {"test": [shard("x", *OTHER)]}, CLASSIFICATION, "leakage")
+    with pytest.raises(DuplicatesError, match=r"val of .* cannot be compared"):
+        check_complete_duplicates(str(tmp_path), ["train", "val"], CLASSIFICATION, "leakage")
+
+
+def test_a_list_that_is_not_there_or_cut_has_no_group(tmp_path):
+    assert first_groups(str(tmp_path), 5) == []
+    (tmp_path / "duplicates.jsonl").write_bytes(b'{"kind": "exa')
+    assert first_groups(str(tmp_path), 5) == []
+
+
+def test_a_split_without_fingerprints_leaves_none_of_the_one_before(tmp_path):
+    lines = fingerprint_lines([shard("v", *ALL, *CATS)])
+    for fingerprints in (lines, b""):
+        whole = commit(tmp_path, "val", fingerprints)
+        assert (whole.duplicates is not msgspec.UNSET) == bool(fingerprints)
+        for name in ("fingerprints-val.jsonl", "duplicates.jsonl"):
+            assert (tmp_path / name).exists() == bool(fingerprints)
+
+
+@pytest.mark.parametrize(
+    ("policy", "others", "own", "is_refused"),
+    [
+        ("leakage", CATS, (*OTHER, *OTHER), False),
+        ("fail", CATS, (*OTHER, *OTHER), True),
+        ("fail", (*CATS, *CATS), OTHER, False),  # which was there before
+        ("leakage", CATS, ALL, True),
+        ("fail", CATS, ALL, True),
+        ("fail", CATS, OTHER, False),
+    ],
+)
+def test_what_is_refused_is_of_the_job_s_splits(tmp_path, policy, others, own, is_refused):
+    commit(tmp_path, "train", fingerprint_lines([shard("t", *others)]))
+    listed = tmp_path / ".recordmill-val" / "duplicates.jsonl"
+    args = (str(tmp_path), {"val": [shard("v", *own)]}, CLASSIFICATION, policy)
+    if not is_refused:
+        assert check_duplicates(*args) == {"train", "val"}
+        assert not listed.exists()
+        return
+    with pytest.raises(DuplicatesError, match="of val") as error:
+        check_duplicates(*args)
+    assert str(listed) in str(error.value)
+    groups = [json.loads(line) for line in listed.read_text().splitlines()]
+    assert len(groups) == (6 if own is ALL else 1)
+
+
+def test_a_split_that_is_replaced_is_not_compared_with_itself(tmp_path):
+    commit(tmp_path, "val", fingerprint_lines([shard("v", *CATS)]))
+    check_duplicates(str(tmp_path), {"val": [shard("v", *ALL)]}, CLASSIFICATION, "fail")
+    check_duplicates(str(tmp_path), {}, CLASSIFICATION, "fail")
+
+
+def test_of_the_file_of_fingerprints_nothing_else_is_kept(tmp_path):
+    images = [image(f"{number}.jpg", number) for number in range(2000)]
+    manifest = written(tmp_path, train=[shard("t", *images)])
+    read_fingerprints(str(tmp_path), manifest, ["train"])
+    tracemalloc.start()
+    try:
+        ((of_shard,),) = read_fingerprints(str(tmp_path), manifest, ["train"]).values()
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1.1 * (len(of_shard.rows) + len(bytes(of_shard.names)))
+
+
+def split(images: int, *having: int) -> SplitStatistics:
+    classes = tuple(ClassStatistics(f"c{index}", 3 * number, number) for index, number in enumerate(having))
+    return SplitStatistics(images, {}, (), {}, classes, (), {}, {}, 0)
+
+
+def test_classes_that_the_other_splits_lack():
+    found = compare_splits({"a": split(9, 3, 0, 2, 0, 1), "b": split(9, 0, 5, 2, 0, 1), "c": split(9, 0, 0, 0, 0, 2)})
+    assert found.one_split_only == (ClassInOneSplit("c1", "b", 5), ClassInOneSplit("c0", "a", 3))
+
+
+def test_a_file_that_was_edited_to_count_more_than_all_is_compared():
+    assert compare_splits({"a": split(9, 12), "b": split(9, 3)}).one_split_only == ()
+
+
+def test_splits_without_classes_are_not_compared():
+    assert compare_splits({"a": split(9, 3), "test": split(9, 0)}) is None
+    assert compare_splits({"a": split(9, 3)}) is compare_splits({}) is None
+    found = compare_splits({"a": split(900, 300, 0), "b": split(900, 310, 0), "test": split(900, 0, 0)})
+    assert (found.one_split_only, found.drifting) == ((), ())
+
+
+def test_a_share_that_differs_is_told_of_both_splits_the_worst_first():
+    found = compare_splits({"train": split(8000, 4000, 800, 800), "val": split(2000, 1000, 400, 100)})
+    assert found.drifting == (
+        ClassDrift("c1", "train", 800, 0.1, 0.2),
+        ClassDrift("c1", "val", 400, 0.2, 0.1),
+        ClassDrift("c2", "train", 800, 0.1, 0.05),
+        ClassDrift("c2", "val", 100, 0.05, 0.1),
+    )
+
+
+def test_of_three_splits_the_one_that_differs_is_told():
+    found = compare_splits({"train": split(8000, 800), "val": split(1000, 180), "test": split(1000, 98)})
+    assert next((each.split, each.share, each.elsewhere) for each in found.drifting) == ("val", 0.18, 898 / 9000)
+    assert "test" not in {each.split for each in found.drifting}
+
+
+@pytest.mark.parametrize(("number", "drifts"), [(1240, False), (1250, True)])
+def test_a_difference_of_less_than_a_quarter_is_none_however_certain(number, drifts):
+    found = compare_splits({"a": split(1_000_000, 100_000), "b": split(10_000, number)})
+    assert bool(found.drifting) == drifts
+    assert arc_sine_distance((1240, 10_000), (100_000, 1_000_000)) > 7
+
+
+@pytest.mark.parametrize(("number", "drifts"), [(137, False), (138, True)])
+def test_two_shares_drift_at_one_of_a_hundred(number, drifts):
+    """2.58 standard deviations, to whichever side."""
+    assert 2.56 < arc_sine_distance((137, 1000), (100, 1000)) < 2.576 < arc_sine_distance((138, 1000), (100, 1000))
+    found = compare_splits({"a": split(1000, number), "b": split(1000, 100)})
+    assert bool(found.drifting) == drifts
+
+
+def test_the_more_classes_the_further_off_one_has_to_be():
+    few = {"a": split(1000, 100), "b": split(1000, 145)}
+    many = {"a": split(1000, 100, *[9] * 99), "b": split(1000, 145, *[9] * 99)}
+    assert (len(compare_splits(few).drifting), len(compare_splits(many).drifting)) == (2, 0)
+    unused = {"a": split(1000, 100, *[0] * 99), "b": split(1000, 145, *[0] * 99)}
+    assert compare_splits(unused).drifting == compare_splits(few).drifting
+
+
+@pytest.mark.parametrize("shares", [(0.8, 0.2), (0.8, 0.1, 0.1), (0.98, 0.02)])
+def test_random_splits_seldom_seem_to_drift(shares):
+    """One of a hundred at the most; here, of 100 divisions with a long tail of classes, 5."""
+    of = random.Random(0)
+    ends = [sum(shares[:index]) for index in range(len(shares) + 1)]
+    alarms = 0
+    for _ in range(100):
+        sizes = [round(2000 * (end - begin)) for begin, end in pairwise(ends)]
+        having = [[sum(of.random() < 0.3 / rank for _ in range(size)) for rank in (1, 5, 20, 80)] for size in sizes]
+        splits = {str(index): split(size, *row) for index, (size, row) in enumerate(zip(sizes, having, strict=True))}
+        alarms += bool(compare_splits(splits).drifting)
+    assert alarms <= 5
+
+
+def test_a_class_that_is_twice_as_frequent_in_one_split_is_found():
+    of = random.Random(1)
+    found = 0
+    for _ in range(50):
+        train, val = (sum(of.random() < share for _ in range(n)) for n, share in ((4000, 0.06), (1000, 0.12)))
+        found += bool(compare_splits({"train": split(4000, train), "val": split(1000, val)}).drifting)
+    assert found >= 48

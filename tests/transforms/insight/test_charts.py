@@ -1,0 +1,68 @@
+import xml.etree.ElementTree as ET
+
+from recordmill.schemas.statistics import Bin, Distribution
+from recordmill.transforms.insight.charts import ChartColumn, bar_chart, columns, heat_map, long_tail
+
+
+def distribution(*bins: tuple[float, float, int]) -> Distribution:
+    return Distribution(sum(each[2] for each in bins), 0, 0, 0, 0, 0, 0, tuple(Bin(*each) for each in bins))
+
+
+def shapes(svg: str, tag: str) -> list[ET.Element]:
+    return [each for each in ET.fromstring(svg).iter() if each.tag == tag]
+
+
+def test_texts_stay_within_the_chart():
+    """As the last of several, which is longer than its bar is wide."""
+    svg = bar_chart([ChartColumn("x", f"{number:02}.5 kB", [number == 18]) for number in range(19)], "sizes")
+    texts = {each.text: each for each in shapes(svg, "text") if each.text.endswith("kB")}
+    assert "18.5 kB" in texts
+    for text, each in texts.items():
+        assert float(each.get("x")) + (0 if each.get("text-anchor") == "end" else len(text) * 4) <= 480
+
+
+def test_all_of_one_bin_is_a_hundred_percent():
+    svg = bar_chart([ChartColumn("x", "1", [7])], "sizes")
+    assert {each.text for each in shapes(svg, "text")} == {"0%", "50%", "100%", "1"}
+
+
+def test_bins_are_there_from_the_first_to_the_last_with_something_in_it():
+    found = columns([distribution((0, 0, 4), (3, 3.5, 1)), None, distribution((6, 7, 2))], True, str)
+    assert [(each.label, each.begin, each.numbers) for each in found] == [
+        ("0", "0", [4, 0, 0]),
+        ("3", "3", [1, 0, 0]),
+        ("4", "4", [0, 0, 0]),
+        ("5", "5", [0, 0, 0]),
+        ("6", "6", [0, 0, 2]),
+    ]
+    halves = columns([distribution((0.5, 0.625, 1), (0.75, 0.875, 2))], False, "{:.3g}".format)
+    assert [(each.label, each.begin) for each in halves] == [
+        ("0.5–0.625", "0.5"),
+        ("0.625–0.75", "0.625"),
+        ("0.75–0.875", "0.75"),
+    ]
+
+
+def test_bars_are_as_high_as_their_part_of_the_split():
+    table = columns([distribution((1, 1.25, 30), (2, 2.5, 10)), distribution((1, 1.25, 1), (2, 2.5, 3))], True, str)
+    svg = bar_chart(table, 'a "label"')
+    bars = {(bar.get("class"), bar[0].text): float(bar.get("height")) for bar in shapes(svg, "rect")}
+    assert set(bars) == {("s0", "1: 30"), ("s1", "1: 1"), ("s0", "2: 10"), ("s1", "2: 3")}
+    assert bars["s0", "1: 30"] == bars["s1", "2: 3"] == 3 * bars["s0", "2: 10"] == 168  # all there is room for
+    assert ET.fromstring(svg).attrib["aria-label"] == 'a "label"'
+
+
+def test_classes_fall_from_the_most_frequent_on_a_scale_of_powers_of_ten():
+    (line,) = shapes(long_tail([[1, 1000, 0, 10]], "x"), "polyline")
+    points = [tuple(map(float, point.split(","))) for point in line.get("points").split()]
+    (x1, y1), (x2, y2), (x3, y3) = points
+    assert x1 < x2 < x3
+    assert (y1 - 8, round(y2 - y1) * 1.0) == (0, round((y3 - y1) * 2 / 3))
+
+
+def test_the_map_is_strongest_where_most_is():
+    cells = shapes(heat_map([[0, 5], [10, 0]], "x"), "rect")
+    assert [(cell.get("x"), cell.get("y"), cell.get("fill-opacity"), cell[0].text) for cell in cells] == [
+        ("14", "0", "0.50", "5"),
+        ("0", "14", "1.00", "10"),
+    ]

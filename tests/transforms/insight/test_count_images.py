@@ -1,0 +1,242 @@
+import io
+import random
+from functools import reduce
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.annotations import Annotation, Category, ImageLabels
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.layouts import CLASSIFICATION, DETECTION
+from recordmill.schemas.statistics import SCALE, ZERO_BIN, PixelMeasures, bin_of, edge
+from recordmill.transforms.blocks.image_facts import join_facts
+from recordmill.transforms.dataset.facts import add_statistics
+from recordmill.transforms.insight.count_images import ImageCounter, describe_statistics, distribution, histogram
+from tests.oracles import count_images
+from tests.oracles.encode_tasks import encode_tasks
+from tests.oracles.fact_columns import counted, fact_columns, record_places, sorted_objects
+from tests.oracles.image_facts import ImageFacts
+from tests.oracles.random_facts import draw_facts
+
+LABELS = LabelMap((Category(1, "cat"), Category(2, "dog")), (Category(9, "sky"),))
+
+
+def image(name: str, width=640, height=480, boxes=(), classes=(), **more) -> ImageFacts:
+    edges = tuple(zip(*boxes, strict=True)) if boxes else ((), (), (), ())
+    return ImageFacts(name, width, height, "jpeg", 1000, edges, classes or [0] * len(boxes), **more)
+
+
+@given(st.floats(min_value=1e-9, max_value=1e12, allow_nan=False))
+def test_a_number_is_between_the_edges_of_its_bin(number):
+    found = bin_of(number)
+    assert edge(found) <= number < edge(found + 1)
+    assert histogram(np.array([number])).bins == {found: 1}
+
+
+def test_a_histogram_has_sums_and_bounds():
+    found = histogram(np.array([0, 3, 3, 80.0]))
+    assert (found.bins, found.least, found.largest) == ({ZERO_BIN: 1, bin_of(3): 2, bin_of(80): 1}, 0, 80)
+    assert found.total == 86 * SCALE
+    told = distribution(found, is_whole=True)
+    assert (told.count, told.mean, told.least, told.median, told.p95, told.largest) == (4, 21.5, 0, 3, 80, 80)
+    assert [(each.low, each.high, each.number) for each in told.bins] == [(0, 0, 1), (3, 3.5, 2), (80, 96, 1)]
+
+
+def test_boxes_are_counted_by_size_shape_class_and_place():
+    found = counted(image("a", 200, 100, [(0, 0, 0.5, 0.5), (0.9, 0.9, 1, 1)], [1, 1]), image("b", 200, 100))
+    told = describe_statistics(found, LABELS, DETECTION, [0, 2])
+    histograms = told.histograms
+    assert (histograms["box_share"].least, histograms["box_share"].largest) == pytest.approx((0.01, 0.25))
+    assert (histograms["box_side"].least, histograms["box_side"].largest) == pytest.approx((200**0.5, 5000**0.5))
+    assert histograms["box_aspect"].mean == pytest.approx(2)
+    assert [(each.low, each.number) for each in histograms["objects_an_image"].bins] == [(0, 1), (2, 1)]
+    assert (histograms["classes_an_image"].largest, histograms["image_aspect"].mean) == (1, 2)
+    assert [(row, column) for row in range(16) for column in range(16) if told.centres[row][column]] == [
+        (4, 4),
+        (15, 15),
+    ]
+    assert [(each.name, each.objects, each.images) for each in told.classes] == [("cat", 0, 0), ("dog", 2, 1)]
+    assert (told.images, told.formats) == (2, {"jpeg": 2})
+
+
+def test_images_of_one_class_each_are_counted_by_it():
+    found = describe_statistics(counted(ImageFacts("a", 2, 1, "png", 3)), LABELS, CLASSIFICATION, [0, 1])
+    assert [(each.objects, each.images) for each in found.classes] == [(0, 0), (1, 1)]
+    assert set(found.histograms) == {"image_width", "image_height", "image_aspect", "image_bytes"}
+    assert found.centres == ()
+
+
+def test_captions_and_segments_are_counted():
+    found = describe_statistics(
+        counted(image("a", captions=2, segments=[0, 0]), image("b", captions=0)), LABELS, DETECTION, [0, 0]
+    )
+    assert found.histograms["captions_an_image"].mean == 1
+    assert [(each.name, each.images) for each in found.segments] == [("sky", 1)]
+
+
+def test_what_is_chosen_to_be_looked_at():
+    small, large = (0, 0, 0.01, 0.01), (0, 0, 0.5, 0.5)
+    images = [
+        image("few", boxes=[large]),
+        image("many", boxes=[large] * 9),
+        image("tiny", boxes=[large, small]),
+        image("wide", 1000, 100),
+        image("high", 100, 200),
+    ]
+    found = counted(*images).examples
+    chosen = {why: [images[each.record].name for each in examples] for why, examples in found.items()}
+    assert chosen["crowded"] == ["many", "tiny", "few"]
+    assert chosen["small"][0] == "tiny"
+    assert chosen["odd"] == ["wide", "high"]
+    assert sorted(chosen["sample"]) == sorted(each.name for each in images)
+    wide = found["odd"][0]
+    assert (wide.shard, wide.record, wide.offset, wide.bytes) == ("s", 3, 300, 100)
+
+
+def test_boxes_that_may_be_faults_are_counted_and_pointed_to():
+    thin, four, large = (0, 0, 0.5, 3.9 / 640), (0, 0, 4 / 480, 0.5), (0.1, 0.2, 0.5, 0.5)
+    found = counted(
+        image("a", boxes=[large, large, large], classes=[1, 1, 0]),
+        image("b", boxes=[thin, four, thin], classes=[0, 0, 1]),
+        image("c", boxes=[large, thin], classes=[1, 1]),
+        image("d"),
+    ).findings
+    pointed = {name: (each.number, [example.record for example in each.examples]) for name, each in found.items()}
+    assert pointed == {"thin_boxes": (3, [1, 2]), "repeated_boxes": (1, [0])}
+
+
+BOX = (100 / 480, 100 / 640, 200 / 480, 300 / 640)
+
+
+@pytest.mark.parametrize(
+    ("box", "bounds", "number"),
+    [
+        (BOX, (100, 100, 200, 300), 0),
+        (BOX, None, 0),
+        (BOX, (100, 100, 200, 261), 0),
+        (BOX, (100, 100, 200, 259), 1),
+        (BOX, (100, 141, 200, 300), 1),
+        (BOX, (100, 100, 179, 300), 1),
+        (BOX, (121, 100, 200, 300), 1),
+        (BOX, (100, 100, 200, 351), 1),
+        (BOX, (300, 400, 310, 410), 1),
+        ((0, 0, 4 / 480, 4 / 640), (0, 0, 4, 2), 0),  # of half the size, and no more than two pixels off
+        ((0, 0, 6 / 480, 6 / 640), (0, 0, 6, 3), 1),
+        ((-0.5, 0.5, 1.5, 1), (0, 320, 480, 640), 0),  # masks end where the image does
+        ((0, 0, 1, 1), (0, 0, 480, 640), 0),
+    ],
+)
+def test_boxes_that_are_not_around_their_mask_are_counted(box, bounds, number):
+    usual = image("usual", boxes=[BOX] * 2, classes=[0, 1], mask_bounds=[(100, 100, 200, 300), None])
+    found = counted(usual, image("odd", boxes=[BOX, box], classes=[0, 1], mask_bounds=[None, bounds]), image("none"))
+    told = {name: (each.number, each.examples[0].record) for name, each in found.findings.items()}
+    assert told.get("box_mask_mismatch", (0, 1)) == (number, 1)
+
+
+@pytest.mark.parametrize(
+    ("measures", "finding"),
+    [
+        (PixelMeasures(0, 81, 0.5), "dark"),
+        (PixelMeasures(0, 82, 0.5), None),
+        (PixelMeasures(243, 255, 0.5), "bright"),
+        (PixelMeasures(242, 255, 0.5), None),
+        (PixelMeasures(5, 16, 0), "blank"),
+        (PixelMeasures(50, 200, 0.14), "blurred"),
+        (PixelMeasures(50, 200, 0.15), None),
+        (None, None),
+    ],
+)
+def test_pixels_that_may_be_faults_are_counted(measures, finding):
+    found = counted(image("usual", measures=PixelMeasures(10, 250, 0.4)), image("odd", measures=measures))
+    assert found.measured == 1 + (measures is not None)
+    assert {name: (each.number, each.examples[0].record) for name, each in found.findings.items()} == (
+        {finding: (1, 1)} if finding else {}
+    )
+
+
+def several(number: int) -> list[ImageFacts]:
+    of = random.Random(number)
+    return [
+        image(
+            f"{number} {index}",
+            of.randint(10, 900),
+            of.randint(10, 900),
+            [
+                (a, b, a + of.random() / 9 + 0.01, b + of.random() / 9 + 0.01)
+                for a, b in [(of.random(), of.random())] * 3
+            ],
+            [of.randint(0, 1) for _ in range(3)],
+            measures=PixelMeasures(of.randint(0, 9), of.randint(20, 99), of.random()),
+        )
+        for index in range(40)
+    ]
+
+
+def test_parts_add_up_to_the_same_in_any_order():
+    parts = [counted(*several(number), shard=str(number)) for number in range(7)]
+    whole = reduce(add_statistics, parts)
+    for seed in range(5):
+        random.Random(seed).shuffle(parts)
+        assert add_statistics(reduce(add_statistics, parts[3:]), reduce(add_statistics, parts[:3])) == whole
+    assert (whole.images, whole.histograms["box_side"].count, len(whole.examples["sample"])) == (280, 840, 12)
+
+
+@pytest.mark.parametrize("kind", ["objects", "masks", "captions", "classes", "features"])
+@pytest.mark.parametrize("seed", range(5))
+def test_equals_count_images_of_structs(seed, kind):
+    images, places = draw_facts(seed, kind=kind)
+    oracle = count_images.ImageCounter()
+    for facts, place in zip(images, places, strict=True):
+        oracle.add(facts, place)
+    assert str(counted(*images, places=places)) == str(oracle.statistics("s"))
+
+
+def test_parts_of_images_are_joined():
+    images, places = draw_facts(0, kind="masks")
+    parts = [fact_columns(images[start : start + 7]) for start in range(0, len(images), 7)]
+    joined = join_facts(parts)
+    counter = ImageCounter()
+    counter.add(joined, record_places(places), sorted_objects(joined))
+    assert counter.statistics("s") == counted(*images, places=places)
+    order = np.array([5, 3, 3, 59])
+    taken = fact_columns([images[image] for image in order])
+    assert str(joined.take(order)) == str(taken)
+
+
+def test_sums_are_exact_however_large():
+    found = histogram(np.array([1e18, 1e30, 0.5, 2.0**52 + 1]))
+    assert found.total == (10**18 + int(1e30) + 2**52 + 1) * SCALE + SCALE // 2
+    huge = counted(image("a", 1, 1, [(0.0, 0.0, 1e12, 1e12)]), image("b", 1, 1, [(0.0, 0.0, 1e13, 1e13)]))
+    assert [each.rank for each in huge.examples["small"]] == [round(float(np.float32(n)) * SCALE) for n in (1e12, 1e13)]
+
+
+def polygon(left: float, top: float, right: float, bottom: float) -> bytes:
+    return msgspec.json.encode([[left, top, right, top, right, bottom, left, bottom]])
+
+
+@pytest.mark.parametrize("parts", [(Part.MASK_PNG,), (Part.MASK_RLE,), (Part.MASK_PNG, Part.MASK_RLE), ()])
+def test_boxes_beside_their_masks(parts):
+    """Of four boxes one is as its mask, one is not, one has a mask without a pixel, and one has none."""
+    segmentations = [polygon(10, 5, 30, 25), polygon(60, 5, 70, 45), polygon(30, 30, 30.1, 30.1), b""]
+    annotations = tuple(
+        Annotation(id_, 1, (10.0, 5.0, 20.0, 20.0), 400.0, False, segmentation)
+        for id_, segmentation in enumerate(segmentations)
+    )
+    file = io.BytesIO()
+    Image.new("RGB", (100, 50)).save(file, "JPEG")
+    task = ImageTask(1, "1.jpg", None, None, ImageRef("1.jpg", 1), "train", annotations, ImageLabels())
+    table = DETECTION.with_parts(parts)
+    run = encode_tasks(
+        LabelMap((Category(1, "cat"),)), table, "clip", [(task, Picture(file.getvalue(), "jpeg", 100, 50, "ab"))]
+    )
+    counter = ImageCounter()
+    counter.add(run.facts, record_places([(0, 0, 1)]), sorted_objects(run.facts))
+    found = counter.statistics("s")
+    numbers = {name: each.number for name, each in found.findings.items()}
+    assert numbers == {"repeated_boxes": 3} | ({"box_mask_mismatch": 1} if parts else {})

@@ -1,0 +1,219 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+from recordmill.transforms.insight.draw_record import draw_record, draw_shapes, drawn_size, middle_of
+from recordmill.transforms.insight.overlay import Layer, Overlay, Shape, class_colour, ink_on
+
+RED, BLUE, GROUND = (255, 0, 0), (0, 0, 255), (128, 128, 128)
+
+
+def drawn(*shapes: Shape, size: tuple[int, int] = (600, 400), names: bool = False, **more) -> np.ndarray:
+    return np.asarray(draw_shapes(Image.new("RGB", size, GROUND), shapes, names=names, **more))
+
+
+def is_colour(pixels: np.ndarray, colour: tuple[int, int, int]) -> np.ndarray:
+    return (pixels == colour).all(axis=-1)
+
+
+def test_a_box_has_its_edges_where_its_fractions_say():
+    pixels = drawn(Shape("a", RED, (0.25, 0.5, 0.75, 1.0)))
+    found = np.argwhere(is_colour(pixels, RED))
+    assert found.min(axis=0).tolist() == [100, 300]
+    assert found.max(axis=0).tolist() == [299, 599]
+    assert pixels[200, 450].tolist() == list(GROUND)  # within it nothing is covered
+
+
+def test_a_box_beyond_the_picture_has_its_edge_at_the_picture_s():
+    pixels = drawn(Shape("a", RED, (-1.0, -1.0, 2.0, 0.5)))
+    found = np.argwhere(is_colour(pixels, RED))
+    assert (found.min(axis=0).tolist(), found.max(axis=0).tolist()) == ([0, 0], [399, 299])
+
+
+def test_a_box_without_area_is_drawn_too():
+    assert is_colour(drawn(Shape("a", RED, (0.5, 0.5, 0.5, 0.5))), RED).any()
+
+
+def test_a_crowd_is_dashed():
+    whole, dashed = (
+        is_colour(drawn(Shape("a", RED, (0.25, 0.25, 0.75, 0.75), is_crowd=crowd)), RED).sum() for crowd in (0, 1)
+    )
+    assert 0.4 * whole < dashed < 0.7 * whole
+
+
+def test_a_mask_tints_its_pixels_and_has_an_outline():
+    mask = np.zeros((400, 600), bool)
+    mask[100:200, 300:500] = True
+    pixels = drawn(Shape("a", RED, mask=mask))
+    assert pixels[100, 400].tolist() == pixels[199, 300].tolist() == list(RED)
+    assert pixels[150, 400].tolist() == [185, 70, 70]
+    assert (pixels[~mask] == GROUND).all()
+
+
+def test_of_masks_that_overlap_the_smallest_shows():
+    small, large = np.zeros((2, 400, 600), bool)
+    small[100:200, 300:400] = large[50:350, 50:550] = True
+    for shapes in [(small, RED), (large, BLUE)], [(large, BLUE), (small, RED)]:
+        pixels = drawn(*(Shape("", colour, mask=mask) for mask, colour in shapes))
+        assert pixels[150, 350].tolist() == [185, 70, 70]
+        assert pixels[250, 350].tolist() == [70, 70, 185]
+
+
+def test_a_mask_of_another_size_is_stretched_over_the_picture():
+    pixels = drawn(Shape("a", RED, mask=np.array([[False, True]])))
+    assert (pixels[200, 299].tolist(), pixels[200, 450].tolist()) == (list(GROUND), [185, 70, 70])
+
+
+def test_keypoints_are_joined_where_both_are_labelled():
+    points = ((0.25, 0.5, 2), (0.75, 0.5, 1), (0.5, 0.25, 0))
+    pixels = drawn(Shape("a", RED, keypoints=points, skeleton=((1, 2), (1, 3), (2, 9))))
+    assert pixels[200, 300].tolist() == list(RED)  # between the first two
+    assert pixels[100, 300].tolist() == list(GROUND)  # the third is not labelled
+    assert pixels[150, 225].tolist() == list(GROUND)  # nor is there a line to it
+    assert pixels[200, 150].tolist() == list(RED)
+    assert pixels[200, 450].tolist() == [255, 255, 255]  # hidden, so hollow
+
+
+def test_names_stand_above_their_boxes_and_never_on_one_another():
+    box = (0.25, 0.25, 0.75, 0.75)
+    tags = is_colour(drawn(Shape("aaa", RED, box), names=True)[:97], RED)
+    assert tags.any()
+    two = drawn(Shape("aaa", RED, box), Shape("aaa", BLUE, box), names=True)
+    assert min(is_colour(two, colour).sum() for colour in (RED, BLUE)) > 200
+    assert not is_colour(drawn(Shape("aaa", RED, box))[:97], RED).any()
+
+
+def test_no_name_reaches_out_of_the_picture():
+    shapes = [Shape("n" * 300, RED, (y, x, y + 0.01, x + 0.01)) for y in (0.0, 0.99) for x in (0.0, 0.99)]
+    assert drawn(*shapes, size=(16, 16), names=True).shape == (512, 512, 3)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 3000), (20000, 3)])
+def test_pictures_of_odd_shapes_are_drawn(size):
+    shape = Shape("a", RED, (0.0, 0.0, 1.0, 1.0), np.ones(size[::-1], bool))
+    width, height = drawn_size(*size)
+    assert drawn(shape, size=size, names=True).shape == (height, width, 3)
+    assert max(width, height) <= 1024
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "LA", "RGBA", "CMYK"])
+def test_pictures_of_every_mode_stay_as_they_are(mode):
+    picture = Image.new(mode, (60, 40))
+    before = picture.tobytes()
+    draw_shapes(picture, [Shape("a", RED, (0.1, 0.1, 0.9, 0.9))])
+    assert picture.tobytes() == before
+
+
+def test_a_side_that_is_asked_for_is_kept():
+    assert drawn(size=(600, 400), side=300).shape == (200, 300, 3)
+    assert drawn(size=(100, 80), side=300).shape == (240, 300, 3)
+
+
+def test_a_region_has_its_name_within_it():
+    mask = np.zeros((400, 600), bool)
+    mask[100:300, 200:400] = True
+    tag = np.argwhere(is_colour(drawn(Shape("aaa", RED, mask=mask), names=True)[110:290, 210:390], RED))
+    assert np.abs((tag.min(axis=0) + tag.max(axis=0)) / 2 - (89.5, 89.5)).max() < 3
+    mask = np.zeros((10, 12), bool)
+    mask[2:5, :] = mask[:, 3] = True
+    x, y = middle_of(mask)
+    assert mask[y, x]
+    ring = np.ones((9, 9), bool)
+    ring[3:6, 3:6] = False
+    x, y = middle_of(ring)
+    assert ring[y, x]
+
+
+def test_colours_of_neighbouring_classes_differ():
+    colours = np.array([class_colour(index) for index in range(80)])
+    apart = np.abs(colours[:, None] - colours[None]).sum(axis=-1) + 765 * np.eye(80, dtype=int)
+    assert len({tuple(colour) for colour in colours.tolist()}) == 80
+    assert min(apart[index, index + 1] for index in range(79)) > 150
+
+
+def test_ink_reads_on_every_colour():
+    for index in range(80):
+        colour = class_colour(index)
+        light, dark = sorted((_luminance(colour), _luminance(ink_on(colour))), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) > 4.3
+
+
+def _luminance(colour: tuple[int, int, int]) -> float:
+    red, green, blue = (
+        channel / 3294.6 if channel <= 10 else ((channel / 255 + 0.055) / 1.055) ** 2.4 for channel in colour
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+RED, BLUE, GROUND = (255, 0, 0), (0, 0, 255), (128, 128, 128)
+BOX = (0.25, 0.25, 0.75, 0.75)
+GREY = Image.new("RGB", (600, 400), GROUND)
+
+
+def drawn_record(overlay: Overlay, picture: Image.Image = GREY, **more) -> np.ndarray:
+    return np.asarray(draw_record(picture, overlay, **more))
+
+
+def count(pixels: np.ndarray, colour: tuple[int, int, int]) -> int:
+    return int((pixels == colour).all(axis=-1).sum())
+
+
+def test_a_picture_without_anything_stays_as_it_is():
+    assert (drawn_record(Overlay((Layer("objects"),))) == GROUND).all()
+
+
+def test_texts_stand_below_and_the_picture_is_not_covered():
+    pixels = drawn_record(Overlay((Layer("objects"),), ("a.jpg", "a caption")))
+    assert (pixels[:400] == GROUND).all()
+    assert len(pixels) > 430
+    assert pixels[400:].min() < 100
+
+
+def test_classes_have_patches_of_their_colours_below():
+    shapes = (Shape("a", RED, BOX), Shape("b", BLUE, BOX), Shape("a", RED, BOX), Shape("", BLUE, BOX))
+    below = drawn_record(Overlay((Layer("objects", shapes),)))[400:]
+    assert count(below, RED) > 50
+    assert count(below, BLUE) > 50
+
+
+def test_layers_stand_side_by_side():
+    layers = (Layer("objects", (Shape("a", RED, BOX),)), Layer("panoptic", (Shape("b", BLUE, BOX),)))
+    pixels = drawn_record(Overlay(layers))
+    assert pixels.shape[1] == 1208
+    left, right = pixels[:400, :600], pixels[:400, 608:]
+    assert (count(left, RED) > 0, count(left, BLUE), count(right, RED), count(right, BLUE) > 0) == (True, 0, 0, True)
+    assert count(left[380:], (255, 255, 255)) > 20  # its title
+    assert count(drawn_record(Overlay(layers[:1]))[380:400], (255, 255, 255)) == 0  # which one alone has not
+
+
+def test_a_class_of_two_layers_is_named_once():
+    once = drawn_record(Overlay((Layer("objects", (Shape("a", RED),)), Layer("panoptic"))))[400:]
+    twice = drawn_record(Overlay((Layer("objects", (Shape("a", RED),)), Layer("panoptic", (Shape("a", RED),)))))[400:]
+    assert (once == twice).all()
+    assert count(once, RED) > 0
+
+
+def test_many_classes_and_long_texts_need_no_more_than_a_page():
+    shapes = tuple(Shape(f"class {number} " + "x" * 300, RED, BOX) for number in range(500))
+    overlay = Overlay((Layer("objects", shapes),), ("y" * 300, "a word " * 2000))
+    assert drawn_record(overlay).shape[0] < 1200
+
+
+@pytest.mark.parametrize("text", ["שלום עולם", "猫" * 40, "\x1b[2J\x00", "🦊", "", "​"])
+def test_any_text_can_be_drawn(text):
+    overlay = Overlay((Layer("objects", (Shape(text, RED, BOX),)),), (text, text))
+    assert drawn_record(overlay).shape[1] == 600
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGBA", "CMYK", "I;16"])
+def test_pictures_of_every_mode(mode):
+    assert drawn_record(Overlay((Layer("objects"),), ("a",)), Image.new(mode, (60, 40))).shape[1] == 480
+
+
+def test_16_bits_are_not_all_white():
+    picture = Image.fromarray(np.full((40, 60), 0x8000, np.uint16))
+    assert drawn_record(Overlay((Layer("objects"),)), picture)[0, 0].tolist() == [128, 128, 128]
+
+
+def test_the_side_that_is_asked_for():
+    assert drawn_record(Overlay((Layer("objects"),)), side=100).shape == (67, 320, 3)  # as wide as texts want it

@@ -1,0 +1,252 @@
+import random
+
+import msgspec
+import numpy as np
+import pytest
+
+from recordmill.schemas.duplicates import (
+    FINGERPRINT,
+    FINGERPRINT_VERSION,
+    Agreement,
+    Fingerprints,
+    Likeness,
+    SplitDuplicates,
+)
+from recordmill.transforms.insight import find_duplicates as module
+from recordmill.transforms.insight.find_duplicates import Found, bits_set, copied_classes, find_duplicates
+
+
+def near_groups(hashes: np.ndarray) -> np.ndarray:
+    """Of pictures of one form."""
+    return module.near_groups(hashes, np.zeros((len(hashes), 2), np.uint8))
+
+
+def distinct(number: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 1 << 64, number, dtype=np.uint64)
+
+
+def flipped(hashes: np.ndarray, bits: int, seed: int = 1) -> np.ndarray:
+    of = np.random.default_rng(seed)
+    masks = [sum(1 << int(bit) for bit in of.choice(64, bits, replace=False)) for _ in hashes]
+    return hashes ^ np.array(masks, np.uint64)
+
+
+def test_bits_are_counted():
+    numbers = distinct(50)
+    assert bits_set(numbers).tolist() == [int(number).bit_count() for number in numbers]
+
+
+@pytest.mark.parametrize("pairs_at_once", [3, 1 << 19])
+@pytest.mark.parametrize("bits", range(1, 8))
+def test_hashes_that_differ_in_less_than_eight_bits_are_found(bits, pairs_at_once, monkeypatch):
+    monkeypatch.setattr(module, "_PAIRS_AT_ONCE", pairs_at_once)
+    hashes = distinct(200)
+    groups = near_groups(np.concatenate([hashes, flipped(hashes, bits)]))
+    assert groups.tolist() == [*range(200), *range(200)]
+
+
+def test_most_that_differ_in_eight_are_found_and_none_that_differ_in_nine():
+    hashes = distinct(1000)
+    both = near_groups(np.concatenate([hashes, flipped(hashes, 8)]))
+    assert 0.94 < np.mean(both[:1000] == both[1000:]) < 0.99
+    assert near_groups(np.concatenate([hashes, flipped(hashes, 9)])).tolist() == [*range(2000)]
+
+
+def test_a_group_holds_what_is_near_in_steps():
+    (first,) = distinct(1)
+    steps = [first ^ np.uint64((1 << 5 * step) - 1) for step in range(12)]
+    order = [7, 0, 3, 11, 5, 1, 9, 2, 10, 4, 8, 6]
+    hashes = np.concatenate([distinct(3, seed=5), np.array(steps)[order]])
+    assert near_groups(hashes).tolist() == [0, 1, 2, *[3] * 12]
+
+
+def test_of_none_and_of_one():
+    assert near_groups(distinct(0)).tolist() == []
+    assert near_groups(distinct(1)).tolist() == [0]
+
+
+def test_hashes_of_few_bits_count_where_forms_are_alike():
+    """As of drawings, whose hashes say little."""
+    few, many = np.uint64((1 << 20) - 1), np.uint64((1 << 32) - 1)
+    forms = np.array([[100, 7], [104, 3], [105, 7], [100, 7], [200, 7]], np.uint8)
+    hashes = np.array([few, few ^ np.uint64(1), few ^ np.uint64(2), many, many ^ np.uint64(1 << 5)])
+    assert module.near_groups(hashes, forms).tolist() == [0, 0, 0, 3, 3]
+    forms[2] = 116, 7
+    assert module.near_groups(hashes, forms).tolist() == [0, 0, 2, 3, 3]
+    forms[1] = 255, 3  # less and more by more than a byte holds
+    forms[0] = 3, 3
+    assert module.near_groups(hashes, forms).tolist() == [0, 1, 2, 3, 3]
+
+
+@pytest.mark.parametrize("forms", [(0, 200, 200), (200, 0, 200)])
+def test_forms_are_kept_apart_of_hashes_that_may_be_too_few_with_others(forms):
+    one = np.uint64((1 << 24) - 1)
+    hashes = np.array([one, one, one ^ np.uint64(1)])
+    assert module.near_groups(hashes, np.array(forms, np.uint8)[:, None]).tolist() == [0, 0, 0]
+
+
+def test_of_many_equal_hashes_each_is_compared_with_some_and_in_one_band(monkeypatch):
+    monkeypatch.setattr(module, "_MOST", 2)
+    hashes = np.repeat(distinct(2), 50)
+    assert sum(len(one) for one, _ in module._near_pairs(hashes)) <= 2 * len(hashes)
+
+
+def test_pictures_of_equal_hash_and_form_are_one_kind_however_many_are_between_them(monkeypatch):
+    monkeypatch.setattr(module, "_MOST", 1)
+    hashes = np.full(60, (1 << 20) - 1, np.uint64)  # of few bits
+    forms = np.arange(0, 240, 8)[np.arange(60) % 30][:, None].astype(np.uint8)
+    compared = []
+    pairs = module._near_pairs
+    monkeypatch.setattr(module, "_near_pairs", lambda hashes: compared.append(len(hashes)) or pairs(hashes))
+    assert module.near_groups(hashes, forms).tolist() == [*range(30), *range(30)]
+    forms[::-1] = forms + 2  # of which the next ones are near, too
+    many = np.full(60, (1 << 40) - 1, np.uint64)
+    assert module.near_groups(many, forms).tolist() == [0] * 60
+    assert compared == [30, 1]
+
+
+def test_forms_that_are_near_are_compared_first_of_one_hash(monkeypatch):
+    monkeypatch.setattr(module, "_MOST", 1)
+    forms = np.array([[200, 9], [10, 9], [203, 9], [12, 9], [90, 9]], np.uint8)
+    assert module.near_groups(np.full(5, 3, np.uint64), forms).tolist() == [0, 1, 0, 1, 4]
+
+
+def test_a_group_is_known_by_its_first_picture_whatever_its_hash():
+    (hash_,) = distinct(1) | np.uint64(1)
+    assert near_groups(np.array([hash_, hash_ ^ np.uint64(1), hash_])).tolist() == [0, 0, 0]
+    assert near_groups(np.array([1, 0, hash_, hash_ ^ np.uint64(1)], np.uint64)).tolist() == [0, 0, 2, 2]
+
+
+HASHES = np.random.default_rng(0).integers(1, 1 << 64, 100, dtype=np.uint64).tolist()
+
+
+def image(name: str, picture: int, hash_: int = 0, labels: int = 0) -> tuple[str, int, int, int]:
+    return name, picture, hash_, labels
+
+
+def shard(name: str, *images: tuple[str, int, int, int]) -> Fingerprints:
+    rows = np.zeros(len(images), FINGERPRINT)
+    for index, (_, picture, hash_, labels) in enumerate(images):
+        rows[index] = ((picture % 3, picture), hash_, labels, 100 * index, 90, index, 0)
+    names = msgspec.Raw(msgspec.json.encode([each[0] for each in images]))
+    return Fingerprints(name, names, rows.tobytes(), FINGERPRINT_VERSION)
+
+
+def names(found: Found) -> list[list[str]]:
+    return [[f"{image.split}/{image.file_name}" for image in group.images] for group in found.groups]
+
+
+def test_equal_pictures_are_found_within_and_across_splits_these_first():
+    found = find_duplicates(
+        {
+            "val": [shard("v", image("x", 3), image("y", 5))],
+            "train": [
+                shard("t0", image("a", 1), image("b", 2), image("e", 4)),
+                shard("t1", image("c", 1), image("d", 3)),
+            ],
+        },
+        has_classes=False,
+    )
+    assert names(found) == [["train/d", "val/x"], ["train/a", "train/c"]]
+    assert [group.is_leak for group in found.groups] == [True, False]
+    (place,) = [each for each in found.groups[0].images if each.split == "train"]
+    assert (place.shard, place.record, place.offset, place.bytes) == ("t1", 1, 100, 90)
+    assert found.splits == {"train": SplitDuplicates(exact=3, leaked=1), "val": SplitDuplicates(exact=1, leaked=1)}
+
+
+def test_pictures_that_look_alike_are_a_group_with_their_copies():
+    near = HASHES[0] ^ 0b111
+    found = find_duplicates(
+        {
+            "train": [
+                shard("t", image("a", 1, HASHES[0]), image("c", 2), image("b", 2, near), image("d", 3, HASHES[1]))
+            ],
+            "val": [shard("v", image("e", 4, HASHES[0]), image("f", 5), image("g", 3))],
+        },
+        has_classes=False,
+    )
+    assert names(found) == [["train/d", "val/g"], ["train/a", "train/b", "train/c", "val/e"]]
+    assert [group.kind for group in found.groups] == [Likeness.EXACT, Likeness.NEAR]
+    assert found.splits["train"] == SplitDuplicates(exact=3, near=1, leaked=4)
+    assert found.splits["val"] == SplitDuplicates(exact=1, near=1, leaked=2)
+
+
+def test_the_form_is_of_a_copy_that_was_looked_at_whatever_its_split_is_called():
+    looked_at = shard("v", image("b", 2, 0b111), image("c", 3, 0b110))  # so few bits that forms count
+    rows = looked_at.array.copy()
+    rows["form"] = np.iinfo(rows["form"].dtype).max
+    looked_at = msgspec.structs.replace(looked_at, rows=rows.tobytes())
+    for first, second in (("x", "y"), ("y", "x")):
+        found = find_duplicates({first: [shard("u", image("a", 2))], second: [looked_at]}, has_classes=False)
+        assert [len(group.images) for group in found.groups] == [3]
+
+
+def test_labels_of_copies_are_compared_and_of_near_ones_the_classes():
+    cat, cat_elsewhere, dog = 1 << 32 | 5, 1 << 32 | 6, 2 << 32 | 5
+    pairs = {"same": (cat, cat), "moved": (cat, cat_elsewhere), "class": (cat, dog)}
+    exact = [
+        image(name + end, index, labels=labels)
+        for index, (name, both) in enumerate(pairs.items())
+        for end, labels in zip("01", both, strict=True)
+    ]
+    near = [
+        image(name + end, 10 * index + number, HASHES[index] ^ number, labels)
+        for index, (name, both) in enumerate(pairs.items())
+        for number, (end, labels) in enumerate(zip("01", both, strict=True))
+    ]
+    for images, differing, kind in ((exact, {"moved", "class"}, Likeness.EXACT), (near, {"class"}, Likeness.NEAR)):
+        found = find_duplicates({"train": [shard("t", *images)]}, has_classes=False)
+        assert {group.kind for group in found.groups} == {kind}
+        differ = {group.images[0].file_name[:-1] for group in found.groups if group.labels is Agreement.DIFFER}
+        assert differ == differing
+        assert names(found)[: len(differing)] == [[f"train/{name}0", f"train/{name}1"] for name in sorted(differing)]
+        assert found.splits["train"].labels_differ == 2 * len(differing)
+
+
+def test_what_is_found_does_not_depend_on_order_or_shards():
+    of = random.Random(2)
+    images = [image(f"{n}", n % 37, HASHES[n % 37 % 9] ^ (n % 37 // 9), n % 2) for n in range(80)]
+    splits = {"a": images[:50], "b": images[50:]}
+    expected = [
+        (group.kind, group.labels, sorted((each.split, each.file_name) for each in group.images))
+        for group in find_duplicates({name: [shard("s", *of_split)] for name, of_split in splits.items()}, False).groups
+    ]
+    assert len(expected) == 9
+    for _ in range(3):
+        mixed = {name: of.sample(of_split, len(of_split)) for name, of_split in reversed(splits.items())}
+        parts = {name: [shard("0", *many[:20]), shard("1"), shard("2", *many[20:])] for name, many in mixed.items()}
+        found = find_duplicates(parts, False)
+        assert [
+            (group.kind, group.labels, [(each.split, each.file_name) for each in group.images])
+            for group in found.groups
+        ] == expected
+
+
+def test_of_none_there_are_none():
+    assert find_duplicates({"train": [shard("t")], "val": []}, True) == (
+        [],
+        {"train": SplitDuplicates(), "val": SplitDuplicates()},
+        {},
+    )
+
+
+def test_a_class_of_copies_is_found_and_not_the_classes_that_it_copies():
+    cats, dogs = range(8), range(8, 14)
+    pictures = [*cats, *dogs, *cats, *dogs, 90]
+    of_class = [1] * 8 + [2] * 6 + [0] * 15
+    assert copied_classes(np.array(pictures), np.array(of_class)) == {0: 14}
+    few = [*range(9), 90, 91, 92, 93, 94, 0, 1]  # two of nine
+    assert copied_classes(np.array(few), np.array([1] * 9 + [2] * 7)) == {}
+    small = [0, 1, 2, 3, 0, 1, 2, 3]
+    assert copied_classes(np.array(small), np.array([1] * 4 + [2] * 4)) == {}
+    two = [*range(6), *range(6), *range(20, 26), *range(20, 26)]
+    assert copied_classes(np.array(two), np.repeat([0, 1, 2, 3], 6)) == {0: 6, 2: 6}
+
+
+def test_classes_of_images_are_looked_at_where_they_have_one():
+    both = {
+        "train": [shard("t", *(image(f"{n}", n, labels=1 << 32) for n in range(6)))],
+        "val": [shard("v", *(image(f"{n}", n, labels=2 << 32) for n in [*range(6), 7]))],
+    }
+    assert find_duplicates(both, has_classes=True).copied == {1: 6}
+    assert find_duplicates(both, has_classes=False).copied == {}

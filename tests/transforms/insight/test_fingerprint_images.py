@@ -1,0 +1,102 @@
+import hashlib
+
+import msgspec
+import numpy as np
+import pytest
+
+from recordmill.schemas.duplicates import NO_HASH
+from recordmill.schemas.statistics import PixelMeasures
+from recordmill.transforms.images.measure_pixels import perceptual_hashes
+from recordmill.transforms.insight.fingerprint_images import ImageFingerprints, image_class, label_digests
+from tests.oracles import fingerprint_images
+from tests.oracles.fact_columns import fact_columns, fingerprinted, sorted_objects
+from tests.oracles.image_facts import ImageFacts, RecordPlace
+from tests.oracles.random_facts import draw_facts
+
+GREY = np.random.default_rng(0).integers(0, 256, (5, 32, 32), dtype=np.uint8)
+
+
+def facts(name: str = "a.jpg", grey: bytes = b"", **more) -> ImageFacts:
+    measures = PixelMeasures(0, 255, 1.0, grey) if grey else None
+    return ImageFacts(name, sha256=hashlib.sha256(name.encode()).hexdigest(), measures=measures, **more)
+
+
+def test_an_image_has_its_name_digest_hash_and_place():
+    images, places = [], []
+    for index in range(5):
+        width, height = ((0, 0), (50, 50), (80, 40), (900, 30), (1, 900))[index]
+        grey = GREY[index].tobytes() if index != 3 else b""
+        images.append(facts(f"{index}.jpg", grey, width=width, height=height))
+        places.append(RecordPlace(index, 7 * index, 9))
+    images += ImageFacts("no picture"), facts("0.jpg", is_continuation=True)
+    of = fingerprinted(*images, places=[*places, RecordPlace(5, 0, 0), RecordPlace(6, 0, 0)])
+    names = [f"{index}.jpg" for index in range(5)]
+    assert (of.shard, msgspec.json.decode(of.names)) == ("s", names)
+    assert [row["picture"].tobytes() for row in of.array] == [
+        hashlib.sha256(name.encode()).digest()[:16] for name in names
+    ]
+    expected = perceptual_hashes(GREY)
+    expected[3] = NO_HASH
+    assert of.array["hash"].tolist() == expected.tolist()
+    assert of.array[["record", "offset", "bytes"]].tolist() == [(index, 7 * index, 9) for index in range(5)]
+    parts = GREY.reshape(5, 4, 8, 4, 8).astype(int)
+    for index, form in enumerate(of.array["form"]):
+        levels = [parts[index, y, :, x].sum() // 64 for y in range(4) for x in range(4)]
+        assert form.tolist() == [*(levels if index != 3 else [0] * 16), {0: 0, 1: 128, 2: 208, 3: 255, 4: 0}[index]]
+
+
+def test_of_no_image_there_is_nothing():
+    found = ImageFingerprints().of_shard("s")
+    assert (bytes(found.names), found.rows) == (b"[]", b"")
+
+
+def digest(image: ImageFacts) -> int:
+    columns = fact_columns([image])
+    return int(label_digests(columns, sorted_objects(columns))[0])
+
+
+def of_objects(*objects: tuple[int, float, float, float, float]) -> int:
+    edges = tuple(zip(*(each[1:] for each in objects), strict=True)) or ((), (), (), ())
+    return digest(facts(boxes=edges, classes=[each[0] for each in objects]))
+
+
+def classes(digest: int) -> int:
+    return int(image_class(np.array([digest], np.uint64))[0])
+
+
+def test_labels_are_equal_where_objects_are_in_whatever_order():
+    one, other = (1, 0.1, 0.2, 0.3, 0.4), (2, 0, 0, 1, 1)
+    moved = (2, 0, 0, 1, 0.5)
+    assert of_objects(one, other) == of_objects(other, one)
+    assert of_objects(one) != of_objects(one, one) != of_objects()
+    assert of_objects(one, other) != of_objects(one, moved)
+    assert classes(of_objects(one, other)) == classes(of_objects(moved, one))
+    assert classes(of_objects(one)) != classes(of_objects(other))
+    swapped = of_objects((2, *one[1:]), (1, *other[1:]))
+    assert classes(of_objects(one, other)) == classes(swapped)
+    assert of_objects(one, other) != swapped
+
+
+def test_boxes_are_those_of_the_record():
+    assert of_objects((1, 0.1, 0.2, 0.3, 0.4)) == of_objects((1, *map(float, np.float32([0.1, 0.2, 0.3, 0.4]))))
+
+
+def test_of_images_of_one_class_the_class_is_known():
+    assert classes(digest(facts(image_class=7))) == 7
+    assert digest(facts()) not in {digest(facts(image_class=index)) for index in range(3)}
+
+
+@pytest.mark.parametrize("kind", ["objects", "masks", "captions", "classes", "features"])
+@pytest.mark.parametrize("seed", range(5))
+def test_equals_fingerprint_images_of_structs(seed, kind):
+    images, places = draw_facts(seed, kind=kind)
+    oracle = fingerprint_images.ImageFingerprints()
+    for each in zip(images, places, strict=True):
+        oracle.add(*each)
+    assert fingerprinted(*images, places=places) == oracle.of_shard("s")
+
+
+def test_many_classes_and_images_are_sorted_without_a_key_of_64_bits():
+    images = [facts(boxes=((0.5, 0.1), (0, 0), (1, 1), (1, 1)), classes=[1 << 40, 70_000])]
+    columns = fact_columns(images)
+    assert label_digests(columns, sorted_objects(columns)).tolist() == [fingerprint_images.label_digest(images[0])]

@@ -1,0 +1,217 @@
+import io
+import re
+from html.parser import HTMLParser
+
+import msgspec
+import pytest
+from PIL import Image
+
+from recordmill.schemas.dataset.manifest import FORMAT, Manifest, RewrittenPictures
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.rejects import RejectLine
+from recordmill.schemas.statistics import FINDINGS, ClassStatistics, Example, Finding, SplitStatistics
+from recordmill.transforms.insight.count_images import describe_statistics
+from recordmill.transforms.insight.page import PageParts, amount_rows, render_page, value_rows
+from recordmill.transforms.insight.read_examples import Thumbnail, chosen_examples
+from tests.oracles.fact_columns import counted
+from tests.oracles.image_facts import ImageFacts
+from tests.transforms.shards.test_describe_split import RECIPE, SPLIT
+
+SCRIPT = "<script>alert(1)</script>"
+LONG = "n" * 300
+RIGHT_TO_LEFT = "קטגוריה"
+HOSTILE = (SCRIPT, LONG, RIGHT_TO_LEFT, '" onload="x', "\x00\x1b[31m", "{{ 7 * 7 }}")
+
+
+class Page(HTMLParser):
+    """What a browser sees: tags with their attributes, and the text outside of the style."""
+
+    def __init__(self, data: bytes):
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._raw = ""
+        self.feed(data.decode())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._raw = tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += "" if self._raw == "style" else data
+
+
+def manifest_of(names=("cat", "dog"), counts=(9, 0), splits=("train",), **fields) -> Manifest:
+    categories = tuple(Category(number, name) for number, name in enumerate(names, 1))
+    entries = {
+        split: msgspec.structs.replace(
+            SPLIT, recipe=msgspec.structs.replace(RECIPE, split=split), class_counts=tuple(counts)
+        )
+        for split in splits
+    }
+    return Manifest(FORMAT, "coco", "detection", (), categories, (), entries, **fields)
+
+
+def statistics_of(manifest: Manifest) -> dict[str, SplitStatistics]:
+    box = ((0.1,), (0.1,), (0.6,), (0.4,))
+    images = (ImageFacts(str(number), 640, 480, "jpeg", 9000 + number, box, (0,)) for number in range(8))
+    counts = manifest.splits["train"].class_counts
+    found = describe_statistics(counted(*images), manifest.labels, manifest.table, counts)
+    return dict.fromkeys(manifest.splits, found)
+
+
+def thumbnail(name: str) -> Thumbnail:
+    file = io.BytesIO()
+    Image.new("RGB", (40, 30)).save(file, "JPEG")
+    return Thumbnail("sample", "train", file.getvalue(), 40, 30, (name, name), 2)
+
+
+def page_of(manifest: Manifest, rejects=(), pictures=()) -> Page:
+    return Page(render_page(PageParts(manifest, statistics_of(manifest), {"train": rejects}, pictures)))
+
+
+def test_names_from_the_data_are_text_and_nothing_else():
+    manifest = manifest_of(HOSTILE, [9] * len(HOSTILE), encoders=())
+    rejects = [RejectLine("image", "image_missing", name) for name in HOSTILE]
+    page = page_of(manifest, rejects, [thumbnail(name) for name in HOSTILE])
+    assert {"script", "iframe", "link", "object", "form"}.isdisjoint(tag for tag, _ in page.tags)
+    assert not [attributes for _, attributes in page.tags if any(name.startswith("on") for name in attributes)]
+    assert page.text.count(SCRIPT) == 4  # class, reject, and two texts of a picture
+    assert page.text.count(LONG) == 3 + 1
+    assert "{{ 7 * 7 }}" in page.text
+    assert not re.search("[\x00-\x08\x0e-\x1f]", page.text)
+    isolated = [index for index, (tag, _) in enumerate(page.tags) if tag == "bdi"]
+    assert len(isolated) >= 4 * len(HOSTILE) - 3  # so that right-to-left names leave the words around them alone
+
+
+def test_classes_that_lie_in_splits_otherwise_than_by_chance_are_tables():
+    manifest = manifest_of((SCRIPT, "dog"), (9, 0), ("train", "val"))
+    found = statistics_of(manifest)
+    alone, both = ClassStatistics(SCRIPT, 90, 90), ClassStatistics("dog", 500, 500)
+    statistics = {
+        "train": msgspec.structs.replace(found["train"], images=1000, classes=(alone, both)),
+        "val": msgspec.structs.replace(
+            found["val"], images=1000, classes=(ClassStatistics(SCRIPT, 0, 0), ClassStatistics("dog", 250, 250))
+        ),
+    }
+    page = Page(render_page(PageParts(manifest, statistics, {}, ())))
+    assert re.search(rf"Classes in one split only: 1\s.*{re.escape(SCRIPT)}\s*train\s*90\s", page.text, re.DOTALL)
+    assert re.search(r"differ between splits: 4\s.*dog\s*val\s*250\s*25.00%\s*50.00%", page.text, re.DOTALL)
+    assert "Nothing was found" not in page.text
+    assert "Nothing was found" in Page(render_page(PageParts(manifest, found, {}, ()))).text
+
+
+def test_classes_that_there_are_none_of_are_folded_away():
+    manifest = manifest_of([f"c{number}" for number in range(20)], [9, 5, 0, 4, *[0] * 16])
+    assert "The other 17 classes" in page_of(manifest).text
+
+
+def test_nothing_comes_from_elsewhere():
+    page = page_of(manifest_of(), pictures=[thumbnail("a.jpg")])
+    addresses = [value for _, attributes in page.tags for name, value in attributes.items() if name in ("src", "href")]
+    assert addresses
+    assert all(address.startswith(("data:image/jpeg;base64,", "#")) for address in addresses)
+    policy = next(attributes for tag, attributes in page.tags if attributes.get("http-equiv"))["content"]
+    assert "default-src 'none'" in policy
+    anchors = {attributes["id"] for _, attributes in page.tags if "id" in attributes}
+    assert {address[1:] for address in addresses if address.startswith("#")} <= anchors
+
+
+def test_pictures_and_charts_have_a_text_for_who_does_not_see_them():
+    page = page_of(manifest_of(), pictures=[thumbnail("a.jpg")])
+    assert [attributes["alt"] for tag, attributes in page.tags if tag == "img"] == ["a.jpg, 2 objects drawn in"]
+    charts = [
+        attributes for tag, attributes in page.tags if tag == "svg" and attributes.get("class") in ("chart", "map")
+    ]
+    assert len(charts) >= 8
+    assert all(chart["role"] == "img" and chart["aria-label"] for chart in charts)
+    tables = [tag for tag, _ in page.tags if tag == "table"]
+    assert len(tables) > len(charts)
+
+
+def test_counts_of_splits_are_side_by_side_and_reasons_have_examples():
+    manifest = manifest_of(splits=("train", "val"))
+    rejects = [RejectLine("image", "image_missing", f"no file {number}") for number in range(9)]
+    page = page_of(manifest, rejects)
+    assert re.search(r"images\s*8 of 10[^)]*\)\s*8 of 10", re.sub(r"\s+", " ", page.text))
+    text = re.sub(r"\s+", " ", page.text)
+    assert "no file 0no file 1no file 2" in text.replace(" no", "no")
+    assert "no file 3" not in text
+    assert "image_missing" in text
+    assert "empty_box" in text
+
+
+@pytest.mark.parametrize(
+    ("most", "told"),
+    [
+        (100_000, "Each of them is a line of rejects-SPLIT.jsonl"),
+        (1, "6 of 8 are listed, at most 1 of each reason and split: they are lines of rejects-SPLIT.jsonl"),
+    ],
+)
+def test_the_page_says_whether_all_rejects_are_listed(monkeypatch, most, told):
+    monkeypatch.setattr("recordmill.schemas.dataset.manifest.MOST_LISTED", most)
+    monkeypatch.setattr("recordmill.transforms.insight.page.MOST_LISTED", most)
+    assert told in re.sub(r"\s+", " ", page_of(manifest_of(splits=("train", "val"))).text)
+
+
+def test_hundreds_of_classes_are_all_there_the_most_frequent_first():
+    names, counts = [f"class {number:03}" for number in range(400)], list(range(400))
+    page = page_of(manifest_of(names, counts))
+    places = [page.text.index(name) for name in reversed(names)]
+    assert places == sorted(places)
+    assert "The other 370 classes" in page.text
+
+
+def test_what_may_be_a_fault_is_counted_by_split_and_shown():
+    manifest = manifest_of(splits=("train", "val"))
+    statistics = statistics_of(manifest)
+    dark, thin = (Finding(3, (Example(rank, 0, "s", rank, 0, 9),)) for rank in (1, 2))
+    statistics["train"] = msgspec.structs.replace(statistics["train"], findings={"dark": dark}, measured=8)
+    statistics["val"] = msgspec.structs.replace(statistics["val"], findings={"dark": dark, "thin_boxes": thin})
+    chosen = chosen_examples(statistics)
+    assert [why for why, _, _ in chosen if why in FINDINGS] == ["dark", "dark", "thin_boxes"]
+    pictures = [thumbnail("night.jpg")._replace(why="dark"), thumbnail("day.jpg")]
+    page = Page(render_page(PageParts(manifest, statistics, {}, pictures)))
+    found = re.sub(r"\s+", " ", page.text.rpartition("Possible problems")[2])
+    assert "Dark pictures33" in found
+    assert "4 pixels wide or high03" in found
+    assert found.index("night.jpg") < found.index("At random") < found.index("day.jpg")
+    assert "Pixels were not looked at" not in page.text
+    assert "Pixels were not looked at" in page_of(manifest_of()).text
+
+
+def test_values_that_all_splits_have_stand_once_and_those_of_none_not():
+    of = {
+        "train": {"seed": 1, "gzip": True, "match": ["a", "b"], "lists": [], "limit": None, "old": False},
+        "val": {"seed": 2, "gzip": True, "match": ["a", "b"], "lists": [], "limit": None},
+    }
+    assert value_rows(of) == [("gzip", ["yes"]), ("match", ["a, b"]), ("old", ["no", ""]), ("seed", ["1", "2"])]
+
+
+def test_amounts_of_each_split():
+    (shard,) = SPLIT.shards[:1]
+    manifest = manifest_of(counts=(9, 2), splits=("train", "val"))
+    rewritten = RewrittenPictures({"gif": 3, "webp": 1200}, turned=0, shrunk=4, bytes_read=9, bytes_written=8)
+    train = msgspec.structs.replace(
+        manifest.splits["train"],
+        shards=tuple(msgspec.structs.replace(shard, bytes=size) for size in [1000] * 11 + [12_000]),
+        class_counts=(9, 0),
+        images=msgspec.structs.replace(SPLIT.images, rewritten=rewritten),
+    )
+    val = msgspec.structs.replace(manifest.splits["val"], shards=(msgspec.structs.replace(shard, bytes=1000),))
+    manifest = msgspec.structs.replace(manifest, splits={"train": train, "val": val})
+    rows = dict(amount_rows(manifest, {"train": statistics_of(manifest)["train"]}))
+    assert rows["objects per image"] == ["1.0", ""]
+    assert rows["classes"] == ["1 of 2 with any", "2 of 2 with any"]
+    assert rows["balance of classes"] == ["1.0 to 1", "4.5 to 1"]
+    assert rows["rewritten"] == ["gif 3, webp 1,200; 4 made smaller: 9 bytes became 8 bytes", ""]
+    assert rows["formats in records"] == ["jpeg 8", ""]
+    assert rows["shards"] == ["12 of 1.0 kB to 12.0 kB, 23.0 kB in all", "1 of 1.0 kB, 1.0 kB in all"]
+    assert rows["largest shard"] == ["6.26 times the mean", "1.00 times the mean"]
+    assert rows["hosts"] == ["at most 12 (number of shards)", "at most 1 (number of shards)"]
+    manifest = msgspec.structs.replace(manifest, splits={"val": val})
+    assert rows.keys() - dict(amount_rows(manifest, {})).keys() == {
+        "formats in records",
+        "objects per image",
+        "rewritten",
+    }

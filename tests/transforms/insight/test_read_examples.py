@@ -1,0 +1,80 @@
+import io
+
+import pytest
+from PIL import Image
+
+from recordmill.schemas.duplicates import (
+    Agreement,
+    DuplicateGroup,
+    DuplicateImage,
+    Duplicates,
+    Likeness,
+    SplitDuplicates,
+)
+from recordmill.transforms.insight.page import PageParts, render_page
+from recordmill.transforms.insight.read_examples import _picture, chosen_duplicates, duplicate_titles
+from tests.transforms.insight.test_page import SCRIPT, Page, manifest_of, statistics_of, thumbnail
+
+
+@pytest.mark.parametrize(
+    ("size", "decoded"),
+    [
+        ((640, 480), (320, 240)),
+        ((900, 300), (450, 150)),
+        ((639, 639), (639, 639)),
+        ((90, 60), (90, 60)),
+        ((3000, 8), (375, 1)),  # of a line camera: less than a pixel high where it is as wide as wanted
+        ((8, 3000), (1, 375)),
+    ],
+)
+def test_a_jpeg_is_decoded_at_no_less_than_it_is_wanted_and_at_less_than_twice(size, decoded):
+    file = io.BytesIO()
+    Image.linear_gradient("L").resize(size).convert("RGB").save(file, "JPEG")
+    picture, found = _picture({"image.encoded": file.getvalue()}, None)
+    assert (picture.size, found) == (decoded, size)
+
+
+def image(split: str, name: str, record: int = 0) -> DuplicateImage:
+    return DuplicateImage(split, name, f"{split}.tfrecord", record, 100 * record, 90)
+
+
+LEAK = DuplicateGroup(
+    Likeness.NEAR,
+    Agreement.DIFFER,
+    (
+        *(image("train", f"{number}.jpg", number) for number in range(9)),
+        image("val", "a.jpg", 3),
+        image("val", "b.jpg"),
+    ),
+)
+PAIR = DuplicateGroup(Likeness.EXACT, Agreement.SAME, (image("train", "c.jpg", 5), image("train", "d.jpg", 6)))
+
+
+def test_of_a_group_one_of_each_split_is_shown_and_few_more():
+    chosen = chosen_duplicates([LEAK, PAIR])
+    assert [(why, split, each.record) for why, split, each in chosen] == [
+        ("duplicates 0", "train", 0),
+        ("duplicates 0", "val", 3),
+        ("duplicates 0", "train", 1),
+        ("duplicates 1", "train", 5),
+        ("duplicates 1", "train", 6),
+    ]
+    assert (chosen[1][2].shard, chosen[1][2].offset, chosen[1][2].bytes) == ("val.tfrecord", 300, 90)
+
+
+def test_the_page_says_how_many_there_are_of_each_split_and_shows_groups():
+    of = {"train": SplitDuplicates(exact=1234, leaked=9), "val": SplitDuplicates(leaked=2, near=2)}
+    manifest = manifest_of(splits=("train", "val"), duplicates=Duplicates("", 2, 1, of, {SCRIPT: 77}))
+    pictures = [thumbnail(SCRIPT)._replace(why="duplicates 0"), thumbnail("d.jpg")._replace(why="duplicates 1")]
+    page = Page(render_page(PageParts(manifest, statistics_of(manifest), {}, pictures, [LEAK, PAIR])))
+    assert [
+        part in page.text for part in ("Leakage", "1,234", "77 pictures", *duplicate_titles([LEAK])["duplicates 0"])
+    ] == [True] * 5
+    assert page.text.index("look alike in train and val") < page.text.index("The same picture in train")
+    assert "script" not in {tag for tag, _ in page.tags}
+
+
+def test_without_any_the_page_has_no_section_of_them():
+    manifest = manifest_of(duplicates=Duplicates("", 0, 0, {"train": SplitDuplicates()}))
+    for each in (manifest, manifest_of()):
+        assert "#duplicates" not in str(Page(render_page(PageParts(each, statistics_of(each), {}, ()))).tags)

@@ -1,0 +1,160 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recordmill.schemas.features import FeatureKind, parse_spec
+from recordmill.schemas.layouts import LAYOUTS
+from recordmill.transforms.records.parse_record import RecordParseError, RecordParser, length_faults
+
+TABLE = LAYOUTS["tfds"].with_parts(())
+VALUES = {
+    "image": [b"picture\0\0"],
+    "image/filename": [b"a.jpg"],
+    "image/id": [7],
+    "objects/area": [1, 2],
+    "objects/bbox": [0.0, 0.25, 0.5, 1.0] * 2,
+    "objects/category_id": [3, 4],
+    "objects/id": [5, 6],
+    "objects/is_crowd": [0, 1],
+    "objects/label": [0, 1],
+}
+
+
+def record(**changes: list) -> bytes:
+    features = {}
+    for feature in TABLE.features:
+        values = (VALUES | changes)[feature.name]
+        if feature.kind is FeatureKind.BYTES:
+            features[feature.name] = tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
+        elif feature.kind is FeatureKind.FLOAT:
+            features[feature.name] = tf.train.Feature(float_list=tf.train.FloatList(value=values))
+        else:
+            features[feature.name] = tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+PARSE = RecordParser(TABLE)
+
+
+def test_values_by_source():
+    values = PARSE(record())
+    assert values.pop("image.encoded") == b"picture\0\0"  # to its last byte
+    assert values.pop("image.file_name") == b"a.jpg"
+    assert {source: value.tolist() for source, value in values.items()} == {
+        "image.number": [7],
+        "objects.area_whole": [1, 2],
+        "objects.bbox_yxyx": [0.0, 0.25, 0.5, 1.0] * 2,
+        "objects.category_id": [3, 4],
+        "objects.id": [5, 6],
+        "objects.is_crowd": [0, 1],
+        "objects.class_index": [0, 1],
+    }
+
+
+def test_no_objects():
+    empty = {name: [] for name in VALUES if name.startswith("objects/")}
+    assert {value.size for source, value in PARSE(record(**empty)).items() if source.startswith("objects.")} == {0}
+
+
+@pytest.mark.parametrize("data", [b"no\nrecord", b"", record(image=[])], ids=["no Example", "empty", "no image"])
+def test_what_is_no_record_of_the_table_is_told_in_a_line(data):
+    with pytest.raises(RecordParseError) as caught:
+        PARSE(data)
+    assert str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# Lengths
+
+DETECTION, TFDS = LAYOUTS["detection"], LAYOUTS["tfds"]
+
+
+def faults(table, keypoints: int = 2, **changed: int) -> list[str]:
+    """What is told of two objects, two captions and two segments, if some lists have another length."""
+    lengths = {"objects_keypoint_" + name: 4 for name in ("x", "y", "visibility", "text")}
+    lengths |= {"objects_bbox_yxyx": 8, "segments_bbox_yxyx": 8} | changed
+    values = {feature.source: np.zeros(lengths.get(feature.source.replace(".", "_"), 2)) for feature in table.features}
+    return [reason for reason, _ in length_faults(values, table, keypoints)]
+
+
+@pytest.mark.parametrize("table", [DETECTION, TFDS, DETECTION.with_parts(())])
+def test_lists_of_one_length_have_no_fault(table):
+    assert faults(table) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "changed"),
+    [
+        (DETECTION, {"objects_area": 1}),
+        (DETECTION, {"objects_category_name": 3}),
+        (DETECTION, {"objects_mask_rle": 0}),
+        (DETECTION, {"objects_keypoint_y": 3}),
+        (TFDS, {"objects_bbox_yxyx": 4}),
+        (TFDS, {"objects_bbox_yxyx": 9}),
+        (TFDS, {"captions_id": 1}),
+        (TFDS, {"segments_area": 1}),
+        (TFDS, {"segments_bbox_yxyx": 0}),
+    ],
+)
+def test_lists_of_one_dimension_that_differ_in_length_are_told(table, changed):
+    assert faults(table, **changed) == ["object_lists"]
+
+
+def test_lists_of_the_neg_categories_may_be_of_any_length():
+    assert faults(DETECTION, image_neg_category_ids=5, image_not_exhaustive_category_ids=0) == []
+
+
+@pytest.mark.parametrize("keypoints", [1, 3])
+def test_there_are_so_many_keypoints_for_each_object(keypoints):
+    assert faults(DETECTION, keypoints) == ["keypoints"]
+
+
+# TensorFlow
+
+SPEC = parse_spec(TABLE)
+LISTS = {
+    FeatureKind.BYTES: lambda values: tf.train.Feature(bytes_list=tf.train.BytesList(value=values)),
+    FeatureKind.FLOAT: lambda values: tf.train.Feature(float_list=tf.train.FloatList(value=values)),
+    FeatureKind.INT64: lambda values: tf.train.Feature(int64_list=tf.train.Int64List(value=values)),
+}
+
+
+@st.composite
+def features(draw) -> dict[str, tf.train.Feature]:
+    """Of a record of the table, of which some features are other than they should be, and some are not there."""
+    found = {}
+    for feature in TABLE.features:
+        kind = draw(st.sampled_from([feature.kind] * 20 + list(FeatureKind)))
+        numbers = draw(st.sampled_from([VALUES[feature.name]] * 10 + [[], [-(2**63), 2**63 - 1], list(range(8))]))
+        if draw(st.integers(0, 30)):
+            values = [f"{number}\0".encode() for number in numbers] if kind is FeatureKind.BYTES else numbers
+            if kind is not FeatureKind.BYTES:
+                values = [number if isinstance(number, (int, float)) else 0 for number in numbers]
+                values = list(map(float if kind is FeatureKind.FLOAT else int, values))
+            found[feature.name] = LISTS[kind](values)
+    if not draw(st.integers(0, 10)):
+        found[draw(st.sampled_from(["more", TABLE.features[0].name]))] = tf.train.Feature()
+    return found
+
+
+@settings(max_examples=300, deadline=None)
+@given(features())
+def test_tensorflow_takes_the_same_records_and_finds_the_same_values(features):
+    data = tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+    try:
+        expected = tf.io.parse_single_example(data, SPEC)
+    except tf.errors.InvalidArgumentError:
+        with pytest.raises(RecordParseError):
+            PARSE(data)
+        return
+    values = PARSE(data)
+    for feature in TABLE.features:
+        tensor = expected[feature.name]
+        wanted = (tensor.flat_values if hasattr(tensor, "flat_values") else tensor).numpy()
+        found = values[feature.source]
+        if isinstance(wanted, bytes):
+            assert found == wanted
+        else:
+            assert (found.tolist(), found.dtype) == (np.ravel(wanted).tolist(), wanted.dtype)

@@ -1,0 +1,120 @@
+import io
+import pickle
+import struct
+
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recordmill.schemas.errors import RecordError
+from recordmill.transforms.records.tfrecord import FRAME_BYTES, frame, masked_crc32c, read_records
+
+RECORDS = [b"", b"the first", b"\x00\xff\n" * 5]
+RECORDS_LISTS = st.lists(st.binary(max_size=300), max_size=6)
+
+
+def framed(records: list[bytes]) -> bytes:
+    return b"".join(piece for record in records for piece in (frame(record)[0], record, frame(record)[1]))
+
+
+WHOLE = framed(RECORDS)
+ENDS = [len(framed(RECORDS[:count])) for count in range(len(RECORDS) + 1)]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory) -> str:
+    return str(tmp_path_factory.mktemp("tfrecord") / "x.tfrecord")
+
+
+def ours(data: bytes) -> tuple[list[bytes], RecordError | None]:
+    """The records up to the first fault, and the fault."""
+    records = []
+    try:
+        for record in read_records(io.BytesIO(data)):
+            records.append(record)
+    except RecordError as error:
+        return records, error
+    return records, None
+
+
+def tensorflow_s(data: bytes, path: str) -> tuple[list[bytes], bool]:
+    """The records up to the first fault, and whether there is one, as TensorFlow sees it."""
+    with open(path, "wb") as file:
+        file.write(data)
+    records = []
+    try:
+        for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+            records.append(record)
+    except tf.errors.DataLossError:
+        return records, True
+    return records, False
+
+
+@settings(max_examples=40, deadline=None)
+@given(records=RECORDS_LISTS)
+def test_files_are_those_of_tensorflow_s_writer(path, records):
+    with tf.io.TFRecordWriter(path) as writer:
+        for record in records:
+            writer.write(record)
+    with open(path, "rb") as file:
+        data = file.read()
+    assert framed(records) == data
+    assert ours(data) == (records, None)
+    assert len(data) == sum(len(record) + FRAME_BYTES for record in records)
+
+
+def test_a_file_cut_anywhere_gives_the_records_before_the_cut(path):
+    for size in range(len(WHOLE) + 1):
+        whole = sum(end <= size for end in ENDS) - 1
+        records, fault = ours(WHOLE[:size])
+        assert records == RECORDS[:whole]
+        assert (fault and (fault.record, fault.reason)) == (None if size in ENDS else (whole, "truncated"))
+        # TensorFlow takes a cut within a record's first 12 bytes for the end of the file; we do not.
+        in_header = size - ENDS[whole] < 12
+        assert tensorflow_s(WHOLE[:size], path) == (records, not in_header), size
+
+
+def test_a_flipped_bit_is_found_as_in_tensorflow(path):
+    for offset in range(len(WHOLE)):
+        damaged = bytearray(WHOLE)
+        damaged[offset] ^= 1 << offset % 8
+        records, fault = ours(bytes(damaged))
+        assert (records, fault is not None) == tensorflow_s(bytes(damaged), path), offset
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_a_flipped_bit_is_told_by_record_and_part(bit):
+    for offset in range(len(WHOLE)):
+        damaged = bytearray(WHOLE)
+        damaged[offset] ^= 1 << bit
+        records, fault = ours(bytes(damaged))
+        index = sum(end <= offset for end in ENDS) - 1
+        assert records == RECORDS[:index]
+        assert fault.offset == ENDS[index]
+        assert (fault.record, fault.reason) == (index, "length_crc" if offset - ENDS[index] < 12 else "data_crc")
+
+
+def test_a_length_beyond_the_file_costs_no_memory():
+    length = struct.pack("<Q", 1 << 50)
+    data = length + struct.pack("<I", masked_crc32c(length)) + b"few bytes"
+    records, fault = ours(framed([b"good"]) + data)
+    assert records == [b"good"]
+    assert str(fault) == f"record 1: the file ends 9 bytes into a record of {1 << 50} bytes"
+
+
+class _Dripping(io.BytesIO):
+    """A stream that gives less than it is asked for, as sockets do."""
+
+    def read(self, size=-1):
+        return super().read(min(size, 3))
+
+
+def test_short_reads_are_no_truncation():
+    assert list(read_records(_Dripping(WHOLE))) == RECORDS
+
+
+def test_a_record_error_crosses_process_borders():
+    error = pickle.loads(pickle.dumps(RecordError("the checksum is wrong", 3, "data_crc", 99)))
+    assert (error.record, error.reason, error.detail, error.offset) == (3, "data_crc", "the checksum is wrong", 99)
+    assert str(error) == "record 3: the checksum is wrong"

@@ -1,0 +1,269 @@
+import apache_beam as beam
+import msgspec
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+
+from recordmill.schemas.dataset.manifest import InputRows
+from recordmill.schemas.errors import EmptyDatasetError, NoImageFoundError, TooManyRejectsError
+from recordmill.schemas.names import NameSources
+from recordmill.schemas.rejects import Metric, Reason, Rejected
+from recordmill.transforms.dataset.compare_names import NO_NAMES, Names
+from recordmill.transforms.dataset.facts import AddFacts, Facts, FactsBuilder, add_facts
+from recordmill.transforms.dataset.rejects import RejectKind, Rejects
+from recordmill.transforms.shards.check_findings import (
+    ENOUGH,
+    CheckFindings,
+    Demands,
+    RejectLimit,
+    check_findings,
+    count_rows,
+)
+from recordmill.transforms.shards.describe_split import Rows
+from tests.conftest import rejects_of
+from tests.transforms.dataset.kinds import kind_rejects
+
+
+def demands(output="", max_rejects: float = 0.1, rows=("a.json",), splits=("train",)) -> Demands:
+    return Demands(splits, NameSources(("img",), rows, "path"), max_rejects, str(output))
+
+
+def rejected(
+    number: int, reason: Reason = Reason.IMAGE_MISSING, what: str = "image", split: str = "train"
+) -> list[tuple[RejectKind, Rejects]]:
+    return kind_rejects((split, Rejected(what, id_, reason, f"number {id_}")) for id_ in range(number))
+
+
+def names(*given: str) -> Names:
+    return Names(len(given), given, given)
+
+
+def check(asked: Demands, rows: dict[str, Rows], found, images: Names = NO_NAMES, files: Names = NO_NAMES) -> None:
+    """Check kinds of rejects, names of images without a file, and names of files without an image."""
+    check_findings(
+        asked,
+        rows,
+        Facts(
+            rejects=add_facts([Facts(rejects=dict([kind])) for kind in found]).rejects, unmatched=images, unlisted=files
+        ),
+        found,
+    )
+
+
+def test_rows_are_counted_by_split_and_those_that_were_merged_once():
+    facts = FactsBuilder()
+    facts.add_rows("train", InputRows("a.json", "instances", 5, 9))
+    facts.add_rows("train", InputRows("b.json", "captions", 4, 8))
+    facts.add_rows("val", InputRows("c.csv", "labels", 2, 0))
+    facts.count("train", Metric.ROWS_MERGED, 4)
+    assert count_rows(["train", "val", "test"], facts.build()) == {
+        "train": Rows(5, 17),
+        "val": Rows(2, 0),
+        "test": Rows(0, 0),
+    }
+
+
+def test_up_to_the_limit_all_is_well_and_nothing_is_written(tmp_path):
+    check(demands(tmp_path), {"train": Rows(30, 10)}, rejected(3), names("0"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("reason", [Reason.IMAGE_MISSING, Reason.UNSAFE_FILE_NAME])
+def test_without_any_file_nothing_is_written_and_what_was_compared_is_told(tmp_path, reason):
+    with pytest.raises(NoImageFoundError) as caught:
+        check(
+            demands(tmp_path, max_rejects=1),
+            {"train": Rows(2, 0)},
+            rejected(2, reason),
+            names("1.jpg"),
+            names("t/1.jpg"),
+        )
+    assert str(caught.value).startswith("none of the 2 images has a file in --images, so nothing is written: a.json na")
+    assert str(caught.value).endswith("give --images img/t or --match suffix.")
+    assert (caught.value.exit_code, list(tmp_path.iterdir())) == (2, [])
+
+
+def test_rows_that_name_no_file_do_not_hide_that_no_other_has_one():
+    found = [*rejected(9, Reason.MALFORMED_IMAGE), *rejected(1)]
+    with pytest.raises(NoImageFoundError):
+        check(demands(), {"train": Rows(10, 0)}, found, names("1.jpg"))
+
+
+def test_images_that_are_rejected_for_other_reasons_are_not_told_to_be_missing():
+    with pytest.raises(TooManyRejectsError):
+        check(demands(), {"train": Rows(10, 0)}, rejected(10, Reason.MALFORMED_IMAGE))
+    found = [*rejected(9, Reason.NO_GROUP), *rejected(1)]
+    with pytest.raises(TooManyRejectsError, match="no_group 9"):
+        check(demands(), {"train": Rows(10, 0)}, found, names("1.jpg"))
+
+
+def test_of_images_that_files_alone_name_no_name_is_compared():
+    with pytest.raises(TooManyRejectsError) as caught:
+        check(demands(), {"train": Rows(2, 0)}, rejected(2, Reason.UNSAFE_FILE_NAME), NO_NAMES, names("a.txt"))
+    assert "a.txt" not in str(caught.value)
+
+
+def test_one_file_that_is_found_makes_it_a_matter_of_the_limit():
+    check(demands(max_rejects=0.5), {"train": Rows(2, 0)}, rejected(1), names("1.jpg"))
+
+
+def test_rejected_annotations_are_no_images():
+    of_rows = rejected(9, Reason.UNKNOWN_CATEGORY, "annotation")
+    check(demands(), {"train": Rows(2, 100)}, of_rows)
+    with pytest.raises(TooManyRejectsError, match="9 of 20 annotations"):
+        check(demands(), {"train": Rows(2, 20)}, of_rows)
+
+
+def test_too_many_rejects_are_listed_and_the_likely_cause_is_told(tmp_path):
+    found = [*rejected(1, split="val"), *rejected(6)]
+    with pytest.raises(TooManyRejectsError) as caught:
+        check(
+            demands(tmp_path, splits=("train", "val")),
+            {"train": Rows(9, 0), "val": Rows(1, 0)},
+            found,
+            names("1.jpg"),
+            names("1.JPG"),
+        )
+    text = str(caught.value)
+    assert text.startswith("7 of 10 images (70.0%) are rejected, more than --max-rejects 0.1 allows: image_missing 7; ")
+    paths = ", ".join(f"{tmp_path}/.recordmill-{split}/rejects.jsonl" for split in ("train", "val"))
+    assert f"They are listed in {paths}. a.json names '1.jpg'; img has '1.JPG'. Names differ in case" in text
+    assert text.endswith(
+        "No picture was read: run again with the data mended, or with a larger --max-rejects to accept this"
+    )
+    assert [(line["split"], line["id"]) for line in rejects_of(tmp_path)] == [
+        *(("train", id_) for id_ in range(6)),
+        ("val", 0),
+    ]
+
+
+def test_a_split_without_images_leaves_nothing_that_another_command_would_be_refused_for(tmp_path):
+    note = tmp_path / ".recordmill-val" / "recipe.json"
+    note.parent.mkdir()
+    note.write_text("{}")
+    rows = {"train": Rows(2, 0), "val": Rows(0, 0)}
+    with pytest.raises(EmptyDatasetError):
+        check(demands(tmp_path, splits=("train", "val")), rows, [])
+    assert not note.exists()
+
+
+def test_names_are_no_matter_where_something_else_is_too_much(tmp_path):
+    found = [*rejected(1), *rejected(3, Reason.MALFORMED_IMAGE)]
+    with pytest.raises(TooManyRejectsError) as caught:
+        check(demands(tmp_path), {"train": Rows(10, 0)}, found, names("1.jpg"))
+    assert "a.json names" not in str(caught.value)
+
+
+def test_where_nothing_is_to_be_written_nothing_is():
+    with pytest.raises(TooManyRejectsError) as caught:
+        check(demands(), {"train": Rows(10, 0)}, rejected(3), names("1.jpg"))
+    assert "rejects.jsonl" not in str(caught.value)
+
+
+def test_images_beside_the_file_that_names_them_are_told_of(tmp_path):
+    for name in ("1.jpg", "2.jpg"):
+        (tmp_path / name).write_bytes(b"")
+    told = []
+    for missing in (("1.jpg", "2.jpg"), ("1.jpg", "3.jpg"), (f"../{tmp_path.name}/1.jpg",)):
+        asked = demands(rows=("x/a.json", f"{tmp_path}/a.json"))
+        with pytest.raises(NoImageFoundError) as caught:
+            check(asked, {"train": Rows(2, 0)}, rejected(2), names(*missing))
+        told.append(f"give --images {tmp_path}." in str(caught.value))
+    assert told == [True, False, False]
+
+
+def checked(p, number: int, asked: Demands) -> beam.PCollection:
+    facts = FactsBuilder()
+    for path in ("a.json", "b.json"):
+        facts.add_rows("train", InputRows(path, "instances", 3, 4))
+    facts.count("train", Metric.ROWS_MERGED, 3)
+    facts.count("train", Metric.OBJECTS, 2)
+    facts.add_unlisted("t/1.jpg")
+    facts.add_unmatched("1.jpg")
+    facts.warn("train", "this is odd")
+    facts.warn("val", "this is odd")
+    found = p | "Facts" >> beam.Create([msgspec.structs.replace(facts.build(), rejects=dict(rejected(number)))])
+    return (found,) | AddFacts() | CheckFindings(asked)
+
+
+def test_the_transform_gives_one_element_where_all_is_well_and_tells_warnings_once(caplog):
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        assert_that(checked(p, 1, demands(max_rejects=0.34)), equal_to([{"train": Rows(3, 8)}]))
+    assert [record.getMessage() for record in caplog.records if "odd" in record.getMessage()] == ["this is odd"]
+
+
+def test_the_transform_holds_rejects_against_all_rows(tmp_path):
+    with pytest.raises(Exception, match=r"1 of 3 images") as caught, beam.Pipeline(FnApiRunner()) as p:
+        _ = checked(p, 1, demands(tmp_path, max_rejects=0.33))
+    assert "a.json names '1.jpg'; img has 't/1.jpg'" in str(caught.value)
+    assert [line["id"] for line in rejects_of(tmp_path)] == [0]
+
+
+ROWS = {"train": Rows(900, 40), "val": Rows(100, 5000)}
+
+
+def reject(number: int, what: str = "image", split: str = "train") -> tuple[str, Rejected]:
+    return split, Rejected(what, number, Reason.IMAGE_UNREADABLE, f"number {number}")
+
+
+def limit(output, max_rejects: float) -> RejectLimit:
+    sources = NameSources(("img",), ("a.json",), "path")
+    return RejectLimit(Demands(("train", "val"), sources, max_rejects, str(output)))
+
+
+def add(limit: RejectLimit, items, found=()) -> None:
+    """Those of one shard."""
+    for run in kind_rejects(items):
+        limit.add(run, ROWS, kind_rejects(found))
+
+
+def accepted(limit: RejectLimit, items, found=()) -> int:
+    """How many rejects were taken before the error."""
+    for number, item in enumerate(items):
+        try:
+            add(limit, [item], found)
+        except TooManyRejectsError:
+            return number
+    pytest.fail("no error")
+
+
+def test_the_first_reject_over_the_limit_of_all_splits_stops_the_job(tmp_path):
+    assert accepted(limit(tmp_path, 0.2), map(reject, range(1000))) == 200
+
+
+def test_rejects_of_earlier_steps_count(tmp_path):
+    found = [reject(-number - 1) for number in range(50)] + [reject(-number, "annotation") for number in range(9)]
+    assert accepted(limit(tmp_path, 0.2), map(reject, range(1000)), found) == 150
+
+
+def test_a_shard_that_is_written_again_counts_once(tmp_path):
+    tries = limit(tmp_path, 0.2)
+    shards = [[reject(number) for number in range(first, first + 40)] for first in range(0, 200, 40)]
+    for shard in shards * 3:
+        add(tries, shard[::-1])
+    assert accepted(tries, [reject(200)]) == 0
+
+
+def test_images_and_annotations_have_limits_of_their_own(tmp_path):
+    both = [reject(number, what) for number in range(2000) for what in ("image", "annotation")]
+    assert accepted(limit(tmp_path, 0.15), both) == 2 * 150
+    assert accepted(limit(tmp_path, 0.15), both[1::2]) == 756
+
+
+def test_few_rejects_let_the_job_go_on_and_list_all(tmp_path):
+    assert accepted(limit(tmp_path, 0), map(reject, range(1000))) == ENOUGH - 1
+
+
+def test_the_rejects_so_far_are_written_by_split_and_counted(tmp_path):
+    stopped, found = limit(tmp_path, 0.1), [reject(-1, split="val")]
+    for number in range(99):
+        add(stopped, [reject(number)], found)
+    with pytest.raises(
+        TooManyRejectsError, match=r"101 of 1000 images \(10\.1%\) .*--max-rejects 0\.1 .*so far are in"
+    ):
+        add(stopped, [reject(99)], found)
+    assert sorted((row["split"], row["id"]) for row in rejects_of(tmp_path)) == [
+        *(("train", number) for number in range(100)),
+        ("val", -1),
+    ]

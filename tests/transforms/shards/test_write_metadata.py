@@ -1,0 +1,378 @@
+import csv
+import hashlib
+import json
+import os
+import re
+
+import apache_beam as beam
+import google_crc32c
+import msgspec
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+
+from recordmill.schemas.dataset.manifest import (
+    InputRows,
+    Manifest,
+    SplitManifest,
+    Unlisted,
+    decode_manifest,
+    encode_json,
+)
+from recordmill.schemas.dataset.recipes import Recipe
+from recordmill.schemas.duplicates import Fingerprints
+from recordmill.schemas.errors import DuplicatesError, EmptyDatasetError, JobError, LostImagesError, TooManyRejectsError
+from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.layouts import DETECTION, LAYOUTS
+from recordmill.schemas.rejects import Reason, Rejected, RejectLine
+from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
+from recordmill.schemas.statistics import ClassStatistics, SplitStatistics, Statistics
+from recordmill.transforms.dataset.compare_names import Names
+from recordmill.transforms.dataset.facts import AddFacts, Facts, add_facts
+from recordmill.transforms.dataset.rejects import RejectList, count_rejects
+from recordmill.transforms.shards import write_metadata as module
+from recordmill.transforms.shards.commit_splits import commit_splits
+from recordmill.transforms.shards.describe_split import SplitShards, describe_split
+from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard
+from recordmill.transforms.shards.write_metadata import Target, WriteMetadata, write_metadata
+from recordmill.transforms.storage.interface import crc32c_text
+from recordmill.transforms.storage.local_storage import LocalStorage, TemporaryName
+from tests.transforms.dataset.kinds import tally
+from tests.transforms.insight.test_find_duplicates import shard as fingerprints_of
+from tests.transforms.shards.test_describe_split import COUNTS, INPUTS, RECIPE, REJECTED, SHARDS, SPLIT, UNLISTED
+
+VAL = msgspec.structs.replace(RECIPE, split="val")
+TABLE = DETECTION.with_parts(())
+LABELS = LabelMap((Category(1, "cat"), Category(3, "dog, or puppy")))
+
+
+def facts_of(split: str, rejected=REJECTED, inputs=INPUTS, counts=COUNTS, files=UNLISTED) -> Facts:
+    """What the steps found of a split."""
+    return Facts(
+        {(split, metric): number for metric, number in counts.items()},
+        {(split, rows.path, rows.kind): rows for rows in inputs},
+        count_rejects((split, reject) for reject in rejected),
+        Names(files.files, files.first),
+        warnings={(split, "b"), (split, "a")},
+        classes={(split, 0): counts["objects"]},
+        statistics={split: Statistics(7)},
+    )
+
+
+def write_all(
+    folder, recipes, *facts: Facts, max_rejects=0.2, labels=LABELS, table=TABLE, duplicates="report", notes=()
+):
+    """Write splits whose shards have just been finished, and left these notes."""
+    added, lists = add_facts(facts), [kind for each in facts for kind in each.rejects.items()]
+    target = Target(tuple(recipes), str(folder), max_rejects, duplicates)
+    return write_metadata(target, labels, table, added, notes, lists)
+
+
+def write(folder, recipe=RECIPE, shards=SHARDS, max_rejects=0.2, labels=LABELS, table=TABLE, **found) -> SplitManifest:
+    """Write one split, whose shards have just been finished."""
+    notes = stage(folder, recipe, shards)
+    facts = facts_of(recipe.split, **found)
+    manifest = write_all(folder, [recipe], facts, max_rejects=max_rejects, labels=labels, table=table, notes=notes)
+    return manifest.splits[recipe.split]
+
+
+def stage(folder, recipe: Recipe, shards, fingerprints: Fingerprints | None = None) -> list[tuple[ShardKey, str]]:
+    """The files of shards, and their notes, as the step before leaves them."""
+    state = folder / f".recordmill-{recipe.split}"
+    state.mkdir(parents=True, exist_ok=True)
+    (state / "rejects.jsonl").write_text(recipe.split)
+    finished = FinishedShards(str(folder), recipe.name, recipe.layout)
+    notes = []
+    for info in shards:
+        (state / info.file).write_bytes(bytes(info.bytes))
+        key = ShardKey(recipe.split, int(re.findall(r"\d+", info.file)[0]), len(shards))
+        written = finished.note(ShardResult(key, "", {}, info, {}, (), Statistics(), fingerprints=fingerprints))
+        notes.append((key, written.note))
+    return notes
+
+
+def lines(folder, file="rejects-train.jsonl") -> list[dict]:
+    return [json.loads(line) for line in (folder / file).read_text().splitlines()]
+
+
+def split_of(folder, images: int = 7) -> SplitManifest:
+    """SPLIT, with the digests of the folder's rejects and of statistics of so many images."""
+    digest = hashlib.sha256((folder / "rejects-train.jsonl").read_bytes()).hexdigest()
+    counts = (ClassStatistics("cat", 9, 0), ClassStatistics("dog, or puppy", 0, 0))
+    statistics = encode_json(SplitStatistics(images, {}, (), {}, counts, (), {}, {}, 0))
+    return msgspec.structs.replace(
+        SPLIT, rejects_sha256=digest, statistics_sha256=hashlib.sha256(statistics).hexdigest()
+    )
+
+
+# What is written
+
+
+def contents(folder) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def left_by_a_killed_run(name: str) -> str:
+    """The temporary file of an earlier run that had the number of this process."""
+    own = TemporaryName.parse(TemporaryName.make(name))
+    return f".{name}.{own.host}-{own.process}-000000.0000.tmp"
+
+
+def test_everything_is_in_its_place(tmp_path):
+    stage(tmp_path, RECIPE, [])
+    (tmp_path / ".recordmill-train" / "recipe.json").write_text("{}")
+    (tmp_path / left_by_a_killed_run("coco-train.tfrecord-00000-of-00002")).write_text("of this split")
+    (tmp_path / left_by_a_killed_run("manifest.json")).write_text("of any file")
+    assert write(tmp_path) == split_of(tmp_path)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    manifest = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
+    assert (manifest.name, manifest.layout) == ("coco", "detection")
+    assert (manifest.categories, manifest.splits) == (LABELS.categories, {"train": split_of(tmp_path)})
+    alone = decode_manifest((tmp_path / "manifest-train.json").read_bytes(), "manifest-train.json")
+    assert (alone.splits, alone.labels, alone.name) == (manifest.splits, manifest.labels, "coco")
+    assert {shard.file: shard.bytes for shard in SHARDS} == {
+        path.name: path.stat().st_size for path in tmp_path.glob("coco-train.tfrecord-*")
+    }
+    assert list(csv.reader((tmp_path / "labels.csv").open())) == [["1", "cat"], ["3", "dog, or puppy"]]
+    assert json.loads((tmp_path / "label_map.json").read_text())["id_by_index"] == [1, 3]
+    assert 'name: "dog, or puppy"' in (tmp_path / "label_map.pbtxt").read_text()
+
+
+def test_the_manifest_is_written_when_all_else_is_in_its_place(tmp_path, monkeypatch):
+    """And before what an unfinished run needs is deleted: whoever is killed at any moment can go on."""
+    stage(tmp_path, RECIPE, [])
+    (tmp_path / ".recordmill-train" / "recipe.json").write_text("{}")
+    at_the_manifest: list[dict[str, bytes]] = []
+    storage_write = LocalStorage.write
+
+    def noted(self, path, data):
+        if path.endswith("manifest.json"):
+            at_the_manifest.append(contents(tmp_path))
+        storage_write(self, path, data)
+
+    monkeypatch.setattr(LocalStorage, "write", noted)
+    write(tmp_path)
+    finished = contents(tmp_path)
+    del finished["manifest.json"]
+    (found,) = at_the_manifest
+    state = {name: found.pop(name) for name in list(found) if name.startswith(".")}
+    assert found == finished
+    assert state.keys() >= {".recordmill-train/recipe.json"}
+
+
+def test_rejects_are_lines_in_a_fixed_order(tmp_path):
+    write(tmp_path)
+    first = (tmp_path / "rejects-train.jsonl").read_bytes()
+    assert [(line["split"], line["what"], line["id"], line["reason"]) for line in lines(tmp_path)] == [
+        ("train", "annotation", 4, "empty_box"),
+        ("train", "annotation", 5, "empty_box"),
+        ("train", "image", 9, "image_missing"),
+        ("train", "image", None, "malformed_image"),
+    ]
+    assert lines(tmp_path)[2]["detail"] == "no file 'ü.jpg'"
+    write(tmp_path, rejected=REJECTED[::-1])
+    assert (tmp_path / "rejects-train.jsonl").read_bytes() == first
+
+
+def test_too_many_rejects_leave_their_list_and_no_manifest(tmp_path):
+    with pytest.raises(TooManyRejectsError, match=f"They are listed in {tmp_path}/.recordmill-train/rejects.jsonl"):
+        write(tmp_path, max_rejects=0.0)
+    assert [path.name for path in tmp_path.iterdir()] == [".recordmill-train"]
+    assert [line["id"] for line in lines(tmp_path, ".recordmill-train/rejects.jsonl")] == [4, 5, 9, None]
+
+
+def test_a_split_without_an_example_leaves_its_rejects_only(tmp_path):
+    """Its shards are no work that another command has to be held up for."""
+    (tmp_path / ".recordmill-train").mkdir()
+    (tmp_path / ".recordmill-train" / "recipe.json").write_text("{}")
+    empty = ShardInfo("coco-train.tfrecord-00000-of-00001", 0, 0, "", "")
+    counts = {"images": 0, "objects": 0}
+    images = sum(rows.images for rows in INPUTS)
+    missing = [Rejected("image", id_, Reason.IMAGE_MISSING, "gone") for id_ in range(images)]
+    rows = [InputRows("a.json", "instances", images, 0)]
+    with pytest.raises(EmptyDatasetError):
+        write(tmp_path, max_rejects=1.0, shards=[empty], rejected=missing, inputs=rows, counts=counts)
+    assert [path.name for path in tmp_path.rglob("*")] == [".recordmill-train", "rejects.jsonl"]
+
+
+def test_the_manifest_says_what_is_in_the_records_and_what_segments_are(tmp_path):
+    segments = (Category(3, "dog, or puppy", isthing=1), Category(92, "banner", isthing=0))
+    table = DETECTION.with_parts((Part.SEMANTIC, Part.LVIS))
+    write(tmp_path, labels=LabelMap(LABELS.categories, segments), table=table)
+    manifest = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
+    assert (manifest.parts, manifest.segments) == ((Part.SEMANTIC, Part.LVIS), segments)
+    assert manifest.table == table
+    assert json.loads((tmp_path / "label_map.json").read_text())["semantic_by_id"] == {"3": 1, "92": 2}
+
+
+def test_shards_of_the_keras_recipe_are_linked_by_the_names_tfds_asks_for(tmp_path):
+    shards = [ShardInfo(f"file_0{index}-{count}.tfrec", count, index, "crc", "a") for index, count in ((1, 4), (0, 5))]
+    (tmp_path / "file_07-3.tfrec").write_text("of an earlier run")
+    recipe = msgspec.structs.replace(RECIPE, layout="keras")
+    write(tmp_path, recipe=recipe, table=LAYOUTS["keras"], shards=shards)
+    links = {path.name: os.readlink(path) for path in tmp_path.glob("*.tfrecord-*")}
+    assert links == {
+        "coco-train.tfrecord-00000-of-00002": "file_00-5.tfrec",
+        "coco-train.tfrecord-00001-of-00002": "file_01-4.tfrec",
+    }
+    assert sorted(path.name for path in tmp_path.glob("*.tfrec")) == ["file_00-5.tfrec", "file_01-4.tfrec"]
+
+
+# Several splits in one job
+
+
+VAL_SHARDS = [msgspec.structs.replace(shard, file=shard.file.replace("train", "val")) for shard in SHARDS]
+
+
+def test_splits_of_one_job_are_written_together(tmp_path):
+    for split in ("train", "val"):
+        (tmp_path / f"coco-{split}.tfrecord-00006-of-00007").write_text("of an earlier run")
+    notes = [*stage(tmp_path, RECIPE, SHARDS), *stage(tmp_path, VAL, VAL_SHARDS)]
+    train = facts_of("train", files=Unlisted(0, ()))  # names of files are of no split
+    val = facts_of("val", REJECTED[:3], counts={**COUNTS, "objects": 10})
+    manifest = write_all(tmp_path, [VAL, RECIPE], val, train, notes=notes)
+    written = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
+    assert manifest == msgspec.structs.replace(written, sha256="")
+    first = tuple(
+        RejectLine(each.what, each.reason.value, each.detail, each.id) for each in map(REJECTED.__getitem__, (1, 0, 2))
+    )
+    digest = hashlib.sha256((tmp_path / "rejects-val.jsonl").read_bytes()).hexdigest()
+    statistics = (tmp_path / "statistics-val.json").read_bytes()
+    val_rejects = RejectList(tally(REJECTED[:3]), digest, first)
+    described = describe_split(VAL, add_facts([val]), val_rejects, SplitShards(VAL_SHARDS), [10, 0], statistics)
+    assert manifest.splits == {"train": split_of(tmp_path), "val": described}
+    assert list(manifest.splits) == ["train", "val"]
+    assert [line["split"] for line in lines(tmp_path, "rejects-val.jsonl")] == ["val"] * 3
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    assert not list(tmp_path.glob("coco-*-of-00007"))
+
+
+def test_one_split_that_is_not_whole_keeps_all_of_a_job_from_the_manifest(tmp_path):
+    notes = [*stage(tmp_path, RECIPE, SHARDS), *stage(tmp_path, VAL, VAL_SHARDS[:1])]
+    with pytest.raises(LostImagesError, match="8 records were made and 2 are in the shards"):
+        write_all(tmp_path, [RECIPE, VAL], facts_of("train"), facts_of("val"), notes=notes)
+    assert not list(tmp_path.glob("*manifest*"))
+
+
+def test_a_note_that_is_gone_or_of_another_run_keeps_a_job_from_the_manifest(tmp_path):
+    notes = stage(tmp_path, RECIPE, SHARDS)
+    (key, _), other = notes
+    note = tmp_path / ".recordmill-train" / "coco-train.tfrecord-00001-of-00002.json"
+    for harm in (lambda: None, note.unlink):
+        harm()
+        with pytest.raises(JobError, match="is gone, or not as it was written"):
+            write_all(tmp_path, [RECIPE], facts_of("train"), notes=[(key, "0" * 64), other])
+    assert not list(tmp_path.glob("*manifest*"))
+
+
+def committed(folder, picture: int = 0) -> Manifest:
+    """A folder that another run has committed, whose shards are whole."""
+    of = fingerprints_of(SHARDS[0].file, ("a.jpg", picture, 0, 0), ("b.jpg", 1, 0, 0)) if picture else None
+    whole = [
+        msgspec.structs.replace(info, crc32c=crc32c_text(google_crc32c.Checksum(bytes(info.bytes)))) for info in SHARDS
+    ]
+    notes = stage(folder, RECIPE, whole[:1], of) + stage(folder, RECIPE, whole[1:])
+    return write_all(folder, [RECIPE], facts_of("train"), notes=notes)
+
+
+def late(folder, recipe=RECIPE, duplicates="report") -> Manifest:
+    """A run of which the notes are gone."""
+    notes = [(ShardKey("train", index, 2), "0" * 64) for index in range(2)]
+    return write_all(folder, [recipe], facts_of("train"), duplicates=duplicates, notes=notes)
+
+
+def test_the_later_of_two_runs_of_one_job_finds_what_the_other_committed(tmp_path):
+    manifest = committed(tmp_path)
+    before = contents(tmp_path)
+    assert late(tmp_path).splits == manifest.splits
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("harm", ["shard", "recipe", "versions"])
+def test_a_split_that_is_damaged_or_made_otherwise_is_not_taken_for_the_late_run_s(tmp_path, monkeypatch, harm):
+    committed(tmp_path)
+    recipe = RECIPE
+    if harm == "shard":
+        (tmp_path / SHARDS[1].file).write_bytes(bytes(SHARDS[1].bytes - 1) + b"x")
+    elif harm == "recipe":
+        recipe = msgspec.structs.replace(RECIPE, images=("others",))
+    else:
+        monkeypatch.setattr(module, "made_by", lambda layout: {"recordmill": "9"})
+    with pytest.raises(JobError, match="is gone, or not as it was written"):
+        late(tmp_path, recipe)
+
+
+@pytest.mark.parametrize(("policy", "picture", "is_refused"), [("fail", 1, True), ("fail", 2, False)])
+def test_what_the_other_run_committed_is_searched_for_duplicates_as_the_late_run_asks(
+    tmp_path, policy, picture, is_refused
+):
+    committed(tmp_path, picture)
+    if not is_refused:
+        assert list(late(tmp_path, duplicates=policy).splits) == ["train"]
+        return
+    with pytest.raises(DuplicatesError, match=r"2 images are 1 picture, .*The splits are complete, and stay"):
+        late(tmp_path, duplicates=policy)
+
+
+def test_rejects_of_no_split_of_the_job_are_never_dropped(tmp_path):
+    other = Facts(rejects=count_rejects([("tset", REJECTED[0])]))
+    with pytest.raises(KeyError, match="tset"):
+        write_all(tmp_path, [RECIPE], facts_of("train"), other)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_transform_collects_what_the_steps_before_found(tmp_path):
+    notes = stage(tmp_path, RECIPE, SHARDS)
+
+    def created(p, label, items):
+        return p | label >> beam.Create(items)
+
+    found = facts_of("train", REJECTED[2:], counts=dict.fromkeys(COUNTS, 1))
+    of_shards = Facts(
+        {("train", metric): number - 1 for metric, number in COUNTS.items()},
+        rejects=count_rejects(("train", reject) for reject in REJECTED[:2]),
+        classes={("train", 0): 8},
+        statistics={"train": Statistics(2)},
+    )
+    facts = [of_shards, Facts()]
+    shards = [WrittenShard(key, note, each) for (key, note), each in zip(notes, facts, strict=True)]
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        findings = (created(p, "Facts", [found]),) | "Findings" >> AddFacts()
+        labels, table = created(p, "Labels", [LABELS]), created(p, "Table", [TABLE])
+        metadata = WriteMetadata(labels, table, findings, Target((RECIPE,), str(tmp_path), 0.2))
+        manifests = created(p, "Written", shards) | metadata
+        assert_that(
+            manifests | beam.Map(lambda manifest: manifest.splits == {"train": split_of(tmp_path, 9)}), equal_to([True])
+        )
+    found = decode_manifest((tmp_path / "manifest.json").read_bytes(), "manifest.json")
+    assert found.splits == {"train": split_of(tmp_path, 9)}
+    assert found.num_classes == 4  # of the ids 1 and 3
+    assert [line["id"] for line in lines(tmp_path)] == [4, 5, 9, None]
+
+
+@pytest.mark.parametrize(
+    ("policy", "picture", "is_refused"), [("leakage", 1, True), ("leakage", 2, False), ("fail", 1, True)]
+)
+def test_a_split_that_another_job_writes_at_the_same_moment_is_compared_too(
+    tmp_path, monkeypatch, policy, picture, is_refused
+):
+    def finish(recipe: Recipe, shards, picture: int) -> Manifest:
+        of = fingerprints_of(shards[0].file, (f"{recipe.split}.jpg", picture, 0, 0))
+        notes = stage(tmp_path, recipe, shards[:1], of) + stage(tmp_path, recipe, shards[1:])
+        return write_all(tmp_path, [recipe], facts_of(recipe.split), duplicates=policy, notes=notes)
+
+    def after_the_other(*args):
+        monkeypatch.setattr(module, "commit_splits", commit_splits)
+        finish(VAL, VAL_SHARDS, 1)
+        return commit_splits(*args)
+
+    monkeypatch.setattr(module, "commit_splits", after_the_other)
+    if not is_refused:
+        assert list(finish(RECIPE, SHARDS, picture).splits) == ["train", "val"]
+        return
+    with pytest.raises(DuplicatesError, match=r"2 images are 1 picture, .*The splits are complete, and stay"):
+        finish(RECIPE, SHARDS, picture)
+    assert (tmp_path / "manifest-train.json").exists()

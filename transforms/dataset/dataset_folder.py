@@ -1,0 +1,203 @@
+"""The folder of a data set: its manifest, and what runs leave behind in it."""
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
+from hashlib import sha256
+
+import msgspec
+
+from recordmill.schemas.dataset.dataset_files import (
+    MANIFEST,
+    RECIPE,
+    REJECTS,
+    split_manifest,
+    split_rejects,
+    state_folder,
+)
+from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, decode_manifest, encode_manifest
+from recordmill.schemas.dataset.tfds import DATASET_INFO, FEATURES, shard_links
+from recordmill.schemas.duplicates import DUPLICATES, FINGERPRINTS, split_fingerprints
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.labels import LABEL_FILES
+from recordmill.schemas.inputs.tables import SCHEMA_FILES
+from recordmill.schemas.statistics import REPORT, STATISTICS, SplitStatistics, split_statistics
+from recordmill.transforms.records.shard_index import ENDING, INDEX, index_file
+from recordmill.transforms.storage.interface import UnreadableFileError
+from recordmill.transforms.storage.resolve import join_path, storage_for
+
+_OF_A_RUN = re.compile(
+    rf"{REJECTS}|{DUPLICATES}|{FINGERPRINTS}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz)?|"
+    rf"rows-\d{{5,}}-\d{{5,}}|{re.escape(INDEX)}/[^/]+|\.[^/]+\.tmp|beam-temp-.+"
+)
+"""Finished shards, their indexes, and notes of them; records that have no shard yet; what was being written; what
+Beam's sink makes."""
+_OF_A_SPLIT = re.compile(
+    f"{split_manifest('([A-Za-z0-9_]+)')}|{split_rejects('[A-Za-z0-9_]+')}|{split_statistics('[A-Za-z0-9_]+')}|"
+    f"{split_fingerprints('[A-Za-z0-9_]+')}"
+)
+
+
+def read_manifest(output: str, file: str = MANIFEST) -> Manifest | None:
+    """The manifest of a data set folder, or of one of its splits; None where it has none.
+
+    Raises:
+        ConfigError: see `recordmill.schemas.dataset.manifest.decode_manifest`.
+    """
+    storage = storage_for(output)
+    path = join_path(output, file)
+    if storage.size(path) is None:
+        return None
+    try:
+        data = storage.read(path)
+    except FileNotFoundError:  # another run may just have deleted it
+        return None
+    return decode_manifest(data, path)
+
+
+def require_manifest(output: str) -> Manifest:
+    """The manifest of a complete data set.
+
+    Raises:
+        ConfigError: it has none, or see `read_manifest`.
+    """
+    manifest = read_manifest(output)
+    if manifest is None:
+        if not storage_for(output).is_folder(output):
+            raise ConfigError(f"{output}: no such folder; give the folder that holds {MANIFEST}")
+        raise ConfigError(
+            f"{output} has no {MANIFEST}: it is no Recordmill data set, or one that was not finished (run it again)"
+        )
+    return manifest
+
+
+def read_split_manifests(output: str) -> dict[str, Manifest]:
+    """The manifests of the folder's splits, each of that split alone, by its name.
+
+    Raises:
+        ConfigError: see `read_manifest`; or one is of other splits than its name says.
+    """
+    storage = storage_for(output)
+    found: dict[str, Manifest] = {}
+    for file in storage.names(output):
+        match = _OF_A_SPLIT.fullmatch(file)
+        if match is None or match[1] is None or (manifest := read_manifest(output, file)) is None:
+            continue
+        if list(manifest.splits) != [match[1]]:
+            raise ConfigError(f"{join_path(output, file)} is not of the split {match[1]} alone; was it edited?")
+        found[match[1]] = manifest
+    return found
+
+
+def is_as_written(output: str, file: str, manifest: Manifest) -> bool:
+    """Whether the file of a manifest that has been read has the bytes that a job gave it."""
+    storage = storage_for(output)
+    return storage.read(join_path(output, file)) == encode_manifest(manifest)
+
+
+def is_metadata(name: str) -> bool:
+    """Whether a file of that name is written beside the shards.
+
+    >>> is_metadata("labels.csv"), is_metadata("objects-label.labels.txt"), is_metadata("a.csv")
+    (True, True, False)
+    """
+    if _OF_A_SPLIT.fullmatch(name):
+        return True
+    others = (MANIFEST, STATISTICS, DUPLICATES, REPORT, DATASET_INFO, FEATURES, *LABEL_FILES, *SCHEMA_FILES)
+    return name in others or name.endswith(".labels.txt")
+
+
+def unfinished_splits(output: str) -> list[str]:
+    """Splits of which an unfinished run has left its recipe in a data set's folder."""
+    storage = storage_for(output)
+    if not storage.is_folder(output):
+        return []
+    ending = f"/{RECIPE}"
+    notes = (file.name for file in storage.walk(output) if file.name.endswith(ending))
+    return sorted(note[len(state_folder("")) : -len(ending)] for note in notes if note.startswith(state_folder("")))
+
+
+def strange_file(output: str, split: str) -> str:
+    """A file in the folder of a split's state that no run has left there; empty where there is none."""
+    storage = storage_for(output)
+    folder = join_path(output, state_folder(split))
+    names = [file.name for file in storage.walk(folder)] if storage.is_folder(folder) else []
+    if RECIPE in names:
+        return ""
+    return min((name for name in names if not _OF_A_RUN.fullmatch(name)), default="")
+
+
+def indexed_shards(output: str) -> list[str]:
+    """Names of the shards that have an index, be they there or not."""
+    storage = storage_for(output)
+    names = storage.names(join_path(output, INDEX))
+    return [name.removesuffix(ENDING) for name in names if name.endswith(ENDING)]
+
+
+def forget(output: str, split: str) -> None:
+    """Delete what a run has left of a split without an example, but for its rejects: there is nothing to go on with,
+    and another command is not to be held up by it."""
+    storage = storage_for(output)
+    folder = join_path(output, state_folder(split))
+    for name in storage.names(folder):
+        if name != REJECTS:
+            storage.delete(join_path(folder, name))
+    storage.delete_folder(join_path(folder, INDEX))
+
+
+def tidy(output: str, split: SplitManifest) -> None:
+    """Delete what earlier runs of a complete split left: its resume state, shards that are not in the manifest, and
+    files that killed runs were writing."""
+    storage = storage_for(output)
+    names = split.recipe.shard_names
+    storage.delete_folder(join_path(output, state_folder(split.recipe.split)))
+    ours = {shard.file for shard in split.shards} | shard_links(names, split).keys()
+    for name in storage.names(output):  # somebody else's that --overwrite was to replace
+        if names.is_one(name) and name not in ours:
+            storage.delete(join_path(output, name))
+    for shard in indexed_shards(output):
+        if names.is_one(shard) and shard not in ours:
+            storage.delete(join_path(output, index_file(shard)))
+    for folder in (output, join_path(output, INDEX)):
+        storage.delete_leftovers(folder)
+
+
+def read_statistics(output: str, splits: Iterable[str]) -> dict[str, SplitStatistics]:
+    """The statistics of those of the splits that have some."""
+    return {split: known for split, (known, _) in read_raw_statistics(output, splits).items()}
+
+
+def read_raw_statistics(output: str, splits: Iterable[str]) -> dict[str, tuple[SplitStatistics, msgspec.Raw]]:
+    """Statistics by split, decoded and as JSON; `verify` reports damaged files, which are left out."""
+    found = {}
+    for split in splits:
+        data = read_file(output, split_statistics(split))
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            if data is not None:
+                known = msgspec.json.decode(data, type=SplitStatistics)
+                found[split] = known, msgspec.json.decode(data, type=msgspec.Raw)
+    return found
+
+
+def file_sha256(path: str) -> str:
+    """The SHA-256 of a file, which is not in memory at once, in hex digits.
+
+    Raises:
+        FileNotFoundError: there is none.
+        UnreadableFileError: it is no file that can be read.
+    """
+    digest = sha256()
+    with storage_for(path).open(path) as file:
+        for piece in iter(partial(file.read, 1 << 20), b""):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def read_file(output: str, name: str) -> bytes | None:
+    """A file of the folder; None where nothing has the name, or something that is no file."""
+    storage = storage_for(output)
+    try:
+        return storage.read(join_path(output, name))
+    except (FileNotFoundError, UnreadableFileError):
+        return None

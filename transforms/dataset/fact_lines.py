@@ -1,0 +1,329 @@
+"""Facts in words: the lines about a data set that a job's summary, the plan of a dry run, `show` and the page share."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, groupby, islice, repeat
+
+import msgspec
+
+from recordmill.schemas.dataset.dataset_files import split_rejects
+from recordmill.schemas.dataset.manifest import InputRows, Manifest, Plan, RewrittenPictures, SplitManifest
+from recordmill.schemas.duplicates import DUPLICATES
+from recordmill.schemas.features import Feature, Part, RecordOf
+from recordmill.schemas.inputs.annotations import unnamed_keypoints
+from recordmill.schemas.inputs.coco import AnnotationKind
+from recordmill.schemas.inputs.encoders import EncoderInfo, TextCounts, TextForm
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.layouts import LAYOUTS, has_picture
+from recordmill.schemas.shards import SplitSize
+from recordmill.schemas.sizes import number_text, printable, size_text
+from recordmill.schemas.statistics import FINDINGS, STATISTICS, SplitComparison
+
+_CLASSES_SHOWN = 5
+_COLUMNS_SHOWN = 40
+_CORE_IMAGES_PER_SECOND = {"none": 2000, "header": 1500, "decode": 400}
+"""Order of magnitude for images of 130 kB on one core, see docs/performance.md."""
+
+Line = tuple[str, str]
+"""A label and a text; the label is empty where the text goes on with the label before."""
+
+
+def data_set_lines(
+    folder: str, manifest: Manifest, names: Sequence[str], comparison: SplitComparison | None = None
+) -> Iterator[str]:
+    """Yield all lines about splits of a finished data set.
+
+    Args:
+        names: of the splits.
+        comparison: of all splits in the folder.
+    """
+    splits = {name: manifest.splits[name] for name in names}
+    of_job = list(splits.values())
+    for name, split in splits.items():
+        yield f"{manifest.name}-{name} is in {printable(folder)}"
+        yield from _aligned(split_lines(manifest, split, of_job))
+        yield from _aligned([("first shard", os.path.join(folder, shard.file)) for shard in split.shards[:1]])
+    yield from _aligned(_shared_lines(manifest, of_job))
+    yield from _aligned(_compared_lines(comparison or SplitComparison()))
+    yield from _aligned(_duplicate_lines(folder, manifest, names))
+    yield from _aligned(
+        ("warning", printable(text)) for text in sorted({w for split in of_job for w in split.warnings})
+    )
+    if rejecting := {name: split for name, split in splits.items() if split.rejects}:
+        files = ", ".join(os.path.join(folder, split_rejects(name)) for name in rejecting)
+        number = sum(split.rejects for split in rejecting.values())
+        listed = sum(split.listed_rejects for split in rejecting.values())
+        how_many = "Every reject is" if listed == number else f"{listed:,} of {number:,} rejects are listed"
+        yield f"{how_many} in {files}"
+
+
+def plan_lines(plan: Plan, output: str) -> Iterator[str]:
+    """Yield all lines about splits that a job would write into the folder `output`."""
+    manifest = plan.manifest
+    of_job = list(manifest.splits.values())
+    yield f"The plan for {printable(output)}; nothing is written"
+    for name, split in manifest.splits.items():
+        yield f"{manifest.name}-{name}"
+        yield from _aligned(split_lines(manifest, split, of_job, plan.sizes[name]))
+    yield from _aligned(_shared_lines(manifest, of_job))
+
+
+def _aligned(lines: Iterable[Line]) -> Iterator[str]:
+    return (f"  {label:<18} {text}" for label, text in lines)
+
+
+def split_lines(
+    manifest: Manifest, split: SplitManifest, of_job: Sequence[SplitManifest], planned: SplitSize | None = None
+) -> Iterator[Line]:
+    """Yield the lines about one split.
+
+    Args:
+        of_job: all splits of a job, of which this is one.
+        planned: the size of a split that is not written yet.
+    """
+    images, annotations = split.images, split.annotations
+    further = {"without an object": images.without_record, "of classes not asked for": images.of_other_classes}
+    left_out = images.rejected | {what: number for what, number in further.items() if number}
+    is_table = manifest.table.record_of is RecordOf.ROW
+    yield "rows" if is_table else "images", f"{images.written:,} of {images.rows:,}{_reasons(left_out)}"
+    if images.groups or images.ungrouped:
+        yield "groups", _groups(split, of_job)
+    if images.rewritten:
+        yield "rewritten", _rewritten(images.rewritten)
+    left_out = annotations.rejected | annotations.filtered
+    if annotations.of_rejected_images:
+        left_out["of rejected images"] = annotations.of_rejected_images
+    if annotations.rows or not (is_table or "image.class_index" in manifest.table.sources):
+        kept = annotations.rows - sum(left_out.values())
+        yield "annotations", f"{kept:,} of {annotations.rows:,}{_reasons(left_out)}"
+    kinds = {
+        "objects": annotations.objects,
+        "captions": annotations.captions,
+        "stuff": annotations.stuff,
+        "panoptic": annotations.panoptic,
+        "keypoint rows joined with their instance": annotations.joined,
+    }
+    if set(kinds.values()) != {annotations.objects, 0}:
+        yield "", ", ".join(f"{kind} {number:,}" for kind, number in kinds.items() if number)
+    if annotations.objects and {Part.MASK_PNG, Part.MASK_RLE} & set(manifest.parts):
+        others = "; the others have no segmentation" if annotations.masks < annotations.objects else ""
+        yield "masks", f"{annotations.masks:,} of {annotations.objects:,} objects{others}"
+    if annotations.boxes_clipped:
+        yield "boxes", f"{annotations.boxes_clipped:,} clipped at their image's edge"
+    if manifest.features:
+        yield "columns", _columns(manifest.features)
+    if manifest.categories or not is_table:
+        yield "classes", _classes([category.name for category in manifest.categories], split.class_counts)
+    for encoder in manifest.encoders:
+        yield "texts", _texts(encoder, split.texts.get(encoder.column))
+    if split.findings:
+        found = ", ".join(f"{FINDINGS[name]} {number:,}" for name, number in split.findings.items())
+        yield "possible problems", f"{found}; examples of each are in {STATISTICS}"
+    yield from _shard_lines(split) if planned is None else _planned_lines(manifest, split, planned)
+
+
+def _shard_lines(split: SplitManifest) -> Iterator[Line]:
+    if sizes := sorted(shard.bytes for shard in split.shards):
+        spread = " to ".join(dict.fromkeys(map(size_text, (sizes[0], sizes[-1]))))
+        yield "shards", f"{len(sizes):,} of {spread}, {size_text(split.bytes)} in all"
+
+
+def _planned_lines(manifest: Manifest, split: SplitManifest, planned: SplitSize) -> Iterator[Line]:
+    options = split.recipe.options
+    is_chosen = options.get("writer") == "beam" and not options.get("num_shards")
+    number = "as the runner chooses" if is_chosen else f"{planned.shards:,}"
+    each = "" if is_chosen or not planned.shards else f" of about {size_text(planned.bytes // planned.shards)}"
+    yield "shards", f"{number}{each}, {size_text(planned.bytes)} in all, before compression"
+    if has_picture(manifest.table):
+        check = str(options.get("check", "decode"))
+        seconds = planned.images / _CORE_IMAGES_PER_SECOND[check]
+        lasts = f"{seconds / 3600:.1f} hours" if seconds > 3600 else number_text(max(1, round(seconds)), "second")
+        yield "cost", f"about {lasts} of one core (--check {check})"
+
+
+def _groups(split: SplitManifest, of_job: Sequence[SplitManifest]) -> str:
+    """How many groups a split has, by what, and what part of the job's images that makes."""
+    images, recipe = split.images, split.recipe
+    path = next((file.path for file in recipe.inputs if file.kind == "groups"), None)
+    by = f"--group-from {recipe.options['group_from']}" if path is None else f"--groups {path}"
+    alone = f"; {images.ungrouped:,} images are in none" if images.ungrouped else ""
+    share = images.written / max(1, sum(each.images.written for each in of_job))
+    return printable(f"{images.groups:,}, by {by}{alone}; {share:.1%} of all images, by {recipe.options['split']}")
+
+
+def _shared_lines(manifest: Manifest, of_job: Sequence[SplitManifest]) -> Iterator[Line]:
+    """Yield the lines that are the same for all splits of a job."""
+    inputs = [rows for split in of_job for rows in split.inputs]
+    uncarried = uncarried_lines(inputs, manifest.layout)
+    yield from zip(chain(["fields not written"], repeat("")), map(printable, uncarried), strict=False)
+    if number := manifest.num_classes:
+        yield "num_classes", f"{number:,}, which is the largest label, {number - 1:,}, + 1"
+    if names := LabelMap(manifest.categories).duplicate_names():
+        yield "", f"several category ids share a name: {', '.join(map(printable, names))}"
+    for category in manifest.categories:
+        number = len(category.keypoints)
+        if number and category.keypoints == unnamed_keypoints(number):
+            first_last = f"{category.keypoints[0]} to {category.keypoints[-1]}"
+            yield (
+                "keypoints",
+                f"{number} of {printable(category.name)}, as most rows have: {first_last}, as none is named",
+            )
+    if Part.CATEGORY_ID in manifest.parts:
+        yield (
+            "labels",
+            f"class index + 1 (1 to {len(manifest.label_by_id):,}), as a category id is below 1 and label 0 is the "
+            "background in training code; the JSON's ids are in image/object/category_id",
+        )
+    for unlisted in [split.unlisted for split in of_job if split.unlisted.files][:1]:
+        more = " …" if unlisted.files > len(unlisted.first) else ""
+        shown = ", ".join(map(printable, unlisted.first)) + more
+        yield "files", f"{unlisted.files:,} in --images that nothing refers to, and that are left out ({shown})"
+
+
+def _compared_lines(comparison: SplitComparison) -> Iterator[Line]:
+    """What is odd about the classes of a folder's splits."""
+    alone = [f"{each.name} ({each.split}, images {each.images:,})" for each in comparison.one_split_only]
+    drifting = [
+        f"{each.name} ({each.share:.1%} of the images of {each.split}, {each.elsewhere:.1%} elsewhere)"
+        for each in comparison.drifting
+    ]
+    for what, found in (
+        ("classes that are in one split only", alone),
+        ("class shares that differ between splits by more than chance", drifting),
+    ):
+        if found:
+            more = " …" if len(found) > _CLASSES_SHOWN else ""
+            yield "possible problems", printable(f"{what} {len(found):,}: {', '.join(found[:_CLASSES_SHOWN])}{more}")
+
+
+def _duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> Iterator[Line]:
+    """Labels and texts, of splits that have just been written: first what is in several splits."""
+    found = manifest.duplicates
+    if found is msgspec.UNSET:
+        return
+    file = os.path.join(folder, DUPLICATES)
+    of = {name: found.splits[name] for name in names if name in found.splits}
+    if any(each.leaked for each in of.values()):
+        leaked = ", ".join(f"{each.leaked:,} of {name}" for name, each in found.splits.items() if each.leaked)
+        yield (
+            "LEAKAGE",
+            f"{number_text(found.leaks, 'picture')} in several splits, exactly or nearly ({leaked}): a model is "
+            f"measured by what it was trained on. --groups {file} keeps each in one split, in the next run, into "
+            "another --output",
+        )
+    for name, each in of.items():
+        if each.exact or each.near:
+            differ = f", {each.labels_differ:,} with other labels" if each.labels_differ else ""
+            text = f"{name}: {each.exact:,} exact, {each.near:,} near{differ}; see {file}"
+            yield "duplicates", text
+    if missing := ", ".join(name for name in manifest.splits if name not in found.splits):
+        yield (
+            "duplicates",
+            f"{missing} was not compared: its fingerprints are missing or damaged; convert again with --overwrite",
+        )
+    for name, number in list(found.copied_classes.items())[:_CLASSES_SHOWN]:
+        copies = f"{number:,} images of the class {name} are in other classes, too: does its folder hold theirs?"
+        yield "duplicates", printable(copies)
+    if (more := len(found.copied_classes) - _CLASSES_SHOWN) > 0:
+        yield "duplicates", f"{more:,} more such classes are in copied_classes of manifest.json"
+
+
+def _texts(encoder: EncoderInfo, counts: TextCounts | None) -> str:
+    """What texts were encoded by, and what of them its vocabulary has not."""
+    fitted = f"fitted on {encoder.texts:,} texts of {encoder.split}"
+    what = "token ids" if encoder.form is TextForm.TOKENS else "terms"
+    line = f"{printable(encoder.column)} as {encoder.form.value} of {encoder.size:,} {what}, {fitted}"
+    if counts is None:
+        return line
+    without = f"; {counts.without:,} have none that is known" if counts.without else ""
+    return f"{line}; of {counts.texts:,} texts with {counts.terms:,} terms, {counts.unknown:,} are unknown{without}"
+
+
+def _rewritten(pictures: RewrittenPictures) -> str:
+    formats = ", ".join(f"{name} {number:,}" for name, number in pictures.by_format.items())
+    kinds = {"turned upright": pictures.turned, "made smaller": pictures.shrunk}
+    more = "".join(f"; {number:,} {kind}" for kind, number in kinds.items() if number)
+    return f"{formats}{more}: {size_text(pictures.bytes_read)} became {size_text(pictures.bytes_written)}"
+
+
+def _classes(names: Sequence[str], counts: Sequence[int]) -> str:
+    """How many there are, and of the first how many objects or images each has.
+
+    >>> _classes(["cat", "dog"], [3, 0])
+    '2: cat 3, dog 0; 1 without any'
+    """
+    shown = ", ".join(
+        f"{printable(name)} {count:,}" for name, count in islice(zip(names, counts, strict=False), _CLASSES_SHOWN)
+    )
+    more = f" and {len(names) - _CLASSES_SHOWN:,} more" if len(names) > _CLASSES_SHOWN else ""
+    empty = sum(count == 0 for count in counts)
+    lacking = f"; {empty:,} without any" if empty else ""
+    return f"{len(names):,}{': ' if names else ''}{shown}{more}{lacking}"
+
+
+def _columns(features: Sequence[Feature]) -> str:
+    """What columns become."""
+    each = (f"{printable(f.name)} {f.kind.value}{' list' if f.is_list else ''}" for f in features[:_COLUMNS_SHOWN])
+    shown = ", ".join(each)
+    return f"{len(features):,}: {shown}{' …' if len(features) > _COLUMNS_SHOWN else ''}"
+
+
+def _reasons(counts: Mapping[str, int]) -> str:
+    shown = ", ".join(f"{printable(reason)} {number:,}" for reason, number in counts.items())
+    return f" ({shown})" if shown else ""
+
+
+_SHOWN = 8
+_LISTS = {"annotations": "of annotations", "images": "of images", "categories": "of categories", "file": "of the file"}
+_USUAL = {"file": ("info", "licenses"), "images": ("license", "coco_url", "flickr_url", "date_captured")}
+"""What nearly every COCO file has, and nobody trains on: a short line is enough."""
+
+_FLAGS = {
+    "segmentation": ("--masks png", Part.MASK_PNG),
+    "keypoints": ("--keypoints FILE", Part.KEYPOINTS),
+    "num_keypoints": ("--keypoints FILE", Part.KEYPOINTS),
+    "caption": ("--captions FILE", Part.CAPTIONS),
+    "segments_info": ("--panoptic FILE", Part.PANOPTIC),
+}
+"""What carries a field of annotations, and the part of a record that it is then in."""
+
+_OBJECTS = (AnnotationKind.INSTANCES.value, AnnotationKind.KEYPOINTS.value)
+
+
+def uncarried_lines(inputs: Iterable[InputRows], layout: str) -> Iterator[str]:
+    """Lines of text; none where records carry all that there is."""
+    counts: dict[tuple[str, str], int] = {}
+    cures: dict[tuple[str, str], str] = {}
+    for rows in {(rows.path, rows.kind): rows for rows in inputs}.values():  # several splits may be of one input
+        for list_, fields in rows.uncarried.items():
+            for name, number in fields.items():
+                counts[list_, name] = counts.get((list_, name), 0) + number
+                cures[list_, name] = _cure(rows.kind, list_, name, layout)
+    usual = [(list_, name) for list_, names in _USUAL.items() for name in names if (list_, name) in counts]
+    for list_, where in _LISTS.items():
+        names = sorted(
+            (name for of_list, name in counts.keys() - usual if of_list == list_),
+            key=lambda name: (not cures[list_, name], cures[list_, name], name),
+        )
+        texts = []
+        for cure, alike in groupby(names[:_SHOWN], key=lambda name: cures[list_, name]):
+            counted = ", ".join(f"{name} {counts[list_, name]:,}" for name in alike)
+            texts.append(f"{counted} ({cure})" if cure else counted)
+        if len(names) > _SHOWN:
+            texts.append(f"and {len(names) - _SHOWN:,} more fields, which the manifest has")
+        if texts:
+            yield f"{where}: {', '.join(texts)}"
+    if usual:
+        yield f"of every COCO file: {', '.join(name for _, name in usual)}"
+
+
+def _cure(kind: str, list_: str, name: str, layout: str) -> str:
+    """The flags with which a field would be carried; empty where there are none."""
+    if list_ == "annotations" and name in _FLAGS:
+        flag, part = _FLAGS[name]
+        return flag if part in LAYOUTS[layout].parts else f"--layout detection {flag}"
+    if list_ == "annotations" and name in ("area", "bbox", "category_id") and kind not in _OBJECTS:
+        return "--instances FILE"
+    if name in ("iscrowd", "neg_category_ids", "not_exhaustive_category_ids"):
+        return "--layout detection" if list_ == "images" or kind in _OBJECTS else "--instances FILE"
+    return ""

@@ -1,0 +1,249 @@
+"""Rejects of one reason: their exact number, and a bounded list of them."""
+
+import hashlib
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain, islice, takewhile
+from operator import itemgetter
+from typing import NamedTuple
+from zlib import crc32
+
+import msgspec
+from isal import isal_zlib
+
+from recordmill.schemas.dataset.dataset_files import REJECTS, state_folder
+from recordmill.schemas.rejects import MOST_LISTED, Reason, Rejected, RejectLine, RejectTally
+from recordmill.transforms.storage.resolve import join_path, storage_for
+
+RejectKind = tuple[str, str, str]
+"""Split, `what` and reason of rejects that are counted together: a plain tuple, for which Beam has a coder."""
+
+_KEY_BYTES = 10
+_INT64 = 1 << 63
+_ENCODE_LINE = msgspec.json.Encoder().encode
+_ENCODE_LINES = msgspec.msgpack.Encoder().encode
+_DECODE_LINES = msgspec.msgpack.Decoder(list[bytes]).decode
+
+
+class _Line(msgspec.Struct):
+    """A line of rejects-SPLIT.jsonl."""
+
+    split: str
+    what: str
+    id: int | None
+    reason: Reason
+    detail: str
+    image_id: int | None
+    annotations: int
+
+
+def ordered_bytes(number: int) -> bytes:
+    """Eight bytes in the order of numbers; those beyond 64 bits are at the ends.
+
+    >>> ordered_bytes(-1) < ordered_bytes(0) < ordered_bytes(256) < ordered_bytes(1 << 70)
+    True
+    """
+    try:
+        return (number + _INT64).to_bytes(8, "big")
+    except OverflowError:
+        return (b"\0" if number < 0 else b"\xff") * 8
+
+
+def keyed_line(split: str, reject: Rejected) -> bytes:
+    """Return a reject's line after its key, whose bytes are in the order of the list: `what`, then ids, None last."""
+    id_ = reject.id
+    key = reject.what[:1].encode() + (b"\1" + bytes(8) if id_ is None else b"\0" + ordered_bytes(id_))
+    line = _Line(split, reject.what, id_, reject.reason, reject.detail, reject.image_id, reject.annotations)
+    return key + _ENCODE_LINE(line)
+
+
+line_of: Callable[[bytes], bytes] = itemgetter(slice(_KEY_BYTES, None))
+"""Return the line of a keyed one."""
+
+
+class Rejects(msgspec.Struct, frozen=True, array_like=True):
+    """Rejects of one kind: all are counted, and at most MOST_LISTED are listed.
+
+    Attributes:
+        number: Number of rejects.
+        annotations: Sum of their `Rejected.annotations`.
+        first: First of the listed lines, each of which follows its key.
+        packed: All listed lines in their order, compressed to some 30 bytes each. Beam would weigh and encode a list of
+            lines again and again. Empty where lines are listed elsewhere.
+    """
+
+    number: int
+    annotations: int
+    first: bytes
+    packed: bytes
+
+    def lines(self) -> list[bytes]:
+        return _DECODE_LINES(isal_zlib.decompress(self.packed)) if self.packed else []
+
+    def counted_with(self, other: "Rejects") -> "Rejects":
+        """Return the sums of both, without lines."""
+        sums = self.number + other.number, self.annotations + other.annotations
+        return Rejects(*sums, min(self.first, other.first), b"")
+
+
+class RejectsBuilder:
+    """Adds up rejects of one kind. Lists all lines, or the MOST_LISTED lines with the smallest checksums.
+
+    Neither the order of arrival nor the bundles decide which lines are listed.
+
+    Attributes:
+        number: of rejects so far.
+    """
+
+    def __init__(self, *parts: Rejects) -> None:
+        self.number = self._annotations = 0
+        self._lines: list[bytes] = []
+        self._largest = 1 << 32  # checksum of the last line that a cut has left
+        for rejects in parts:
+            self.merge(rejects)
+
+    def add(self, split: str, reject: Rejected) -> None:
+        self.number += 1
+        self._annotations += reject.annotations
+        line = keyed_line(split, reject)
+        if crc32(line) <= self._largest:
+            self._lines.append(line)
+            self._cut(MOST_LISTED // 4)
+
+    def merge(self, rejects: Rejects) -> None:
+        self.number += rejects.number
+        self._annotations += rejects.annotations
+        self._lines += rejects.lines()
+        self._cut(MOST_LISTED // 4)
+
+    def build(self) -> Rejects:
+        self._cut()
+        self._lines.sort()
+        packed = isal_zlib.compress(_ENCODE_LINES(self._lines), 1)
+        return Rejects(self.number, self._annotations, self._lines[0], packed)
+
+    def __reduce__(self):  # Beam pickles accumulators
+        return RejectsBuilder, (self.build(),)
+
+    def _cut(self, spare: int = 0) -> None:
+        """Cut the list if it has more than `spare` lines too many. Cutting at every line would take too long."""
+        if len(self._lines) > MOST_LISTED + spare:
+            self._lines.sort(key=crc32)
+            self._largest = crc32(self._lines[MOST_LISTED - 1])
+            within = bisect_left(self._lines, self._largest, key=crc32)
+            ties = takewhile(lambda line: crc32(line) == self._largest, islice(self._lines, within, None))
+            self._lines[within:] = sorted(ties)[: MOST_LISTED - within]
+
+
+class KindsBuilder:
+    """Adds up rejects of any kinds."""
+
+    def __init__(self) -> None:
+        self._builders: dict[RejectKind, RejectsBuilder] = defaultdict(RejectsBuilder)
+
+    def add(self, split: str, reject: Rejected) -> None:
+        self._builders[split, reject.what, reject.reason.value].add(split, reject)
+
+    def merge(self, kind: RejectKind, rejects: Rejects) -> None:
+        self._builders[kind].merge(rejects)
+
+    def numbers_of_splits(self) -> Counter[str]:
+        """Number of rejects of each split."""
+        numbers: Counter[str] = Counter()
+        for (split, _, _), builder in self._builders.items():
+            numbers[split] += builder.number
+        return numbers
+
+    def build(self) -> dict[RejectKind, Rejects]:
+        return {kind: builder.build() for kind, builder in self._builders.items()}
+
+
+def add_rejects(parts: Iterable[Rejects]) -> Rejects:
+    return RejectsBuilder(*parts).build()
+
+
+def count_rejects(rejected: Iterable[tuple[str, Rejected]]) -> dict[RejectKind, Rejects]:
+    """Add up (split, Rejected)."""
+    kinds = KindsBuilder()
+    for split, reject in rejected:
+        kinds.add(split, reject)
+    return kinds.build()
+
+
+FIRST_OF_REASON = 100
+"""Rejects of each reason that the manifest lists."""
+
+_LINES_AT_ONCE = 10_000
+
+KindRejects = Iterable[tuple[RejectKind, Rejects]]
+
+
+class RejectList(NamedTuple):
+    """What is known of the file of a split's rejects.
+
+    Attributes:
+        first: of each reason, in the file's order.
+    """
+
+    tally: RejectTally
+    sha256: str
+    first: tuple[RejectLine, ...]
+
+
+def write_rejects(output: str, splits: Iterable[str], rejected: KindRejects) -> dict[str, RejectList]:
+    """Write the rejects of splits that are not complete into the folders of their states; return what is known of each.
+
+    Raises:
+        KeyError: some are of another split.
+    """
+    kinds = KindsBuilder()
+    for kind, rejects in rejected:
+        kinds.merge(kind, rejects)
+    of_split: dict[str, dict[RejectKind, Rejects]] = {split: {} for split in splits}
+    for kind, rejects in kinds.build().items():
+        of_split[kind[0]][kind] = rejects
+    return {split: _write(output, split, kinds) for split, kinds in of_split.items()}
+
+
+def rejects_path(output: str, split: str) -> str:
+    """Where the rejects of a split are that is not complete."""
+    return join_path(output, f"{state_folder(split)}/{REJECTS}")
+
+
+def rejects_paths(output: str, splits: Iterable[str]) -> str:
+    """Likewise of several, for a message."""
+    return ", ".join(rejects_path(output, split) for split in sorted(splits))
+
+
+def _write(output: str, split: str, kinds: Mapping[RejectKind, Rejects]) -> RejectList:
+    of_reason: dict[str, list[bytes]] = defaultdict(list)
+    for (_, _, reason), rejects in kinds.items():
+        of_reason[reason] += rejects.lines()
+    first = sorted(chain.from_iterable(sorted(lines)[:FIRST_OF_REASON] for lines in of_reason.values()))
+    lines = sorted(chain.from_iterable(of_reason.values()))
+    digest = hashlib.sha256()
+    # Outside of the state's folder, which another run that is done deletes, with all that is being written there.
+    upload = storage_for(output).create(rejects_path(output, split), output)
+    try:
+        for start in range(0, len(lines), _LINES_AT_ONCE):
+            data = b"".join(line_of(line) + b"\n" for line in lines[start : start + _LINES_AT_ONCE])
+            digest.update(data)
+            upload.write(data)
+        upload.commit()
+    finally:
+        upload.abandon()  # nothing to do after a commit
+    decoded = tuple(msgspec.json.decode(line_of(line), type=RejectLine) for line in first)
+    return RejectList(tally_rejects(kinds.items()), digest.hexdigest(), decoded)
+
+
+def tally_rejects(rejected: KindRejects) -> RejectTally:
+    """Add up rejects of any splits."""
+    counts: Counter[tuple[str, str]] = Counter()
+    first: dict[str, bytes] = {}
+    annotations = 0
+    for (_, what, reason), rejects in rejected:
+        counts[what, reason] += rejects.number
+        annotations += rejects.annotations
+        first[what] = min(rejects.first, first.get(what, rejects.first))
+    return RejectTally(dict(counts), annotations, {what: line_of(line) for what, line in first.items()})

@@ -1,1 +1,0 @@
-"""Records as pictures with their boxes, masks, keypoints and names drawn in."""

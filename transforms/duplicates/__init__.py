@@ -1,1 +1,0 @@
-"""Pictures that are in a data set more than once, exactly or nearly."""

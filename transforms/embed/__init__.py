@@ -1,1 +1,0 @@
-"""Pictures become what a model makes of them."""

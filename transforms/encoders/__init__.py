@@ -1,0 +1,1 @@
+"""An image, its features or its texts become a tf.Example."""

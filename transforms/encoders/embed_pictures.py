@@ -1,0 +1,135 @@
+"""Pictures become what a model makes of them, a batch at a time: fetched ahead and decoded by threads while the model
+runs. A picture that is broken is left out before its batch is formed."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain
+from math import prod
+
+import msgspec
+import numpy as np
+
+from recordmill.schemas.features import FeatureKind, FeatureTable
+from recordmill.schemas.inputs.images import ImageTask
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.models import FeatureModel, ModelChoice
+from recordmill.schemas.rejects import Metric, Reason, Rejected
+from recordmill.transforms.blocks.image_tasks import BlockTasks
+from recordmill.transforms.dataset.record_view import RecordView
+from recordmill.transforms.encoders.estimate_records import RecordEstimate
+from recordmill.transforms.encoders.load_model import load_same
+from recordmill.transforms.encoders.record_maker import EncodeBlock, Encoded, Made, RecordContext, encode_runs
+from recordmill.transforms.images.load_images import load_pixels
+from recordmill.transforms.records.example import ExampleWriter
+from recordmill.transforms.runtime.threads import look_ahead
+
+_Read = tuple[ImageTask, np.ndarray | Rejected]
+
+
+class EmbedPictures(msgspec.Struct, frozen=True, tag=True):
+    """A RecordMaker.
+
+    Attributes:
+        model: as it was found where the job was started.
+        batch: pictures that the model is given at once.
+        dtype: of features, `float32` or `float16`.
+        resize: see `recordmill.transforms.images.load_images`.
+    """
+
+    choice: ModelChoice
+    model: FeatureModel
+    batch: int
+    dtype: str
+    resize: str
+
+    def estimate(self, table: FeatureTable) -> RecordEstimate:
+        return RecordEstimate(table, same_bytes=prod(self.model.feature_shape) * np.dtype(self.dtype).itemsize)
+
+    def start(self, of: RecordContext) -> EncodeBlock:
+        encoder = FeatureEncoder(of.labels, of.table, self.dtype)
+        return lambda block, split: encode_runs(embed_tasks(BlockTasks(block, (split,)), self, of, encoder))
+
+
+def embed_tasks(
+    tasks: Sequence[ImageTask], maker: EmbedPictures, of: RecordContext, encoder: "FeatureEncoder"
+) -> Iterator[Made]:
+    """The records of images, in order."""
+    features = load_same(maker.choice, maker.model).features
+    for read in in_batches(_read_ahead(tasks, maker, of), maker.batch):
+        pictures = [pixels for _, pixels in read if isinstance(pixels, np.ndarray)]
+        made = iter(features(np.stack(pictures)).numpy()) if pictures else iter(())
+        for task, pixels in read:
+            yield task, pixels if isinstance(pixels, Rejected) else encoder.encode(task, next(made))
+
+
+def _read_ahead(tasks: Sequence[ImageTask], maker: EmbedPictures, of: RecordContext) -> Iterator[_Read]:
+    """Pixels in the order of tasks. Threads have two batches in hand, so that one is there when the model is ready."""
+    size = max(1, -(-maker.batch // of.threads))
+    parts = (tasks[start : start + size] for start in range(0, len(tasks), size))
+    read = partial(_read, size=maker.model.input_size, resize=maker.resize)
+    return chain.from_iterable(look_ahead(read, parts, of.pool, of.threads))
+
+
+def _read(tasks: Sequence[ImageTask], size: tuple[int, int], resize: str) -> list[_Read]:
+    return [(task, load_pixels(task, size, resize)) for task in tasks]
+
+
+def in_batches(items: Iterator[_Read], batch: int) -> Iterator[list[_Read]]:
+    """Neighbours, with `batch` pictures among them in all lists but the last; rejects are besides."""
+    found: list[_Read] = []
+    pictures = 0
+    for item in items:
+        found.append(item)
+        pictures += isinstance(item[1], np.ndarray)
+        if pictures == batch:
+            yield found
+            found, pictures = [], 0
+    if found:
+        yield found
+
+
+class FeatureEncoder:
+    """Encodes the records of one data set.
+
+    Args:
+        labels: the classes; every image is of one of them.
+        dtype: of the feature in records, `float32` or `float16`.
+    """
+
+    def __init__(self, labels: LabelMap, table: FeatureTable, dtype: str):
+        self._class_index = {category.name: index for index, category in enumerate(labels.categories)}
+        self._writer = ExampleWriter(table)
+        self._has_names = any(each.source == table.label and each.kind is FeatureKind.BYTES for each in table.features)
+        self._dtype = np.dtype(dtype).newbyteorder("<")
+
+    def encode(self, task: ImageTask, feature: np.ndarray) -> Encoded | Rejected:
+        """The record of an image, whose feature is float32; or why there is none."""
+        with np.errstate(over="ignore"):  # which is looked for here
+            numbers = feature.astype(self._dtype)
+        if fault := _fault(feature, numbers):
+            detail = f"of the {numbers.size:,} numbers that the model gives for it, {fault}"
+            return task.rejected(Reason.UNUSABLE_FEATURE, detail)
+        name = task.labels.class_name or ""
+        values = {
+            "feature.bytes": numbers.tobytes(),
+            "feature.shape": numbers.shape,
+            "feature.values": numbers.ravel(),
+            "image.class_index": name.encode() if self._has_names else self._class_index[name],
+            "image.class_name": name.encode(),
+            "image.file_name": task.file_name.encode(),
+            "image.id": b"%d" % task.image_id,
+        }
+        record = self._writer.record(values)
+        facts = RecordView(values | {"image.class_index": self._class_index[name]}).facts()
+        return Encoded((record,), {Metric.IMAGES: 1}, [], {self._class_index[name]: 1}, facts)
+
+
+def _fault(feature: np.ndarray, values: np.ndarray) -> str:
+    """Why a feature cannot be trained on as the values that a record would have; empty if it can."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        given = np.count_nonzero(~np.isfinite(feature))
+        return f"{np.count_nonzero(~finite):,} are NaN or infinite as {values.dtype.name}, {given:,} of them as float32"
+    if feature.any() and not values.any():
+        return f"none is other than 0 as {values.dtype.name}; the largest is {np.abs(feature).max():.3g}"
+    return ""

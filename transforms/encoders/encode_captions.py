@@ -1,0 +1,99 @@
+"""The captions of each image become numbers, by an encoder that is fitted on those of one split, or saved."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import msgspec
+from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
+from apache_beam.utils.windowed_value import WindowedValue
+
+from recordmill.schemas.inputs.annotations import ImageLabels
+from recordmill.schemas.inputs.encoders import EncoderSource, TextCounts, TextEncoder
+from recordmill.transforms.blocks.image_tasks import label_column, labels_of
+from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
+from recordmill.transforms.dataset.facts import FACTS, Facts
+from recordmill.transforms.encoders.fit_encoder import FitEncoder, TextVectorizer
+
+
+class EncodedCaptions(NamedTuple):
+    """(BlockKey, packed Block) whose captions are encoded, one TextEncoder, and Facts with numbers of texts."""
+
+    blocks: PCollection
+    encoder: PCollection
+    facts: PCollection
+
+
+@dataclass(eq=False, repr=False)
+class EncodeCaptions(beam.PTransform):
+    """Convert (BlockKey, packed Block) to EncodedCaptions. The captions of an image are one text."""
+
+    source: EncoderSource
+    splits: Sequence[str]
+
+    def expand(self, blocks: PCollection[tuple[int, bytes]]):
+        encoder = self._encoder(blocks)
+        encode = beam.ParDo(_EncodeCaptions(self.source.column, self.splits), AsSingleton(encoder))
+        encoded = blocks | "Encode" >> encode.with_output_types(tuple[int, bytes]).with_outputs(FACTS, main="blocks")
+        return EncodedCaptions(encoded.blocks, encoder, encoded[FACTS])
+
+    def _encoder(self, blocks: PCollection[tuple[int, bytes]]) -> PCollection[TextEncoder]:
+        source = self.source
+        if source.saved:
+            return blocks.pipeline | "SavedEncoder" >> beam.Create([source.saved])
+        split = self.splits.index(source.fit_split) if source.fit_split in self.splits else -1
+        texts = blocks | "TextsToFit" >> beam.FlatMap(_texts_of, split).with_output_types(list[str])
+        return texts | "FitEncoder" >> FitEncoder(source.settings, source.column, source.fit_split, source.known)
+
+
+def _texts_of(keyed: tuple[int, bytes], split: int) -> Iterator[list[str]]:
+    block = unpack_block(keyed[1])
+    labels = labels_of(block.take(block.split == split))
+    if texts := [caption_text(each) for each in labels if each.captions]:
+        yield texts
+
+
+def caption_text(labels: ImageLabels) -> str:
+    """All captions of an image as one text, a line each, in the order of their ids."""
+    return "\n".join(caption.caption for caption in labels.captions)
+
+
+class _EncodeCaptions(beam.DoFn):
+    """Holds the vectorizer of one encoder, and counts what it meets."""
+
+    _vectorizer_of: tuple[TextEncoder, TextVectorizer] | None = None
+
+    def __init__(self, column: str, splits: Sequence[str]):
+        self._column = column
+        self._splits = splits
+
+    def start_bundle(self):
+        self._counts: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+
+    def process(self, keyed: tuple[int, bytes], encoder: TextEncoder) -> Iterator[tuple[int, bytes]]:
+        key, packed = keyed
+        block = unpack_block(packed)
+        encode, encoded = self._vectorizer(encoder), []
+        for labels, split in zip(labels_of(block), block.split.tolist(), strict=True):
+            if labels.captions:
+                vectors = encode([caption_text(labels)])
+                counts = self._counts[self._splits[split]]
+                counts[:] = map(int.__add__, counts, vectors.counts[0].tolist())
+                index, value = tuple(vectors.indices.tolist()), tuple(vectors.values.tolist())
+                labels = msgspec.structs.replace(labels, caption_index=index, caption_value=value)
+            encoded.append(labels)
+        yield key, pack_block(block.having(labels=label_column(encoded)))
+
+    def _vectorizer(self, encoder: TextEncoder) -> TextVectorizer:
+        """That of the encoder, made once for as long as Beam hands in the same."""
+        if self._vectorizer_of is None or self._vectorizer_of[0] is not encoder:
+            self._vectorizer_of = encoder, TextVectorizer(encoder)
+        return self._vectorizer_of[1]
+
+    def finish_bundle(self) -> Iterator[Any]:
+        texts = {(split, self._column): TextCounts(*counts) for split, counts in self._counts.items()}
+        yield TaggedOutput(FACTS, WindowedValue(Facts(texts=texts), MIN_TIMESTAMP, (GlobalWindow(),)))

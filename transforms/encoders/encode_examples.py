@@ -1,0 +1,363 @@
+"""Pictures and annotations become serialised tf.Examples, a run of images at a time."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from math import prod
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from recordmill.schemas.block import Block, Ragged, ragged_bytes, starts_of
+from recordmill.schemas.features import FeatureTable, Part, RecordOf
+from recordmill.schemas.inputs.annotations import ImageLabels
+from recordmill.schemas.inputs.images import MAX_RECORD_BYTES, ImageTask, Picture
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.layouts import column_of
+from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
+from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns
+from recordmill.transforms.blocks.image_tasks import object_columns
+from recordmill.transforms.encoders.draw_masks import DrawnMasks, MaskDrawer
+from recordmill.transforms.encoders.encode_objects import FittedBoxes, KeypointEncoder, fit_boxes
+from recordmill.transforms.encoders.record_maker import EncodedRun, check_size, transcoding_counts
+from recordmill.transforms.images.open_picture import encoded_channels
+from recordmill.transforms.records.example import Column, ExampleWriter, Record, bytes_items
+
+
+class LoadedImage(NamedTuple):
+    """An image of a run.
+
+    Attributes:
+        task: all that is known of it but for its objects, which are in a Block.
+        picture: checked; or why there is none. None if it was not read, as no record can come of it.
+        masks: drawn; None where none are wanted, or without a picture.
+    """
+
+    task: ImageTask
+    picture: Picture | Rejected | None
+    masks: DrawnMasks | None = None
+
+
+class Run(NamedTuple):
+    """Images that are written: N, with their M objects that are. `recordmill.schemas.values` makes columns of it.
+
+    Attributes:
+        images: N images, with pictures.
+        block: their columns, and those of the objects.
+        size_px: int64 [N, 2], width and height of each picture.
+        frame_px: int64 [N, 2], width and height of what annotations refer to.
+        boxes: M boxes.
+        class_index: int64 [M].
+        label_of_class: int64 [classes].
+        class_names: UTF-8 [classes].
+        name_of_class: the same as serialised bytes [classes].
+        image_class: int64 [N], class index of images of one class; empty for others.
+        keypoints: their columns, by name.
+    """
+
+    images: list[LoadedImage]
+    block: Block
+    size_px: np.ndarray
+    frame_px: np.ndarray
+    boxes: FittedBoxes
+    class_index: np.ndarray
+    label_of_class: np.ndarray
+    class_names: list[bytes]
+    name_of_class: Ragged
+    image_class: np.ndarray
+    keypoints: dict[str, Column]
+
+    @property
+    def pictures(self) -> list[Any]:
+        return [image.picture for image in self.images]
+
+    @property
+    def labels(self) -> list[ImageLabels]:
+        return [image.task.labels for image in self.images]
+
+    @property
+    def channels(self) -> np.ndarray:
+        """int64 [N]."""
+        return np.array([encoded_channels(picture.data, picture.format) for picture in self.pictures], np.int64)
+
+
+class ExampleEncoder:
+    """Encodes images with annotations, or of one class each.
+
+    Args:
+        labels: the classes; every annotation is of one of them.
+        table: the layout, with the parts that are wanted.
+        box_policy: `clip`, `drop` or `keep`, see `recordmill.transforms.encoders.encode_objects.fit_boxes`.
+    """
+
+    def __init__(self, labels: LabelMap, table: FeatureTable, box_policy: str):
+        self._drawer = MaskDrawer(labels, table, box_policy)
+        self._class_of_name = {category.name: index for index, category in enumerate(labels.categories)}
+        self._category_ids = np.array([category.id for category in labels.categories], np.int64)  # ascending
+        label_by_id = labels.label_by_id()
+        self._label = np.array([label_by_id[category.id] for category in labels.categories], np.int64)
+        self._names = [category.name.encode() for category in labels.categories]
+        self._name = ragged_bytes(bytes_items(self._names))
+        self._keypoints = KeypointEncoder(labels)
+        self._writer = ExampleWriter(table)
+        self._sources = table.sources
+        self._writes = {each.source: write for each in table.features if (write := column_of(each)) is not None}
+        self._parts = table.parts
+        self._has_class = "image.class_index" in table.sources
+        self.per_annotation = table.record_of is RecordOf.ANNOTATION
+        self._box_policy = box_policy
+
+    def draw(self, task: ImageTask, block: Block, row: int, picture: Picture) -> LoadedImage:
+        """An image with the masks that its record has; used by several threads.
+
+        Args:
+            block: of images; that of the task is in `row`.
+
+        Raises:
+            OSError: storage fails.
+        """
+        try:
+            check_size(len(picture.data))
+            return LoadedImage(task, picture, self._drawer.draw(task, block, row, picture))
+        except UnusableError as fault:
+            return LoadedImage(task, task.rejected(fault.reason, fault.detail))
+
+    def encode(self, block: Block, images: Sequence[LoadedImage]) -> EncodedRun:
+        """Encode a run of images.
+
+        Args:
+            block: N images and their objects.
+            images: N.
+        """
+        block = with_objects(block)
+        rows = [row for row, image in enumerate(images) if isinstance(image.picture, Picture)]
+        with_pictures = block if len(rows) == len(block) else block.take(np.array(rows, np.int64))
+        run, faults = self._fit(with_pictures, [images[row] for row in rows])
+        per_image = run.block.objects_per_image if self.per_annotation else np.ones(len(rows), np.int64)
+        records: Iterable[Record] = self._writer.records(self._columns(run), int(per_image.sum()))
+        if not self.per_annotation:
+            records = list(records)
+            large = {row: sum(map(len, record)) for row, record in zip(rows, records, strict=True)}
+            if max(large.values(), default=0) > MAX_RECORD_BYTES:
+                return self.encode(block, [_checked(each, large.get(row, 0)) for row, each in enumerate(images)])
+        facts = self._facts(run)
+        left_out = _gather_left_out(block, images, {rows[row]: rejected for row, rejected in faults.items()})
+        return EncodedRun(
+            records,
+            facts if per_image.all() else facts.take(np.flatnonzero(per_image)),
+            per_image[per_image > 0],
+            _count(run, per_image, Part.CAPTIONS in self._parts) + left_out.counted,
+            left_out.rejected,
+            _numbers(facts.image_class if self._has_class else run.class_index),
+            *_count_files(images),
+            left_out.bytes,
+        )
+
+    def _fit(self, block: Block, images: list[LoadedImage]) -> tuple[Run, dict[int, list[Rejected]]]:
+        """Fit the boxes of images that have pictures; also why objects are left out, by the image's row."""
+        pictures: list[Any] = [image.picture for image in images]
+        size_px = np.array([(picture.width, picture.height) for picture in pictures], np.int64).reshape(-1, 2)
+        frame_px = np.array([picture.frame for picture in pictures], np.int64).reshape(-1, 2)
+        boxes = fit_boxes(block.boxes_xywh_px, frame_px[block.image_of_object], self._box_policy)
+        is_written = boxes.is_usable
+        for image, first in zip(images, block.first_object_of_image.tolist(), strict=False):
+            if image.masks and image.masks.faults:
+                is_written[[first + row for row in image.masks.faults]] = False
+        rejected = {}
+        if not is_written.all():
+            rejected = _reject_objects(block, images, boxes, np.flatnonzero(~is_written))
+            block, boxes = block.take_objects(is_written), boxes.take(is_written)
+        class_index = self._class_indices(block.category_id)
+        names = [image.task.labels.class_name or "" for image in images] if self._has_class else []
+        keypoints = {}
+        if Part.KEYPOINTS in self._parts:
+            keypoints = self._keypoints.encode(block.keypoints_xyv, class_index, frame_px[block.image_of_object])
+        run = Run(
+            images,
+            block,
+            size_px,
+            frame_px,
+            boxes,
+            class_index,
+            self._label,
+            self._names,
+            self._name,
+            np.array([self._class_of_name[name] for name in names], np.int64),
+            keypoints,
+        )
+        return run, rejected
+
+    def _class_indices(self, category_id: np.ndarray) -> np.ndarray:
+        """The class index of each object: int64 [M].
+
+        Raises:
+            KeyError: a category is none of the classes.
+        """
+        found = np.searchsorted(self._category_ids, category_id, side="right") - 1
+        is_known = (found >= 0) & (self._category_ids[found] == category_id) if len(self._category_ids) else found >= 0
+        if not is_known.all():
+            raise KeyError(int(category_id[~is_known][0]))
+        return found
+
+    def _columns(self, run: Run) -> dict[str, Column]:
+        """The values of the table, a row a record."""
+        columns = {}
+        for source, write in self._writes.items():
+            column = write(run)
+            if self.per_annotation:
+                columns[source] = (
+                    column if source.startswith("objects.") else _repeat(column, run.block.image_of_object)
+                )
+            else:
+                starts = run.block.first_object_of_image
+                columns[source] = _group(column, starts) if source.startswith("objects.") else column
+        return columns
+
+    def _facts(self, run: Run) -> FactColumns:
+        """What statistics count of the images."""
+        pictures, tasks = run.pictures, [image.task for image in run.images]
+        columns: dict[str, Any] = {
+            "name": run.block.file_name,
+            "size_px": run.size_px,
+            "format": [picture.format for picture in pictures],
+            "num_bytes": np.array([len(picture.data) for picture in pictures], np.int64),
+            "sha256": [picture.sha256 for picture in pictures],
+            "is_continuation": np.array([task.is_continuation for task in tasks], bool),
+            "measures": [picture.measures for picture in pictures],
+            "image_class": run.image_class if self._has_class else np.full(len(tasks), NO_CLASS),
+        }
+        if "objects.class_index" in self._sources:
+            columns["first_object_of_image"] = run.block.first_object_of_image
+            columns["class_index"] = run.class_index
+            columns["yxyx_frac"] = run.boxes.yxyx_frac.astype(np.float32)
+        if self._drawer.has_masks:
+            bounds = [edges for image in run.images if image.masks for edges in image.masks.bounds_px]
+            columns["mask_bounds_px"] = np.array(bounds, np.float64).reshape(-1, 4)
+        if "captions.text" in self._sources:
+            columns["num_captions"] = np.array([len(task.labels.captions) for task in tasks], np.int64)
+        if self._drawer.has_regions:
+            segments = [image.masks.values["segments.class_index"] for image in run.images if image.masks]
+            columns["segments"] = ragged_ints(segments)
+        return FactColumns(**columns)
+
+
+def with_objects(block: Block) -> Block:
+    """The Block with the columns of objects, which may be absent where there are none."""
+    if block.num_objects:
+        return block
+    return block.having(first_object_of_image=np.zeros(len(block) + 1, np.int64), **object_columns(()))
+
+
+def _checked(image: LoadedImage, size: int) -> LoadedImage:
+    try:
+        check_size(size)
+    except UnusableError as fault:
+        return LoadedImage(image.task, image.task.rejected(fault.reason, fault.detail))
+    return image
+
+
+def ragged_ints(rows: Sequence[Sequence[int]]) -> Ragged:
+    """A column of lists of int64."""
+    lengths = np.array(list(map(len, rows)), np.int64)
+    return Ragged(np.array([number for row in rows for number in row], np.int64), starts_of(lengths))
+
+
+def _group(column: Column, starts: np.ndarray) -> Column:
+    """Values of objects as lists of their images; `starts` as a Block's first_object_of_image."""
+    if isinstance(column, Ragged):
+        return Ragged(column.values, column.starts[starts])
+    if isinstance(column, np.ndarray):
+        return Ragged(column.ravel(), starts * prod(column.shape[1:]))
+    return [column[start:end] for start, end in pairwise(starts.tolist())]
+
+
+def _repeat(column: Column, image_of_object: np.ndarray) -> Column:
+    """Values of images as those of their objects."""
+    if isinstance(column, np.ndarray):
+        return column[image_of_object]
+    return [column[image] for image in image_of_object.tolist()]
+
+
+def _numbers(indices: np.ndarray) -> dict[int, int]:
+    """How often each class index is there, of those that are."""
+    return {index: number for index, number in enumerate(np.bincount(indices).tolist()) if number}
+
+
+def _count(run: Run, per_image: np.ndarray, has_captions: bool) -> Counter[Metric]:
+    """What is counted of images, by the number of records that each has."""
+    clipped = int(run.boxes.is_clipped.sum())
+    counted = Counter({Metric.OBJECTS: len(run.class_index), Metric.BOXES_CLIPPED: clipped})
+    for image, number in zip(run.images, per_image.tolist(), strict=True):
+        task, picture = image.task, image.picture
+        if image.masks:
+            counted.update(image.masks.counted)
+        if has_captions:
+            counted[Metric.CAPTIONS] += len(task.labels.captions)
+        if not task.is_continuation:
+            counted[Metric.IMAGES if number else Metric.IMAGES_WITHOUT_RECORD] += 1
+            if isinstance(picture, Picture) and picture.transcoding:
+                counted += transcoding_counts(picture.transcoding, len(picture.data))
+    return counted
+
+
+def _count_files(images: Sequence[LoadedImage]) -> tuple[int, int]:
+    """Number of images that are not rejected, without continuations, and bytes of the files that were read for them."""
+    sizes = [
+        image.task.ref.size_bytes if image.picture else 0
+        for image in images
+        if not image.task.is_continuation and not isinstance(image.picture, Rejected)
+    ]
+    return len(sizes), sum(sizes)
+
+
+def _reject_objects(
+    block: Block, images: Sequence[LoadedImage], boxes: FittedBoxes, objects: np.ndarray
+) -> dict[int, list[Rejected]]:
+    """Why objects are left out, by the row of their image.
+
+    Args:
+        objects: int64, rows of those objects.
+    """
+    rejected: dict[int, list[Rejected]] = defaultdict(list)
+    columns = (objects, block.image_of_object[objects], block.object_id[objects], boxes.is_empty[objects])
+    for row, image, object_id, is_empty in zip(*(column.tolist() for column in columns), strict=True):
+        task, picture, masks = images[image]
+        fault = masks.faults.get(row - int(block.first_object_of_image[image])) if masks else None
+        if fault is None:
+            x, y, width, height = block.boxes_xywh_px[row].tolist()
+            frame = "x".join(map(str, picture.frame)) if isinstance(picture, Picture) else ""
+            detail = f"box x {x:g}, y {y:g}, {width:g}x{height:g} in an image of {frame}"
+            fault = UnusableError(Reason.EMPTY_BOX if is_empty else Reason.BOX_OUTSIDE, detail)
+        rejected[image].append(Rejected("annotation", object_id, fault.reason, fault.detail, task.image_id))
+    return rejected
+
+
+class _LeftOut(NamedTuple):
+    """Rejects of a run in order, what is counted of them, and the file sizes of rejected images."""
+
+    rejected: list[Rejected]
+    counted: Counter[Metric]
+    bytes: list[int]
+
+
+def _gather_left_out(block: Block, images: Sequence[LoadedImage], faults: Mapping[int, list[Rejected]]) -> _LeftOut:
+    """
+    Args:
+        faults: objects that are left out, by the row of their image.
+    """
+    left_out = _LeftOut([], Counter(), [])
+    for row, (task, picture, masks) in enumerate(images):
+        if picture is None:
+            left_out.counted[Metric.IMAGES_WITHOUT_RECORD] += 1
+        elif isinstance(picture, Picture):
+            left_out.rejected.extend(faults.get(row, ()))
+            left_out.rejected.extend(masks.rejected if masks else ())
+        else:
+            rows = picture.annotations + int(block.objects_per_image[row])
+            if task.is_continuation:
+                left_out.counted[Metric.OF_REJECTED_IMAGES] += rows
+                continue
+            left_out.rejected.append(msgspec.structs.replace(picture, annotations=rows))
+            left_out.bytes.append(task.ref.size_bytes)
+    return left_out

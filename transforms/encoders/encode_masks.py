@@ -1,0 +1,243 @@
+"""Panoptic and stuff annotations become masks: one-channel PNGs that say of every pixel what it is."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recordmill.schemas.inputs.annotations import PanopticAnnotation, Segment, StuffAnnotation
+from recordmill.schemas.inputs.images import Picture, panoptic_file
+from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap
+from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.transforms.images.check_formats import check_png
+from recordmill.transforms.images.load_images import DECODING, brief, fetch_file
+from recordmill.transforms.images.masks import bitmap, black_png, encode_png, grey_png, resized
+from recordmill.transforms.images.open_picture import open_picture
+from recordmill.transforms.storage.interface import ChangedFileError, UnreadableFileError
+
+MAX_SEGMENTS = 255
+"""As many values as a pixel of one byte has, besides 0 for void."""
+
+
+class PanopticMap(NamedTuple):
+    """A panoptic PNG, read.
+
+    Attributes:
+        data: the file.
+        indices: uint8 [height, width]: 1 + index of the pixel's segment in `segments_info`; 0 for void.
+    """
+
+    data: bytes
+    indices: np.ndarray
+
+
+def read_panoptic(panoptic: PanopticAnnotation, width: int, height: int, category_ids: frozenset[int]) -> PanopticMap:
+    """Read the PNG of an image of `width` x `height` pixels, and compare its segments with its row.
+
+    Args:
+        category_ids: of all segments; they are how panopticapi's two-channel format is known.
+
+    Raises:
+        UnusableError: the PNG is missing, broken or of another size, or its segments are not those of the row.
+        OSError: storage fails.
+    """
+    if len(panoptic.segments) > MAX_SEGMENTS:
+        detail = f"{len(panoptic.segments)} segments; masks of one byte tell {MAX_SEGMENTS} apart"
+        raise UnusableError(Reason.TOO_MANY_SEGMENTS, _of(panoptic, detail))
+    try:
+        data = fetch_file(panoptic_file(panoptic))
+    except ChangedFileError as error:
+        detail = "the file has been replaced since it was listed"
+        raise UnusableError(Reason.MASK_MISSING, _of(panoptic, detail)) from error
+    except FileNotFoundError as error:
+        raise UnusableError(Reason.MASK_MISSING, _of(panoptic, "no such file under --panoptic-masks")) from error
+    except UnreadableFileError as error:
+        raise UnusableError(Reason.MASK_UNREADABLE, _of(panoptic, str(error.strerror))) from error
+    with DECODING.part(width * height):
+        colours = _decoded(panoptic, data, width, height)
+        indices = _places(colours, np.array([segment.id for segment in panoptic.segments], np.uint32))
+    if fault := _fault(panoptic, indices):
+        if _is_two_channel(colours, category_ids):
+            detail = (
+                "its pixels are (category, instance), panopticapi's two-channel format; convert it with panopticapi's "
+                "converters/2channels2panoptic_coco_format.py, which also writes the JSON that goes with it"
+            )
+            raise UnusableError(Reason.TWO_CHANNEL_PANOPTIC, _of(panoptic, detail))
+        raise UnusableError(Reason.SEGMENT_MISMATCH, _of(panoptic, fault))
+    return PanopticMap(data, indices.astype(np.uint8))
+
+
+def _of(panoptic: PanopticAnnotation, detail: str) -> str:
+    return f"{panoptic.file_name!r}: {detail}"
+
+
+def _decoded(panoptic: PanopticAnnotation, data: bytes, width: int, height: int) -> np.ndarray:
+    """uint8 [height, width, 3]."""
+    try:
+        with open_picture(data, "png") as image:
+            size, mode = image.size, image.mode
+            if size == (width, height) and mode in ("RGB", "RGBA", "P"):
+                check_png(data)
+                return np.asarray(image.convert("RGB"))
+    except Exception as error:  # Pillow's decoders raise nearly anything on bytes made to break them
+        detail = f"it does not decode as PNG ({brief(error)})"
+        raise UnusableError(Reason.MASK_UNREADABLE, _of(panoptic, detail)) from error
+    if size != (width, height):
+        detail = f"it is {size[0]}x{size[1]}, its image {width}x{height}"
+        raise UnusableError(Reason.MASK_SIZE_MISMATCH, _of(panoptic, detail))
+    detail = f"a PNG of mode {mode}; segment ids are written as RGB"
+    raise UnusableError(Reason.MASK_UNREADABLE, _of(panoptic, detail))
+
+
+_UNKNOWN = -1
+_PIXELS_AT_ONCE = 1 << 20
+"""What it takes to look a pixel's segment up is several times the pixel."""
+
+
+def _places(colours: np.ndarray, segment_ids: np.ndarray) -> np.ndarray:
+    """int16 [height, width]: 1 + index of each pixel's id in `segment_ids`, 0 for id 0, _UNKNOWN for any other."""
+    known = np.concatenate([np.zeros(1, np.uint32), segment_ids])
+    order = np.argsort(known)
+    ranked = known[order]
+    indices = np.empty(colours.shape[:2], np.int16)
+    rows = max(1, _PIXELS_AT_ONCE // colours.shape[1])
+    for top in range(0, len(colours), rows):
+        # Little-endian, the four bytes R, G, B, 0 are R + 256 G + 65536 B.
+        part = colours[top : top + rows]
+        four = np.zeros((*part.shape[:2], 4), np.uint8)
+        four[:, :, :3] = part
+        ids = four.view("<u4")[:, :, 0]
+        ranks = np.searchsorted(ranked, ids).clip(max=len(known) - 1)
+        indices[top : top + rows] = np.where(ranked[ranks] == ids, order[ranks], _UNKNOWN)
+    return indices
+
+
+def _fault(panoptic: PanopticAnnotation, indices: np.ndarray) -> str:
+    """How PNG and row differ; empty where they do not."""
+    unknown = int(np.count_nonzero(indices == _UNKNOWN))
+    if unknown:
+        return f"{unknown:,} of its pixels are of segments that segments_info does not list"
+    seen = np.bincount(indices.ravel(), minlength=len(panoptic.segments) + 1)
+    absent = [segment.id for segment, pixels in zip(panoptic.segments, seen[1:].tolist(), strict=True) if not pixels]
+    return f"segments {', '.join(map(str, absent[:5]))} have no pixel in it" if absent else ""
+
+
+def _is_two_channel(colours: np.ndarray, category_ids: frozenset[int]) -> bool:
+    if colours[:, :, 2].any():
+        return False
+    reds = np.unique(colours[:, :, 0]).tolist()
+    return all(red in category_ids for red in reds if red)
+
+
+_VOID = PanopticAnnotation("", "", ())
+
+
+class RegionEncoder:
+    """Encodes the stuff and panoptic masks of one data set's images.
+
+    Args:
+        labels: its `segments` are the categories of stuff and of panoptic segments.
+        sources: which values of `recordmill.schemas.layouts` are wanted; no other is computed.
+    """
+
+    def __init__(self, labels: LabelMap, sources: frozenset[str]):
+        self._semantic = labels.semantic_by_id()
+        self._label = labels.label_by_id()
+        self._is_thing = {category.id: bool(category.isthing) for category in labels.segments}
+        self._index = {category.id: index for index, category in enumerate(labels.segments)}
+        self._sources = sources
+
+    def of_panoptic(self, panoptic: PanopticAnnotation, picture: Picture) -> dict[str, Any]:
+        """The values that come of a panoptic annotation.
+
+        Raises:
+            UnusableError: its PNG cannot be used, or its categories' labels do not fit into a category mask.
+            OSError: storage fails.
+        """
+        if "panoptic.category_png" in self._sources:
+            labels = [self._label[segment.category_id] for segment in panoptic.segments]
+            beyond = [label for label in labels if not 1 <= label <= 255]
+            if beyond:
+                detail = f"{panoptic.file_name!r}: label {beyond[0]} is not 1 to 255, what a mask of one byte holds"
+                raise UnusableError(Reason.CATEGORY_OUT_OF_RANGE, detail)
+        read = read_panoptic(panoptic, *picture.frame, frozenset(self._index))
+        # Boxes and areas are of the picture as it was annotated: when it is shrunk, small segments may vanish.
+        measured = read.indices
+        if picture.annotated_size:
+            read = _shrunk(panoptic, read.indices, picture)
+        return self._values(panoptic, read, measured)
+
+    def of_void(self, width: int, height: int) -> dict[str, Any]:
+        """The same for an image without a panoptic annotation: all void."""
+        data = black_png(width, height) if "panoptic.png" in self._sources else b""
+        void = np.zeros((height, width), np.uint8)
+        return self._values(_VOID, PanopticMap(data, void), void)
+
+    def of_stuff(
+        self, regions: Iterable[tuple[StuffAnnotation, np.ndarray]], width: int, height: int
+    ) -> dict[str, Any]:
+        """The semantic mask of stuff annotations, each with its run lengths; where two overlap, the later counts."""
+        pixels = np.full((height, width), SEMANTIC_IGNORE, np.uint8)
+        found = []
+        for region, runs in regions:
+            pixels[bitmap(runs, width, height)] = self._semantic[region.category_id]
+            found.append(self._index[region.category_id])
+        return {"semantic.png": grey_png(pixels), "segments.class_index": found}
+
+    def _values(self, panoptic: PanopticAnnotation, read: PanopticMap, measured: np.ndarray) -> dict[str, Any]:
+        segments, indices = panoptic.segments, read.indices
+        values: dict[str, Any] = {
+            "panoptic.file_name": panoptic.file_name.encode(),
+            "panoptic.png": read.data,
+            "segments.class_index": [self._index[segment.category_id] for segment in segments],
+            "segments.id": [segment.id for segment in segments],
+            "segments.is_crowd": [int(segment.is_crowd) for segment in segments],
+        }
+        if "segments.area" in self._sources:
+            values["segments.area"] = [_area(index, segment, measured) for index, segment in enumerate(segments, 1)]
+        if "segments.bbox_yxyx" in self._sources:
+            boxes = [_box(index, segment, measured) for index, segment in enumerate(segments, 1)]
+            values["segments.bbox_yxyx"] = [edge for box in boxes for edge in box]
+        if "semantic.png" in self._sources:
+            things = (self._semantic[segment.category_id] for segment in segments)
+            values["semantic.png"] = _looked_up(indices, SEMANTIC_IGNORE, things)
+        if "panoptic.category_png" in self._sources:
+            values["panoptic.category_png"] = _looked_up(
+                indices, 0, (self._label[segment.category_id] for segment in segments)
+            )
+        if "panoptic.instance_png" in self._sources:
+            numbers = (index * self._is_thing[segment.category_id] for index, segment in enumerate(segments, 1))
+            values["panoptic.instance_png"] = _looked_up(indices, 0, numbers)
+        return values
+
+
+def _shrunk(panoptic: PanopticAnnotation, indices: np.ndarray, picture: Picture) -> PanopticMap:
+    indices = resized(indices, picture.width, picture.height)
+    ids = np.array([0, *(segment.id for segment in panoptic.segments)], "<u4")[indices]
+    colours = ids.view(np.uint8).reshape(picture.height, picture.width, 4)[:, :, :3]
+    return PanopticMap(encode_png(np.ascontiguousarray(colours)), indices)
+
+
+def _looked_up(indices: np.ndarray, void: int, values: Iterable[int]) -> bytes:
+    """A PNG of the value of each pixel's segment."""
+    return grey_png(np.array([void, *values], np.uint8)[indices])
+
+
+def _area(index: int, segment: Segment, indices: np.ndarray) -> int:
+    """Pixels²; counted where the JSON does not say."""
+    return int(np.count_nonzero(indices == index) if segment.area_px2 is None else segment.area_px2)
+
+
+def _box(index: int, segment: Segment, indices: np.ndarray) -> tuple[float, float, float, float]:
+    """ymin, xmin, ymax, xmax as fractions of the annotated size; measured where the JSON does not say."""
+    height, width = indices.shape
+    if segment.bbox_xywh_px is None:
+        rows, columns = np.nonzero(indices == index)
+        return (
+            float(rows.min() / height),
+            float(columns.min() / width),
+            float((rows.max() + 1) / height),
+            float((columns.max() + 1) / width),
+        )
+    x, y, box_width, box_height = segment.bbox_xywh_px
+    return y / height, x / width, (y + box_height) / height, (x + box_width) / width

@@ -1,0 +1,110 @@
+"""Boxes and keypoints of a Block's objects, as fractions of their images."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from recordmill.schemas.block import Ragged, ragged_bytes, spans
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.transforms.records.example import Column, bytes_items
+
+
+class FittedBoxes(NamedTuple):
+    """Boxes of M objects within their images.
+
+    Attributes:
+        yxyx_frac: float64 [M, 4], ymin, xmin, ymax, xmax as fractions of height and width; undefined if `is_empty`.
+        is_clipped: bool [M], an edge is not the source's.
+        is_empty: bool [M], no area is inside the image, or none is left as float32, the dtype of records.
+        is_outside: bool [M], the box crosses the edge, and the policy is `drop`.
+    """
+
+    yxyx_frac: np.ndarray
+    is_clipped: np.ndarray
+    is_empty: np.ndarray
+    is_outside: np.ndarray
+
+    @property
+    def is_usable(self) -> np.ndarray:
+        """bool [M]."""
+        return ~(self.is_empty | self.is_outside)
+
+    def take(self, objects: np.ndarray) -> "FittedBoxes":
+        """Return the boxes of some objects: bool [M], or int64, indices."""
+        return FittedBoxes(*(column[objects] for column in self))
+
+
+_FLOAT32_STEP = 1e-7
+"""More than what is between two neighbouring 32-bit floats of 0..1."""
+
+
+def fit_boxes(boxes_xywh_px: np.ndarray, frame_wh_px: np.ndarray, policy: str) -> FittedBoxes:
+    """Fit each box into its image.
+
+    Args:
+        boxes_xywh_px: float64 [M, 4], finite; width and height not negative.
+        frame_wh_px: int64 [M, 2], width and height of each box's image.
+        policy: for a box that crosses the edge: `clip` cuts it there, `drop` rejects it, `keep` leaves it as it is,
+            beyond 0..1. An empty box is rejected under each.
+
+    >>> boxes, frames = np.array([[60.0, 0, 50, 40], [0, 0, 5, 5]]), np.array([[100, 50], [10, 10]])
+    >>> fit_boxes(boxes, frames, "clip").yxyx_frac.tolist()
+    [[0.0, 0.6, 0.8, 1.0], [0.0, 0.0, 0.5, 0.5]]
+    """
+    sides = frame_wh_px.astype(np.float64)
+    low = boxes_xywh_px[:, :2]
+    high = low + boxes_xywh_px[:, 2:]
+    # Not np.maximum(low, 0): it turns -0.0 into 0.0, and records would have other bytes.
+    low_inside, high_inside = np.where(low < 0, 0.0, low), np.where(sides < high, sides, high)
+    crosses = ((low_inside != low) | (high_inside != high)).any(axis=1)
+    with np.errstate(over="ignore"):  # of boxes that are far outside
+        is_less = (low_inside / sides).astype(np.float32) < (high_inside / sides).astype(np.float32)
+    has_length = (high_inside - low_inside > sides * _FLOAT32_STEP) | ((low_inside < high_inside) & is_less)
+    is_empty = np.logical_not(has_length.all(axis=1))
+    if policy == "clip":
+        low, high = low_inside, high_inside
+    yxyx_frac = np.concatenate([(low / sides)[:, ::-1], (high / sides)[:, ::-1]], axis=1)
+    changed, nothing = crosses & ~is_empty, np.zeros(len(crosses), bool)
+    if policy == "drop":
+        return FittedBoxes(yxyx_frac, nothing, is_empty, changed)
+    return FittedBoxes(yxyx_frac, changed if policy == "clip" else nothing, is_empty, nothing)
+
+
+class KeypointEncoder:
+    """Keypoints of one data set's objects, each with as many as the category that has the most: K.
+
+    Where an object has none, or fewer, the rest is zeros without names.
+    """
+
+    def __init__(self, labels: LabelMap):
+        self._per_object = labels.keypoints
+        names = [[name.encode() for name in category.keypoints] for category in labels.categories]
+        padded = (each + [b""] * (self._per_object - len(each)) for each in names)
+        self._names = ragged_bytes([b"".join(bytes_items(each)) for each in padded])
+
+    def encode(self, keypoints_xyv: Ragged | None, class_index: np.ndarray, frame_px: np.ndarray) -> dict[str, Column]:
+        """The columns of `recordmill.schemas.values`, a row an object.
+
+        A keypoint that is not labelled is at 0, 0 whatever the source has there.
+
+        Args:
+            keypoints_xyv: of M objects; None if none of them has keypoints.
+            class_index: int64 [M].
+            frame_px: int64 [M, 2], width and height of each object's image.
+        """
+        objects, per_object = len(class_index), self._per_object
+        xy, visibility = np.zeros((objects * per_object, 2)), np.zeros(objects * per_object, np.int64)
+        if keypoints_xyv is not None:
+            points, numbers = keypoints_xyv.values.reshape(-1, 3), keypoints_xyv.lengths // 3
+            row = spans(np.arange(objects) * per_object, numbers)
+            visible = points[:, 2].astype(np.int64)
+            fractions = points[:, :2] / np.repeat(frame_px, numbers, axis=0)
+            xy[row], visibility[row] = np.where(visible[:, None] != 0, fractions, 0.0), visible
+        of_object = visibility.reshape(objects, per_object)
+        return {
+            "num": (of_object > 0).sum(axis=1),
+            "text": self._names.take(class_index),
+            "visibility": of_object,
+            "x": xy[:, 0].reshape(objects, per_object),
+            "y": xy[:, 1].reshape(objects, per_object),
+        }

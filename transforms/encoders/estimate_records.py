@@ -1,0 +1,109 @@
+"""How many records an image will give, and of what size, before it has been read."""
+
+import numpy as np
+
+from recordmill.schemas.block import Block, Ragged, starts_of
+from recordmill.schemas.features import Feature, FeatureKind, FeatureTable, Part, RecordOf
+from recordmill.transforms.blocks.image_tasks import labels_of
+from recordmill.transforms.records.tfrecord import FRAME_BYTES
+
+# Mean bytes of a value: floats are four, ids and labels short varints, names as in COCO, each with its list's overhead.
+_VALUE_BYTES = {FeatureKind.FLOAT: 4, FeatureKind.INT64: 2, FeatureKind.BYTES: 9}
+_SCALAR_BYTES = 80  # SHA-256, id and the other short texts
+_KEYPOINT_BYTES = 4 + 4 + 1 + 12  # x, y, visibility, name
+
+# Of a mask as PNG: what zlib makes of zeros, and what an object has besides, measured on COCO's instances; compressed
+# run lengths are a fraction of the polygon's text.
+_PIXELS_PER_MASK_BYTE = 1011
+_OBJECT_MASK_BYTES = 500
+_RLE_BYTES_PER_TEXT = 0.7
+# Measured on COCO's panoptic annotations.
+_PIXELS_PER_BYTE = {
+    "panoptic.category_png": 45,
+    "panoptic.instance_png": 45,
+    "panoptic.png": 21,
+    "semantic.png": 45,
+}
+_USUAL_PIXELS = 640 * 480
+
+
+class RecordEstimate:
+    """Estimates for records of one table; what does not depend on the image is summed up once.
+
+    Args:
+        max_side: pixels, to which larger images and their masks are shrunk.
+        same_bytes: what a record has that is as large for every image.
+    """
+
+    def __init__(self, table: FeatureTable, max_side: int | None = None, same_bytes: int = 0):
+        self._max_side = max_side
+        self._per_annotation = table.record_of is RecordOf.ANNOTATION
+        self._parts = frozenset(table.parts)
+        keys = sum(len(feature.name) + 12 for feature in table.features)
+        self._has_image = "image.encoded" in table.sources
+        self._fixed = keys + _SCALAR_BYTES + FRAME_BYTES + same_bytes
+        self._of_object = sum(_value_bytes(feature) for feature in table.features if feature.shape[:1] == ("N",))
+        self._of_pixel = sum(1 / _PIXELS_PER_BYTE[source] for source in table.sources & _PIXELS_PER_BYTE.keys())
+
+    def of_block(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """Sizes of the framed records of each image, and their number if nothing is rejected: int64 [N] each.
+
+        Sizes are right but for what varies in names and ids, and for masks, which are guessed at."""
+        number = block.objects_per_image
+        image = self._fixed + _letters(block.file_name) + (block.file_bytes if self._has_image else 0)
+        if self._per_annotation:
+            return number * image, number
+        if block.labels is not None and block.labels.values.size:
+            rows = (labels.row for labels in labels_of(block))
+            image = image + np.array([len(row.record) if row else 0 for row in rows], np.int64)
+        sizes = image + self._of_object * number + (self._of_parts(block) if self._parts else 0)
+        return sizes, np.ones(len(block), np.int64)
+
+    def _of_parts(self, block: Block) -> np.ndarray:
+        number = block.objects_per_image
+        total = np.zeros(len(block))
+        if Part.MASK_PNG in self._parts:
+            total += _OBJECT_MASK_BYTES * number + self.least_mask_bytes(block)
+        if Part.MASK_RLE in self._parts and block.segmentation is not None:
+            total += _RLE_BYTES_PER_TEXT * np.diff(block.segmentation.starts[block.first_object_of_image])
+        if Part.KEYPOINTS in self._parts and block.keypoints_xyv is not None:
+            keypoints = starts_of(block.keypoints_xyv.lengths // 3)
+            total += _KEYPOINT_BYTES * np.diff(keypoints[block.first_object_of_image])
+        if Part.CAPTIONS in self._parts:
+            for labels, row in zip(labels_of(block), range(len(block)), strict=True):
+                total[row] += sum(len(caption.caption) + 2 for caption in labels.captions)
+                total[row] += _VALUE_BYTES[FeatureKind.INT64] * len(labels.caption_index)
+                total[row] += _VALUE_BYTES[FeatureKind.FLOAT] * len(labels.caption_value)
+        return (total + self._pixels(block) * self._of_pixel).astype(np.int64)
+
+    def least_mask_bytes(self, block: Block) -> np.ndarray:
+        """Bytes that the masks of each image take as PNGs, if they are empty: int64 [N]."""
+        if Part.MASK_PNG not in self._parts:
+            return np.zeros(len(block), np.int64)
+        return block.objects_per_image * self._pixels(block) // _PIXELS_PER_MASK_BYTE
+
+    def _pixels(self, block: Block) -> np.ndarray:
+        width, height = block.image_size_px.T
+        if self._max_side is not None:
+            longer = np.maximum(np.maximum(width, height), 1)
+            scale = np.minimum(self._max_side / longer, 1.0)
+            # As `recordmill.transforms.images.transcode_picture.shrunk_size`.
+            shrunk = [np.maximum(1, np.rint(side * scale)).astype(np.int64) for side in (width, height)]
+            is_larger = longer > self._max_side
+            width, height = (np.where(is_larger, new, old) for new, old in zip(shrunk, (width, height), strict=True))
+        return np.where((block.image_size_px > 0).all(axis=1), width * height, _USUAL_PIXELS)
+
+
+def _letters(texts: Ragged) -> np.ndarray:
+    """Number of characters of each text: int64. Every byte of UTF-8 begins one, but for 10xxxxxx."""
+    inner = np.concatenate(([0], np.cumsum(texts.values & 0xC0 == 0x80)))
+    return texts.lengths - np.diff(inner[texts.starts])
+
+
+def _value_bytes(feature: Feature) -> int:
+    if feature.part in (Part.MASK_PNG, Part.MASK_RLE):
+        return 0
+    values = 1
+    for size in feature.shape[1:]:
+        values *= int(size)
+    return values * _VALUE_BYTES[feature.kind]

@@ -1,0 +1,396 @@
+"""Texts become an encoder: their terms are counted, and those that are to be kept numbered."""
+
+import math
+import re
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from heapq import nsmallest
+from itertools import chain, pairwise, repeat
+from typing import NamedTuple
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.coders import registry
+from apache_beam.pvalue import AsSingleton, PCollection
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
+from apache_beam.utils.windowed_value import WindowedValue
+
+from recordmill.schemas.errors import VocabularyError
+from recordmill.schemas.inputs.encoders import (
+    FIRST_TOKEN_ID,
+    FORMAT,
+    UNKNOWN_ID,
+    EncoderInfo,
+    Terms,
+    TextEncoder,
+    TextForm,
+    TextSettings,
+)
+from recordmill.transforms.runtime.beam_steps import StructCoder
+
+AT_ONCE = 1024
+"""Texts whose terms are held at once: enough that NumPy's calls cost nothing."""
+
+registry.register_coder(Terms, StructCoder)
+
+
+class TermSplitter:
+    """Splits texts as scikit-learn's vectorizers do with the same settings."""
+
+    def __init__(self, settings: TextSettings):
+        self._find_tokens = re.compile(settings.token_pattern).findall
+        self._stop_words = frozenset(settings.stop_words)
+        self._lower = settings.lower
+        self._fewest, self._most = settings.ngrams
+
+    def __call__(self, text: str) -> list[str]:
+        """The terms of a text: single tokens in their order, then pairs, and so on."""
+        tokens = self._find_tokens(text.lower() if self._lower else text)
+        if self._stop_words:
+            tokens = [token for token in tokens if token not in self._stop_words]
+        if self._most == 1:
+            return tokens
+        return [
+            term
+            for length in range(self._fewest, self._most + 1)
+            for term in map(" ".join, zip(*(tokens[start:] for start in range(length)), strict=False))
+        ]
+
+
+def never_tokens(settings: TextSettings) -> tuple[str, ...]:
+    """Stop words that texts are never split into, so that nothing is left out for them: `don't` is `don`.
+
+    >>> from recordmill.schemas.inputs.encoders import TextForm
+    >>> never_tokens(TextSettings(TextForm.COUNTS, stop_words=("The", "a", "don't", "with")))
+    ('The', 'a', "don't")
+    """
+    split = TermSplitter(TextSettings(settings.form, lower=settings.lower))
+    return tuple(word for word in settings.stop_words if split(word) != [word])
+
+
+class TextVectors(NamedTuple):
+    """Texts as numbers: of text i those from `ends[i]` to `ends[i + 1]`.
+
+    Attributes:
+        indices: int64, of the terms that are in a text, ascending; or the ids of its tokens, in their order.
+        values: float64, of these terms; empty for tokens.
+        ends: int64 [texts + 1].
+        counts: int64 [texts, 4], of each text its part of TextCounts.
+    """
+
+    indices: np.ndarray
+    values: np.ndarray
+    ends: np.ndarray
+    counts: np.ndarray
+
+
+class TextVectorizer:
+    """Encodes texts, as scikit-learn's CountVectorizer and TfidfVectorizer do, or as token ids."""
+
+    def __init__(self, encoder: TextEncoder):
+        self._split = TermSplitter(encoder.settings)
+        self._form = encoder.settings.form
+        self._index = {term: index for index, term in enumerate(encoder.vocabulary)}
+        self._idf = np.array(encoder.idf)
+
+    def __call__(self, texts: Sequence[str]) -> TextVectors:
+        parts = [self._vectors(texts[start : start + AT_ONCE]) for start in range(0, len(texts), AT_ONCE)]
+        parts = parts or [self._vectors(())]
+        index, value, _, counts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        lengths = np.concatenate([np.diff(part.ends) for part in parts])
+        return TextVectors(index, value, np.concatenate([[0], np.cumsum(lengths)]), counts)
+
+    def _vectors(self, texts: Sequence[str]) -> TextVectors:
+        terms = list(map(self._split, texts))
+        numbers = np.array(list(map(len, terms)), np.int64)
+        found = np.fromiter(map(self._index.get, chain.from_iterable(terms), repeat(-1)), np.int64)
+        owners = np.repeat(np.arange(len(texts)), numbers)
+        unknown = np.bincount(owners[found < 0], minlength=len(texts))
+        counts = np.stack([np.ones_like(numbers), numbers == unknown, numbers, unknown], axis=1)
+        if self._form is TextForm.TOKENS:
+            ids = np.where(found < 0, UNKNOWN_ID, found + FIRST_TOKEN_ID)
+            return TextVectors(ids, np.zeros(0), np.concatenate([[0], np.cumsum(numbers)]), counts)
+        size = max(1, len(self._index))
+        pairs, times = np.unique((owners * size + found)[found >= 0], return_counts=True)
+        ends = np.searchsorted(pairs, np.arange(len(texts) + 1) * size)
+        index, value = pairs % size, times.astype(np.float64)
+        if self._form is TextForm.TFIDF:
+            value = _of_unit_length(value * self._idf[index], ends)
+        return TextVectors(index, value, ends, counts)
+
+
+def _of_unit_length(values: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Vectors that lie one after the other, each divided by its Euclidean length.
+
+    >>> _of_unit_length(np.array([3.0, 4.0, 2.0]), np.array([0, 2, 2, 3])).tolist()
+    [0.6, 0.8, 1.0]
+    """
+    squares = (values * values).tolist()
+    # Exact sums are the same in any order, and so are records.
+    lengths = [math.sqrt(math.fsum(squares[start:end])) for start, end in pairwise(ends.tolist())]
+    return values / np.repeat(lengths, np.diff(ends))
+
+
+_HELD_TERMS = 200_000
+"""Distinct terms that a worker counts before it passes the counts on."""
+_SHARES = 512
+"""Into how many the distinct terms are divided. Passing on terms one by one takes ten times as long."""
+_MANY_TERMS = 1_000_000
+_SHOWN = 5
+_FITTED_ON = "train"
+
+
+@dataclass(eq=False, repr=False)
+class FitEncoder(beam.PTransform):
+    """Lists of texts become one TextEncoder.
+
+    Args:
+        column, split: what the texts are of.
+        known: what the encoder has to be, where other splits are encoded by it already.
+    """
+
+    settings: TextSettings
+    column: str
+    split: str
+    known: EncoderInfo | None = None
+
+    def expand(self, texts: PCollection[Sequence[str]]) -> PCollection[TextEncoder]:
+        number = texts | "NumberOfTexts" >> beam.Map(len) | "CountTexts" >> beam.CombineGlobally(sum)
+        counted = (
+            texts
+            | "CountTerms" >> beam.ParDo(_CountTerms(self.settings)).with_output_types(tuple[int, Terms])
+            | "GroupByShare" >> beam.GroupByKey()  # (share, [Terms])
+        )
+        terms = counted | "AddCounts" >> beam.Map(_added, AsSingleton(number), self.settings).with_output_types(Terms)
+        chosen = terms | "ChooseTerms" >> beam.CombineGlobally(ChooseTerms(self.settings.features)).with_output_types(
+            Terms
+        )
+        make = beam.Map(make_encoder, AsSingleton(number), self.settings, self.column, self.split, self.known)
+        return chosen | "MakeEncoder" >> make.with_output_types(TextEncoder)
+
+
+class TermCounter:
+    """Counts the terms of several texts.
+
+    Attributes:
+        distinct: how many there are, of texts that have been looked at; others wait until there are many.
+    """
+
+    def __init__(self, settings: TextSettings):
+        self._split = TermSplitter(settings)
+        self._numbers: defaultdict[str, int] = defaultdict()
+        self._numbers.default_factory = self._numbers.__len__
+        self._occurrences = np.zeros(0, np.int64)
+        self._texts = np.zeros(0, np.int64)
+        self._waiting: list[str] = []
+
+    def add(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self._waiting.append(text)
+            if len(self._waiting) == AT_ONCE:
+                self._count()
+
+    def _count(self) -> None:
+        terms = list(map(self._split, self._waiting))
+        found = np.fromiter(map(self._numbers.__getitem__, chain.from_iterable(terms)), np.int64)
+        owners = np.repeat(np.arange(len(terms)), list(map(len, terms)))
+        number = self.distinct
+        # With counts it sorts, which is faster here than what it does without.
+        pairs, _ = np.unique(owners * number + found, return_counts=True)
+        in_texts = pairs % max(1, number)
+        self._occurrences = _added_to(self._occurrences, np.bincount(found, minlength=number))
+        self._texts = _added_to(self._texts, np.bincount(in_texts, minlength=number))
+        self._waiting = []
+
+    @property
+    def distinct(self) -> int:
+        return len(self._numbers)
+
+    def counts(self) -> Terms:
+        self._count()
+        return Terms(list(self._numbers), self._occurrences.tolist(), self._texts.tolist(), self.distinct)
+
+
+def _added_to(sums: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Sums of as many as `numbers`, of which the first have been summed before."""
+    numbers[: sums.size] += sums
+    return numbers
+
+
+class _CountTerms(beam.DoFn):
+    """Texts become (share, Terms), those of several texts at once: most texts have the same few words."""
+
+    def __init__(self, settings: TextSettings):
+        self._settings = settings
+
+    def start_bundle(self):
+        self._counter = TermCounter(self._settings)
+
+    def process(self, texts: Sequence[str]) -> Iterator[tuple[int, Terms]]:
+        self._counter.add(texts)
+        if self._counter.distinct >= _HELD_TERMS:
+            yield from self._shares()
+            self.start_bundle()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        for share in self._shares():
+            yield WindowedValue(share, MIN_TIMESTAMP, (GlobalWindow(),))
+
+    def _shares(self) -> Iterator[tuple[int, Terms]]:
+        counted = self._counter.counts()
+        share = np.array([zlib.crc32(term.encode()) % _SHARES for term in counted.terms], np.int64)
+        order = np.argsort(share, kind="stable")
+        ordered, borders = some(counted, order, 0), np.flatnonzero(np.diff(share[order], prepend=-1, append=-1))
+        for start, end in pairwise(borders.tolist()):
+            part = slice(start, end)
+            counts = Terms(ordered.terms[part], ordered.occurrences[part], ordered.texts[part], end - start)
+            yield int(share[order[start]]), counts
+
+
+def _added(share: tuple[int, Iterable[Terms]], texts: int, settings: TextSettings) -> Terms:
+    return add_counts(share[1], texts, settings)
+
+
+def some(terms: Terms, places: np.ndarray, distinct: int) -> Terms:
+    """Those at some places."""
+    chosen, occurrences, texts = (np.array(column, object)[places].tolist() for column in terms.columns)
+    return Terms(chosen, occurrences, texts, distinct)
+
+
+def add_counts(counted: Iterable[Terms], texts: int, settings: TextSettings) -> Terms:
+    """The sums of several counts of the same terms; those that may be kept.
+
+    Args:
+        texts: how many there are in all.
+    """
+    numbers: defaultdict[str, int] = defaultdict()
+    numbers.default_factory = numbers.__len__
+    sums = np.zeros((2, 0), np.int64)
+    for terms in counted:
+        places = np.fromiter(map(numbers.__getitem__, terms.terms), np.int64)
+        sums = np.pad(sums, ((0, 0), (0, len(numbers) - sums.shape[1])))
+        sums[:, places] += np.array([terms.occurrences, terms.texts], np.int64)  # of each term once
+    every = Terms(list(numbers), sums[0].tolist(), sums[1].tolist(), len(numbers))
+    kept = np.flatnonzero(sums[1] >= least_texts(settings.min_df, texts))
+    return most_frequent(every if kept.size == len(numbers) else some(every, kept, len(numbers)), settings.features)
+
+
+class ChooseTerms(beam.CombineFn):
+    """Terms become one Terms, of no more than the `most` most frequent."""
+
+    def __init__(self, most: int | None):
+        self._most = most
+
+    def create_accumulator(self):
+        return Terms([], [], [], 0)
+
+    def add_input(self, accumulator, terms):
+        for column, more in zip(accumulator.columns, terms.columns, strict=True):
+            column += more
+        accumulator.distinct += terms.distinct
+        is_many = self._most and len(accumulator.terms) > 2 * self._most
+        return most_frequent(accumulator, self._most) if is_many else accumulator
+
+    def merge_accumulators(self, accumulators):
+        return reduce(self.add_input, accumulators, self.create_accumulator())
+
+    def extract_output(self, accumulator):
+        return most_frequent(accumulator, self._most)
+
+
+def most_frequent(terms: Terms, most: int | None) -> Terms:
+    """So many of the terms, if there are more; of those of one frequency the first in alphabetical order. All, where it
+    is None."""
+    number = len(terms.terms)
+    if most is None or number <= most:
+        return terms
+    times = np.array(terms.occurrences)
+    rarest = np.partition(times, number - most)[number - most]
+    above = np.flatnonzero(times > rarest)
+    of_rarest = nsmallest(most - above.size, np.flatnonzero(times == rarest).tolist(), key=terms.terms.__getitem__)
+    return some(terms, np.concatenate([above, np.array(of_rarest, np.int64)]), terms.distinct)
+
+
+def least_texts(min_df: int | float, texts: int) -> float:
+    """How many of so many texts a term has to be in; a float is a fraction of them.
+
+    >>> least_texts(2, 50), least_texts(0.1, 50)
+    (2, 5.0)
+    """
+    return min_df * texts if isinstance(min_df, float) else min_df
+
+
+def make_encoder(
+    chosen: Terms, texts: int, settings: TextSettings, column: str, split: str, known: EncoderInfo | None = None
+) -> TextEncoder:
+    """The encoder of the terms that were chosen.
+
+    Args:
+        texts: how many it was fitted on.
+        known: see FitEncoder.
+
+    Raises:
+        VocabularyError: no term was chosen, or others than are known.
+    """
+    terms = sorted(zip(chosen.terms, chosen.texts, strict=True))
+    if not terms:
+        raise VocabularyError(_nothing_left(texts, chosen.distinct, settings, column, split))
+    idf = (inverse_frequency(with_it, texts) for _, with_it in terms) if settings.form is TextForm.TFIDF else ()
+    encoder = TextEncoder(FORMAT, column, settings, split, texts, tuple(term for term, _ in terms), tuple(idf))
+    if known and encoder.info != known:
+        raise VocabularyError(
+            f"{column}: the {texts:,} texts of split {split} have another vocabulary, of {encoder.size:,} terms, than "
+            f"that of {known.size:,} by which other splits of the folder are encoded: write all in one command, keep "
+            "that one by --encoders, or give another --output"
+        )
+    return encoder
+
+
+def inverse_frequency(with_it: int, texts: int) -> float:
+    """How much a term weighs that so many texts have, of so many: scikit-learn's, smooth, as if one more text had all.
+
+    >>> inverse_frequency(9, 9), inverse_frequency(0, 0)
+    (1.0, 1.0)
+    """
+    return math.log((1 + texts) / (1 + with_it)) + 1
+
+
+def _nothing_left(texts: int, distinct: int, settings: TextSettings, column: str, split: str) -> str:
+    found = f"{column}: the {texts:,} texts of split {split}"
+    if distinct:
+        return (
+            f"{found} have {distinct:,} different terms, of which none is in {least_texts(settings.min_df, texts):g} "
+            "texts, so there is no vocabulary; give a smaller --min-df"
+        )
+    if texts and settings.stop_words:
+        return f"{found} have nothing but stop words, so there is no vocabulary; give other --stop-words"
+    return (
+        f"{found} have no word of two letters or more, so there is no vocabulary; give texts, or another split by "
+        "--fit-split"
+    )
+
+
+def encoder_warnings(encoder: TextEncoder) -> Iterator[str]:
+    """What is odd about an encoder, a sentence each with its numbers and a cure."""
+    column, settings = encoder.column, encoder.settings
+    if encoder.split != _FITTED_ON:
+        yield (
+            f"the vocabulary of {column} is of split {encoder.split}, not of {_FITTED_ON}: a model that is tested on "
+            f"{encoder.split} knows all its words; write {_FITTED_ON} first, or give --encoders"
+        )
+    if words := never_tokens(settings):
+        shown = ", ".join(words[:_SHOWN]) + (" …" if len(words) > _SHOWN else "")
+        yield (
+            f"{len(words):,} of the {len(settings.stop_words):,} stop words are no tokens ({shown}), so nothing is "
+            "left out for them: tokens have two letters or more, no apostrophe or hyphen, and no capitals unless "
+            "--no-lower; write them as texts are split, don for don't"
+        )
+    if len(encoder.vocabulary) > _MANY_TERMS:
+        yield (
+            f"the vocabulary of {column} has {len(encoder.vocabulary):,} terms, which every worker holds, and a model "
+            "has a weight for; give --text-features or --min-df"
+        )

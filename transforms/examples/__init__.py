@@ -1,1 +1,0 @@
-"""A task becomes a tf.Example."""

@@ -1,0 +1,241 @@
+"""Masks drawn, and as records hold them: PNGs, or compressed run lengths."""
+
+import struct
+import zlib
+from collections.abc import Sequence
+from functools import cache, lru_cache
+
+import numpy as np
+from pycocotools import mask as coco_mask
+
+
+def bitmap(runs: np.ndarray, width: int, height: int) -> np.ndarray:
+    """COCO's run lengths, down the columns and zeros first, as bool [height, width].
+
+    >>> bitmap(np.array([1, 3]), 2, 2).tolist()
+    [[False, True], [True, True]]
+    """
+    return np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(width, height).T
+
+
+def run_lengths(pixels: np.ndarray) -> np.ndarray:
+    """bool [height, width] as COCO's run lengths.
+
+    >>> run_lengths(np.array([[False, True], [True, True]]))
+    array([1, 3])
+    """
+    flat = pixels.ravel(order="F")
+    changes = np.flatnonzero(np.diff(flat, prepend=False))
+    return np.diff(changes, prepend=0, append=flat.size)
+
+
+def mask_bounds(counts: Sequence[bytes], width: int, height: int) -> np.ndarray:
+    """The boxes that masks fill, of compressed counts: float64 [M, 4], ymin, xmin, ymax, xmax in pixels, the last two
+    those after it; NaN of a mask without a pixel.
+
+    >>> mask_bounds([b"13", b"31", b"4"], 2, 2).tolist()
+    [[0.0, 0.0, 2.0, 2.0], [1.0, 1.0, 2.0, 2.0], [nan, nan, nan, nan]]
+    """
+    x, y, wide, high = coco_mask.toBbox([{"counts": each, "size": [height, width]} for each in counts]).T
+    bounds = np.column_stack((y, x, y + high, x + wide))
+    bounds[wide == 0] = np.nan
+    return bounds
+
+
+def resized(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
+    """[H, W] or [H, W, channels] as [height, width …]: each new pixel is the one its middle lies in, so that ids stay
+    ids.
+
+    >>> resized(np.array([[1, 2, 3, 4]]), 2, 1).tolist()
+    [[2, 4]]
+    """
+    return pixels[_middles(pixels.shape[0], height)[:, None], _middles(pixels.shape[1], width)]
+
+
+def _middles(old: int, new: int) -> np.ndarray:
+    """Of `old` pixels in a row, those that the middles of `new` ones lie in."""
+    return ((np.arange(new) + 0.5) * old / new).astype(int)
+
+
+UP = 2
+"""The row filter under which each byte is the pixel minus the pixel above, modulo 256; above the first row is 0."""
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_COLOUR_TYPE = {1: 0, 3: 2}
+"""Grey and RGB, by the number of channels."""
+_DEFLATE, _ADAPTIVE_FILTERS, _NOT_INTERLACED = 0, 0, 0
+_ZLIB_HEADER = b"\x78\x01"
+_LAST_BLOCK = b"\x03\x00"  # an empty one: deflate wants one that is marked as the last
+_ADLER_MODULUS = 65_521
+_ZEROS_AT_ONCE = 1 << 20
+_PERIOD = 4 * 258
+"""Zeros after which deflate repeats itself: a match is of at most 258, and of those that are alike each takes two bits,
+so four of them a byte."""
+_PERIODS_TO_BEGIN = 4
+"""Of zeros after which zlib's codes, 1 bit of a match of 258, no longer depend on how many there are."""
+
+
+def grey_png(pixels: np.ndarray) -> bytes:
+    """uint8 [height, width] becomes an 8-bit greyscale PNG with the same values.
+
+    Raises:
+        ValueError: another dtype or rank, or no pixels, of which there can be no PNG.
+
+    >>> grey_png(np.zeros((2, 3), np.uint8))[:8]
+    b'\\x89PNG\\r\\n\\x1a\\n'
+    """
+    if pixels.dtype != np.uint8 or pixels.ndim != 2 or not pixels.size:
+        raise ValueError(f"expected uint8 [height, width] with pixels, got {pixels.dtype} {list(pixels.shape)}")
+    return encode_png(pixels[:, :, None])
+
+
+def encode_png(pixels: np.ndarray) -> bytes:
+    """uint8 [height, width, 1 or 3] becomes an 8-bit PNG, grey or RGB."""
+    height, width, channels = pixels.shape
+    flat = pixels.reshape(height, width * channels)
+    rows = np.empty((height, 1 + width * channels), np.uint8)
+    rows[:, 0] = UP
+    rows[0, 1:] = flat[0]
+    np.subtract(flat[1:], flat[:-1], out=rows[1:, 1:])
+    return pack_rows(rows, channels=channels)
+
+
+def black_png(width: int, height: int) -> bytes:
+    """An 8-bit RGB PNG of zeros, which in a panoptic PNG are void."""
+    return pack_rows(np.zeros((0, 1 + 3 * width), np.uint8), blank_above=height, channels=3)
+
+
+def pack_rows(rows: np.ndarray, blank_above: int = 0, blank_below: int = 0, channels: int = 1) -> bytes:
+    """Filtered rows become a PNG of 8 bits a channel.
+
+    Args:
+        rows: uint8 [n, 1 + width * channels], contiguous; the first byte of a row names its filter. n may be 0.
+        blank_above: rows of zeros before them, which cost next to no time.
+        blank_below: rows of zeros after them.
+        channels: 1, grey, or 3, RGB.
+    """
+    height, row_bytes = blank_above + len(rows) + blank_below, rows.shape[1]
+    kind = 8, _COLOUR_TYPE[channels], _DEFLATE, _ADAPTIVE_FILTERS, _NOT_INTERLACED
+    header = struct.pack(">IIBBBBB", (row_bytes - 1) // channels, height, *kind)
+    data = _deflate(rows, blank_above * row_bytes, blank_below * row_bytes)
+    return b"".join((_SIGNATURE, _chunk(b"IHDR", header), _chunk(b"IDAT", data), _chunk(b"IEND", b"")))
+
+
+def _deflate(rows: np.ndarray, zeros_before: int, zeros_after: int) -> bytes:
+    """A zlib stream (RFC 1950) of the rows between zeros; a blank row is zeros in all, as filter None is 0."""
+    checksum = _adler32_of_zeros(zlib.adler32(rows.data, _adler32_of_zeros(1, zeros_before)), zeros_after)
+    blocks = (_zero_blocks(zeros_before), _blocks(rows.data), _zero_blocks(zeros_after))
+    return b"".join((_ZLIB_HEADER, *blocks, _LAST_BLOCK, struct.pack(">I", checksum)))
+
+
+def _adler32_of_zeros(checksum: int, count: int) -> int:
+    """`zlib.adler32(bytes(count), checksum)`: its low half sums the bytes, its high half sums the low halves."""
+    low, high = checksum & 0xFFFF, checksum >> 16
+    return (high + count * low) % _ADLER_MODULUS << 16 | low
+
+
+def _zero_blocks(count: int) -> bytes:
+    whole, rest = divmod(count, _ZEROS_AT_ONCE)
+    return _few_zero_blocks(_ZEROS_AT_ONCE) * whole + _few_zero_blocks(rest)
+
+
+def _few_zero_blocks(count: int) -> bytes:
+    """`_blocks(bytes(count))`, without going through the zeros where zlib's bytes allow it."""
+    if not count:
+        return b""
+    periods = max(count // _PERIOD - _PERIODS_TO_BEGIN, 0)
+    if periods and not _zeros_are_periodic():
+        return _blocks(bytes(count))
+    before, period, after = _periodic_zero_blocks(count - periods * _PERIOD)
+    return before + period * periods + after
+
+
+@cache
+def _zeros_are_periodic() -> bool:
+    """Whether the zlib that Python has packs zeros in periods, as forks of it may not."""
+    count, periods = _PERIODS_TO_BEGIN * _PERIOD + 1, 100
+    before, period, after = _periodic_zero_blocks(count)
+    return before + period * periods + after == _blocks(bytes(count + periods * _PERIOD))
+
+
+@lru_cache(maxsize=(_PERIODS_TO_BEGIN + 1) * _PERIOD)
+def _periodic_zero_blocks(count: int) -> tuple[bytes, bytes, bytes]:
+    """Blocks of so many zeros, cut in two where a byte for each further period belongs, and that byte between them."""
+    blocks, more = _blocks(bytes(count)), _blocks(bytes(count + _PERIOD))
+    differ = (at for at, (one, other) in enumerate(zip(blocks, more, strict=False)) if one != other)
+    at = next(differ, len(blocks))
+    return blocks[:at], more[at : at + 1], blocks[at:]
+
+
+def _blocks(data: bytes | memoryview) -> bytes:
+    """Deflate blocks (RFC 1951) that end at a byte's end and refer to nothing before them, so they can be joined."""
+    compressor = zlib.compressobj(level=1, wbits=-15, strategy=zlib.Z_RLE)
+    return compressor.compress(data) + compressor.flush(zlib.Z_SYNC_FLUSH)
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return b"".join((struct.pack(">I", len(data)), kind, data, struct.pack(">I", zlib.crc32(data, zlib.crc32(kind)))))
+
+
+# A character holds 5 bits of a signed number, so a number of k characters reaches from -2 ** (5k - 1) up to below
+# 2 ** (5k - 1).
+_REACH = 1 << (5 * np.arange(1, 13, dtype=np.int64) - 1)
+
+
+def mask_png(runs: np.ndarray, width: int, height: int) -> bytes:
+    """Run lengths become an 8-bit greyscale PNG of the full image, 1 inside the object and 0 outside.
+
+    The bitmap is never drawn: PNG's filter Up stores each pixel minus the one above, which down a column is 0 except
+    where ones begin (1) and where they have ended (255), and run lengths say just that. None but the first may be 0.
+
+    >>> mask_png(np.array([2, 3, 1]), width=3, height=2)[:8]
+    b'\\x89PNG\\r\\n\\x1a\\n'
+    """
+    ends = np.cumsum(runs)
+    begins, ends = ends[:-1:2], ends[1::2]  # of the runs of ones
+    if not len(begins):
+        return pack_rows(np.empty((0, 1 + width), np.uint8), blank_above=height)
+    first_column, first_row = np.divmod(begins, height)
+    last_column, last_row = np.divmod(ends - 1, height)
+    crossing = bool((first_column < last_column).any())  # from the bottom of a column to the top of the next
+    top, bottom = (0, height) if crossing else (int(first_row.min()), int(last_row.max()) + 1)
+    # One row more than is kept, for the ends below the last.
+    rows = np.zeros((bottom - top + 1, 1 + width), np.uint8)
+    rows[:, 0] = UP
+    rows[first_row - top, 1 + first_column] = 1
+    rows[last_row + 1 - top, 1 + last_column] = 255
+    if crossing:  # at the first pixel of each column, have more runs of ones begun than ended?
+        at = height * np.arange(width)
+        rows[0, 1:] = np.searchsorted(begins, at, side="right") > np.searchsorted(ends, at, side="right")
+    return pack_rows(rows[:-1], blank_above=top, blank_below=height - bottom)
+
+
+def mask_rle(runs: np.ndarray) -> bytes:
+    """Run lengths become COCO's compressed `counts`, the same bytes as pycocotools gives for the same mask.
+
+    Each number is cut into groups of 5 bits, lowest first, each group a character from 48 ("0") on; 32 marks that more
+    follow, and 16 in the last one is the sign. From the fourth run on, the number is the difference to the run two
+    before (rleToString in pycocotools' maskApi.c, which is quicker, but writes past its memory where a few runs have
+    2 ** 24 pixels).
+
+    >>> mask_rle(np.array([2, 3, 1]))
+    b'231'
+    """
+    numbers = _canonical(runs).copy()
+    numbers[3:] -= numbers[1:-2]  # NumPy reads all of it before it writes
+    magnitude = numbers ^ numbers >> 63  # -1 reaches as far as 0, -17 as far as 16
+    lengths = 1 + np.searchsorted(_REACH, magnitude, side="right")
+    place = np.arange(lengths.max())
+    groups = (numbers[:, None] >> 5 * place) & 31
+    groups += 48 + 32 * (place < lengths[:, None] - 1)
+    return groups[place < lengths[:, None]].astype(np.uint8).tobytes()
+
+
+def _canonical(runs: np.ndarray) -> np.ndarray:
+    """The same mask without runs of length 0, but for a leading one."""
+    if np.count_nonzero(runs[1:]) == len(runs) - 1:
+        return runs
+    edges = np.cumsum(runs)
+    # An edge met twice is none: what turned 0 there turns 1 again.
+    places, times = np.unique(edges[edges < edges[-1]], return_counts=True)
+    return np.diff(places[times % 2 == 1], prepend=0, append=edges[-1])

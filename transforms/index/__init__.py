@@ -1,1 +1,0 @@
-"""Where the records of a shard are, and reading any of them."""

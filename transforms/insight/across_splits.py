@@ -1,0 +1,267 @@
+"""Files of a data set that follow from all of its splits: statistics.json and duplicates.jsonl."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from math import asin, sqrt
+from statistics import NormalDist
+
+import msgspec
+
+from recordmill.schemas.dataset.dataset_files import state_folder
+from recordmill.schemas.dataset.manifest import Manifest, encode_json
+from recordmill.schemas.duplicates import (
+    DUPLICATES,
+    FINGERPRINTS,
+    DuplicateGroup,
+    Duplicates,
+    Fingerprints,
+    split_fingerprints,
+)
+from recordmill.schemas.errors import DuplicatesError
+from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.layouts import has_picture
+from recordmill.schemas.statistics import (
+    ClassDrift,
+    ClassInOneSplit,
+    ClassStatistics,
+    SplitComparison,
+    SplitStatistics,
+)
+from recordmill.transforms.dataset.dataset_folder import read_file, read_raw_statistics, read_split_manifests
+from recordmill.transforms.insight.find_duplicates import Found, find_duplicates
+from recordmill.transforms.storage.interface import UnreadableFileError
+from recordmill.transforms.storage.resolve import join_path, storage_for
+
+_FALSE_ALARMS = 0.01
+"""How often random splits of one data set may seem to drift, in any class of any split."""
+_RATIO = 1.25
+"""Of two shares, from which they are told apart: of a million images chance explains no difference at all."""
+
+
+def compare_splits(splits: Mapping[str, SplitStatistics]) -> SplitComparison | None:
+    """What is odd about the classes of several splits; None where fewer than two have any: images without annotations
+    have none.
+
+    A class drifts in a split if its images there are another part of all than in the other splits together: their
+    shares differ by a quarter, and by more than chance explains. What is tested is the difference of the shares' arc
+    sines, which for rare classes stays near to normal, with as many comparisons as are made (Bonferroni).
+    """
+    found = {name: of for name, of in sorted(splits.items()) if any(each.images for each in of.classes)}
+    if len(found) < 2:
+        return None
+    return SplitComparison(tuple(_in_one_split(found)), tuple(_drifting(found)))
+
+
+def _in_one_split(splits: Mapping[str, SplitStatistics]) -> Iterator[ClassInOneSplit]:
+    """The classes that all splits but one lack, the most frequent first."""
+    alone = [
+        ClassInOneSplit(each.name, split, each.images)
+        for of_class in _rows(splits)
+        if sum(each.images > 0 for each in of_class) == 1
+        for split, each in zip(splits, of_class, strict=True)
+        if each.images
+    ]
+    return iter(sorted(alone, key=lambda each: -each.images))
+
+
+def _drifting(splits: Mapping[str, SplitStatistics]) -> Iterator[ClassDrift]:
+    """The worst first."""
+    rows = [row for row in _rows(splits) if any(each.images for each in row)]
+    compared = len(rows) * (1 if len(splits) == 2 else len(splits))  # of two, both comparisons are one
+    far = NormalDist().inv_cdf(1 - _FALSE_ALARMS / 2 / compared)
+    images = [of.images for of in splits.values()]
+    drifting = []
+    for row in rows:
+        having = [each.images for each in row]
+        for split, of_class, of_split, each in zip(splits, having, images, row, strict=True):
+            others = sum(having) - of_class, sum(images) - of_split
+            distance = abs(arc_sine_distance((of_class, of_split), others))
+            share, elsewhere = of_class / of_split, others[0] / others[1]
+            if distance > far and max(share, elsewhere) >= _RATIO * min(share, elsewhere):
+                drifting.append((distance, ClassDrift(each.name, split, of_class, share, elsewhere)))
+    return (drift for _, drift in sorted(drifting, key=lambda each: -each[0]))
+
+
+def _rows(splits: Mapping[str, SplitStatistics]) -> Iterator[tuple[ClassStatistics, ...]]:
+    """Each class in every split."""
+    return zip(*(of.classes for of in splits.values()), strict=False)  # an edited file may have fewer
+
+
+def arc_sine_distance(one: tuple[int, int], other: tuple[int, int]) -> float:
+    """How far two shares are apart, in standard deviations of what chance does.
+
+    Args:
+        one, other: how many of how many.
+
+    >>> round(arc_sine_distance((30, 100), (100, 1000)), 1), round(arc_sine_distance((2, 100), (10, 10_000)), 1)
+    (5.0, 2.4)
+    """
+    return (_angle(*one) - _angle(*other)) / sqrt(1 / (one[1] + 0.5) + 1 / (other[1] + 0.5))
+
+
+def _angle(number: int, total: int) -> float:
+    """Anscombe's, whose variance hardly depends on the share. A file that was edited may count more than all."""
+    return 2 * asin(sqrt((min(number, total) + 0.375) / (total + 0.75)))
+
+
+def folder_statistics(output: str, splits: Iterable[str]) -> bytes | None:
+    """Return the content of statistics.json, made of the statistics of each split; None if no split has any."""
+    found = read_raw_statistics(output, sorted(splits))
+    comparison = compare_splits({split: known for split, (known, _) in found.items()})
+    compared = {} if comparison is None else {"across_splits": comparison}
+    # As in the splits' files: decoded numbers would be encoded in another way.
+    return encode_json({"splits": {split: raw for split, (_, raw) in found.items()}} | compared) if found else None
+
+
+json_lines = msgspec.json.Encoder().encode_lines
+_GROUP = msgspec.json.Decoder(DuplicateGroup)
+_READ_BYTES = 1 << 22
+_DECODER = msgspec.json.Decoder(Fingerprints)
+
+
+def fingerprints_path(output: str, split: str) -> str:
+    """Where the fingerprints of a split are that is not complete."""
+    return join_path(output, f"{state_folder(split)}/{FINGERPRINTS}")
+
+
+def fingerprint_line(fingerprints: Fingerprints) -> bytes:
+    """A line of fingerprints-SPLIT.jsonl."""
+    return json_lines([fingerprints])
+
+
+def read_fingerprints(output: str, manifest: Manifest, splits: Iterable[str]) -> dict[str, list[Fingerprints]]:
+    """The fingerprints of those of the splits that have some, as they were written."""
+    found = {}
+    for split in splits:
+        data = read_file(output, split_fingerprints(split))
+        if data is None or sha256(data).hexdigest() != manifest.splits[split].fingerprints_sha256:
+            continue
+        found[split] = decode_fingerprints(data)
+    return found
+
+
+def decode_fingerprints(data: bytes) -> list[Fingerprints]:
+    """The lines of fingerprints-SPLIT.jsonl."""
+    # Names would keep all of the file in memory, of which they are a sixth.
+    return [msgspec.structs.replace(each, names=each.names.copy()) for each in _DECODER.decode_lines(data)]
+
+
+def duplicates_of(output: str, manifest: Manifest) -> tuple[Duplicates, bytes] | None:
+    """What is in a folder more than once, for its manifest, and the bytes of duplicates.jsonl; None where no split has
+    fingerprints to compare, as records have no pictures."""
+    fingerprints = read_fingerprints(output, manifest, manifest.splits)
+    if not fingerprints:
+        return None
+    found = compared(fingerprints, manifest.table)
+    data = json_lines(found.groups)
+    leaks = sum(group.is_leak for group in found.groups)
+    copied = {manifest.categories[index].name: number for index, number in found.copied.items()}
+    return Duplicates(sha256(data).hexdigest(), len(found.groups), leaks, found.splits, copied), data
+
+
+def first_groups(output: str, number: int) -> list[DuplicateGroup]:
+    """The first lines of duplicates.jsonl, as far as they are not too long to be read."""
+    storage = storage_for(output)
+    try:
+        data = storage.read_range(join_path(output, DUPLICATES), 0, _READ_BYTES)
+    except (FileNotFoundError, UnreadableFileError):
+        return []
+    lines = data.splitlines(keepends=True)[:number]
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):  # of one that was damaged, `verify` tells
+        return [_GROUP.decode(line) for line in lines if line.endswith(b"\n")]
+    return []
+
+
+def compared(fingerprints: Mapping[str, Sequence[Fingerprints]], table: FeatureTable) -> Found:
+    return find_duplicates(fingerprints, has_classes=bool(table.class_source))
+
+
+def check_duplicates(
+    output: str, fingerprints: Mapping[str, Sequence[Fingerprints]], table: FeatureTable, policy: str
+) -> set[str]:
+    """Compare a job's splits with each other, and with those that jobs before have written to the folder.
+
+    Args:
+        fingerprints: of the job's splits.
+        policy: `leakage` refuses images that are in several splits, `fail` all that are there more than once.
+
+    Returns:
+        The splits that were compared.
+
+    Raises:
+        DuplicatesError: there are some, of which a list is in the folder of the first split's state; or a split has no
+            fingerprints to compare with.
+    """
+    before = read_split_manifests(output)
+    groups = _refused(output, before, fingerprints, table, policy)
+    if not groups:
+        return before.keys() | fingerprints.keys()
+    storage = storage_for(output)
+    path = join_path(output, f"{state_folder(min(fingerprints))}/{DUPLICATES}")
+    storage.write(path, json_lines(groups))
+    raise DuplicatesError(
+        f"{_told(groups, policy)}. All are in {path}. The shards are kept: leave some of the images out, or keep those "
+        "of a group in one split, and run again; or run again with --duplicates report to accept this"
+    )
+
+
+def check_complete_duplicates(output: str, splits: Iterable[str], table: FeatureTable, policy: str) -> None:
+    """Likewise splits that are in the folder already, as nothing is written of them, or another job has come with its
+    own meanwhile.
+
+    Raises:
+        DuplicatesError: there are some; the folder's own list has them.
+    """
+    found = read_split_manifests(output)
+    fingerprints = _fingerprints_of(output, {split: found[split] for split in splits})
+    groups = _refused(output, found, fingerprints, table, policy)
+    if groups:
+        path = join_path(output, DUPLICATES)
+        raise DuplicatesError(
+            f"{_told(groups, policy)}. All of the folder are in {path}. The splits are complete, and stay: "
+            "leave some of the images out, or keep those of a group in one split, and write again; or run again with "
+            "--duplicates report to accept this"
+        )
+
+
+def _fingerprints_of(output: str, manifests: Mapping[str, Manifest]) -> dict[str, list[Fingerprints]]:
+    """The fingerprints of splits, of which these are the manifests."""
+    found = (read_fingerprints(output, manifest, [split]) for split, manifest in manifests.items())
+    return {split: of_shards for each in found for split, of_shards in each.items()}
+
+
+def _refused(
+    output: str,
+    found: Mapping[str, Manifest],
+    fingerprints: Mapping[str, Sequence[Fingerprints]],
+    table: FeatureTable,
+    policy: str,
+) -> list[DuplicateGroup]:
+    if not has_picture(table):
+        return []
+    names = found.keys() - fingerprints.keys()
+    others = _fingerprints_of(output, {split: found[split] for split in names})
+    if lacking := sorted(names - others.keys()):
+        raise DuplicatesError(
+            f"--duplicates {policy}: {', '.join(lacking)} of {output} cannot be compared, as its fingerprints are "
+            "missing or damaged; convert it again with --overwrite"
+        )
+    return [
+        group
+        for group in compared({**others, **fingerprints}, table).groups
+        if (policy == "fail" or group.is_leak) and any(image.split in fingerprints for image in group.images)
+    ]
+
+
+def _told(groups: Sequence[DuplicateGroup], policy: str) -> str:
+    images, leaks = sum(len(group.images) for group in groups), sum(group.is_leak for group in groups)
+    across = f", {leaks:,} of them in several splits" if leaks else ""
+    pictures = "picture" if len(groups) == 1 else "pictures"
+    first = groups[0].images[0]
+    other = next((image for image in groups[0].images if image.split != first.split), groups[0].images[1])
+    example = " and ".join(f"{image.file_name!r} of {image.split}" for image in (first, other))
+    return (
+        f"{images:,} images are {len(groups):,} {pictures}, exactly or nearly{across}, which --duplicates {policy} "
+        f"refuses; for example {example}"
+    )

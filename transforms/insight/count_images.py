@@ -1,0 +1,369 @@
+"""Images are counted as their records are written or read."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from math import floor
+
+import msgspec
+import numpy as np
+
+from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.statistics import (
+    FINDING_EXAMPLES,
+    FRACTIONAL,
+    GALLERY,
+    HEAT_SIDE,
+    SCALE,
+    ZERO_BIN,
+    Bin,
+    ClassStatistics,
+    Distribution,
+    Example,
+    Finding,
+    Histogram,
+    PixelMeasures,
+    SegmentStatistics,
+    SplitStatistics,
+    Statistics,
+    edge,
+)
+from recordmill.transforms.blocks.image_facts import FactColumns, RecordPlaces, SortedObjects
+from recordmill.transforms.dataset.facts import add_statistics
+from recordmill.transforms.images.measure_pixels import BLANK_CONTRAST
+
+_ODD_ASPECT = 2
+_THIN = 4
+"""Pixels; detectors do not learn boxes that are thinner."""
+_DARK, _BRIGHT = 82, 242
+"""Levels, of 255, that 99 % of a dark picture's pixels are below, and 95 % of a bright one's above: cleanvision's."""
+_BLURRED = 0.15
+"""Sharpness below which a picture is blurred: 0.6 % of COCO's own are; all that a Gaussian blurs whose sigma is 4 % of
+the longer side, and 69 % at 2 %."""
+_LEAST_ASPECT = 0.35
+"""Shorter side by longer below which a picture's shape is odd: cleanvision's. None of coco_mini's 159 is below 0.47."""
+_OVERLAP, _OFF = 0.8, 2
+"""A box is not around its mask if intersection / union with the mask's bounds is less, and an edge is off by more
+pixels. 2 of 1,350 objects of COCO's are both (0.15 %), 26 have an edge so far off, and none of its 13 crowds."""
+_KEY_BYTES = 6  # which any reader of JSON takes
+
+_EXACT = 1 << 62
+"""Numbers whose sums, or products with SCALE, may be larger are Python's integers."""
+
+
+class ImageCounter:
+    """Counts the images of a shard."""
+
+    def __init__(self) -> None:
+        self._counted = Statistics()
+
+    def add(self, facts: FactColumns, places: RecordPlaces, objects: SortedObjects | None) -> None:
+        """Count some images, whose objects are sorted: None if records have no objects."""
+        self._counted = add_statistics(self._counted, count_images(facts, places, objects))
+
+    def statistics(self, shard: str) -> Statistics:
+        """Of all images; `shard` is the name of the file that their records are in."""
+        counted = self._counted
+
+        def placed(examples: Iterable[Example]) -> tuple[Example, ...]:
+            return tuple(msgspec.structs.replace(each, shard=shard) for each in examples)
+
+        return msgspec.structs.replace(
+            counted,
+            examples={why: placed(found) for why, found in counted.examples.items()},
+            findings={name: Finding(found.number, placed(found.examples)) for name, found in counted.findings.items()},
+        )
+
+
+def count_images(facts: FactColumns, places: RecordPlaces, objects: SortedObjects | None) -> Statistics:
+    """Statistics of images, whose shard has no name yet. Numpy takes as long for one image as for hundreds."""
+    first = np.flatnonzero(~facts.is_continuation)
+    boxes = None if objects is None else _Boxes(facts, objects)
+    numbers = _of_images(facts, first, objects) | (boxes.numbers() if boxes else {})
+    formats = Counter(facts.format[image] for image in first.tolist() if facts.format[image])
+    pointers = _Pointers(facts, places)
+    return Statistics(
+        len(first),
+        {name: histogram(values) for name, values in numbers.items() if len(values)},
+        boxes.centres() if boxes else {},
+        dict(formats),
+        {} if objects is None else _numbers_of(objects.rows[objects.is_new_class, 0].astype(np.int64)),
+        _images_of_segment(facts),
+        _examples(facts, boxes, pointers),
+        _findings(facts, boxes, pointers),
+        sum(facts.measures[image] is not None for image in first.tolist()),
+    )
+
+
+def histogram(numbers: np.ndarray) -> Histogram:
+    """A histogram of float64 numbers that are not negative, one at least."""
+    fractions, exponents = np.frexp(numbers)
+    bins = np.where(numbers > 0, 4 * (exponents - 1) + np.floor(8 * fractions).astype(np.int64) - 4, ZERO_BIN)
+    return Histogram(scaled_sum(numbers), float(numbers.min()), float(numbers.max()), _numbers_of(bins))
+
+
+def scaled_sum(numbers: np.ndarray) -> int:
+    """The exact sum of float64 numbers, each times SCALE and rounded.
+
+    >>> scaled_sum(np.array([0.5, 1e30])) == SCALE // 2 + int(1e30) * SCALE
+    True
+    """
+    scaled = np.rint(numbers * SCALE)
+    if len(scaled) and float(scaled.max()) * len(scaled) >= _EXACT:
+        return sum(map(int, scaled.tolist()))
+    return int(scaled.astype(np.int64).sum())
+
+
+def _numbers_of(numbers: np.ndarray) -> dict[int, int]:
+    """How often each number is among int64 ones."""
+    found, counts = np.unique(numbers, return_counts=True)
+    return dict(zip(found.tolist(), counts.tolist(), strict=True))
+
+
+def _images_of_segment(facts: FactColumns) -> dict[int, int]:
+    if facts.segments is None:
+        return {}
+    image = np.repeat(np.arange(len(facts)), facts.segments.lengths)
+    return _numbers_of(np.unique(np.column_stack((image, facts.segments.values)), axis=0)[:, 1])
+
+
+def _of_images(facts: FactColumns, first: np.ndarray, objects: SortedObjects | None) -> dict[str, np.ndarray]:
+    """The numbers of histograms that are one an image, of those images that are counted here first."""
+    has_size = first[facts.size_px[first, 0] > 0]
+    width, height = facts.size_px[has_size].astype(np.float64).T
+    numbers = {
+        "image_width": width,
+        "image_height": height,
+        "image_aspect": width / height,
+        "image_bytes": facts.num_bytes[has_size].astype(np.float64),
+    }
+    if objects is not None:
+        classes = np.bincount(objects.image[objects.is_new_class], minlength=len(facts))
+        numbers["objects_an_image"] = np.diff(facts.first_object_of_image)[first].astype(np.float64)
+        numbers["classes_an_image"] = classes[first].astype(np.float64)
+    if facts.num_captions is not None:
+        numbers["captions_an_image"] = facts.num_captions[first].astype(np.float64)
+    return numbers
+
+
+class _Boxes:
+    """The boxes of some images, as arrays.
+
+    Attributes:
+        of_image: how many each has.
+        sides: of each box: the square root of its area in pixels.
+    """
+
+    def __init__(self, facts: FactColumns, objects: SortedObjects):
+        self._objects = objects
+        self._ymin, self._xmin, self._ymax, self._xmax = facts.yxyx_frac.T.astype(np.float64)
+        self._masks = facts.mask_bounds_px
+        self.of_image = np.diff(facts.first_object_of_image)
+        self._width, self._height = facts.size_px[objects.image].T.astype(np.float64)
+        self._share = (self._ymax - self._ymin) * (self._xmax - self._xmin)
+        self._width_px = (self._xmax - self._xmin) * self._width
+        self._height_px = (self._ymax - self._ymin) * self._height
+        self.sides = np.sqrt(self._share * self._width * self._height)
+
+    def numbers(self) -> dict[str, np.ndarray]:
+        is_area = (self._width_px > 0) & (self._height_px > 0)
+        aspect = self._width_px[is_area] / self._height_px[is_area]
+        return {"box_side": self.sides, "box_share": self._share, "box_aspect": aspect}
+
+    def thin(self) -> np.ndarray:
+        """How many boxes of each image are less than `_THIN` pixels wide or high."""
+        # Rounded, as a box of 4 pixels is a little less once its edges are fractions.
+        return self._number(np.minimum(self._width_px, self._height_px).round(2) < _THIN)
+
+    def repeated(self) -> np.ndarray:
+        """How many boxes of each image are equal to another of the same class."""
+        return self._number(self._objects.is_repeated)
+
+    def not_around_mask(self) -> np.ndarray:
+        """How many boxes of each image have other bounds than their mask; what has no mask is none of them."""
+        if self._masks is None:
+            return np.zeros(len(self.of_image), np.int64)
+        size = np.stack([self._height, self._width] * 2, axis=1)
+        edges = np.stack([self._ymin, self._xmin, self._ymax, self._xmax], axis=1)
+        boxes = np.clip(edges, 0, 1) * size  # where masks are, which end with their image
+        common = _areas(np.maximum(boxes, self._masks)[:, :2], np.minimum(boxes, self._masks)[:, 2:])
+        union = _areas(boxes[:, :2], boxes[:, 2:]) + _areas(self._masks[:, :2], self._masks[:, 2:]) - common
+        is_off = np.abs(boxes - self._masks).max(axis=1, initial=0).round(2) > _OFF
+        return self._number(is_off & (common < _OVERLAP * union))
+
+    def _number(self, which: np.ndarray) -> np.ndarray:
+        return np.bincount(self._objects.image[which], minlength=len(self.of_image))
+
+    def centres(self) -> dict[int, int]:
+        row, column = (
+            np.clip(np.floor((low + high) / 2 * HEAT_SIDE), 0, HEAT_SIDE - 1).astype(np.int64)
+            for low, high in ((self._ymin, self._ymax), (self._xmin, self._xmax))
+        )
+        return _numbers_of(row * HEAT_SIDE + column)
+
+    def smallest(self, images: np.ndarray) -> np.ndarray:
+        """The smallest side of the boxes of images that have some, times SCALE: int64, or Python's integers."""
+        first = (np.cumsum(self.of_image) - self.of_image)[images]
+        scaled = np.rint(np.minimum.reduceat(self.sides, first) * SCALE)
+        return scaled.astype(np.int64) if float(scaled.max()) < _EXACT else np.array(list(map(int, scaled)), object)
+
+
+def _areas(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Of boxes [N, 2] to [N, 2]; 0 of those that end before they begin."""
+    return np.maximum(high - low, 0).prod(axis=1)
+
+
+class _Pointers:
+    """Makes Examples of images.
+
+    Attributes:
+        key: int64 [N], by which images of equal rank are ordered.
+    """
+
+    def __init__(self, facts: FactColumns, places: RecordPlaces):
+        digests = (blake2b(name, digest_size=_KEY_BYTES).digest() for name in facts.name.rows())
+        self.key = np.array([int.from_bytes(digest, "big") for digest in digests], np.int64)
+        self._places = places
+
+    def first(self, number: int, images: np.ndarray, ranks: np.ndarray) -> tuple[Example, ...]:
+        """The images of the lowest ranks.
+
+        Args:
+            images: int64 [n], rows.
+            ranks: int64 [n], of each of them; or Python's integers.
+        """
+        _, order = np.unique(ranks, return_inverse=True)  # lexsort takes no objects
+        chosen = np.lexsort((self._places.record[images], self.key[images], order))[:number]
+        columns = (self.key, *self._places)
+        places = (column[images[chosen]].tolist() for column in columns)
+        return tuple(
+            Example(rank, key, "", *place) for rank, key, *place in zip(ranks[chosen].tolist(), *places, strict=True)
+        )
+
+
+def _examples(facts: FactColumns, boxes: _Boxes | None, pointers: _Pointers) -> dict[str, tuple[Example, ...]]:
+    """The images that serve best for each of GALLERY."""
+    short, long = _sides(facts)
+    is_counted = ~facts.is_continuation & (facts.size_px[:, 0] > 0)
+    sample = np.flatnonzero(is_counted)
+    odd = np.flatnonzero(is_counted & (long >= _ODD_ASPECT * short))
+    ranks = {"sample": (sample, pointers.key[sample]), "odd": (odd, _elongation(short[odd], long[odd]))}
+    if boxes:
+        annotated = np.flatnonzero(is_counted & (boxes.of_image > 0))
+        ranks["crowded"] = annotated, -boxes.of_image[annotated]
+        if len(annotated):
+            with_boxes = np.flatnonzero(boxes.of_image)
+            small = boxes.smallest(with_boxes)
+            ranks["small"] = annotated, small[np.searchsorted(with_boxes, annotated)]
+    return {why: pointers.first(GALLERY[why], *ranked) for why, ranked in ranks.items() if len(ranked[0])}
+
+
+def _sides(facts: FactColumns) -> tuple[np.ndarray, np.ndarray]:
+    """The shorter and the longer side of each image, pixels."""
+    return facts.size_px.min(axis=1), facts.size_px.max(axis=1)
+
+
+def _elongation(short: np.ndarray, long: np.ndarray) -> np.ndarray:
+    """A rank: the longer an image for its width, the smaller."""
+    return -(long * SCALE // short)
+
+
+def _findings(facts: FactColumns, boxes: _Boxes | None, pointers: _Pointers) -> dict[str, Finding]:
+    """What FINDINGS names, with the images that have the most of it."""
+    found: dict[str, Finding] = {}
+    if boxes:
+        of_boxes = (boxes.thin(), boxes.repeated(), boxes.not_around_mask())
+        for name, number in zip(("thin_boxes", "repeated_boxes", "box_mask_mismatch"), of_boxes, strict=True):
+            images = np.flatnonzero(number)
+            if len(images):
+                found[name] = Finding(int(number.sum()), pointers.first(FINDING_EXAMPLES, images, -number[images]))
+    ranks: dict[str, dict[int, int]] = {}
+    for image in np.flatnonzero(~facts.is_continuation).tolist():
+        for name, rank in _odd_pixels(facts.measures[image]):
+            ranks.setdefault(name, {})[image] = rank
+    short, long = _sides(facts)
+    odd = np.flatnonzero(~facts.is_continuation & (short < _LEAST_ASPECT * long))
+    if len(odd):
+        ranks["odd_aspect"] = dict(zip(odd.tolist(), _elongation(short[odd], long[odd]).tolist(), strict=True))
+    for name, rank_of in ranks.items():
+        images, ranked = (np.array(list(each), np.int64) for each in (rank_of.keys(), rank_of.values()))
+        found[name] = Finding(len(images), pointers.first(FINDING_EXAMPLES, images, ranked))
+    return found
+
+
+def _odd_pixels(measures: PixelMeasures | None) -> Iterator[tuple[str, int]]:
+    """What is odd about a picture, each with a number that is the smaller, the worse it is. A picture is blurred whose
+    edges are weak for its contrast; of one without contrast nothing else is said."""
+    if measures is None:
+        return
+    contrast = measures.bright - measures.dark
+    if contrast < BLANK_CONTRAST:
+        yield "blank", contrast
+        return
+    if measures.bright < _DARK:
+        yield "dark", measures.bright
+    if measures.dark > _BRIGHT:
+        yield "bright", -measures.dark
+    if measures.sharpness < _BLURRED:
+        yield "blurred", round(measures.sharpness * SCALE)
+
+
+def describe_statistics(
+    statistics: Statistics, labels: LabelMap, table: FeatureTable, class_counts: Sequence[int]
+) -> SplitStatistics:
+    """The statistics of a split.
+
+    Args:
+        class_counts: see `recordmill.schemas.dataset.manifest.SplitManifest`.
+    """
+    has_objects = "objects.class_index" in table.sources
+    of_class, of_segment = statistics.images_of_class, statistics.images_of_segment
+    return SplitStatistics(
+        statistics.images,
+        {name: distribution(histogram, name not in FRACTIONAL) for name, histogram in statistics.histograms.items()},
+        _rows(statistics.centres) if statistics.centres else (),
+        statistics.formats,
+        tuple(
+            ClassStatistics(category.name, number, of_class.get(index, 0) if has_objects else number)
+            for index, (category, number) in enumerate(zip(labels.categories, class_counts, strict=True))
+        ),
+        tuple(
+            SegmentStatistics(category.name, of_segment.get(index, 0)) for index, category in enumerate(labels.segments)
+        ),
+        statistics.examples,
+        statistics.findings,
+        statistics.measured,
+    )
+
+
+def _rows(centres: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
+    return tuple(
+        tuple(centres.get(row * HEAT_SIDE + column, 0) for column in range(HEAT_SIDE)) for row in range(HEAT_SIDE)
+    )
+
+
+def distribution(histogram: Histogram, is_whole: bool) -> Distribution:
+    """A histogram of one number at least; of whole ones alone if `is_whole`."""
+    bins = tuple(
+        Bin(edge(index), 0.0 if index == ZERO_BIN else edge(index + 1), number)
+        for index, number in sorted(histogram.bins.items())
+    )
+    least, largest = histogram.least or 0.0, histogram.largest or 0.0
+    mean = histogram.total / (SCALE * histogram.count)
+    p05, median, p95 = (
+        min(max(floor(value) if is_whole else value, least), largest) for value in quantiles(bins, (0.05, 0.5, 0.95))
+    )
+    return Distribution(histogram.count, least, largest, mean, p05, median, p95, bins)
+
+
+def quantiles(bins: Sequence[Bin], shares: Sequence[float]) -> Iterator[float]:
+    """What so great a share of the numbers is below, as if those of a bin were evenly spread in it."""
+    total = sum(each.number for each in bins)
+    for share in shares:
+        before = 0
+        for each in bins:
+            if before + each.number >= share * total:
+                yield each.low + (each.high - each.low) * (share * total - before) / each.number
+                break
+            before += each.number

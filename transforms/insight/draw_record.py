@@ -1,0 +1,334 @@
+"""A record as a picture: what is in it drawn over its image, its classes and texts below."""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
+from textwrap import wrap
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from recordmill.transforms.images.masks import resized
+from recordmill.transforms.images.transcode_picture import for_jpeg
+from recordmill.transforms.insight.overlay import Colour, Overlay, Shape, ink_on
+
+SIDE = 1024
+"""The longer side of a drawn picture at the most, in pixels, unless another is asked for."""
+_LEAST_SIDE = 512
+"""Smaller pictures are enlarged, by a whole number, as far as that: or names would cover them."""
+_HALO = (0, 0, 0)
+_MASK_WEIGHT = 0.45
+_LONGEST_NAME = 24
+_FULL = 0.9
+_LEAST_REGION = 0.004
+"""Of the picture: a smaller region of a map has no name in it."""
+
+_NO_CHARACTER = "\uffff"
+_LIKE = str.maketrans(
+    {"‐": "-", "–": "-", "—": "-", "‘": "'", "’": "'", "ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d"}
+)
+"""What Unicode does not take apart."""
+
+_Box = tuple[float, float, float, float]  # left, top, right, bottom in pixels
+
+
+def drawn_size(width: int, height: int, side: int = SIDE) -> tuple[int, int]:
+    """The size at which a picture of `width` x `height` pixels is drawn.
+
+    >>> drawn_size(640, 480), drawn_size(4000, 3000), drawn_size(32, 16)
+    ((640, 480), (1024, 768), (512, 256))
+    """
+    longest = max(width, height)
+    scale: float = max(1, min(side, _LEAST_SIDE) // longest) if longest <= side else side / longest
+    return max(1, round(width * scale)), max(1, round(height * scale))
+
+
+def draw_shapes(picture: Image.Image, shapes: Sequence[Shape], side: int = SIDE, names: bool = True) -> Image.Image:
+    """A picture with shapes over it; the picture itself stays as it is.
+
+    Args:
+        picture: of any size and mode.
+        side: the longer side of what is given back, in pixels, at the most.
+        names: whether boxes and regions have their names on them.
+
+    Returns:
+        RGB, of `drawn_size`.
+    """
+    size = drawn_size(*picture.size, side)
+    way = Image.Resampling.NEAREST if size[0] > picture.width else Image.Resampling.LANCZOS
+    drawn = picture.convert("RGB").resize(size, way)  # a copy, also where the size is the same
+    drawn = _with_masks(drawn, shapes)
+    pen = ImageDraw.Draw(drawn)
+    line = max(2, max(size) // 320)
+    for shape in sorted(shapes, key=_area, reverse=True):
+        if shape.box_yxyx_frac is not None:
+            _draw_box(pen, _pixels(shape.box_yxyx_frac, size), shape, line)
+    for shape in shapes:
+        _draw_keypoints(pen, shape, size, line)
+    if names:
+        _draw_names(pen, shapes, size, line)
+    return drawn
+
+
+def _area(shape: Shape) -> float:
+    if shape.box_yxyx_frac is None:
+        return 0.0
+    ymin, xmin, ymax, xmax = shape.box_yxyx_frac
+    return (ymax - ymin) * (xmax - xmin)
+
+
+def _pixels(box_yxyx_frac: tuple[float, float, float, float], size: tuple[int, int]) -> _Box:
+    """The outermost pixels of a box, those within the picture: one that reaches far out of it has its edge at the
+    picture's."""
+    ymin, xmin, ymax, xmax = box_yxyx_frac
+    left, right = (min(max(x * size[0], 0), size[0]) for x in (xmin, xmax))
+    top, bottom = (min(max(y * size[1], 0), size[1]) for y in (ymin, ymax))
+    return left, top, max(left, right - 1), max(top, bottom - 1)
+
+
+def _with_masks(drawn: Image.Image, shapes: Sequence[Shape]) -> Image.Image:
+    """Masks are tinted, and have an outline; where several overlap, the smallest shows."""
+    masks = [(shape.colour, resized(shape.mask, *drawn.size)) for shape in shapes if shape.mask is not None]
+    if not masks:
+        return drawn
+    masks.sort(key=lambda each: -int(each[1].sum()))
+    pixels = np.asarray(drawn).astype(np.float32)
+    tint, weight = np.zeros_like(pixels), np.zeros((*pixels.shape[:2], 1), np.float32)
+    for colour, mask in masks:
+        tint[mask], weight[mask] = colour, _MASK_WEIGHT
+        weight[mask & ~_inner(mask)] = 1
+    return Image.fromarray(np.round((1 - weight) * pixels + weight * tint).astype(np.uint8))
+
+
+def _inner(mask: np.ndarray) -> np.ndarray:
+    """The pixels of a mask whose neighbours above, below and beside are in it, too; beyond the picture is in it."""
+    around = np.pad(mask, 1, constant_values=True)
+    inner = around[:-2, 1:-1] & around[2:, 1:-1] & around[1:-1, :-2] & around[1:-1, 2:]
+    return np.asarray(inner & mask)
+
+
+def _draw_box(pen: ImageDraw.ImageDraw, box: _Box, shape: Shape, line: int) -> None:
+    """In the class's colour, with a dark edge that shows on any ground; dashed for a crowd."""
+    left, top, right, bottom = map(round, box)
+    pen.rectangle((left - 1, top - 1, right + 1, bottom + 1), outline=_HALO)
+    if not shape.is_crowd:
+        pen.rectangle((left, top, right, bottom), outline=shape.colour, width=line)
+        return
+    dash = 4 * line
+    for start in range(left, right + 1, 2 * dash):
+        for y in (top, bottom - line + 1):
+            pen.rectangle((start, y, min(start + dash, right), y + line - 1), fill=shape.colour)
+    for start in range(top, bottom + 1, 2 * dash):
+        for x in (left, right - line + 1):
+            pen.rectangle((x, start, x + line - 1, min(start + dash, bottom)), fill=shape.colour)
+
+
+def _draw_keypoints(pen: ImageDraw.ImageDraw, shape: Shape, size: tuple[int, int], line: int) -> None:
+    """Joined by the skeleton; those that are hidden are hollow."""
+    points = [(x * size[0], y * size[1]) for x, y, _ in shape.keypoints]
+    seen = [visibility > 0 for _, _, visibility in shape.keypoints]
+    joined = [
+        (points[one - 1], points[other - 1])
+        for one, other in shape.skeleton
+        if min(one, other) > 0 and max(one, other) <= len(points) and seen[one - 1] and seen[other - 1]
+    ]
+    for width, colour in ((line + 2, _HALO), (line, shape.colour)):
+        for ends in joined:
+            pen.line(ends, fill=colour, width=width)
+    for (x, y), (_, _, visibility) in zip(points, shape.keypoints, strict=True):
+        if visibility > 0:
+            fill = shape.colour if visibility > 1 else (255, 255, 255)
+            pen.circle((x, y), 1.5 * line + 1, fill=_HALO)
+            pen.circle((x, y), 1.5 * line, fill=fill, outline=shape.colour, width=max(1, line // 2))
+
+
+def _draw_names(pen: ImageDraw.ImageDraw, shapes: Sequence[Shape], size: tuple[int, int], line: int) -> None:
+    """Where there is room: a name that would cover others is left out, as its box has its class's colour."""
+    letters = font(max(12, max(size) // 45))
+    taken: list[_Box] = []
+    for shape in sorted(shapes, key=_area):
+        text = shortened(in_font(shape.name))
+        if not text:
+            continue
+        left, top, right, bottom = letters.getbbox(text)
+        width, height = right - left + 6, bottom - top + 6
+        for x, y in _places(shape, size, width, height, line):
+            tag = x, y, x + width - 1, y + height - 1
+            if not any(_overlap(tag, other) for other in taken):
+                pen.rectangle(tag, fill=shape.colour)
+                pen.text((x + 3 - left, y + 3 - top), text, fill=ink_on(shape.colour), font=letters)
+                taken.append(tag)
+                break
+
+
+def _places(
+    shape: Shape, size: tuple[int, int], width: float, height: float, line: int
+) -> Iterator[tuple[float, float]]:
+    """Where a name of `width` x `height` pixels may stand: above its box, in it, below it; in the middle of a
+    region."""
+    if shape.box_yxyx_frac is not None:
+        left, top, right, bottom = _pixels(shape.box_yxyx_frac, size)
+        found = [
+            (left, top - height),
+            (left, top + line),
+            (right - width + 1, top + line),
+            (left, bottom + 1),
+            (left + line, bottom - height - line),
+            (right - width + 1, bottom - height - line),
+        ]
+    elif shape.mask is not None and shape.mask.mean() > _LEAST_REGION:
+        middle = middle_of(resized(shape.mask, *size))
+        found = [(middle[0] - width / 2, middle[1] - height / 2)]
+    else:
+        return
+    for x, y in found:
+        inside = min(max(0, x), size[0] - width), min(max(0, y), size[1] - height)
+        yield max(0, round(inside[0])), max(0, round(inside[1]))
+
+
+def middle_of(mask: np.ndarray) -> tuple[int, int]:
+    """x and y of a pixel of a mask with much of it around: the middle of the longest run of a row that is as full as
+    any, the middle one of such rows."""
+    sums = mask.sum(axis=1)
+    full = np.flatnonzero(sums >= _FULL * sums.max())
+    y = int(full[len(full) // 2])
+    edges = np.flatnonzero(np.diff(mask[y].astype(np.int8), prepend=0, append=0))
+    begins, ends = edges[::2], edges[1::2]
+    longest = int(np.argmax(ends - begins))
+    return int(begins[longest] + ends[longest]) // 2, y
+
+
+def _overlap(one: _Box, other: _Box) -> bool:
+    return one[0] <= other[2] and other[0] <= one[2] and one[1] <= other[3] and other[1] <= one[3]
+
+
+def shortened(name: str) -> str:
+    """A name that does not cover its picture.
+
+    >>> shortened("a" * 300)
+    'aaaaaaaaaaaaaaaaaaaaa...'
+    """
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
+
+
+@lru_cache(maxsize=16)
+def font(size_px: int) -> ImageFont.FreeTypeFont:
+    """The font in a size."""
+    found = ImageFont.load_default(size_px)
+    assert isinstance(found, ImageFont.FreeTypeFont)  # Pillow gives another where it was built without FreeType
+    return found
+
+
+def in_font(text: str) -> str:
+    r"""A text with what the font has: letters without their accents where it lacks those, and what it has nothing for
+    as code points.
+
+    >>> in_font("Bär – 猫"), in_font("\x1b[2J")
+    ('Bar - \\u732b', '\\x1b[2J')
+    """
+    return "".join(map(_in_font, text.translate(_LIKE)))
+
+
+@lru_cache(maxsize=4096)
+def _in_font(char: str) -> str:
+    if _has(char):
+        return char
+    bare = "".join(part for part in unicodedata.normalize("NFKD", char) if not unicodedata.combining(part))
+    return bare if bare and all(map(_has, bare)) else char.encode("unicode_escape").decode()
+
+
+def _has(char: str) -> bool:
+    known = font(16)
+    return char.isprintable() and bytes(known.getmask(char)) != bytes(known.getmask(_NO_CHARACTER))
+
+
+_PAPER, _INK, _PALE = (255, 255, 255), (20, 20, 20), (110, 110, 110)
+_GAP_PX = 8
+_LEAST_WIDTH_PX = 320
+_MOST_LINES = 6
+"""Of one text."""
+_MOST_CLASSES = 24
+
+
+class _Entry(NamedTuple):
+    """What stands in a line below the picture: a text, with a patch of colour before it where it names a class."""
+
+    text: str
+    ink: Colour = _INK
+    patch: Colour | None = None
+
+
+def draw_record(picture: Image.Image, overlay: Overlay, side: int = SIDE) -> Image.Image:
+    """The layers of an overlay side by side, each over a copy of the picture, and below them which classes there are,
+    with their colours, and the overlay's texts.
+
+    Args:
+        picture: of any size and mode.
+        side: the longer side of each copy, in pixels, at the most.
+
+    Returns:
+        RGB.
+    """
+    seen = for_jpeg(picture).convert("RGB")
+    copies = [draw_shapes(seen, layer.shapes, side) for layer in overlay.layers]
+    width, height = copies[0].size
+    letters_px = max(13, max(width, height) // 48)
+    whole_width = max(len(copies) * (width + _GAP_PX) - _GAP_PX, _LEAST_WIDTH_PX)
+    lines = list(_lines(overlay, letters_px, whole_width))
+    line_px = round(letters_px * 1.4)
+    below = len(lines) * line_px + 2 * _GAP_PX if lines else 0
+    whole = Image.new("RGB", (whole_width, height + below), _PAPER)
+    pen = ImageDraw.Draw(whole)
+    for number, (layer, copy) in enumerate(zip(overlay.layers, copies, strict=True)):
+        whole.paste(copy, (number * (width + _GAP_PX), 0))
+        if len(copies) > 1:
+            place = number * (width + _GAP_PX) + width // 2, height - 4
+            pen.text(place, layer.title, _PAPER, font(letters_px), "ms", stroke_width=2, stroke_fill=_INK)
+    for number, line in enumerate(lines):
+        _write(pen, line, height + _GAP_PX + number * line_px + line_px // 2, letters_px)
+    return whole
+
+
+def _write(pen: ImageDraw.ImageDraw, line: Iterable[_Entry], y: int, letters_px: int) -> None:
+    letters, x = font(letters_px), float(_GAP_PX)
+    for entry in line:
+        if entry.patch:
+            patch = (x, y - letters_px // 2, x + letters_px, y + letters_px // 2)
+            pen.rectangle(patch, fill=entry.patch, outline=_PALE)
+            x += 1.4 * letters_px
+        pen.text((x, y), entry.text, fill=entry.ink, font=letters, anchor="lm")
+        x += letters.getlength(entry.text) + letters_px
+
+
+def _lines(overlay: Overlay, letters_px: int, width: int) -> Iterator[list[_Entry]]:
+    """Classes side by side as far as there is room, then each text in lines of its own."""
+    letters = font(letters_px)
+    room, line, used = width - 2 * _GAP_PX, list[_Entry](), 0.0
+    for entry in _classes(overlay):
+        needed = letters.getlength(entry.text) + 2.4 * letters_px
+        if line and used + needed > room:
+            yield line
+            line, used = [], 0.0
+        line.append(entry)
+        used += needed
+    if line:
+        yield line
+    characters = max(12, int(room / letters.getlength("n")))
+    for number, text in enumerate(overlay.lines):
+        for part in wrap(in_font(text), characters, max_lines=_MOST_LINES, placeholder=" ..."):
+            yield [_Entry(part, _INK if number else _PALE)]
+
+
+def _classes(overlay: Overlay) -> Iterator[_Entry]:
+    """The classes with their colours, the most frequent first; those of a map that are among the objects once."""
+    counts: dict[tuple[str, Colour], int] = {}
+    for layer in overlay.layers:
+        for each, number in Counter((shape.name, shape.colour) for shape in layer.shapes if shape.name).most_common():
+            counts.setdefault(each, number)
+    for (name, colour), number in islice(counts.items(), _MOST_CLASSES):
+        yield _Entry(f"{shortened(in_font(name))}{f' {number}' if number > 1 else ''}", _INK, colour)
+    if len(counts) > _MOST_CLASSES:
+        yield _Entry(f"and {len(counts) - _MOST_CLASSES} more classes")

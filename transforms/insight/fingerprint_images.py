@@ -1,0 +1,94 @@
+"""Images are fingerprinted as their records are written or read."""
+
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import pairwise
+from math import log2
+
+import msgspec
+import numpy as np
+
+from recordmill.schemas.duplicates import FINGERPRINT, FINGERPRINT_VERSION, Fingerprints
+from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns, RecordPlaces, SortedObjects
+from recordmill.transforms.images.measure_pixels import HASH_SIDE, perceptual_hashes
+
+_PARTS = 4
+_HALF = 32
+"""Bits of the label digest that stand for classes, and for places."""
+_NO_CLASS = (1 << _HALF) - 1
+
+
+class ImageFingerprints:
+    """Fingerprints the images of a shard that have a picture."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._rows: list[bytes] = []
+
+    def add(self, facts: FactColumns, places: RecordPlaces, objects: SortedObjects | None) -> None:
+        """Fingerprint some images, whose objects are sorted: None if records have no objects."""
+        is_counted = np.array(list(map(bool, facts.sha256)), bool) & ~facts.is_continuation
+        self._names += facts.name.take(np.flatnonzero(is_counted)).texts()
+        self._rows.append(fingerprint_images(facts, places, objects)[is_counted].tobytes())
+
+    def of_shard(self, shard: str) -> Fingerprints:
+        """Of all images; `shard` is the name of the file that their records are in."""
+        names = msgspec.Raw(msgspec.json.encode(self._names))
+        return Fingerprints(shard, names, b"".join(self._rows), FINGERPRINT_VERSION)
+
+
+def fingerprint_images(facts: FactColumns, places: RecordPlaces, objects: SortedObjects | None) -> np.ndarray:
+    """FINGERPRINT [N]."""
+    found = np.zeros(len(facts), FINGERPRINT)
+    pictures = bytes.fromhex("".join([sha256[:32] or "0" * 32 for sha256 in facts.sha256]))
+    found["picture"] = np.frombuffer(pictures, "<u8").reshape(-1, 2)
+    greys = [measures.grey if measures else b"" for measures in facts.measures]
+    has_grey = np.array(list(map(bool, greys)), bool)
+    if has_grey.any():
+        small = np.frombuffer(b"".join(greys), np.uint8).reshape(-1, HASH_SIDE, HASH_SIDE)
+        found["hash"][has_grey] = perceptual_hashes(small)
+        found["form"][has_grey, :-1] = _levels(small)
+    found["form"][:, -1] = [_shape(width, height) for width, height in facts.size_px.tolist()]
+    found["labels"] = label_digests(facts, objects)
+    for name, column in zip(RecordPlaces._fields, places, strict=True):
+        found[name] = column
+    return found
+
+
+def _levels(grey: np.ndarray) -> np.ndarray:
+    """Mean levels of 4 x 4 parts of grey pictures: uint8 [n, 16]."""
+    part = HASH_SIDE // _PARTS
+    parts = grey.reshape(-1, _PARTS, part, _PARTS, part).sum(axis=(2, 4), dtype=np.uint32) // part**2
+    return parts.reshape(-1, _PARTS**2)
+
+
+@lru_cache(maxsize=4096)
+def _shape(width: int, height: int) -> int:
+    # Not np.log2: it differs from math.log2 in the last bit.
+    return min(255, max(0, 128 + round(80 * log2(width / height)))) if height else 0
+
+
+def label_digests(facts: FactColumns, objects: SortedObjects | None) -> np.ndarray:
+    """A number for each image whose upper half is the image's class, or of equal objects' classes the same, and the
+    lower of equal boxes of equal classes: uint64 [N]."""
+    if objects is not None:
+        starts = facts.first_object_of_image
+        classes, boxes = _digests(objects.rows[:, 0], starts), _digests(objects.rows, starts)
+        digests = classes << np.uint64(_HALF) | boxes
+    else:
+        digests = np.full(len(facts), _NO_CLASS << _HALF, np.uint64)
+    has_class = facts.image_class != NO_CLASS
+    digests[has_class] = facts.image_class[has_class].astype(np.uint64) << np.uint64(_HALF)
+    return digests
+
+
+def _digests(rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """A number of 32 bits for the rows of each image: uint64 [N]."""
+    data, ends = rows.tobytes(), (starts * (rows[:1].nbytes)).tolist()
+    digests = [blake2b(data[start:end], digest_size=_HALF // 8).digest() for start, end in pairwise(ends)]
+    return np.frombuffer(b"".join(digests), ">u4").astype(np.uint64)
+
+
+def image_class(labels: np.ndarray) -> np.ndarray:
+    """The class index of each image, of their label digests, where each has one."""
+    return labels >> np.uint64(_HALF)

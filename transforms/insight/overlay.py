@@ -1,0 +1,254 @@
+"""What is drawn over a picture, whatever it was read from: the annotations of a record, or of an image's task. A class
+has one colour, in every picture of a data set."""
+
+import colorsys
+import zlib
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recordmill.schemas.dataset.manifest import label_by_id
+from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, SEMANTIC_THING, LabelMap
+from recordmill.schemas.rejects import UnusableError
+from recordmill.transforms.dataset.record_view import RecordView
+
+Colour = tuple[int, int, int]
+"""Red, green and blue, 0 to 255."""
+
+_GOLDEN_ANGLE = 0.381966
+"""Of a whole turn: hues that follow one another by it are as far apart as they can be, however many there are."""
+_TONES = ((0.9, 1.0), (0.5, 1.0), (0.95, 0.68), (0.55, 0.8))
+"""Saturation and value, in turn, as there are only some twenty hues that the eye tells apart. Four, as hues come near
+again after 13, 21, 34, 55 classes."""
+_BRIGHT = 0.18
+"""The luminance above which black is easier to read on a colour than white."""
+
+
+def class_colour(index: int) -> Colour:
+    """The colour of a class by its index.
+
+    >>> class_colour(0), class_colour(1) == class_colour(2)
+    ((255, 25, 25), False)
+    """
+    red, green, blue = colorsys.hsv_to_rgb(index * _GOLDEN_ANGLE % 1, *_TONES[index % len(_TONES)])
+    return round(255 * red), round(255 * green), round(255 * blue)
+
+
+def name_colour(name: str) -> Colour:
+    """The colour of a class that is known by its name alone."""
+    return class_colour(zlib.crc32(name.encode()) % 4096)
+
+
+def ink_on(colour: Colour) -> Colour:
+    """Black or white, whichever reads better on a colour.
+
+    >>> ink_on((255, 255, 0)), ink_on((0, 0, 160))
+    ((0, 0, 0), (255, 255, 255))
+    """
+    red, green, blue = ((channel / 255) ** 2.2 for channel in colour)
+    is_bright = 0.2126 * red + 0.7152 * green + 0.0722 * blue > _BRIGHT
+    return (0, 0, 0) if is_bright else (255, 255, 255)
+
+
+class Shape(NamedTuple):
+    """An object, or a region of a map.
+
+    Attributes:
+        name: of its class; empty for none.
+        box_yxyx_frac: ymin, xmin, ymax, xmax as fractions of the picture's height and width.
+        mask: bool [height, width], of the picture's shape at any size.
+        keypoints: x and y as fractions, and visibility: 0 not labelled, 1 hidden, 2 visible.
+        skeleton: pairs of keypoints that a line joins, counted from 1 as COCO does.
+    """
+
+    name: str
+    colour: Colour
+    box_yxyx_frac: tuple[float, float, float, float] | None = None
+    mask: np.ndarray | None = None
+    keypoints: tuple[tuple[float, float, int], ...] = ()
+    skeleton: tuple[tuple[int, int], ...] = ()
+    is_crowd: bool = False
+
+
+class Layer(NamedTuple):
+    """What is drawn over one copy of the picture, `objects` or `panoptic` for example."""
+
+    title: str
+    shapes: tuple[Shape, ...] = ()
+
+
+class Overlay(NamedTuple):
+    """All that is drawn of a record.
+
+    Attributes:
+        layers: one copy of the picture each, side by side; at least one.
+        lines: texts below: the file's name, the class, captions.
+        faults: what cannot be drawn, and why.
+    """
+
+    layers: tuple[Layer, ...]
+    lines: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+
+
+_THINGS = "things"
+"""All of them have one number in semantic maps."""
+
+
+class OverlayReader:
+    """Reads the overlays of one data set's records.
+
+    Args:
+        labels: the data set's classes; without any, classes have the names that the record has, or their numbers.
+        table: what is in the records.
+    """
+
+    def __init__(self, labels: LabelMap, table: FeatureTable):
+        self._labels = labels
+        ordered = dict.fromkeys(category.id for category in (*labels.categories, *labels.segments))
+        self._colours = {id_: number for number, id_ in enumerate(ordered)}
+        by_label = label_by_id(labels, table)
+        self._by_label = {by_label[category.id]: category for category in labels.all}
+        self._by_number: dict[str, dict[int, Category]] = {
+            "objects.class_index": dict(enumerate(labels.categories)),
+            "objects.category_id": {category.id: category for category in labels.categories},
+            "objects.label": self._by_label,
+        }
+
+    def __call__(self, record: RecordView) -> Overlay:
+        """What is drawn of a record, whose view has the size of its picture."""
+        faults: list[str] = []
+        layers = [Layer("objects", tuple(self._objects(record, faults)))]
+        regions = {"panoptic": self._panoptic(record, faults), "semantic": self._semantic(record, faults)}
+        layers += [Layer(title, shapes) for title, found in regions.items() if (shapes := tuple(found))]
+        kept = [layer for layer in layers if layer.shapes] or layers[:1]
+        return Overlay(tuple(kept), tuple(self._lines(record)), tuple(faults))
+
+    def _objects(self, record: RecordView, faults: list[str]) -> Iterator[Shape]:
+        boxes = record.boxes_yxyx_frac.tolist()
+        masks = list(_masks(record, faults))
+        objects = max(len(boxes), len(masks))
+        columns = zip_longest(boxes, masks, _keypoints(record, objects), record.listed("objects.is_crowd")[:objects])
+        for number, (box, mask, keypoints, is_crowd) in enumerate(columns):
+            name, colour, category = self._class(record, number)
+            if box and not np.isfinite(box).all():
+                faults.append(f"the box of object {number} is not finite: {box}")
+                box = None
+            skeleton = category.skeleton if category else ()
+            yield Shape(name, colour, box and tuple(box), mask, keypoints or (), skeleton, bool(is_crowd))
+
+    def _class(self, record: RecordView, number: int) -> tuple[str, Colour, Category | None]:
+        """Name and colour of an object's class, and its category where the data set's classes are known."""
+        known = ((_at(record, source, number), by_number) for source, by_number in self._by_number.items())
+        numbers = [(value, by_number.get(value)) for value, by_number in known if value is not None]
+        category = next((category for _, category in numbers if category), None)
+        if category:
+            name, colour = category.name, class_colour(self._colours[category.id])
+        elif numbers:
+            name, colour = f"class {numbers[0][0]}", class_colour(numbers[0][0])
+        else:
+            name, colour = "", name_colour("")
+        if text := _at(record, "objects.category_name", number):
+            name = shown_text(text)
+            colour = colour if numbers else name_colour(name)
+        return name, colour, category
+
+    def _panoptic(self, record: RecordView, faults: list[str]) -> Iterator[Shape]:
+        if (ids := _map(record, "panoptic.png", faults)) is not None and "segments.id" in record.values:
+            classes = dict(zip(record.listed("segments.id"), record.listed("segments.class_index"), strict=False))
+            for id_ in np.unique(ids).tolist():
+                if id_ in classes:
+                    category = _nth(self._labels.segments, classes[id_])
+                    yield self._region(category, classes[id_], ids == id_)
+        elif (labels := _map(record, "panoptic.category_png", faults)) is not None:
+            instances = _map(record, "panoptic.instance_png", faults)
+            if instances is None or instances.shape != labels.shape:
+                instances = np.zeros_like(labels)
+            segments = labels * (1 << 16) + instances
+            for segment in np.unique(segments[labels > 0]).tolist():
+                label = segment >> 16
+                yield self._region(self._by_label.get(label), label, segments == segment)
+
+    def _semantic(self, record: RecordView, faults: list[str]) -> Iterator[Shape]:
+        pixels = _map(record, "semantic.png", faults)
+        if pixels is None:
+            return
+        by_value = {value: id_ for id_, value in self._labels.semantic_by_id().items() if value != SEMANTIC_THING}
+        known = {category.id: category for category in self._labels.segments}
+        for value in np.unique(pixels).tolist():
+            if value == SEMANTIC_THING and by_value:
+                yield Shape(_THINGS, (255, 255, 255), mask=pixels == value)
+            elif value not in (0, SEMANTIC_IGNORE):
+                yield self._region(known.get(by_value.get(value, -1)), value, pixels == value)
+
+    def _region(self, category: Category | None, number: int, mask: np.ndarray) -> Shape:
+        if category is None:
+            return Shape(f"class {number}", class_colour(number), mask=mask)
+        return Shape(category.name, class_colour(self._colours[category.id]), mask=mask)
+
+    def _lines(self, record: RecordView) -> Iterator[str]:
+        """The texts of a record: its file's name, its class, its captions."""
+        texts = (shown_text(record.values.get(source, b"")) for source in ("image.file_name", "image.id"))
+        yield from filter(None, (next(filter(None, texts), ""), self.class_of_image(record)))
+        yield from (shown_text(caption) for caption in record.values.get("captions.text", ()))
+
+    def class_of_image(self, record: RecordView) -> str:
+        """The class of a record that has one as a whole; empty for any other."""
+        if name := record.values.get("image.class_name"):
+            return shown_text(name)
+        if (index := record.image_class) is None:
+            return ""
+        category = _nth(self._labels.categories, index)
+        return category.name if category else f"class {index}"
+
+    def classes(self, record: RecordView) -> set[str]:
+        """The names of all classes in a record: of its objects, of itself, of its maps."""
+        objects = max(len(record.listed(source)) for source in ("objects.category_name", *self._by_number))
+        names = {self._class(record, number)[0] for number in range(objects)} | {self.class_of_image(record)}
+        maps = (*self._panoptic(record, []), *self._semantic(record, []))
+        return {*names, *(shape.name for shape in maps)} - {"", _THINGS}
+
+
+def shown_text(value: bytes) -> str:
+    """UTF-8 as text; what is none of it stays to be seen."""
+    return value.decode(errors="backslashreplace")
+
+
+def _at(record: RecordView, source: str, number: int) -> Any:
+    """The `number`-th value of a list; None where there is none."""
+    listed = record.listed(source)
+    return listed[number] if number < len(listed) else None
+
+
+def _nth(categories: tuple[Category, ...], index: int) -> Category | None:
+    return categories[index] if 0 <= index < len(categories) else None
+
+
+def _masks(record: RecordView, faults: list[str]) -> Iterator[np.ndarray | None]:
+    """The mask of each object; None where it cannot be read, or is empty."""
+    for number, mask in enumerate(record.masks()):
+        if isinstance(mask, UnusableError):
+            faults.append(f"the mask of object {number} cannot be drawn: {mask}")
+        yield mask > 0 if isinstance(mask, np.ndarray) and mask.any() else None
+
+
+def _keypoints(record: RecordView, objects: int) -> list[tuple[tuple[float, float, int], ...]]:
+    """x and y as fractions, and visibility, of the keypoints of each object."""
+    number = len(record.listed("objects.keypoint_x"))
+    try:
+        points = record.keypoints(objects, number // max(objects, 1))
+    except ValueError:  # of lists that do not go together
+        return []
+    return [tuple((x, y, int(seen)) for x, y, seen in of_object) for of_object in points.tolist()]
+
+
+def _map(record: RecordView, source: str, faults: list[str]) -> np.ndarray | None:
+    try:
+        return record.map(source) if record.values.get(source) else None
+    except UnusableError as fault:
+        faults.append(f"{source} cannot be drawn: {fault}")
+        return None

@@ -1,0 +1,228 @@
+"""The pictures of chosen records, read from where they are in finished shards, with what is in the records drawn in."""
+
+import io
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import msgspec
+from PIL import Image
+
+from recordmill.schemas.dataset.manifest import Manifest
+from recordmill.schemas.duplicates import Agreement, DuplicateGroup, DuplicateImage, Likeness
+from recordmill.schemas.errors import RecordError
+from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.statistics import FINDING_EXAMPLES, FINDINGS, GALLERY, Example, Finding, SplitStatistics
+from recordmill.transforms.dataset.record_view import RecordView
+from recordmill.transforms.images.open_picture import kind_of, open_picture
+from recordmill.transforms.images.transcode_picture import for_jpeg
+from recordmill.transforms.insight.draw_record import draw_shapes
+from recordmill.transforms.insight.overlay import OverlayReader
+from recordmill.transforms.records.parse_record import RecordParser, as_meant, join_values
+from recordmill.transforms.records.shard_reader import ShardReader
+from recordmill.transforms.records.tfrecord import FRAME_BYTES, read_records
+from recordmill.transforms.storage.resolve import join_path, storage_for
+
+_LOGGER = logging.getLogger(__name__)
+
+_SIDE = 320
+_JPEG_QUALITY = 75
+_NAMED = 6
+"""Objects with their names beside them, at the most: more would cover a small picture."""
+_READS = 8
+
+Chosen = tuple[str, str, Example]
+"""Why it was chosen, its split, and where it is."""
+
+
+class Thumbnail(NamedTuple):
+    """A small picture.
+
+    Attributes:
+        jpeg: of at most 320 pixels a side, or thereabouts.
+        width, height: of it, in pixels.
+        texts: its file's name, its class, its captions.
+        objects: how many are drawn.
+    """
+
+    why: str
+    split: str
+    jpeg: bytes
+    width: int
+    height: int
+    texts: tuple[str, ...]
+    objects: int
+
+
+def chosen_examples(splits: Mapping[str, SplitStatistics]) -> list[Chosen]:
+    """The examples of a folder's splits: each image once in the gallery, and with every finding."""
+    of_gallery: dict[tuple[str, int], Chosen] = {}
+    for why, most in GALLERY.items():
+        of_why = [(why, split, example) for split, of in splits.items() for example in of.examples.get(why, ())]
+        for chosen in _best(of_why, most):
+            of_gallery.setdefault((chosen[2].shard, chosen[2].record), chosen)
+    of_findings: list[Chosen] = []
+    for name in FINDINGS:
+        found = {split: of.findings.get(name, Finding()) for split, of in splits.items()}
+        of_name = [(name, split, example) for split, of in found.items() for example in of.examples]
+        of_findings += _best(of_name, FINDING_EXAMPLES)
+    return [*of_gallery.values(), *of_findings]
+
+
+def _best(chosen: Iterable[Chosen], most: int) -> list[Chosen]:
+    return sorted(chosen, key=lambda each: each[2])[:most]
+
+
+def read_examples(folder: str, manifest: Manifest, chosen: Iterable[Chosen]) -> list[Thumbnail]:
+    """Those of the chosen records that can be read and drawn, in their order; how many cannot is told.
+
+    Raises:
+        OSError: storage fails.
+    """
+    ordered = list(chosen)
+    with ThreadPoolExecutor(_READS) as pool:
+        found = pool.map(partial(_records, folder), _by_shard(ordered))
+        records = {place: of_image for part in found for place, of_image in part.items()}
+        drawn = [_thumbnail(each, records.get((each[2].shard, each[2].record), []), manifest) for each in ordered]
+    shown = [thumbnail for thumbnail in drawn if thumbnail]
+    missing = [each for each, thumbnail in zip(ordered, drawn, strict=True) if not thumbnail]
+    if missing:
+        shards = sorted({example.shard for _, _, example in missing})
+        _LOGGER.warning(
+            "%d of the page's %d pictures cannot be read from %s%s and are not on it; recordmill verify %s tells why",
+            len(missing),
+            len(ordered),
+            shards[0],
+            f" and {len(shards) - 1:,} more" if shards[1:] else "",
+            folder,
+        )
+    return shown
+
+
+def _by_shard(chosen: Iterable[Chosen]) -> list[list[Example]]:
+    """Examples that are read together: all of a compressed shard, which has to be read from its beginning."""
+    ordered = sorted((example for _, _, example in chosen), key=attrgetter("shard", "record"))
+    return [
+        part
+        for shard, group in groupby(ordered, attrgetter("shard"))
+        for part in ([list(group)] if shard.endswith(".gz") else [[each] for each in group])
+    ]
+
+
+def _records(folder: str, examples: list[Example]) -> dict[tuple[str, int], list[bytes]]:
+    storage = storage_for(folder)
+    path = join_path(folder, examples[0].shard)
+    try:
+        if not path.endswith(".gz"):
+            (example,) = examples
+            data = storage.read_range(path, example.offset, example.bytes)
+            return {(example.shard, example.record): list(read_records(io.BytesIO(data)))}
+        return _unpacked(path, examples)
+    except RecordError:  # the shard has been changed since; `verify` tells where
+        return {}
+
+
+def _unpacked(path: str, examples: list[Example]) -> dict[tuple[str, int], list[bytes]]:
+    found: dict[tuple[str, int], list[bytes]] = {(each.shard, each.record): [] for each in examples}
+    end = max(each.offset + each.bytes for each in examples)
+    offset = 0
+    for record in ShardReader(path).records():
+        for each in examples:
+            if each.offset <= offset < each.offset + each.bytes:
+                found[each.shard, each.record].append(record)
+        offset += len(record) + FRAME_BYTES
+        if offset >= end:
+            break
+    return found
+
+
+def _thumbnail(chosen: Chosen, records: list[bytes], manifest: Manifest) -> Thumbnail | None:
+    why, split, _ = chosen
+    if not records:
+        return None
+    try:
+        values = join_values(list(map(RecordParser(manifest.table), records)))
+        values = as_meant(values, manifest.table, manifest.labels)
+        picture, size = _picture(values, manifest.table)
+    except Exception:  # of bytes that have been changed since, or were never checked
+        _LOGGER.debug("no picture of %s", chosen, exc_info=True)
+        return None
+    overlay = OverlayReader(manifest.labels, manifest.table)(RecordView(values, size))
+    shapes = overlay.layers[0].shapes
+    drawn = draw_shapes(picture, shapes, _SIDE, names=len(shapes) <= _NAMED)
+    file = io.BytesIO()
+    drawn.save(file, "JPEG", quality=_JPEG_QUALITY)
+    return Thumbnail(why, split, file.getvalue(), *drawn.size, overlay.lines, len(shapes))
+
+
+def _picture(values: dict[str, Any], table: FeatureTable) -> tuple[Image.Image, tuple[int, int]]:
+    """The picture, a JPEG less than twice as large as it is wanted; and its width and height as it is."""
+    data = values.get("image.encoded", b"")
+    if kind_of(data) == "jpeg":
+        with open_picture(data, "jpeg") as image:
+            size = image.size
+            part = max(1, max(size) // _SIDE)  # of which libjpeg takes a power of two as it decodes
+            image.draft(image.mode, (max(1, size[0] // part), max(1, size[1] // part)))
+            return for_jpeg(image), size
+    shapes = {feature.source: feature.shape for feature in table.features}
+    picture = RecordView(values).picture(tuple(map(int, shapes.get("image.pixels", ()))))
+    if picture is None:
+        raise ValueError("a record without a picture")
+    return for_jpeg(picture), picture.size
+
+
+GROUPS_SHOWN = 12
+_IMAGES_SHOWN = 3
+"""Of a group, which may have thousands."""
+_ROWS = {
+    "leaked": "In another split, too, exactly or nearly",
+    "exact": "Exact copies of another image's picture",
+    "near": "Near copies of another",
+    "labels_differ": "Those of them with other labels there",
+}
+
+
+def chosen_duplicates(groups: Sequence[DuplicateGroup]) -> list[Chosen]:
+    """A few images of each group; one of each split first."""
+    return [
+        (_name(number), image.split, Example(0, 0, image.shard, image.record, image.offset, image.bytes))
+        for number, group in enumerate(groups)
+        for image in _first_of_splits(group)[:_IMAGES_SHOWN]
+    ]
+
+
+def duplicate_titles(groups: Sequence[DuplicateGroup]) -> dict[str, tuple[str, str]]:
+    """Title and explanation of each group, by why its images are chosen."""
+    titles = {}
+    for number, group in enumerate(groups):
+        splits = sorted({image.split for image in group.images})
+        what = "The same picture" if group.kind is Likeness.EXACT else "Pictures that look alike"
+        meaning = f"{len(group.images):,} images{', with other labels' if group.labels is Agreement.DIFFER else ''}"
+        titles[_name(number)] = f"{what} in {' and '.join(splits)}", meaning
+    return titles
+
+
+def duplicate_rows(manifest: Manifest) -> list[tuple[str, ...]]:
+    """How many images of each split are there more than once; a split that was not compared has none."""
+    if manifest.duplicates is msgspec.UNSET:
+        return []
+    of = [manifest.duplicates.splits.get(split) for split in manifest.splits]
+    rows = [(title, [getattr(each, name) if each else None for each in of]) for name, title in _ROWS.items()]
+    return [
+        (title, *("" if number is None else f"{number:,}" for number in numbers))
+        for title, numbers in rows
+        if any(numbers)
+    ]
+
+
+def _name(number: int) -> str:
+    return f"duplicates {number}"
+
+
+def _first_of_splits(group: DuplicateGroup) -> list[DuplicateImage]:
+    first = {image.split: image for image in reversed(group.images)}
+    return [*sorted(first.values()), *(image for image in group.images if image is not first[image.split])]

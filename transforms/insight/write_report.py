@@ -1,0 +1,61 @@
+"""report.html, beside the shards of a complete data set."""
+
+import logging
+
+from recordmill.schemas.statistics import REPORT
+from recordmill.transforms.dataset.dataset_folder import read_statistics, require_manifest
+from recordmill.transforms.insight.across_splits import first_groups
+from recordmill.transforms.storage.resolve import join_path, storage_for
+
+_LOGGER = logging.getLogger(__name__)
+
+
+def has_report(output: str) -> bool:
+    storage = storage_for(output)
+    return storage.size(join_path(output, REPORT)) is not None
+
+
+def try_to_report(output: str) -> None:
+    """Write report.html, or warn: a page that cannot be made is no reason to fail for a job whose shards are whole."""
+    try:
+        write_report(output)
+    except Exception as error:  # of storage, of libraries, or a bug of ours
+        _LOGGER.debug("no report", exc_info=True)
+        _LOGGER.warning(
+            "%s could not be made (%s: %s); the shards are whole, and recordmill report %s makes it",
+            REPORT,
+            type(error).__name__,
+            error,
+            output,
+        )
+
+
+def write_report(output: str) -> str:
+    """Write the page about a folder's splits, from what is in their manifests and statistics; its path.
+
+    Raises:
+        ConfigError: the folder has no manifest.
+        OSError: storage fails.
+    """
+    # With each job's report come the libraries that draw it, and no earlier.
+    from recordmill.transforms.insight.page import PageParts, render_page
+    from recordmill.transforms.insight.read_examples import (
+        GROUPS_SHOWN,
+        chosen_duplicates,
+        chosen_examples,
+        read_examples,
+    )
+
+    storage = storage_for(output)
+    path = join_path(output, REPORT)
+    manifest = require_manifest(output)
+    while True:
+        statistics = read_statistics(output, manifest.splits)
+        duplicates = first_groups(output, GROUPS_SHOWN)
+        chosen = [*chosen_examples(statistics), *chosen_duplicates(duplicates)]
+        pictures = read_examples(output, manifest, chosen)
+        rejects = {split: entry.first_rejects for split, entry in manifest.splits.items()}
+        storage.write(path, render_page(PageParts(manifest, statistics, rejects, pictures, duplicates)))
+        seen, manifest = manifest, require_manifest(output)
+        if manifest == seen:  # no other job has added a split meanwhile
+            return path

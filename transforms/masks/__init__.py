@@ -1,1 +1,0 @@
-"""Bitmaps, COCO's run lengths, and the PNGs that hold them."""

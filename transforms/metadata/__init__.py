@@ -1,1 +1,0 @@
-"""What is written beside the shards: manifest, label maps, rejects."""

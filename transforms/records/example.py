@@ -1,0 +1,251 @@
+"""tf.train.Example on the wire, written without TensorFlow.
+
+An Example is four nested protocol buffer messages (tensorflow/core/example/{example,feature}.proto):
+
+    Example  { Features features = 1; }
+    Features { map<string, Feature> feature = 1; }
+    Feature  { oneof { BytesList bytes_list = 1; FloatList float_list = 2; Int64List int64_list = 3; } }
+    *List    { repeated ... value = 1; }            packed, for numbers
+
+Map entries are sorted by key, so that equal values give equal bytes. They are the bytes of
+`tf.train.Example.SerializeToString(deterministic=True)` as long as no key is a prefix of another. Where one is, the
+order depends on the implementation of protobuf: upb writes the longer key first, pure Python the shorter (see
+docs/decisions/0011-example-and-tfrecord-by-hand.md). The order makes no difference to readers.
+"""
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain, repeat
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from recordmill.schemas.block import Ragged, starts_of
+from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
+
+_LIST_TAG = {FeatureKind.BYTES: b"\x0a", FeatureKind.FLOAT: b"\x12", FeatureKind.INT64: b"\x1a"}
+_FIELD_1 = b"\x0a"
+_FIELD_2 = b"\x12"
+_ONE_BYTE = tuple(bytes((value,)) for value in range(128))
+
+
+def varint(value: int) -> bytes:
+    """`value` as a base-128 varint; negative int64 as its two's complement, ten bytes.
+
+    >>> varint(300), len(varint(-1))
+    (b'\\xac\\x02', 10)
+    """
+    if 0 <= value < 128:
+        return _ONE_BYTE[value]
+    if not -(1 << 63) <= value < 1 << 63:
+        raise OverflowError(f"{value} does not fit int64")
+    value &= 0xFFFFFFFFFFFFFFFF
+    septets = bytearray()
+    while value > 127:
+        septets.append(value & 127 | 128)
+        value >>= 7
+    septets.append(value)
+    return bytes(septets)
+
+
+def varints(values: np.ndarray) -> Ragged:
+    """Return the `varint` of each value: uint8 [n, bytes].
+
+    Args:
+        values: int64 [n].
+
+    >>> varints(np.array([1, 300])).rows()
+    [b'\\x01', b'\\xac\\x02']
+    """
+    rest = values.astype(np.uint64)  # two's complement
+    lengths = np.ones(len(rest), np.int64)
+    for bits in range(7, 64, 7):
+        is_longer = rest >= np.uint64(1 << bits)
+        if not is_longer.any():
+            break
+        lengths += is_longer
+    starts = starts_of(lengths)
+    if len(rest) == starts[-1]:
+        return Ragged(rest.astype(np.uint8), starts)
+    septets = np.empty(int(starts[-1]), np.uint8)
+    for index in range(int(lengths.max())):
+        has_more = lengths > index
+        septet = (rest[has_more] >> np.uint64(7 * index)).astype(np.uint8) & 127
+        septets[starts[:-1][has_more] + index] = septet | (lengths[has_more] > index + 1) * np.uint8(128)
+    return Ragged(septets, starts)
+
+
+def bytes_items(values: Sequence[bytes]) -> list[bytes]:
+    """Return each value as an item of a BytesList: tag, length, bytes."""
+    return [_FIELD_1 + varint(len(value)) + value for value in values]
+
+
+def _bytes_list(values: Sequence[bytes]) -> bytes:
+    return b"".join(bytes_items(values))
+
+
+def _float_list(values: Sequence[float]) -> bytes:
+    if isinstance(values, np.ndarray):
+        return values.astype("<f4", copy=False).tobytes()
+    return struct.pack(f"<{len(values)}f", *values)
+
+
+def _int64_list(values: Sequence[int]) -> bytes:
+    if isinstance(values, list | tuple):
+        with suppress(ValueError):  # of numbers beyond a byte
+            data = bytes(values)
+            if data.isascii():  # each is its own varint: flags, classes, most of COCO's ids
+                return data
+    return b"".join([varint(value) for value in values])
+
+
+_WRITE_LIST: dict[FeatureKind, Callable[[Sequence[Any]], bytes]] = {
+    FeatureKind.BYTES: _bytes_list,
+    FeatureKind.FLOAT: _float_list,
+    FeatureKind.INT64: _int64_list,
+}
+
+
+Record = tuple[bytes, ...]
+"""A serialised tf.train.Example, in pieces to be written one after the other: a picture is not copied into it."""
+
+Column = np.ndarray | Ragged | Sequence[Any]
+"""Values of a feature, a row for each record:
+
+    ndarray [rows], [rows, n]   one number, or n numbers
+    Ragged of numbers           lists of numbers
+    Ragged of uint8             lists of bytes, serialised: the `bytes_items` of each row
+    a sequence                  one value, or a sequence of values, as the feature has it
+"""
+
+_COPIED_BYTES = 4096
+"""What is larger is a piece of its own."""
+_MOST_HEADS = 4096
+
+
+class _Heads(dict[int, bytes]):
+    """The bytes before the data of a feature, by the length of the data."""
+
+    def __init__(self, feature: Feature):
+        super().__init__()
+        name = feature.name.encode()
+        self._key = _FIELD_1 + varint(len(name)) + name + _FIELD_2
+        self._tag = _LIST_TAG[feature.kind]
+        self._is_one = feature.kind is FeatureKind.BYTES and not feature.is_list  # a list of one
+        self._is_packed = feature.kind is not FeatureKind.BYTES
+
+    def __missing__(self, length: int) -> bytes:
+        has_length = self._is_one or (self._is_packed and length)
+        of_list = _FIELD_1 + varint(length) if has_length else b""
+        of_feature = self._tag + varint(len(of_list) + length)
+        entry = self._key + varint(len(of_feature) + len(of_list) + length) + of_feature + of_list
+        head = _FIELD_1 + varint(len(entry) + length) + entry
+        if len(self) < _MOST_HEADS:  # most lists are of few lengths, pictures are not
+            self[length] = head
+        return head
+
+
+class ExampleWriter:
+    """Serialises tf.train.Examples of one table.
+
+    The table gives names, order and types; a type never depends on the values, so an empty list is one of its type.
+    """
+
+    def __init__(self, table: FeatureTable):
+        self._features = [(feature, _Heads(feature)) for feature in table.features]
+
+    def write(self, values: Mapping[str, Any]) -> bytes:
+        """As `record`, in one piece."""
+        return b"".join(self.record(values))
+
+    def record(self, values: Mapping[str, Any]) -> Record:
+        """A serialised tf.train.Example.
+
+        Args:
+            values: for each feature's source a single value (shape ()) or a sequence: bytes, float, or int within
+                int64.
+
+        Raises:
+            KeyError: a source without a value.
+            struct.error, OverflowError, TypeError: a value that is not of the feature's type.
+        """
+        return next(self.records({feature.source: [values[feature.source]] for feature, _ in self._features}, 1))
+
+    def records(self, columns: Mapping[str, Column], rows: int) -> Iterator[Record]:
+        """Serialise `rows` tf.train.Examples; each is joined when it is taken.
+
+        Args:
+            columns: values for each feature's source.
+
+        Raises:
+            KeyError, struct.error, TypeError: as `record`.
+            OverflowError, FloatingPointError: a number is beyond the feature's type.
+        """
+        small: list[list[list[bytes]]] = [[]]  # entries by feature and row; a new group after each large feature
+        large: list[list[bytes]] = []
+        for feature, heads in self._features:
+            payloads = _payloads(feature, columns[feature.source])
+            if feature.kind is FeatureKind.BYTES and max(map(len, payloads), default=0) > _COPIED_BYTES:
+                small[-1].append([heads[len(payload)] for payload in payloads])
+                large.append(payloads)
+                small.append([])
+            else:
+                small[-1].append([heads[len(payload)] + payload for payload in payloads])
+        first, *others = (map(b"".join, zip(*group, strict=True)) if group else repeat(b"", rows) for group in small)
+        pieces = chain((first,), chain.from_iterable(zip(large, others, strict=True)))
+        return map(_with_length, *pieces)
+
+
+def _with_length(first: bytes, *others: bytes) -> Record:
+    size = len(first) + sum(map(len, others))
+    return (b"".join((_FIELD_1, varint(size), first)), *others)
+
+
+def _payloads(feature: Feature, column: Column) -> list[bytes]:
+    """The data of a feature in each row: its number or its numbers, its bytes, or its items."""
+    if isinstance(column, np.ndarray):
+        each = column[0].size if len(column) else 0
+        column = Ragged(column.ravel(), np.arange(len(column) + 1) * each)
+    if isinstance(column, Ragged):
+        if feature.kind is FeatureKind.INT64:
+            numbers = varints(column.values)
+            column = Ragged(numbers.values, numbers.starts[column.starts])
+        elif feature.kind is FeatureKind.FLOAT:
+            with np.errstate(over="raise"):
+                data = np.ascontiguousarray(column.values, "<f4").view(np.uint8)
+            column = Ragged(data, 4 * column.starts)
+        return column.rows()
+    if not feature.is_list and feature.kind is FeatureKind.BYTES:
+        return list(column)
+    write: Callable[[Any], bytes] = _WRITE_LIST[feature.kind]
+    return [write(row if feature.is_list else (row,)) for row in column]
+
+
+def merge_examples(one: bytes, other: bytes) -> bytes:
+    """The features of two serialised Examples, none of which both have, as one; sorted by name as theirs are."""
+    entries = [entry for _, entry in sorted([*_entries(one), *_entries(other)], key=itemgetter(0))]
+    return b"".join((_FIELD_1, varint(sum(map(len, entries))), *entries))
+
+
+def _entries(example: bytes) -> Iterator[tuple[bytes, memoryview]]:
+    """The map entries of an Example of ours, each with its feature's name; not copied, as one may be a picture."""
+    _, start = _read_varint(example, 1)
+    while start < len(example):
+        size, entry = _read_varint(example, start + 1)
+        length, key = _read_varint(example, entry + 1)
+        yield example[key : key + length], memoryview(example)[start : entry + size]
+        start = entry + size
+
+
+def _read_varint(data: bytes, place: int) -> tuple[int, int]:
+    """A varint, and where it ends."""
+    value = shift = 0
+    while True:
+        byte = data[place]
+        value |= (byte & 127) << shift
+        place += 1
+        if byte < 128:
+            return value, place
+        shift += 7

@@ -1,0 +1,189 @@
+"""Bytes of a tf.Example become values: as they are, or by the table of a layout."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from math import prod
+from typing import Any
+
+import numpy as np
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.layouts import VALUE_OF
+
+Values = list[bytes] | np.ndarray
+"""Of a feature: float32 or int64, or bytes."""
+
+_PACKAGE = "recordmill"
+_FIELD = descriptor_pb2.FieldDescriptorProto
+_LISTS = {
+    FeatureKind.BYTES: _FIELD.TYPE_BYTES,
+    FeatureKind.FLOAT: _FIELD.TYPE_FLOAT,
+    FeatureKind.INT64: _FIELD.TYPE_INT64,
+}
+
+
+def parse_example(record: bytes) -> dict[str, tuple[FeatureKind, Values]]:
+    """The values of a record by the names of its features, without those that hold no list.
+
+    Raises:
+        google.protobuf.message.DecodeError: it is no tf.train.Example.
+    """
+    example = _example_class()()
+    example.ParseFromString(record)
+    found = {}
+    for name, feature in example.features.feature.items():
+        if kind := feature.WhichOneof("kind"):
+            found[name] = FeatureKind(kind), _values(FeatureKind(kind), getattr(feature, kind))
+    return found
+
+
+def _values(kind: FeatureKind, of: Any) -> Values:
+    if kind is FeatureKind.BYTES:
+        return list(of.value)
+    if kind is FeatureKind.INT64:
+        return np.fromiter(of.value, np.int64, len(of.value))
+    packed = of.SerializeToString()  # whose end is all numbers; one by one they would take a hundred times as long
+    return np.frombuffer(packed, "<f4", len(of.value), len(packed) - 4 * len(of.value))
+
+
+@cache
+def _example_class() -> Any:
+    file = descriptor_pb2.FileDescriptorProto(name="recordmill/example.proto", package=_PACKAGE, syntax="proto3")
+    for kind, type_ in _LISTS.items():
+        _message(file, f"{kind.value}List").field.add(name="value", number=1, label=_FIELD.LABEL_REPEATED, type=type_)
+    feature = _message(file, "Feature")
+    feature.oneof_decl.add(name="kind")
+    for number, kind in enumerate(_LISTS, 1):
+        _add(feature, kind.value, number, f"{kind.value}List", oneof_index=0)
+    features = _message(file, "Features")
+    entry = features.nested_type.add(name="FeatureEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, label=_FIELD.LABEL_OPTIONAL, type=_FIELD.TYPE_STRING)
+    _add(entry, "value", 2, "Feature")
+    _add(features, "feature", 1, "Features.FeatureEntry", label=_FIELD.LABEL_REPEATED)
+    _add(_message(file, "Example"), "features", 1, "Features")
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.Example"))
+
+
+def _message(file: Any, name: str) -> Any:
+    return file.message_type.add(name=name)
+
+
+def _add(message: Any, name: str, number: int, type_name: str, **more: Any) -> None:
+    settings: Mapping[str, Any] = {"label": _FIELD.LABEL_OPTIONAL, "type": _FIELD.TYPE_MESSAGE, **more}
+    message.field.add(name=name, number=number, type_name=f".{_PACKAGE}.{type_name}", **settings)
+
+
+RecordFault = tuple[str, str]
+"""Reason and detail."""
+
+
+class RecordParser:
+    """Parses records of one table, and takes what `tf.io.parse_single_example` takes with the spec of the table
+    (`recordmill.schemas.features.parse_spec`), without TensorFlow."""
+
+    def __init__(self, table: FeatureTable):
+        self._table = table
+
+    def __call__(self, record: bytes) -> dict[str, Any]:
+        """Bytes for a single text or file, and a flat array for all else, by source.
+
+        Raises:
+            RecordParseError: it is no Example of the table.
+        """
+        try:
+            found = parse_example(record)
+        except DecodeError as error:
+            raise RecordParseError(f"it is no tf.train.Example: {first_line(error)}") from error
+        return {feature.source: _value(feature, found.get(feature.name)) for feature in self._table.features}
+
+
+def as_meant(values: dict[str, Any], table: FeatureTable, labels: LabelMap) -> dict[str, Any]:
+    """Return the values of a record as its layout has them: numbers of classes where it stores their names, and
+    integers where it stores floats. A name of no class is -1.
+
+    >>> from recordmill.schemas.inputs.annotations import Category
+    >>> from recordmill.schemas.layouts import KERAS, stored_as
+    >>> table = stored_as(KERAS, {}, {"id": FeatureKind.FLOAT}, label_as_text=True)
+    >>> values = {"objects.category_id": b"cat", "objects.id": np.array([7.0], np.float32)}
+    >>> as_meant(values, table, LabelMap((Category(17, "cat"),)))
+    {'objects.category_id': array([17]), 'objects.id': array([7])}
+    """
+    meant = {}
+    for feature in table.features:
+        source = feature.source
+        if source not in values or source not in VALUE_OF or VALUE_OF[source].kind is not FeatureKind.INT64:
+            continue
+        if feature.kind is FeatureKind.FLOAT:
+            meant[source] = values[source].astype(np.int64)
+        elif feature.kind is FeatureKind.BYTES:
+            names = [values[source]] if isinstance(values[source], bytes) else values[source]
+            by_name = _class_numbers(source, labels)
+            meant[source] = np.array([by_name.get(name, -1) for name in names], np.int64)
+    return values | meant
+
+
+def _class_numbers(source: str, labels: LabelMap) -> dict[bytes, int]:
+    """Return the number of each class in a label, by its name."""
+    by_id = {"objects.label": labels.label_by_id(), "objects.category_id": {each.id: each.id for each in labels.all}}
+    number = by_id.get(source, labels.index_by_id())
+    return {category.name.encode(): number[category.id] for category in labels.categories}
+
+
+def join_values(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """The values of an image's records as those of one: in a layout of one record an object, of all its objects."""
+    first, *others = records
+    of_objects = [source for source in first if others and source.startswith("objects.")]
+    return first | {source: np.concatenate([values[source] for values in records]) for source in of_objects}
+
+
+def _value(feature: Feature, found: tuple[FeatureKind, Values] | None) -> Any:
+    is_single = not feature.shape or feature.is_packed
+    each = 1 if is_single else prod(int(size) for size in feature.shape if size.isdecimal())
+    kind, values = found or (feature.kind, [])
+    if kind is not feature.kind:
+        raise RecordParseError(f"{feature.name} is of {kind.value}, where the manifest has {feature.kind.value}")
+    if len(values) != each if feature.has_sizes else len(values) % each:
+        wanted = f"{each:,}" if feature.has_sizes else f"a multiple of {each:,}"
+        raise RecordParseError(f"{feature.name} has {len(values):,} values, where the manifest has {wanted}")
+    if feature.kind is not FeatureKind.BYTES:
+        return np.asarray(values, np.float32 if feature.kind is FeatureKind.FLOAT else np.int64)
+    if is_single:
+        return values[0]
+    array = np.empty(len(values), object)  # of objects: an array of texts would lose zero bytes at their ends
+    array[:] = values
+    return array
+
+
+def first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]
+
+
+class RecordParseError(ValueError):
+    """Why a record cannot be parsed."""
+
+
+def length_faults(values: dict[str, Any], table: FeatureTable, keypoints: int) -> Iterator[RecordFault]:
+    """Lists of which one has another length than the others of its dimension.
+
+    Args:
+        keypoints: of each object.
+    """
+    by_dimension: dict[str, dict[str, float]] = {}
+    for feature in table.features:
+        if feature.shape and not feature.shape[0].isdecimal():
+            each = prod(int(size) for size in feature.shape[1:])
+            length = values[feature.source].size / each  # whole, unless the list is damaged
+            by_dimension.setdefault(feature.shape[0], {})[feature.source] = length
+    for lengths in by_dimension.values():
+        if len(set(lengths.values())) > 1:
+            yield "object_lists", f"lists of one object each differ in length: {lengths}"
+    if "objects.keypoint_x" in values:
+        found, objects = values["objects.keypoint_x"].size, values["objects.id"].size
+        if found != objects * keypoints:
+            yield "keypoints", f"{found} keypoints of {objects} objects with {keypoints} each"

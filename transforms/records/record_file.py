@@ -1,0 +1,249 @@
+"""Random access to records by number, with the index of each shard."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, lru_cache, partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+from weakref import finalize
+
+import numpy as np
+
+from recordmill.schemas.errors import IndexMismatchError, RecordError
+from recordmill.schemas.shards import ShardInfo
+from recordmill.transforms.records.shard_index import ShardIndex, located, read_index
+from recordmill.transforms.records.shard_reader import open_records
+from recordmill.transforms.records.tfrecord import CRC_BYTES, HEADER_BYTES, check_frame
+from recordmill.transforms.storage.interface import StoredFile, is_remote
+from recordmill.transforms.storage.resolve import storage_for
+
+_GAP_BYTES = 256 << 10
+"""Between two records that one request to a bucket fetches: as long as a request takes to be answered."""
+_SPAN_BYTES = 8 << 20
+"""The most that is read at once, unless a record is larger."""
+_LARGE_BYTES = 16 << 10
+"""Records that are more than this are worth two reads more, rather than a copy."""
+_FILES = 32
+"""Files that are read at once."""
+_BATCH_BYTES = 1 << 20
+"""Of local files: less is read sooner than threads have begun to."""
+
+
+class _Place(NamedTuple):
+    """Where a record is, from its first byte to after its last; its number, and its position among those wanted."""
+
+    start: int
+    end: int
+    number: int
+    position: int
+
+
+class _Framed(NamedTuple):
+    """A record, and the bytes before and after it."""
+
+    header: bytes
+    record: bytes
+    crc: bytes
+
+
+class RecordFile:
+    """A TFRecord file whose records can be read in any order; its index is read when the first is. All that is read is
+    of one version of the file. It may be pickled, and used by several threads.
+
+    Args:
+        expected: what the manifest says of the file; None where none does.
+    """
+
+    def __init__(self, path: str, expected: ShardInfo | None = None):
+        self.path = path
+        self._expected = expected
+        if not is_remote(path):
+            _ = self._found  # for another file of this name may come before the first record is read
+
+    def __len__(self) -> int:
+        return self._expected.examples if self._expected else self.index.records
+
+    @property
+    def mean_bytes(self) -> float:
+        """Of a record, with its frame."""
+        size = self._expected.bytes if self._expected else self.index.size
+        return size / max(1, len(self))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("index", "_file")}
+
+    def check(self) -> None:
+        """Look at the file as it is now.
+
+        Raises:
+            RecordError: it is gone, has changed since it was opened, or is not as the manifest says.
+        """
+        is_new = "_found" not in vars(self)
+        version = self._file.version
+        now = None if is_new else storage_for(self.path).stat(self.path)
+        if not is_new and (now is None or now.version != version):
+            raise self._changed()
+
+    @cached_property
+    def _found(self) -> StoredFile | None:
+        return storage_for(self.path).stat(self.path)
+
+    @cached_property
+    def _file(self) -> StoredFile:
+        file, expected = self._found, self._expected
+        if file is None:
+            raise RecordError(f"{self.path}: no such file")
+        if expected and (file.size_bytes != expected.bytes or file.crc32c not in ("", expected.crc32c)):
+            found = f"{file.size_bytes:,} bytes, where its manifest says {expected.bytes:,}"
+            if file.size_bytes == expected.bytes:
+                found = f"the CRC-32C {file.crc32c}, where its manifest says {expected.crc32c}"
+            raise RecordError(
+                f"{self.path} has {found}: it was replaced or cut; open the data set again, or run recordmill verify"
+            )
+        # Unlike __del__, it does nothing where the interpreter ends, and has taken apart what a release needs.
+        finalize(self, storage_for(self.path).release, self.path, file.version).atexit = False
+        return file
+
+    @cached_property
+    def index(self) -> ShardIndex:
+        """See `read_index`, also for what it raises."""
+        try:
+            return read_index(self.path, self._file.size_bytes, self._expected.examples if self._expected else None)
+        except FileNotFoundError as error:
+            raise RecordError(f"{self.path} is gone since it was opened; open the data set again") from error
+        except IndexMismatchError as error:
+            found = storage_for(self.path).stat(self.path)
+            if found is None or found.version != self._file.version:  # the index may be right, of what is there now
+                raise RecordError(f"{self.path} has changed since it was opened; open the data set again") from error
+            raise
+
+    def read(self, numbers: Sequence[int]) -> list[bytes]:
+        """The records of these numbers, which count from 0; their checksums are checked.
+
+        Raises:
+            IndexError: there is no such record.
+            RecordError: one is damaged, or the file has changed since it was opened.
+            IndexMismatchError, ConfigError, OSError: see `read_index`.
+        """
+        index = self.index
+        wanted = np.asarray(numbers, np.int64)
+        outside = wanted[(wanted < 0) | (wanted >= index.records)]
+        if outside.size:
+            raise IndexError(f"{self.path} has {index.records:,} records, counted from 0; there is no {outside[0]:,}")
+        ends = index.bounds[wanted + 1].tolist()
+        places = sorted(map(_Place, index.bounds[wanted].tolist(), ends, wanted.tolist(), range(len(ends))))
+        records = [b""] * len(ends)
+        for place, framed in self._framed(places):
+            try:
+                check_frame(*framed, place.number, place.start)
+            except RecordError as error:
+                cure = "; the file is damaged, or its index is of another: recordmill verify says which"
+                raise located(self.path, error, cure) from error
+            records[place.position] = framed.record
+        return records
+
+    def _framed(self, places: Sequence[_Place]) -> Iterator[tuple[_Place, _Framed]]:
+        """The bytes of each record, and of its frame. What is near is read at once from a bucket; of a local file, a
+        large record alone, as taking it out of what is around it would copy it."""
+        is_far = is_remote(self.path)
+        spans = list(_spans(places, _GAP_BYTES if is_far else 0))
+        alone = [not is_far and len(span) == 1 and span[0].end - span[0].start > _LARGE_BYTES for span in spans]
+        ranges: list[tuple[int, int]] = []
+        for span, is_alone in zip(spans, alone, strict=True):
+            start, end = span[0].start, span[-1].end
+            cuts = (start, start + HEADER_BYTES, end - CRC_BYTES, end) if is_alone else (start, end)
+            ranges += [(first, last - first) for first, last in pairwise(cuts)]
+        found = iter(self._read(ranges))
+        for span, is_alone in zip(spans, alone, strict=True):
+            data = next(found)
+            if is_alone:
+                yield span[0], _Framed(data, next(found), next(found))
+                continue
+            for place in span:
+                start, end = place.start - span[0].start, place.end - span[0].start
+                body = start + HEADER_BYTES, end - CRC_BYTES
+                yield place, _Framed(data[start : body[0]], data[slice(*body)], data[body[1] : end])
+
+    def in_order(self) -> Iterator[bytes]:
+        """All records; their checksums are checked.
+
+        Raises:
+            RecordError: one is damaged, or the file has changed since it was opened.
+            OSError: storage fails.
+        """
+        version = self._file.version
+        try:
+            yield from open_records(self.path, version)
+        except FileNotFoundError as error:
+            raise self._changed() from error
+
+    def _read(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        version = self._file.version
+        try:
+            return storage_for(self.path).read_ranges(self.path, ranges, version)
+        except FileNotFoundError as error:
+            raise self._changed() from error
+
+    def _changed(self) -> RecordError:
+        return RecordError(
+            f"{self.path} has changed since it was opened, or is gone, so other records may be there; open the data "
+            "set again"
+        )
+
+
+def _spans(places: Iterable[_Place], gap: int) -> Iterator[list[_Place]]:
+    """Places in their order, those together that one read fetches: no more than `gap` bytes lie between them."""
+    span: list[_Place] = []
+    for place in places:
+        if span and (place.start - span[-1].end > gap or place.end - span[0].start > _SPAN_BYTES):
+            yield span
+            span = []
+        span.append(place)
+    if span:
+        yield span
+
+
+@lru_cache(maxsize=1)
+def _threads(process: int) -> ThreadPoolExecutor:
+    """That read files at once; none of them survives a fork."""
+    return ThreadPoolExecutor(_FILES, "records")
+
+
+class RecordFiles:
+    """Files of records as one, their records numbered through. See `RecordFile`."""
+
+    def __init__(self, files: Sequence[RecordFile]):
+        self.files = tuple(files)
+
+    @cached_property
+    def _ends(self) -> np.ndarray:
+        return np.cumsum([len(file) for file in self.files], dtype=np.int64)
+
+    def _is_worth_threads(self, records: int) -> bool:
+        """Whether so many records come faster if several files are read at once."""
+        first = self.files[0]
+        return is_remote(first.path) or records * first.mean_bytes > _BATCH_BYTES
+
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if self.files else 0
+
+    def read(self, numbers: Sequence[int]) -> list[bytes]:
+        """The records of these numbers; of files in a bucket several are read at once. See `RecordFile.read`."""
+        wanted = np.asarray(numbers, np.int64)
+        outside = wanted[(wanted < 0) | (wanted >= len(self))]
+        if outside.size:
+            raise IndexError(f"there are {len(self):,} records, counted from 0; there is no {outside[0]:,}")
+        of_file = np.searchsorted(self._ends, wanted, side="right")
+        within = wanted - np.concatenate([[0], self._ends])[of_file]
+        parts = [(self.files[each], np.flatnonzero(of_file == each)) for each in np.unique(of_file).tolist()]
+        reads = [partial(file.read, within[positions]) for file, positions in parts]
+        if len(parts) > 1 and self._is_worth_threads(len(wanted)):
+            found = [each.result() for each in [_threads(os.getpid()).submit(read) for read in reads]]
+        else:
+            found = [read() for read in reads]
+        records = [b""] * len(wanted)
+        for (_, positions), read in zip(parts, found, strict=True):
+            for position, record in zip(positions.tolist(), read, strict=True):
+                records[position] = record
+        return records

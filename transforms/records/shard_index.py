@@ -1,0 +1,237 @@
+"""The index of a shard: where each of its records is, so that any of them can be read.
+
+A line a record, `offset length`, in bytes of the file and with the record's frame: the form of DALI's and PyPI's
+tfrecord2idx. It stands in a folder of its own, so that no pattern for shards, such as `coco-train.tfrecord-*`, finds
+it. A shard without an index is passed over once.
+"""
+
+import logging
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from io import SEEK_END, BytesIO
+from itertools import accumulate, pairwise
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from recordmill.schemas.errors import ConfigError, IndexMismatchError, RecordError
+from recordmill.transforms.records.tfrecord import FRAME_BYTES, HEADER_BYTES, read_lengths
+from recordmill.transforms.storage.interface import Storage
+from recordmill.transforms.storage.read_unpacked import GZIP
+from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
+
+_LOGGER = logging.getLogger(__name__)
+
+INDEX = ".index"
+"""Folder of the indexes, beside the shards."""
+ENDING = ".idx"
+_EVERY = 1 << 12  # records
+
+Item = TypeVar("Item")
+
+
+def index_file(shard: str) -> str:
+    """Name of a shard's index, from the folder that the shard is in.
+
+    >>> index_file("coco-train.tfrecord-00000-of-00008")
+    '.index/coco-train.tfrecord-00000-of-00008.idx'
+    """
+    return f"{INDEX}/{shard}{ENDING}"
+
+
+class ShardIndex(msgspec.Struct, frozen=True):
+    """Where the records of a shard are.
+
+    Attributes:
+        bounds: int64 [N + 1]; record i is the bytes of the file from bounds[i] to bounds[i + 1], with its frame.
+    """
+
+    bounds: np.ndarray
+
+    @property
+    def records(self) -> int:
+        return len(self.bounds) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int64 [N], in bytes, with the frame."""
+        return np.diff(self.bounds)
+
+    @property
+    def size(self) -> int:
+        """Of the shard, in bytes."""
+        return int(self.bounds[-1])
+
+
+def index_of(lengths: Iterable[int]) -> ShardIndex:
+    """The index of records of so many bytes, with their frames, one after the other."""
+    return ShardIndex(np.fromiter(accumulate(lengths, initial=0), np.int64))
+
+
+def encode_index(index: ShardIndex) -> bytes:
+    """
+    >>> encode_index(index_of([20, 17]))
+    b'0 20\\n20 17\\n'
+    """
+    return "".join([f"{start} {end - start}\n" for start, end in pairwise(index.bounds.tolist())]).encode()
+
+
+def decode_index(data: bytes) -> ShardIndex:
+    """
+    Raises:
+        ValueError: it is no index of a TFRecord file, whose records follow one another; the message says why.
+    """
+    lines = data.count(b"\n")
+    if data.translate(None, b"0123456789") != b" \n" * lines:
+        raise ValueError("it is not lines of two numbers each, or its last line was cut")
+    numbers = np.fromstring(data.decode(), np.int64, sep=" ")
+    if len(numbers) != 2 * lines:
+        raise ValueError("a line has not two numbers")
+    offsets, lengths = numbers.reshape(-1, 2).T
+    if wrong := np.flatnonzero(lengths < FRAME_BYTES).tolist():
+        raise ValueError(f"record {wrong[0]} has {lengths[wrong[0]]} bytes, where a frame alone has {FRAME_BYTES}")
+    bounds = np.concatenate([[0], np.cumsum(lengths)])
+    if wrong := np.flatnonzero(offsets != bounds[:-1]).tolist():
+        first = wrong[0]
+        raise ValueError(
+            f"record {first} begins at byte {offsets[first]:,}, where the one before ends at {bounds[first]:,}"
+        )
+    if bounds[-1] < 0:  # the sum has run over
+        raise ValueError(f"record {lines - 1} ends where no file does")
+    return ShardIndex(bounds)
+
+
+def index_path(path: str) -> str:
+    """The path of the index of the shard `path`."""
+    folder, name = split_folder(path)
+    return join_path(folder, index_file(name))
+
+
+def read_index(path: str, size: int, records: int | None = None) -> ShardIndex:
+    """The index of the shard `path`, from its file; of a shard without, by one pass over it, which is said once a
+    folder.
+
+    Args:
+        size: of the shard, in bytes.
+        records: how many are in it, where that is known.
+
+    Raises:
+        IndexMismatchError: the file is no index, or not of this shard.
+        ConfigError, RecordError: there is none, and the shard is GZIP, or damaged.
+        OSError: a file cannot be read.
+    """
+    index = _stored(storage_for(path), path)
+    if index is None:
+        index = build_index(path)
+        _say_once(split_folder(path)[0])
+    if index.size != size:
+        what = f"of a shard of {index.size:,} bytes, where it has {size:,}"
+    elif records not in (index.records, None):
+        what = f"of {index.records:,} records, where the manifest says {records:,}"
+    else:
+        return index
+    raise IndexMismatchError(f"{index_path(path)} is {what}; recordmill index {path} makes it anew")
+
+
+def _stored(storage: Storage, path: str) -> ShardIndex | None:
+    file = index_path(path)
+    try:
+        return decode_index(storage.read(file))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise IndexMismatchError(f"{file}: {error}; recordmill index {path} makes it anew") from error
+
+
+@lru_cache(maxsize=1024)
+def _say_once(folder: str) -> None:
+    _LOGGER.warning(
+        "%s has no index for all its shards, so each is passed over once when it is first read; "
+        "recordmill index %s writes them",
+        folder,
+        folder,
+    )
+
+
+def index_shard(path: str, records: int | None, read: Callable[[int], object]) -> tuple[ShardIndex, bool]:
+    """Write the index of a TFRecord file, unless it is there; it, and whether it was not.
+
+    Args:
+        records: how many are in the file, where a manifest says so.
+        read: see `build_index`.
+
+    Raises:
+        ConfigError, RecordError, OSError: see `build_index`; or there are not so many records.
+    """
+    index = build_index(path, read)
+    if records not in (index.records, None):
+        raise RecordError(
+            f"{path} has {index.records:,} records, where its manifest says {records:,}: it was replaced or cut; "
+            "recordmill verify says more"
+        )
+    data, target, storage = encode_index(index), index_path(path), storage_for(path)
+    is_new = storage.size(target) != len(data) or storage.read(target) != data
+    if is_new:
+        storage.write(target, data)
+    return index, is_new
+
+
+def build_index(path: str, read: Callable[[int], object] = lambda _: None) -> ShardIndex:
+    """The index of a TFRecord file: the lengths of its records, whose checksums are checked, from the first to the
+    last. Of a local file hardly more than these is read; one in a bucket comes whole.
+
+    Args:
+        read: is called now and then, with how many records have been passed since.
+
+    Raises:
+        ConfigError: it is GZIP, or no TFRecord file.
+        RecordError: at the first record that is cut short, or the checksum of whose length is wrong.
+        OSError: the file cannot be read, or is none.
+    """
+    with storage_for(path).open(path) as file:
+        size = file.seek(0, SEEK_END)
+        file.seek(0)
+        try:
+            return index_of(array("q", _counted(read_lengths(file, size), read)))
+        except RecordError as error:
+            file.seek(0)
+            raise _explained(path, file.read(HEADER_BYTES), error) from error
+
+
+def check_indexable(path: str) -> None:
+    """Raises ConfigError where a file is GZIP, or no TFRecord file, as far as its first bytes say."""
+    storage = storage_for(path)
+    start = storage.read_range(path, 0, HEADER_BYTES)
+    try:
+        next(read_lengths(BytesIO(start), storage.size(path) or 0), None)
+    except RecordError as error:
+        if isinstance(explained := _explained(path, start, error), ConfigError):
+            raise explained from error
+
+
+def _counted(items: Iterable[Item], read: Callable[[int], object]) -> Iterator[Item]:
+    number = 0
+    for number, item in enumerate(items, 1):
+        if number % _EVERY == 0:
+            read(_EVERY)
+        yield item
+    read(number % _EVERY)
+
+
+def _explained(path: str, start: bytes, error: RecordError) -> Exception:
+    if error.record or (error.reason != "length_crc" and len(start) == HEADER_BYTES):
+        return located(path, error)
+    if start.startswith(GZIP):
+        return ConfigError(
+            f"{path} is GZIP, which can be read from its beginning only, so no index serves it; read it in order, or "
+            "convert without --gzip"
+        )
+    return ConfigError(f"{path} is no TFRecord file: it does not begin with the header of a record ({error.detail})")
+
+
+def located(path: str, error: RecordError, cure: str = "") -> RecordError:
+    """The error with where it is."""
+    detail = f"{path}: record {error.record} at byte {error.offset:,}: {error.detail}{cure}"
+    return RecordError(detail, None, error.reason, error.offset)

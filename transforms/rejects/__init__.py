@@ -1,1 +1,0 @@
-"""Rejects: counted, and listed up to a bound, in one order."""

@@ -1,1 +1,0 @@
-"""The page about a data set, report.html: charts, examples of what was left out, and pictures."""

@@ -1,0 +1,104 @@
+"""Base classes of Beam steps: a coder of structs, a DoFn with threads; and versions of libraries."""
+
+import zlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, lru_cache
+from importlib.metadata import version
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.coders import Coder, registry
+from msgspec import msgpack
+
+from recordmill.schemas.layouts import FEATURES, TABLE
+from recordmill.schemas.shards import ShardKey
+from recordmill.transforms.runtime.threads import usable_cores
+
+pack: Callable[[Any], bytes] = msgpack.Encoder(order="deterministic").encode
+"""A struct as MessagePack."""
+
+
+@cache
+def unpacker(struct: Any) -> Callable[[bytes], Any]:
+    """What makes a struct of what `pack` made of it."""
+    return msgpack.Decoder(struct).decode
+
+
+class StructCoder(Coder):
+    """The coder of a struct."""
+
+    def __init__(self, struct: type):
+        self._struct = struct
+        self._decode = unpacker(struct)
+
+    @classmethod
+    def from_type_hint(cls, struct, registry):
+        return cls(struct)
+
+    def encode(self, value):
+        return pack(value)
+
+    def decode(self, encoded):
+        return self._decode(encoded)
+
+    def is_deterministic(self):
+        return True
+
+    def to_type_hint(self):
+        return self._struct
+
+    def __reduce__(self):
+        return StructCoder, (self._struct,)
+
+    def __eq__(self, other):
+        return isinstance(other, StructCoder) and self._struct is other.to_type_hint()
+
+    def __hash__(self):
+        return hash(self._struct)
+
+
+registry.register_coder(ShardKey, StructCoder)
+
+
+_DISTRIBUTIONS = ("recordmill", "pillow", "pycocotools")
+_OF_PILLOW = ("jpg", "jpg_2000", "libjpeg_turbo", "libtiff", "webp", "zlib", "zlib_ng", "avif")
+"""Libraries that Pillow has with it, by its names for them."""
+
+
+@lru_cache
+def made_by(layout: str) -> dict[str, str]:
+    """Versions by name, of this process; a library that Pillow lacks is left out, and TensorFlow or Arrow where the
+    layout's records do not depend on it."""
+    from PIL import features  # only where records are made
+
+    found = {name: version(name) for name in _DISTRIBUTIONS}
+    found |= {f"pillow/{name}": text for name in _OF_PILLOW if (text := features.version(name))}
+    if layout == FEATURES.layout:
+        import keras
+        import tensorflow as tf
+
+        found |= {"keras": keras.__version__, "tensorflow": tf.__version__}
+        # Pillow takes zlib from TensorFlow where that came first; what is unpacked is the same, and nothing is packed.
+        found = {name: text for name, text in found.items() if name not in ("pillow/zlib", "pillow/zlib_ng")}
+    if layout == TABLE.layout:
+        found["pyarrow"] = version("pyarrow")
+    return found | {"zlib": zlib.ZLIB_RUNTIME_VERSION}
+
+
+class ThreadedDoFn(beam.DoFn):
+    """Base of steps that hold threads from their setup on: `self.pool`, with `self.threads` of them.
+
+    Args:
+        threads: how many; None for as many as there are cores where the step runs.
+    """
+
+    def __init__(self, threads: int | None):
+        self._given_threads = threads
+
+    def setup(self):
+        self.threads = self._given_threads or usable_cores()
+        self.pool = ThreadPoolExecutor(self.threads, type(self).__name__)
+
+    def teardown(self):
+        self.pool.shutdown(cancel_futures=True)

@@ -1,0 +1,249 @@
+"""What the rows alone say will fail is told before the first picture is read."""
+
+import logging
+import posixpath
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import NamedTuple
+
+import apache_beam as beam
+from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
+from apache_beam.utils.shared import Shared
+
+from recordmill.schemas.errors import EmptyDatasetError, NoImageFoundError, TooManyRejectsError
+from recordmill.schemas.names import NameSources, name_fault
+from recordmill.schemas.rejects import Metric, Reason
+from recordmill.transforms.dataset.compare_names import Names, compared_text
+from recordmill.transforms.dataset.dataset_folder import forget
+from recordmill.transforms.dataset.facts import Facts, Findings, add_facts
+from recordmill.transforms.dataset.rejects import (
+    KindRejects,
+    KindsBuilder,
+    RejectKind,
+    Rejects,
+    rejects_paths,
+    tally_rejects,
+    write_rejects,
+)
+from recordmill.transforms.shards.describe_split import Rows, check_rejects, is_over, rows_of_all
+from recordmill.transforms.shards.shard_file import WrittenShard
+from recordmill.transforms.storage.resolve import join_path, storage_for
+
+_LOGGER = logging.getLogger(__name__)
+
+_NOT_FOUND = (Reason.IMAGE_MISSING, Reason.UNSAFE_FILE_NAME)
+
+
+class Demands(NamedTuple):
+    """What findings have to meet.
+
+    Attributes:
+        splits: that are to be written.
+        sources: what was read.
+        max_rejects: fraction of images, and of annotations, that may be rejected.
+        output: the data set's folder; empty where nothing is to be written.
+    """
+
+    splits: tuple[str, ...]
+    sources: NameSources
+    max_rejects: float
+    output: str
+
+
+@dataclass(eq=False, repr=False)
+class CheckFindings(beam.PTransform):
+    """Convert Findings to one dict, the Rows of each split, for the steps that read pictures to wait for.
+    Warnings are logged.
+
+    Raises, when it runs, what `check_findings` does.
+    """
+
+    demands: Demands
+
+    def expand(self, found):  # Findings, of several PCollections, of which Beam takes no hints
+        once = found.facts.pipeline | "OnceFound" >> beam.Create([self.demands])
+        return once | "Check" >> beam.Map(_check, AsList(found.facts), AsIter(found.lists))
+
+
+def _check(demands: Demands, parts: list[Facts], lists: KindRejects) -> dict[str, Rows]:
+    facts = add_facts(parts)
+    for text in sorted({text for _, text in facts.warnings}):  # why there may be too much to reject
+        _LOGGER.warning(text)
+    rows = count_rows(demands.splits, facts)
+    check_findings(demands, rows, facts, lists)
+    return rows
+
+
+def count_rows(splits: Iterable[str], facts: Facts) -> dict[str, Rows]:
+    """The rows of each split; those that two annotation files have of one image are one."""
+    images: Counter[str] = Counter()
+    annotations: Counter[str] = Counter()
+    what = "image"
+    for (split, _, kind), rows in facts.inputs.items():
+        what = "row" if kind == "rows" else "image"
+        images[split] += rows.images
+        annotations[split] += rows.annotations
+    merged = Metric.ROWS_MERGED.value
+    return {
+        split: Rows(images[split] - facts.counts.get((split, merged), 0), annotations[split], what) for split in splits
+    }
+
+
+def check_findings(demands: Demands, rows: dict[str, Rows], facts: Facts, lists: KindRejects) -> None:
+    """Check that some images have their files, and `describe_split.check_rejects` with the rejects so far. If these are
+    too many, they are written into the folders of the splits' states.
+
+    Args:
+        lists: of the rejects.
+
+    Raises:
+        NoImageFoundError: no image has a file.
+        EmptyDatasetError, TooManyRejectsError: see `describe_split.check_rejects`.
+    """
+    unit = next(iter(rows.values())).what
+    tally, images, files = tally_rejects(facts.rejects.items()), facts.unmatched, facts.unlisted
+    of_images = tally.reasons(unit)
+    # Of images that files alone name, none is without its file.
+    not_found = sum(of_images.get(reason.value, 0) for reason in _NOT_FOUND) if images.number else 0
+    total = sum(of_split.images for of_split in rows.values())
+    is_any_found = of_images.get(Reason.NO_GROUP.value, 0) > 0  # which is said of images that have a file
+    if not_found and sum(of_images.values()) >= total and not is_any_found:
+        raise NoImageFoundError(
+            f"none of the {total} {unit}s has a file in --images, so nothing is written: "
+            f"{_compared(demands, images, files, is_all=True)}"
+        )
+    nothing = "No picture was read" if unit == "image" else "No shard was written"
+    advice = f"{nothing}: run again with the data mended, or with a larger --max-rejects to accept this"
+    if not_found > demands.max_rejects * total:
+        advice = f"{_compared(demands, images, files, is_all=False)} {advice}"
+    if demands.output:
+        advice = f"They are listed in {rejects_paths(demands.output, demands.splits)}. {advice}"
+    try:
+        check_rejects(rows, tally, demands.max_rejects, demands.sources.rows, advice)
+    except EmptyDatasetError:
+        for split in demands.splits if demands.output else ():
+            forget(demands.output, split)
+        raise
+    except TooManyRejectsError:
+        if demands.output:
+            write_rejects(demands.output, demands.splits, lists)
+        raise
+
+
+def _compared(demands: Demands, images: Names, files: Names, is_all: bool) -> str:
+    beside = _folder_of_rows(demands.sources, images.first[:3])
+    return compared_text(images, files, demands.sources, beside, is_all)
+
+
+def _folder_of_rows(sources: NameSources, names: Iterable[str]) -> str:
+    """The folder of a file that names images, if it has those, too."""
+    names = [name for name in names if not name_fault(name)]
+    for path in sources.rows:
+        folder = posixpath.dirname(path) or "."
+        storage = storage_for(folder)
+        if names and all(storage.size(join_path(folder, name)) is not None for name in names):
+            return folder
+    return ""
+
+
+ENOUGH = 100
+"""Rejects that a job lists before it stops: with fewer, whoever mends the data would meet one fault a run."""
+
+
+@dataclass(eq=False, repr=False)
+class LimitRejects(beam.PTransform):
+    """Consume WrittenShard, and emit nothing. A runner does this in one bundle
+    with the step that reads them, so that an error ends that one, too. Each process counts its own rejects: many
+    workers stop later than one.
+
+    Args:
+        checked: what CheckFindings gives.
+        found: of the steps before.
+
+    Raises, when it runs, what `RejectLimit.add` does.
+    """
+
+    checked: PCollection
+    found: Findings
+    demands: Demands
+
+    def expand(self, written: PCollection[WrittenShard]):
+        stop = beam.ParDo(_StopAtLimit(self.demands), AsSingleton(self.checked), AsIter(self.found.lists))
+        return written | "StopAtLimit" >> stop
+
+
+class _StopAtLimit(beam.DoFn):
+    def __init__(self, demands: Demands):
+        self._demands = demands
+        self._shared = Shared()
+
+    def setup(self):
+        self._limit = self._shared.acquire(lambda: RejectLimit(self._demands))
+
+    def process(self, written: WrittenShard, rows: Mapping[str, Rows], found: KindRejects) -> None:
+        for item in written.facts.rejects.items():
+            self._limit.add(item, rows, found)
+
+
+class RejectLimit:
+    """The rejects that a process has met. Those of a shard that is written again count once."""
+
+    def __init__(self, demands: Demands):
+        self._demands = demands
+        self._seen: set[bytes] = set()
+        self._met = KindsBuilder()
+        self._numbers: Counter[str] = Counter()
+        self._found: Counter[str] | None = None
+
+    def add(self, item: tuple[RejectKind, Rejects], rows: Mapping[str, Rows], found: KindRejects) -> None:
+        """
+        Args:
+            item: one kind of a shard's rejects.
+            rows: of each split.
+            found: rejects of the steps before.
+
+        Raises:
+            TooManyRejectsError: whatever else will be read, more are rejected than may be, and `ENOUGH` are known.
+                They are written into the folders of the splits' states.
+        """
+        kind, rejects = item
+        digest = blake2b(rejects.packed, digest_size=16).digest()
+        if digest in self._seen:
+            return
+        self._seen.add(digest)
+        self._met.merge(kind, rejects)
+        self._numbers[kind[1]] += rejects.number
+        if self._is_over(rows, found):
+            self._stop(rows, found)
+
+    def _is_over(self, rows: Mapping[str, Rows], found: KindRejects) -> bool:
+        """Whether enough are known of what there is too much of."""
+        if max(self._numbers.values()) < ENOUGH:
+            return False
+        if self._found is None:
+            self._found = Counter()
+            for (_, what, _), rejects in found:
+                self._found[what] += rejects.number
+        return any(
+            self._numbers[what] >= ENOUGH
+            and is_over(self._numbers[what] + self._found[what], total, self._demands.max_rejects)
+            for what, total in rows_of_all(rows).items()
+        )
+
+    def _stop(self, rows: Mapping[str, Rows], found: KindRejects) -> None:
+        demands = self._demands
+        for kind, rejects in found:
+            self._met.merge(kind, rejects)
+        known = self._met.build().items()
+        write_rejects(demands.output, demands.splits, known)
+        check_rejects(
+            rows,
+            tally_rejects(known),
+            demands.max_rejects,
+            demands.sources.rows,
+            "The job stops before all pictures are read, as it cannot succeed any more. The rejects so far are in "
+            f"{rejects_paths(demands.output, demands.splits)}. Finished shards are kept: run again with the data "
+            "mended, or with a larger --max-rejects to accept this",
+        )

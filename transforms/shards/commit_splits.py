@@ -1,0 +1,257 @@
+"""A finished split takes its place in the data set's folder.
+
+Its shards were written into the folder of its state. They are moved to where readers look, the split's own manifest is
+written, and manifest.json, label maps, statistics.json, duplicates.jsonl and TFDS's files follow from those of all
+splits. Until then an older split of that name is what readers find. Whoever is killed in between goes on with the same
+command.
+
+Other jobs may commit other splits of the folder at the same moment. No job writes another split's manifest; and
+whoever has written manifest.json looks at the splits once more, and writes it anew if one has come or gone. So it ends
+with all of them, whoever is last.
+"""
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+
+import msgspec
+
+from recordmill.schemas.dataset.dataset_files import MANIFEST, split_manifest, split_rejects
+from recordmill.schemas.dataset.manifest import Manifest, encode_manifest
+from recordmill.schemas.dataset.tfds import is_readable, shard_links, tfds_files
+from recordmill.schemas.duplicates import DUPLICATES, split_fingerprints
+from recordmill.schemas.errors import CategoryError, JobError
+from recordmill.schemas.features import RecordOf, listed
+from recordmill.schemas.inputs.encoders import CLASSES, TextEncoder, classes_file, encode_encoder, encoder_file
+from recordmill.schemas.inputs.labels import LABEL_FILES, label_files
+from recordmill.schemas.inputs.tables import SCHEMA_FILES, schema_files
+from recordmill.schemas.layouts import shard_names
+from recordmill.schemas.shards import IndexInfo, ShardInfo
+from recordmill.schemas.statistics import REPORT, STATISTICS, split_statistics
+from recordmill.transforms.dataset.dataset_folder import file_sha256, read_split_manifests, tidy
+from recordmill.transforms.dataset.rejects import rejects_path
+from recordmill.transforms.insight.across_splits import duplicates_of, fingerprints_path, folder_statistics
+from recordmill.transforms.records.shard_index import index_file
+from recordmill.transforms.shards.shard_file import is_whole, moves
+from recordmill.transforms.storage.interface import Storage, is_remote
+from recordmill.transforms.storage.resolve import join_path, storage_for
+
+_MOVES = 16
+"""How many shards are moved at once: in a bucket, each is a request or two."""
+
+
+def commit_splits(
+    output: str,
+    manifest: Manifest,
+    statistics: Mapping[str, bytes],
+    encoders: Iterable[TextEncoder] = (),
+) -> Manifest:
+    """Let the splits of `manifest`, which are those of one job, take their place, and return the folder's manifest.
+    Shards, rejects and fingerprints are in the folders of the splits' states.
+
+    Args:
+        statistics: each split's, as JSON.
+        encoders: those that the manifest lists.
+
+    Raises:
+        CategoryError: the folder has another split, with other classes, other parts of records or other encoders.
+        JobError: a shard is gone.
+        OSError: storage fails.
+    """
+    storage = storage_for(output)
+    own = {split: msgspec.structs.replace(manifest, splits={split: of}) for split, of in manifest.splits.items()}
+    shards = {shard.file for each in manifest.splits.values() for shard in each.shards}
+    before = read_split_manifests(output)
+    _merged(output, {**before, **own})  # which raises, before anything is changed, where they do not go together
+    both = before.keys() & own.keys()
+    replaced = {split: before[split] for split in both if encode_manifest(before[split]) != encode_manifest(own[split])}
+    if replaced:
+        _withdraw(output, replaced, kept=shards)
+    for encoder in encoders:
+        storage.write(join_path(output, encoder_file(encoder.column)), encode_encoder(encoder))
+    for split, entry in manifest.splits.items():
+        with ThreadPoolExecutor(_MOVES) as pool:
+            list(pool.map(partial(_move, storage, output, split), entry.shards))
+        _move_list(storage, rejects_path(output, split), join_path(output, split_rejects(split)), entry.rejects_sha256)
+        storage.write(join_path(output, split_statistics(split)), statistics[split])
+        fingerprints = join_path(output, split_fingerprints(split))
+        if entry.fingerprints_sha256 is msgspec.UNSET:
+            storage.delete(fingerprints)
+        else:
+            _move_list(storage, fingerprints_path(output, split), fingerprints, entry.fingerprints_sha256)
+        storage.write(join_path(output, split_manifest(split)), encode_manifest(own[split]))
+    try:
+        whole = publish(output)
+    except CategoryError:  # another job has committed its split since we looked
+        _withdraw(output, own, kept=shards)
+        raise
+    for entry in manifest.splits.values():
+        tidy(output, entry)
+    return whole or manifest
+
+
+def _write_or_delete(storage: Storage, path: str, data: bytes | None) -> None:
+    if data is None:
+        storage.delete(path)
+    else:
+        storage.write(path, data)
+
+
+def _withdraw(output: str, replaced: Mapping[str, Manifest], kept: set[str]) -> None:
+    """Take splits out of the data set: first what lists them, then their shards but those called as the new ones, and
+    encoders that no other split has."""
+    storage = storage_for(output)
+    for split in replaced:
+        storage.delete(join_path(output, split_manifest(split)))
+    left = publish(output)
+    for split, manifest in replaced.items():
+        entry = manifest.splits[split]
+        links = shard_links(shard_names(manifest.name, split, manifest.layout), entry)
+        shards = sorted({shard.file for shard in entry.shards} - kept)
+        for file in (*shards, *map(index_file, shards), *sorted(links)):
+            storage.delete(join_path(output, file))
+        files = {info.file for info in manifest.encoders} | ({CLASSES} if manifest.encoders else set())
+        for file in sorted(files) if left is None else ():
+            storage.delete(join_path(output, file))
+
+
+def _move(storage: Storage, output: str, split: str, shard: ShardInfo) -> None:
+    """Move a shard and its index from the folder of its split's state, unless that has been done."""
+    for move in moves(split, shard):
+        path, written = join_path(output, move.target), join_path(output, move.written)
+        with suppress(FileNotFoundError):
+            if _is_ours(storage, written, move.file):
+                storage.move(written, path)
+                continue
+        if not is_whole(storage, path, move.file):
+            raise JobError(f"{path} is gone, or not as it was written: does another run write there? Run again")
+
+
+def _move_list(storage: Storage, written: str, path: str, sha256: str) -> None:
+    """Likewise a list of a split, which another run of the job may have moved."""
+    with suppress(FileNotFoundError):
+        if file_sha256(written) == sha256:
+            storage.move(written, path)
+            return
+    with suppress(FileNotFoundError):
+        if file_sha256(path) == sha256:
+            return
+    raise JobError(f"{path} is gone, or not as it was written: does another run write there? Run again")
+
+
+def _is_ours(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> bool:
+    """Whether no other run has written there meanwhile, of images that have come or gone. A local shard's checksum
+    would take as long as reading all of it."""
+    if is_remote(path) or isinstance(file, IndexInfo):
+        return is_whole(storage, path, file)
+    return storage.size(path) == file.bytes
+
+
+def publish(output: str) -> Manifest | None:
+    """Make manifest.json, label maps, statistics.json, duplicates.jsonl and TFDS's files say what the splits' own say;
+    None if there are no splits.
+
+    Raises:
+        CategoryError: the splits do not go together.
+    """
+    storage = storage_for(output)
+    path = join_path(output, MANIFEST)
+    storage.delete(join_path(output, REPORT))  # it is of the splits before, and made again at the job's end
+    splits = read_split_manifests(output)
+    while True:
+        manifest = _merged(output, splits)
+        if manifest is None:
+            storage.delete(path)
+        else:
+            manifest = _with_duplicates(output, manifest)
+            _write_companions(output, manifest)
+            storage.write(path, encode_manifest(manifest))
+        seen, splits = splits, read_split_manifests(output)
+        if splits == seen:
+            return manifest
+
+
+def _merged(output: str, splits: Mapping[str, Manifest]) -> Manifest | None:
+    """One manifest of all splits.
+
+    Raises:
+        CategoryError: one label map, or one way to parse records, cannot serve all.
+    """
+    if not splits:
+        return None
+    first, *others = (splits[name] for name in sorted(splits))
+    for other in others:
+        _check_agreement(output, first, other)
+    entries = {name: manifest.splits[name] for name, manifest in sorted(splits.items())}
+    return msgspec.structs.replace(first, splits=entries, sha256="")
+
+
+def _check_agreement(output: str, one: Manifest, other: Manifest) -> None:
+    (split,), (second,) = one.splits, other.splits
+    differences = (
+        (
+            (one.name, one.layout) == (other.name, other.layout),
+            "another name or layout",
+            "two data sets would be mixed",
+        ),
+        (
+            one.parts == other.parts,
+            f"{listed(other.parts)} in its records where {split} has {listed(one.parts)}",
+            "readers could not use both",
+        ),
+        (one.features == other.features, "other features in its records", "readers could not use both"),
+        (one.encoders == other.encoders, "another vocabulary of its texts", "one index would stand for two terms"),
+        (one.labels == other.labels, "other categories", "one label map cannot serve both"),
+    )
+    for is_same, what, harm in differences:
+        if not is_same:
+            raise CategoryError(
+                f"{output}: split {second} has {what} than split {split}; {harm}. Its shards are kept; write one "
+                "of the two splits to a folder of its own"
+            )
+
+
+def companions(manifest: Manifest) -> Mapping[str, bytes]:
+    """The files beside a data set's shards that follow from its manifest, by name."""
+    texts: dict[str, str] = {}
+    if manifest.labels.all or manifest.table.record_of is not RecordOf.ROW:
+        texts |= label_files(manifest.labels, manifest.label_by_id)
+    if manifest.table.record_of is RecordOf.ROW:
+        texts |= schema_files(manifest.features, [each.name for each in manifest.categories])
+    files = {name: text.encode() for name, text in texts.items()} | tfds_files(manifest)
+    if manifest.encoders:
+        files[CLASSES] = classes_file(category.name for category in manifest.categories)
+    return files
+
+
+def _write_companions(output: str, manifest: Manifest) -> None:
+    """TFDS's files are deleted instead where TFDS could not read the shards."""
+    storage = storage_for(output)
+    files = dict(companions(manifest))
+    for_tfds = tfds_files(manifest).keys()
+    if not (is_readable(manifest) and _link_shards(output, manifest)):
+        files = {name: data for name, data in files.items() if name not in for_tfds}
+    _write_or_delete(storage, join_path(output, STATISTICS), folder_statistics(output, manifest.splits))
+    for name in {*LABEL_FILES, *SCHEMA_FILES, *for_tfds} - files.keys():
+        storage.delete(join_path(output, name))
+    for name, data in files.items():
+        storage.write(join_path(output, name), data)
+
+
+def _with_duplicates(output: str, manifest: Manifest) -> Manifest:
+    """The manifest, with what is in the folder more than once, of which duplicates.jsonl is written."""
+    storage = storage_for(output)
+    duplicates, lines = duplicates_of(output, manifest) or (msgspec.UNSET, None)
+    _write_or_delete(storage, join_path(output, DUPLICATES), lines)
+    return msgspec.structs.replace(manifest, duplicates=duplicates)
+
+
+def _link_shards(output: str, manifest: Manifest) -> bool:
+    """Link TFDS's names of shards to files that have other names; False where the storage has no links."""
+    storage = storage_for(output)
+    return all(
+        storage.link(join_path(output, link), target)
+        for name, split in manifest.splits.items()
+        for link, target in shard_links(shard_names(manifest.name, name, manifest.layout), split).items()
+    )

@@ -1,0 +1,129 @@
+"""Groups that are never in two splits: how many there are, and how far they keep splits from their shares."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import apache_beam as beam
+from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.splits import Division, SplitShares
+from recordmill.schemas.rejects import Metric
+from recordmill.transforms.dataset.facts import Facts, FactsBuilder
+
+_SHOWN = 3
+_FAR = 0.05
+"""Of all images; chance alone seldom keeps a split of many groups so far from its share."""
+
+
+class GroupSizes(NamedTuple):
+    """Of a split: its images, its groups, images and name of the largest group, and how many images are in none."""
+
+    images: int
+    groups: int
+    largest: tuple[int, str]
+    ungrouped: int = 0
+
+
+@dataclass(eq=False, repr=False)
+class CountGroups(beam.PTransform):
+    """Convert (split, name), one an image, to two PCollections of Facts.
+
+    They have the groups of each split, and images in none; and warnings of shares that are not met, and of names in a
+    list that are of no image.
+
+    Raises, when it runs, what `unmatched_warnings` does.
+    """
+
+    division: Division | AsSingleton
+
+    def expand(self, images: PCollection[tuple[str, str]]):
+        groups = images | "GroupOfImage" >> beam.Map(_grouped, self.division)
+        sizes = (
+            groups
+            | "ImagesOfGroup" >> beam.combiners.Count.PerElement()  # ((split, group, whether it is one), number)
+            | "OfSplit" >> beam.Map(_of_split).with_output_types(tuple[str, GroupSizes])
+            | "AddSizes" >> beam.CombinePerKey(add_sizes)
+        )
+        once = images.pipeline | "OnceGrouped" >> beam.Create([None])
+        listed = images | "Listed" >> beam.FlatMap(_listed, self.division).with_output_types(str)
+        of_shares = once | "Shares" >> beam.Map(_shares, AsList(sizes), self.division)
+        of_names = once | "Names" >> beam.Map(_names, AsIter(listed), self.division)
+        return of_shares, of_names
+
+
+def _grouped(image: tuple[str, str], division: Division) -> tuple[str, str, bool]:
+    split, name = image
+    return split, division.group_of(name), not division.group_from and name not in division.groups
+
+
+def _listed(image: tuple[str, str], division: Division) -> Iterator[str]:
+    _, name = image
+    if name in division.groups:
+        yield name
+
+
+def _of_split(counted: tuple[tuple[str, str, bool], int]) -> tuple[str, GroupSizes]:
+    (split, group, is_alone), images = counted
+    if is_alone:
+        return split, GroupSizes(images, 0, (0, ""), images)
+    return split, GroupSizes(images, 1, (images, group))
+
+
+def _shares(_: None, sizes: list[tuple[str, GroupSizes]], division: Division) -> Facts:
+    facts = FactsBuilder()
+    for split, of_split in sizes:
+        facts.count(split, Metric.GROUPS, of_split.groups)
+        facts.count(split, Metric.UNGROUPED, of_split.ungrouped)
+    for warning in share_warnings(sizes, division.shares):
+        facts.warn(*warning)
+    return facts.build()
+
+
+def _names(_: None, found: Iterable[str], division: Division) -> Facts:
+    return Facts(warnings=set(unmatched_warnings(found, division)))
+
+
+def unmatched_warnings(found: Iterable[str], division: Division) -> Iterator[tuple[str, str]]:
+    """A sentence, if a list of groups names what is no image; `found` are the images that it does name.
+
+    Raises:
+        ConfigError: it names none.
+    """
+    unmatched = sorted(division.groups.keys() - set(found))
+    if not unmatched:
+        return
+    shown = ", ".join(map(repr, unmatched[:_SHOWN])) + " …" * (len(unmatched) > _SHOWN)
+    advice = "names are paths below --images, as image/filename of records has them"
+    if len(unmatched) == len(division.groups):
+        raise ConfigError(f"--groups names no image that is converted, but {shown}, so it would do nothing: {advice}")
+    yield (
+        division.shares.names[0],
+        f"--groups: {len(unmatched):,} of the {len(division.groups):,} names in it are of no image that is converted "
+        f"({shown}); {advice}",
+    )
+
+
+def add_sizes(sizes: Iterable[GroupSizes]) -> GroupSizes:
+    """The sizes of groups, or of none, together."""
+    images, groups, largest, ungrouped = zip(GroupSizes(0, 0, (0, "")), *sizes, strict=True)
+    return GroupSizes(sum(images), sum(groups), max(largest), sum(ungrouped))
+
+
+def share_warnings(sizes: Sequence[tuple[str, GroupSizes]], shares: SplitShares) -> Iterator[tuple[str, str]]:
+    """A sentence, if a split has another share of the images than was asked for, by more than 5 of 100."""
+    total, of_split = add_sizes(of for _, of in sizes), dict(sizes)
+    far = []
+    for split, share in shares.shares:
+        images = of_split[split].images if split in of_split else 0
+        if abs(images - share * total.images) > _FAR * total.images:
+            far.append(f"{split} has {images / total.images:.1%} where {float(share):.1%} were asked for")
+    if far:
+        images, group = total.largest
+        yield (
+            shares.names[0],
+            f"groups are not divided, so that of {total.images:,} images {', '.join(far)}: there are {total.groups:,} "
+            f"groups, and the largest, {group!r}, has {images:,} images; another --split-seed, other shares or "
+            "smaller groups may come closer",
+        )

@@ -1,0 +1,326 @@
+"""What became of a split's images and annotations, counted; and whether that is a data set to be trusted."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import msgspec
+from apache_beam.pvalue import AsList, AsSingleton, PCollection
+
+from recordmill.schemas.dataset.manifest import (
+    AnnotationCounts,
+    ImageCounts,
+    Plan,
+    RewrittenPictures,
+    SplitManifest,
+    Unlisted,
+    manifest_of,
+)
+from recordmill.schemas.dataset.recipes import Recipe
+from recordmill.schemas.errors import EmptyDatasetError, LostImagesError, TooManyRejectsError
+from recordmill.schemas.features import CLASS_OF_ROW, FeatureTable, RecordOf
+from recordmill.schemas.inputs.encoders import TextEncoder
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.rejects import FILTERS, REWRITTEN_FROM, Metric, RejectLine, RejectTally
+from recordmill.schemas.shards import ShardInfo, SplitSize
+from recordmill.schemas.statistics import Statistics
+from recordmill.transforms.blocks.image_tasks import labels_of
+from recordmill.transforms.blocks.pack_block import unpack_block
+from recordmill.transforms.dataset.facts import Facts, add_facts
+from recordmill.transforms.dataset.rejects import RejectList, tally_rejects
+from recordmill.transforms.runtime.beam_steps import made_by
+from recordmill.transforms.storage.resolve import storage_for
+
+
+class SplitShards(NamedTuple):
+    """What the notes of a split's shards say.
+
+    Attributes:
+        fingerprints_sha256: see SplitManifest.
+    """
+
+    infos: Sequence[ShardInfo]
+    fingerprints_sha256: str | msgspec.UnsetType = msgspec.UNSET
+
+
+def describe_split(
+    recipe: Recipe,
+    facts: Facts,
+    rejects: RejectList,
+    shards: SplitShards,
+    class_counts: Sequence[int],
+    statistics: bytes,
+) -> SplitManifest:
+    """The split's entry in the manifest.
+
+    Args:
+        facts: of all splits.
+        rejects, class_counts, statistics: of this one; the latter are the content of its file.
+    """
+    split, rejected = recipe.split, rejects.tally
+    inputs = tuple(
+        sorted((rows for (of, _, _), rows in facts.inputs.items() if of == split), key=lambda rows: rows.path)
+    )
+    number = Counter({metric: facts.counts.get((split, metric.value), 0) for metric in Metric})
+    found = facts.statistics.get(split, Statistics()).findings
+    return SplitManifest(
+        recipe=recipe,
+        made_by=made_by(recipe.layout),
+        compression="GZIP" if recipe.options.get("gzip") else "",
+        inputs=inputs,
+        images=ImageCounts(
+            rows=sum(rows.images for rows in inputs) - number[Metric.ROWS_MERGED],
+            written=number[Metric.IMAGES],
+            without_record=number[Metric.IMAGES_WITHOUT_RECORD],
+            rejected=rejected.reasons("image", "row"),
+            of_other_classes=number[Metric.OF_OTHER_CLASSES],
+            rewritten=_rewritten(number),
+            groups=number[Metric.GROUPS],
+            ungrouped=number[Metric.UNGROUPED],
+        ),
+        annotations=AnnotationCounts(
+            rows=sum(rows.annotations for rows in inputs),
+            objects=number[Metric.OBJECTS],
+            captions=number[Metric.CAPTIONS],
+            stuff=number[Metric.REGIONS],
+            panoptic=number[Metric.PANOPTIC],
+            joined=number[Metric.ANNOTATIONS_MERGED],
+            rejected=rejected.reasons("annotation"),
+            filtered={metric.value: number[metric] for metric in FILTERS if number[metric]},
+            of_rejected_images=rejected.annotations + number[Metric.OF_REJECTED_IMAGES],
+            boxes_clipped=number[Metric.BOXES_CLIPPED],
+            masks=number[Metric.MASKS],
+        ),
+        unlisted=Unlisted(facts.unlisted.number, facts.unlisted.first),
+        record_bytes=number[Metric.RECORD_BYTES],
+        rejects_sha256=rejects.sha256,
+        first_rejects=rejects.first,
+        shards=tuple(sorted(shards.infos, key=lambda shard: shard.file)),
+        class_counts=tuple(class_counts),
+        warnings=tuple(sorted(text for of, text in facts.warnings if of == split)),
+        texts={column: texts for (of, column), texts in sorted(facts.texts.items()) if of == split},
+        findings={name: finding.number for name, finding in found.items()},
+        statistics_sha256=sha256(statistics).hexdigest(),
+        fingerprints_sha256=shards.fingerprints_sha256,
+    )
+
+
+def class_counts(split: str, labels: LabelMap, facts: Facts) -> list[int]:
+    """Number of objects, or images, of each class index of a split."""
+    return [facts.classes.get((split, index), 0) for index in range(len(labels.categories))]
+
+
+def _rewritten(number: Mapping[Metric, int]) -> RewrittenPictures | None:
+    formats = {**REWRITTEN_FROM, "other": Metric.FROM_OTHER}
+    by_format = {name: number[metric] for name, metric in formats.items() if number[metric]}
+    if not by_format:
+        return None
+    return RewrittenPictures(
+        by_format,
+        number[Metric.TURNED],
+        number[Metric.SHRUNK],
+        number[Metric.REWRITTEN_BYTES_READ],
+        number[Metric.REWRITTEN_BYTES],
+    )
+
+
+def check_whole(split: SplitManifest, table: FeatureTable) -> None:
+    """Check that every image and every annotation is accounted for.
+
+    Raises:
+        LostImagesError: the counts do not add up, which is a bug of Recordmill.
+    """
+    images, annotations = split.images, split.annotations
+    faults = []
+    if images.rows != images.accounted:
+        faults.append(
+            f"{images.rows} images came in, {images.written} were written, {images.without_record} give no record, "
+            f"{images.of_other_classes} are of other classes and {images.rejected} are rejected"
+        )
+    if annotations.rows != annotations.accounted:
+        faults.append(
+            f"{annotations.rows} annotations came in and {annotations.accounted} are accounted for: {annotations}"
+        )
+    each_has_one = any(source == "image.class_index" or source.startswith(CLASS_OF_ROW) for source in table.sources)
+    classified = images.written if each_has_one else annotations.objects
+    if sum(split.class_counts) != classified:
+        faults.append(f"{classified} are in records and {sum(split.class_counts)} of them are of a class")
+    records = annotations.objects if table.record_of is RecordOf.ANNOTATION else images.written
+    if split.examples != records:
+        faults.append(f"{records} records were made and {split.examples} are in the shards")
+    if faults:
+        raise LostImagesError(
+            f"{'; '.join(faults)}. No manifest is written. This is a fault of Recordmill: please report this line"
+        )
+
+
+class Rows(NamedTuple):
+    """How many images and annotations came in for a split, good and bad.
+
+    Attributes:
+        what: `image`, or `row` where the rows of a table stand for images.
+    """
+
+    images: int
+    annotations: int
+    what: str = "image"
+
+
+def rows_of_all(rows: Mapping[str, Rows]) -> dict[str, int]:
+    """How many images, or rows, and annotations came in for all splits, by what they are called in a Rejected."""
+    unit = next(iter(rows.values())).what
+    return {
+        unit: sum(of_split.images for of_split in rows.values()),
+        "annotation": sum(of_split.annotations for of_split in rows.values()),
+    }
+
+
+def is_over(rejected: int, total: int, max_rejects: float) -> bool:
+    """Whether more than the fraction `max_rejects` of `total` are rejected."""
+    return rejected > max_rejects * total + 1e-9  # 0.29 * 100 is less than 29
+
+
+def check_rejects(
+    rows: Mapping[str, Rows], rejected: RejectTally, max_rejects: float, inputs: Iterable[str], advice: str
+) -> None:
+    """Check that every split of a job has images, and that not too many images or annotations of all are rejected.
+
+    Args:
+        rows: of each split.
+        inputs: the files that name the images, for a message.
+        advice: what to do about too many rejects, likewise.
+
+    Raises:
+        EmptyDatasetError: there is no image, or none for a split.
+        TooManyRejectsError: more than `max_rejects` of the images or of the annotations are rejected.
+    """
+    totals = rows_of_all(rows)
+    unit, images = next(iter(totals.items()))
+    if not images:
+        raise EmptyDatasetError(f"{', '.join(sorted(set(inputs)))}: no {unit}s, so there is nothing to write")
+    for what, total in totals.items():
+        reasons = rejected.reasons(what)
+        number = sum(reasons.values())
+        if not is_over(number, total, max_rejects):
+            continue
+        first = msgspec.json.decode(rejected.first[what], type=RejectLine)
+        counted = ", ".join(f"{reason} {count}" for reason, count in reasons.items())
+        raise TooManyRejectsError(
+            f"{number} of {total} {what}s ({number / total:.1%}) are rejected, more than --max-rejects {max_rejects:g} "
+            f"allows: {counted}; the first: {first.detail}. {advice}"
+        )
+    for name, of_split in rows.items():
+        if not of_split.images:
+            raise EmptyDatasetError(
+                f"split {name} gets none of the {images} {unit}s; give it a larger share, try another --split-seed or "
+                "--stratify (of folder and table), or leave it out; with groups, look whether there "
+                "are more than a few"
+            )
+
+
+def check_examples(splits: Mapping[str, SplitManifest], rejects_path: str) -> None:
+    """Check that every split has an example.
+
+    Raises:
+        EmptyDatasetError: of its images none gave one.
+    """
+    for name, split in splits.items():
+        unit = split.recipe.unit
+        if not split.examples:
+            raise EmptyDatasetError(
+                f"of the {split.images.rows} {unit}s of split {name} {_left_out(split.images)}, see {rejects_path}; "
+                "nothing was written"
+            )
+
+
+def _left_out(images: ImageCounts) -> str:
+    """Why no image of a split gives a record."""
+    if images.without_record:
+        return "none has an object"
+    return "none is of the classes that were asked for" if images.of_other_classes else "all are rejected"
+
+
+@dataclass(eq=False, repr=False)
+class ReportPlan(beam.PTransform):
+    """Facts of the steps before the writing, one element, become a Plan, as JSON in the local file `path`.
+
+    Args:
+        checked: a PCollection of one element, without which there is no plan.
+        labels, table: one LabelMap, and one FeatureTable.
+        recipes: one a split.
+        encoders: of texts, if any are encoded.
+    """
+
+    checked: PCollection
+    labels: PCollection
+    table: PCollection
+    path: str
+    recipes: Sequence[Recipe]
+    encoders: PCollection | None = None
+
+    def expand(self, facts: PCollection[Facts]) -> PCollection[None]:
+        known = {
+            "facts": AsList(facts),
+            "labels": AsSingleton(self.labels),
+            "table": AsSingleton(self.table),
+            "_": AsSingleton(self.checked),
+        }
+        if self.encoders is not None:
+            known["encoders"] = AsList(self.encoders)
+        once = facts.pipeline | "Once" >> beam.Create([self.path])
+        return once | "Report" >> beam.Map(_write_plan, self.recipes, **known)
+
+
+def _write_plan(path: str, recipes: Sequence[Recipe], facts: list[Facts], _: object, **sides: Any) -> None:
+    storage_for(path).write(path, msgspec.json.encode(plan_of(recipes, add_facts(facts), **sides)))
+
+
+def plan_of(
+    recipes: Sequence[Recipe],
+    facts: Facts,
+    labels: LabelMap,
+    table: FeatureTable,
+    encoders: Iterable[TextEncoder] = (),
+) -> Plan:
+    sizes = {recipe.split: facts.plans.get(recipe.split, SplitSize(0, 0, 0)) for recipe in recipes}
+    facts.counts |= {(split, Metric.IMAGES.value): size.images for split, size in sizes.items()}
+    splits = {}
+    for recipe in recipes:
+        split = recipe.split
+        tally = tally_rejects((kind, rejects) for kind, rejects in facts.rejects.items() if kind[0] == split)
+        rejected = RejectList(tally, "", ())
+        counts = class_counts(split, labels, facts)
+        splits[split] = describe_split(recipe, facts, rejected, SplitShards(()), counts, b"")
+    infos = tuple(encoder.info for encoder in encoders)
+    return Plan(manifest_of(recipes[0].name, labels, table, splits, infos), sizes)
+
+
+@dataclass(eq=False, repr=False)
+class CountClasses(beam.PTransform):
+    """Convert (BlockKey, packed Block) to Facts with the classes of each Block.
+
+    Args:
+        labels: a PCollection of one LabelMap.
+    """
+
+    splits: Sequence[str]
+    labels: PCollection
+
+    def expand(self, blocks: PCollection[tuple[int, bytes]]) -> PCollection[Facts]:
+        return blocks | "Classes" >> beam.Map(_classes, AsSingleton(self.labels), self.splits)
+
+
+def _classes(keyed: tuple[int, bytes], labels: LabelMap, splits: Sequence[str]) -> Facts:
+    block = unpack_block(keyed[1])
+    of_id = labels.index_by_id()
+    of_name = {category.name: index for index, category in enumerate(labels.categories)}
+    found: Counter[tuple[str, int]] = Counter()
+    if block.num_objects:
+        objects = zip(block.split[block.image_of_object].tolist(), block.category_id.tolist(), strict=True)
+        found.update((splits[split], of_id[category]) for split, category in objects)
+    names = zip(block.split.tolist(), (labels.class_name for labels in labels_of(block)), strict=True)
+    found.update((splits[split], of_name[name]) for split, name in names if name is not None)
+    return Facts(classes=dict(found))

@@ -1,0 +1,257 @@
+"""What a finished job leaves beside its shards; last of all the manifest, whose presence says that its splits are
+complete."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import msgspec
+from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
+
+from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json, manifest_of
+from recordmill.schemas.dataset.recipes import Recipe
+from recordmill.schemas.errors import JobError
+from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.inputs.encoders import TextEncoder
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.rejects import RejectTally
+from recordmill.schemas.shards import ShardKey
+from recordmill.schemas.statistics import Statistics
+from recordmill.transforms.dataset.dataset_folder import forget, read_manifest, tidy
+from recordmill.transforms.dataset.facts import AddFacts, Facts, Findings, add_facts
+from recordmill.transforms.dataset.rejects import KindRejects, rejects_paths, tally_rejects, write_rejects
+from recordmill.transforms.insight.across_splits import (
+    check_complete_duplicates,
+    check_duplicates,
+    decode_fingerprints,
+    fingerprint_line,
+    fingerprints_path,
+)
+from recordmill.transforms.insight.count_images import describe_statistics
+from recordmill.transforms.insight.write_report import try_to_report
+from recordmill.transforms.runtime.beam_steps import made_by
+from recordmill.transforms.shards.commit_splits import commit_splits
+from recordmill.transforms.shards.describe_split import (
+    Rows,
+    SplitShards,
+    check_examples,
+    check_rejects,
+    check_whole,
+    class_counts,
+    describe_split,
+)
+from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard, is_whole, moves
+from recordmill.transforms.storage.resolve import join_path, storage_for
+
+
+class Target(NamedTuple):
+    """What a job was asked for.
+
+    Attributes:
+        recipes: one a split.
+        output: the data set's folder.
+        max_rejects: fraction of images, and of annotations, that may be rejected.
+        duplicates: what is done about pictures that are there more than once, see `check_duplicates`.
+    """
+
+    recipes: tuple[Recipe, ...]
+    output: str
+    max_rejects: float
+    duplicates: str = "report"
+
+
+@dataclass(eq=False, repr=False)
+class WriteMetadata(beam.PTransform):
+    """WrittenShard become a PCollection of one Manifest, when everything is in its place.
+
+    Args:
+        labels, table: PCollections of one LabelMap, and one FeatureTable.
+        findings: of the steps before.
+        encoders: of texts, where some were encoded.
+    """
+
+    labels: PCollection
+    table: PCollection
+    findings: Findings
+    target: Target
+    encoders: PCollection | None = None
+
+    def expand(self, written: PCollection[WrittenShard]):
+        added = (written | "FactsOfShards" >> beam.Map(_facts_of),) | "AddFacts" >> AddFacts()
+        lists = (self.findings.lists, added.lists) | "AllLists" >> beam.Flatten()
+        sides = {
+            "labels": AsSingleton(self.labels),
+            "table": AsSingleton(self.table),
+            "found": AsList(self.findings.facts),
+            "of_shards": AsList(added.facts),
+            "notes": AsList(written | "Notes" >> beam.FlatMap(_notes).with_output_types(tuple[ShardKey, str])),
+            "lists": AsIter(lists),
+        }
+        if self.encoders is not None:
+            sides["encoders"] = AsList(self.encoders)
+        once = written.pipeline | "Once" >> beam.Create([self.target])
+        return once | "Write" >> beam.Map(_write, **sides)
+
+
+def _facts_of(written: WrittenShard) -> Facts:
+    return written.facts
+
+
+def _notes(written: WrittenShard) -> list[tuple[ShardKey, str]]:
+    return [(written.key, written.note)] if written.note else []
+
+
+def _write(target: Target, found: list[Facts], of_shards: list[Facts], **sides: Any) -> Manifest:
+    facts = add_facts([*found, *of_shards])
+    recipes = tuple(recipe.with_listings(facts.listings) for recipe in target.recipes)
+    return write_metadata(target._replace(recipes=recipes), facts=facts, **sides)
+
+
+def write_metadata(
+    target: Target,
+    labels: LabelMap,
+    table: FeatureTable,
+    facts: Facts,
+    notes: Iterable[tuple[ShardKey, str]],
+    lists: KindRejects = (),
+    encoders: Iterable[TextEncoder] = (),
+) -> Manifest:
+    """Let the splits take their place, with all their metadata, when all is well. When it is not, each split's rejects
+    are in the folder of its state, and an older split of that name stays as it was.
+
+    Args:
+        facts: of all steps.
+        notes: of all shards, see WrittenShard.
+        lists: of rejects, with their lines.
+
+    Raises:
+        DuplicatesError: see `check_duplicates`. The shards stay; and the splits where another job has written its own
+            at the same time.
+        EmptyDatasetError, TooManyRejectsError: see `describe_split.check_rejects` and `check_examples`. The shards
+            stay.
+        LostImagesError: see `describe_split.check_whole`.
+        CategoryError, JobError: see `commit_splits`; or the note of a shard is gone, and no other run of the same job
+            has committed the splits.
+    """
+    rejects = write_rejects(target.output, [recipe.split for recipe in target.recipes], lists)
+    of_split = {recipe.split: class_counts(recipe.split, labels, facts) for recipe in target.recipes}
+    files = {
+        split: encode_json(describe_statistics(facts.statistics.get(split, Statistics()), labels, table, counts))
+        for split, counts in of_split.items()
+    }
+    try:
+        shards = {recipe.split: read_notes(target.output, recipe, notes) for recipe in target.recipes}
+    except JobError:
+        if whole := _committed_by_another(target):
+            return whole
+        raise
+    splits = {
+        recipe.split: describe_split(
+            recipe, facts, rejects[recipe.split], shards[recipe.split], of_split[recipe.split], files[recipe.split]
+        )
+        for recipe in target.recipes
+    }
+    for split in splits.values():
+        check_whole(split, table)
+    _check(target, splits, tally_rejects(facts.rejects.items()))
+    compared: set[str] = set()
+    if target.duplicates != "report":
+        fingerprints = {
+            split: decode_fingerprints(storage_for(target.output).read(fingerprints_path(target.output, split)))
+            for split, of in splits.items()
+            if of.fingerprints_sha256 is not msgspec.UNSET
+        }
+        compared = check_duplicates(target.output, fingerprints, table, target.duplicates)
+    encoders = sorted(encoders, key=attrgetter("column"))
+    infos = tuple(encoder.info for encoder in encoders)
+    manifest = manifest_of(target.recipes[0].name, labels, table, dict(sorted(splits.items())), infos)
+    whole = commit_splits(target.output, manifest, files, encoders)
+    if compared and not whole.splits.keys() <= compared:  # another job has come with a split since we looked
+        check_complete_duplicates(target.output, splits, whole.table, target.duplicates)
+    return whole
+
+
+def _committed_by_another(target: Target) -> Manifest | None:
+    """The folder's manifest, if another run of the same job has committed all splits; what this run left is deleted.
+
+    Raises:
+        DuplicatesError: see `check_complete_duplicates`.
+    """
+    manifest = read_manifest(target.output)
+    if manifest is None or not all(_is_committed(target.output, recipe, manifest) for recipe in target.recipes):
+        return None
+    splits = [recipe.split for recipe in target.recipes]
+    for split in splits:
+        tidy(target.output, manifest.splits[split])
+    if target.duplicates != "report":
+        check_complete_duplicates(target.output, splits, manifest.table, target.duplicates)
+    return manifest
+
+
+def _is_committed(output: str, recipe: Recipe, manifest: Manifest) -> bool:
+    """Whether a split is whole that was written by this recipe and these versions."""
+    split = manifest.splits.get(recipe.split)
+    if split is None or (split.recipe, split.made_by) != (recipe, made_by(recipe.layout)):
+        return False
+    files = [move for shard in split.shards for move in moves(recipe.split, shard)]
+    return all(is_whole(storage_for(output), join_path(output, move.target), move.file) for move in files)
+
+
+def read_notes(output: str, recipe: Recipe, notes: Iterable[tuple[ShardKey, str]]) -> SplitShards:
+    """Read the notes of a split's shards, one after the other, and write their fingerprints into the folder of its
+    state.
+
+    Raises:
+        JobError: one is gone.
+    """
+    finished = FinishedShards(output, recipe.name, recipe.layout)
+    infos, digest, upload = [], sha256(), None
+    try:
+        for key, note in sorted(each for each in notes if each[0].split == recipe.split):
+            result = finished.result(key, note)
+            infos.append(result.info)
+            if result.fingerprints:
+                upload = upload or storage_for(output).create(fingerprints_path(output, recipe.split), output)
+                line = fingerprint_line(result.fingerprints)
+                digest.update(line)
+                upload.write(line)
+        if upload:
+            upload.commit()
+    finally:
+        if upload:
+            upload.abandon()  # nothing to do after a commit
+    return SplitShards(infos, digest.hexdigest() if upload else msgspec.UNSET)
+
+
+def _check(target: Target, splits: Mapping[str, SplitManifest], rejected: RejectTally) -> None:
+    what, paths = target.recipes[0].unit, rejects_paths(target.output, splits)
+    check_rejects(
+        {name: Rows(split.images.rows, split.annotations.rows, what) for name, split in splits.items()},
+        rejected,
+        target.max_rejects,
+        [file.path for recipe in target.recipes for file in recipe.inputs],
+        f"They are listed in {paths}. The shards are kept: run again with the data mended, or with a larger "
+        "--max-rejects to accept this",
+    )
+    for name, split in splits.items():
+        if not split.examples:
+            forget(target.output, name)
+    check_examples(splits, paths)
+
+
+class ReportFolder(beam.PTransform):
+    """A PCollection of one Manifest, of a folder that is complete, becomes a PCollection of none."""
+
+    def __init__(self, output: str):
+        super().__init__()
+        self._output = output
+
+    def expand(self, manifests: PCollection[Manifest]):
+        return manifests | "Report" >> beam.Map(_report, self._output)
+
+
+def _report(_: Manifest, output: str) -> None:
+    try_to_report(output)

@@ -1,1 +1,0 @@
-"""Statistics of records: counted while these are written, or read back, and added up."""

@@ -1,0 +1,135 @@
+"""Steps that read all rows before records are made: types of columns, and encoders of their texts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import apache_beam as beam
+from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
+
+from recordmill.schemas.features import ColumnType
+from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder
+from recordmill.schemas.inputs.tables import Column, RowsFile
+from recordmill.transforms.encoders.fit_encoder import FitEncoder
+from recordmill.transforms.runtime import progress
+from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, choose_schema
+from recordmill.transforms.table.convert_columns import column_texts
+from recordmill.transforms.table.make_records import RowEncoder, RowsRecipe
+from recordmill.transforms.table.observe_columns import TableStats, observe
+from recordmill.transforms.table.read_records import made_ahead
+from recordmill.transforms.table.read_rows import read_rows
+
+
+class InferSchema(beam.PTransform):
+    """RowsFile become one ChosenSchema.
+
+    Args:
+        files: all of them, for messages.
+    """
+
+    def __init__(self, choice: ColumnChoice, files: Sequence[RowsFile], recipe: RowsRecipe):
+        super().__init__()
+        self._choice = choice
+        self._files = tuple(files)
+        self._recipe = recipe
+
+    def expand(self, files: PCollection[RowsFile]) -> PCollection[ChosenSchema]:
+        distinct = self._choice.numbered
+        return (
+            files
+            | "SpreadFiles" >> beam.Reshuffle()
+            | "Observe" >> beam.Map(_observe, self._recipe, distinct)
+            | "AddUp" >> beam.combiners.ToList()
+            | "Choose" >> beam.Map(_choose, self._choice, self._files)
+        )
+
+
+def _observe(file: RowsFile, recipe: RowsRecipe, distinct: tuple[str, ...]) -> TableStats:
+    progress.set_step("looking at columns")
+    stats = TableStats()
+    for seen in made_ahead(partial(observe, file=file.number, distinct=distinct), file, recipe):
+        stats.add(seen)
+    return stats
+
+
+def _choose(found: list[TableStats], choice: ColumnChoice, files: tuple[RowsFile, ...]) -> ChosenSchema:
+    """In the files' order, so that columns are in that of the first file that has them."""
+    total = TableStats()
+    for stats in sorted(found, key=lambda stats: sorted(stats.bad)):
+        total.add(stats)
+    return choose_schema(total, choice, files)
+
+
+class RowTexts(NamedTuple):
+    """The texts of a column that an encoder is fitted on.
+
+    Attributes:
+        split: whose rows have them.
+        default: what a missing one is taken as; None where it is no text.
+    """
+
+    column: str
+    split: str
+    default: str | None = None
+
+
+@dataclass(eq=False, repr=False)
+class FitTexts(beam.PTransform):
+    """RowsFile become TextEncoder, one for each of `sources`.
+
+    Args:
+        chosen: a PCollection of one ChosenSchema, without which no row is read.
+        defaults: by column.
+    """
+
+    sources: Sequence[EncoderSource]
+    recipe: RowsRecipe
+    defaults: Mapping[str, str]
+    chosen: PCollection
+
+    def expand(self, files: PCollection[RowsFile]) -> PCollection[TextEncoder]:
+        saved = [source.saved for source in self.sources if source.saved]
+        fitted = [source for source in self.sources if not source.saved]
+        create = beam.Create(saved).with_output_types(TextEncoder)
+        encoders = [files.pipeline | "Saved" >> create] if saved else []
+        if fitted:
+            wanted = [RowTexts(each.column, each.fit_split, self.defaults.get(each.column)) for each in fitted]
+            texts = beam.FlatMap(_texts, wanted, self.recipe, AsSingleton(self.chosen))
+            tags = [str(number) for number in range(len(wanted))]
+            found = files | "SpreadFiles" >> beam.Reshuffle() | "Texts" >> texts.with_outputs(*tags)
+            encoders += [
+                found[tag] | f"Fit-{each.column}" >> FitEncoder(each.settings, each.column, each.fit_split, each.known)
+                for tag, each in zip(tags, fitted, strict=True)
+            ]
+        return encoders | "Encoders" >> beam.Flatten() if len(encoders) > 1 else encoders[0]
+
+
+def _texts(
+    file: RowsFile, wanted: Sequence[RowTexts], recipe: RowsRecipe, chosen: ChosenSchema
+) -> Iterator[TaggedOutput]:
+    progress.set_step("learning words")
+    for number, texts in row_texts(file, wanted, recipe, chosen):
+        yield TaggedOutput(str(number), texts)
+
+
+def row_texts(
+    file: RowsFile, wanted: Sequence[RowTexts], recipe: RowsRecipe, chosen: ChosenSchema
+) -> Iterator[tuple[int, list[str]]]:
+    """The texts of columns, a list for many rows, with the number of the column among those that are wanted.
+
+    Args:
+        chosen: which says how classes are divided, where they are.
+    """
+    divide, splits = RowEncoder(chosen, recipe).splits_of, recipe.splits
+    columns = *(each.column for each in wanted), *splits.columns, *filter(None, [splits.stratified])
+    for batch in read_rows(file, columns, recipe.encoding):
+        split_of_row = divide(batch)
+        for number, (name, split, default) in enumerate(wanted):
+            column = Column(name, name, ColumnType.BYTES, default=default)
+            texts, _ = column_texts(column, batch.columns.get(name), len(batch.lines), batch.is_typed)
+            of_split = splits.names.index(split)
+            yield (
+                number,
+                [text for at, text in zip(split_of_row, texts, strict=True) if at == of_split and text is not None],
+            )

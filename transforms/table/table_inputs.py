@@ -1,0 +1,76 @@
+"""Files that `--rows` matches, and the types of columns in the file of `--schema`."""
+
+from collections import Counter
+
+import msgspec
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import ColumnType
+from recordmill.schemas.inputs.tables import ENDINGS, TEXT_PARTS, Column, TableSchema, rows_format
+from recordmill.transforms.storage.resolve import match_files, storage_for
+
+
+def read_schema(path: str) -> TableSchema:
+    """The schema in a file: JSON as `schema.json` of a data set, or TensorFlow Metadata's text form.
+
+    Raises:
+        ConfigError: it is neither, or has a column twice.
+    """
+    data = storage_for(path).read(path)
+    is_json = data.lstrip().startswith(b"{") or path.endswith(".json")
+    try:
+        schema = msgspec.json.decode(data, type=TableSchema) if is_json else _from_pbtxt(path, data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--schema {path} is no schema.json: {error}") from error
+    names = Counter(column.name for column in schema.columns if column.type not in TEXT_PARTS)
+    if twice := [name for name, number in names.items() if number > 1]:
+        raise ConfigError(f"--schema {path} says twice what the column {twice[0]!r} is; leave one out")
+    return schema
+
+
+def _from_pbtxt(path: str, data: bytes) -> TableSchema:
+    try:
+        from google.protobuf import text_format
+        from tensorflow_metadata.proto.v0 import schema_pb2
+    except ImportError as error:
+        raise ConfigError(
+            f"--schema {path}: reading a schema.pbtxt needs tensorflow-metadata (pip install tensorflow-metadata)"
+        ) from error
+    try:
+        schema = text_format.Parse(data, schema_pb2.Schema())
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--schema {path} is no schema.pbtxt: {error}") from error
+    types = {schema_pb2.BYTES: ColumnType.BYTES, schema_pb2.FLOAT: ColumnType.FLOAT, schema_pb2.INT: ColumnType.INT64}
+    if unknown := [feature.name for feature in schema.feature if feature.type not in types]:
+        raise ConfigError(f"--schema {path}: the feature {unknown[0]!r} has a type that no record holds")
+    names = {domain.name: tuple(domain.value) for domain in schema.string_domain}
+    columns = []
+    for feature in schema.feature:
+        type_ = types[feature.type]
+        if type_ is ColumnType.INT64 and feature.HasField("bool_domain"):
+            type_ = ColumnType.BOOL
+        values = names.get(feature.int_domain.name, ()) if type_ is ColumnType.INT64 else ()
+        if values:
+            type_ = ColumnType.ENUM
+        count = feature.value_count
+        is_list = feature.HasField("value_count") and (count.min, count.max) != (1, 1)
+        columns.append(Column(feature.name, feature.name, type_, is_list, values=values))
+    return TableSchema(tuple(columns))
+
+
+def find_rows(*patterns: str) -> tuple[str, ...]:
+    """Return the files that match, sorted. A path without wild cards matches itself.
+
+    Raises:
+        ConfigError: a pattern matches nothing.
+    """
+    try:
+        return tuple(sorted(path for pattern in patterns for path in match_files(pattern)))
+    except ConfigError as error:
+        raise ConfigError(f"--rows {error}") from error
+
+
+def format_fault(path: str) -> str:
+    """Return why a file cannot be read as rows; empty if it can."""
+    known = ", ".join(ENDINGS)
+    return "" if rows_format(path) else f"--rows {path}: its name ends in none of {known}, perhaps with .gz"

@@ -1,1 +1,0 @@
-"""Texts become terms, a vocabulary of them, and numbers."""
