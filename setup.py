@@ -26,7 +26,7 @@ setup(
     version="0.1.0",
     description="Data sets of pictures and labels (COCO first) become sharded TFRecord files, with Apache Beam",
     license="Apache-2.0",
-    python_requires=">=3.10,<3.14",
+    python_requires=">=3.10",
     packages=list(PACKAGES),
     package_dir=PACKAGES,
     package_data={

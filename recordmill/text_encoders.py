@@ -62,7 +62,7 @@ def encoders(path: str | os.PathLike[str]) -> dict[str, Encoder]:
     nor TensorFlow.
 
     Args:
-        path: the folder that Recordmill wrote, local or gs://.
+        path: the folder that Recordmill wrote, local or in a bucket.
 
     Raises:
         ConfigError: `path` has no manifest, or an encoder is gone or not as it was written.

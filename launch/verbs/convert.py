@@ -38,6 +38,7 @@ from recordmill.schemas.dataset.manifest import Plan
 from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError
 from recordmill.schemas.inputs.options import ConvertOptions, PictureOptions
+from recordmill.schemas.sizes import number_text
 from recordmill.transforms.dataset.dataset_folder import read_statistics, require_manifest, tidy
 from recordmill.transforms.dataset.fact_lines import data_set_lines, plan_lines
 from recordmill.transforms.insight.across_splits import check_complete_duplicates, compare_splits
@@ -80,7 +81,8 @@ def convert(job: Job, progress_mode: str, beam_arguments: Sequence[str]) -> None
     else:
         if OutputState.UNFINISHED in states:
             finished = finished_shards(options.output, recipes)
-            console.print(f"Going on with an unfinished run in {options.output}: {finished:,} finished shards are kept")
+            kept = number_text(finished, "finished shard")
+            console.print(f"Going on with an unfinished run in {options.output}, which has {kept}")
         try:
             started.run()
         except (AnnotationFileError, ConfigError, VocabularyError, NoImageFoundError):  # before a shard is written

@@ -218,8 +218,8 @@ class ImageOptions(ConvertOptions):
     """Options of all conversions of image files."""
 
     images: Images = READ.opt(
-        "Folder or .zip of images, with all folders in it; repeatable. Local or gs://. A name that two folders have is "
-        "an error.",
+        "Folder or .zip of images, with all folders in it; repeatable. Local or in a bucket. A name that two folders "
+        "have is an error.",
         ...,
         "DIR|ZIP",
         also="image-dir img-dir input",

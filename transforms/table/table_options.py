@@ -46,7 +46,7 @@ class TableOptions(TextOptions, PictureOptions):
 
     rows: Rows = READ.opt(
         "CSV, TSV, JSON Lines or Parquet (`.csv .tsv .jsonl .parquet`); repeatable. The first three also as `.gz`; "
-        "local or gs://, with `*` and `?` in the file's name. Files of one table may have several formats.",
+        "local or in a bucket, with `*` and `?` in the file's name. Files of one table may have several formats.",
         ...,
         "FILE|GLOB",
     )
