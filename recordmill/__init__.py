@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from recordmill.conversion import convert
     from recordmill.data_set import DataSet, open
     from recordmill.global_order import GlobalOrder
     from recordmill.schemas.errors import ConfigError, JobError, RecordmillError
@@ -33,6 +34,7 @@ __all__ = [
     "RecordmillError",
     "Split",
     "__version__",
+    "convert",
     "decode_manifest",
     "encoders",
     "open",
@@ -49,6 +51,7 @@ _HOMES = {
     "Manifest": "schemas.manifest",
     "RecordmillError": "schemas.errors",
     "Split": "split",
+    "convert": "conversion",
     "decode_manifest": "schemas.manifest",
     "encoders": "text_encoders",
     "open": "data_set",
