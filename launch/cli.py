@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from importlib.util import find_spec
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from recordmill.launch.command_line.help import program_help
 from recordmill.launch.command_line.parser import Command, parse
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in own
     # Beam's workers would print the traceback of an error that is reported in one line here.
     hiding = others_hidden() if beam_arguments and not debug else nullcontext()
-    with hiding, _logged(debug), terminated_as_by_ctrl_c() as signals:
+    with hiding, logged(debug), terminated_as_by_ctrl_c() as signals:
         return _run(own, beam_arguments, debug, signals)
 
 
@@ -76,7 +76,7 @@ def _told(run: Callable[[], int], debug: bool) -> int:
 
 
 @contextmanager
-def _logged(debug: bool) -> Iterator[None]:
+def logged(debug: bool) -> Iterator[None]:
     """While the block runs, warnings are printed, and with `debug` all that is logged; where the caller has handlers,
     these do it."""
     root, handler = logging.getLogger(), logging.StreamHandler() if debug else ErrorStreamHandler()
@@ -103,9 +103,7 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
         command = parse(own)
         if beam_arguments and not VERBS[command.verb].runs_beam:
             raise ConfigError(f"{command.verb} runs no pipeline, so {' '.join(beam_arguments)} would do nothing")
-        if VERBS[command.verb].runs_beam and find_spec("apache_beam") is None:
-            raise missing_extra(command.verb, "beam")
-        return _run_command(command, beam_arguments)
+        return run_command(command, beam_arguments)
     except RecordmillError as error:
         _complain(error, debug)
         return error.exit_code
@@ -133,9 +131,15 @@ def _tell_interrupted(own: list[str], terminated: bool) -> None:
     print(f"recordmill: {'terminated' if terminated else 'interrupted'}{left}", file=error_stream())
 
 
-def _run_command(command: Command, beam_arguments: list[str]) -> int:
-    """Run a command. Its modules, and Beam if it needs Beam, are imported here, which takes seconds."""
-    verb, options, progress = VERBS[command.verb], command.options, command.terminal.progress
+def run_command(command: Command, beam_arguments: list[str], show: Any = None) -> int:
+    """Run a command. Its modules, and Beam if it needs Beam, are imported here, which takes seconds.
+
+    Args:
+        show: A `recordmill.launch.terminal.progress.Show` for a conversion, in place of `--progress`.
+    """
+    verb, options, progress = VERBS[command.verb], command.options, show or command.terminal.progress
+    if verb.runs_beam and find_spec("apache_beam") is None:
+        raise missing_extra(command.verb, "beam")
     if not verb.converts:
         run = verb.load("run")
         has_fault = run(options, progress, beam_arguments) if verb.runs_beam else run(options)

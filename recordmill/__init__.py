@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from recordmill.conversion import convert
     from recordmill.data_set import DataSet, Split, open
     from recordmill.global_order import GlobalOrder
     from recordmill.schemas.dataset.manifest import Manifest, decode_manifest
@@ -32,6 +33,7 @@ __all__ = [
     "RecordmillError",
     "Split",
     "__version__",
+    "convert",
     "decode_manifest",
     "encoders",
     "open",
@@ -48,6 +50,7 @@ _HOMES = {
     "Manifest": "schemas.dataset.manifest",
     "RecordmillError": "schemas.errors",
     "Split": "data_set",
+    "convert": "conversion",
     "decode_manifest": "schemas.dataset.manifest",
     "encoders": "text_encoders",
     "open": "data_set",

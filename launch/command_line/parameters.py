@@ -39,7 +39,15 @@ def plain_default(each: OptionField) -> str | int | float | bool | None:
 
 def parameter_help(command: str, text: str) -> str:
     """Return a help text with the names of parameters in place of flags."""
-    names = {each.flag: name for name, each in parameters(command).items()}
+    return without_flags(text, {each.flag: name for name, each in parameters(command).items()})
+
+
+def without_flags(text: str, names: Mapping[str, str]) -> str:
+    """Return a text with `names` in place of their flags.
+
+    >>> without_flags("--split-seed, --other", {"--split-seed": "split_seed"})
+    'split_seed, --other'
+    """
     return re.sub(r"--[a-z]+(?:-[a-z]+)*", lambda flag: names.get(flag[0], flag[0]), text)
 
 

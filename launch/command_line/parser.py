@@ -53,16 +53,27 @@ def parse(arguments: Sequence[str]) -> Command:
         raise ConfigError(f"{_no_verb(verb)} (recordmill --help lists the verbs)")
     if any(word in _HELP for word in rest):
         _answer(verb_help(verb))
-    command = _filled(verb, *_read_words(fields_of(verb), rest))
+    typed, faults = _read_words(fields_of(verb), rest)
+    advice = f" (recordmill {verb} --help lists the flags)" if faults else ""
+    command = _filled(verb, typed, faults, advice)
     if command.terminal.print_config:
         _answer(to_config(command))
     return command
 
 
-def _filled(verb: str, typed: Mapping[str, Any], faults: list[str]) -> Command:
-    fields, values, advice = {each.name: each for each in fields_of(verb)}, dict(typed), ""
-    if faults:
-        advice = f" (recordmill {verb} --help lists the flags)"
+def parse_values(verb: str, values: Mapping[str, Any]) -> Command:
+    """Return a verb and its options from values by option, as JSON has them.
+
+    Raises:
+        ConfigError: with all faults.
+    """
+    faults: list[str] = []
+    fields = {each.name: each for each in fields_of(verb) if each.name not in ("print_config", "debug")}
+    return _filled(verb, _without_unknown(values, fields, "", faults), faults)
+
+
+def _filled(verb: str, typed: Mapping[str, Any], faults: list[str], advice: str = "") -> Command:
+    fields, values = {each.name: each for each in fields_of(verb)}, dict(typed)
     if path := values.get("config"):
         values = _read_config(path, fields, faults) | values
     models: list[Any] = []
@@ -176,11 +187,19 @@ def _read_config(path: str, fields: Mapping[str, OptionField], faults: list[str]
     if not isinstance(found, dict):
         raise ConfigError(f"--config {path} must map names of options to values: num_shards: 8")
     values = {str(name).replace("-", "_"): value for name, value in found.items()}
-    for name in [name for name in values if name not in fields or name in _TYPED_ONLY]:
-        near = difflib.get_close_matches(name, set(fields) - set(_TYPED_ONLY), 1, _CLOSE)
-        faults.append(f"--config {path}: unknown option {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
-        del values[name]
-    return values
+    known = {name: each for name, each in fields.items() if name not in _TYPED_ONLY}
+    return _without_unknown(values, known, f"--config {path}: ", faults)
+
+
+def _without_unknown(
+    values: Mapping[str, Any], known: Mapping[str, OptionField], where: str, faults: list[str]
+) -> dict[str, Any]:
+    """Return the values of known options, and add a fault for each other name."""
+    for name in [name for name in values if name not in known]:
+        near = [each for each in known if name.replace("_", "-") in known[each].also]
+        near = near or difflib.get_close_matches(name, known, 1, _CLOSE)
+        faults.append(f"{where}unknown option {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
+    return {name: value for name, value in values.items() if name in known}
 
 
 def to_config(command: Command) -> str:

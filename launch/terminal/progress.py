@@ -4,7 +4,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TextIO
 
@@ -19,13 +19,16 @@ _CANNOT_ERASE = ("dumb", "unknown")
 _BARS = (24, 12)
 _SEPARATOR = " · "
 
+Show = Callable[[threading.Event, TextIO], None]
+"""Shows progress on a stream until the event is set."""
+
 _pausing, _paused, _live = threading.Event(), threading.Event(), threading.Event()
 
 
 @contextmanager
-def shown(mode: str) -> Iterator[None]:
+def shown(mode: str | Show) -> Iterator[None]:
     """Show progress on standard error while the block runs: `auto` live on a terminal and plain elsewhere, `plain`,
-    or `none`."""
+    `none`, or by a function."""
     progress.reset()
     stream = error_stream()
     if mode == "none" or stream is None:
@@ -34,7 +37,7 @@ def shown(mode: str) -> Iterator[None]:
     live = mode == "auto" and stream.isatty() and os.environ.get("TERM") not in _CANNOT_ERASE
     stop = threading.Event()
     with _second(stream) if live else nullcontext(stream) as stream:
-        show = _show_live if live else _show_plain
+        show = mode if callable(mode) else _show_live if live else _show_plain
         watcher = threading.Thread(target=show, args=(stop, stream), name="progress", daemon=True)
         watcher.start()
         try:
@@ -123,14 +126,15 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
-def _line(now: Progress, width: float = math.inf) -> str:
+def line_now(now: Progress, width: float = math.inf) -> str:
+    """Return the line of a job that this process runs."""
     return progress_line(now, time.monotonic() - now.planned_at if now.planned_at else 0.0, width)
 
 
 def _show_plain(stop: threading.Event, stream: TextIO) -> None:
     last = ""
     while not stop.wait(_PLAIN_SECONDS):
-        line = _line(progress.snapshot())
+        line = line_now(progress.snapshot())
         if line != last:
             print(line, file=stream, flush=True)
         last = line
@@ -147,7 +151,7 @@ def _show_live(stop: threading.Event, stream: TextIO) -> None:
 
     def row() -> Table:
         now = progress.snapshot()
-        line = _line(now, console.width)
+        line = line_now(now, console.width)
         table = Table.grid(padding=(0, 1))
         planned = now.images_planned
         if width := bar_width(line, console.width):

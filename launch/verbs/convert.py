@@ -32,7 +32,7 @@ from recordmill.launch.runners.beam_options import (
 from recordmill.launch.runners.run import run
 from recordmill.launch.runners.watch import polling
 from recordmill.launch.terminal.console import print_lines, print_times, terminal, terminal_of_errors
-from recordmill.launch.terminal.progress import shown
+from recordmill.launch.terminal.progress import Show, shown
 from recordmill.pipelines.convert import Job, write_nothing
 from recordmill.schemas.dataset.manifest import Plan
 from recordmill.schemas.dataset.recipes import Recipe
@@ -48,7 +48,7 @@ from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import file_storage_for
 
 
-def convert(job: Job, progress_mode: str, beam_arguments: Sequence[str]) -> None:
+def convert(job: Job, progress_mode: str | Show, beam_arguments: Sequence[str]) -> None:
     """Write the splits, or find that it has been done, and print what is there.
 
     Raises:
@@ -107,7 +107,7 @@ class _Run(NamedTuple):
 
     job: Job
     recipes: Sequence[Recipe]
-    progress_mode: str
+    progress_mode: str | Show
     beam_arguments: Sequence[str]
 
     def run(self, shows_progress: bool = True) -> None:

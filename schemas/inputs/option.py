@@ -96,7 +96,11 @@ def split_shares(value: Any) -> Any:
 
     >>> split_shares("val"), split_shares(["train=0.75", "val=1/4"])
     ((('val', Fraction(1, 1)),), (('train', Fraction(3, 4)), ('val', Fraction(1, 4))))
+    >>> split_shares({"train": 0.75, "val": "1/4"})
+    (('train', Fraction(3, 4)), ('val', Fraction(1, 4)))
     """
+    if isinstance(value, dict):
+        value = ",".join(f"{name}={share}" for name, share in value.items())
     if isinstance(value, list):
         value = ",".join(map(str, value))
     if not isinstance(value, str):

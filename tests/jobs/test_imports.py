@@ -36,6 +36,17 @@ def test_help_imports_neither_beam_nor_tensorflow():
     assert run(code, "coco", "--help").splitlines()[-1] == "[]"
 
 
+def test_convert_leaves_the_job_s_modules_to_its_child():
+    code = (
+        "import sys, recordmill\n"
+        "try: recordmill.convert('coco')\n"
+        "except recordmill.ConfigError: pass\n"
+        "roots = {name.partition('.')[0] for name in sys.modules}\n"
+        "print(sorted(roots & {'apache_beam', 'tensorflow', 'pydantic', 'PIL', 'rich'}))"
+    )
+    assert run(code).splitlines()[-1] == "[]"
+
+
 def test_a_wrong_flag_is_refused_before_beam_is_imported():
     code = "import sys\nfrom recordmill.launch.cli import main\n"
     code += "print(main(['coco', '--ouput', 'x']), 'apache_beam' in sys.modules)"

@@ -100,6 +100,6 @@ def test_who_interrupts_hears_that_the_command_goes_on_from_there(verb, monkeypa
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli, "parse", lambda own: cli.Command(verb, None, None))
-    monkeypatch.setattr(cli, "_run_command", interrupted)
+    monkeypatch.setattr(cli, "run_command", interrupted)
     assert cli.main([verb]) == cli.INTERRUPTED
     assert capsys.readouterr().err.endswith("finished shards stay, and the same command goes on from there\n")

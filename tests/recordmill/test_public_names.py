@@ -6,7 +6,7 @@ import pytest
 import recordmill
 
 PUBLIC = {
-    *("LAYOUTS", "ConfigError", "FeatureTable", "JobError", "Manifest", "RecordmillError"),
+    *("LAYOUTS", "ConfigError", "FeatureTable", "convert", "JobError", "Manifest", "RecordmillError"),
     *("DataSet", "GlobalOrder", "Split", "__version__", "decode_manifest", "encoders", "open", "parse_spec"),
 }
 

@@ -20,10 +20,10 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
+from recordmill.transforms.runtime.end_with_parent import end_with_parent
 from recordmill.transforms.runtime.threads import usable_cores
 from recordmill.transforms.storage.resolve import storage_for
 
-_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 _OF_PARENT = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 """What interrupts a command: its process ends the others."""
 _THREADS_A_CORE = 2
@@ -135,9 +135,7 @@ def _held_back(signals: set[signal.Signals]) -> Iterator[None]:
 
 def _begin(parent: int) -> None:
     """A process begins, which ends with its parent, however that ends."""
-    ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
+    end_with_parent(parent)
     progress.is_forked()
     gc.enable()
 

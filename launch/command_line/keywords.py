@@ -1,0 +1,64 @@
+"""Types of the keywords of `recordmill.convert`: `python -m recordmill.launch.command_line.keywords FILE`."""
+
+import json
+import sys
+from pathlib import Path
+
+from recordmill.pipelines.dataset_options import TerminalOptions
+from recordmill.pipelines.verbs import CONVERSIONS, VERBS
+from recordmill.schemas.inputs.option import OptionField, options_of
+
+_HEAD = '''"""Types of the keywords of `recordmill.convert`, made by `make templates` from the options."""
+
+import os
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Literal
+
+from typing_extensions import TypedDict
+
+Path = str | os.PathLike[str]
+Paths = Path | Sequence[Path]
+Texts = str | Sequence[str]
+Shares = Texts | Mapping[str, float | str | Fraction]
+'''
+
+
+def keywords_module() -> str:
+    """Return the source of recordmill/keywords.py."""
+    of_all = [_line(each) for each in options_of(TerminalOptions) if each.name in ("progress", "config")]
+    lines = {
+        verb: [_line(each) for each in options_of(VERBS[verb].options) if each.name != "dry_run"]
+        for verb in CONVERSIONS
+    }
+    first, *others = lines.values()
+    shared = [line for line in first if all(line in other for other in others)]
+    parts = [_HEAD, _class("Convert", "TypedDict", "all conversions", [*shared, *of_all])]
+    for verb, found in lines.items():
+        own = [line for line in found if line not in shared]
+        parts.append(_class(verb.capitalize(), "ConvertKeywords", f"`{verb}`", own))
+    return "\n\n".join(parts)
+
+
+def _class(name: str, base: str, whose: str, lines: list[str]) -> str:
+    body = "\n".join(f"    {line}" for line in lines)
+    return f'class {name}Keywords({base}, total=False):\n    """Keywords of {whose}."""\n\n{body}\n'
+
+
+def _line(each: OptionField) -> str:
+    may_be_none = each.default is None and not each.is_required
+    return f"{each.name}: {_type(each)}{' | None' if may_be_none else ''}"
+
+
+def _type(each: OptionField) -> str:
+    if each.is_shares or each.is_size:
+        return "Shares" if each.is_shares else "int | str"
+    if each.choices:
+        return f"Literal{json.dumps(each.choices)}"
+    if each.is_list:
+        return "Paths" if each.must_be else "Texts"
+    return "Path" if each.must_be else each.type.__name__
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(keywords_module(), encoding="utf-8")

@@ -1,0 +1,129 @@
+"""A conversion for `recordmill.convert`: in this process, or as the child process of a caller.
+
+A child reads two lines of JSON from standard input, the import path and a Request, and writes lines of JSON to standard
+output: progress, and at the end a Done or a Failed. What the command would print on standard error stays there.
+"""
+
+import io
+import json
+import math
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TextIO
+
+from recordmill.launch.cli import command, logged, run_command
+from recordmill.launch.command_line.parameters import without_flags
+from recordmill.launch.command_line.parser import parse_values
+from recordmill.launch.runners.signals import terminated_as_by_ctrl_c
+from recordmill.pipelines.verbs import CONVERSIONS, fields_of
+from recordmill.schemas.errors import ConfigError, JobError, RecordmillError
+from recordmill.transforms.runtime.end_with_parent import end_with_parent
+from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
+
+_LIVE_S, _PLAIN_S = 0.2, 10.0
+
+
+class Request(NamedTuple):
+    """Order for a child process.
+
+    Attributes:
+        values: Values of options by name.
+        parent: Process id of the caller.
+        columns: Width of the caller's live line; 0 if it shows plain lines.
+    """
+
+    verb: str
+    values: Mapping[str, Any]
+    parent: int
+    columns: int
+
+
+def convert(
+    verb: str, values: Mapping[str, Any], beam_arguments: list[str], show: Callable[[str], Any] | None = None
+) -> dict[str, Any]:
+    """Convert, and return the folder and the splits.
+
+    Args:
+        values: Values of options by name, as JSON has them.
+        show: Returns a `recordmill.launch.terminal.progress.Show` for a mode of `progress`.
+
+    Raises:
+        ConfigError: with all faults.
+        JobError: the job failed.
+    """
+    if verb not in CONVERSIONS:
+        raise ConfigError(f"{verb!r} is none of {', '.join(CONVERSIONS)}")
+    try:
+        asked = parse_values(verb, values)
+        options, mode = asked.options, asked.terminal.progress
+        if options.dry_run:
+            raise ConfigError(f"--dry-run writes no data set: run `recordmill {verb} --dry-run` for the plan")
+        run_command(asked, beam_arguments, show and mode != "none" and show(mode))
+    except RecordmillError as error:
+        names = {each.flag: each.name for each in fields_of(verb)}
+        error.args = (without_flags(str(error), names), *error.args[1:])
+        raise
+    except OSError as error:
+        raise (ConfigError if is_of_command(error) else JobError)(explain_os_error(error)) from error
+    except Exception as error:
+        raise JobError(f"{type(error).__name__}: {error}") from error
+    return {"output": options.output, "splits": options.splits}
+
+
+def child() -> None:
+    """Be the child process of a caller."""
+    messages = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # libraries may print there
+    sys.stdout = summary = io.StringIO()
+    command(lambda: _answer(messages, summary))
+
+
+def _answer(messages: TextIO, summary: io.StringIO) -> int:
+    request = Request(*json.loads(sys.stdin.readline()))
+    _end_with(request.parent)
+
+    def send(message: Mapping[str, Any]) -> None:
+        print(json.dumps(message), file=messages, flush=True)
+
+    def show(mode: str) -> Any:
+        columns = request.columns if mode == "auto" else 0
+        return lambda stop, _: _send_progress(send, columns, stop)
+
+    with logged(False), terminated_as_by_ctrl_c() as signals:
+        try:
+            done = convert(request.verb, request.values, [], show)
+        except KeyboardInterrupt:
+            return 128 + (signals or [signal.SIGINT])[0]
+        except RecordmillError as error:
+            text = "".join(traceback.format_exception(error))
+            send({"error": type(error).__name__, "text": str(error), "traceback": text})
+            return error.exit_code
+        send(done | {"summary": summary.getvalue()})
+    return 0
+
+
+def _end_with(parent: int) -> None:
+    if sys.platform == "linux":
+        end_with_parent(parent)  # by no thread, as writers are forked
+    else:
+        threading.Thread(target=lambda: (sys.stdin.read(), os._exit(1)), daemon=True).start()
+
+
+def _send_progress(send: Any, columns: int, stop: threading.Event) -> None:
+    from recordmill.launch.terminal.progress import bar_width, line_now
+    from recordmill.transforms.runtime import progress
+
+    last = ""
+    while not stop.wait(_LIVE_S if columns else _PLAIN_S):
+        now = progress.snapshot()
+        line = line_now(now, columns or math.inf)
+        if now.images_planned and (width := bar_width(line, columns)):
+            full = width * now.images_done // now.images_planned
+            line = f"{'█' * full}{'░' * (width - full)} {line}"
+        if line != last:
+            send({"line": line, "live": bool(columns)})
+        last = line

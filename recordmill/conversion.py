@@ -1,0 +1,213 @@
+"""Conversions from Python: the verbs of the command as calls."""
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, Literal, TextIO, cast, overload
+
+from recordmill.data_set import DataSet, open
+from recordmill.schemas import errors
+from recordmill.schemas.dataset.dataset_files import split_rejects
+from recordmill.schemas.errors import ConfigError, JobError
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from typing_extensions import Unpack
+
+    from recordmill.keywords import CocoKeywords, EmbedKeywords, FolderKeywords, TableKeywords
+
+    RunnerOptions = Sequence[str] | PipelineOptions
+
+_LOGGER = logging.getLogger("recordmill")
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.stdin.readline()); "
+    "from recordmill.launch.library import child; child()"
+)
+_GRACE_S = 10.0  # for a child to delete what it is writing
+_NOTEBOOK_COLUMNS = 100
+
+
+@overload
+def convert(
+    verb: Literal["coco"], *, runner_options: "RunnerOptions | None" = None, **options: "Unpack[CocoKeywords]"
+) -> DataSet: ...
+@overload
+def convert(
+    verb: Literal["embed"], *, runner_options: "RunnerOptions | None" = None, **options: "Unpack[EmbedKeywords]"
+) -> DataSet: ...
+@overload
+def convert(
+    verb: Literal["folder"], *, runner_options: "RunnerOptions | None" = None, **options: "Unpack[FolderKeywords]"
+) -> DataSet: ...
+@overload
+def convert(
+    verb: Literal["table"], *, runner_options: "RunnerOptions | None" = None, **options: "Unpack[TableKeywords]"
+) -> DataSet: ...
+def convert(verb: str, *, runner_options: "RunnerOptions | None" = None, **options: Any) -> DataSet:
+    """Convert a data set to sharded TFRecord files, as the command does, and open the result.
+
+    A child process runs the job, and ends with this process. Ctrl-C ends it; the same call goes on from the finished
+    shards. Logger `recordmill` gets the summary at level INFO, and warnings and the number of rejects at level WARNING.
+
+    Args:
+        verb: `coco`, `folder`, `table` or `embed`.
+        runner_options: Flags of Beam as a list, or PipelineOptions, for another runner. This process then builds the
+            pipeline, and prints what the command prints.
+        options: The command's flags with underscores, see docs/cli.md: `num_shards=4`, `split={"train": 0.8, "val":
+            0.2}`. `progress="none"` shows no progress; `config` names a YAML file of options.
+
+    Raises:
+        ConfigError: the options are wrong. The message has every fault.
+        JobError: the job failed. Its cause is the traceback of the child process.
+
+    Example:
+        data = recordmill.convert("coco", images="images", instances="instances.json", output="out")
+        data["train"][0]["boxes"]
+    """
+    values = {name: _plain(name, value) for name, value in options.items() if value is not None}
+    if runner_options is None:
+        done = _convert_in_child(verb, values)
+    else:
+        from recordmill.launch.library import convert as convert_here
+
+        done = convert_here(verb, values, _flags(runner_options))
+    data = open(done["output"])
+    for split in done["splits"]:
+        _warn(data, split)
+    return data
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return the value of an option as JSON has it."""
+
+    def plain(one: object) -> str | int:
+        if isinstance(one, os.PathLike):
+            return os.fsdecode(one)
+        if isinstance(one, Integral):  # of NumPy
+            return int(one)
+        if isinstance(one, Fraction):
+            return str(one)
+        raise TypeError("text, a number, a path or a list is expected")
+
+    try:
+        return json.loads(json.dumps(value, default=plain))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name} {value!r}: {error}") from error
+
+
+def _warn(data: DataSet, split: str) -> None:
+    entry = data.manifest.splits[split]
+    for text in entry.warnings:
+        _LOGGER.warning("%s", text)
+    if entry.rejects:
+        file = os.path.join(data.path, split_rejects(split))
+        _LOGGER.warning("Split %s: %s images, rows or annotations were rejected, see %s", split, entry.rejects, file)
+
+
+def _flags(options: "RunnerOptions") -> list[str]:
+    """Return PipelineOptions as flags.
+
+    Raises:
+        ConfigError: an option is switched off, for which there is no general flag.
+    """
+    if isinstance(options, Sequence):
+        return [options] if isinstance(options, str) else list(options)
+    flags = []
+    for name, value in options.get_all_options(drop_default=True).items():
+        if value is False:
+            raise ConfigError(f"runner_options: {name}=False; give the list of flags in place of PipelineOptions")
+        for one in value if isinstance(value, list) else [value]:
+            text = json.dumps(one) if isinstance(one, dict) else one
+            flags.append(f"--{name}" if one is True else f"--{name}={text}")
+    return flags
+
+
+def _convert_in_child(verb: str, values: dict[str, Any]) -> dict[str, Any]:
+    request = [verb, values, os.getpid(), _columns()]
+    # A session of its own: the terminal's Ctrl-C comes to this process, which ends the child.
+    with subprocess.Popen(
+        [sys.executable, "-c", _START],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="backslashreplace",
+        start_new_session=True,
+    ) as child:
+        requests, messages, lines = cast("tuple[TextIO, TextIO, TextIO]", (child.stdin, child.stdout, child.stderr))
+        last: deque[str] = deque(maxlen=1)
+        logging_ = threading.Thread(target=_log, args=(lines, last), daemon=True)
+        logging_.start()
+        try:
+            with suppress(BrokenPipeError):  # it ended at once; standard error says why
+                requests.write(f"{json.dumps([*map(str, sys.path)])}\n{json.dumps(request)}\n")
+                requests.flush()
+            result = _watch(messages)
+            child.wait()
+            logging_.join()
+        except BaseException:
+            _end(child)
+            raise
+    if "error" in result:
+        error = getattr(errors, result["error"])(result["text"])
+        raise error from None if isinstance(error, ConfigError) else _ChildError(result["traceback"])
+    if not result:
+        code = child.returncode
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        raise JobError(f"the child process {how}; the same call goes on from the finished shards. {''.join(last)}")
+    _LOGGER.info("%s", result["summary"])
+    return result
+
+
+class _ChildError(Exception):
+    """Traceback of a child process."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+def _watch(messages: Iterable[str]) -> dict[str, Any]:
+    """Show progress until the result comes, and return it; an empty one if none comes."""
+    shown = 0
+    try:
+        for message in map(json.loads, messages):
+            if "line" not in message:
+                return message
+            line, shown = message["line"].ljust(shown), len(message["line"]) * message["live"]
+            print(f"\r{line}" if shown else line, end="" if shown else "\n", file=sys.stderr, flush=True)
+        return {}
+    finally:
+        if shown:
+            print(f"\r{' ' * shown}\r", end="", file=sys.stderr, flush=True)
+
+
+def _log(lines: Iterable[str], last: deque[str]) -> None:
+    for line in lines:
+        last.append(line.strip())
+        _LOGGER.warning("%s", line.strip().removeprefix("warning: ").removeprefix("note: "))
+
+
+def _columns() -> int:
+    """Return the width of a live line; 0 if standard error shows none."""
+    if type(sys.stderr).__module__.startswith("ipykernel"):
+        return _NOTEBOOK_COLUMNS
+    is_terminal = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return shutil.get_terminal_size().columns - 1 if is_terminal else 0
+
+
+def _end(child: subprocess.Popen) -> None:
+    child.terminate()
+    try:
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(_GRACE_S)
+    finally:
+        child.kill()

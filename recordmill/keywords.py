@@ -1,0 +1,161 @@
+"""Types of the keywords of `recordmill.convert`, made by `make templates` from the options."""
+
+import os
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Literal
+
+from typing_extensions import TypedDict
+
+Path = str | os.PathLike[str]
+Paths = Path | Sequence[Path]
+Texts = str | Sequence[str]
+Shares = Texts | Mapping[str, float | str | Fraction]
+
+
+class ConvertKeywords(TypedDict, total=False):
+    """Keywords of all conversions."""
+
+    images: Paths
+    output: Path
+    name: str
+    rename: Texts
+    label_as: Literal["index", "text"]
+    shard_size: int | str | None
+    num_shards: int | None
+    examples_per_shard: int | None
+    gzip: bool
+    seed: int
+    writer: Literal["planned", "beam"]
+    split: Shares
+    split_seed: int
+    overwrite: bool
+    max_rejects: float
+    workers: int | None
+    progress: Literal["auto", "plain", "none"]
+    config: str
+
+
+class CocoKeywords(ConvertKeywords, total=False):
+    """Keywords of `coco`."""
+
+    instances: Paths
+    keypoints: Paths
+    captions: Paths
+    panoptic: Paths
+    stuff: Paths
+    image_info: Paths
+    panoptic_masks: Paths
+    bbox_format: Literal["xywh", "xyxy", "rel-xywh", "rel-xyxy"] | None
+    no_list: bool
+    match: Literal["path", "suffix", "name"]
+    layout: Literal["detection", "keras", "tfds"]
+    group_from: str | None
+    groups: Path | None
+    dtype: Texts
+    masks: Literal["none", "png", "rle", "both"]
+    check: Literal["none", "header", "decode"]
+    duplicates: Literal["report", "leakage", "fail"]
+    boxes: Literal["clip", "drop", "keep"]
+    no_crowd: bool
+    min_area: float
+    categories: Texts
+    format: Literal["keep", "jpeg", "png"]
+    max_side: int | None
+    jpeg_quality: int
+    text_features: int | None
+    min_df: str
+    ngrams: str
+    no_lower: bool
+    stop_words: Paths
+    fit_split: str | None
+    encoders: Paths
+    text_names: str | None
+    caption_text: Literal["raw", "counts", "tfidf", "tokens"]
+
+
+class FolderKeywords(ConvertKeywords, total=False):
+    """Keywords of `folder`."""
+
+    labels: Paths
+    path_column: str | None
+    label_column: str | None
+    split_column: str | None
+    label_from: Literal["folder", "name"]
+    label_separator: str
+    layout: Literal["classification"]
+    dtype: Texts
+    group_from: str | None
+    groups: Path | None
+    stratify: bool
+    classes: Texts
+    check: Literal["none", "header", "decode"]
+    duplicates: Literal["report", "leakage", "fail"]
+    format: Literal["keep", "jpeg", "png"]
+    max_side: int | None
+    jpeg_quality: int
+
+
+class EmbedKeywords(ConvertKeywords, total=False):
+    """Keywords of `embed`."""
+
+    labels: Paths
+    path_column: str | None
+    label_column: str | None
+    split_column: str | None
+    label_from: Literal["folder", "name"]
+    label_separator: str
+    rows: Paths
+    image_column: str | None
+    label: str | None
+    key: str | None
+    model: str
+    weights: str
+    layer: str
+    pool: Literal["none", "avg"]
+    input_size: str
+    preprocess: Literal["none", "unit", "tf", "torch", "caffe"] | None
+    resize: Literal["bilinear", "nearest", "bicubic", "lanczos"]
+    batch: int
+    dtype: Literal["float32", "float16"]
+    layout: Literal["features"]
+    group_from: str | None
+    groups: Path | None
+    stratify: bool
+    classes: Texts
+    group_column: str | None
+
+
+class TableKeywords(ConvertKeywords, total=False):
+    """Keywords of `table`."""
+
+    rows: Paths
+    image_column: str | None
+    columns: Texts
+    key: str | None
+    label: str | None
+    classes: Texts
+    schema: Path | None
+    default: Texts
+    encoding: str
+    layout: Literal["table"]
+    dtype: Texts
+    split_column: str | None
+    group_column: str | None
+    stratify: bool
+    check: Literal["none", "header", "decode"]
+    duplicates: Literal["report", "leakage", "fail"]
+    format: Literal["keep", "jpeg", "png"]
+    max_side: int | None
+    jpeg_quality: int
+    raw_size: str
+    text_features: int | None
+    min_df: str
+    ngrams: str
+    no_lower: bool
+    stop_words: Paths
+    fit_split: str | None
+    encoders: Paths
+    text_names: str | None
+    text_column: Texts
+    text: Literal["raw", "counts", "tfidf", "tokens"] | None

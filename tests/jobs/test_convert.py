@@ -1,0 +1,143 @@
+"""`recordmill.convert`: the command as a call."""
+
+import asyncio
+import logging
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+
+import recordmill
+from recordmill.launch.command_line.keywords import keywords_module
+from recordmill.schemas.errors import WrongFlagError
+from tests.conftest import shard_bytes
+
+SPLIT = {"train": 0.75, "val": Fraction(1, 4)}
+
+
+def options(sample, output: Path) -> dict:
+    """Values as Python programs have them."""
+    return {
+        "images": Path(sample.images),
+        "instances": [Path(sample.instances)],
+        "output": output,
+        "num_shards": np.int64(2),
+        "max_rejects": 0.2,
+        "split": SPLIT,
+    }
+
+
+@pytest.mark.parametrize(
+    "runner_options",
+    [None, ["--runner=DirectRunner"], PipelineOptions(["--runner=DirectRunner", "--direct_num_workers=1"])],
+    ids=["child", "flags", "PipelineOptions"],
+)
+def test_convert_writes_what_the_command_writes(sample, tmp_path, copy_converted, caplog, runner_options):
+    caplog.set_level(logging.INFO, "recordmill")
+    data = recordmill.convert("coco", **options(sample, tmp_path / "out"), runner_options=runner_options)
+    copy_converted(tmp_path / "command", "--split", "train=0.75,val=0.25", "--num-shards", 2)
+    assert shard_bytes(tmp_path / "out") == shard_bytes(tmp_path / "command")
+    assert (data.path, list(data)) == (str(tmp_path / "out"), ["train", "val"])
+    rejects = sum(data.manifest.splits[split].rejects for split in data)
+    warned = [record.args[1] for record in caplog.records if record.levelno == logging.WARNING and record.args]
+    assert sum(warned[-2:]) == rejects > 0
+    if runner_options is None:
+        assert f"coco-train is in {tmp_path}" in caplog.text
+
+
+def test_convert_in_an_event_loop_and_twice_at_once_in_its_threads(sample, tmp_path):
+    async def convert() -> list[recordmill.DataSet]:
+        first, *others = [options(sample, tmp_path / name) for name in ("1", "2", "3")]
+        in_threads = (asyncio.to_thread(recordmill.convert, "coco", **call) for call in others)
+        return [recordmill.convert("coco", **first), *await asyncio.gather(*in_threads)]
+
+    one, two, three = (shard_bytes(Path(data.path)) for data in asyncio.run(convert()))
+    assert one == two == three != {}
+
+
+@pytest.mark.parametrize("runner_options", [None, ["--runner=DirectRunner"]], ids=["child", "here"])
+def test_config_error_has_every_fault_in_the_words_of_keywords(runner_options):
+    with pytest.raises(recordmill.ConfigError) as raised:
+        recordmill.convert("coco", imges="x", shards=2, num_shards=0, boxes="cut", runner_options=runner_options)
+    faults = str(raised.value).split("; ")
+    assert {"output is missing", "images is missing", "num_shards 0 must be 1 to 99999"} < set(faults)
+    assert {"did you mean images?", "did you mean num_shards?", "boxes 'cut' is none of clip, drop, keep"} < set(faults)
+    assert "--" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("verb", "values", "fault"),
+    [
+        ("cocoa", {}, "'cocoa' is none of coco"),
+        ("coco", {"images": object()}, "^images <object"),
+        ("coco", {"images": "i", "instances": "i.json", "output": "o", "dry_run": True}, "^dry_run writes no data set"),
+        ("coco", {"images": "/no/images", "instances": "/no/file", "output": "o"}, "images /no/images: no such folder"),
+        ("coco", {"runner_options": PipelineOptions(use_public_ips=False)}, "^runner_options: use_public_ips=False"),
+        ("table", {"rows": "r.csv", "output": "o", "runner_options": ["--runner=Flunk"]}, "--runner=Flunk is none of"),
+    ],
+)
+def test_config_error(verb, values, fault):
+    with pytest.raises(recordmill.ConfigError, match=fault):
+        recordmill.convert(verb, **values)
+
+
+def test_job_error_has_the_traceback_of_the_child(sample, tmp_path):
+    with pytest.raises(WrongFlagError, match="give the file to captions") as raised:
+        recordmill.convert("coco", images=sample.images, instances=sample.captions, output=tmp_path / "out")
+    assert isinstance(raised.value, recordmill.JobError)
+    assert "runners/run.py" in str(raised.value.__cause__)
+
+
+CALL = """
+import sys, recordmill
+try:
+    recordmill.convert("coco", images="gs://bucket/images", instances=sys.argv[1], output=sys.argv[2])
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.fixture
+def waiting_call(sample, tmp_path, monkeypatch) -> Iterator[tuple[subprocess.Popen, socket.socket]]:
+    """A process that calls `convert`, and the connection on which its child waits for a bucket that never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server.getsockname()[1]}")
+        command = [sys.executable, "-c", CALL, sample.instances, str(tmp_path / "out")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as caller:
+            server.settimeout(60)
+            connection, _ = server.accept()
+            with connection:
+                connection.settimeout(60)
+                yield caller, connection
+            caller.kill()
+
+
+def read_to_end(connection: socket.socket) -> None:
+    """Wait until the process at the other end has ended."""
+    while connection.recv(1 << 16):
+        pass
+
+
+def test_the_child_ends_with_a_caller_that_is_killed(waiting_call):
+    caller, connection = waiting_call
+    caller.kill()
+    read_to_end(connection)
+
+
+def test_ctrl_c_in_the_caller_ends_the_child(waiting_call):
+    caller, connection = waiting_call
+    caller.send_signal(signal.SIGINT)
+    read_to_end(connection)
+    assert (caller.communicate()[0], caller.returncode) == (b"interrupted\n", 0)
+
+
+def test_the_types_of_keywords_are_those_of_the_options():
+    module = Path(recordmill.__file__).with_name("keywords.py")
+    assert module.read_text(encoding="utf-8") == keywords_module(), "make templates writes it"
