@@ -7,7 +7,8 @@ from PIL import Image
 
 from recordmill.decode_record import RecordDecoder
 from recordmill.schemas.errors import RecordError
-from recordmill.schemas.layouts import LAYOUTS
+from recordmill.schemas.features import FeatureKind
+from recordmill.schemas.layouts import LAYOUTS, TFDS, stored_as
 from recordmill.split_records import READINGS, readings_of, type_text
 from recordmill.transforms.records.example import ExampleWriter
 from tests.recordmill.splits import CONTENTS, KEYPOINTS, draw
@@ -55,6 +56,17 @@ def test_a_record_of_the_layout_detection():
     assert found["captions"].tolist() == values["captions.text"]
     for name in ("masks", "semantic", "categories", "instances"):
         assert (found[name] == expected[name]).all(), name
+
+
+def test_labels_that_are_stored_as_text():
+    table = stored_as(TFDS.with_parts(()), {"objects/label": "label"}, {"objects/id": FeatureKind.FLOAT}, True)
+    readings = readings_of(table)
+    assert (readings["labels"].dtype, readings["labels"].meaning) == ("bytes", "class name")
+    assert (readings["annotation_ids"].dtype, readings["image_id"].dtype) == ("float32", "int64")
+    values = draw(CONTENTS["tfds"], 2).values
+    found = decoded("tfds", values | {"objects.class_index": [b"cat", b"dog"]}, table)
+    assert found["labels"].tolist() == [b"cat", b"dog"]
+    assert found["annotation_ids"].tolist() == values["objects.id"]
 
 
 def test_masks_as_run_lengths_alone_and_category_ids_as_labels():

@@ -166,7 +166,8 @@ class CocoOptions(TextOptions, PictureOptions, DividedOptions):
         held = {feature.source for feature in self.table.features}
         for feature in stored.features:
             if feature.name in given and feature.source not in held and feature.part not in OF_INPUT:
-                raise ConfigError(f"no record has {key_of[feature.source]}, so that its key and type would do nothing")
+                key = key_of[feature.source]
+                raise ConfigError(f"--{'rename' if key in pairs(self.rename) else 'dtype'}: no record has {key}")
 
     def _faults(self) -> Iterator[str]:
         if not any(getattr(self, kind) for kind in ANNOTATIONS):

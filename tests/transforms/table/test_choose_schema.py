@@ -90,6 +90,11 @@ def test_typed_values(array, type_, is_list):
     assert (column.type, column.is_list) == (type_, is_list)
 
 
+def test_a_numeric_type_that_is_asked_for():
+    found = choose({"a": ["1"], "b": ["2"]}, dtypes={"a": ColumnType.FLOAT})
+    assert [column.type for column in found.schema.columns] == [ColumnType.FLOAT, ColumnType.INT64]
+
+
 def test_columns_without_a_value_in_some_row_are_optional():
     found = choose({"a": ["1", ""], "b": ["1", "2"], "c": ["", "x"]}, {"b": ["3"]}, defaults={"c": "y"})
     assert found.schema.columns == (
@@ -209,6 +214,9 @@ def test_classes_are_numbered(monkeypatch):
         ({"features": {"a": "b"}}, "columns 'a' and 'b' would both be the feature 'b'"),
         ({"types": {"a": (ColumnType.CLASS, False)}}, "--schema: column a holds classes; give --label a"),
         ({"types": {"x": (ColumnType.INT64, False)}}, "--schema: there is no column 'x'"),
+        ({"dtypes": {"x": ColumnType.INT64}}, "--dtype: there is no column 'x'"),
+        ({"label": "a", "dtypes": {"a": ColumnType.INT64}}, "--dtype a: column a has classes"),
+        ({"texts": ("a",), "dtypes": {"a": ColumnType.INT64}}, "--dtype a: column a has texts"),
         ({"pictures": "x"}, "--image-column: there is no column 'x'"),
         ({"pictures": "x", "required": ("x",)}, "--image-column: there is no column 'x'"),
         ({"pictures": "b"}, "column b is not in b.csv; every row needs it"),

@@ -64,6 +64,13 @@ def test_features_stand_in_place_of_the_texts_and_lead_back_to_their_column():
     assert {column.default for column in TableSchema.of_features(schema.features).columns} == {"none"}
 
 
+def test_counts_are_integers_where_that_is_asked_for():
+    chosen = with_texts(CHOSEN, [ENCODER], {}, ColumnChoice(counts=("title/value",)))
+    assert [column.type for column in chosen.schema.columns[1:]] == [ColumnType.TERM_INDEX, ColumnType.TERM_COUNT]
+    with pytest.raises(ConfigError, match="words holds no counts"):
+        with_texts(CHOSEN, [ENCODER], {}, ColumnChoice(counts=("title/value", "words")))
+
+
 def test_a_name_that_another_column_has_is_refused():
     with pytest.raises(ConfigError, match="would both be the feature 'id'"):
         with_texts(CHOSEN, [ENCODER], {"title": {"index": "id"}}, ColumnChoice())
