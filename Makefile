@@ -110,9 +110,10 @@ lock-consumers: $(VENV)/installed  ## Pin what consumers need, where it can be a
 	done
 	rm named.new constraints.new pins.new
 
-templates: $(VENV)/installed-beam  ## Write what follows from the options: templates, tables of docs/cli.md, keywords of convert
+templates: $(VENV)/installed-beam  ## Write what follows from the code: templates, tables of docs/cli.md, keywords of convert, docs/api.md
 	$(BIN)/python -m recordmill.launch.services.template_metadata build/templates
 	$(BIN)/python -m recordmill.launch.command_line.documentation docs/cli.md
+	$(BIN)/python docs/make_api.py docs/api.md
 	$(BIN)/python -m recordmill.launch.command_line.keywords recordmill/keywords.py
 
 pictures: $(VENV)/installed $(BROWSER)/installed  ## Draw the pictures of README.md anew

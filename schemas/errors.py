@@ -33,6 +33,8 @@ class RecordmillError(Exception):
 
 
 class ConfigError(RecordmillError):
+    """The options, or what they name, are wrong. The message has every fault."""
+
     exit_code = 2
 
 
@@ -46,7 +48,7 @@ def missing_extra(what: str, extra: str) -> ConfigError:
 
 
 class JobError(RecordmillError):
-    pass
+    """A job failed after it had started; finished shards stay."""
 
 
 class AnnotationFileError(JobError):

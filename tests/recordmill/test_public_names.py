@@ -1,5 +1,7 @@
+import runpy
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -41,3 +43,10 @@ def test_each_is_loaded_when_it_is_first_used_without_beam_or_tensorflow(name):
 def test_what_is_not_there_is_an_attribute_error():
     with pytest.raises(AttributeError, match="'datasets'"):
         _ = recordmill.datasets
+
+
+def test_the_page_of_the_api_is_made_of_the_docstrings():
+    docs = Path(__file__).parents[2] / "docs"
+    page = runpy.run_path(str(docs / "make_api.py"))["api_page"]()
+    assert (docs / "api.md").read_text(encoding="utf-8") == page, "make templates"
+    assert all(value.__doc__ for name in recordmill.__all__ if callable(value := getattr(recordmill, name)))
