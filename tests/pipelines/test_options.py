@@ -418,3 +418,16 @@ def test_the_recipe_has_options_that_are_not_at_their_defaults():
 )
 def test_what_is_another_recipe(kind, one, other, is_same):
     assert (options(kind, **one).record_options == options(kind, **other).record_options) == is_same
+
+
+def test_keys_of_images_that_rows_name_are_none_of_columns():
+    rename = {"rename": ("image/width=w", "a=b")}
+    given = options(TableOptions, **PICTURES, **rename)
+    assert given.renamed == {"a": "b"}
+    assert "w" in {feature.name for feature in given.table.features}
+    assert options(TableOptions, **rename).renamed == {"a": "b", "image/width": "w"}
+
+
+def test_a_key_of_what_the_input_may_have_can_be_renamed():
+    given = options(CocoOptions, rename=("image/neg_category_ids=negative",))
+    assert "negative" in {feature.name for feature in given.layout_table.features}
