@@ -64,8 +64,6 @@ test-browser: $(VENV)/installed $(BROWSER)/installed  ## Have headless Chromium 
 	$(BIN)/python -m pytest -n0 tests/browser $(PYTEST_ARGS)
 
 lint: $(VENV)/installed  ## Check style and types
-	mkdir -p .types/recordmill
-	ln -sfn $(addprefix ../../,schemas transforms pipelines launch $(wildcard recordmill/*.*)) .types/recordmill
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -173,4 +171,4 @@ $(LIGHT)/installed: setup.py constraints.txt | $(BIN)/uv
 	touch $@
 
 clean:
-	rm -rf .types $(VENV) $(GARDEN) .consumers .peers $(WORKER) $(LIGHT) $(ENGINES) $(BROWSER) $(DEMO) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(GARDEN) .consumers .peers $(WORKER) $(LIGHT) $(ENGINES) $(BROWSER) $(DEMO) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

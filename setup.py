@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import find_packages, setup
 
 STORAGE = ["google-cloud-storage>=3.2,<4"]
 FSSPEC = ["fsspec>=2024.6", "s3fs>=2024.6"]
@@ -11,24 +11,16 @@ ARROW = ["pyarrow>=16"]
 TENSORFLOW = ["tensorflow>=2.19,<3"]
 GCP = [f"apache-beam[gcp]{BEAM_VERSIONS}", *ARROW, *STORAGE]
 
-# The folders keep their places at the top and are installed under one name: `schemas` or `launch` alone are names that
-# half of all projects have.
-ROOT = Path(__file__).parent
-FOLDERS = sorted(
-    str(path.parent.relative_to(ROOT))
-    for top in ("schemas", "transforms", "pipelines", "launch")
-    for path in ROOT.glob(f"{top}/**/__init__.py")
-)
-PACKAGES = {"recordmill": "recordmill"} | {f"recordmill.{folder.replace('/', '.')}": folder for folder in FOLDERS}
-
+# The folders keep their places at the top, and recordmill/ has links to them: `schemas` or `launch` alone are names
+# that half of all projects have.
 setup(
     name="recordmill",
     version="0.1.0",
     description="Data sets of pictures and labels (COCO first) become sharded TFRecord files, with Apache Beam",
     license="Apache-2.0",
     python_requires=">=3.10",
-    packages=list(PACKAGES),
-    package_dir=PACKAGES,
+    packages=find_packages(str(Path(__file__).parent), include=["recordmill", "recordmill.*"]),
+    package_dir={"": "."},
     package_data={
         "recordmill": ["py.typed"],
         "recordmill.transforms.insight": ["page.html"],

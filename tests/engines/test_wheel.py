@@ -60,7 +60,10 @@ def test_the_source_distribution_holds_what_it_is_built_of_and_nothing_else(buil
             if member.isfile()
         }
     others = SOURCES | {f"recordmill.egg-info/{name}" for name in EGG_INFO}
-    expected = {str(file.relative_to(ROOT)): data for file, data in modules(built_sdist).items()}
+    paths = {file.relative_to(ROOT): data for file, data in modules(built_sdist).items()}
+    expected = {
+        str(path if path.parts[0] == "recordmill" else "recordmill" / path): data for path, data in paths.items()
+    }
     assert files.keys() - expected.keys() == others
     assert {name: data for name, data in files.items() if name not in others} == expected
     assert files["setup.py"] == built_sdist.with_name("clone").joinpath("setup.py").read_bytes()

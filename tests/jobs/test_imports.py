@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.conftest import coco_flags
 
@@ -51,3 +52,9 @@ def test_a_wrong_flag_is_refused_before_beam_is_imported():
     code = "import sys\nfrom recordmill.launch.cli import main\n"
     code += "print(main(['coco', '--ouput', 'x']), 'apache_beam' in sys.modules)"
     assert run(code).splitlines()[-1] == "2 False"
+
+
+def test_the_package_is_found_in_the_folder_that_holds_the_clone(tmp_path):
+    """Not the clone itself, as a namespace package."""
+    (tmp_path / "recordmill").symlink_to(Path(__file__).parents[2])
+    subprocess.run([sys.executable, "-c", "import recordmill; recordmill.open"], cwd=tmp_path, check=True)
