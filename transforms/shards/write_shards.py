@@ -29,7 +29,7 @@ from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.records.shard_index import index_of
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, made_by
+from recordmill.transforms.runtime.beam_steps import made_by
 from recordmill.transforms.runtime.processes import ShardDoFn
 from recordmill.transforms.shards.shard_file import (
     FinishedShards,
@@ -99,12 +99,8 @@ def _write(
     return write_shard(key, packed, recipe, RecordContext(labels, table, pool, threads, recipe.output))
 
 
-class _MakeRecords(ThreadedDoFn):
+class _MakeRecords(_WriteShard):
     """Convert (ShardKey, [packed Block]) to (split, record) and, tagged FACTS, a WrittenShard for each run."""
-
-    def __init__(self, recipe: ShardRecipe, threads: int | None):
-        super().__init__(threads)
-        self._recipe = recipe
 
     def process(
         self, group: tuple[ShardKey, Iterable[bytes]], labels: LabelMap, table: FeatureTable, _: object
