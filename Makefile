@@ -3,24 +3,18 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-GARDEN := .venv-model-garden
-WORKER := .venv-worker
-LIGHT := .venv-light
-AIRFLOW := .venv-airflow
-ENGINES := .engines
-BROWSER := .browser
 # Folders below tests/consumers/environments, each an environment on top of $(VENV). `dali fiftyone` are 1.5 GB more.
 CONSUMERS := datumaro jax keras_hub tfds tfrecord torchvision
 # Folders below benchmarks/peers/environments.
 PEERS := array_record datasets img2dataset litdata ray streaming tfrecord webdataset
+ALONE := model-garden airflow worker light
 DEMO := demo
 JOBS ?= 2
 LOCK := $(BIN)/uv pip compile --universal --python-version 3.10 --no-python-downloads --no-header --no-annotate --quiet
 # Without bytecode, Beam's import takes 1.45 s in place of 0.67 s.
 INSTALL = $(BIN)/uv pip install --compile-bytecode --python
 
-.PHONY: demo test test-airflow test-browser test-consumers test-engines test-faults test-recorded lint format bench \
-    bench-engines bench-peers lock lock-consumers templates pictures clean
+.PHONY: demo .engines/fetched  # no file has the name of another target
 
 demo: $(VENV)/installed-beam  ## Write the sample data set, convert it, verify the result
 	rm -rf $(DEMO)
@@ -34,34 +28,29 @@ demo: $(VENV)/installed-beam  ## Write the sample data set, convert it, verify t
 	@ls -l $(DEMO)/tfrecords
 	@echo "Look at $(DEMO)/tfrecords/report.html, then convert your own data: $(BIN)/recordmill help coco"
 
-# Of two cores some would be idle otherwise: tests wait for processes that start, and for threads.
-test: JOBS = 3
+# Three, or some of two cores would be idle: tests wait for processes that start, and for threads.
 test: $(VENV)/installed  ## Run the tests
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --ignore=tests/consumers --ignore=tests/faults \
+	$(BIN)/python -m pytest -n 3 --dist worksteal --ignore=tests/consumers --ignore=tests/faults \
 	    --ignore=tests/engines --ignore=tests/airflow --ignore=tests/browser $(PYTEST_ARGS)
-
-test-faults: $(VENV)/installed  ## Kill jobs, fill disks, break requests: nothing may be lost or half-written
-	$(BIN)/python -m pytest -n $(JOBS) tests/faults $(PYTEST_ARGS)
 
 test-recorded: $(VENV)/installed  ## Compare the outputs of recorded jobs with their SHA-256
 	$(BIN)/python -m tests.recorded.check
 
-test-consumers: $(VENV)/installed $(GARDEN)/installed $(CONSUMERS:%=.consumers/%/installed)  ## Have Model Garden, TFDS, Keras, torchvision, Grain, Datumaro, … read it
+test-consumers: $(VENV)/installed .venv-model-garden/installed $(CONSUMERS:%=.consumers/%/installed)  ## Have Model Garden, TFDS, Keras, torchvision, Grain, Datumaro, … read it
 	$(BIN)/python -m pytest -n $(JOBS) tests/consumers --ignore=tests/consumers/environments $(PYTEST_ARGS)
 	printf '%s\n' $(CONSUMERS) | xargs -P $(JOBS) -I NAME env .consumers/NAME/bin/python -m pytest -n0 \
 	    tests/consumers/environments/NAME $(PYTEST_ARGS)
 
-test-airflow: $(VENV)/installed $(AIRFLOW)/installed  ## Have Airflow run the DAGs, in an environment that has only our wheel
+test-airflow: $(VENV)/installed .venv-airflow/installed  ## Have Airflow run the DAGs, in an environment that has only our wheel
 	rm -rf build
-	$(INSTALL) $(AIRFLOW)/bin/python --quiet --no-deps --reinstall .
-	cd tests/airflow && PROJECT_PYTHON=$(abspath $(BIN))/python ../../$(AIRFLOW)/bin/pytest $(PYTEST_ARGS)
+	$(INSTALL) .venv-airflow/bin/python --quiet --no-deps --reinstall .
+	cd tests/airflow && PROJECT_PYTHON=$(abspath $(BIN))/python ../../.venv-airflow/bin/pytest $(PYTEST_ARGS)
 
-test-engines: $(VENV)/installed $(WORKER)/installed $(LIGHT)/installed  ## Have Flink, Prism and several processes run the jobs
-	$(BIN)/python tests/engines/fetch.py $(ENGINES)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile tests/engines $(PYTEST_ARGS)
-
-test-browser: $(VENV)/installed $(BROWSER)/installed  ## Have headless Chromium open report.html
-	$(BIN)/python -m pytest -n0 tests/browser $(PYTEST_ARGS)
+test-faults:  ## Kill jobs, fill disks, break requests: nothing may be lost or half-written
+test-engines: .venv-worker/installed .venv-light/installed .engines/fetched  ## Have Flink, Prism and several processes run the jobs
+test-browser: .browser/installed  ## Have headless Chromium open report.html
+test-faults test-engines test-browser: $(VENV)/installed
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(@:test-%=tests/%) $(PYTEST_ARGS)
 
 lint: $(VENV)/installed  ## Check style and types
 	$(BIN)/ruff format --check .
@@ -78,11 +67,10 @@ bench: $(VENV)/installed  ## Measure speed and memory (minutes)
 	$(BIN)/uv pip install --quiet --no-deps --target .readers array_record==0.8.6 tfrecord==1.14.6 crc32c==2.9.post0
 	cd benchmarks && PYTHONPATH=../.readers ../$(BIN)/python read.py
 
-bench-engines: $(VENV)/installed $(WORKER)/installed  ## Measure one job on each engine
-	$(BIN)/python tests/engines/fetch.py $(ENGINES)
+bench-engines: $(VENV)/installed .venv-worker/installed .engines/fetched  ## Measure one job on each engine
 	PYTHONPATH=. $(BIN)/python benchmarks/engines.py
 
-bench-peers: $(VENV)/installed $(GARDEN)/installed $(PEERS:%=.peers/%/installed)  ## Measure what others make of the same pictures (20 minutes, 2 GB)
+bench-peers: $(VENV)/installed .venv-model-garden/installed $(PEERS:%=.peers/%/installed)  ## Measure what others make of the same pictures (20 minutes, 2 GB)
 	cd benchmarks && ../$(BIN)/python compare_peers.py
 
 lock: $(VENV)/installed  ## Pin the newest versions that setup.py allows
@@ -97,16 +85,14 @@ lock-consumers: $(VENV)/installed  ## Pin what consumers need, where it can be a
 	 $(LOCK) tests/consumers/model_garden.in -c constraints.new --override overrides.new && \
 	 echo "tf-models-official==2.20.0") > model_garden.new
 	mv model_garden.new tests/consumers/model_garden.txt
-	rm overrides.new
-	for folder in $(addprefix tests/consumers/environments/,$(CONSUMERS) dali fiftyone) \
-	    $(addprefix benchmarks/peers/environments/,$(PEERS)); do \
+	for folder in $(dir $(wildcard tests/consumers/environments/*/*.in benchmarks/peers/environments/*/*.in)); do \
 	    sed -n 's/^\([A-Za-z0-9._-]*\).*/^\1==/p' $$folder/requirements.in > named.new; \
 	    grep -v -f named.new constraints.txt > constraints.new; \
 	    $(LOCK) $$folder/requirements.in --excludes tests/consumers/environments/left_out.txt -c constraints.new > pins.new || exit 1; \
 	    (echo "# Made by \`make lock-consumers\`: what constraints.txt has not."; \
 	     grep -v -x -F -f constraints.txt pins.new) > $$folder/requirements.txt; \
 	done
-	rm named.new constraints.new pins.new
+	rm *.new
 
 templates: $(VENV)/installed-beam  ## Write what follows from the code: templates, tables of docs/cli.md, keywords of convert, docs/api.md
 	$(BIN)/python -m recordmill.launch.services.template_metadata build/templates
@@ -114,7 +100,7 @@ templates: $(VENV)/installed-beam  ## Write what follows from the code: template
 	$(BIN)/python docs/make_api.py docs/api.md
 	$(BIN)/python -m recordmill.launch.command_line.keywords recordmill/keywords.py
 
-pictures: $(VENV)/installed $(BROWSER)/installed  ## Draw the pictures of README.md anew
+pictures: $(VENV)/installed .browser/installed  ## Draw the pictures of README.md anew
 	$(BIN)/python docs/make_pictures.py
 
 $(BIN)/uv:
@@ -148,27 +134,23 @@ endef
 .peers/%/installed: benchmarks/peers/environments/%/requirements.txt $(VENV)/installed
 	$(install_on_top)
 
-$(GARDEN)/installed: tests/consumers/model_garden.txt
-$(AIRFLOW)/installed: tests/airflow/airflow.txt
-$(GARDEN)/installed $(AIRFLOW)/installed: | $(BIN)/uv
-	$(PYTHON) -m venv --clear --without-pip $(@D)
-	$(INSTALL) $(@D)/bin/python --quiet --no-deps -r $<
-	touch $@
+# Parts that could not be fetched are tried again each time.
+.engines/fetched: $(VENV)/installed
+	$(BIN)/python tests/engines/fetch.py $(@D)
 
-$(BROWSER)/installed: tests/browser/install.sh tests/browser/package-lock.json
-	tests/browser/install.sh $(BROWSER)
+.browser/installed: tests/browser/install.sh tests/browser/package-lock.json
+	tests/browser/install.sh .browser
 
-# Without the wheel: workers are to see only what was shipped. setuptools builds what --setup_file stages.
-$(WORKER)/installed: setup.py constraints.txt | $(BIN)/uv
+# Each stands alone, with what its first file names. The worker lacks the wheel: it is to see only what was shipped, and
+# setuptools builds what --setup_file stages. Tests install the wheel into `light` with pip.
+.venv-model-garden/installed: tests/consumers/model_garden.txt
+.venv-airflow/installed: tests/airflow/airflow.txt
+.venv-worker/installed .venv-light/installed: setup.py constraints.txt
+.venv-worker/installed: MORE = --extra gcp setuptools
+$(ALONE:%=.venv-%/installed): | $(BIN)/uv
 	$(PYTHON) -m venv --clear $(@D)
-	$(INSTALL) $(@D)/bin/python --quiet -c constraints.txt -r setup.py --extra gcp setuptools
-	touch $@
-
-# With pip, by which tests install the wheel.
-$(LIGHT)/installed: setup.py constraints.txt | $(BIN)/uv
-	$(PYTHON) -m venv --clear $(@D)
-	$(INSTALL) $(@D)/bin/python --quiet -c constraints.txt -r setup.py
+	$(INSTALL) $(@D)/bin/python --quiet $(if $(filter %.txt,$<),--no-deps,-c constraints.txt) -r $< $(MORE)
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(GARDEN) .consumers .peers $(WORKER) $(LIGHT) $(ENGINES) $(BROWSER) $(DEMO) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ALONE:%=.venv-%) .consumers .peers .engines .browser $(DEMO) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

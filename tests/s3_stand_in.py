@@ -24,9 +24,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.test import run_wsgi_app
 
 from recordmill.transforms.storage import fsspec_storage, resolve, zip_storage
-from tests.gcs_stand_in import Fault, Kind
-from tests.gcs_stand_in.requests import Call
-from tests.gcs_stand_in.server import BUCKET
+from tests.gcs_stand_in import BUCKET, Call, Fault, Kind
 
 _TESTS = "recordmill-tests"
 _CODES = {403: "AccessDenied", 404: "NoSuchKey", 503: "SlowDown"}

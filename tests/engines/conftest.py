@@ -13,8 +13,7 @@ from tests.engines import fetch
 from tests.engines.command import Command
 from tests.engines.flink import LOCAL, FlinkCluster, JobServer, running_job_server
 from tests.engines.worker_pool import ROOT, Pool, built_wheel, running_pool, worker_environment
-from tests.gcs_stand_in import running
-from tests.gcs_stand_in.server import BUCKET, GcsStandIn
+from tests.gcs_stand_in import BUCKET, GcsStandIn, running
 
 __all__ = ["built_wheel"]  # a fixture
 

@@ -1,7 +1,7 @@
 """The command that submits `coco` to the stand-in of Dataflow's service."""
 
 from tests.dataflow_stand_in import PROJECT, REGION, DataflowStandIn
-from tests.gcs_stand_in.server import BUCKET
+from tests.gcs_stand_in import BUCKET
 
 IMAGE = "europe-west4-docker.pkg.dev/recordmill-test/recordmill/coco:1"
 

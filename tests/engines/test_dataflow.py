@@ -12,7 +12,7 @@ from tests.conftest import shard_bytes
 from tests.dataflow_stand_in import JOB_ID, PROJECT, REGION, DataflowStandIn
 from tests.engines.dataflow_job import IMAGE, coco
 from tests.engines.worker_pool import ROOT
-from tests.gcs_stand_in.server import BUCKET, GcsStandIn
+from tests.gcs_stand_in import BUCKET, GcsStandIn
 
 LINK = f"https://console.cloud.google.com/dataflow/jobs/{REGION}/{JOB_ID}?project={PROJECT}"
 

@@ -17,7 +17,7 @@ from tests.engines.conftest import SHARDS, in_pool, of_job_server
 from tests.engines.output import files_of
 from tests.engines.worker_pool import Pool, running_pool
 from tests.faults.jobs import LocalPlace, assert_whole, finished_shards
-from tests.gcs_stand_in.server import GcsStandIn
+from tests.gcs_stand_in import GcsStandIn
 
 SLOW_S = 0.25
 

@@ -15,7 +15,7 @@ from tests.engines.command import Command
 from tests.engines.conftest import SHARDS
 from tests.engines.output import files_of
 from tests.faults.jobs import LocalPlace, assert_whole, finished_shards
-from tests.gcs_stand_in.server import GcsStandIn
+from tests.gcs_stand_in import GcsStandIn
 
 SLOW_S = 0.25
 ENDS_WITHIN_S = 60

@@ -14,8 +14,7 @@ from tests.engines.command import Command
 from tests.engines.conftest import of_job_server
 from tests.engines.flink import LOCAL, running_job_server
 from tests.faults.jobs import LocalPlace, finished_shards
-from tests.gcs_stand_in import running
-from tests.gcs_stand_in.server import BUCKET
+from tests.gcs_stand_in import BUCKET, running
 
 LOOPBACK = "--environment_type=LOOPBACK"
 

@@ -35,9 +35,7 @@ from recordmill.transforms.shards.shard_writer import write_shard
 from tests.conftest import CATEGORIES, draw_jpeg, write_coco
 from tests.faults import warm_process
 from tests.faults.warm_process import Command
-from tests.gcs_stand_in import Fault, Kind
-from tests.gcs_stand_in.requests import Call
-from tests.gcs_stand_in.server import GcsStandIn
+from tests.gcs_stand_in import Call, Fault, GcsStandIn, Kind
 from tests.oracles.encode_tasks import pack_tasks
 
 if TYPE_CHECKING:

@@ -27,9 +27,7 @@ from tests.engines.buckets.jobs import (
     zipped,
 )
 from tests.faults.jobs import convert_folder_and_zip
-from tests.gcs_stand_in import Fault, Kind, running
-from tests.gcs_stand_in.requests import Call
-from tests.gcs_stand_in.server import ACCOUNT, GcsStandIn
+from tests.gcs_stand_in import ACCOUNT, Call, Fault, GcsStandIn, Kind, running
 
 COUNT = 40
 """Images; those with an even number are in a folder, the others in an archive."""

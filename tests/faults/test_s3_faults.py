@@ -10,8 +10,7 @@ from tests.engines.buckets.jobs import ALWAYS, check_all_accounted, files_of, is
 from tests.engines.buckets.jobs import zipped as zip_of
 from tests.faults.jobs import convert_folder_and_zip
 from tests.faults.test_gcs_faults import COUNT, STATE, expected, noise, some
-from tests.gcs_stand_in import Fault, Kind
-from tests.gcs_stand_in.server import BUCKET
+from tests.gcs_stand_in import BUCKET, Fault, Kind
 from tests.s3_stand_in import S3StandIn, emptied, running
 
 __all__ = ["expected", "noise"]  # fixtures

@@ -29,7 +29,7 @@ from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.records.shard_index import index_of
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, made_by
+from recordmill.transforms.runtime.beam_steps import made_by
 from recordmill.transforms.runtime.processes import ShardDoFn
 from recordmill.transforms.shards.shard_file import (
     FinishedShards,
@@ -99,83 +99,61 @@ def _write(
     return write_shard(key, packed, recipe, RecordContext(labels, table, pool, threads, recipe.output))
 
 
-class MakeRecords(ThreadedDoFn):
-    """Convert (ShardKey, [packed Block]) to (split, record) and, tagged FACTS, a WrittenShard per run of images,
-    without a note."""
-
-    def __init__(self, recipe: ShardRecipe, threads: int | None):
-        super().__init__(threads)
-        self._recipe = recipe
+class _MakeRecords(_WriteShard):
+    """Convert (ShardKey, [packed Block]) to (split, record) and, tagged FACTS, a WrittenShard for each run."""
 
     def process(
         self, group: tuple[ShardKey, Iterable[bytes]], labels: LabelMap, table: FeatureTable, _: object
     ) -> Iterator[Any]:
-        key, packed = group
-        recipe = self._recipe
+        key, recipe = group[0], self._recipe
+        block = ordered_block(group[1], recipe.seed)
         encode = recipe.maker.start(RecordContext(labels, table, self.pool, self.threads, recipe.output))
-        block = ordered_block(packed, recipe.seed)
         for run in encode(block.having(split=np.zeros(len(block), np.int64)), key.split):
             for reject in run.rejected:
                 progress.rejected(reject)
-            record_bytes = 0
+            lengths = []
             for record in map(b"".join, run.records):
-                record_bytes += len(record)
+                lengths.append(len(record))
                 yield key.split, record
-            counted = dict(+run.counted) | {Metric.RECORD_BYTES: record_bytes}
-            rest = tuple(run.rejected), Statistics(), run.class_counts
-            result = ShardResult(key, "", {}, ShardInfo("", 0, 0, "", ""), counted, *rest)
+            counted = dict(+run.counted) | {Metric.RECORD_BYTES: sum(lengths)}
+            rest = counted, tuple(run.rejected), Statistics(), run.class_counts
+            result = ShardResult(key, "", {}, ShardInfo("", 0, 0, "", ""), *rest)
             yield TaggedOutput(FACTS, written_shard("", result))
 
 
 @dataclass(eq=False, repr=False)
 class WriteWithBeam(WriteShards):
-    """Convert (ShardKey, packed Block) to WrittenShard, of files in the folders of the splits' states.
-
-    Args:
-        num_shards: of each split; None if the runner chooses.
-    """
+    """Convert as WriteShards does, but Beam's sink writes the files, into the folders of the splits' states."""
 
     splits: Sequence[str]
-    num_shards: int | None
+    num_shards: int | None  # of each split; None if the runner chooses
 
     def expand(self, placed: PCollection[tuple[ShardKey, bytes]]):
         _LOGGER.warning(
             "--writer beam: a job that is stopped starts from the beginning; no statistics, no search for duplicates"
         )
-        make = beam.ParDo(MakeRecords(self.recipe, self.threads), *self.sides)
-        grouped = placed | "GroupByShard" >> beam.GroupByKey()
-        made = grouped | "MakeRecords" >> make.with_outputs(FACTS, main="records")
-        shards = (self._sink(made.records, split) for split in self.splits)
-        return (made[FACTS], *shards) | "AllFacts" >> beam.Flatten()
+        make = beam.ParDo(_MakeRecords(self.recipe, self.threads), *self.sides).with_outputs(FACTS, main="records")
+        made = placed | "GroupByShard" >> beam.GroupByKey() | "MakeRecords" >> make
+        return (made[FACTS], *(self._write(made.records, split) for split in self.splits)) | "All" >> beam.Flatten()
 
-    def _sink(self, records: PCollection, split: str) -> PCollection:
-        recipe = self.recipe
-        name = shard_names(recipe.name, split, recipe.layout).stable_prefix
-        path = join_path(recipe.output, f"{state_folder(split)}/{name}")
-        suffix = ".gz" if recipe.gzip else ""  # which tells Beam to compress
-        return (
-            records
-            | f"OfSplit-{split}" >> beam.FlatMap(_of_split, split).with_output_types(bytes)
-            | f"Write-{split}"
-            >> beam.io.WriteToTFRecord(path, file_name_suffix=suffix, num_shards=self.num_shards or 0)
-            | f"Describe-{split}" >> beam.Map(_describe, split, recipe).with_output_types(Any)
-        )
+    def _write(self, records: PCollection, split: str) -> PCollection:
+        name = shard_names(self.recipe.name, split, self.recipe.layout).stable_prefix
+        path = join_path(self.recipe.output, f"{state_folder(split)}/{name}")
+        suffix = ".gz" if self.recipe.gzip else ""  # Beam compresses by it
+        sink = beam.io.WriteToTFRecord(path, file_name_suffix=suffix, num_shards=self.num_shards or 0)
+        of_split = beam.FlatMapTuple(lambda its, record: [record] * (its == split)).with_output_types(bytes)
+        note = beam.Map(_note, split, self.recipe).with_output_types(Any)
+        return records | f"Of-{split}" >> of_split | f"Write-{split}" >> sink | f"Note-{split}" >> note
 
 
-def _of_split(item: tuple[str, bytes], split: str) -> list[bytes]:
-    return [item[1]] if item[0] == split else []
-
-
-def _describe(path: str, split: str, recipe: ShardRecipe) -> TimestampedValue:
-    """Read a shard back, and write its index and its note."""
-    reader = ShardReader(path)
+def _note(path: str, split: str, recipe: ShardRecipe) -> TimestampedValue:
+    """Read a shard back; write its index and its note."""
+    reader, file = ShardReader(path), path.rsplit("/", 1)[-1]
     deque(reader.records(), maxlen=0)
-    index = msgspec.UNSET if path.endswith(".gz") else write_index(path, index_of(reader.lengths))
+    index = msgspec.UNSET if recipe.gzip else write_index(path, index_of(reader.lengths))
     checksums = storage_for(path).checksum(path)[1], reader.sha256.hexdigest()
     progress.finished_shard()
-    file = path.rsplit("/", 1)[-1]
     info = ShardInfo(file, reader.examples, reader.size, *checksums, index)
-    statistics = Statistics(reader.examples)
-    result = ShardResult(key_of(split, file), "", made_by(recipe.layout), info, {}, (), statistics)
+    result = ShardResult(key_of(split, file), "", made_by(recipe.layout), info, {}, (), Statistics(reader.examples))
     # Beam emits names at the end of the window, when Prism takes side inputs as complete.
     return TimestampedValue(FinishedShards(recipe.output, recipe.name, recipe.layout).note(result), MIN_TIMESTAMP)

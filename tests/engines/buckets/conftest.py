@@ -7,8 +7,7 @@ import pytest
 
 from recordmill.launch.cli import main
 from tests.engines.buckets.jobs import OUT, emptied, in_bucket, layout_flags, upload
-from tests.gcs_stand_in import running
-from tests.gcs_stand_in.server import GcsStandIn
+from tests.gcs_stand_in import GcsStandIn, running
 
 
 @pytest.fixture(scope="module")

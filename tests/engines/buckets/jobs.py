@@ -11,7 +11,7 @@ from apache_beam.internal.gcp import auth
 from recordmill.transforms.storage import gcs_client, zip_storage
 from recordmill.transforms.storage import resolve as storage
 from tests.conftest import coco_flags, every_kind
-from tests.gcs_stand_in.server import BUCKET, GcsStandIn
+from tests.gcs_stand_in import BUCKET, GcsStandIn
 
 ROOT = f"gs://{BUCKET}"
 OUT = f"{ROOT}/out"

@@ -9,8 +9,7 @@ from recordmill.launch.preflight import check_runner as check_runner_module
 from recordmill.launch.preflight.check_runner import check_runner, check_staging, require_local
 from recordmill.launch.runners.beam_options import beam_options
 from recordmill.schemas.errors import ConfigError
-from tests.gcs_stand_in import Fault, Kind, running
-from tests.gcs_stand_in.server import BUCKET
+from tests.gcs_stand_in import BUCKET, Fault, Kind, running
 
 DATAFLOW = {
     "runner": "DataflowRunner",

@@ -13,8 +13,7 @@ from recordmill.schemas.errors import ConfigError, JobError
 from recordmill.schemas.inputs.models import ModelChoice
 from recordmill.transforms.encoders.build_model import application, build_model, without_network
 from recordmill.transforms.encoders.load_model import load_model, load_same
-from tests.gcs_stand_in import running
-from tests.gcs_stand_in.server import BUCKET
+from tests.gcs_stand_in import BUCKET, running
 from tests.tiny_models import as_given, saved, tiny
 
 NAMED = ModelChoice("mobilenet-v2", "none", input_size=(32, 32))

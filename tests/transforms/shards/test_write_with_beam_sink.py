@@ -4,39 +4,31 @@ import apache_beam as beam
 import msgspec
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.pvalue import AsSingleton
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.shards import ShardInfo, ShardKey
-from recordmill.schemas.statistics import Statistics
-from recordmill.transforms.dataset.facts import FACTS, add_facts
+from recordmill.transforms.dataset.facts import add_facts
 from recordmill.transforms.records import example
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.shards.shard_file import FinishedShards
-from recordmill.transforms.shards.write_shards import MakeRecords, WriteWithBeam
+from recordmill.transforms.shards.write_shards import WriteWithBeam
 from tests.oracles.encode_tasks import pack_tasks
 from tests.transforms.shards.test_shard_file import KEY, index_info, index_of, read, recipe
 from tests.transforms.shards.test_shard_writer import FILE, LABELS, TABLE, crc32c, finish, three_tasks  # noqa: F401  a fixture
 
 
-def test_records_and_counts_are_those_of_the_usual_writer(tmp_path, tasks, monkeypatch):
-    monkeypatch.setattr(example, "_COPIED_BYTES", 8)  # so that records are in pieces
-    usual = finish(tasks, recipe(tmp_path))
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        groups = p | "Groups" >> beam.Create([(KEY, pack_tasks(tasks))])
-        sides = [AsSingleton(p | f"Side{side}" >> beam.Create([of])) for side, of in enumerate((LABELS, TABLE, True))]
-        made = groups | beam.ParDo(MakeRecords(recipe(tmp_path), 2), *sides).with_outputs(FACTS, main="records")
-        records = [(KEY.split, record) for record in read(tmp_path / "out" / FILE)]
-        assert_that(made.records, equal_to(records), "Records")
-        facts = made[FACTS] | beam.Map(lambda written: written.facts) | beam.combiners.ToList()
-        added = facts | beam.Map(lambda parts: add_facts(parts))
-        counted = msgspec.structs.replace(add_facts([usual.facts]), statistics={KEY.split: Statistics()})
-        assert_that(added, equal_to([counted]), "Facts")
+def numbers_of(facts, split):
+    """The counts and the classes of a split."""
+    return [
+        sorted((key[1], number) for key, number in part.items() if key[0] == split)
+        for part in (facts.counts, facts.classes)
+    ]
 
 
 @pytest.mark.parametrize(("gzip", "ending"), [(False, ""), (True, ".gz")])
-def test_write_with_beam(tmp_path, tasks, gzip, ending):
+def test_write_with_beam(tmp_path, tasks, monkeypatch, gzip, ending):
+    monkeypatch.setattr(example, "_COPIED_BYTES", 8)  # so that records are in pieces
     usual = finish(tasks, recipe(tmp_path / "usual"))
     records = read(tmp_path / "usual" / "out" / FILE)
     progress.reset()
@@ -50,8 +42,8 @@ def test_write_with_beam(tmp_path, tasks, gzip, ending):
         notes = noted | beam.Map(lambda shard: f"{shard.key.split} {shard.key.index} {shard.note}")
         notes | beam.io.WriteToText(str(tmp_path / "notes"))
         facts = written | "Facts" >> beam.Map(lambda shard: shard.facts) | beam.combiners.ToList() | beam.Map(add_facts)
-        numbers = facts | beam.Map(lambda facts: (facts.counts["val", "objects"], facts.statistics["val"].images))
-        assert_that(numbers, equal_to([(usual.facts.counts[KEY.split, "objects"], 2)]))
+        numbers = facts | beam.Map(lambda facts: (numbers_of(facts, "val"), facts.statistics["val"].images))
+        assert_that(numbers, equal_to([(numbers_of(usual.facts, KEY.split), 2)]))
     assert progress.snapshot().shards_done == 4
     notes = [line.split() for path in tmp_path.glob("notes*") for line in path.read_text().splitlines()]
     finished = FinishedShards(str(tmp_path / "out"), "coco", "detection")

@@ -6,8 +6,7 @@ from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.transforms.records.parse_record import parse_example
 from recordmill.transforms.show.choose_records import Choice, choose_records
 from recordmill.transforms.show.find_shards import find_shards
-from tests.gcs_stand_in import running
-from tests.gcs_stand_in.server import BUCKET
+from tests.gcs_stand_in import BUCKET, running
 from tests.transforms.show.records import example, framed, label_map, picture, write
 
 

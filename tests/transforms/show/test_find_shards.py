@@ -4,8 +4,7 @@ import pytest
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.show.find_shards import find_shards
-from tests.gcs_stand_in import running
-from tests.gcs_stand_in.server import BUCKET
+from tests.gcs_stand_in import BUCKET, running
 from tests.transforms.show.records import framed, write
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from recordmill.transforms.storage import gcs_client
-from tests.gcs_stand_in import running
-from tests.gcs_stand_in.server import BUCKET
+from tests.gcs_stand_in import BUCKET, running
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage import resolve
 from recordmill.transforms.storage.interface import FileTooLargeError
 from recordmill.transforms.storage.resolve import storage_for
-from tests.gcs_stand_in import Fault, Kind
-from tests.gcs_stand_in.server import BUCKET
+from tests.gcs_stand_in import BUCKET, Fault, Kind
 from tests.s3_stand_in import S3StandIn, emptied, running
 
 ROOT = f"s3://{BUCKET}"

@@ -18,8 +18,7 @@ from recordmill.transforms.storage.interface import (
     UnreadableFileError,
 )
 from recordmill.transforms.storage.resolve import join_path
-from tests.gcs_stand_in import Fault, Kind
-from tests.gcs_stand_in.server import ACCOUNT, BUCKET, REQUESTER_PAYS
+from tests.gcs_stand_in import ACCOUNT, BUCKET, REQUESTER_PAYS, Fault, Kind
 from tests.transforms.storage.conftest import path_of
 
 STORAGE: Storage = GcsStorage()
@@ -164,7 +163,7 @@ def test_a_stream_that_is_read_to_its_end_is_checked(gcs, monkeypatch, times, is
     monkeypatch.setattr(gcs_storage, "RANGE_BYTES", 40_000)
     gcs.put("a", BYTES)
     last = Fault(Kind.CORRUPTED, "read", when=lambda call: call.range.endswith(f"-{len(BYTES) - 1}"), times=times)
-    monkeypatch.setattr("tests.gcs_stand_in.server.damaged", lambda data: data[:-1] + b"!")
+    monkeypatch.setattr("tests.gcs_stand_in.damaged", lambda data: data[:-1] + b"!")
     gcs.faults = [last]
     stream = STORAGE.open(path_of("a"))
     if is_had:

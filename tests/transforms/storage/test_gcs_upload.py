@@ -10,8 +10,7 @@ import pytest
 from recordmill.transforms.storage import gcs_client, gcs_upload
 from recordmill.transforms.storage.gcs_storage import GcsStorage
 from recordmill.transforms.storage.interface import Storage, UnreadableFileError
-from tests.gcs_stand_in import Fault, Kind
-from tests.gcs_stand_in.requests import Call
+from tests.gcs_stand_in import Call, Fault, Kind
 from tests.transforms.storage.conftest import path_of
 
 STORAGE: Storage = GcsStorage()

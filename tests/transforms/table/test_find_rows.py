@@ -4,8 +4,7 @@ import pytest
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.table.table_inputs import find_rows
-from tests.gcs_stand_in import running
-from tests.gcs_stand_in.server import BUCKET
+from tests.gcs_stand_in import BUCKET, running
 
 NAMES = ("rows-0.csv", "rows-1.csv.gz", "other.csv", "rows-x/deep.csv")
 
