@@ -1,6 +1,7 @@
 """`recordmill table --image-column`, as a user runs it."""
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +82,26 @@ def test_each_row_is_a_record_with_its_picture_and_pictures_stay_in_one_split(dr
     with pytest.raises(ConfigError, match="no split"):
         package.open(str(tmp_path))["x"]
     assert recordmill("extract", tmp_path, tmp_path / "new").code == 2
+
+
+def test_raw_pixels_are_what_readers_see(drawn, tmp_path, recordmill):
+    assert recordmill(*drawn.flags(tmp_path, "--raw-size", "12x16", "--label", "kind")).code == 0
+    (record, *_) = read_examples(tmp_path)
+    assert len(record["image/pixels"][0]) == 12 * 16 * 3
+    assert not {"image/encoded", "image/format", "image/key/sha256"} & record.keys()
+    for row in package.open(str(tmp_path))["train"].tensorflow():
+        with Image.open(drawn.images / row["image/filename"].numpy().decode()) as picture:
+            expected = np.asarray(picture.convert("RGB").resize((16, 12), Image.Resampling.BILINEAR))
+        assert row["image"].shape == (12, 16, 3)
+        assert (row["image"].numpy() == expected).all()
+    features = json.loads((tmp_path / "features.json").read_text())["featuresDict"]["features"]
+    assert features["image/pixels"]["tensor"] == {
+        "dtype": "uint8",
+        "encoding": "bytes",
+        "shape": {"dimensions": ["12", "16", "3"]},
+    }
+    assert recordmill("verify", tmp_path).code == 0
+    assert recordmill(*drawn.flags(tmp_path, "--label", "kind")).code == 2, "another recipe"
 
 
 def test_bad_rows_are_rejects_with_their_place_and_a_rerun_accepts_them(drawn, tmp_path, recordmill):
