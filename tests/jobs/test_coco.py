@@ -117,21 +117,6 @@ def test_the_same_bytes_from_one_process_or_another_and_from_shuffled_rows(
     assert shard_bytes(tmp_path / "here") == shard_bytes(tmp_path / "elsewhere") == shard_bytes(tmp_path / "shuffled")
 
 
-def test_both_writers_write_the_same_records(sample, tmp_path, recordmill):
-    found = {}
-    for writer in ("planned", "beam"):
-        folder = tmp_path / writer
-        flags = ("--num-shards", 3, "--writer", writer, "--gzip")
-        assert recordmill(*coco_flags(sample, folder, *flags)).code == 0
-        assert len(shard_bytes(folder)) == 3
-        found[writer] = sorted(read_examples(folder), key=lambda example: example["image/source_id"])
-        assert recordmill("verify", folder).code == 0
-    assert found["planned"] == found["beam"]
-    counts = [manifest_of(tmp_path / writer)["splits"]["train"] for writer in found]
-    for key in ("images", "annotations", "record_bytes", "unlisted", "inputs"):
-        assert counts[0][key] == counts[1][key]
-
-
 # Shards
 
 
