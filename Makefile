@@ -14,7 +14,8 @@ LOCK := $(BIN)/uv pip compile --universal --python-version 3.10 --no-python-down
 # Without bytecode, Beam's import takes 1.45 s in place of 0.67 s.
 INSTALL = $(BIN)/uv pip install --compile-bytecode --python
 
-.PHONY: demo .engines/fetched  # no file has the name of another target
+.PHONY: demo test test-airflow test-browser test-consumers test-engines test-faults test-recorded lint format bench \
+    bench-engines bench-peers lock lock-consumers templates pictures clean .engines/fetched
 
 demo: $(VENV)/installed-beam  ## Write the sample data set, convert it, verify the result
 	rm -rf $(DEMO)

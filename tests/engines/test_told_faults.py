@@ -45,6 +45,13 @@ def test_an_error_of_ours_is_told_as_it_is(engine_name, sample, tmp_path, reques
     assert told.startswith("recordmill: 1 of 24 images (4.2%) are rejected, more than --max-rejects 0.01 allows: ")
 
 
+def test_a_good_job_says_nothing_on_standard_error(sample, prism, flink_local, tmp_path):
+    for number, engine in enumerate((prism, flink_local)):
+        arguments = without_progress(coco_flags(sample, tmp_path / str(number)))
+        command = Command([*arguments, "--", *engine], tmp_path).end()
+        assert (command.code, command.err) == (0, ""), command
+
+
 def test_the_job_server_dies_in_the_middle(sample, job_server_jar, tmp_path):
     """And finished shards are kept, so that the next run goes on from there."""
     place, output = LocalPlace(tmp_path), tmp_path / "out"

@@ -59,6 +59,10 @@ def classes_of(out: Path) -> dict[str, str]:
     return {name: example["image/class/text"][0].decode() for name, example in examples_of(out).items()}
 
 
+def class_list(out: Path) -> list[str]:
+    return [category["name"] for category in manifest_of(out)["categories"]]
+
+
 def counts(out: Path, split: str = "train") -> dict:
     return manifest_of(out)["splits"][split]["images"]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from recordmill.launch import flat
 from tests.conftest import coco_flags, manifest_of, read_examples, shard_bytes
 from tests.faults.warm_process import Command, attach_terminal
 
@@ -102,3 +103,18 @@ def test_live_progress_on_a_terminal(sample, tmp_path):
     assert [part for part in ("━", "23 images", "of 4 shards") if part not in live] == []
     assert max(map(len, re.split("[\r\n]+", live))) <= 80
     assert str(tmp_path) in summary
+
+
+# The other verbs
+
+
+def test_a_job_from_flat_flags_writes_what_the_command_writes(sample, tmp_path, copy_converted):
+    """As template launchers and Airflow start it: ours and Beam's in one list."""
+    copy_converted(tmp_path / "typed", "--num-shards", 2)
+    arguments = [
+        *("--command=coco", "--runner=DirectRunner", "--labels=airflow-version=v3-3-2"),
+        *(f"--images={sample.images}", f"--instances={sample.instances}", "--max_rejects=0.2", "--num_shards=2"),
+        f"--output={tmp_path / 'flat'}",
+    ]
+    assert flat.main(arguments) == 0
+    assert shard_bytes(tmp_path / "flat") == shard_bytes(tmp_path / "typed") != {}

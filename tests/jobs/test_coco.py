@@ -117,6 +117,21 @@ def test_the_same_bytes_from_one_process_or_another_and_from_shuffled_rows(
     assert shard_bytes(tmp_path / "here") == shard_bytes(tmp_path / "elsewhere") == shard_bytes(tmp_path / "shuffled")
 
 
+def test_both_writers_write_the_same_records(sample, tmp_path, recordmill):
+    found = {}
+    for writer in ("planned", "beam"):
+        folder = tmp_path / writer
+        flags = ("--num-shards", 3, "--writer", writer, "--gzip")
+        assert recordmill(*coco_flags(sample, folder, *flags)).code == 0
+        assert len(shard_bytes(folder)) == 3
+        found[writer] = sorted(read_examples(folder), key=lambda example: example["image/source_id"])
+        assert recordmill("verify", folder).code == 0
+    assert found["planned"] == found["beam"]
+    counts = [manifest_of(tmp_path / writer)["splits"]["train"] for writer in found]
+    for key in ("images", "annotations", "record_bytes", "unlisted", "inputs"):
+        assert counts[0][key] == counts[1][key]
+
+
 # Shards
 
 
@@ -279,6 +294,35 @@ def test_after_a_signal_the_same_command_goes_on(sample, tmp_path, recordmill, n
     assert [path.name for path in folder.iterdir() if path.suffix == ".tmp"] == []
     assert recordmill(*flags).code == 0
     assert len(shard_bytes(folder)) == 3
+
+
+def test_shards_of_an_earlier_plan_are_not_left_over(tmp_path, recordmill):
+    """An interrupted run, then images that arrive late: the plan has another number of shards."""
+    rows = [image_row(number, f"{number}.jpg") for number in range(6)]
+    instances = write_coco(tmp_path, rows, [], CATEGORIES)
+    draw_jpeg(tmp_path / "images" / "0.jpg")
+    (tmp_path / "images" / "1.jpg").write_bytes(b"")
+    flags = ["--examples-per-shard", 2, "--max-rejects", 0.7]
+    assert convert(recordmill, tmp_path, instances, *flags).code == 1  # four images are missing, and one is empty
+    assert len(staged_shards(tmp_path / "out")) == 1
+    for number in range(1, 6):
+        draw_jpeg(tmp_path / "images" / f"{number}.jpg")
+    assert convert(recordmill, tmp_path, instances, *flags).code == 0
+    assert len(shard_bytes(tmp_path / "out")) == 3
+    assert recordmill("verify", tmp_path / "out").code == 0
+
+
+def test_overwrite_keeps_the_old_shards_where_the_command_or_an_annotation_file_is_malformed(tmp_path, recordmill):
+    draw_jpeg(tmp_path / "images" / "a.jpg")
+    instances = write_coco(tmp_path, [image_row(1, "a.jpg")], [annotation(1, 1)], CATEGORIES)
+    assert convert(recordmill, tmp_path, instances).code == 0
+    before = shard_bytes(tmp_path / "out")
+    for flag in ("--nosuch=1", "--direct_num_workers=abc"):
+        assert convert(recordmill, tmp_path, instances, "--overwrite", "--", flag).code == 2
+    instances.write_text(instances.read_text()[:-20])
+    assert convert(recordmill, tmp_path, instances, "--overwrite").code == 1
+    assert shard_bytes(tmp_path / "out") == before
+    assert recordmill("verify", tmp_path / "out").code == 0
 
 
 # A fault of ours

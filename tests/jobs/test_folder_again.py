@@ -10,6 +10,28 @@ from tests.faults.warm_process import Command, signal_after_record
 from tests.jobs.folders import draw, draw_all, image_files, splits_of, three_splits, whole_folder
 
 
+def test_a_complete_data_set_is_not_written_again_and_an_added_image_takes_overwrite(
+    pictures, converted, tmp_path, recordmill
+):
+    images = Path(shutil.copytree(pictures, tmp_path / "images"))
+    out = tmp_path / "out"
+    assert recordmill("folder", *three_splits(images, out)).code == 0
+    times = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
+    assert recordmill("folder", *three_splits(images, out)).code == 0
+    assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == times
+    (out / "images-val.tfrecord-00001-of-00002").unlink()
+    assert recordmill("folder", *three_splits(images, out)).code == 0
+    assert shard_bytes(out) == shard_bytes(converted)
+    draw(images / "Cat" / "new.jpg", 11)
+    before = whole_folder(out)
+    assert recordmill("folder", *three_splits(images, out)).code == 2
+    assert whole_folder(out) == before
+    assert recordmill("folder", *three_splits(images, out), "--overwrite").code == 0
+    assert splits_of(out).items() >= splits_of(converted).items()
+    assert len(splits_of(out)) == 25
+    assert recordmill("verify", out).code == 0
+
+
 def test_a_half_done_run_goes_on_with_the_images_that_there_are_now(pictures, tmp_path, recordmill):
     """A shard is kept by what is in it, so no two listings are mixed: the bytes are those of a run that begins now."""
     images = Path(shutil.copytree(pictures, tmp_path / "images"))

@@ -2,10 +2,16 @@
 
 from collections import Counter
 
+from tests.conftest import manifest_of
 from tests.jobs.folders import (
     SPLITS,
+    class_list,
+    classes_of,
     counts,
     divided,
+    draw_all,
+    splits_of,
+    write_table,
 )
 
 
@@ -22,3 +28,21 @@ def test_stratified_groups_of_a_table_are_in_one_split(many, tmp_path, recordmil
 
 
 # Tables of labels
+
+
+def test_several_tables_with_splits(tmp_path, recordmill):
+    names = ["a.jpg", "b.png", "in/c.jpg", "in/d e.JPG", "f.jpg"]
+    images = draw_all(tmp_path / "images", [*names, "extra.jpg"])
+    splits = ["TRAIN", "test", "Validation", "train", "test"]
+    labels = ["dog", "cat, big", "dog", "cat, big", "emu"]
+    rows = list(zip(splits, names, labels, strict=True))
+    write_table(tmp_path / "1.csv", [("split", "image_uri", "label"), *rows[:3]])
+    write_table(tmp_path / "2.csv", [("class", "set", "file"), *((label, *row) for *row, label in rows[3:])])
+    tables = ["--labels", tmp_path / "1.csv", "--labels", tmp_path / "2.csv"]
+    outcome = recordmill("folder", "--images", images, *tables, "--output", tmp_path / "out")
+    assert outcome.code == 0, outcome
+    assert splits_of(tmp_path / "out") == dict(zip(names, map(str.lower, splits), strict=True))
+    assert classes_of(tmp_path / "out") == dict(zip(names, labels, strict=True))
+    assert class_list(tmp_path / "out") == ["cat, big", "dog", "emu"]
+    assert manifest_of(tmp_path / "out")["splits"]["test"]["unlisted"] == {"files": 1, "first": ["extra.jpg"]}
+    assert recordmill("verify", tmp_path / "out").code == 0

@@ -8,9 +8,13 @@ import pytest
 from recordmill.transforms.images import load_images
 from tests.conftest import (
     CATEGORIES,
+    SQUARE,
     annotation,
+    coco_flags,
     draw_jpeg,
     image_row,
+    manifest_of,
+    read_examples,
     rejects_of,
     write_coco,
 )
@@ -68,3 +72,40 @@ def test_annotations_that_are_known_to_be_bad_fail_before_the_first_picture(tmp_
     assert [line["reason"] for line in rejects_of(tmp_path / "out")] == ["unknown_category"]
     assert recordmill(*job, "--max-rejects", 0.25).code == 0
     assert sorted(pictures_read) == NAMES
+
+
+@pytest.mark.parametrize(("out", "more"), [("deep/in/out", []), ("out", ["--dry-run"])])
+def test_where_no_picture_is_found_nothing_is_written(tmp_path, recordmill, pictures_read, more, out):
+    images, instances = draw(tmp_path / "images", ["train/0.jpg", "train/1.jpg"]), coco(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    assert recordmill(*flags(images, instances, tmp_path / out, "--max-rejects", 1, *more)).code == 2
+    assert (sorted(tmp_path.rglob("*")), pictures_read) == (before, [])
+
+
+def test_without_a_listing_the_same_records_are_written(sample, tmp_path, recordmill, copy_converted):
+    """Missing files show when they are read."""
+    listed, unlisted = tmp_path / "listed", tmp_path / "unlisted"
+    copy_converted(listed)
+    assert recordmill(*coco_flags(sample, unlisted, "--no-list")).code == 0
+    for read, names in ((read_examples, None), (rejects_of, ("id", "reason"))):
+        one, other = (
+            sorted(str([row[n] for n in names or sorted(row)]) for row in read(f)) for f in (listed, unlisted)
+        )
+        assert one == other
+    assert manifest_of(unlisted)["splits"]["train"]["images"]["rows"] == 24
+
+
+def uncarried(folder: Path) -> list[dict]:
+    return [file.get("uncarried", {}) for file in manifest_of(folder)["splits"]["train"]["inputs"]]
+
+
+def test_what_no_record_carries_is_in_the_manifest_unless_another_flag_does(inputs, recordmill):
+    row = {**annotation(1, 1), "segmentation": SQUARE, "score": 0.5, "keypoints": [0, 0, 0], "attributes": {}}
+    path = inputs.file("instances.json", [row, {**row, "id": 2, "segmentation": []}])
+    path.write_text(json.dumps({**json.loads(path.read_text()), "info": {"year": 2017}}))
+    assert recordmill(*inputs.flags("--instances", path)).code == 0
+    assert uncarried(inputs.out) == [{"annotations": {"score": 2, "segmentation": 1}, "file": {"info": 1}}]
+    more = ["--keypoints", path, "--masks", "rle", "--overwrite"]
+    path = inputs.file("instances.json", [{**row, "keypoints": [1, 2, 2], "num_keypoints": 1}])
+    assert recordmill(*inputs.flags("--instances", path, *more)).code == 0
+    assert uncarried(inputs.out) == [{"annotations": {"score": 1}}, {}]

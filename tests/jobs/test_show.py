@@ -1,11 +1,15 @@
 """`recordmill show` as a person calls it."""
 
+import json
 import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from PIL import Image
 
+from recordmill.transforms.insight.overlay import class_colour
 from tests.transforms.show.records import example, picture, write
 
 
@@ -13,6 +17,27 @@ from tests.transforms.show.records import example, picture, write
 def out(tmp_path, copy_converted):
     copy_converted(tmp_path / "out")
     return tmp_path / "out"
+
+
+def test_one_record_by_its_id_and_those_of_a_class(out, recordmill):
+    (record,) = json.loads(recordmill("show", out, "--index", 4, "--json").out)["records"]
+    same = json.loads(recordmill("show", out, "--id", record["ids"][0], "--json").out)["records"]
+    assert same == [record]
+    found = json.loads(recordmill("show", out, "--find", "category=star", "--count", 99, "--json").out)["records"]
+    assert 0 < len(found) < 22
+    assert all("star" in each["features"]["image/object/class/text"]["values"] for each in found)
+
+
+def test_pictures_are_saved(out, recordmill, tmp_path):
+    assert recordmill("show", out, "--find", "category=star", "--save", tmp_path / "a.png").code == 0
+    with Image.open(tmp_path / "a.png") as image:
+        assert image.format == "PNG"
+        drawn = {tuple(pixel) for pixel in np.asarray(image).reshape(-1, 3).tolist()}
+    assert class_colour(3) in drawn
+    assert recordmill("show", out, "--save", tmp_path / "a.jpg").code == 0
+    assert Image.open(tmp_path / "a.jpg").format == "JPEG"
+    assert recordmill("show", out, "--save", tmp_path / "new", "--count", 3).code == 0
+    assert len(list((tmp_path / "new").iterdir())) == 3
 
 
 def test_nothing_of_a_record_leads_out_of_the_folder_or_steers_the_terminal(tmp_path, recordmill):

@@ -4,8 +4,12 @@ import json
 import math
 from collections import Counter, defaultdict
 
+import msgspec
 import pytest
 
+from recordmill.schemas.statistics import SplitComparison, SplitStatistics
+from recordmill.transforms.dataset.dataset_folder import require_manifest
+from recordmill.transforms.insight.across_splits import compare_splits
 from tests.conftest import read_examples
 
 KINDS = ("--captions", "{0.captions}", "--panoptic", "{0.panoptic}", "--panoptic-masks", "{0.panoptic_masks}")
@@ -55,3 +59,17 @@ def test_statistics_are_those_of_the_records(sample, tmp_path, copy_converted, f
         found = [statistics["histograms"][name][field] for field in ("count", "least", "largest", "mean")]
         assert found == pytest.approx(of, rel=1e-5)
     assert json.loads((tmp_path / "statistics.json").read_bytes()) == {"splits": {"train": statistics}}
+
+
+def test_splits_of_a_folder_each_have_theirs(sample, tmp_path, recordmill):
+    flags = ("folder", "--images", sample.classes, "--output", tmp_path, "--split", "train=0.5,val=0.5")
+    assert recordmill(*flags).code == 0
+    whole = json.loads((tmp_path / "statistics.json").read_bytes())
+    both = whole["splits"]
+    expected = compare_splits({name: msgspec.convert(of, SplitStatistics) for name, of in both.items()})
+    assert msgspec.convert(whole["across_splits"], SplitComparison) == expected
+    manifest = require_manifest(str(tmp_path))
+    for split, statistics in both.items():
+        assert json.loads((tmp_path / f"statistics-{split}.json").read_bytes()) == statistics
+        assert statistics["images"] == len(read_examples(tmp_path, split))
+        assert [each["images"] for each in statistics["classes"]] == list(manifest.splits[split].class_counts)

@@ -73,6 +73,17 @@ def test_one_table_in_three_formats_gives_the_same_shards_on_any_engine(rows, tm
     assert {name: split["images"]["rows"] for name, split in splits.items()} == {"train": 434, "val": 106, "test": 60}
 
 
+def test_beams_sink_writes_the_same_records(rows, tmp_path, recordmill):
+    flags = ["--rows", rows[1], *SHARES, "--num-shards", "2", "--gzip"]
+    for out, more in (("planned", []), ("sink", ["--writer", "beam"])):
+        outcome = recordmill("table", *flags, "--output", tmp_path / out, *more)
+        assert outcome.code == 0, outcome
+    for split in ("train", "val", "test"):
+        planned, sink = (read_examples(tmp_path / out, split) for out in ("planned", "sink"))
+        assert sorted(map(str, planned)) == sorted(map(str, sink))
+    assert recordmill("verify", tmp_path / "sink").code == 0
+
+
 def test_a_killed_run_goes_on_to_the_same_bytes(rows, tmp_path, recordmill, monkeypatch):
     """Shards that were finished are not written again; those that were not, and the records on their way, are."""
     flags = ["--rows", rows[0], "--num-shards", "6"]
@@ -117,6 +128,22 @@ def test_records_hold_the_rows(rows, tmp_path, recordmill):
     assert manifest["num_classes"] == 3
     assert sum(manifest["splits"]["train"]["class_counts"]) == 600
     assert {"schema.json", "schema.pbtxt", "features.json", "labels.csv"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_rows_stay_in_their_split_when_others_join_and_groups_are_whole(tmp_path, recordmill):
+    def splits(rows: list[dict], out: Path, *more: str) -> dict[int, str]:
+        path = write_csv(tmp_path / f"{out.name}.csv", rows)
+        assert recordmill("table", "--rows", path, "--output", out, *SHARES, *more).code == 0
+        return {r["id"][0]: name for name in ("train", "val", "test") for r in read_examples(out, name)}
+
+    by_key = splits(drawn(), tmp_path / "a", "--key", "id")
+    changed = [row | {"price": row["price"] + 1} for row in drawn(500)]
+    fewer = splits(changed, tmp_path / "b", "--key", "id")
+    assert fewer == {id_: split for id_, split in by_key.items() if id_ < 500}
+    by_group = splits(drawn(), tmp_path / "c", "--group-column", "patient")
+    of_group = Counter((id_ // 7, split) for id_, split in by_group.items())
+    assert max(Counter(group for group, _ in of_group).values()) == 1
+    assert len(set(by_group.values())) == 3
 
 
 def test_stratify_gives_each_split_its_share_of_every_class(tmp_path, recordmill):

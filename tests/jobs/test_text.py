@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 import recordmill as package
 from recordmill.transforms.sample.write_sample import SampleFiles
@@ -95,3 +95,23 @@ def test_a_further_split_has_the_same_vocabulary_and_what_it_lacks_is_told(sampl
     assert recordmill(*flags(other, folder, *more)).code == 0
     assert recordmill("verify", folder).code == 0
     assert recordmill(*flags(other, folder, *more, "--text-features", 9, "--overwrite")).code == 2
+
+
+@pytest.mark.parametrize("writer", ["planned", "beam"])
+def test_tokens_are_in_the_order_of_the_text(sample, tmp_path, recordmill, writer):
+    """Stop words are left out; a word that is rare is unknown."""
+    stop = tmp_path / "stop.txt"
+    stop.write_text("and\nof\ndon't\n")
+    more = ["--caption-text", "tokens", "--stop-words", stop, "--text-features", 12, "--writer", writer]
+    assert recordmill(*flags(sample, tmp_path / "out", *more)).code == 0
+    words = package.encoders(tmp_path / "out")["captions"]
+    split = CountVectorizer(stop_words=["and", "of"]).build_analyzer()
+    by_image = texts(sample)
+    examples = read_examples(tmp_path / "out")
+    assert any(1 in example["captions/tokens"] for example in examples)
+    for example in examples:
+        expected = split(by_image[int(example["image/source_id"][0])])
+        ids = [words.vocabulary.index(token) + 2 if token in words.vocabulary else 1 for token in expected]
+        assert example["captions/tokens"] == ids
+    if writer == "planned":
+        assert recordmill("verify", tmp_path / "out").code == 0

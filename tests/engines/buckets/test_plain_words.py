@@ -6,13 +6,54 @@ import socket
 import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
 
-from tests.engines.buckets.jobs import OUT, ROOT, is_one_line
+import pytest
+
+from tests.engines.buckets.jobs import ALWAYS, OUT, ROOT, is_one_line, objects_of, shards_of, upload
+from tests.gcs_stand_in import ACCOUNT, REQUESTER_PAYS, Fault, GcsStandIn, Kind
+
+
+def refuse(operation: str, name: str, **answer: object):
+    def harm(gcs: GcsStandIn) -> None:
+        gcs.faults.append(Fault(Kind.STATUS, operation, name, times=ALWAYS, **{"status": 403, **answer}))
+
+    return harm
+
+
+def nothing(gcs: GcsStandIn) -> None:
+    pass
+
 
 IMAGES, INSTANCES = f"{ROOT}/in/images", f"{ROOT}/in/annotations/instances.json"
-
-
 # What is done to the server; flags that differ; exit code; what is named.
+FAILURES = {
+    "no bucket of images": (nothing, {"images": "gs://typo/images"}, 2, ["gs://typo/images", "no bucket typo"]),
+    "no bucket of output": (nothing, {"output": "gs://typo/out"}, 2, ["gs://typo/out", "no bucket typo"]),
+    "no right to list": (refuse("list", "*"), {}, 2, [OUT, ACCOUNT]),
+    "no right to read annotations": (refuse("read", "*instances.json"), {}, 1, [INSTANCES, ACCOUNT]),
+    "no right to write": (refuse("start", "*"), {}, 2, [f"{OUT}/", ACCOUNT]),
+    "readers pay": (refuse("*", "*", status=400, message=REQUESTER_PAYS), {}, 2, ["--billing-project"]),
+    "bad credentials": (refuse("*", "*", status=401, message="Invalid Credentials"), {}, 2, ["gcloud auth"]),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_failures_are_told_in_one_line(gcs, sample, recordmill, name):
+    harm, others, code, told = FAILURES[name]
+    upload(gcs, Path(sample.images).parent, "in")
+    harm(gcs)
+    paths = {"images": IMAGES, "instances": INSTANCES, "output": OUT} | others
+    began_s = time.monotonic()
+    outcome = recordmill("coco", *(item for flag, path in paths.items() for item in (f"--{flag}", path)))
+    assert (outcome.code, is_one_line(outcome.err)) == (code, True), outcome
+    assert [part for part in told if part not in outcome.err] == []
+    assert outcome.out == ""
+    assert time.monotonic() - began_s < 60  # not the five minutes of what may pass
+    assert shards_of(objects_of(gcs, "out")) == {}
+
+
 def test_without_credentials_it_ends_soon(tmp_path):
     """A machine whose metadata server takes the connection and says nothing; in a process of its own, with all of its
     usual waits."""
