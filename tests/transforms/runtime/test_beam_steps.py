@@ -8,7 +8,7 @@ from recordmill.schemas.shards import ShardKey
 from recordmill.transforms.encoders import fit_encoder  # noqa: F401  registers the coder of Terms
 from recordmill.transforms.extract.extract_shards import _ExtractShard
 from recordmill.transforms.runtime import beam_steps
-from recordmill.transforms.shards.write_shards import MakeRecords, _WriteShard
+from recordmill.transforms.shards.write_shards import _WriteShard
 from recordmill.transforms.verify.verify_shards import _VerifyShard
 
 VALUES = [ShardKey("train", 3, 128), Terms(["ü 🐈\x00", ""], [1, 1 << 62], [1, 2], 2)]
@@ -33,7 +33,6 @@ def test_coders_differ():
     "make",
     [
         lambda number: _ExtractShard("folder", number),
-        lambda number: MakeRecords(None, number),
         lambda number: _VerifyShard(number, 2),
         lambda number: _WriteShard(None, number),
     ],
