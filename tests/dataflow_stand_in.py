@@ -43,6 +43,7 @@ class DataflowStandIn:
         requests: method, path without the query, for each request.
         refuse_create: (status, message) that the creation of a job is answered with.
         messages: (importance, text) that the service says of the job.
+        is_held: whether the job stays RUNNING when its work is done, until it is cancelled.
         waits_for_counting: whether it stays so until it has been asked for its counters.
     """
 
@@ -52,6 +53,7 @@ class DataflowStandIn:
     requests: list[tuple[str, str]] = field(default_factory=list)
     refuse_create: tuple[int, str] | None = None
     messages: list[tuple[str, str]] = field(default_factory=list)
+    is_held: bool = False
     waits_for_counting: bool = False
     _state: str = "JOB_STATE_PENDING"
     _counters: dict[str, int] = field(default_factory=dict)
@@ -75,6 +77,9 @@ class DataflowStandIn:
         self._work = threading.Thread(target=self._run, name="Dataflow's stand-in")
         self._work.start()
         return {"id": JOB_ID, "name": job["name"], "projectId": PROJECT, "location": REGION}
+
+    def cancel(self) -> None:
+        self._state = "JOB_STATE_CANCELLED"
 
     def end(self) -> None:
         if self._work:
@@ -101,7 +106,8 @@ class DataflowStandIn:
         self._counted.clear()
         if self.waits_for_counting:
             self._counted.wait(120)
-        self._state = "JOB_STATE_DONE"
+        if not self.is_held and self._state == "JOB_STATE_RUNNING":
+            self._state = "JOB_STATE_DONE"
 
     def described(self) -> dict[str, Any]:
         return {
@@ -168,6 +174,12 @@ def running(gcs: GcsStandIn) -> Iterator[DataflowStandIn]:
             self._answer(answers[match[4]]())
             if match[4] == "metrics":
                 stand_in._counted.set()
+
+        def do_PUT(self) -> None:
+            self._note()
+            if json.loads(self._body()).get("requestedState") in ("JOB_STATE_CANCELLED", 5):
+                stand_in.cancel()
+            self._answer(stand_in.described())
 
         def _note(self) -> None:
             stand_in.requests.append((self.command, self.path.partition("?")[0]))
