@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 Path = str | os.PathLike[str]
 Paths = Path | Sequence[Path]
 Texts = str | Sequence[str]
+Pairs = Texts | Mapping[str, str | float]
 Shares = Texts | Mapping[str, float | str | Fraction]
 
 
@@ -19,7 +20,7 @@ class ConvertKeywords(TypedDict, total=False):
     images: Paths
     output: Path
     name: str
-    rename: Texts
+    rename: Pairs
     label_as: Literal["index", "text"]
     shard_size: int | str | None
     num_shards: int | None
@@ -52,7 +53,7 @@ class CocoKeywords(ConvertKeywords, total=False):
     layout: Literal["detection", "keras", "tfds"]
     group_from: str | None
     groups: Path | None
-    dtype: Texts
+    dtype: Pairs
     masks: Literal["none", "png", "rle", "both"]
     check: Literal["none", "header", "decode"]
     duplicates: Literal["report", "leakage", "fail"]
@@ -84,7 +85,7 @@ class FolderKeywords(ConvertKeywords, total=False):
     label_from: Literal["folder", "name"]
     label_separator: str
     layout: Literal["classification"]
-    dtype: Texts
+    dtype: Pairs
     group_from: str | None
     groups: Path | None
     stratify: bool
@@ -136,10 +137,10 @@ class TableKeywords(ConvertKeywords, total=False):
     label: str | None
     classes: Texts
     schema: Path | None
-    default: Texts
+    default: Pairs
     encoding: str
     layout: Literal["table"]
-    dtype: Texts
+    dtype: Pairs
     split_column: str | None
     group_column: str | None
     stratify: bool

@@ -20,6 +20,7 @@ from typing_extensions import TypedDict
 Path = str | os.PathLike[str]
 Paths = Path | Sequence[Path]
 Texts = str | Sequence[str]
+Pairs = Texts | Mapping[str, str | float]
 Shares = Texts | Mapping[str, float | str | Fraction]
 '''
 
@@ -56,7 +57,7 @@ def _type(each: OptionField) -> str:
     if each.choices:
         return f"Literal{json.dumps(each.choices)}"
     if each.is_list:
-        return "Paths" if each.must_be else "Texts"
+        return "Paths" if each.must_be else "Pairs" if "=" in each.metavar else "Texts"
     return "Path" if each.must_be else each.type.__name__
 
 

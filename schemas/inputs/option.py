@@ -128,6 +128,15 @@ def names(value: Any) -> Any:
     return tuple(name for part in found for name in part)
 
 
+def key_values(value: Any) -> Any:
+    """Return `KEY=VALUE` texts, also of a mapping.
+
+    >>> key_values({"image/encoded": "image"}), key_values("a=b,c=d")
+    (('image/encoded=image',), ('a=b', 'c=d'))
+    """
+    return names([f"{key}={other}" for key, other in value.items()] if isinstance(value, dict) else value)
+
+
 def one_or_more(value: Any) -> Any:
     """Return a single value as a list, as a `--config` file may have it."""
     return [value] if isinstance(value, str) else value
@@ -136,6 +145,7 @@ def one_or_more(value: Any) -> Any:
 Size = Annotated[int, BeforeValidator(size_bytes), Ge(1)]
 Shares = Annotated[tuple[tuple[str, Fraction], ...], BeforeValidator(split_shares)]
 Names = Annotated[tuple[str, ...], BeforeValidator(names)]
+Pairs = Annotated[tuple[str, ...], BeforeValidator(key_values)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(one_or_more)]
 File = Annotated[str, Must.FILE]
 Files = Annotated[Texts, Must.FILE]
@@ -235,7 +245,10 @@ class OptionField:
             what = f" ({self.help[0].lower()}{self.help[1:]})" if self.is_argument else ""
             return f"{self.typed} is missing{what}"
         if kind == "value_error":
-            return f"{self.typed} {value if isinstance(value, str) else ','.join(value)!r}: {error['ctx']['error']}"
+            if isinstance(value, dict):
+                value = [f"{name}={share}" for name, share in value.items()]
+            shown = value if isinstance(value, str) else ",".join(map(str, value))
+            return f"{self.typed} {shown!r}: {error['ctx']['error']}"
         if self.choices:
             return f"{self.typed} {value!r} is none of {', '.join(self.choices)}"
         if kind.startswith(("greater", "less", "finite")):

@@ -21,9 +21,9 @@ from recordmill.schemas.inputs.option import (
     WRITE,
     File,
     Images,
-    Names,
     Options,
     Output,
+    Pairs,
     Shares,
     Size,
     options_of,
@@ -49,7 +49,7 @@ class ConvertOptions(Options):
     )
     name: str = WRITE.opt("Prefix of the shards' file names.", ..., recorded=False)
     layout: str = WRITE.opt("Features of a record. See [records.md](records.md).", ..., recorded=False)
-    rename: Names = WRITE.opt(
+    rename: Pairs = WRITE.opt(
         "Keys of records that differ from the layout's. `--rename image/encoded=image,image/height=rows`. What reads "
         "data sets of Recordmill finds them in the manifest.",
         (),
@@ -304,7 +304,7 @@ class PictureOptions(ImageOptions):
         "Quality of images that are encoded as JPEG.", 95, "Q", ge=1, le=100, also="quality"
     )
 
-    dtype: Names = WRITE.opt(
+    dtype: Pairs = WRITE.opt(
         "Numeric types of keys of records. `--dtype area=int64`. The job fails at the first number that the type does "
         "not hold exactly.",
         (),

@@ -77,6 +77,8 @@ def test_config_error_has_every_fault_in_the_words_of_keywords(runner_options):
     [
         ("cocoa", {}, "'cocoa' is none of coco"),
         ("coco", {"images": object()}, "^images <object"),
+        ("coco", {"images": "i", "instances": "i.json", "output": "o", "split": [1, 2]}, "^split '1,2': a name"),
+        ("coco", {"images": "i", "instances": "i.json", "output": "o", "rename": {"a": "b"}}, "no feature 'a'"),
         ("coco", {"images": "i", "instances": "i.json", "output": "o", "dry_run": True}, "^dry_run writes no data set"),
         ("coco", {"images": "/no/images", "instances": "/no/file", "output": "o"}, "images /no/images: no such folder"),
         ("coco", {"runner_options": PipelineOptions(use_public_ips=False)}, "^runner_options: use_public_ips=False"),

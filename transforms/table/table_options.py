@@ -17,6 +17,7 @@ from recordmill.schemas.inputs.option import (
     File,
     Images,
     Names,
+    Pairs,
     Rows,
     Shares,
     flag,
@@ -86,13 +87,13 @@ class TableOptions(TextOptions, PictureOptions):
         metavar="FILE",
         alias="schema",
     )
-    default: Names = READ.opt(
+    default: Pairs = READ.opt(
         "Values that replace missing ones. Without it, the record lacks the feature.", (), "COLUMN=VALUE[,…]"
     )
     encoding: str = READ.opt("Encoding of CSV and TSV files.", "utf-8", "NAME")
     name: str = redefined(ConvertOptions, "name", "table")
     layout: Literal["table"] = redefined(ConvertOptions, "layout", "table")
-    rename: Names = redefined(
+    rename: Pairs = redefined(
         ConvertOptions,
         "rename",
         text="Keys of records that differ from their columns' names. `--rename image/encoded=image` is a key of the "
