@@ -14,7 +14,6 @@ Detection API (`object_detection/data_decoders/tf_example_decoder.py`); ours on 
 
 import difflib
 from collections.abc import Callable, Container, Iterable, Mapping
-from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -312,15 +311,14 @@ def stored_as(
         ConfigError: a key is unknown, used twice or unusable; a value has no such type.
     """
     _check_keys("--rename", names, table)
-    features = [_renamed(feature, names.get(feature.name, feature.name), table) for feature in table.features]
-    for before, after in pairwise(sorted(features, key=attrgetter("name"))):
-        if before.name == after.name:
-            raise ConfigError(f"--rename: two features of layout {table.layout} would be {after.name!r}")
-    if label_as_text:
-        features = [_as_text(each) if each.source == table.label else each for each in features]
-    renamed = msgspec.structs.replace(table, features=tuple(sorted(features, key=attrgetter("name"))))
+    keys = {each.source: _checked(each, names[each.name], table) for each in table.features if each.name in names}
+    try:
+        renamed = table.renamed(keys)
+    except ValueError as fault:
+        raise ConfigError(f"--rename: {fault}") from fault
+    features = [_as_text(each) if label_as_text and each.source == table.label else each for each in renamed.features]
     _check_keys("--dtype", kinds, renamed)
-    typed = tuple(_of_kind(each, kinds.get(each.name, each.kind)) for each in renamed.features)
+    typed = tuple(_of_kind(each, kinds.get(each.name, each.kind)) for each in features)
     return msgspec.structs.replace(renamed, features=typed)
 
 
@@ -333,9 +331,8 @@ def _check_keys(option: str, keys: Iterable[str], table: FeatureTable) -> None:
             raise ConfigError(f"{option}: layout {table.layout} has no feature {key!r}; {hint}")
 
 
-def _renamed(feature: Feature, name: str, table: FeatureTable) -> Feature:
-    if name == feature.name:
-        return feature
+def _checked(feature: Feature, name: str, table: FeatureTable) -> str:
+    """Return the key `name`, if a feature can have it."""
     if not name or not name.isprintable() or len(name.encode()) > _MOST_KEY_BYTES:
         raise ConfigError(f"--rename {feature.name}={name}: a key has 1 to {_MOST_KEY_BYTES} bytes of printable text")
     group = next((each for each in table.groups if name.startswith(f"{each}/")), None)
@@ -344,7 +341,7 @@ def _renamed(feature: Feature, name: str, table: FeatureTable) -> Feature:
             f"--rename {feature.name}={name}: in layout {table.layout} each list below {group}/ has one value for each "
             "of the same things; give another key"
         )
-    return msgspec.structs.replace(feature, name=name)
+    return name
 
 
 def _as_text(feature: Feature) -> Feature:
@@ -362,9 +359,7 @@ def _of_kind(feature: Feature, kind: FeatureKind) -> Feature:
 
 def column_of(feature: Feature) -> Write | None:
     """Return what makes the column of a feature from a `recordmill.transforms.encoders.encode_examples.Run`, if any.
-
-    Raises, when it is called:
-        ConfigError: a number is none of the feature's type.
+    It raises ConfigError if the feature's type does not hold a number exactly.
     """
     value = VALUE_OF[feature.source]
     write = value.write
@@ -380,6 +375,11 @@ def column_of(feature: Feature) -> Write | None:
 
 
 def _exactly(feature: Feature, column: Any) -> Any:
+    """Return a column of numbers as int64 or float32.
+
+    Raises:
+        ConfigError: one is another number then.
+    """
     import numpy as np
 
     from recordmill.schemas.block import Ragged, starts_of
@@ -387,11 +387,15 @@ def _exactly(feature: Feature, column: Any) -> Any:
     if isinstance(column, list):  # of lists
         column = Ragged(np.array([each for row in column for each in row]), starts_of(np.array([*map(len, column)])))
     numbers = column.values if isinstance(column, Ragged) else column
-    with np.errstate(invalid="ignore"):
-        exact = numbers.astype(np.int64 if feature.kind is FeatureKind.INT64 else np.float32)
-        is_other = exact != numbers
+    is_whole = feature.kind is FeatureKind.INT64
+    with np.errstate(invalid="ignore", over="ignore"):
+        exact = numbers.astype(np.int64 if is_whole else np.float32)
+        # As integers: as floats, which NumPy would compare, neighbours beyond 2 ** 53 are equal.
+        integers, floats = (exact, numbers.astype(np.float64)) if is_whole else (numbers, exact.astype(np.float64))
+        is_int64 = (floats == np.trunc(floats)) & (floats >= -(2.0**63)) & (floats < 2.0**63)
+        is_other = ~is_int64 | (floats.astype(np.int64) != integers)
     if is_other.any():
-        what = "no whole number" if feature.kind is FeatureKind.INT64 else "not exact as float32"
+        what = "no whole number" if is_whole else "not exact as float32"
         raise ConfigError(
             f"--dtype {feature.name}: {np.ravel(numbers)[np.ravel(is_other)][0]} is {what}; leave {feature.name} out"
         )

@@ -87,7 +87,7 @@ def test_the_documentation_lists_every_reason_and_part():
         ({"objects/bboxes": "b"}, {}, "did you mean objects/bbox"),
         ({"image": "objects/image"}, {}, "one value for each"),
         ({"image": "objects/bbox"}, {}, "one value for each"),
-        ({"objects/id": "image"}, {}, "would be 'image'"),
+        ({"objects/id": "image"}, {}, "image would be the name of two"),
         ({"image": "../../x\n"}, {}, "printable"),
         ({"image": "x" * 201}, {}, "printable"),
         ({"image": ""}, {}, "printable"),

@@ -447,11 +447,9 @@ def test_what_is_stored_otherwise_means_the_same(layout):
             Annotation(7, 90, (25.0, 10.0, 50.0, 20.0), 1e19, False),
             "1e.19 is no whole number",
         ),
-        (
-            "id",
-            FeatureKind.FLOAT,
-            Annotation((1 << 24) + 1, 90, (0.0, 0.0, 5.0, 5.0), 1.0, False),
-            "16777217 is not exact",
+        *(
+            ("id", FeatureKind.FLOAT, Annotation(id_, 90, (0.0, 0.0, 5.0, 5.0), 1.0, False), f"{id_} is not exact")
+            for id_ in ((1 << 24) + 1, (1 << 62) + 1, (1 << 63) - 1)
         ),
     ],
 )
