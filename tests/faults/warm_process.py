@@ -28,6 +28,7 @@ import recordmill.launch.cli
 import recordmill.launch.preflight.check_inputs
 import recordmill.launch.runners.run
 import recordmill.launch.terminal.progress
+import recordmill.launch.terminal.require_tensorflow
 import recordmill.launch.verbs.convert
 import recordmill.pipelines.coco
 import recordmill.pipelines.convert
@@ -37,8 +38,11 @@ import recordmill.transforms.storage.gcs_upload
 import recordmill.transforms.storage.local_storage
 import recordmill.transforms.storage.zip_storage
 from recordmill.launch.local_engine import engine, fork_writers
+from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.shards import shard_writer, write_shards
 from recordmill.transforms.shards.shard_file import ShardFile
+
+CocoOptions.model_rebuild()  # pydantic imports modules where it builds its first model, which is late here: defer_build
 
 _ROOT = Path(__file__).resolve().parents[2]
 _IMPORTED_IN = os.getpid()
