@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PINS := -c constraints.txt
 # Folders below tests/consumers/environments, each an environment on top of $(VENV). `dali fiftyone` are 1.5 GB more.
 CONSUMERS := datumaro jax keras_hub tfds tfrecord torchvision
 # Folders below benchmarks/peers/environments.
@@ -14,8 +15,8 @@ LOCK := $(BIN)/uv pip compile --universal --python-version 3.10 --no-python-down
 # Without bytecode, Beam's import takes 1.45 s in place of 0.67 s.
 INSTALL = $(BIN)/uv pip install --compile-bytecode --python
 
-.PHONY: demo test test-airflow test-browser test-consumers test-engines test-faults test-recorded lint format bench \
-    bench-engines bench-peers lock lock-consumers templates pictures clean .engines/fetched
+.PHONY: demo test test-airflow test-browser test-consumers test-engines test-faults test-newest test-recorded lint \
+    format bench bench-engines bench-peers lock lock-consumers templates pictures clean .engines/fetched
 
 demo: $(VENV)/installed-beam  ## Write the sample data set, convert it, verify the result
 	rm -rf $(DEMO)
@@ -52,6 +53,9 @@ test-engines: .venv-worker/installed .venv-light/installed .engines/fetched  ## 
 test-browser: .browser/installed  ## Have headless Chromium open report.html
 test-faults test-engines test-browser: $(VENV)/installed
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(@:test-%=tests/%) $(PYTEST_ARGS)
+
+test-newest:  ## Run `make test` with the newest versions that setup.py allows, in .venv-newest (2.8 GB)
+	$(MAKE) test VENV=.venv-newest PINS=
 
 lint: $(VENV)/installed  ## Check style and types
 	$(BIN)/ruff format --check .
@@ -111,12 +115,12 @@ $(BIN)/uv:
 
 $(VENV)/installed-beam: setup.py constraints.txt | $(BIN)/uv
 	@echo "2/5 Install Recordmill with Apache Beam (44 packages, 125 MB to download, 540 MB on disk)"
-	$(INSTALL) $(BIN)/python -c constraints.txt -e ".[beam]"
+	$(INSTALL) $(BIN)/python $(PINS) -e ".[beam]"
 	touch $@
 
 $(VENV)/installed: setup.py constraints.txt | $(BIN)/uv
 	@echo "Install TensorFlow, Google's clients and the tools of tests (170 packages, 2.8 GB on disk)"
-	$(INSTALL) $(BIN)/python -c constraints.txt -e ".[all,dev]"
+	$(INSTALL) $(BIN)/python $(PINS) -e ".[all,dev]"
 	touch $@ $(VENV)/installed-beam
 
 # $(VENV) is on the path last, so that the environment's packages come first.
