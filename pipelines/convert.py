@@ -127,8 +127,9 @@ class Job(NamedTuple):
             for split in self.splits
         ]
 
-    def write(self, p: beam.Pipeline, recipes: Sequence[Recipe]) -> None:
-        """Write the splits that there are recipes for, which are all splits of the job."""
+    def write(self, p: beam.Pipeline, recipes: Sequence[Recipe]) -> PCollection:
+        """Write the splits that there are recipes for, which are all splits of the job; return a PCollection of one
+        Manifest, when all is written."""
         options, gathered = self.options, self.gather(p)
         planned = gathered.blocks | "PlanShards" >> self.contents.plan
         findings = _facts(gathered, planned, self.splits) | "AddFindings" >> AddFacts()
@@ -140,7 +141,9 @@ class Job(NamedTuple):
         duplicates = options.duplicates if isinstance(options, PictureOptions) else "report"
         target = Target(tuple(recipes), options.output, options.max_rejects, duplicates)
         metadata = WriteMetadata(gathered.labels, gathered.table, findings, target, gathered.encoders)
-        written | "WriteMetadata" >> metadata | "ReportFolder" >> ReportFolder(options.output)
+        manifest = written | "WriteMetadata" >> metadata
+        manifest | "ReportFolder" >> ReportFolder(options.output)
+        return manifest
 
     def report(self, p: beam.Pipeline, recipes: Sequence[Recipe], path: str) -> None:
         """Write nothing but the Plan of the splits, as JSON into the local file `path`."""

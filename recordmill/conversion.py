@@ -73,7 +73,7 @@ def convert(verb: str, *, runner_options: "RunnerOptions | None" = None, **optio
         data = recordmill.convert("coco", images="images", instances="instances.json", output="out")
         data["train"][0]["boxes"]
     """
-    values = {name: _plain(name, value) for name, value in options.items() if value is not None}
+    values = {name: plain_value(name, value) for name, value in options.items() if value is not None}
     if runner_options is None:
         done = _convert_in_child(verb, values)
     else:
@@ -86,7 +86,7 @@ def convert(verb: str, *, runner_options: "RunnerOptions | None" = None, **optio
     return data
 
 
-def _plain(name: str, value: Any) -> Any:
+def plain_value(name: str, value: Any) -> Any:
     """Return the value of an option as JSON has it."""
 
     def plain(one: object) -> str | int:

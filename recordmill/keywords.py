@@ -1,4 +1,4 @@
-"""Types of the keywords of `recordmill.convert`, made by `make templates` from the options."""
+"""Types of the keywords of `recordmill.convert` and `recordmill.beam`, made by `make templates`."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -160,3 +160,97 @@ class TableKeywords(ConvertKeywords, total=False):
     text_names: str | None
     text_column: Texts
     text: Literal["raw", "counts", "tfidf", "tokens"] | None
+
+
+class ReadCocoKeywords(TypedDict, total=False):
+    """Keywords of `recordmill.beam.ReadCoco`."""
+
+    images: Paths
+    instances: Paths
+    keypoints: Paths
+    captions: Paths
+    panoptic: Paths
+    stuff: Paths
+    image_info: Paths
+    panoptic_masks: Paths
+    bbox_format: Literal["xywh", "xyxy", "rel-xywh", "rel-xyxy"] | None
+    no_list: bool
+    match: Literal["path", "suffix", "name"]
+    split: Shares
+    split_seed: int
+    group_from: str | None
+    groups: Path | None
+    masks: Literal["none", "png", "rle", "both"]
+    no_crowd: bool
+    min_area: float
+    categories: Texts
+
+
+class ReadFolderKeywords(TypedDict, total=False):
+    """Keywords of `recordmill.beam.ReadFolder`."""
+
+    images: Paths
+    labels: Paths
+    path_column: str | None
+    label_column: str | None
+    split_column: str | None
+    label_from: Literal["folder", "name"]
+    label_separator: str
+    split: Shares
+    split_seed: int
+    group_from: str | None
+    groups: Path | None
+    stratify: bool
+    classes: Texts
+
+
+class EncodeKeywords(TypedDict, total=False):
+    """Keywords of `recordmill.beam.Encode`."""
+
+    layout: Literal["detection", "keras", "tfds", "classification"]
+    rename: Pairs
+    label_as: Literal["index", "text"]
+    dtype: Pairs
+    masks: Literal["none", "png", "rle", "both"]
+    keypoints: bool
+    captions: bool
+    stuff: bool
+    panoptic: bool
+    check: Literal["none", "header", "decode"]
+    boxes: Literal["clip", "drop", "keep"]
+    format: Literal["keep", "jpeg", "png"]
+    max_side: int | None
+    jpeg_quality: int
+    workers: int | None
+
+
+class WriteDatasetKeywords(TypedDict, total=False):
+    """Keywords of `recordmill.beam.WriteDataset`."""
+
+    name: str
+    layout: Literal["detection", "keras", "tfds", "classification"]
+    rename: Pairs
+    label_as: Literal["index", "text"]
+    shard_size: int | str | None
+    num_shards: int | None
+    examples_per_shard: int | None
+    gzip: bool
+    seed: int
+    writer: Literal["planned", "beam"]
+    split: Shares
+    split_seed: int
+    overwrite: bool
+    dtype: Pairs
+    masks: Literal["none", "png", "rle", "both"]
+    keypoints: bool
+    captions: bool
+    stuff: bool
+    panoptic: bool
+    max_rejects: float
+    check: Literal["none", "header", "decode"]
+    duplicates: Literal["report", "leakage", "fail"]
+    boxes: Literal["clip", "drop", "keep"]
+    format: Literal["keep", "jpeg", "png"]
+    max_side: int | None
+    jpeg_quality: int
+    workers: int | None

@@ -99,6 +99,7 @@ class Block:
         file_folder: texts [N]. If it ends with `/`, the image file is `file_name` in that folder; else it is the whole
             path of the file.
         file_bytes: int64 [N], size of the image file.
+        image_data: bytes [N], the encoded image; empty if a file has it.
         file_version: texts [N], what changes when the file changes: its time, or its generation in a bucket.
         state: int64 [N], a `recordmill.transforms.join.match_blocks.FileState`.
         is_shared: bool [N], rows of other image ids have the file, too.
@@ -126,6 +127,7 @@ class Block:
     split: Any = None
     file_folder: Any = None
     file_bytes: Any = None
+    image_data: Any = None
     file_version: Any = None
     state: Any = None
     is_shared: Any = None

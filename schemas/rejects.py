@@ -136,6 +136,8 @@ class Metric(str, Enum):
     OBJECTS = "objects"  # annotations in records
     MASKS = "masks"  # of those, how many have a mask that is not empty, where masks were asked for
     CAPTIONS = "captions"  # captions in records
+    IMAGES_REMOVED = "images_removed"  # images that a user's pipeline removed
+    ANNOTATIONS_REMOVED = "annotations_removed"  # annotations that a user's pipeline removed
     REGIONS = "regions"  # stuff annotations in records
     PANOPTIC = "panoptic"  # panoptic annotations in records
     BOXES_CLIPPED = "boxes_clipped"  # of those, how many were cut at their image's edge

@@ -1,4 +1,4 @@
-"""Types of the keywords of `recordmill.convert`: `python -m recordmill.launch.command_line.keywords FILE`."""
+"""Types of the keywords of the library, from the options: `python -m recordmill.launch.command_line.keywords FILE`."""
 
 import json
 import sys
@@ -7,8 +7,9 @@ from pathlib import Path
 from recordmill.pipelines.dataset_options import TerminalOptions
 from recordmill.pipelines.verbs import CONVERSIONS, VERBS
 from recordmill.schemas.inputs.option import OptionField, options_of
+from recordmill.transforms.samples.sample_options import TRANSFORM_OPTIONS
 
-_HEAD = '''"""Types of the keywords of `recordmill.convert`, made by `make templates` from the options."""
+_HEAD = '''"""Types of the keywords of `recordmill.convert` and `recordmill.beam`, made by `make templates`."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -38,6 +39,9 @@ def keywords_module() -> str:
     for verb, found in lines.items():
         own = [line for line in found if line not in shared]
         parts.append(_class(verb.capitalize(), "ConvertKeywords", f"`{verb}`", own))
+    for transform, (model, names) in TRANSFORM_OPTIONS.items():
+        own = [_line(each) for each in options_of(model) if each.name in names - {"output"}]
+        parts.append(_class(transform, "TypedDict", f"`recordmill.beam.{transform}`", own))
     return "\n\n".join(parts)
 
 

@@ -69,7 +69,7 @@ def parse_values(verb: str, values: Mapping[str, Any]) -> Command:
     """
     faults: list[str] = []
     fields = {each.name: each for each in fields_of(verb) if each.name not in ("print_config", "debug")}
-    return _filled(verb, _without_unknown(values, fields, "", faults), faults)
+    return _filled(verb, without_unknown(values, fields, "", faults), faults)
 
 
 def _filled(verb: str, typed: Mapping[str, Any], faults: list[str], advice: str = "") -> Command:
@@ -188,10 +188,10 @@ def _read_config(path: str, fields: Mapping[str, OptionField], faults: list[str]
         raise ConfigError(f"--config {path} must map names of options to values: num_shards: 8")
     values = {str(name).replace("-", "_"): value for name, value in found.items()}
     known = {name: each for name, each in fields.items() if name not in _TYPED_ONLY}
-    return _without_unknown(values, known, f"--config {path}: ", faults)
+    return without_unknown(values, known, f"--config {path}: ", faults)
 
 
-def _without_unknown(
+def without_unknown(
     values: Mapping[str, Any], known: Mapping[str, OptionField], where: str, faults: list[str]
 ) -> dict[str, Any]:
     """Return the values of known options, and add a fault for each other name."""

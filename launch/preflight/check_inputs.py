@@ -17,8 +17,8 @@ from recordmill.transforms.storage.resolve import archive_of, join_path, storage
 from recordmill.transforms.table.table_inputs import find_rows, format_fault
 
 
-def check_inputs(options: ConvertOptions) -> None:
-    """Check all paths of a conversion.
+def check_inputs(options: ConvertOptions, writes: bool = True) -> None:
+    """Check all paths of a conversion, or if it writes nothing, those that it reads.
 
     Raises:
         ConfigError: with all faults.
@@ -33,7 +33,7 @@ def check_inputs(options: ConvertOptions) -> None:
         files += found if must in (Must.FILE, Must.ROWS) else ()
         if must not in (Must.MASKS, Must.OUTPUT):
             by_flag.setdefault(each.flag, []).extend(found)
-    faults += _output_faults(options.output, files)
+    faults += _output_faults(options.output, files) if writes else ()
     faults += chain.from_iterable(_same_faults(*item) for item in by_flag.items())
     if faults:
         raise ConfigError("; ".join(faults))

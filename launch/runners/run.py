@@ -25,7 +25,7 @@ _INTERRUPTED = re.compile(
 )
 
 
-def run(build: Callable[[beam.Pipeline], None], beam_arguments: Sequence[str]) -> None:
+def run(build: Callable[[beam.Pipeline], object], beam_arguments: Sequence[str]) -> None:
     """Build a pipeline and run it to its end: in this process, unless `beam_arguments` name another runner. Where they
     ask for a dry run or a template (`beam_options.purpose_of`), it is made and not run.
 

@@ -69,7 +69,8 @@ class RewrittenPictures(msgspec.Struct, frozen=True):
 class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many image rows, or rows of a table, were read, and what became of them.
 
-    `rows` (image rows read) = `written` + `without_record` + `of_other_classes` + the sum of `rejected` (by reason).
+    `rows` (image rows read) = `written` + `without_record` + `of_other_classes` + `removed` + the sum of `rejected` (by
+    reason). A user's pipeline `removed` some.
 
     `without_record` have no object, in a layout of one record an object. `of_other_classes` are of none of the classes
     that were asked for. `rewritten` counts those written ones that were transcoded; None where there are none. `groups`
@@ -85,18 +86,20 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     rewritten: RewrittenPictures | None = None
     groups: int = 0
     ungrouped: int = 0
+    removed: int = 0
 
     @property
     def accounted(self) -> int:
         """What became of rows: as many as there are, if nothing was lost."""
-        return self.written + self.without_record + self.of_other_classes + sum(self.rejected.values())
+        rejected = sum(self.rejected.values())
+        return self.written + self.without_record + self.of_other_classes + self.removed + rejected
 
 
-class AnnotationCounts(msgspec.Struct, frozen=True):
+class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many annotation rows were read, and what became of them.
 
     `rows` = `objects` + `captions` + `stuff` + `panoptic`, all in records, + `joined` + the sums of `rejected` and
-    `filtered` (by reason) + `of_rejected_images`.
+    `filtered` (by reason) + `of_rejected_images` + `removed` (by a user's pipeline).
 
     `joined` are keypoint rows that became one object with the instance row of the same id. Of the objects,
     `boxes_clipped` were cut at their image's edge, and `masks` have a mask that is not empty, where masks were asked
@@ -114,6 +117,7 @@ class AnnotationCounts(msgspec.Struct, frozen=True):
     of_rejected_images: int
     boxes_clipped: int
     masks: int
+    removed: int = 0
 
     @property
     def in_records(self) -> int:
@@ -123,7 +127,8 @@ class AnnotationCounts(msgspec.Struct, frozen=True):
     @property
     def accounted(self) -> int:
         """What became of rows: as many as there are, if nothing was lost."""
-        return self.in_records + sum(self.rejected.values()) + sum(self.filtered.values()) + self.of_rejected_images
+        left_out = sum(self.rejected.values()) + sum(self.filtered.values()) + self.removed
+        return self.in_records + left_out + self.of_rejected_images
 
 
 class SplitManifest(msgspec.Struct, frozen=True):

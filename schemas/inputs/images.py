@@ -34,11 +34,13 @@ class ImageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
         size_bytes: as found when the folder was listed.
         version: what changes when the file does (modification time, generation); resume compares it, records do not
             depend on it.
+        data: the file's bytes, if they came with the image.
     """
 
     path: str
     size_bytes: int
     version: str = ""
+    data: bytes = b""
 
 
 def panoptic_file(panoptic: PanopticAnnotation) -> ImageRef:

@@ -25,6 +25,7 @@ def image_tasks(block: Block, splits: Sequence[str]) -> list[ImageTask]:
         image_paths(block),
         block.file_bytes.tolist(),
         block.file_version.texts(),
+        block.image_data.rows() if block.image_data is not None else [b""] * len(block),
         block.split.tolist(),
         labels_of(block),
         block.is_continuation.tolist() if block.is_continuation is not None else [False] * len(block),
@@ -37,13 +38,13 @@ def image_tasks(block: Block, splits: Sequence[str]) -> list[ImageTask]:
             name,
             width or None,
             height or None,
-            ImageRef(path, size, version),
+            ImageRef(path, size, version, data),
             splits[split],
             tuple(objects[first:last]),
             labels,
             continued,
         )
-        for id_, name, (width, height), path, size, version, split, labels, continued, first, last in zip(
+        for id_, name, (width, height), path, size, version, data, split, labels, continued, first, last in zip(
             *columns, strict=False
         )
     ]

@@ -82,7 +82,11 @@ def split_lines(
         planned: the size of a split that is not written yet.
     """
     images, annotations = split.images, split.annotations
-    further = {"without an object": images.without_record, "of classes not asked for": images.of_other_classes}
+    further = {
+        "without an object": images.without_record,
+        "of classes not asked for": images.of_other_classes,
+        "removed by the pipeline": images.removed,
+    }
     left_out = images.rejected | {what: number for what, number in further.items() if number}
     is_table = manifest.table.record_of is RecordOf.ROW
     yield "rows" if is_table else "images", f"{images.written:,} of {images.rows:,}{_reasons(left_out)}"
@@ -93,6 +97,8 @@ def split_lines(
     left_out = annotations.rejected | annotations.filtered
     if annotations.of_rejected_images:
         left_out["of rejected images"] = annotations.of_rejected_images
+    if annotations.removed:
+        left_out["removed by the pipeline"] = annotations.removed
     if annotations.rows or not (is_table or "image.class_index" in manifest.table.sources):
         kept = annotations.rows - sum(left_out.values())
         yield "annotations", f"{kept:,} of {annotations.rows:,}{_reasons(left_out)}"

@@ -38,8 +38,8 @@ from recordmill.transforms.storage.resolve import storage_for
 
 
 def fetch_file(file: ImageRef) -> bytes:
-    """Read an image file by one request."""
-    return storage_for(file.path).read(file.path, file.version, MAX_FILE_BYTES)
+    """Read an image file by one request, unless its bytes are there."""
+    return file.data or storage_for(file.path).read(file.path, file.version, MAX_FILE_BYTES)
 
 
 DECODING = Budget(MAX_PIXELS)

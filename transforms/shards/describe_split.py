@@ -80,6 +80,7 @@ def describe_split(
             rewritten=_rewritten(number),
             groups=number[Metric.GROUPS],
             ungrouped=number[Metric.UNGROUPED],
+            removed=number[Metric.IMAGES_REMOVED],
         ),
         annotations=AnnotationCounts(
             rows=sum(rows.annotations for rows in inputs),
@@ -93,6 +94,7 @@ def describe_split(
             of_rejected_images=rejected.annotations + number[Metric.OF_REJECTED_IMAGES],
             boxes_clipped=number[Metric.BOXES_CLIPPED],
             masks=number[Metric.MASKS],
+            removed=number[Metric.ANNOTATIONS_REMOVED],
         ),
         unlisted=Unlisted(facts.unlisted.number, facts.unlisted.first),
         record_bytes=number[Metric.RECORD_BYTES],

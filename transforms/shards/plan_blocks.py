@@ -213,7 +213,7 @@ def cut_range(number: int, block: Block) -> Iterator[tuple[BlockKey, bytes]]:
 def _bytes_of(block: Block) -> np.ndarray:
     """About how many bytes of columns each image has: int64 [N]."""
     size = np.full(len(block), 100, np.int64) + 60 * block.objects_per_image
-    for column in (block.labels, block.rejected):
+    for column in (block.labels, block.rejected, block.image_data):
         if column is not None:
             size += column.lengths
     for column, each in ((block.segmentation, 1), (block.keypoints_xyv, 8)):

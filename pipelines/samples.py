@@ -1,0 +1,35 @@
+"""Samples of a user's pipeline become TFRecord shards."""
+
+from functools import partial
+
+import apache_beam as beam
+from apache_beam.pvalue import PCollection
+
+from recordmill.pipelines.convert import Gathered, Job, pictures
+from recordmill.transforms.samples.gather_samples import GatherSamples
+from recordmill.transforms.samples.sample_options import SampleOptions
+
+
+def samples_job(
+    options: SampleOptions, samples: PCollection, labels: PCollection | None, facts: PCollection | None
+) -> Job:
+    """Return the job that writes Samples.
+
+    Args:
+        labels: of one LabelMap; None to collect the classes of the Samples.
+        facts: of Facts, of what read the Samples; None if there is none.
+    """
+    steps = partial(gather, options=options, samples=samples, labels=labels, facts=facts)
+    return Job(options, options.splits, tuple, steps, pictures(options, options.splits, options.table))
+
+
+def gather(
+    p: beam.Pipeline,
+    options: SampleOptions,
+    samples: PCollection,
+    labels: PCollection | None,
+    facts: PCollection | None,
+) -> Gathered:
+    """Samples as Blocks; `p` is their pipeline."""
+    gathered = samples | "GatherSamples" >> GatherSamples(options, labels, facts)
+    return Gathered(gathered.blocks, gathered.labels, gathered.table, gathered.facts)

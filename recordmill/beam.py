@@ -1,0 +1,238 @@
+"""Transforms for pipelines of Apache Beam: what reads data sets, what changes their Samples, and what writes them.
+
+    samples, labels, facts = p | ReadCoco(images="images", instances="instances.json")
+    samples | beam.Filter(lambda sample: sample.objects) | WriteDataset("out", labels=labels, facts=facts)
+
+See docs/beam.md.
+"""
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import apache_beam as beam
+from apache_beam.pvalue import AsSingleton, PCollection
+
+from recordmill.conversion import plain_value
+from recordmill.launch.command_line.parameters import without_flags
+from recordmill.launch.command_line.parser import without_unknown
+from recordmill.launch.preflight.check_inputs import check_inputs
+from recordmill.launch.preflight.claim_output import OutputState, claim_output
+from recordmill.pipelines import coco, folder
+from recordmill.pipelines.convert import Gathered
+from recordmill.pipelines.samples import samples_job
+from recordmill.schemas.errors import ConfigError, RecordmillError
+from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.option import options_of
+from recordmill.schemas.rejects import Rejected
+from recordmill.schemas.sample import Sample, SampleObject
+from recordmill.transforms.blocks.pack_block import unpack_block
+from recordmill.transforms.encoders.record_maker import RecordContext
+from recordmill.transforms.runtime import progress
+from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
+from recordmill.transforms.samples.convert_samples import Classes, block_of, samples_of, unpack_sample
+from recordmill.transforms.samples.gather_samples import LABELS, TABLE, TRAITS, CheckSamples, DescribeSamples, rules_of
+from recordmill.transforms.samples.sample_options import TRANSFORM_OPTIONS, SampleOptions
+from recordmill.transforms.shards.encode_pictures import EncodePictures
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from recordmill.keywords import EncodeKeywords, ReadCocoKeywords, ReadFolderKeywords, WriteDatasetKeywords
+
+__all__ = ["Encode", "Read", "ReadCoco", "ReadFolder", "Sample", "SampleObject", "WriteDataset"]
+
+_LOGGER = logging.getLogger("recordmill")
+_NOWHERE = os.path.join(os.devnull, "no output")  # of what only reads
+_LOGGED = 10
+
+
+class Read(NamedTuple):
+    """What is read of a data set.
+
+    Attributes:
+        samples: PCollection of Sample.
+        labels: PCollection of one LabelMap, the classes.
+        facts: PCollection of Facts: numbers of rows, rejects and warnings of what was read.
+    """
+
+    samples: PCollection
+    labels: PCollection
+    facts: PCollection
+
+
+class _Transform(beam.PTransform):
+    """A transform whose options are those of a command."""
+
+    def __init__(self, output: Any, given: dict[str, Any]):
+        super().__init__()
+        model, names = TRANSFORM_OPTIONS[type(self).__name__]
+        self._given = {name: plain_value(name, value) for name, value in given.items() if value is not None}
+        fields = {each.name: each for each in options_of(model)}
+        faults: list[str] = []
+        values = without_unknown(self._given, {name: fields[name] for name in names}, "", faults)
+        try:
+            self._options: Any = model(**values, output=output)
+            if not faults:
+                check_inputs(self._options, writes=output != _NOWHERE)
+        except ConfigError as error:
+            faults.append(str(error))
+        if faults:
+            raise ConfigError(without_flags("; ".join(faults), {each.flag: each.name for each in fields.values()}))
+
+    def display_data(self):
+        return {name: str(value) for name, value in self._given.items()}
+
+
+class ReadCoco(_Transform):
+    """Read COCO annotations and the names of their images.
+
+    Args:
+        options: Those of `recordmill coco` for what is read, which annotations are kept, and splits. `masks` other than
+            `none` reads segmentations.
+
+    Returns:
+        Read. A Sample names its image file, which is read where records are made.
+
+    Raises:
+        ConfigError: the options are wrong, or name what is not there. The message has every fault.
+    """
+
+    def __init__(self, **options: "Unpack[ReadCocoKeywords]"):
+        super().__init__(_NOWHERE, dict(options))
+
+    def expand(self, p):
+        return _read(coco.gather(p, self._options), self._options.splits)
+
+
+class ReadFolder(_Transform):
+    """Read the names and classes of images in class folders, or in tables of labels.
+
+    Args:
+        options: Those of `recordmill folder` for what is read, and splits.
+
+    Returns:
+        Read. Samples have a `class_name`.
+
+    Raises:
+        ConfigError: as ReadCoco.
+    """
+
+    def __init__(self, **options: "Unpack[ReadFolderKeywords]"):
+        super().__init__(_NOWHERE, dict(options))
+
+    def expand(self, p):
+        splits = folder.splits_of(self._options)
+        return _read(folder.gather(p, self._options, splits, self._options.table), splits)
+
+
+class Encode(_Transform):
+    """Make the record of each Sample, a serialised tf.Example, for any sink.
+
+    Rejects are counted as metrics in the namespace `recordmill`; the first ten of a worker are logged.
+
+    Args:
+        labels: PCollection of one LabelMap, as ReadCoco returns it; None to collect the classes of the Samples.
+        options: Those of WriteDataset for records.
+
+    Returns:
+        PCollection of bytes. In the layout `keras`, a Sample gives a record for each object.
+    """
+
+    def __init__(self, labels: PCollection | None = None, **options: "Unpack[EncodeKeywords]"):
+        super().__init__(_NOWHERE, dict(options))
+        self._labels = labels
+
+    def expand(self, samples):
+        options: SampleOptions = self._options
+        found = samples | "CheckSamples" >> CheckSamples(rules_of(options))
+        described = found[TRAITS] | "DescribeSamples" >> DescribeSamples(options, self._labels)
+        labels = self._labels if self._labels is not None else described[LABELS]
+        encode = beam.ParDo(_Encode(options), AsSingleton(labels), AsSingleton(described[TABLE]))
+        batches = found.samples | beam.Values() | beam.BatchElements(min_batch_size=8, max_batch_size=64)
+        return batches | "Encode" >> encode.with_output_types(bytes)
+
+
+class WriteDataset(_Transform):
+    """Write Samples as a data set, with the shards, manifest and statistics of the command.
+
+    A run that was stopped goes on when the same pipeline runs again: finished shards of the same Samples are kept.
+
+    Args:
+        output: Folder of the data set, local or in a bucket.
+        labels: PCollection of one LabelMap, as ReadCoco returns it; None to collect the classes of the Samples.
+        facts: PCollection of Facts, as ReadCoco returns it, for the counts of the manifest; None if nothing was read.
+        options: Options of the command for records, splits, shards and rejects, see docs/beam.md.
+
+    Returns:
+        PCollection of one Manifest, when the data set is complete.
+
+    Raises:
+        ConfigError: the options are wrong, or the folder holds a data set and `overwrite` is not given.
+    """
+
+    def __init__(
+        self,
+        output: "str | os.PathLike[str]",
+        labels: PCollection | None = None,
+        facts: PCollection | None = None,
+        **options: "Unpack[WriteDatasetKeywords]",
+    ):
+        super().__init__(plain_value("output", output), dict(options))
+        self._labels, self._facts = labels, facts
+
+    def expand(self, samples):
+        options: SampleOptions = self._options
+        job = samples_job(options, samples, self._labels, self._facts)
+        recipes = job.recipes()
+        try:
+            states = claim_output(options.output, recipes, options.overwrite)
+        except RecordmillError as error:
+            error.args = (without_flags(str(error), {"--overwrite": "overwrite=True", "--output": "output"}),)
+            raise
+        if OutputState.COMPLETE in states:
+            raise ConfigError(
+                f"{options.output} holds {' and '.join(options.splits)}, and only running the pipeline would show "
+                "whether its Samples are the same: give another output, or overwrite=True"
+            )
+        return job.write(samples.pipeline, recipes)
+
+
+def _read(gathered: Gathered, splits: Sequence[str]) -> Read:
+    convert = beam.FlatMap(_samples, AsSingleton(gathered.labels), splits)
+    samples = gathered.blocks | "Samples" >> convert.with_output_types(Sample)
+    return Read(samples, gathered.labels, gathered.facts | "Facts" >> beam.Flatten())
+
+
+def _samples(keyed: tuple[int, bytes], labels: LabelMap, splits: Sequence[str]) -> Iterator[Sample]:
+    yield from samples_of(unpack_block(keyed[1]), labels, splits)
+
+
+class _Encode(ThreadedDoFn):
+    """Convert lists of packed Samples to records."""
+
+    def __init__(self, options: SampleOptions):
+        super().__init__(options.workers)
+        self._options = options
+        self._logged = 0
+
+    def process(self, batch: list[bytes], labels: LabelMap, table: FeatureTable) -> Iterator[bytes]:
+        options, rules = self._options, rules_of(self._options)
+        samples = list(map(unpack_sample, batch))
+        block = block_of(samples, Classes(labels, rules.of_image), rules.division, rules.seed, self._reject)
+        if block is None:
+            return
+        maker = EncodePictures(options.box_policy, options.pictures)
+        encode = maker.start(RecordContext(labels, table, self.pool, self.threads))
+        for run in encode(block.having(split=block.split * 0), ""):
+            for rejected in run.rejected:
+                self._reject("", rejected)
+            yield from map(b"".join, run.records)
+
+    def _reject(self, _: str, rejected: Rejected) -> None:
+        progress.rejected(rejected)
+        if self._logged < _LOGGED:
+            _LOGGER.warning("rejected: %s", rejected.detail)
+        self._logged += 1

@@ -1,0 +1,78 @@
+"""Sample: an image with its annotations, as pipelines of users see it."""
+
+from typing import Literal
+
+import msgspec
+
+from recordmill.schemas.inputs.annotations import PanopticAnnotation, StuffAnnotation
+
+
+class SampleObject(msgspec.Struct, frozen=True):
+    """An object of a Sample.
+
+    Attributes:
+        category: Name of its class.
+        box: Left, top, width, height of its box.
+        frame: Unit of the box: pixels of the image, or `fraction` of its width and height.
+        keypoints: x, y in pixels and visibility (0, 1, 2) of each keypoint, one after the other; empty without.
+        segmentation: JSON text of COCO's `segmentation`: polygons, or run lengths; empty without.
+        is_crowd: True if the box has a group of objects.
+        area_px2: Area in square pixels; None for that of the box.
+        category_id: Id of its class; None to find it by the name.
+        id: Id of the object; None to derive one from the Sample's name and the object's position.
+    """
+
+    category: str
+    box: tuple[float, float, float, float]
+    frame: Literal["px", "fraction"] = "px"
+    keypoints: tuple[float, ...] = ()
+    segmentation: str = ""
+    is_crowd: bool = False
+    area_px2: float | None = None
+    category_id: int | None = None
+    id: int | None = None
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """An image with its annotations. It stands alone: a pipeline can filter, change, or make Samples.
+
+    `msgspec.structs.replace(sample, objects=())` returns a changed Sample. Records do not depend on the order of
+    Samples. NumPy values and lists are accepted for numbers and tuples.
+
+    Attributes:
+        file_name: Key of the Sample in its data set, and the name that its record has.
+        path: Image file, local or in a bucket; empty if `data` has the image.
+        data: Encoded image, a JPEG or PNG file for example. It goes through the shuffles of the pipeline.
+        width, height: Size of the image in pixels, if it is known. A file of another size is rejected.
+        objects: Objects, in the order of the record.
+        class_name: Class of the whole image, for the layout `classification`.
+        captions: Captions, in the order of the record.
+        split: Split of the Sample; empty to assign it by `file_name`.
+        image_id: Id of the image; None to derive it from `file_name`, as `recordmill folder` does.
+        stuff: Regions of stuff.
+        panoptic: Panoptic segments.
+        neg_category_ids, not_exhaustive_category_ids: Lists of LVIS.
+        size_bytes, version: Size of the file at `path`, and the text that changes with it; None to look them up.
+    """
+
+    file_name: str
+    path: str = ""
+    data: bytes = b""
+    width: int | None = None
+    height: int | None = None
+    objects: tuple[SampleObject, ...] = ()
+    class_name: str | None = None
+    captions: tuple[str, ...] = ()
+    split: str = ""
+    image_id: int | None = None
+    stuff: tuple[StuffAnnotation, ...] = ()
+    panoptic: PanopticAnnotation | None = None
+    neg_category_ids: tuple[int, ...] = ()
+    not_exhaustive_category_ids: tuple[int, ...] = ()
+    size_bytes: int | None = None
+    version: str = ""
+
+    @property
+    def annotation_rows(self) -> int:
+        """Number of annotations."""
+        return len(self.objects) + len(self.captions) + len(self.stuff) + (self.panoptic is not None)

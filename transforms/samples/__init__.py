@@ -1,0 +1,1 @@
+"""Samples become Blocks, and Blocks Samples."""

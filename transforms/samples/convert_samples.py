@@ -1,0 +1,298 @@
+"""A Sample as a row of a Block, and the images of a Block as Samples."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from apache_beam.coders import registry
+
+from recordmill.schemas.block import Block, ragged_bytes, ragged_texts, starts_of
+from recordmill.schemas.errors import CollidingImagesError, ConfigError
+from recordmill.schemas.inputs.annotations import Annotation, Caption, ImageLabels
+from recordmill.schemas.inputs.coco import BoxFormat
+from recordmill.schemas.inputs.images import MAX_FILE_BYTES, NO_FILE, NOT_A_FILE, ImageTask
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.splits import Division, name_id
+from recordmill.schemas.names import name_fault, name_key
+from recordmill.schemas.rejects import Reason, Rejected, UnusableError
+from recordmill.schemas.sample import Sample, SampleObject
+from recordmill.transforms.blocks.image_tasks import file_folder, image_tasks, label_column, object_columns
+from recordmill.transforms.blocks.run_step import hash_images, image_order
+from recordmill.transforms.coco.convert_rows import box_fault, keypoints_fault
+from recordmill.transforms.coco.guess_box_format import LARGEST, box_xywh_px
+from recordmill.transforms.runtime.beam_steps import StructCoder, unpacker
+from recordmill.transforms.storage.resolve import storage_for
+
+_INT64 = 1 << 63
+Reject = Callable[[str, Rejected], None]
+
+
+def _plain(value: Any) -> Any:
+    """Return a NumPy value, or a string-like path, as msgspec encodes it."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is not a value of a Sample")
+
+
+pack_sample = msgspec.msgpack.Encoder(enc_hook=_plain, order="deterministic").encode
+unpack_sample = unpacker(Sample)
+
+
+class SampleCoder(StructCoder):
+    """The coder of Samples. It is not deterministic, so that no Sample is the key of a group: `file_name` is."""
+
+    def encode(self, value):
+        return pack_sample(value)
+
+    def decode(self, encoded):
+        try:
+            return unpack_sample(encoded)
+        except msgspec.ValidationError:  # a value of another type, which `checked` rejects
+            return Sample(**msgspec.msgpack.decode(encoded))
+
+    def is_deterministic(self):
+        return False
+
+    def __reduce__(self):
+        return SampleCoder, (Sample,)
+
+
+registry.register_coder(Sample, SampleCoder)
+
+
+def checked(sample: Sample) -> Sample:
+    """Return a Sample with values of its own types.
+
+    Raises:
+        UnusableError: a value has another type, or the Sample has no name or no image.
+    """
+    name = getattr(sample, "file_name", sample)
+    try:
+        found = unpack_sample(pack_sample(sample))
+    except (msgspec.MsgspecError, TypeError, OverflowError) as error:
+        raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: {error}") from error
+    if fault := name_fault(found.file_name):
+        raise UnusableError(Reason.UNSAFE_FILE_NAME, f"Sample {name!r}: its file name {fault}")
+    if bool(found.path) == bool(found.data):
+        what = "both path and data" if found.path else "neither path nor data"
+        raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r} has {what}; give one, with the image")
+    if found.image_id is not None and not -_INT64 <= found.image_id < _INT64:
+        raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: image_id {found.image_id} is beyond 64 bits")
+    if (found.width is None) != (found.height is None) or min(found.width or 1, found.height or 1) < 1:
+        size = f"width {found.width} and height {found.height}"
+        raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: {size}; give two sizes in pixels, or none")
+    return found
+
+
+def id_of(sample: Sample) -> int:
+    return name_id(name_key(sample.file_name)) if sample.image_id is None else sample.image_id
+
+
+def split_of(sample: Sample, division: Division) -> str:
+    """Return the split of a Sample.
+
+    Raises:
+        ConfigError: no split is called so.
+    """
+    if not sample.split:
+        return division.split_of(name_key(sample.file_name))
+    if sample.split not in division.names:
+        raise ConfigError(
+            f"Sample {sample.file_name!r} is of split {sample.split}, and the splits that are written are "
+            f"{', '.join(division.names)}: give the same split= to what reads and what writes"
+        )
+    return sample.split
+
+
+class Classes(NamedTuple):
+    """How the classes of Samples are found.
+
+    Attributes:
+        labels: all classes.
+        of_image: True if each image has one class.
+    """
+
+    labels: LabelMap
+    of_image: bool
+
+    def ids(self) -> tuple[dict[tuple[str, int], int], dict[str, int]]:
+        """Category ids by name and id, and by name alone if it is that of one category."""
+        numbers = Counter(category.name for category in self.labels.categories)
+        both = {(category.name, category.id): category.id for category in self.labels.categories}
+        return both, {name: id_ for (name, id_) in both if numbers[name] == 1}
+
+
+def block_of(
+    samples: Sequence[Sample], classes: Classes, division: Division, seed: int, reject: Reject
+) -> Block | None:
+    """Return checked Samples as the images of a Block, in order; None if none of them can be used.
+
+    Args:
+        reject: takes the split of each image or annotation that cannot be used, and why.
+
+    Raises:
+        ConfigError: see `split_of`.
+    """
+    ids, images = classes.ids(), []
+    for sample in samples:
+        split = split_of(sample, division)
+        try:
+            path, size_bytes, version = _file_of(sample)
+            if classes.of_image and sample.class_name not in ids[1]:
+                what = "no class" if sample.class_name is None else f"class {sample.class_name!r}, which is not a label"
+                raise UnusableError(Reason.NO_CLASS, f"Sample {sample.file_name!r} has {what}")
+        except UnusableError as fault:
+            rejected = Rejected("image", id_of(sample), fault.reason, fault.detail, annotations=sample.annotation_rows)
+            reject(split, rejected)
+            continue
+        objects = []
+        for number, each in enumerate(sample.objects):
+            try:
+                objects.append(_annotation(sample, number, each, classes.labels, *ids))
+            except UnusableError as fault:
+                detail = f"Sample {sample.file_name!r}: {fault.detail}"
+                reject(split, Rejected("annotation", each.id, fault.reason, detail, id_of(sample)))
+        images.append((sample, division.names.index(split), path, size_bytes, version, objects))
+    return _block(images, classes.of_image, seed) if images else None
+
+
+def _block(images: Sequence[Any], of_image: bool, seed: int) -> Block:
+    samples, splits, paths, sizes, versions, objects = zip(*images, strict=True)
+    annotations = [each for of_image_ in objects for each in of_image_]
+    block = Block(
+        image_id=np.array(list(map(id_of, samples)), np.int64),
+        file_name=ragged_texts([sample.file_name for sample in samples]),
+        image_size_px=np.array([(sample.width or 0, sample.height or 0) for sample in samples], np.int64),
+        split=np.array(splits, np.int64),
+        file_folder=ragged_texts([file_folder(path, one.file_name) for path, one in zip(paths, samples, strict=True)]),
+        file_bytes=np.array(sizes, np.int64),
+        image_data=ragged_bytes([each.data for each in samples]) if any(each.data for each in samples) else None,
+        file_version=ragged_texts(versions),
+        class_name=ragged_texts([sample.class_name for sample in samples]) if of_image else None,
+        labels=None if of_image else label_column(list(map(_labels, samples))),
+    )
+    if annotations:
+        starts = starts_of(np.array(list(map(len, objects)), np.int64))
+        block = block.having(first_object_of_image=starts, **object_columns(annotations))
+    return block.take(image_order(block, hash_images(block.image_id, seed)))
+
+
+def check_distinct(samples: Iterable[Sample]) -> None:
+    """
+    Raises:
+        CollidingImagesError: two Samples have one name, or one id.
+    """
+    names: dict[int, str] = {}
+    for sample in samples:
+        other = names.setdefault(id_of(sample), sample.file_name)
+        if other is not sample.file_name:
+            what = f"name {other!r}" if other == sample.file_name else f"image_id {id_of(sample)}"
+            both = "" if other == sample.file_name else f", {other!r} and {sample.file_name!r}"
+            raise CollidingImagesError(f"two Samples have the {what}{both}; give each Sample its own")
+
+
+def _file_of(sample: Sample) -> tuple[str, int, str]:
+    """Return path, size and version of the image file."""
+    if sample.data:
+        size, version = len(sample.data), ""
+    elif sample.size_bytes is not None:
+        size, version = sample.size_bytes, sample.version
+    else:
+        file = storage_for(sample.path).stat(sample.path)
+        if file is None:
+            raise UnusableError(Reason.IMAGE_MISSING, f"Sample {sample.file_name!r}: no file {sample.path!r}")
+        size, version = file.size_bytes, file.version
+    if version == NO_FILE:
+        raise UnusableError(Reason.IMAGE_INACCESSIBLE, f"Sample {sample.file_name!r}: {sample.path!r} is {NOT_A_FILE}")
+    if size > MAX_FILE_BYTES:
+        detail = f"Sample {sample.file_name!r}: {size:,} bytes, where at most {MAX_FILE_BYTES:,} are read"
+        raise UnusableError(Reason.TOO_LARGE, detail)
+    return sample.path, size, version
+
+
+def _annotation(
+    sample: Sample,
+    number: int,
+    each: SampleObject,
+    labels: LabelMap,
+    by_both: dict[tuple[str, int], int],
+    by_name: dict[str, int],
+) -> Annotation:
+    category_id = by_both.get((each.category, each.category_id)) if each.category_id is not None else None
+    category_id = by_name.get(each.category) if category_id is None else category_id
+    if category_id is None:
+        several = any(category.name == each.category for category in labels.categories)
+        detail = "is that of several ids, and category_id is none of these" if several else "is not a label"
+        raise UnusableError(Reason.UNKNOWN_CATEGORY, f"category {each.category!r} {detail}")
+    box = each.box
+    if each.frame == "fraction":
+        if not sample.width or not sample.height:
+            detail = f"box {box} is in fractions, and the Sample has no width and height"
+            raise UnusableError(Reason.MALFORMED_BOX, detail)
+        box = box_xywh_px(box, BoxFormat.REL_XYWH, sample.width, sample.height)
+    if fault := box_fault(box):
+        raise UnusableError(Reason.MALFORMED_BOX, f"{fault}: {box}")
+    if each.keypoints:
+        expected = next(len(category.keypoints) for category in labels.categories if category.id == category_id)
+        if fault := keypoints_fault(each.keypoints, expected):
+            detail = f"category {each.category!r} has {expected} keypoints: {fault}"
+            raise UnusableError(Reason.MALFORMED_KEYPOINTS, detail)
+    id_ = name_id(f"{name_key(sample.file_name)} object {number}") if each.id is None else each.id
+    area = box[2] * box[3] if each.area_px2 is None else each.area_px2
+    if not (abs(area) <= LARGEST and -_INT64 <= id_ < _INT64):
+        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"area {area}, id {id_}")
+    return Annotation(id_, category_id, box, area, each.is_crowd, each.segmentation.encode(), each.keypoints)
+
+
+def _labels(sample: Sample) -> ImageLabels:
+    return ImageLabels(
+        tuple(Caption(number, text) for number, text in enumerate(sample.captions)),
+        sample.stuff,
+        () if sample.panoptic is None else (sample.panoptic,),
+        sample.neg_category_ids,
+        sample.not_exhaustive_category_ids,
+    )
+
+
+def samples_of(block: Block, labels: LabelMap, splits: Sequence[str]) -> Iterator[Sample]:
+    """Yield the images of a whole Block as Samples."""
+    names = {category.id: category.name for category in labels.categories}
+    for task in image_tasks(block, splits):
+        yield _sample(task, names)
+
+
+def _sample(task: ImageTask, names: dict[int, str]) -> Sample:
+    labels = task.labels
+    return Sample(
+        task.file_name,
+        task.ref.path,
+        task.ref.data,
+        task.width,
+        task.height,
+        tuple(
+            SampleObject(
+                names[each.category_id],
+                each.bbox_xywh_px,
+                "px",
+                each.keypoints_xyv,
+                each.segmentation.decode(),
+                each.is_crowd,
+                each.area_px2,
+                each.category_id,
+                each.id,
+            )
+            for each in task.annotations
+        ),
+        labels.class_name,
+        tuple(caption.caption for caption in labels.captions),
+        task.split,
+        task.image_id,
+        labels.regions,
+        next(iter(labels.panoptic), None),
+        labels.neg_category_ids,
+        labels.not_exhaustive_category_ids,
+        task.ref.size_bytes,
+        task.ref.version,
+    )

@@ -1,0 +1,310 @@
+"""Samples of a pipeline become whole Blocks, a label map and a feature table."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import msgspec
+import numpy as np
+from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection, TaggedOutput
+
+from recordmill.schemas.dataset.manifest import InputRows
+from recordmill.schemas.errors import CategoryError, ConfigError
+from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.inputs.annotations import Category, unnamed_keypoints
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.splits import Division
+from recordmill.schemas.rejects import FILTERS, Metric, Rejected, UnusableError
+from recordmill.schemas.sample import Sample
+from recordmill.transforms.blocks.run_step import hash_images, ranges_of
+from recordmill.transforms.dataset.facts import FACTS, AddFacts, Facts, FactsBuilder, add_facts, tagged
+from recordmill.transforms.folder.choose_classes import class_labels
+from recordmill.transforms.samples.convert_samples import (
+    Classes,
+    block_of,
+    check_distinct,
+    checked,
+    id_of,
+    pack_sample,
+    split_of,
+    unpack_sample,
+)
+from recordmill.transforms.samples.sample_options import SampleOptions
+from recordmill.transforms.shards.plan_blocks import BlockKey, cut_range
+
+TRAITS, TABLE, LABELS = "traits", "table", "labels"
+_BITS = 10
+"""2 ** 10 ranges of images: how many Samples come is not known."""
+_PIPELINE = "the pipeline"
+_PARTS = ("keypoints", "captions", "stuff", "panoptic", "masks")
+
+
+class Trait(NamedTuple):
+    """What some Samples have in common: a kind of annotation, or a class.
+
+    Attributes:
+        kind: An option that stores it, `lvis`, `class` of images, or `category` of objects.
+        name: Name of the class; empty for others.
+        category_id: -1 if the object gives none.
+        keypoints: Number of keypoints of the object.
+    """
+
+    kind: str
+    name: str = ""
+    category_id: int = -1
+    keypoints: int = 0
+
+
+_TRAIT = tuple[str, str, int, int]
+
+
+class SampleRules(NamedTuple):
+    """What is kept of Samples.
+
+    Attributes:
+        stored: Options of kinds of annotations that are stored.
+        of_image: True if each image has one class.
+    """
+
+    stored: frozenset[str]
+    of_image: bool
+    division: Division
+    seed: int
+
+
+def rules_of(options: SampleOptions) -> SampleRules:
+    stored = frozenset(name for name in _PARTS if getattr(options, name) not in (False, "none"))
+    return SampleRules(stored, options.of_image, Division(options.shares), options.seed)
+
+
+def traits_of(sample: Sample, rules: SampleRules) -> set[Trait]:
+    found = {Trait("class", sample.class_name)} if sample.class_name is not None and rules.of_image else set()
+    has = {
+        "keypoints": any(each.keypoints for each in sample.objects),
+        "captions": sample.captions,
+        "stuff": sample.stuff,
+        "panoptic": sample.panoptic,
+        "masks": any(each.segmentation for each in sample.objects),
+        "lvis": sample.neg_category_ids or sample.not_exhaustive_category_ids,
+        "objects": sample.objects and rules.of_image,
+    }
+    found |= {Trait(kind) for kind, value in has.items() if value}
+    if not rules.of_image:
+        for each in sample.objects:
+            id_ = -1 if each.category_id is None else each.category_id
+            found.add(Trait("category", each.category, id_, len(each.keypoints) // 3))
+    return found
+
+
+def stored_of(sample: Sample, rules: SampleRules) -> Sample:
+    """Return the Sample without annotations that are not stored."""
+    objects = () if rules.of_image else sample.objects
+    if not {"keypoints", "masks"} <= rules.stored:
+        objects = tuple(
+            msgspec.structs.replace(
+                each,
+                keypoints=each.keypoints if "keypoints" in rules.stored else (),
+                segmentation=each.segmentation if "masks" in rules.stored else "",
+            )
+            for each in objects
+        )
+    return msgspec.structs.replace(
+        sample,
+        objects=objects,
+        class_name=sample.class_name if rules.of_image else None,
+        captions=sample.captions if "captions" in rules.stored else (),
+        stuff=sample.stuff if "stuff" in rules.stored else (),
+        panoptic=sample.panoptic if "panoptic" in rules.stored else None,
+    )
+
+
+def choose_labels(traits: Iterable[Trait], of_image: bool) -> LabelMap:
+    """Return the classes of Samples: with their own ids if each name has one id and each id one name, else numbered
+    from 1 in the order of names.
+
+    Raises:
+        CategoryError: objects of one class have different numbers of keypoints.
+        ConfigError: the classes of segments are not known.
+
+    >>> labels = choose_labels([Trait("category", "dog", 18), Trait("category", "cat", 17)], of_image=False)
+    >>> [(category.id, category.name) for category in labels.categories]
+    [(17, 'cat'), (18, 'dog')]
+    """
+    traits = list(traits)
+    if any(trait.kind in ("stuff", "panoptic") for trait in traits):
+        raise ConfigError("Samples have segments, whose classes have no names: give labels=, as ReadCoco returns them")
+    if of_image:
+        return class_labels((trait.name for trait in traits if trait.kind == "class"), ())
+    found = {(trait.name, trait.category_id) for trait in traits if trait.kind == "category"}
+    names = sorted({name for name, _ in found})
+    ids = {id_ for _, id_ in found}
+    ids_of = dict(found) if len(found) == len(names) == len(ids) and -1 not in ids else {}
+    categories = []
+    for number, name in enumerate(names, 1):
+        points = {trait.keypoints for trait in traits if trait.name == name and trait.keypoints}
+        if len(points) > 1:
+            raise CategoryError(f"objects of category {name!r} have {' and '.join(map(str, sorted(points)))} keypoints")
+        categories.append(Category(ids_of.get(name, number), name, keypoints=unnamed_keypoints(sum(points))))
+    return LabelMap(tuple(sorted(categories, key=lambda category: category.id)))
+
+
+class GatheredSamples(NamedTuple):
+    """PCollections of (BlockKey, packed Block), one LabelMap, one FeatureTable; and several of Facts."""
+
+    blocks: PCollection
+    labels: PCollection
+    table: PCollection
+    facts: tuple[PCollection, ...]
+
+
+@dataclass(eq=False, repr=False)
+class CheckSamples(beam.PTransform):
+    """Convert Samples to (range, packed Sample) in the output `samples`; Facts are in FACTS, Traits in TRAITS."""
+
+    rules: SampleRules
+
+    def expand(self, samples: PCollection[Sample]):
+        check = beam.FlatMap(_check, self.rules).with_output_types(tuple[int, bytes])
+        return samples | "Check" >> check.with_outputs(FACTS, TRAITS, main="samples")
+
+
+def _check(sample: Sample, rules: SampleRules) -> Iterator[Any]:
+    try:
+        found = checked(sample)
+    except UnusableError as fault:
+        facts, split = FactsBuilder(), str(getattr(sample, "split", ""))
+        split = split if split in rules.division.names else rules.division.names[0]
+        facts.reject(split, Rejected("image", None, fault.reason, fault.detail))
+        facts.add_rows(split, InputRows(_PIPELINE, "samples", 1, 0))
+        yield tagged(facts)
+        return
+    for trait in traits_of(found, rules):
+        yield TaggedOutput(TRAITS, tuple(trait))
+    number = int(ranges_of(hash_images(np.array([id_of(found)]), rules.seed), _BITS)[0])
+    yield number, pack_sample(stored_of(found, rules))
+
+
+@dataclass(eq=False, repr=False)
+class DescribeSamples(beam.PTransform):
+    """Convert Traits to one LabelMap in LABELS, one FeatureTable in TABLE, and Facts.
+
+    Args:
+        labels: a PCollection of one LabelMap; None to collect the classes.
+    """
+
+    options: SampleOptions
+    labels: PCollection | None
+
+    def expand(self, traits: PCollection[_TRAIT]):
+        known: Any = AsList(self.labels) if self.labels is not None else []
+        listed = traits | beam.Distinct() | beam.combiners.ToList()
+        describe = beam.FlatMap(_describe, known, self.options)
+        return listed | "Describe" >> describe.with_outputs(TABLE, FACTS, main=LABELS)
+
+
+def _describe(traits: list[_TRAIT], known: list[LabelMap], options: SampleOptions) -> Iterator[Any]:
+    found = [Trait(*trait) for trait in traits]
+    kinds = {trait.kind for trait in found}
+    labels = known[0] if known else choose_labels(found, options.of_image)
+    yield labels
+    yield TaggedOutput(TABLE, _table(options, "lvis" in kinds, labels))
+    facts = FactsBuilder()
+    stored = rules_of(options).stored
+    for kind in sorted(kinds & {*_PARTS, "objects"} - stored):
+        cure = "leave them out" if kind == "objects" else f"give {kind}={'rle' if kind == 'masks' else True}"
+        cure = cure.replace("=rle", '="rle"')
+        facts.warn(options.splits[0], f"Samples have {kind}, which are not stored in layout {options.layout}: {cure}")
+    ids = {(trait.name, trait.category_id) for trait in found if trait.category_id != -1}
+    if not known and not ids <= {(category.name, category.id) for category in labels.categories}:
+        name, id_ = min(ids - {(category.name, category.id) for category in labels.categories})
+        facts.warn(
+            options.splits[0],
+            f"the category ids of Samples are not one for each name ({name!r} has {id_}, among others), so categories "
+            "are numbered from 1 in the order of names: give labels= to keep ids",
+        )
+    yield tagged(facts)
+
+
+def _table(options: SampleOptions, has_lvis: bool, labels: LabelMap) -> FeatureTable:
+    of_input = ((Part.LVIS, has_lvis), (Part.CATEGORY_ID, labels.is_shifted and not options.of_image))
+    return options.layout_table.with_parts((*options.parts, *(part for part, is_there in of_input if is_there)))
+
+
+@dataclass(eq=False, repr=False)
+class GatherSamples(beam.PTransform):
+    """Convert Samples to GatheredSamples.
+
+    Args:
+        labels: a PCollection of one LabelMap; None to collect the classes of the Samples.
+        facts: a PCollection of the Facts of what read the Samples; None if there is none.
+    """
+
+    options: SampleOptions
+    labels: PCollection | None
+    facts: PCollection | None
+
+    def expand(self, samples: PCollection[Sample]):
+        rules, splits = rules_of(self.options), self.options.splits
+        found = samples | "CheckSamples" >> CheckSamples(rules)
+        described = found[TRAITS] | "DescribeSamples" >> DescribeSamples(self.options, self.labels)
+        labels = self.labels if self.labels is not None else described[LABELS]
+        join = beam.FlatMap(_join, AsSingleton(labels), rules).with_output_types(tuple[BlockKey, bytes])
+        grouped = found.samples | "GroupByRange" >> beam.GroupByKey()
+        joined = grouped | "Join" >> join.with_outputs(FACTS, main="blocks")
+        facts = [found[FACTS], described[FACTS], joined[FACTS]]
+        if self.facts is not None:
+            own = (found[FACTS], joined[FACTS]) | "Own" >> AddFacts()
+            before = (self.facts,) | "Before" >> AddFacts()
+            once = samples.pipeline | "Once" >> beam.Create([splits])
+            facts += [
+                self.facts,
+                once | "Balance" >> beam.Map(_balance, AsIter(before.facts), AsIter(own.facts)),
+            ]
+        return GatheredSamples(joined.blocks, labels, described[TABLE], tuple(facts))
+
+
+def _join(group: tuple[int, Iterable[bytes]], labels: LabelMap, rules: SampleRules) -> Iterator[Any]:
+    number, facts = group[0], FactsBuilder()
+    samples = sorted(map(unpack_sample, group[1]), key=id_of)
+    check_distinct(samples)
+    for sample in samples:
+        rows = InputRows(_PIPELINE, "samples", 1, sample.annotation_rows)
+        facts.add_rows(split_of(sample, rules.division), rows)
+    block = block_of(samples, Classes(labels, rules.of_image), rules.division, rules.seed, facts.reject)
+    yield tagged(facts)
+    if block is not None:
+        yield from cut_range(number, block)
+
+
+def _balance(splits: tuple[str, ...], before: Iterable[Facts], own: Iterable[Facts]) -> Facts:
+    """Return Facts that make up the difference of what was read and what came: images and annotations that the pipeline
+    removed are counted, and of what came only what it added is input."""
+    read, came, facts = add_facts(before), add_facts(own), FactsBuilder()
+    for split in splits:
+        left, arrived = _left(read, split), _rows(came, split)
+        same = [min(pair) for pair in zip(left, arrived, strict=True)]
+        facts.add_rows(split, InputRows(_PIPELINE, "samples", -same[0], -same[1]))
+        facts.count(split, Metric.IMAGES_REMOVED, left[0] - same[0])
+        facts.count(split, Metric.ANNOTATIONS_REMOVED, left[1] - same[1])
+    return facts.build()
+
+
+def _rows(facts: Facts, split: str) -> tuple[int, int]:
+    found = [rows for (of, _, _), rows in facts.inputs.items() if of == split]
+    return sum(rows.images for rows in found), sum(rows.annotations for rows in found)
+
+
+def _left(facts: Facts, split: str) -> tuple[int, int]:
+    """Return the numbers of images and annotations that are left of those that were read."""
+    images, annotations = _rows(facts, split)
+
+    def count(*metrics: Metric) -> int:
+        return sum(facts.counts.get((split, metric.value), 0) for metric in metrics)
+
+    for (of, what, _), rejects in facts.rejects.items():
+        if of == split:
+            images -= rejects.number * (what != "annotation")
+            annotations -= rejects.annotations + rejects.number * (what == "annotation")
+    images -= count(Metric.ROWS_MERGED, Metric.OF_OTHER_CLASSES)
+    return images, annotations - count(Metric.ANNOTATIONS_MERGED, Metric.OF_REJECTED_IMAGES, *FILTERS)

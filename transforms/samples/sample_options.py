@@ -1,0 +1,96 @@
+"""Options of `recordmill.beam.WriteDataset` and `recordmill.beam.Encode`."""
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.inputs.option import LEAVE_OUT, READ, WRITE, Images, options_of, redefined
+from recordmill.schemas.inputs.options import ConvertOptions, PictureOptions
+from recordmill.schemas.layouts import LAYOUTS, CocoLayout
+from recordmill.transforms.coco.coco_options import MASKS, CocoOptions
+from recordmill.transforms.folder.folder_options import FolderOptions
+
+PARTS = {
+    "keypoints": (Part.KEYPOINTS,),
+    "captions": (Part.CAPTIONS,),
+    "stuff": (Part.SEMANTIC,),
+    "panoptic": (Part.SEMANTIC, Part.PANOPTIC),
+}
+"""What a record holds for each kind of annotation."""
+
+
+def _part(what: str) -> Any:
+    return WRITE.opt(f"Store {what} of Samples.", False)
+
+
+class SampleOptions(PictureOptions):
+    """Options of what Samples become."""
+
+    images: Images = redefined(PictureOptions, "images", ())
+    name: str = redefined(PictureOptions, "name", "samples")
+    layout: Literal[CocoLayout, "classification"] = redefined(PictureOptions, "layout", "detection")
+    examples_per_shard: int | None = redefined(PictureOptions, "examples_per_shard", usual="4096 in layout keras")
+    masks: Literal["none", "png", "rle", "both"] = WRITE.opt(
+        "Masks of objects, of their `segmentation`. `png`: 8-bit PNG of the complete image with values 0 and 1. `rle`: "
+        "COCO's compressed run lengths.",
+        "none",
+    )
+    keypoints: bool = _part("the keypoints of objects")
+    captions: bool = _part("the captions")
+    stuff: bool = _part("a semantic mask of the stuff")
+    panoptic: bool = _part("a semantic and a panoptic mask of the panoptic segments")
+    boxes: Literal["clip", "drop", "keep"] = LEAVE_OUT.opt(
+        "What to do about a box that crosses its image's edge. `clip` cuts it there, `drop` skips it, `keep` stores it "
+        "unchanged, beyond 0..1.",
+        "clip",
+    )
+
+    @property
+    def box_policy(self) -> str:
+        return self.boxes
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Parts of a record that are asked for."""
+        asked = [part for name, parts in PARTS.items() if getattr(self, name) for part in parts]
+        return tuple(dict.fromkeys((*asked, *MASKS[self.masks])))
+
+    @property
+    def of_image(self) -> bool:
+        """True if each image has one class."""
+        return any(feature.source == "image.class_index" for feature in LAYOUTS[self.layout].features)
+
+    @property
+    def layout_table(self) -> FeatureTable:
+        """All features of the layout."""
+        return self.stored(LAYOUTS[self.layout])
+
+    @property
+    def table(self) -> FeatureTable:
+        """LVIS's lists are added if Samples have them."""
+        return self.layout_table.with_parts(self.parts)
+
+    def _faults(self) -> Iterator[str]:
+        for name in self.given("masks", *PARTS):
+            parts = MASKS[self.masks] if name == "--masks" else PARTS[name[2:]]
+            if not set(parts) & set(LAYOUTS[self.layout].parts):
+                yield f"--layout {self.layout} has no feature for {name}: leave one of the two out"
+        if self.stuff and self.panoptic:
+            yield "--panoptic and --stuff both make the semantic mask: give one"
+        yield from super()._faults()
+
+
+def _names(model: type[ConvertOptions], *more: str) -> frozenset[str]:
+    return frozenset(each.name for each in options_of(model) if each.group == READ) | {*more}
+
+
+_SPLITS = ("split", "split_seed", "group_from", "groups")
+_RECORDS = ("layout", "rename", "label_as", "dtype", "masks", *PARTS, "boxes")
+_IMAGES = ("check", "format", "max_side", "jpeg_quality", "workers")
+TRANSFORM_OPTIONS: dict[str, tuple[type[ConvertOptions], frozenset[str]]] = {
+    "ReadCoco": (CocoOptions, _names(CocoOptions, *_SPLITS, "masks", "categories", "no_crowd", "min_area")),
+    "ReadFolder": (FolderOptions, _names(FolderOptions, *_SPLITS, "stratify", "classes")),
+    "Encode": (SampleOptions, frozenset((*_RECORDS, *_IMAGES))),
+    "WriteDataset": (SampleOptions, frozenset(each.name for each in options_of(SampleOptions)) - {"images", "dry_run"}),
+}
+"""Options of each transform of `recordmill.beam`, and the names of those that it takes."""
