@@ -8,8 +8,9 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import recordmill
+import recordmill.beam
 
 _HEAD = """# The Python API
 
@@ -18,20 +19,32 @@ A public name is renamed or removed only after a release in which it still works
 the name that replaces it. Before 0.1.0 nothing is released, so names may change at any time; the changelog says so.
 """
 
+_BEAM = """# Transforms of Apache Beam
+
+`import recordmill.beam` has these; [beam.md](beam.md) has programs.
+"""
+
 
 def api_page() -> str:
     """Return the page in Markdown."""
-    names = sorted((name for name in recordmill.__all__ if name != "__version__"), key=str.lower)
-    return "\n".join([_HEAD, *(line for name in names for line in _of_name(name))])
+    pages = (_HEAD, recordmill), (_BEAM, recordmill.beam)
+    return "\n".join(line for head, module in pages for line in _of_module(head, module))
 
 
-def _of_name(name: str) -> Iterator[str]:
-    value = getattr(recordmill, name)
-    yield f"## recordmill.{name}\n"
+def _of_module(head: str, module: Any) -> Iterator[str]:
+    yield head
+    for name in sorted((name for name in module.__all__ if name != "__version__"), key=str.lower):
+        yield from _of_name(f"{module.__name__}.{name}", getattr(module, name))
+
+
+def _of_name(path: str, value: Any) -> Iterator[str]:
+    name = path.rpartition(".")[2]
+    yield f"## {path}\n"
     if inspect.isclass(value):
         yield from _docstring(value)
         for member, of_class in vars(value).items():
-            if not member.startswith("_") and (inspect.isfunction(of_class) or isinstance(of_class, property)):
+            is_described = isinstance(of_class, property) or (inspect.isfunction(of_class) and of_class.__doc__)
+            if is_described and not member.startswith("_"):
                 yield f"### {name}.{member}{_signature(of_class)}\n"
                 yield from _docstring(of_class)
     elif inspect.isfunction(value):

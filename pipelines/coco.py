@@ -15,7 +15,7 @@ from recordmill.transforms.coco.coco_options import CAPTIONS, CocoOptions
 from recordmill.transforms.coco.describe_files import DescribeFiles, FileRules
 from recordmill.transforms.coco.join_annotations import ListMasks
 from recordmill.transforms.coco.join_images import Filters, JoinImages, JoinRules
-from recordmill.transforms.coco.read_coco import ReadCoco, ReadRules, range_bits
+from recordmill.transforms.coco.read_coco import ReadAnnotations, ReadRules, range_bits
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.encoders.encode_captions import EncodeCaptions
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings
@@ -48,7 +48,7 @@ def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = 
     first, bits = options.splits[0], range_bits(options.sources)
     assumed = options.images[0] if options.no_list else ""
     rules = ReadRules(options.sources, options.masks != "none", bits, options.match, options.seed, assumed, first)
-    coco = p | "ReadCoco" >> ReadCoco(rules)
+    coco = p | "ReadCoco" >> ReadAnnotations(rules)
     files = masks = None
     if not options.no_list:
         list_files = ListFiles(options.output, options.match, 1 << bits)

@@ -6,12 +6,12 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
 from recordmill.pipelines.convert import Gathered, Job, pictures
-from recordmill.transforms.samples.gather_samples import GatherSamples
-from recordmill.transforms.samples.sample_options import SampleOptions
+from recordmill.transforms.user_samples.gather_samples import GatherSamples
+from recordmill.transforms.user_samples.record_options import RecordOptions
 
 
 def samples_job(
-    options: SampleOptions, samples: PCollection, labels: PCollection | None, facts: PCollection | None
+    options: RecordOptions, samples: PCollection, labels: PCollection | None, facts: PCollection | None
 ) -> Job:
     """Return the job that writes Samples.
 
@@ -25,7 +25,7 @@ def samples_job(
 
 def gather(
     p: beam.Pipeline,
-    options: SampleOptions,
+    options: RecordOptions,
     samples: PCollection,
     labels: PCollection | None,
     facts: PCollection | None,

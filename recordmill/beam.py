@@ -26,16 +26,23 @@ from recordmill.schemas.errors import ConfigError, RecordmillError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.option import options_of
+from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Rejected
-from recordmill.schemas.sample import Sample, SampleObject
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
-from recordmill.transforms.samples.convert_samples import Classes, block_of, samples_of, unpack_sample
-from recordmill.transforms.samples.gather_samples import LABELS, TABLE, TRAITS, CheckSamples, DescribeSamples, rules_of
-from recordmill.transforms.samples.sample_options import TRANSFORM_OPTIONS, SampleOptions
 from recordmill.transforms.shards.encode_pictures import EncodePictures
+from recordmill.transforms.user_samples.convert_samples import Classes, block_of, samples_of, unpack_sample
+from recordmill.transforms.user_samples.gather_samples import (
+    LABELS,
+    TABLE,
+    TRAITS,
+    CheckSamples,
+    DescribeSamples,
+    rules_of,
+)
+from recordmill.transforms.user_samples.record_options import TRANSFORM_OPTIONS, RecordOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -146,7 +153,7 @@ class Encode(_Transform):
         self._labels = labels
 
     def expand(self, samples):
-        options: SampleOptions = self._options
+        options: RecordOptions = self._options
         found = samples | "CheckSamples" >> CheckSamples(rules_of(options))
         described = found[TRAITS] | "DescribeSamples" >> DescribeSamples(options, self._labels)
         labels = self._labels if self._labels is not None else described[LABELS]
@@ -184,7 +191,7 @@ class WriteDataset(_Transform):
         self._labels, self._facts = labels, facts
 
     def expand(self, samples):
-        options: SampleOptions = self._options
+        options: RecordOptions = self._options
         job = samples_job(options, samples, self._labels, self._facts)
         recipes = job.recipes()
         try:
@@ -213,7 +220,7 @@ def _samples(keyed: tuple[int, bytes], labels: LabelMap, splits: Sequence[str]) 
 class _Encode(ThreadedDoFn):
     """Convert lists of packed Samples to records."""
 
-    def __init__(self, options: SampleOptions):
+    def __init__(self, options: RecordOptions):
         super().__init__(options.workers)
         self._options = options
         self._logged = 0

@@ -7,7 +7,7 @@ from pathlib import Path
 from recordmill.pipelines.dataset_options import TerminalOptions
 from recordmill.pipelines.verbs import CONVERSIONS, VERBS
 from recordmill.schemas.inputs.option import OptionField, options_of
-from recordmill.transforms.samples.sample_options import TRANSFORM_OPTIONS
+from recordmill.transforms.user_samples.record_options import TRANSFORM_OPTIONS
 
 _HEAD = '''"""Types of the keywords of `recordmill.convert` and `recordmill.beam`, made by `make templates`."""
 

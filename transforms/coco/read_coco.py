@@ -55,7 +55,7 @@ _TRIES = 5
 
 
 class CocoFiles(NamedTuple):
-    """What ReadCoco gives.
+    """What ReadAnnotations gives.
 
     Attributes:
         rows: (bucket of names, packed Block of image rows).
@@ -92,7 +92,7 @@ class ReadRules(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class ReadCoco(beam.PTransform):
+class ReadAnnotations(beam.PTransform):
     """Read the files of `rules.sources` from a pipeline: CocoFiles.
 
     Blocks of a compressed file have their text with them, and are decoded in the step that cut the file, or a runner

@@ -21,7 +21,7 @@ from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_paths
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
-from recordmill.transforms.coco.read_coco import ReadCoco, ReadRules, cut_file, read_block
+from recordmill.transforms.coco.read_coco import ReadAnnotations, ReadRules, cut_file, read_block
 from recordmill.transforms.join.match_blocks import name_buckets
 from recordmill.transforms.runtime.beam_steps import unpacker
 from recordmill.transforms.storage import zip_storage
@@ -363,7 +363,7 @@ def test_read_coco(tmp_path, pack):
     detail = "annotation row: Object missing required field `image_id`"
     reject = Rejected("annotation", 10, Reason.MALFORMED_ANNOTATION, detail)
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        coco = p | ReadCoco(rules)
+        coco = p | ReadAnnotations(rules)
         assert_that(coco.rows | "Images" >> beam.FlatMapTuple(image_rows), equal_to(of_images), "Rows")
         assert_that(
             coco.annotations | "Objects" >> beam.FlatMapTuple(annotation_rows), equal_to(of_annotations), "Found"
@@ -408,10 +408,10 @@ def test_no_runner_has_to_hold_the_text_of_a_packed_file():
     """Two steps of one stage pass on what is made as it is made; a Flatten or a shuffle begins another stage."""
     p = beam.Pipeline(FnApiRunner(), PipelineOptions([]))
     sources = instances("a.json.gz"), instances("b.json")
-    _ = p | ReadCoco(ReadRules(sources, False, 3, "path", 1, "", "train"))
+    _ = p | ReadAnnotations(ReadRules(sources, False, 3, "path", 1, "", "train"))
     steps = {step.unique_name: step for step in p.to_runner_api().components.transforms.values()}
-    cut, spread = (steps[f"ReadCoco/{name}"].outputs for name in ("CutPackedFiles", "CutFiles"))
-    for outputs, taken_by in ((cut, "ReadCoco/ReadPackedFiles"), (spread, "ReadCoco/SpreadFiles")):
+    cut, spread = (steps[f"ReadAnnotations/{name}"].outputs for name in ("CutPackedFiles", "CutFiles"))
+    for outputs, taken_by in ((cut, "ReadAnnotations/ReadPackedFiles"), (spread, "ReadAnnotations/SpreadFiles")):
         (text,) = outputs.values()
         users = [name for name, step in steps.items() if text in step.inputs.values() and name.count("/") == 1]
         assert users == [taken_by]

@@ -14,13 +14,14 @@ from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.annotations import Category, unnamed_keypoints
 from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.rejects import FILTERS, Metric, Rejected, UnusableError
-from recordmill.schemas.sample import Sample
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.dataset.facts import FACTS, AddFacts, Facts, FactsBuilder, add_facts, tagged
 from recordmill.transforms.folder.choose_classes import class_labels
-from recordmill.transforms.samples.convert_samples import (
+from recordmill.transforms.shards.plan_blocks import BlockKey, cut_range
+from recordmill.transforms.user_samples.convert_samples import (
     Classes,
     block_of,
     check_distinct,
@@ -30,8 +31,7 @@ from recordmill.transforms.samples.convert_samples import (
     split_of,
     unpack_sample,
 )
-from recordmill.transforms.samples.sample_options import SampleOptions
-from recordmill.transforms.shards.plan_blocks import BlockKey, cut_range
+from recordmill.transforms.user_samples.record_options import RecordOptions
 
 TRAITS, TABLE, LABELS = "traits", "table", "labels"
 _BITS = 10
@@ -73,7 +73,7 @@ class SampleRules(NamedTuple):
     seed: int
 
 
-def rules_of(options: SampleOptions) -> SampleRules:
+def rules_of(options: RecordOptions) -> SampleRules:
     stored = frozenset(name for name in _PARTS if getattr(options, name) not in (False, "none"))
     return SampleRules(stored, options.of_image, Division(options.shares), options.seed)
 
@@ -193,7 +193,7 @@ class DescribeSamples(beam.PTransform):
         labels: a PCollection of one LabelMap; None to collect the classes.
     """
 
-    options: SampleOptions
+    options: RecordOptions
     labels: PCollection | None
 
     def expand(self, traits: PCollection[_TRAIT]):
@@ -203,7 +203,7 @@ class DescribeSamples(beam.PTransform):
         return listed | "Describe" >> describe.with_outputs(TABLE, FACTS, main=LABELS)
 
 
-def _describe(traits: list[_TRAIT], known: list[LabelMap], options: SampleOptions) -> Iterator[Any]:
+def _describe(traits: list[_TRAIT], known: list[LabelMap], options: RecordOptions) -> Iterator[Any]:
     found = [Trait(*trait) for trait in traits]
     kinds = {trait.kind for trait in found}
     labels = known[0] if known else choose_labels(found, options.of_image)
@@ -226,7 +226,7 @@ def _describe(traits: list[_TRAIT], known: list[LabelMap], options: SampleOption
     yield tagged(facts)
 
 
-def _table(options: SampleOptions, has_lvis: bool, labels: LabelMap) -> FeatureTable:
+def _table(options: RecordOptions, has_lvis: bool, labels: LabelMap) -> FeatureTable:
     of_input = ((Part.LVIS, has_lvis), (Part.CATEGORY_ID, labels.is_shifted and not options.of_image))
     return options.layout_table.with_parts((*options.parts, *(part for part, is_there in of_input if is_there)))
 
@@ -240,7 +240,7 @@ class GatherSamples(beam.PTransform):
         facts: a PCollection of the Facts of what read the Samples; None if there is none.
     """
 
-    options: SampleOptions
+    options: RecordOptions
     labels: PCollection | None
     facts: PCollection | None
 

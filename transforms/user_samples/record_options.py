@@ -23,7 +23,7 @@ def _part(what: str) -> Any:
     return WRITE.opt(f"Store {what} of Samples.", False)
 
 
-class SampleOptions(PictureOptions):
+class RecordOptions(PictureOptions):
     """Options of what Samples become."""
 
     images: Images = redefined(PictureOptions, "images", ())
@@ -90,7 +90,7 @@ _IMAGES = ("check", "format", "max_side", "jpeg_quality", "workers")
 TRANSFORM_OPTIONS: dict[str, tuple[type[ConvertOptions], frozenset[str]]] = {
     "ReadCoco": (CocoOptions, _names(CocoOptions, *_SPLITS, "masks", "categories", "no_crowd", "min_area")),
     "ReadFolder": (FolderOptions, _names(FolderOptions, *_SPLITS, "stratify", "classes")),
-    "Encode": (SampleOptions, frozenset((*_RECORDS, *_IMAGES))),
-    "WriteDataset": (SampleOptions, frozenset(each.name for each in options_of(SampleOptions)) - {"images", "dry_run"}),
+    "Encode": (RecordOptions, frozenset((*_RECORDS, *_IMAGES))),
+    "WriteDataset": (RecordOptions, frozenset(each.name for each in options_of(RecordOptions)) - {"images", "dry_run"}),
 }
 """Options of each transform of `recordmill.beam`, and the names of those that it takes."""

@@ -14,10 +14,10 @@ from recordmill.schemas.inputs.annotations import Annotation, Caption, ImageLabe
 from recordmill.schemas.inputs.coco import BoxFormat
 from recordmill.schemas.inputs.images import MAX_FILE_BYTES, NO_FILE, NOT_A_FILE, ImageTask
 from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.names import name_fault, name_key
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
-from recordmill.schemas.sample import Sample, SampleObject
 from recordmill.transforms.blocks.image_tasks import file_folder, image_tasks, label_column, object_columns
 from recordmill.transforms.blocks.run_step import hash_images, image_order
 from recordmill.transforms.coco.convert_rows import box_fault, keypoints_fault
@@ -80,7 +80,8 @@ def checked(sample: Sample) -> Sample:
         raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r} has {what}; give one, with the image")
     if found.image_id is not None and not -_INT64 <= found.image_id < _INT64:
         raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: image_id {found.image_id} is beyond 64 bits")
-    if (found.width is None) != (found.height is None) or min(found.width or 1, found.height or 1) < 1:
+    sides = [side for side in (found.width, found.height) if side is not None]
+    if len(sides) == 1 or min(sides, default=1) < 1:
         size = f"width {found.width} and height {found.height}"
         raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: {size}; give two sizes in pixels, or none")
     return found

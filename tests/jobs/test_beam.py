@@ -1,0 +1,186 @@
+"""Pipelines of users on recordmill.beam."""
+
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import apache_beam as beam
+import msgspec
+import numpy as np
+import pytest
+from apache_beam.testing.util import assert_that, equal_to
+from PIL import Image
+
+from recordmill import open as open_data_set
+from recordmill.beam import Encode, ReadCoco, ReadFolder, Sample, SampleObject, WriteDataset
+from recordmill.schemas.errors import CollidingImagesError, ConfigError, TooManyRejectsError
+from recordmill.transforms.records.shard_reader import open_records
+from tests.conftest import every_kind, manifest_of, rejects_of, shard_bytes
+
+PAGE = Path(__file__).parents[2] / "docs" / "beam.md"
+
+
+def drawn_sample(number: int, **fields) -> Sample:
+    """A picture of noise, with a cat, as bytes."""
+    file = io.BytesIO()
+    Image.fromarray(np.random.default_rng(number).integers(0, 255, (30, 40, 3), np.uint8)).save(file, "JPEG")
+    fields = {"objects": [SampleObject("cat", np.array([1, 2, 30, 20.5]))], **fields}
+    return Sample(f"{number}.jpg", data=file.getvalue(), **fields)
+
+
+def test_the_programs_of_the_page(tmp_path, recordmill):
+    assert recordmill("sample", tmp_path / "sample").code == 0
+    drawn = tmp_path
+    for program in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
+        subprocess.run([sys.executable, "-c", program], cwd=drawn, check=True, capture_output=True)
+    large, angular = open_data_set(drawn / "large"), open_data_set(drawn / "relabelled")
+    removed = [split.annotations.removed for split in large.manifest.splits.values()]
+    assert all(split.annotations.rows == split.annotations.accounted for split in large.manifest.splits.values())
+    assert sum(removed) > 0
+    assert [category.name for category in angular.manifest.categories] == ["angular", "figure", "round"]
+    assert len(open_data_set(drawn / "of-sqlite")["train"]) > len(open_data_set(drawn / "of-sqlite")["val"]) > 0
+    assert list((drawn / "records").iterdir())
+
+
+@pytest.fixture
+def piped(tmp_path):
+    """Writes Samples, or what a function makes of a source, to a folder."""
+
+    def write(samples, output="out", **options):
+        with beam.Pipeline() as p:
+            p | beam.Create(samples) | WriteDataset(tmp_path / output, **options)
+        return open_data_set(tmp_path / output)
+
+    return write
+
+
+def test_what_is_not_changed_is_written_as_the_command_writes_it(sample, tmp_path, recordmill):
+    split = ["--split", "train=0.75,val=0.25", "--num-shards", "2", "--masks", "both"]
+    assert recordmill("coco", *every_kind(sample), *split, "--output", tmp_path / "command").code == 0
+    shares = {"train": 0.75, "val": 0.25}
+    with beam.Pipeline() as p:
+        samples, labels, facts = p | ReadCoco(
+            images=sample.images,
+            instances=sample.instances,
+            keypoints=sample.keypoints,
+            captions=sample.captions,
+            panoptic=sample.panoptic,
+            panoptic_masks=sample.panoptic_masks,
+            masks="both",
+            split=shares,
+        )
+        parts = {"masks": "both", "keypoints": True, "captions": True, "panoptic": True}
+        sizes = {"name": "coco", "num_shards": 2, "max_rejects": 0.2, "split": shares}
+        samples | beam.Reshuffle() | WriteDataset(tmp_path / "out", labels, facts, **parts, **sizes)
+    assert shard_bytes(tmp_path / "out") == shard_bytes(tmp_path / "command")
+    assert rejects_of(tmp_path / "out") == rejects_of(tmp_path / "command")
+    assert (tmp_path / "out" / "label_map.json").read_bytes() == (tmp_path / "command" / "label_map.json").read_bytes()
+    for split in shares:
+        ours, theirs = (manifest_of(tmp_path / name)["splits"][split] for name in ("out", "command"))
+        for counts in ("images", "annotations"):
+            assert {**ours[counts], "rows": 0} == {**theirs[counts], "rows": 0}
+    assert recordmill("verify", tmp_path / "out").code == 0
+
+
+def test_class_folders_are_written_as_the_command_writes_them(sample, tmp_path, recordmill):
+    classes = Path(sample.images).parent / "classes"
+    assert recordmill("folder", "--images", classes, "--output", tmp_path / "command").code == 0
+    with beam.Pipeline() as p:
+        samples, labels, facts = p | ReadFolder(images=classes)
+        samples | WriteDataset(tmp_path / "out", labels, facts, layout="classification", name="images")
+    assert shard_bytes(tmp_path / "out") == shard_bytes(tmp_path / "command")
+
+
+def test_what_a_pipeline_removes_and_adds_is_counted(sample, tmp_path):
+    def changed(one: Sample) -> list[Sample]:
+        twice = msgspec.structs.replace(one, file_name=f"again/{one.file_name}", image_id=None)
+        return [one, twice] if one.split == "train" else [one] if one.image_id % 2 else []
+
+    shares = {"train": 0.5, "val": 0.5}
+    with beam.Pipeline() as p:
+        samples, labels, facts = p | ReadCoco(images=sample.images, instances=sample.instances, split=shares)
+        samples | beam.FlatMap(changed) | WriteDataset(tmp_path / "out", labels, facts, split=shares, max_rejects=1)
+    for split in open_data_set(tmp_path / "out").manifest.splits.values():
+        assert split.images.rows == split.images.accounted
+        assert split.annotations.rows == split.annotations.accounted
+    train, val = (open_data_set(tmp_path / "out").manifest.splits[name] for name in shares)
+    added = {rows.path: (rows.images, rows.annotations) for rows in train.inputs}["the pipeline"]
+    assert added[0] == 19  # as many as were read, of which one does not decode
+    assert train.images.written == 2 * 19 - 2
+    assert added[1] > 0
+    assert (train.images.removed, train.annotations.removed) == (0, 0)
+    assert val.images.removed > 0
+
+
+def test_samples_of_ones_own(piped, caplog):
+    good = [drawn_sample(number, captions=["a"]) for number in range(8)]
+    bad = [Sample("none.jpg"), drawn_sample(9, objects=[SampleObject("cat", (1, 2, 3))])]
+    data = piped([*good, *bad], captions=False, max_rejects=0.5)
+    assert len(data["train"]) == 8
+    assert data.manifest.splits["train"].images.rejected == {"malformed_image": 2}
+    assert [category.name for category in data.manifest.categories] == ["cat"]
+    assert "Samples have captions, which are not stored in layout detection: give captions=True" in caplog.text
+
+
+def test_two_samples_of_one_key_end_the_job(piped):
+    with pytest.raises(CollidingImagesError, match=r"two Samples have the name '1\.jpg'"):
+        piped([drawn_sample(1), drawn_sample(1, captions=["other"])])
+
+
+def test_a_sample_is_no_key():
+    with pytest.raises(ValueError, match="deterministic"), beam.Pipeline() as p:
+        p | beam.Create([(drawn_sample(1), 1)]).with_output_types(tuple[Sample, int]) | beam.GroupByKey()
+
+
+def test_an_output_that_holds_a_data_set(piped, tmp_path):
+    samples = [drawn_sample(number) for number in range(4)]
+    piped(samples)
+    before = shard_bytes(tmp_path / "out")
+    with pytest.raises(ConfigError, match="give another output, or overwrite=True"):
+        piped(samples)
+    with pytest.raises(ConfigError, match="or overwrite=True to replace it"):
+        piped(samples, seed=1)
+    piped(samples[1:], overwrite=True)
+    assert shard_bytes(tmp_path / "out").keys() == before.keys()
+    assert shard_bytes(tmp_path / "out") != before
+
+
+def test_a_run_that_was_stopped_goes_on(piped, tmp_path, caplog):
+    samples = [drawn_sample(number) for number in range(8)] + [Sample("broken.jpg", data=b"\xff\xd8\xff broken")]
+    with pytest.raises(TooManyRejectsError):
+        piped(samples, num_shards=3, max_rejects=0)
+    caplog.set_level("INFO")
+    piped(samples, num_shards=3, max_rejects=0.5)
+    assert caplog.text.count("is there already") == 3
+
+
+def test_options_in_the_words_of_python(tmp_path):
+    with pytest.raises(ConfigError) as error:
+        WriteDataset(tmp_path, num_shrads=4, masks="jpeg")
+    assert (
+        str(error.value)
+        == "unknown option 'num_shrads'; did you mean num_shards?; masks 'jpeg' is none of none, png, rle, both"
+    )
+    with pytest.raises(ConfigError, match=r"images .*absent: no such folder"):
+        ReadCoco(images=tmp_path / "absent", instances=tmp_path / "absent.json")
+    with pytest.raises(ConfigError, match="unknown option 'output'"):
+        ReadCoco(images=tmp_path, instances="x", output="out")
+    with pytest.raises(ConfigError, match="layout keras has no feature for captions"):
+        WriteDataset(tmp_path, layout="keras", captions=True)
+
+
+def test_records_for_any_sink_are_those_of_shards(piped, tmp_path):
+    samples = [drawn_sample(number, captions=["a"]) for number in range(20)] + [Sample("none.jpg")]
+    data = piped(samples, captions=True, max_rejects=1)
+    pipeline = beam.Pipeline()
+    encoded = pipeline | beam.Create(samples) | Encode(captions=True)
+    assert_that(
+        encoded,
+        equal_to([record for path in shard_bytes(tmp_path / "out") for record in open_records(f"{data.path}/{path}")]),
+    )
+    result = pipeline.run()
+    result.wait_until_finish()
+    rejected = beam.metrics.MetricsFilter().with_namespace("recordmill")
+    assert {each.key.metric.name: each.committed for each in result.metrics().query(rejected)["counters"]}

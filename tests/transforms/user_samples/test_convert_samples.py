@@ -1,0 +1,225 @@
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recordmill.schemas.errors import CategoryError, CollidingImagesError, ConfigError
+from recordmill.schemas.inputs.annotations import Category, PanopticAnnotation, Segment, StuffAnnotation
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.inputs.splits import Division, SplitShares
+from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
+from recordmill.transforms.user_samples.convert_samples import (
+    Classes,
+    SampleCoder,
+    block_of,
+    check_distinct,
+    checked,
+    samples_of,
+)
+from recordmill.transforms.user_samples.gather_samples import Trait, choose_labels
+
+LABELS = LabelMap((Category(-3, "cat"), Category(7, "dog", keypoints=("nose", "tail")), Category(9, "cat")))
+SPLITS = ("train", "val")
+DIVISION = Division(SplitShares((("train", 0.5), ("val", 0.5)), 0))
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+NUMBERS = st.floats(-1e18, 1e18)
+SIDES = st.floats(0, 1e18)
+TEXTS = st.text(max_size=9)
+OBJECTS = st.builds(
+    lambda category, keypoints, **fields: SampleObject(
+        category.name, category_id=category.id, keypoints=keypoints if category.keypoints else (), **fields
+    ),
+    st.sampled_from(LABELS.categories),
+    st.sampled_from([(), (1.0, 2.5, 2.0, 0.0, 0.0, 0.0)]),
+    box=st.tuples(NUMBERS, NUMBERS, SIDES, SIDES),
+    segmentation=st.sampled_from(["", "[[1,2,3,4,5,6.5]]", '{"counts":"ö","size":[1,2]}']),
+    is_crowd=st.booleans(),
+    area_px2=NUMBERS,
+    id=INT64,
+)
+SEGMENTS = st.builds(Segment, INT64, INT64, st.booleans(), st.none() | st.tuples(*[NUMBERS] * 4), st.none() | NUMBERS)
+FIELDS = {
+    "split": st.sampled_from(SPLITS),
+    "image_id": INT64,
+    "size_bytes": st.integers(0, 10**6),
+    "version": TEXTS,
+}
+SIZE = st.none() | st.tuples(st.integers(1, 10**6), st.integers(1, 10**6))
+DETECTED = {
+    "objects": st.lists(OBJECTS, max_size=3).map(tuple),
+    "captions": st.lists(TEXTS, max_size=2).map(tuple),
+    "stuff": st.lists(st.builds(StuffAnnotation, INT64, INT64, st.binary(max_size=5)), max_size=2).map(tuple),
+    "panoptic": st.none()
+    | st.builds(PanopticAnnotation, TEXTS, TEXTS, st.lists(SEGMENTS, max_size=2).map(tuple), st.none() | INT64, TEXTS),
+    "neg_category_ids": st.lists(INT64, max_size=2).map(tuple),
+    "not_exhaustive_category_ids": st.lists(INT64, max_size=2).map(tuple),
+}
+IMAGES = (
+    st.just(("img/a.jpg", b"")) | st.just(("elsewhere.png", b"")) | st.binary(min_size=1).map(lambda data: ("", data))
+)
+
+
+def sample_of(size, image, **fields) -> Sample:
+    width, height = size or (None, None)
+    path, data = image
+    if data:
+        fields |= {"size_bytes": len(data), "version": ""}
+    return Sample("a.jpg", path=path, data=data, width=width, height=height, **fields)
+
+
+def no_reject(split: str, rejected: object) -> None:
+    raise AssertionError(rejected)
+
+
+def as_block(samples, labels=LABELS, of_image=False, reject=no_reject):
+    return block_of(samples, Classes(labels, of_image), DIVISION, 0, reject)
+
+
+@settings(max_examples=300)
+@given(st.builds(sample_of, SIZE, IMAGES, **FIELDS, **DETECTED))
+def test_a_sample_is_the_row_of_a_block(sample):
+    block = unpack_block(pack_block(as_block([checked(sample)])))
+    block.check()
+    assert list(samples_of(block, LABELS, SPLITS)) == [sample]
+
+
+@given(st.builds(sample_of, SIZE, IMAGES, **FIELDS, class_name=st.sampled_from(["dog", "ö"])))
+def test_a_sample_of_one_class_is_the_row_of_a_block(sample):
+    labels = LabelMap((Category(0, "dog"), Category(1, "ö")))
+    block = unpack_block(pack_block(as_block([checked(sample)], labels, of_image=True)))
+    assert list(samples_of(block, labels, SPLITS)) == [sample]
+
+
+@given(
+    st.lists(st.builds(sample_of, SIZE, IMAGES, **FIELDS, **DETECTED), max_size=4, unique_by=lambda one: one.image_id)
+)
+def test_blocks_do_not_depend_on_the_order_of_samples(samples):
+    blocks = [as_block(order) for order in (samples, samples[::-1])]
+    packed = [block and list(samples_of(block, LABELS, SPLITS)) for block in blocks]
+    assert packed[0] == packed[1]
+
+
+IMAGE = {"data": b"JPEG"}
+
+
+@pytest.mark.parametrize(
+    ("sample", "reason", "said"),
+    [
+        (Sample("a"), Reason.MALFORMED_IMAGE, "'a' has neither path nor data"),
+        (Sample("a", path="x", **IMAGE), Reason.MALFORMED_IMAGE, "'a' has both path and data"),
+        (Sample("../a", **IMAGE), Reason.UNSAFE_FILE_NAME, "'../a': its file name has .. in it"),
+        (Sample(7, **IMAGE), Reason.MALFORMED_IMAGE, "Sample 7: Expected `str`"),
+        (Sample("a", **IMAGE, width=4), Reason.MALFORMED_IMAGE, "width 4 and height None"),
+        (Sample("a", **IMAGE, width=4, height=0), Reason.MALFORMED_IMAGE, "width 4 and height 0"),
+        (Sample("a", **IMAGE, image_id=2**63), Reason.MALFORMED_IMAGE, "beyond 64 bits"),
+        (Sample("a", **IMAGE, image_id=2**70), Reason.MALFORMED_IMAGE, "'a'"),
+        (Sample("a", **IMAGE, objects=[SampleObject("cat", (1, 2, 3))]), Reason.MALFORMED_IMAGE, "objects[0].box"),
+        (Sample("a", **IMAGE, class_name=Path("x")), Reason.MALFORMED_IMAGE, "PosixPath is not a value of a Sample"),
+        ({"file_name": "a"}, Reason.MALFORMED_IMAGE, "'a'"),
+    ],
+)
+def test_samples_that_cannot_be_used(sample, reason, said):
+    with pytest.raises(UnusableError) as fault:
+        checked(sample)
+    assert fault.value.reason is reason
+    assert said in fault.value.detail
+
+
+@pytest.mark.parametrize(
+    ("each", "reason", "said"),
+    [
+        (SampleObject("cow", (1, 2, 3, 4)), Reason.UNKNOWN_CATEGORY, "'cow' is not a label"),
+        (SampleObject("cat", (1, 2, 3, 4)), Reason.UNKNOWN_CATEGORY, "'cat' is that of several ids"),
+        (SampleObject("dog", (1, 2, -3, 4)), Reason.MALFORMED_BOX, "negative width"),
+        (SampleObject("dog", (0.1, 0, 0.5, 1), "fraction"), Reason.MALFORMED_BOX, "no width and height"),
+        (SampleObject("dog", (1, 2, 3, 4), keypoints=(1, 2, 2)), Reason.MALFORMED_KEYPOINTS, "2 keypoints: 3 numbers"),
+        (SampleObject("dog", (1, 2, 3, 4), area_px2=float("nan")), Reason.MALFORMED_ANNOTATION, "area nan"),
+        (SampleObject("dog", (1, 2, 3, 4), id=2**63), Reason.MALFORMED_ANNOTATION, "id 9223372036854775808"),
+    ],
+)
+def test_objects_that_cannot_be_used(each, reason, said):
+    found = []
+    block = as_block([Sample("a", **IMAGE, objects=(each,))], reject=lambda split, rejected: found.append(rejected))
+    assert (len(block), block.num_objects) == (1, 0)
+    assert [(one.what, one.reason) for one in found] == [("annotation", reason)]
+    assert re.search(f"Sample 'a'.*{said}", found[0].detail)
+
+
+@pytest.mark.parametrize(
+    ("sample", "reason"),
+    [
+        (Sample("a", path="/nowhere/a.jpg"), Reason.IMAGE_MISSING),
+        (Sample("a", path="a", size_bytes=10**9), Reason.TOO_LARGE),
+        (Sample("a", path="a", size_bytes=0, version="no file"), Reason.IMAGE_INACCESSIBLE),
+        (Sample("a", **IMAGE), Reason.NO_CLASS),
+        (Sample("a", **IMAGE, class_name="cow"), Reason.NO_CLASS),
+    ],
+)
+def test_images_that_cannot_be_used(sample, reason):
+    found = []
+    labels = LabelMap((Category(0, "dog"),))
+    assert as_block([sample], labels, True, lambda split, rejected: found.append(rejected)) is None
+    assert [(one.what, one.reason) for one in found] == [("image", reason)]
+    assert "Sample 'a'" in found[0].detail
+
+
+def test_fractions_and_ids_that_are_left_out():
+    each = SampleObject("dog", (0.25, 0.5, 0.5, 0.25), "fraction")
+    sample = Sample("a", **IMAGE, width=40, height=20, objects=(each, each))
+    block = as_block([sample])
+    assert block.boxes_xywh_px.tolist() == [[10, 10, 20, 5]] * 2
+    assert block.area_px2.tolist() == [100, 100]
+    assert len({*block.object_id.tolist()}) == 2
+    assert block.category_id.tolist() == [7, 7]
+    assert block.split.tolist() == [SPLITS.index(DIVISION.split_of("a"))]
+
+
+def test_a_split_that_is_not_written():
+    with pytest.raises(ConfigError, match=r"Sample 'a' is of split test, .* train, val"):
+        as_block([Sample("a", **IMAGE, split="test")])
+
+
+def test_samples_of_one_key():
+    with pytest.raises(CollidingImagesError, match="two Samples have the name 'a'"):
+        check_distinct([Sample("a"), Sample("b"), Sample("".join("a"))])
+    with pytest.raises(CollidingImagesError, match="image_id 1, 'a' and 'b'"):
+        check_distinct([Sample("a", image_id=1), Sample("b", image_id=1)])
+
+
+def test_the_coder_takes_what_is_to_be_rejected():
+    coder = SampleCoder(Sample)
+    assert coder.decode(coder.encode(Sample("a", width="40"))).width == "40"
+    numpy = Sample("a", width=np.int64(40), objects=[SampleObject("cat", np.zeros(4))])
+    plain = Sample("a", width=40, objects=(SampleObject("cat", (0.0, 0.0, 0.0, 0.0)),))
+    assert coder.decode(coder.encode(numpy)) == plain
+    assert not coder.is_deterministic()
+
+
+@pytest.mark.parametrize(
+    ("found", "categories"),
+    [
+        ([("dog", 18), ("cat", 17)], [(17, "cat"), (18, "dog")]),
+        ([("dog", 18), ("cat", 18)], [(1, "cat"), (2, "dog")]),
+        ([("dog", 18), ("dog", 17)], [(1, "dog")]),
+        ([("dog", 18), ("cat", -1)], [(1, "cat"), (2, "dog")]),
+        ([], []),
+    ],
+)
+def test_labels_of_samples(found, categories):
+    labels = choose_labels([Trait("category", *of) for of in found], of_image=False)
+    assert [(category.id, category.name) for category in labels.categories] == categories
+
+
+def test_keypoints_of_samples():
+    traits = [Trait("category", "dog", 1, 0), Trait("category", "dog", 1, 2)]
+    assert len(choose_labels(traits, of_image=False).categories[0].keypoints) == 2
+    with pytest.raises(CategoryError, match="'dog' have 2 and 3 keypoints"):
+        choose_labels([*traits, Trait("category", "dog", 1, 3)], of_image=False)
+    with pytest.raises(ConfigError, match="give labels="):
+        choose_labels([Trait("stuff")], of_image=False)

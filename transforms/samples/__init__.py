@@ -1,1 +1,0 @@
-"""Samples become Blocks, and Blocks Samples."""

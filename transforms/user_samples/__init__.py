@@ -1,0 +1,1 @@
+"""Samples of users' pipelines become Blocks, and Blocks Samples."""
