@@ -22,6 +22,7 @@ from recordmill.launch.preflight.claim_output import OutputState, claim_output
 from recordmill.pipelines import coco, folder
 from recordmill.pipelines.convert import Gathered
 from recordmill.pipelines.samples import samples_job
+from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError, RecordmillError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.labels import LabelMap
@@ -135,6 +136,8 @@ class ReadFolder(_Transform):
         return _read(folder.gather(p, self._options, splits, self._options.table), splits)
 
 
+@beam.typehints.with_input_types(Sample)
+@beam.typehints.with_output_types(bytes)
 class Encode(_Transform):
     """Make the record of each Sample, a serialised tf.Example, for any sink.
 
@@ -162,6 +165,8 @@ class Encode(_Transform):
         return batches | "Encode" >> encode.with_output_types(bytes)
 
 
+@beam.typehints.with_input_types(Sample)
+@beam.typehints.with_output_types(Manifest)
 class WriteDataset(_Transform):
     """Write Samples as a data set, with the shards, manifest and statistics of the command.
 

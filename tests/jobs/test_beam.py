@@ -11,11 +11,12 @@ import msgspec
 import numpy as np
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.typehints.decorators import TypeCheckError
 from PIL import Image
 
 from recordmill import open as open_data_set
 from recordmill.beam import Encode, ReadCoco, ReadFolder, Sample, SampleObject, WriteDataset
-from recordmill.schemas.errors import CollidingImagesError, ConfigError, TooManyRejectsError
+from recordmill.schemas.errors import CollidingImagesError, ConfigError, EmptyDatasetError, TooManyRejectsError
 from recordmill.transforms.records.shard_reader import open_records
 from tests.conftest import every_kind, manifest_of, rejects_of, shard_bytes
 
@@ -127,6 +128,17 @@ def test_samples_of_ones_own(piped, caplog):
 def test_two_samples_of_one_key_end_the_job(piped):
     with pytest.raises(CollidingImagesError, match=r"two Samples have the name '1\.jpg'"):
         piped([drawn_sample(1), drawn_sample(1, captions=["other"])])
+
+
+def test_what_is_no_sample_is_refused_before_the_output_is_touched(tmp_path):
+    with pytest.raises(TypeCheckError), beam.Pipeline() as p:
+        p | beam.Create(["a.jpg"]) | WriteDataset(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_samples(piped):
+    with pytest.raises(EmptyDatasetError, match="the pipeline: no images"):
+        piped([])
 
 
 def test_a_sample_is_no_key():

@@ -202,7 +202,8 @@ def check_rejects(
     totals = rows_of_all(rows)
     unit, images = next(iter(totals.items()))
     if not images:
-        raise EmptyDatasetError(f"{', '.join(sorted(set(inputs)))}: no {unit}s, so there is nothing to write")
+        where = ", ".join(sorted(set(inputs))) or "the pipeline"
+        raise EmptyDatasetError(f"{where}: no {unit}s, so there is nothing to write")
     for what, total in totals.items():
         reasons = rejected.reasons(what)
         number = sum(reasons.values())
