@@ -51,7 +51,8 @@ def piped(tmp_path):
 
     def write(samples, output="out", **options):
         with beam.Pipeline() as p:
-            p | beam.Create(samples) | WriteDataset(tmp_path / output, **options)
+            manifest = p | beam.Create(samples) | WriteDataset(tmp_path / output, **options)
+            assert_that(manifest | beam.Map(lambda one: one.layout), equal_to(["detection"]))
         return open_data_set(tmp_path / output)
 
     return write
