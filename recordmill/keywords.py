@@ -47,7 +47,7 @@ class CocoKeywords(ConvertKeywords, total=False):
     stuff: Paths
     image_info: Paths
     panoptic_masks: Paths
-    bbox_format: Literal["xywh", "xyxy", "rel-xywh", "rel-xyxy"] | None
+    bbox_format: Literal["xywh", "xyxy", "cxcywh", "rel-xywh", "rel-xyxy", "rel-cxcywh"] | None
     no_list: bool
     match: Literal["path", "suffix", "name"]
     layout: Literal["detection", "keras", "tfds"]
@@ -173,7 +173,7 @@ class ReadCocoKeywords(TypedDict, total=False):
     stuff: Paths
     image_info: Paths
     panoptic_masks: Paths
-    bbox_format: Literal["xywh", "xyxy", "rel-xywh", "rel-xyxy"] | None
+    bbox_format: Literal["xywh", "xyxy", "cxcywh", "rel-xywh", "rel-xyxy", "rel-cxcywh"] | None
     no_list: bool
     match: Literal["path", "suffix", "name"]
     split: Shares

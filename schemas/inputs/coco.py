@@ -33,8 +33,14 @@ class BoxFormat(str, Enum):
 
     XYWH = "xywh"  # left, top, width, height, in pixels, as COCO has them
     XYXY = "xyxy"  # left, top, right, bottom, in pixels
+    CXCYWH = "cxcywh"  # centre, width, height, in pixels
     REL_XYWH = "rel-xywh"  # the same as fractions
     REL_XYXY = "rel-xyxy"
+    REL_CXCYWH = "rel-cxcywh"
+
+    @property
+    def is_fraction(self) -> bool:
+        return self.value.startswith("rel-")
 
 
 class AnnotationSource(msgspec.Struct, frozen=True, array_like=True):

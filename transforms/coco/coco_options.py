@@ -45,9 +45,10 @@ class CocoOptions(TextOptions, PictureOptions, DividedOptions):
     panoptic_masks: Masks = READ.opt(
         "Folder or .zip of the PNGs of each `--panoptic` file. Give them in the order of `--panoptic`.", (), "DIR|ZIP"
     )
-    bbox_format: Literal["xywh", "xyxy", "rel-xywh", "rel-xyxy"] | None = READ.opt(
+    bbox_format: Literal["xywh", "xyxy", "cxcywh", "rel-xywh", "rel-xyxy", "rel-cxcywh"] | None = READ.opt(
         "Meaning of the four numbers of a `bbox`, in `--instances` and `--keypoints`. Left, top, width, height; or "
-        "left, top, right, bottom; in pixels, or (`rel-`) as fractions of the image size, which the file has to state. "
+        "left, top, right, bottom; or (`cxcywh`) centre, width, height; in pixels, or (`rel-`) as fractions of the "
+        "image size, which the file has to state. "
         "Without it, a file whose boxes do not look like `xywh` is refused.",
         usual="xywh, if it looks like that",
     )

@@ -150,6 +150,7 @@ class CocoRows(NamedTuple):
         unread: how many rows have data in fields that the types do not have.
         fields: names of fields of annotation rows that some row has data in.
         has_annotations: whether there is the list, if an empty one.
+        sampled: every so manieth row of objects, with its segmentation.
     """
 
     images: list[CocoImageRow]
@@ -159,6 +160,7 @@ class CocoRows(NamedTuple):
     unread: FieldRows
     fields: frozenset[str]
     has_annotations: bool
+    sampled: list[Any] = []
 
 
 class _RowType(NamedTuple):
@@ -185,6 +187,24 @@ _AS_FILE = {"": b"%b", "images": b'{"images":[%b]}', "annotations": b'{"images":
 """A file that has only what is in a block."""
 _IMAGE_ROW = msgspec.json.Decoder(AddressedImageRow, strict=False)
 _CATEGORY_ROW = msgspec.json.Decoder(Category, strict=False)
+
+
+def sample_rows(list_: str, text: bytes, kind: AnnotationKind, first: int, step: int) -> list[Any]:
+    """Return every so manieth row of the objects of a block, with its segmentation; without those that are malformed.
+
+    Args:
+        first: index of the first of them in the block.
+    """
+    decode = msgspec.json.Decoder(_MASKED_ROW_TYPES[kind].type, strict=False).decode
+    rows, data = [], _AS_FILE[list_] % text
+    try:
+        annotations = RAW_FILE.decode(data).annotations
+    except msgspec.DecodeError:
+        annotations = RAW_FILE.decode(quote_nan(data)).annotations
+    for raw in annotations[first::step] if annotations is not msgspec.UNSET else ():
+        with contextlib.suppress(msgspec.DecodeError):
+            rows.append(decode(raw))
+    return rows
 
 
 def decode_coco(path: str, list_: str, text: bytes, kind: AnnotationKind, masks: bool = False) -> CocoRows:

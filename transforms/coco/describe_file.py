@@ -56,7 +56,6 @@ def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
     """The summary of the rows of a block."""
     kind = block.source.kind
     bad_images = sum(reject.what == "image" for reject in rows.rejected)
-    guesses_boxes = kind in OF_OBJECTS and block.source.bbox_format is None
     with_ids = rows.annotations if kind not in (AnnotationKind.PANOPTIC, AnnotationKind.IMAGE_INFO) else ()
     return BlockSummary(
         block.number,
@@ -70,10 +69,15 @@ def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
         fields_of(kind, rows),
         has_field(kind, rows),
         count_keypoints(rows.annotations) if kind is AnnotationKind.KEYPOINTS else {},
-        sample_boxes(rows.annotations, -block.first_row % block.sampled, block.sampled) if guesses_boxes else None,
-        _pack(_known_sizes(rows.images)) if guesses_boxes else b"",
+        sample_boxes(rows.sampled) if guesses_boxes(block.source) else None,
+        _pack(_known_sizes(rows.images)) if guesses_boxes(block.source) else b"",
         _pack(_ids(with_ids)),
     )
+
+
+def guesses_boxes(source: AnnotationSource) -> bool:
+    """Whether the format of the boxes of a file is not given."""
+    return source.kind in OF_OBJECTS and source.bbox_format is None
 
 
 def size_of(row: CocoImageRow) -> tuple[int, int] | None:

@@ -29,12 +29,16 @@ def box_xywh_px(numbers: Numbers, format_: BoxFormat, width: int, height: int) -
     (60, 20, 40, 30)
     >>> box_xywh_px((0.5, 0.5, 0.25, 0.5), BoxFormat.REL_XYWH, width=100, height=40)
     (50.0, 20.0, 25.0, 20.0)
+    >>> box_xywh_px((60, 20, 40, 10), BoxFormat.CXCYWH, width=0, height=0)
+    (40.0, 15.0, 40.0, 10.0)
     """
     x, y, xmax, ymax = numbers
-    if format_ is BoxFormat.REL_XYWH:
+    if format_ in (BoxFormat.CXCYWH, BoxFormat.REL_CXCYWH):
+        x, y = round(x - xmax / 2, 12), round(y - ymax / 2, 12)
+    if format_ not in (BoxFormat.XYXY, BoxFormat.REL_XYXY):
         # 0.9 and 0.1 of a side end at the edge, not behind it by the last bit of a float.
         xmax, ymax = round(x + xmax, 12), round(y + ymax, 12)
-    if format_ is not BoxFormat.XYXY:
+    if format_.is_fraction:
         x, y, xmax, ymax = x * width, y * height, xmax * width, ymax * height
     return x, y, _length(x, xmax), _length(y, ymax)
 
@@ -54,7 +58,7 @@ def box_area_px2(area: float, numbers: Numbers, format_: BoxFormat, bbox_xywh_px
     >>> box_area_px2(5000, (60, 20, 100, 50), BoxFormat.XYXY, (60, 20, 40, 30))
     1200
     """
-    is_fraction = format_ is not BoxFormat.XYXY and area <= 1
+    is_fraction = format_.is_fraction and area <= 1
     if is_fraction or math.isclose(area, numbers[2] * numbers[3], rel_tol=1e-6):
         return bbox_xywh_px[2] * bbox_xywh_px[3]
     return area
@@ -74,6 +78,9 @@ _ENOUGH = 20
 """… and of fewer boxes most may cross the edge for other reasons."""
 _MANY_ACROSS = 0.2
 """Boxes that overlap the edge on purpose are fewer, where all of them look as if they had two corners."""
+_APART, _TOGETHER = 0.5, 0.7
+"""Intersection over union of a box and its polygons' bounds. Of 21,820 objects of eight real files, none has less than
+0.7."""
 _SMALL_PX = 8
 """An image of no more than this may well have boxes of a pixel."""
 
@@ -128,8 +135,10 @@ def check_box_format(path: str, boxes: Boxes) -> None:
 
 _MEANINGS = {
     BoxFormat.XYXY: "x1, y1, x2, y2 in pixels",
+    BoxFormat.CXCYWH: "centre x, centre y, width, height in pixels",
     BoxFormat.REL_XYXY: "x1, y1, x2, y2 as fractions of the image's sides",
     BoxFormat.REL_XYWH: "x, y, width, height as fractions of the image's sides",
+    BoxFormat.REL_CXCYWH: "centre x, centre y, width, height as fractions of the image's sides",
 }
 
 
@@ -157,11 +166,11 @@ def sampled_of(file_bytes: int) -> int:
     return max(1, file_bytes // (_SAMPLE * _ROW_BYTES))
 
 
-def sample_boxes(rows: Sequence[AnnotationRow], first: int = 0, step: int = 1) -> SampledBoxes:
-    """The boxes of every so manieth row, without those that are malformed."""
+def sample_boxes(rows: Sequence[AnnotationRow]) -> SampledBoxes:
+    """The boxes of rows, without those that are malformed."""
     unknown = (np.nan,) * 4
     image_ids, numbers, areas, extents = [], [], [], []
-    for row in rows[first::step]:
+    for row in rows:
         with contextlib.suppress(msgspec.DecodeError):
             box = BOX.decode(row.bbox)
             if max(map(abs, box)) <= LARGEST:
@@ -181,12 +190,15 @@ def join_samples(samples: Sequence[SampledBoxes]) -> SampledBoxes:
     return SampledBoxes(*(np.concatenate(columns, axis=-1) for columns in zip(*samples, strict=True)))
 
 
+_OF_BOX = 4
 _POLYGONS = msgspec.json.Decoder(list[list[float]])
 
 
 def _extent(segmentation: bytes) -> tuple[float, ...] | None:
     with contextlib.suppress(msgspec.DecodeError, ValueError):
         polygons = _POLYGONS.decode(segmentation)
+        if sum(map(len, polygons)) <= _OF_BOX:
+            return None  # the box again
         x, y = ([number for polygon in polygons for number in polygon[start::2]] for start in (0, 1))
         return min(x), min(y), max(x), max(y)
     return None
@@ -197,7 +209,7 @@ def guess_box_format(boxes: Boxes) -> Guess | None:
     if not boxes.numbers.size:
         return None
     boxes = boxes.those(np.all(boxes.numbers[2:] > 0, axis=0))
-    return _guess_fractions(boxes) or _guess_corners(boxes) or _guess_across(boxes)
+    return _guess_fractions(boxes) or _guess_corners(boxes) or _guess_other(boxes) or _guess_across(boxes)
 
 
 def _guess_fractions(boxes: Boxes) -> Guess | None:
@@ -211,10 +223,18 @@ def _guess_fractions(boxes: Boxes) -> Guess | None:
     fits = {
         BoxFormat.REL_XYXY: (third >= left) & (fourth >= top),
         BoxFormat.REL_XYWH: (left + third <= 1.01) & (top + fourth <= 1.01),
+        BoxFormat.REL_CXCYWH: _centred_within(boxes.numbers),
     }
     formats = tuple(format_ for format_, fitting in fits.items() if fitting.sum() > number * _NEARLY_ALL)
-    centres = "" if formats else ", and fit neither as corners nor as corner and size (YOLO's count from the centre)"
-    return Guess(formats, f"{within.sum():,} of {number:,} boxes have no number above 1{centres}")
+    formats = _that_hold_polygons(boxes, formats) or formats
+    none = "" if formats else ", and fit neither as corners, nor as corner or centre and size"
+    return Guess(formats, f"{within.sum():,} of {number:,} boxes have no number above 1{none}")
+
+
+def _centred_within(numbers: np.ndarray) -> np.ndarray:
+    """Whether boxes of centre and size lie between 0 and 1: bool [N]."""
+    centre, half = numbers[:2], numbers[2:] / 2
+    return np.all((centre - half >= -0.01) & (centre + half <= 1.01), axis=0)
 
 
 def _guess_corners(boxes: Boxes) -> Guess | None:
@@ -239,6 +259,51 @@ def _guess_corners(boxes: Boxes) -> Guess | None:
     if across >= max(_SEVERAL, number * least) and inside >= number * _NEARLY_ALL:
         return Guess((BoxFormat.XYXY,), f"{across:,} of {number:,} boxes reach beyond the edge of their image")
     return None
+
+
+def _guess_other(boxes: Boxes) -> Guess | None:
+    """Boxes that are elsewhere than their polygons."""
+    boxes = boxes.those(np.isfinite(boxes.extents[0]))
+    number = boxes.areas.size
+    overlaps = _overlaps(boxes, _edges(boxes, BoxFormat.XYWH))
+    apart = (overlaps < _APART).sum()
+    if apart < _SEVERAL or apart <= number * _MOST:
+        return None
+    said = f"{apart:,} of {number:,} boxes with polygons overlap them by less than half"
+    formats = _that_hold_polygons(boxes, tuple(_MEANINGS))
+    left, top, width, height = boxes.numbers
+    mirrored = _overlaps(boxes, np.stack([boxes.sizes[0] - left - width, top, boxes.sizes[0] - left, top + height]))
+    if not formats and (mirrored > _TOGETHER).sum() > number * _NEARLY_ALL:
+        said += ", and fit if they are mirrored from left to right"
+    return Guess(formats, said)
+
+
+def _that_hold_polygons(boxes: Boxes, formats: Sequence[BoxFormat]) -> tuple[BoxFormat, ...]:
+    """The formats in which nearly all boxes are where their polygons are; none if there are few polygons."""
+    boxes = boxes.those(np.isfinite(boxes.extents[0]))
+    number = boxes.areas.size
+    fits = {format_: (_overlaps(boxes, _edges(boxes, format_)) > _TOGETHER).sum() for format_ in formats}
+    return tuple(format_ for format_ in formats if number >= _SEVERAL and fits[format_] > number * _NEARLY_ALL)
+
+
+def _edges(boxes: Boxes, format_: BoxFormat) -> np.ndarray:
+    """Least x and y and largest x and y of boxes, in pixels: [4, N]; NaN if a size that is needed is unknown."""
+    first, second = boxes.numbers[:2], boxes.numbers[2:]
+    if format_ in (BoxFormat.XYWH, BoxFormat.REL_XYWH):
+        second = first + second
+    elif format_ in (BoxFormat.CXCYWH, BoxFormat.REL_CXCYWH):
+        first, second = first - second / 2, first + second / 2
+    scale = boxes.sizes if format_.is_fraction else 1.0
+    return np.concatenate([first * scale, second * scale])
+
+
+def _overlaps(boxes: Boxes, edges: np.ndarray) -> np.ndarray:
+    """Intersection over union of edges and the polygons' bounds: [N], 0..1; NaN if either is unknown."""
+    low, high = np.maximum(boxes.extents[:2], edges[:2]), np.minimum(boxes.extents[2:], edges[2:])
+    inside = np.prod(np.maximum(high - low, 0), axis=0)
+    areas = [np.prod(np.maximum(of[2:] - of[:2], 0), axis=0) for of in (boxes.extents, edges)]
+    union = areas[0] + areas[1] - inside
+    return inside / np.where(union > 0, union, np.nan)
 
 
 def _guess_across(boxes: Boxes) -> Guess | None:

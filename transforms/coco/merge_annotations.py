@@ -265,7 +265,7 @@ def _in_pixels(row: Annotation, part: FileAnnotations, format_: BoxFormat) -> An
     numbers = row.bbox_xywh_px
     shown = _shown(numbers)
     width, height = next(((row.width, row.height) for row in reversed(part.rows) if row.width), (None, None))
-    if format_ is not BoxFormat.XYXY and not (width and height):
+    if format_.is_fraction and not (width and height):
         if not part.rows:
             detail = f"bbox is fractions of an image, and no image row of the file has the id {part.image_id}"
             return Rejected("annotation", row.id, Reason.UNKNOWN_IMAGE, detail, part.image_id)

@@ -33,8 +33,8 @@ from recordmill.transforms.blocks.pack_block import pack_parts
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.coco.convert_rows import Converter, other_format, row_converter
 from recordmill.transforms.coco.cut_blocks import BLOCK_BYTES, cut_blocks
-from recordmill.transforms.coco.decode_coco import AnnotationRow, CocoImageRow, CocoRows, decode_coco
-from recordmill.transforms.coco.describe_file import BlockSummary, describe_file, size_of, summarize
+from recordmill.transforms.coco.decode_coco import AnnotationRow, CocoImageRow, CocoRows, decode_coco, sample_rows
+from recordmill.transforms.coco.describe_file import BlockSummary, describe_file, guesses_boxes, size_of, summarize
 from recordmill.transforms.coco.guess_box_format import LARGEST, sampled_of
 from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.join.match_blocks import name_buckets, name_keys
@@ -238,8 +238,13 @@ def read_block(block: AnnotationBlock, masks: bool = False) -> CocoRows:
         OSError: the file cannot be read.
     """
     text = block.text or _read_text(block)
+    source = block.source
     with _gc_paused():
-        return decode_coco(block.source.path, block.list, text, block.source.kind, masks)
+        rows = decode_coco(source.path, block.list, text, source.kind, masks)
+        if not guesses_boxes(source):
+            return rows
+        first, step = -block.first_row % block.sampled, block.sampled
+        return rows._replace(sampled=sample_rows(block.list, text, source.kind, first, step))
 
 
 def _read_text(block: AnnotationBlock) -> bytes:

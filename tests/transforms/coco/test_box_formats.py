@@ -5,12 +5,18 @@ from hypothesis import strategies as st
 from recordmill.schemas.inputs.coco import BoxFormat
 from recordmill.transforms.coco.guess_box_format import box_area_px2, box_xywh_px
 
-_, XYXY, REL_XYWH, REL_XYXY = BoxFormat
+_, XYXY, CXCYWH, REL_XYWH, REL_XYXY, REL_CXCYWH = BoxFormat
 
 
 @pytest.mark.parametrize(
     ("format_", "numbers"),
-    [(XYXY, (20.0, 10.0, 80.0, 35.0)), (REL_XYWH, (0.25, 0.25, 0.75, 0.625)), (REL_XYXY, (0.25, 0.25, 1.0, 0.875))],
+    [
+        (XYXY, (20.0, 10.0, 80.0, 35.0)),
+        (REL_XYWH, (0.25, 0.25, 0.75, 0.625)),
+        (REL_XYXY, (0.25, 0.25, 1.0, 0.875)),
+        (CXCYWH, (50.0, 22.5, 60.0, 25.0)),
+        (REL_CXCYWH, (0.625, 0.5625, 0.75, 0.625)),
+    ],
 )
 def test_one_box_in_each_format(format_, numbers):
     assert box_xywh_px(numbers, format_, 80, 40) == (20.0, 10.0, 60.0, 25.0)

@@ -19,7 +19,7 @@ from recordmill.transforms.coco.guess_box_format import (
     sampled_of,
 )
 
-XYWH, XYXY, REL_XYWH, REL_XYXY = BoxFormat
+XYWH, XYXY, CXCYWH, REL_XYWH, REL_XYXY, REL_CXCYWH = BoxFormat
 SIZE = (640, 480)
 SIZES = {1: SIZE}
 
@@ -38,7 +38,9 @@ def written(box: tuple[float, ...], format_: BoxFormat) -> tuple[float, ...]:
     x, y, width, height = box
     if format_ in (XYXY, REL_XYXY):
         width, height = x + width, y + height
-    if format_ in (REL_XYWH, REL_XYXY):
+    if format_ in (CXCYWH, REL_CXCYWH):
+        x, y = x + width / 2, y + height / 2
+    if format_.is_fraction:
         return x / 640, y / 480, width / 640, height / 480
     return x, y, width, height
 
@@ -120,8 +122,29 @@ def test_of_boxes_that_fit_as_both_kinds_of_fractions_both_are_named():
 
 
 def test_fractions_that_fit_neither_way_are_told_without_a_format():
-    centres = [(0.9, 0.9, 0.1, 0.1), (0.5, 0.1, 0.6, 0.2)]
-    assert formats([row(box) for box in centres]) == ()
+    assert formats([row((0.9, 0.9, 0.4, 0.4)), row((0.5, 0.1, 0.6, 0.2))]) == ()
+
+
+@pytest.mark.parametrize("format_", [CXCYWH, REL_XYWH, REL_XYXY, REL_CXCYWH])
+def test_boxes_that_are_elsewhere_than_their_polygons(format_):
+    boxes = [(40 + 100 * number, 60, 20 + 10 * number, 70) for number in range(4)]
+    rows = [row(written(box, format_), 9, outline(box)) for box in boxes]
+    assert formats(rows) == (format_,)
+    assert formats(rows[:2] + [row(box, 9, outline(box)) for box in boxes[:2]]) is None
+    repeated = [row(written(box, CXCYWH), 9, [list(written(box, CXCYWH))]) for box in boxes]
+    assert formats(repeated) is None
+
+
+def test_mirrored_boxes():
+    boxes = [(40 + 100 * number, 60, 20 + 10 * number, 70) for number in range(4)]
+    found = guess(
+        [row((640 - x - width, y, width, height), 9, outline((x, y, width, height))) for x, y, width, height in boxes]
+    )
+    assert found.formats == ()
+    assert (
+        found.evidence
+        == "4 of 4 boxes with polygons overlap them by less than half, and fit if they are mirrored from left to right"
+    )
 
 
 # No false alarm
@@ -214,7 +237,7 @@ def test_of_many_rows_some_are_looked_at_in_whatever_blocks_they_are():
     step = sampled_of(25_000 * 72)
     assert step == 3
     for cuts in ([0, 25_000], [0, 1, 2, 24_000, 25_000]):
-        blocks = [sample_boxes(rows[start:end], -start % step, step) for start, end in pairwise(cuts)]
+        blocks = [sample_boxes(rows[start:end][-start % step :: step]) for start, end in pairwise(cuts)]
         found = join_samples(blocks).numbers[0]
         assert found[0] == 0
         assert len(found) == 8334
