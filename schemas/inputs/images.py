@@ -151,6 +151,7 @@ LABEL_COLUMNS = ("label", "class", "class_name", "category", "target")
 SPLIT_COLUMNS = ("split", "set", "subset", "ml_use")
 """Usual column names in tables of labels, in lower case; the first of them that a table has is used."""
 
+_OF_SYSTEMS = frozenset(("@eaDir", "#recycle", "__MACOSX", "lost+found", "$RECYCLE.BIN", "System Volume Information"))
 _FORMATS = "jpg jpeg jpe jfif png webp gif bmp dib tif tiff ppm pgm pbm pnm jp2 j2k avif heic heif"
 IMAGE_SUFFIXES = frozenset(f".{format_}" for format_ in _FORMATS.split())
 
@@ -185,10 +186,14 @@ class PathLabels(msgspec.Struct, frozen=True):
 
 
 def is_image_name(path: str) -> bool:
-    """Whether a file is called as images are. Hidden files are none: macOS puts `._1.jpg` beside `1.jpg`.
+    """Whether a file is called as images are. Hidden files are none: macOS puts `._1.jpg` beside `1.jpg`. Nor are those
+    in folders that systems keep for themselves, such as a NAS's thumbnails.
 
     >>> is_image_name("Cat/1.JPG"), is_image_name("Cat/Thumbs.db"), is_image_name("Cat/._1.jpg")
     (True, False, False)
+    >>> is_image_name("Cat/@eaDir/1.jpg/SYNOPHOTO_THUMB_M.jpg")
+    False
     """
     file = PurePosixPath(path)
-    return file.suffix.lower() in IMAGE_SUFFIXES and not any(part.startswith(".") for part in file.parts)
+    is_hidden = any(part.startswith(".") or part in _OF_SYSTEMS for part in file.parts)
+    return file.suffix.lower() in IMAGE_SUFFIXES and not is_hidden

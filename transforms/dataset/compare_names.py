@@ -2,13 +2,15 @@
 
 import heapq
 import posixpath
+import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from hashlib import blake2b
 from itertools import accumulate, chain
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from recordmill.schemas.names import NameSources, is_absolute, name_parts
 
@@ -66,7 +68,17 @@ def _folded(text: str) -> str:
 
 
 def _stem(name: str) -> str:
-    return _folded(posixpath.splitext(name_parts(name)[-1])[0])
+    """What names of one image have in common, however they are written."""
+    return _folded(posixpath.splitext(_without_zeros(_without_hash(unquote(name_parts(name)[-1]))))[0])
+
+
+def _without_zeros(name: str) -> str:
+    return re.sub(r"(?<![0-9])0+(?=[0-9])", "", name)
+
+
+def _without_hash(name: str) -> str:
+    """The name of a file that Label Studio has given eight hexadecimal digits."""
+    return re.sub(r"^[0-9a-f]{8}[-_](?=.)", "", name)
 
 
 class Difference(Enum):
@@ -74,6 +86,9 @@ class Difference(Enum):
 
     SPELLING = "the same parts, which / does not separate, or not only"
     CASE = "case"
+    ENCODED = "one is percent-encoded"
+    ZEROS = "leading zeros"
+    HASH = "eight hexadecimal digits before one of them"
     DEEPER = "the file is in a further folder"
     PREFIX = "the image's name has a further folder"
     FOLDER = "folders differ"
@@ -82,6 +97,14 @@ class Difference(Enum):
 
 
 _ORDER = list(Difference)
+
+
+_SPELLINGS: dict[Difference, Callable[[str], str]] = {
+    Difference.ENCODED: unquote,
+    Difference.ZEROS: _without_zeros,
+    Difference.HASH: _without_hash,
+}
+"""What makes two names one that differ in this way."""
 
 
 class Pair(NamedTuple):
@@ -117,6 +140,9 @@ def _pair(image: str, file: str) -> Pair:
         return Pair(Difference.SPELLING, image, file)
     if [_folded(part) for part in ours] == [_folded(part) for part in theirs]:
         return Pair(Difference.CASE, image, file)
+    for difference, plain in _SPELLINGS.items():
+        if plain(ours[-1]) == plain(theirs[-1]) and ours[-1] != theirs[-1]:
+            return Pair(difference, image, file)
     if ours[-1] != theirs[-1]:
         same = _folded(ours[-1]) == _folded(theirs[-1])
         return Pair(Difference.CASE if same else Difference.ENDING, image, file)
@@ -170,6 +196,9 @@ def _wrong(pair: Pair) -> str:
     return {
         Difference.SPELLING: "Names are written otherwise",
         Difference.CASE: "Names differ in case or in how a letter is written",
+        Difference.ENCODED: "Names are percent-encoded",
+        Difference.ZEROS: "Names differ in leading zeros",
+        Difference.HASH: "Names differ in eight digits before them, as Label Studio's do",
         Difference.DEEPER: f"Files are in the further folder {pair.folder!r}",
         Difference.PREFIX: f"Names begin with {pair.folder!r}, which no file's path does",
         Difference.FOLDER: "Names agree but for their folders",
@@ -178,8 +207,10 @@ def _wrong(pair: Pair) -> str:
 
 
 def _cure(pair: Pair, pairs: Iterable[Pair], sources: NameSources) -> str:
-    if pair.difference is Difference.CASE:
+    if pair.difference in (Difference.CASE, Difference.ZEROS, Difference.HASH):
         return "rename the files, or correct the names"
+    if pair.difference is Difference.ENCODED:
+        return "decode them, with urllib.parse.unquote for example"
     if pair.difference is Difference.ENDING:
         return "were the pictures converted? Correct the names"
     cures = []

@@ -123,7 +123,8 @@ def _fault(panoptic: PanopticAnnotation, indices: np.ndarray) -> str:
 
 
 def _is_two_channel(colours: np.ndarray, category_ids: frozenset[int]) -> bool:
-    if colours[:, :, 2].any():
+    """Whether red is always a category, and green the number of an instance: ids below 256 have no green."""
+    if colours[:, :, 2].any() or not colours[:, :, 1].any():
         return False
     reds = np.unique(colours[:, :, 0]).tolist()
     return all(red in category_ids for red in reds if red)

@@ -136,22 +136,19 @@ class LocalStorage(Storage):
     """Local folders. See `Storage` for what each method promises."""
 
     def walk(self, folder: str, within: NameRange = ALL_NAMES) -> Iterator[StoredFile]:
-        # Folders reached by a link are listed like others, but last, so that real ones keep their names; one that has
-        # been entered already is not entered again.
-        entered = {os.path.realpath(folder)}
-        pending: list[tuple[str, str]] = [("", folder)]
-        links: list[tuple[str, str]] = []
-        while pending or links:
-            prefix, directory = pending.pop() if pending else links.pop()
-            if prefix and os.path.realpath(directory) in entered:
+        # A link to a folder is a folder of its own, such as a class, but for one that leads to a folder that it is in.
+        pending: list[tuple[str, str, frozenset[str]]] = [("", folder, frozenset())]
+        while pending:
+            prefix, directory, above = pending.pop()
+            real = os.path.realpath(directory)
+            if real in above:
                 continue
-            entered.add(os.path.realpath(directory))
             with os.scandir(directory) as entries:
                 for entry in entries:
                     name = prefix + entry.name
                     kind = _kind(entry)
                     if kind is _Kind.FOLDER:
-                        (links if entry.is_symlink() else pending).append((name + "/", entry.path))
+                        pending.append((name + "/", entry.path, above | {real}))
                     elif kind is _Kind.OTHER:
                         yield StoredFile(name, entry.path, 0, NO_FILE)
                     else:

@@ -34,7 +34,7 @@ def test_version(capsys):
     assert answer(capsys, "--version") == (0, f"recordmill {version('recordmill')}\n", "")
 
 
-@pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.parametrize("columns", [64, 80, 120])
 @pytest.mark.parametrize("verb", ["", *VERBS])
 def test_help_fits_the_terminal(verb, columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))

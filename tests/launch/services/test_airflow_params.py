@@ -21,7 +21,11 @@ NULLABLE_TEXT = {"type": ["null", "string"], "default": None}
         ("coco", "instances", {"type": ["null", "array"], "default": None}),
         ("coco", "gzip", {"type": "boolean", "default": False}),
         ("coco", "layout", {"type": "string", "enum": ["detection", "keras", "tfds"], "default": "detection"}),
-        ("coco", "bbox_format", NULLABLE_TEXT | {"enum": [None, "xywh", "xyxy", "rel-xywh", "rel-xyxy"]}),
+        (
+            "coco",
+            "bbox_format",
+            NULLABLE_TEXT | {"enum": [None, "xywh", "xyxy", "cxcywh", "rel-xywh", "rel-xyxy", "rel-cxcywh"]},
+        ),
         ("coco", "num_shards", {"type": ["null", "integer"], "minimum": 1, "maximum": 99_999, "default": None}),
         ("coco", "max_rejects", {"type": "number", "minimum": 0, "maximum": 1, "default": 0.01}),
         ("coco", "name", {"type": "string", "default": "coco"}),

@@ -390,7 +390,7 @@ def test_ids_that_look_like_two_channels_but_match_are_read(tmp_path):
     assert read(tmp_path, png(colours), segments, 2, 1).indices.tolist() == [[2, 1]]
 
 
-@pytest.mark.parametrize("colour", [(2, 0, 0), (1, 0, 1)])
+@pytest.mark.parametrize("colour", [(2, 0, 0), (1, 0, 1), (1, 0, 0), (0, 0, 0)])
 def test_colours_that_are_no_categories_are_not_taken_for_two_channels(tmp_path, colour):
     colours = np.full((3, 2, 3), colour, np.uint8)
     assert fault(tmp_path, png(colours))[0] is Reason.SEGMENT_MISMATCH
