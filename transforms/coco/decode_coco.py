@@ -151,6 +151,7 @@ class CocoRows(NamedTuple):
         fields: names of fields of annotation rows that some row has data in.
         has_annotations: whether there is the list, if an empty one.
         sampled: every so manieth row of objects, with its segmentation.
+        without_box: number of rows of objects that had no `bbox`.
     """
 
     images: list[CocoImageRow]
@@ -161,13 +162,15 @@ class CocoRows(NamedTuple):
     fields: frozenset[str]
     has_annotations: bool
     sampled: list[Any] = []
+    without_box: int = 0
 
 
 class _RowType(NamedTuple):
-    """What a kind's rows of annotations are, and what one is that is not so."""
+    """What a kind's rows of annotations are, what one is that is not so, and whether polygons give missing boxes."""
 
     type: Any
     malformed: Reason = Reason.MALFORMED_ANNOTATION
+    fills_boxes: bool = False
 
 
 _ROW_TYPES = {
@@ -189,6 +192,35 @@ _IMAGE_ROW = msgspec.json.Decoder(AddressedImageRow, strict=False)
 _CATEGORY_ROW = msgspec.json.Decoder(Category, strict=False)
 
 
+_OF_BOX = 4
+_POLYGONS = msgspec.json.Decoder(list[list[float]])
+
+
+def polygon_bounds(segmentation: bytes) -> tuple[float, float, float, float] | None:
+    """Least x and y and largest x and y of polygons, as JSON text; None if there are none, or only the box again.
+
+    >>> polygon_bounds(b"[[1, 2, 3, 9, 4, 2]]"), polygon_bounds(b"[[1, 2, 3, 4]]"), polygon_bounds(b"{}")
+    ((1.0, 2.0, 4.0, 9.0), None, None)
+    """
+    with contextlib.suppress(msgspec.DecodeError, ValueError):
+        polygons = _POLYGONS.decode(segmentation)
+        if sum(map(len, polygons)) > _OF_BOX:
+            x, y = ([number for polygon in polygons for number in polygon[start::2]] for start in (0, 1))
+            return min(x), min(y), max(x), max(y)
+    return None
+
+
+def _with_box(raw: msgspec.Raw) -> msgspec.Raw:
+    """The row of an object with the bounds of its polygons as `bbox`, if it has none; else as it is."""
+    fields = FIELDS.decode(raw)
+    bounds = polygon_bounds(bytes(fields.get("segmentation", b"")))
+    if "bbox" in fields or bounds is None:
+        return raw
+    left, top, right, bottom = bounds
+    box = msgspec.json.encode((left, top, right - left, bottom - top))
+    return msgspec.Raw(b'{"bbox":%b,%b' % (box, bytes(raw).lstrip()[1:]))
+
+
 def sample_rows(list_: str, text: bytes, kind: AnnotationKind, first: int, step: int) -> list[Any]:
     """Return every so manieth row of the objects of a block, with its segmentation; without those that are malformed.
 
@@ -207,17 +239,20 @@ def sample_rows(list_: str, text: bytes, kind: AnnotationKind, first: int, step:
     return rows
 
 
-def decode_coco(path: str, list_: str, text: bytes, kind: AnnotationKind, masks: bool = False) -> CocoRows:
+def decode_coco(
+    path: str, list_: str, text: bytes, kind: AnnotationKind, masks: bool = False, fills_boxes: bool = False
+) -> CocoRows:
     """The rows of a block of a COCO file, see `recordmill.transforms.coco.cut_blocks.JsonBlock`.
 
     Args:
         path: for messages.
         masks: whether object rows keep the text of their segmentation.
+        fills_boxes: whether object rows without `bbox` get the bounds of their polygons.
 
     Raises:
         AnnotationFileError: not COCO's; `path` is named.
     """
-    row = (_MASKED_ROW_TYPES if masks else _ROW_TYPES)[kind]
+    row = (_MASKED_ROW_TYPES if masks else _ROW_TYPES)[kind]._replace(fills_boxes=fills_boxes)
     data = _AS_FILE[list_] % text
     try:
         try:
@@ -264,15 +299,19 @@ def _decode_row_by_row(path: str, data: bytes, row: _RowType) -> CocoRows:
             rejected.append(Rejected("image", _peek(raw, "id"), Reason.MALFORMED_IMAGE, f"image row: {error}"))
     rows = file.annotations or []
     decoder = msgspec.json.Decoder(row.type, strict=False)
+    without_box = 0
     for raw in rows:
         try:
-            annotations.append(decoder.decode(raw))
+            filled = _with_box(raw) if row.fills_boxes else raw
+            annotations.append(decoder.decode(filled))
+            without_box += filled is not raw
         except msgspec.ValidationError as error:
             detail = f"annotation row: {error}"
             rejected.append(Rejected("annotation", _peek(raw, "id"), row.malformed, detail, _peek(raw, "image_id")))
     counts = count_fields([msgspec.Raw(data)]), count_fields(file.images), count_fields(rows)
     usable = annotations if file.annotations is not msgspec.UNSET else msgspec.UNSET
-    return _rows(path, DecodedFile(images, usable, file.categories, counts), rejected, row)
+    found = _rows(path, DecodedFile(images, usable, file.categories, counts), rejected, row)
+    return found._replace(without_box=without_box)
 
 
 def _rows(path: str, file: DecodedFile, rejected: list[Rejected], row: _RowType) -> CocoRows:

@@ -31,6 +31,8 @@ class BlockSummary(msgspec.Struct, frozen=True):
         fields: names of fields of annotation rows that some row has data in.
         has_field: whether some row has what the kind is about.
         keypoints: by category id, how many rows have how many keypoints.
+        has_keypoint: whether a keypoint of some row is labelled.
+        without_box: rows of objects without `bbox`.
         boxes: of some rows of objects.
         sizes: columns of image id, width, height (pixels) of image rows that have a size.
         ids: columns of annotation id and image id.
@@ -47,6 +49,8 @@ class BlockSummary(msgspec.Struct, frozen=True):
     fields: frozenset[str]
     has_field: bool
     keypoints: dict[int, dict[int, int]]
+    has_keypoint: bool
+    without_box: int
     boxes: SampledBoxes | None
     sizes: bytes
     ids: bytes
@@ -69,6 +73,8 @@ def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
         fields_of(kind, rows),
         has_field(kind, rows),
         count_keypoints(rows.annotations) if kind is AnnotationKind.KEYPOINTS else {},
+        kind is AnnotationKind.KEYPOINTS and any(has_data(row.keypoints) for row in rows.annotations),
+        rows.without_box,
         sample_boxes(rows.sampled) if guesses_boxes(block.source) else None,
         _pack(_known_sizes(rows.images)) if guesses_boxes(block.source) else b"",
         _pack(_ids(with_ids)),
@@ -111,7 +117,10 @@ def describe_file(source: AnnotationSource, summaries: Iterable[BlockSummary]) -
         _add(block.unread for block in blocks),
         _add(block.optional for block in blocks),
         _keypoints(categories, blocks),
-        tuple(shared_ids_warnings(source.path, [block.ids for block in blocks])),
+        (
+            *shared_ids_warnings(source.path, [block.ids for block in blocks]),
+            *_missing_warnings(source, blocks),
+        ),
     )
     check_kind(
         source,
@@ -124,6 +133,21 @@ def describe_file(source: AnnotationSource, summaries: Iterable[BlockSummary]) -
         sample = join_samples(boxes)
         check_box_format(source.path, sample.boxes(_sizes(sample.image_ids, [block.sizes for block in blocks])))
     return file
+
+
+def _missing_warnings(source: AnnotationSource, blocks: Sequence[BlockSummary]) -> Iterator[str]:
+    """That no keypoint is labelled, and that boxes are made of polygons."""
+    number = sum(block.annotations for block in blocks)
+    if source.kind is AnnotationKind.KEYPOINTS and number and not any(block.has_keypoint for block in blocks):
+        yield (
+            f"{source.path}: none of the {number:,} annotations has a labelled keypoint, so every visibility is 0: "
+            "export the file with its keypoints, or leave out --keypoints"
+        )
+    if without := sum(block.without_box for block in blocks):
+        yield (
+            f"{source.path}: {without:,} of {number:,} annotations have no bbox; the bounds of their polygons are "
+            "their boxes"
+        )
 
 
 def _add(counts: Iterable[FieldRows]) -> FieldRows:

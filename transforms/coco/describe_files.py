@@ -77,7 +77,7 @@ _SOURCES = {
 """The feature that each field that only some layouts carry is in."""
 
 
-def input_facts(files: Iterable[AnnotationFile], layout: FeatureTable, splits: Sequence[str]) -> Facts:
+def input_facts(files: Sequence[AnnotationFile], layout: FeatureTable, splits: Sequence[str]) -> Facts:
     """The rows of each file, all as of the first split; joining moves those that are of others. Fields that no record
     carries are those of the whole input. And the warnings of each file."""
     facts = FactsBuilder()
@@ -88,7 +88,26 @@ def input_facts(files: Iterable[AnnotationFile], layout: FeatureTable, splits: S
     for file in files:
         for text in file.warnings:
             facts.warn(splits[0], text)
+    for text in _unsaid_things(files):
+        facts.warn(splits[0], text)
     return facts.build()
+
+
+def _unsaid_things(files: Sequence[AnnotationFile]) -> Iterator[str]:
+    """That panoptic categories are written as stuff, as no file says whether they are things."""
+    panoptic = [file for file in files if file.kind is AnnotationKind.PANOPTIC]
+    said = {category.id for file in files for category in file.categories if category.isthing is not None}
+    names = {category.id: category.name for file in panoptic for category in file.categories}
+    unsaid = [names[id_] for id_ in sorted(names.keys() - said)]
+    if unsaid:
+        shown = ", ".join(unsaid[:_CATEGORIES_SHOWN]) + " …" * (len(unsaid) > _CATEGORIES_SHOWN)
+        yield (
+            f"{', '.join(file.path for file in panoptic)}: {len(unsaid):,} of {len(names):,} categories have no "
+            f"isthing ({shown}) and are written as stuff, without instances: add isthing, 1 for things and 0 for stuff"
+        )
+
+
+_CATEGORIES_SHOWN = 3
 
 
 def describe_inputs(files: Iterable[AnnotationFile], layout: FeatureTable) -> list[InputRows]:

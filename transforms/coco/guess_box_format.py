@@ -10,7 +10,7 @@ import numpy as np
 
 from recordmill.schemas.errors import WrongFlagError
 from recordmill.schemas.inputs.coco import BoxFormat
-from recordmill.transforms.coco.decode_coco import AnnotationRow
+from recordmill.transforms.coco.decode_coco import AnnotationRow, polygon_bounds
 
 Numbers = tuple[float, float, float, float]
 BOX = msgspec.json.Decoder(Numbers)
@@ -177,7 +177,7 @@ def sample_boxes(rows: Sequence[AnnotationRow]) -> SampledBoxes:
                 image_ids.append(row.image_id)
                 numbers.append(box)
                 areas.append(np.nan if row.area is None else row.area)
-                extents.append(_extent(getattr(row, "segmentation", b"")) or unknown)
+                extents.append(polygon_bounds(getattr(row, "segmentation", b"")) or unknown)
     return SampledBoxes(
         np.array(image_ids, np.int64),
         np.array(numbers, float).reshape(-1, 4).T,
@@ -188,20 +188,6 @@ def sample_boxes(rows: Sequence[AnnotationRow]) -> SampledBoxes:
 
 def join_samples(samples: Sequence[SampledBoxes]) -> SampledBoxes:
     return SampledBoxes(*(np.concatenate(columns, axis=-1) for columns in zip(*samples, strict=True)))
-
-
-_OF_BOX = 4
-_POLYGONS = msgspec.json.Decoder(list[list[float]])
-
-
-def _extent(segmentation: bytes) -> tuple[float, ...] | None:
-    with contextlib.suppress(msgspec.DecodeError, ValueError):
-        polygons = _POLYGONS.decode(segmentation)
-        if sum(map(len, polygons)) <= _OF_BOX:
-            return None  # the box again
-        x, y = ([number for polygon in polygons for number in polygon[start::2]] for start in (0, 1))
-        return min(x), min(y), max(x), max(y)
-    return None
 
 
 def guess_box_format(boxes: Boxes) -> Guess | None:

@@ -34,7 +34,13 @@ from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.coco.convert_rows import Converter, other_format, row_converter
 from recordmill.transforms.coco.cut_blocks import BLOCK_BYTES, cut_blocks
 from recordmill.transforms.coco.decode_coco import AnnotationRow, CocoImageRow, CocoRows, decode_coco, sample_rows
-from recordmill.transforms.coco.describe_file import BlockSummary, describe_file, guesses_boxes, size_of, summarize
+from recordmill.transforms.coco.describe_file import (
+    BlockSummary,
+    describe_file,
+    guesses_boxes,
+    size_of,
+    summarize,
+)
 from recordmill.transforms.coco.guess_box_format import LARGEST, sampled_of
 from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.join.match_blocks import name_buckets, name_keys
@@ -240,7 +246,8 @@ def read_block(block: AnnotationBlock, masks: bool = False) -> CocoRows:
     text = block.text or _read_text(block)
     source = block.source
     with _gc_paused():
-        rows = decode_coco(source.path, block.list, text, source.kind, masks)
+        fills = source.kind is AnnotationKind.INSTANCES and not other_format(source)
+        rows = decode_coco(source.path, block.list, text, source.kind, masks, fills)
         if not guesses_boxes(source):
             return rows
         first, step = -block.first_row % block.sampled, block.sampled

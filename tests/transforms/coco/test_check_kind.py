@@ -1,10 +1,13 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from recordmill.schemas.errors import WrongFlagError
-from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource
+from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
+from recordmill.transforms.coco.describe_file import describe_file, summarize
+from recordmill.transforms.coco.read_coco import cut_file, read_block
 from tests.transforms.coco.whole_files import read_whole
 
 IMAGE = {"id": 1, "file_name": "a.jpg"}
@@ -18,7 +21,10 @@ ROWS = {
     "stuff": {"id": 5, "image_id": 1, "category_id": 3, **OUTLINE},
     "panoptic": {"image_id": 1, "file_name": "a.png", "segments_info": [{"id": 1, "category_id": 3}]},
 }
-GOOD = {("stuff", "instances"), ("stuff", "keypoints"), ("instances", "keypoints"), ("keypoints", "keypoints")}
+GOOD = {
+    *[("stuff", "instances"), ("stuff", "keypoints"), ("instances", "keypoints"), ("keypoints", "keypoints")],
+    ("instances", "stuff"),  # objects whose boxes are missing
+}
 """Rows of more than one kind: flag, and what it may be given."""
 
 
@@ -89,3 +95,37 @@ def test_stuff_that_is_empty_and_of_no_other_kind_stays(tmp_path):
 def test_rows_that_are_bad_and_of_no_other_kind_are_rejected_as_ever(tmp_path, rows):
     document = {"images": [IMAGE], "annotations": rows}
     assert any(getattr(item, "reason", None) for item in read(tmp_path, "instances", document))
+
+
+def warnings_of(folder: Path, flag: str, *annotations: dict) -> tuple[str, ...]:
+    path = folder / "file.json"
+    path.write_text(
+        json.dumps(
+            {
+                "images": [IMAGE],
+                "annotations": annotations,
+                "categories": [{"id": 3, "name": "dog", "keypoints": ["nose"]}],
+            }
+        )
+    )
+    source = AnnotationSource(AnnotationKind(flag), str(path), "")
+    return describe_file(source, [summarize(block, read_block(block)) for block in cut_file(source, 40)]).warnings
+
+
+@pytest.mark.parametrize("points", [{}, {"keypoints": []}, {"keypoints": [0, 0, 0]}])
+def test_a_keypoints_file_without_a_keypoint(tmp_path, points):
+    (text,) = warnings_of(tmp_path, "keypoints", {**OBJECT, **points}, {**OBJECT, "id": 8, **points})
+    assert "none of the 2 annotations has a labelled keypoint" in text
+    assert warnings_of(tmp_path, "keypoints", {**OBJECT, **points}, {**OBJECT, "id": 8, **POINTS}) == ()
+
+
+def test_boxes_of_polygons(tmp_path):
+    outlined = {key: value for key, value in {**OBJECT, **OUTLINE}.items() if key != "bbox"}
+    (text,) = warnings_of(tmp_path, "instances", OBJECT, {**outlined, "id": 8})
+    assert "1 of 2 annotations have no bbox" in text
+    source = AnnotationSource(AnnotationKind.INSTANCES, str(tmp_path / "file.json"), "")
+    rows = [row for block in cut_file(source) for row in read_block(block).annotations]
+    assert [json.loads(bytes(row.bbox)) for row in rows] == [[1, 2, 3, 4], [1, 2, 4, 4]]
+    corners = msgspec.structs.replace(source, bbox_format=BoxFormat.XYXY)
+    rejected = [one for block in cut_file(corners) for one in read_block(block).rejected]
+    assert [one.id for one in rejected] == [8]

@@ -63,3 +63,16 @@ def test_input_facts():
         ("val", "a.json", "instances"): InputRows("a.json", "instances", 0, 0, {"file": {"info": 1}}),
     }
     assert facts.warnings == {("train", "odd")}
+
+
+def test_panoptic_categories_that_are_not_said_to_be_things():
+    panoptic = msgspec.structs.replace(
+        file("p.json", AnnotationKind.PANOPTIC), categories=(Category(1, "cup"), Category(2, "wall", isthing=0))
+    )
+    other = msgspec.structs.replace(
+        file("i.json", AnnotationKind.INSTANCES), categories=(Category(1, "cup", isthing=1),)
+    )
+    ((_, text),) = input_facts([panoptic], LAYOUTS["detection"], ("train",)).warnings
+    assert text.startswith("p.json: 1 of 2 categories have no isthing (cup) and are written as stuff")
+    assert not input_facts([panoptic, other], LAYOUTS["detection"], ("train",)).warnings
+    assert not input_facts([file("s.json", AnnotationKind.STUFF)], LAYOUTS["detection"], ("train",)).warnings
