@@ -16,6 +16,7 @@ from recordmill.transforms.coco.describe_files import DescribeFiles, FileRules
 from recordmill.transforms.coco.join_annotations import ListMasks
 from recordmill.transforms.coco.join_images import Filters, JoinImages, JoinRules
 from recordmill.transforms.coco.read_coco import ReadAnnotations, ReadRules, range_bits
+from recordmill.transforms.dataset.dataset_folder import labels_beside
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.encoders.encode_captions import EncodeCaptions
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings
@@ -55,7 +56,9 @@ def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = 
         files = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> list_files
     if options.panoptic_masks and not options.no_list:
         masks = p | "MaskFolders" >> beam.Create(sorted(set(options.panoptic_masks))) | "ListMasks" >> ListMasks()
-    asked = FileRules(options.categories, options.splits, options.table, options.layout_table, LAYOUTS[options.layout])
+    tables = options.table, options.layout_table, LAYOUTS[options.layout]
+    beside = labels_beside(options.output, options.splits)
+    asked = FileRules(options.categories, options.splits, *tables, beside)
     described = coco.files | "DescribeFiles" >> DescribeFiles(asked)
     filters = Filters(options.categories, not options.no_crowd, options.min_area)
     joining = JoinRules(options.sources, bits, options.match, options.seed, filters, options.table, options.max_side)

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import PCollection
+from apache_beam.pvalue import PCollection, TaggedOutput
 
 from recordmill.pipelines.convert import Gathered, Job, group_files, input_file, pictures, read_division
 from recordmill.schemas.dataset.recipes import InputFile, to_list
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.inputs.labels import LabelMap, alike_names, misread_numbers
+from recordmill.schemas.inputs.labels import LabelMap, LabelsBeside, adopt_labels, alike_names, misread_numbers
 from recordmill.schemas.inputs.options import ALL_TRAIN
+from recordmill.transforms.dataset.dataset_folder import labels_beside
 from recordmill.transforms.dataset.facts import FACTS, Facts
 from recordmill.transforms.folder.choose_classes import ListClasses, WarnOfNestedClasses, check_sample
 from recordmill.transforms.folder.folder_options import FolderOptions, LabelledOptions
@@ -80,14 +82,32 @@ def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], 
     if options.stratify:
         rows = rows | "Stratify" >> Stratify(division, splits)
     joined = (rows, *files) | "JoinFiles" >> JoinFiles(rules)
-    labels = rows | "ListClasses" >> ListClasses(options.classes, _class_folders(options))
+    found = rows | "ListClasses" >> ListClasses(options.classes, _class_folders(options))
+    beside = labels_beside(options.output, splits)
+    adopted = found | "AdoptLabels" >> beam.FlatMap(_adopted, beside, options.classes, splits).with_outputs(
+        FACTS, main="labels"
+    )
+    labels = adopted.labels
     return Gathered(
         joined.blocks,
         labels,
         p | "Table" >> beam.Create([table]),
-        (*facts, joined[FACTS], *_warned(rows, labels, options, splits)),
+        (*facts, joined[FACTS], adopted[FACTS], *_warned(rows, labels, options, splits)),
         division=division if options.keeps_groups else None,
     )
+
+
+def _adopted(
+    labels: LabelMap, beside: LabelsBeside | None, classes: tuple[str, ...], splits: tuple[str, ...]
+) -> Iterator[Any]:
+    """Yield the label map of the data set that the splits are added to, if it has all classes; and a warning of those
+    that have no image."""
+    if beside:
+        cure = "give the same --classes to each split, with all classes in the order of their labels"
+        labels, absent = adopt_labels(labels, beside, by_id=bool(classes), cure=cure)
+        if absent:
+            yield TaggedOutput(FACTS, Facts(warnings={(split, absent) for split in splits}))
+    yield labels
 
 
 def _warned(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from recordmill.schemas.errors import CategoryError
 from recordmill.schemas.inputs.annotations import Category
 
 SEMANTIC_THING = 1
@@ -71,6 +72,52 @@ class LabelMap(msgspec.Struct, frozen=True):
         """Names that more than one category has."""
         counts = Counter(category.name for category in self.categories)
         return tuple(sorted(name for name, count in counts.items() if count > 1))
+
+
+class LabelsBeside(msgspec.Struct, frozen=True):
+    """The label map of a data set that splits are added to.
+
+    Attributes:
+        where: Its other splits and its folder, for messages.
+    """
+
+    labels: LabelMap
+    where: str
+
+
+def adopt_labels(labels: LabelMap, beside: LabelsBeside, by_id: bool, cure: str) -> tuple[LabelMap, str]:
+    """Return the label map of the data set, and a sentence that names its classes that `labels` lacks, if it lacks any.
+
+    Args:
+        labels: Classes of the splits that are added.
+        by_id: True if a class is known by its id, too.
+        cure: What to do, for the error.
+
+    Raises:
+        CategoryError: the data set lacks a class.
+
+    >>> known = LabelsBeside(LabelMap((Category(0, "ant"), Category(1, "bee"), Category(2, "cat"))), "train of out")
+    >>> adopt_labels(LabelMap((Category(0, "ant"), Category(1, "cat"))), known, False, "")[1]
+    "no image is of 'bee'; labels are those of train of out"
+    """
+    ours, theirs = (
+        {(category.id if by_id else 0, category.name): category.name for category in each.all}
+        for each in (labels, beside.labels)
+    )
+    if others := [name for key, name in ours.items() if key not in theirs]:
+        raise CategoryError(
+            f"{beside.where} has no class {_some_names(others)}, so labels would differ between splits: {cure}"
+        )
+    absent = [name for key, name in theirs.items() if key not in ours]
+    text = f"no image is of {_some_names(absent)}; labels are those of {beside.where}" if absent else ""
+    return beside.labels, text
+
+
+def _some_names(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:_NAMES_SHOWN])) + " …" * (len(names) > _NAMES_SHOWN)
+
+
+_NAMES_SHOWN = 5
 
 
 def misread_numbers(labels: LabelMap) -> Iterator[str]:

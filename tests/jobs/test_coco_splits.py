@@ -11,6 +11,7 @@ import pytest
 from recordmill.launch.cli import main
 from tests.conftest import (
     CATEGORIES,
+    Outcome,
     annotation,
     draw_jpeg,
     image_row,
@@ -100,3 +101,20 @@ def test_all_that_is_of_an_image_is_counted_in_its_split(converted, inputs, reco
     assert [counts[split]["groups"] for split in ("train", "val")] == [3, 5]
     assert sum(each["rows"] for each in counts.values()) == len(NAMES) + 2
     assert recordmill("verify", converted).code == 0
+
+
+def test_a_split_that_is_added_has_the_classes_of_the_others(tmp_path, recordmill):
+    def split(name: str, categories: list[dict]) -> Outcome:
+        draw_jpeg(tmp_path / name / "images" / f"{name}.jpg")
+        objects = [annotation(7, 1, category_id=categories[-1]["id"])]
+        instances = write_coco(tmp_path / name, [image_row(1, f"{name}.jpg")], objects, categories)
+        flags = ["--images", tmp_path / name / "images", "--instances", instances, "--output", tmp_path / "out"]
+        return recordmill("coco", *flags, "--split", name)
+
+    assert split("train", CATEGORIES).code == 0
+    added = split("val", CATEGORIES[1:])
+    assert f"no image is of 'cat'; labels are those of train of {tmp_path / 'out'}" in added.err
+    assert manifest_of(tmp_path / "out")["splits"]["val"]["class_counts"] == [0, 1]
+    refused = split("test", [{"id": 4, "name": "dog"}])
+    assert refused.code == 1
+    assert "has no class 'dog', so labels would differ between splits: write all splits by one command" in refused.err

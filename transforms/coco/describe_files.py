@@ -14,7 +14,7 @@ from recordmill.schemas.errors import CategoryError, NoSuchClassError
 from recordmill.schemas.features import FeatureKind, FeatureTable, Part
 from recordmill.schemas.inputs.annotations import Category, name_keypoints
 from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, FieldRows
-from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap
+from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap, LabelsBeside, adopt_labels
 from recordmill.transforms.coco.file_fields import without
 from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder
 
@@ -27,6 +27,7 @@ class FileRules(NamedTuple):
     Attributes:
         categories: names of those that are wanted; empty for all.
         asked: features that were asked for.
+        beside: of the data set that the splits are added to; None without one.
         layout: all features of the layout that may be in records; `carried` all of the layout.
     """
 
@@ -35,6 +36,7 @@ class FileRules(NamedTuple):
     asked: FeatureTable
     layout: FeatureTable
     carried: FeatureTable
+    beside: LabelsBeside | None = None
 
 
 class DescribedFiles(NamedTuple):
@@ -62,11 +64,19 @@ class DescribeFiles(beam.PTransform):
 
 def _describe(rules: FileRules, files: list[AnnotationFile]) -> Iterator[Any]:
     categories = merge_categories(files)
-    labels = select_categories(categories, rules.categories)
+    labels, absent = select_categories(categories, rules.categories), ""
+    if rules.beside:
+        labels, absent = adopt_labels(labels, rules.beside, True, _CURE)
     yield categories
     yield TaggedOutput(_LABELS, labels)
     yield TaggedOutput(_TABLE, choose_features(files, labels, rules.asked, rules.layout))
-    yield TaggedOutput(FACTS, input_facts(files, rules.carried, rules.splits))
+    facts = input_facts(files, rules.carried, rules.splits)
+    if absent:
+        facts.warnings.add((rules.splits[0], absent))
+    yield TaggedOutput(FACTS, facts)
+
+
+_CURE = "write all splits by one command, or give files with the same categories to each"
 
 
 _SOURCES = {

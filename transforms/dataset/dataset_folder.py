@@ -1,7 +1,7 @@
 """The folder of a data set: its manifest, and what runs leave behind in it."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
@@ -20,7 +20,7 @@ from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, decode_
 from recordmill.schemas.dataset.tfds import DATASET_INFO, FEATURES, shard_links
 from recordmill.schemas.duplicates import DUPLICATES, FINGERPRINTS, split_fingerprints
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.inputs.labels import LABEL_FILES
+from recordmill.schemas.inputs.labels import LABEL_FILES, LabelsBeside
 from recordmill.schemas.inputs.tables import SCHEMA_FILES
 from recordmill.schemas.statistics import REPORT, STATISTICS, SplitStatistics, split_statistics
 from recordmill.transforms.records.shard_index import ENDING, INDEX, index_file
@@ -37,6 +37,13 @@ _OF_A_SPLIT = re.compile(
     f"{split_manifest('([A-Za-z0-9_]+)')}|{split_rejects('[A-Za-z0-9_]+')}|{split_statistics('[A-Za-z0-9_]+')}|"
     f"{split_fingerprints('[A-Za-z0-9_]+')}"
 )
+
+
+def labels_beside(output: str, splits: Collection[str]) -> LabelsBeside | None:
+    """Return the label map of the data set that has other splits than these; None if there is none."""
+    manifest = read_manifest(output)
+    others = sorted(manifest.splits.keys() - set(splits)) if manifest else []
+    return LabelsBeside(manifest.labels, f"{', '.join(others)} of {output}") if manifest and others else None
 
 
 def read_manifest(output: str, file: str = MANIFEST) -> Manifest | None:
