@@ -113,7 +113,7 @@ def test_a_split_that_is_added_has_the_classes_of_the_others(tmp_path, recordmil
 
     assert split("train", CATEGORIES).code == 0
     added = split("val", CATEGORIES[1:])
-    assert f"no image is of 'cat'; labels are those of train of {tmp_path / 'out'}" in added.err
+    assert f"no image is of 'cat'; labels are those of train of {tmp_path / 'out'}" in added.out
     assert manifest_of(tmp_path / "out")["splits"]["val"]["class_counts"] == [0, 1]
     refused = split("test", [{"id": 4, "name": "dog"}])
     assert refused.code == 1

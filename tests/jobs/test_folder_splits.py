@@ -56,7 +56,7 @@ def test_a_split_that_is_added_has_the_labels_of_the_others(tmp_path, recordmill
     assert recordmill(*flags, "--images", tmp_path / "train", "--split", "train").code == 0
     added = recordmill(*flags, "--images", tmp_path / "test", "--split", "test")
     assert added.code == 0
-    assert f"no image is of 'b'; labels are those of train of {tmp_path / 'out'}" in added.err
+    assert f"no image is of 'b'; labels are those of train of {tmp_path / 'out'}" in added.out
     assert manifest_of(tmp_path / "out")["splits"]["test"]["class_counts"] == [1, 0, 1]
     refused = recordmill(*flags, "--images", tmp_path / "more", "--split", "more")
     assert refused.code == 1
