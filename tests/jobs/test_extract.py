@@ -44,7 +44,7 @@ def pictures(tmp_path_factory) -> Path:
     rows = [image_row(number, f"{number}.jpg") for number in range(1, 15)]
     for row in rows:
         draw_jpeg(folder / "images" / row["file_name"], colour=(row["id"] * 18, 0, 0))
-    annotations = [annotation(row["id"], row["id"], segmentation=SQUARE) for row in rows]
+    annotations = [annotation(row["id"], row["id"], (10, 5, 10, 10), segmentation=SQUARE) for row in rows]
     instances = write_coco(folder, rows, annotations, CATEGORIES)
     flags = ["--images", folder / "images", "--instances", instances, "--masks", "png", "--output", folder / "out"]
     assert main(["coco", *map(str, flags)]) == 0

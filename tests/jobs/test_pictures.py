@@ -149,7 +149,7 @@ def test_shrunk_pictures_keep_their_annotations_in_place(album, recordmill):
 def test_masks_are_expected_to_be_of_the_shrunk_size(tmp_path, recordmill):
     """Masks of the whole size would be more than a record holds."""
     draw_jpeg(tmp_path / "images" / "a.jpg")
-    objects = [annotation(number, 1, segmentation=[[1, 1, 9, 1, 9, 9]]) for number in range(3063)]
+    objects = [annotation(number, 1, (1, 1, 8, 8), segmentation=[[1, 1, 9, 1, 9, 9]]) for number in range(3063)]
     instances = write_coco(tmp_path, [image_row(1, "a.jpg", 13_000, 13_000)], objects, CATEGORIES)
     plan = [instances, "--masks", "png", "--dry-run"]
     assert convert(recordmill, tmp_path, *plan).code == 1
