@@ -15,7 +15,12 @@ from recordmill.schemas.inputs.labels import LabelMap, LabelsBeside, adopt_label
 from recordmill.schemas.inputs.options import ALL_TRAIN
 from recordmill.transforms.dataset.dataset_folder import labels_beside
 from recordmill.transforms.dataset.facts import FACTS, Facts
-from recordmill.transforms.folder.choose_classes import ListClasses, WarnOfNestedClasses, check_sample
+from recordmill.transforms.folder.choose_classes import (
+    ListClasses,
+    WarnOfNestedClasses,
+    check_sample,
+    folders_without_images,
+)
 from recordmill.transforms.folder.folder_options import FolderOptions, LabelledOptions
 from recordmill.transforms.folder.read_folder import FolderRules, JoinFiles, ListFolders, ReadTables
 from recordmill.transforms.folder.read_labels import LabelTable, table_splits
@@ -115,7 +120,10 @@ def _warned(
 ) -> Iterator[PCollection]:
     if not options.classes:
         yield labels | "WarnOfNames" >> beam.Map(_of_names, splits)
-    if _class_folders(options):
+    if folders := _class_folders(options):
+        texts = folders_without_images(folders, options.output)
+        found = Facts(warnings={(split, text) for text in texts for split in splits})
+        yield rows.pipeline | "FoldersWithoutImages" >> beam.Create([found])
         yield rows | "WarnOfNestedClasses" >> WarnOfNestedClasses(labels, splits)
 
 

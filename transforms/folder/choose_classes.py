@@ -1,6 +1,7 @@
 """The classes of images: those that were asked for, or all that there are."""
 
 import logging
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 from recordmill.transforms.folder.folder_options import LabelledOptions
 from recordmill.transforms.join.list_images import file_block, list_images
 from recordmill.transforms.storage.interface import is_remote
+from recordmill.transforms.storage.resolve import storage_for
 
 
 def label_paths(
@@ -201,6 +203,29 @@ def nested_classes(nested: Iterable[Nested], labels: LabelMap) -> Iterator[str]:
             f"class {name!r} holds folders named like other classes, with so many images: {shown}{more}; if it is a "
             f"copy, or a split, leave it out by {cure}"
         )
+
+
+def folders_without_images(folders: Iterable[str], output: str) -> Iterator[str]:
+    """Yield a sentence for each class folder on this machine that gives no image. A bucket has no empty folders.
+
+    Args:
+        output: which is no class.
+    """
+    for folder in folders:
+        is_here = not is_remote(folder) and os.path.isdir(folder)
+        for name in sorted(os.listdir(folder)) if is_here else ():
+            path = os.path.join(folder, name)
+            is_output = os.path.realpath(path) == os.path.realpath(output)
+            if is_output or not os.path.isdir(path) or not is_image_name(f"{name}/1.jpg"):
+                continue
+            files: list[str] = []
+            for file in storage_for(path).walk(path):
+                files.append(f"{name}/{file.name}")
+                if is_image_name(files[-1]):
+                    break
+            else:
+                why = f"none of its {len(files):,} files, such as {files[0]!r}, is named as images are" if files else ""
+                yield f"folder {name!r} in {folder} gives no image, so it is no class: {why or 'it is empty'}"
 
 
 _LOGGER = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 import logging
 import posixpath
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
 from apache_beam.utils.shared import Shared
 
 from recordmill.schemas.errors import EmptyDatasetError, NoImageFoundError, TooManyRejectsError
+from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.names import NameSources, name_fault
 from recordmill.schemas.rejects import Metric, Reason
 from recordmill.transforms.dataset.compare_names import Names, compared_text
@@ -69,11 +70,31 @@ class CheckFindings(beam.PTransform):
 
 def _check(demands: Demands, parts: list[Facts], lists: KindRejects) -> dict[str, Rows]:
     facts = add_facts(parts)
-    for text in sorted({text for _, text in facts.warnings}):  # why there may be too much to reject
+    texts = {*(text for _, text in facts.warnings), *kinds_apart(facts)}
+    for text in sorted(texts):  # why there may be too much to reject
         _LOGGER.warning(text)
     rows = count_rows(demands.splits, facts)
     check_findings(demands, rows, facts, lists)
     return rows
+
+
+_MOST_APART = 0.1
+_OF_ANNOTATIONS = {kind.value for kind in AnnotationKind} - {AnnotationKind.IMAGE_INFO.value}
+
+
+def kinds_apart(facts: Facts) -> Iterator[str]:
+    """Yield a sentence if annotation files of several kinds share few images, as those of two splits do."""
+    of_kind: Counter[str] = Counter()
+    for (_, _, kind), rows in facts.inputs.items():
+        if kind in _OF_ANNOTATIONS:
+            of_kind[kind] += rows.images
+    merged = sum(number for (_, metric), number in facts.counts.items() if metric == Metric.ROWS_MERGED.value)
+    if len(of_kind) > 1 and merged <= _MOST_APART * min(of_kind.values()):
+        kinds = ", ".join(f"{kind} {number:,}" for kind, number in sorted(of_kind.items()))
+        yield (
+            f"the annotation files share {merged:,} images (images in each kind: {kinds}), as if they were of "
+            "different splits: give files of one split"
+        )
 
 
 def count_rows(splits: Iterable[str], facts: Facts) -> dict[str, Rows]:

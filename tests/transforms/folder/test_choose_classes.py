@@ -1,3 +1,4 @@
+import re
 from itertools import permutations
 
 import apache_beam as beam
@@ -11,7 +12,7 @@ from recordmill.schemas.errors import CategoryError
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.blocks.pack_block import pack_block
-from recordmill.transforms.folder.choose_classes import ListClasses, class_labels
+from recordmill.transforms.folder.choose_classes import ListClasses, class_labels, folders_without_images
 
 
 def names(labels: LabelMap) -> list[str]:
@@ -131,3 +132,16 @@ def test_list_classes(blocks, asked, expected):
     else:
         with pytest.raises(Exception, match=expected):
             check()
+
+
+def test_class_folders_that_give_no_image(tmp_path):
+    for name in ("ant/1.jpg", "bee/0", "bee/1", "dog/more/1.png", "out/x", ".hidden/x", "file"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "cat").mkdir()
+    texts = list(folders_without_images([str(tmp_path), "gs://bucket/x", "images.zip"], str(tmp_path / "out")))
+    assert len(texts) == 2
+    assert re.search(
+        "'bee' .* gives no image, .* none of its 2 files, such as 'bee/[01]', is named as images", texts[0]
+    )
+    assert re.search("'cat' .* it is empty", texts[1])

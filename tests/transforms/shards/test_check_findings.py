@@ -19,6 +19,7 @@ from recordmill.transforms.shards.check_findings import (
     RejectLimit,
     check_findings,
     count_rows,
+    kinds_apart,
 )
 from recordmill.transforms.shards.describe_split import Rows
 from tests.conftest import rejects_of
@@ -62,6 +63,17 @@ def test_rows_are_counted_by_split_and_those_that_were_merged_once():
         "val": Rows(2, 0),
         "test": Rows(0, 0),
     }
+
+
+@pytest.mark.parametrize(("merged", "is_said"), [(0, True), (4, True), (5, False), (40, False)])
+def test_annotation_files_of_different_splits(merged, is_said):
+    facts = FactsBuilder()
+    facts.add_rows("train", InputRows("a.json", "instances", 60, 9))
+    facts.add_rows("val", InputRows("b.json", "captions", 40, 8))
+    facts.add_rows("train", InputRows("c.json", "image_info", 4, 0))
+    facts.count("train", Metric.ROWS_MERGED, merged)
+    said = list(kinds_apart(facts.build()))
+    assert [text.partition(" (")[0] for text in said] == [f"the annotation files share {merged} images"] * is_said
 
 
 def test_up_to_the_limit_all_is_well_and_nothing_is_written(tmp_path):
