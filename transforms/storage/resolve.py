@@ -112,7 +112,7 @@ _WILD = frozenset("*?[")
 
 def match_files(pattern: str) -> list[str]:
     """All files that a pattern matches, sorted; a path without wild cards, or of a file that has them in its name,
-    stands for itself.
+    stands for itself, as does a folder that is there.
 
     Raises:
         ConfigError: it matches nothing, or has wild cards where a bucket takes none.
@@ -127,6 +127,9 @@ def match_files(pattern: str) -> list[str]:
 
 def _matching(pattern: str) -> Iterator[str]:
     if not is_remote(pattern):
+        folder, name = os.path.split(pattern)
+        if os.path.isdir(folder):  # which may have wild cards in its own name
+            pattern = os.path.join(glob.escape(folder), name)
         yield from (path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
         return
     folder, _, name = pattern.rpartition("/")
