@@ -35,7 +35,7 @@ from recordmill.launch.terminal.console import print_lines, print_times, termina
 from recordmill.launch.terminal.progress import Show, shown
 from recordmill.pipelines.convert import Job, write_nothing
 from recordmill.schemas.dataset.manifest import Plan
-from recordmill.schemas.dataset.recipes import Recipe
+from recordmill.schemas.dataset.recipes import LISTING, Recipe
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError
 from recordmill.schemas.inputs.options import ConvertOptions, PictureOptions
 from recordmill.schemas.sizes import number_text
@@ -71,6 +71,8 @@ def convert(job: Job, progress_mode: str | Show, beam_arguments: Sequence[str]) 
     if not is_run:
         what = "the whole split" if len(recipes) == 1 else "all these splits"
         said = f"{options.output} holds {what} already; --overwrite would write again."
+        if options.images and not any(file.kind == LISTING for recipe in recipes for file in recipe.inputs):
+            said += " Image files were not compared: give --overwrite if some were replaced or mended."
         console.print(said)
         if purpose == "template":
             started.run_nothing(said)
