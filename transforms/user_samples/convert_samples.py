@@ -78,6 +78,8 @@ def checked(sample: Sample) -> Sample:
     if bool(found.path) == bool(found.data):
         what = "both path and data" if found.path else "neither path nor data"
         raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r} has {what}; give one, with the image")
+    if found.path.endswith("/"):
+        raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: path {found.path!r} is that of a folder")
     if found.image_id is not None and not -_INT64 <= found.image_id < _INT64:
         raise UnusableError(Reason.MALFORMED_IMAGE, f"Sample {name!r}: image_id {found.image_id} is beyond 64 bits")
     sides = [side for side in (found.width, found.height) if side is not None]

@@ -130,6 +130,7 @@ def tasks(
 def _task(draw: st.DrawFn, id_: int, splits: tuple[str, ...]) -> ImageTask:
     name = draw(NAMES)
     path = draw(st.sampled_from(["gs://b/x/", "", "é/"])) + draw(st.sampled_from([name, "other.jpg"]))
+    path = "other.jpg" if path.endswith("/") else path  # no file is called so
     ref = ImageRef(path, draw(st.integers(0, 10**9)), draw(st.sampled_from(["", "v1"])))
     objects = tuple(draw(st.lists(OBJECTS, max_size=4)))
     return ImageTask(id_, name, *draw(_SIZES), ref, draw(st.sampled_from(splits)), objects, draw(LABELS))

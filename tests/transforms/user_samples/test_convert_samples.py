@@ -113,6 +113,7 @@ IMAGE = {"data": b"JPEG"}
     [
         (Sample("a"), Reason.MALFORMED_IMAGE, "'a' has neither path nor data"),
         (Sample("a", path="x", **IMAGE), Reason.MALFORMED_IMAGE, "'a' has both path and data"),
+        (Sample("a", path="img/", size_bytes=1), Reason.MALFORMED_IMAGE, "path 'img/' is that of a folder"),
         (Sample("../a", **IMAGE), Reason.UNSAFE_FILE_NAME, "'../a': its file name has .. in it"),
         (Sample(7, **IMAGE), Reason.MALFORMED_IMAGE, "Sample 7: Expected `str`"),
         (Sample("a", **IMAGE, width=4), Reason.MALFORMED_IMAGE, "width 4 and height None"),
