@@ -55,8 +55,7 @@ class Table(NamedTuple):
             "" if options.dry_run else options.output,
             options.row_splits(self.splits),
             options.seed,
-            options.read_columns,
-            options.encoding,
+            options.reading,
             options.image_column or "",
             options.images,
         )
@@ -86,7 +85,7 @@ def prepare(options: TableOptions) -> Job:
         )
     options = options.model_copy(update={"classes": saved or options.classes})  # an index stays the same class
     column = options.split_column
-    splits = named_splits(files, column, options.encoding) if column else options.splits
+    splits = named_splits(files, column, options.reading) if column else options.splits
     form, output = options.text_form, options.output
     texts = tuple(choose_encoder(options, form, name, output, splits) for name in options.encoded_columns)
     table = Table(options, files, read_schema(options.schema_file) if options.schema_file else None, splits, texts)
@@ -169,8 +168,8 @@ def _choice(options: TableOptions, given: TableSchema | None, required: tuple[st
         options.written_columns,
         options.label or "",
         options.classes,
-        {column.name: (ColumnType.BYTES, False) for column in columns}
-        | {column.name: (column.type, column.is_list) for column in plain},
+        {column.name: (ColumnType.BYTES, False, ()) for column in columns}
+        | {column.name: (column.type, column.is_list, column.shape) for column in plain},
         defaults | options.defaults,
         {column.name: column.feature for column in plain if column.feature != column.name} | options.renamed,
         required,

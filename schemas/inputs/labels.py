@@ -5,6 +5,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
 
 import msgspec
 
@@ -82,14 +83,24 @@ def misread_numbers(labels: LabelMap) -> Iterator[str]:
     names = [category.name for category in labels.categories]
     if not all(_WHOLE.fullmatch(name) for name in names):
         return
-    others = [(index, name) for index, name in enumerate(names) if int(name) != index]
+    others = [(index, name) for index, name in enumerate(names) if Decimal(name) != index]
     if others:
         index, name = others[0]
-        cure = "" if any(int(name) < 0 for name in names) else ", or give --classes with every number from 0 on"
+        cure = "" if any(Decimal(name) < 0 for name in names) else ", or give --classes with every number from 0 on"
         yield (
             f"labels count the classes from 0, so that of class {name!r} is {index} ({len(others):,} of {len(names):,} "
             f"are other numbers than their class): labels.csv has both{cure}"
         )
+
+
+def sorted_names(names: Iterable[str]) -> list[str]:
+    """Names of classes in the order of their indices: by number where all are numbers.
+
+    >>> sorted_names(["10.0", "2.5", "1"]), sorted_names(["10", "2", "b"])
+    (['1', '2.5', '10.0'], ['10', '2', 'b'])
+    """
+    names = sorted(names)
+    return sorted(names, key=Decimal) if all(map(_NUMBER.fullmatch, names)) else names
 
 
 def alike_names(labels: LabelMap) -> Iterator[str]:
@@ -112,7 +123,8 @@ def alike_names(labels: LabelMap) -> Iterator[str]:
 
 
 _BETWEEN_WORDS = re.compile(r"[\s_-]+")
-_WHOLE = re.compile(r"-?[0-9]{1,18}")
+_WHOLE = re.compile(r"-?[0-9]{1,18}([.]0*)?")
+_NUMBER = re.compile(r"-?[0-9]+([.][0-9]*)?")
 
 
 def _is_background(category: Category) -> bool:

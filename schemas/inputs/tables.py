@@ -1,7 +1,9 @@
 """Tables: what their columns hold, and which features of a record they become."""
 
 import os
+import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -53,6 +55,7 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
         is_optional: some rows have no value, so that their records lack the feature.
         default: what a missing value is taken as, written as in a CSV file; None where it is left out.
         values: names of an ENUM, in the order of their numbers.
+        shape: sizes of a list of lists, which is stored as one list, row by row; () of any other column.
     """
 
     name: str
@@ -62,6 +65,7 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     is_optional: bool = False
     default: str | None = None
     values: tuple[str, ...] = ()
+    shape: tuple[int, ...] = ()
 
     @property
     def kind(self) -> FeatureKind:
@@ -77,6 +81,8 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
             source = f"{CLASS_OF_ROW if self.type in CLASS_TYPES else _ROW}{self.name}"
             # Lists whose dimensions have one name have one length, and those of columns do not.
             shape = (f"{_LIST if self.is_list else _OPTIONAL}{self.name}",) if self.is_list or self.is_optional else ()
+            if self.shape and not self.is_optional:
+                shape = tuple(map(str, self.shape))
         kind, unit = _WRITTEN[self.type]
         meaning = f"column {self.name}"
         return Feature(
@@ -92,8 +98,9 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
         if type_ in TEXT_PARTS:
             name = feature.source.removesuffix(f".{TEXT_PARTS[type_]}")
             return cls(name, feature.name, type_, is_list=True, default=feature.default)
-        is_list, is_optional = shape.startswith(_LIST), shape.startswith(_OPTIONAL)
-        return cls(name, feature.name, type_, is_list, is_optional, feature.default, feature.values)
+        sizes = tuple(map(int, feature.shape)) if feature.has_sizes else ()
+        is_list, is_optional = bool(sizes) or shape.startswith(_LIST), shape.startswith(_OPTIONAL)
+        return cls(name, feature.name, type_, is_list, is_optional, feature.default, feature.values, sizes)
 
 
 class TableSchema(msgspec.Struct, frozen=True):
@@ -129,6 +136,22 @@ class RowsFile(msgspec.Struct, frozen=True, array_like=True):
     version: str
 
 
+class RowsReading(NamedTuple):
+    """How files of rows are read.
+
+    Attributes:
+        columns: the only ones that are read; all where empty.
+        encoding: of CSV.
+        delimiter: of CSV; empty to choose by the first line.
+        names: columns whose values are names: of classes, keys, groups, splits.
+    """
+
+    columns: tuple[str, ...] = ()
+    encoding: str = "utf-8"
+    delimiter: str = ""
+    names: tuple[str, ...] = ()
+
+
 def schema_files(features: Iterable[Feature], classes: Iterable[str]) -> dict[str, str]:
     """What is beside the shards, by name: the columns as JSON, which --schema takes, and all features as TensorFlow
     Metadata's schema."""
@@ -159,7 +182,9 @@ def schema_pbtxt(schema: TableSchema, classes: Iterable[str], pictures: Iterable
             lines += ["  int_domain { min: 0 max: 1 }"]
         lines += [f"  presence {{ min_fraction: {0 if column.is_optional else 1} min_count: 1 }}"]
         least = 0 if column.type in TEXT_PARTS else 1
-        lines += [f"  value_count {{ min: {least} }}" if column.is_list else "  shape { }", "}"]
+        sizes = "" if column.is_optional else "".join(f"dim {{ size: {size} }} " for size in column.shape)
+        is_ragged = column.is_list and not sizes
+        lines += [f"  value_count {{ min: {least} }}" if is_ragged else f"  shape {{ {sizes}}}", "}"]
         if column.is_optional and not column.is_list:
             lines[-2] = "  value_count { min: 1 max: 1 }"
     for column in schema.columns:
@@ -179,6 +204,7 @@ def _quoted(text: str) -> str:
 _FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 _FORMATS |= {".parquet": "parquet", ".pq": "parquet", ".tab": "tsv", ".tsv": "tsv"}
 ENDINGS = tuple(_FORMATS)
+_PACKED = re.compile(r"[.](gz|bz2|zst)$")
 
 
 def rows_format(path: str) -> str:
@@ -187,4 +213,4 @@ def rows_format(path: str) -> str:
     >>> rows_format("gs://b/rows-00001-of-00002.csv.gz")
     'csv'
     """
-    return _FORMATS.get(os.path.splitext(path.lower().removesuffix(".gz"))[1], "")
+    return _FORMATS.get(os.path.splitext(_PACKED.sub("", path.lower()))[1], "")

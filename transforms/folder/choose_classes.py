@@ -14,7 +14,7 @@ from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.errors import CategoryError, ConfigError, NoSuchClassError
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.images import ImageRef, PathLabels, is_image_name
-from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.labels import LabelMap, sorted_names
 from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason, Rejected
@@ -73,7 +73,6 @@ def path_fault(name: str, rule: PathLabels, division: Division) -> tuple[Reason,
     return None
 
 
-_MAX_DIGITS = 18
 _SHOWN = 10
 _SPLITS = {"train", "training", "val", "valid", "validation", "dev", "test", "testing", "eval"}
 
@@ -117,13 +116,11 @@ def class_labels(found: Iterable[str], names: tuple[str, ...], folders: tuple[st
         raise NoSuchClassError(f"--classes {','.join(names)}: no image is of these; there are {_some(found)}")
     if folders and not names:
         _check_folders(found, folders)
-    ordered = list(names) or sorted(found)
+    ordered = names or sorted_names(found)
     for name in sorted(set(names) - found):  # which may be right, as a split may lack a class
         for other in sorted(found - set(names)):
             if name.casefold().strip() == other.casefold().strip():
                 raise NoSuchClassError(f"--classes {name!r}: no image is of that class; did you mean {other!r}?")
-    if not names and all(name.isascii() and name.isdecimal() and len(name) <= _MAX_DIGITS for name in ordered):
-        ordered.sort(key=int)
     return LabelMap(tuple(Category(index, name) for index, name in enumerate(ordered)))
 
 

@@ -9,7 +9,7 @@ from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.encoders import TextEncoder, TextForm
-from recordmill.schemas.inputs.labels import LabelMap, alike_names, misread_numbers
+from recordmill.schemas.inputs.labels import LabelMap, alike_names, misread_numbers, sorted_names
 from recordmill.schemas.inputs.tables import CLASS_TYPES, TEXT_PARTS, Column, RowsFile, TableSchema
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings
 from recordmill.transforms.table.convert_columns import convert_column
@@ -26,10 +26,6 @@ _TYPES = (
     ({Seen.DATE}, ColumnType.DATE),
     ({Seen.DATE, Seen.TIMESTAMP}, ColumnType.TIMESTAMP),
 )
-
-
-_FEW_CELLS, _FEW_OF = 3, 100
-"""How many cells of a file may look like rows by mistake: 3, or one in 100 rows."""
 
 
 class ColumnChoice(NamedTuple):
@@ -53,7 +49,7 @@ class ColumnChoice(NamedTuple):
     columns: tuple[str, ...] = ()
     label: str = ""
     classes: tuple[str, ...] = ()
-    types: Mapping[str, tuple[ColumnType, bool]] = {}
+    types: Mapping[str, tuple[ColumnType, bool, tuple[int, ...]]] = {}
     defaults: Mapping[str, str] = {}
     features: Mapping[str, str] = {}
     required: tuple[str, ...] = ()
@@ -68,7 +64,7 @@ class ColumnChoice(NamedTuple):
     @property
     def numbered(self) -> tuple[str, ...]:
         """The columns whose values have to be known, to be numbered."""
-        enums = (name for name, (type_, _) in self.types.items() if type_ is ColumnType.ENUM)
+        enums = (name for name, (type_, *_) in self.types.items() if type_ is ColumnType.ENUM)
         return (*filter(None, [self.label]), *(name for name in enums if not self.enums.get(name)))
 
     def is_written(self, column: str) -> bool:
@@ -104,7 +100,7 @@ def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsF
         )
     _check_names(stats, choice, paths)
     columns: list[Column] = []
-    warnings = list(_of_quotes(stats, paths))
+    warnings: list[str] = []
     for name, found in stats.columns.items():
         if not choice.is_written(name):
             continue
@@ -117,6 +113,7 @@ def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsF
     if not columns and not choice.pictures:
         raise ConfigError(f"{_some(paths.values())}: no rows with columns, so there is nothing to write")
     _check_features(columns, choice.taken)
+    warnings += _of_rounded(columns, stats)
     warnings += _of_enums([column for column in columns if column.type is ColumnType.ENUM], choice)
     labels = _labels(stats, choice)
     if not choice.classes:
@@ -175,14 +172,14 @@ def _column(name: str, found: ColumnStats, choice: ColumnChoice) -> Column:
         return Column(name, feature, choice.label_type, default=default)
     if name in choice.texts:
         return Column(name, feature, ColumnType.BYTES, default=default)
-    type_, is_list = choice.types.get(name) or (_type(found), found.lists > 0)
+    type_, is_list, shape = choice.types.get(name) or (_type(found), found.lists > 0, _shape(name, found))
     type_ = choice.dtypes.get(name, type_)
     if type_ in CLASS_TYPES:
         raise ConfigError(f"--schema: column {name} holds classes; give --label {name}")
     if is_list and default is not None:
         raise ConfigError(f"--default {name}: the column holds lists, and a missing one is an empty one")
     values = _enum(name, found, choice) if type_ is ColumnType.ENUM else ()
-    column = Column(name, feature, type_, is_list, default=default, values=values)
+    column = Column(name, feature, type_, is_list, default=default, values=values, shape=shape)
     if default is not None and type_ is not ColumnType.ENUM:
         for fault in convert_column(column, None, 1, True, {}).faults:
             raise ConfigError(
@@ -191,46 +188,45 @@ def _column(name: str, found: ColumnStats, choice: ColumnChoice) -> Column:
     return column
 
 
+def _shape(name: str, found: ColumnStats) -> tuple[int, ...]:
+    """The shape that all values of a column have; () of a column of plain lists, or of none."""
+    shape = next(iter(found.shapes), ())
+    if Seen.NESTED not in found.seen and found.shapes <= {()}:
+        return ()
+    is_number = _type(found) is not ColumnType.BYTES
+    if Seen.NESTED not in found.seen and len(found.shapes) == 1 and -1 not in shape and is_number:
+        return shape
+    what = "texts" if not is_number and Seen.NESTED not in found.seen else "different sizes, or other types,"
+    raise ConfigError(
+        f"column {name} has lists of {what} in lists, which no feature holds. Give one flat list in each row (and the "
+        f"sizes as a column), leave the column out by --columns, or give it the type bytes by --schema, as JSON text"
+    )
+
+
 def _enum(name: str, found: ColumnStats, choice: ColumnChoice) -> tuple[str, ...]:
     """The names of an enum in the order of their numbers."""
     if names := choice.enums.get(name):
         if len(set(names)) < len(names):
             raise ConfigError(f"--schema: column {name} is an enum with a value twice")
         return names
+    if found.names:
+        return found.names
     if found.distinct is None:
         raise CategoryError(f"--schema: column {name} has {_TOO_MANY}, too many to be an enum")
-    return tuple(_sorted_names(found.distinct | {choice.defaults[name]} if name in choice.defaults else found.distinct))
+    return tuple(sorted_names(found.distinct | {choice.defaults[name]} if name in choice.defaults else found.distinct))
 
 
 def _type(found: ColumnStats) -> ColumnType:
     """The narrowest type that holds all values as they are; NaN and infinity are none."""
     looks = set(found.seen)
+    if looks and looks <= {Seen.INT64, Seen.FLOAT} and found.is_whole and found.rounded:
+        return ColumnType.INT64  # whole numbers that int64 holds and float32 does not
     for held, type_ in _TYPES:
         if looks and looks <= held:
             return type_
     if looks == {Seen.ENUM} and found.distinct is not None:
         return ColumnType.ENUM
     return ColumnType.FLOAT if looks & {Seen.FLOAT, Seen.NOT_FINITE} and looks <= _NUMBERS else ColumnType.BYTES
-
-
-def _of_quotes(stats: TableStats, paths: Mapping[int, str]) -> Iterator[str]:
-    """Of quotes that are perhaps not closed, or escaped. The former are few; where many cells look like rows, it is
-    what they hold."""
-    for file, found in sorted(stats.long_cells.items()):
-        rows = stats.rows.get(file, 0)
-        are_few = found.like_rows <= max(_FEW_CELLS, rows // _FEW_OF) and 2 * found.like_rows <= rows
-        if found.first and are_few and 2 * found.lines >= found.cells:
-            row, name = found.first
-            yield (
-                f"{paths[file]} has lines within cells that look like rows ({found.lines:,} in cells of "
-                f"{found.like_rows:,} rows), the first in row {row}, column {name}; where a quote there is not closed, "
-                "these rows are lost: close it, or double a quote within a cell"
-            )
-    for file, number in sorted(stats.escaped.items()):
-        yield (
-            f"{paths[file]} has quotes after a backslash (number: {number:,}): in CSV they end a cell all the same, "
-            "and a quote within one is doubled; write the file anew if they were meant as parts of their cells"
-        )
 
 
 def _warnings(
@@ -243,11 +239,8 @@ def _warnings(
     if not total:
         yield f"column {name} has no value in any row; leave it out by --columns"
         return
-    if column.type is ColumnType.FLOAT and found.rounded:
-        yield (
-            f"column {name}: {found.rounded:,} of {total:,} values lose more than a part in 10,000,000 as float32, "
-            "which is what records hold"
-        )
+    if column.type is ColumnType.TIMESTAMP and found.cut:
+        yield f"column {name}: {found.cut:,} of {total:,} points in time are finer than a microsecond, which is cut"
     others = found.seen.keys() - {Seen.TEXT, Seen.BINARY}
     if column.type is ColumnType.BYTES and others and name not in (*choice.types, *choice.texts):
         look = max(others, key=lambda each: found.seen[each])
@@ -260,6 +253,17 @@ def _warnings(
             if odd is not look
             else f"column {name} is written as text, as it has {look.value}, the first {value}"
             f"{f', and {_TOO_MANY}' if found.distinct is None else ''}"
+        )
+
+
+def _of_rounded(columns: Iterable[Column], stats: TableStats) -> Iterator[str]:
+    """A sentence for all columns of numbers that float32 does not hold."""
+    found = {column.name: stats.columns[column.name] for column in columns if column.type is ColumnType.FLOAT}
+    if rounded := {name: of for name, of in found.items() if of.rounded}:
+        numbers = (f"{name} ({of.rounded:,} of {sum(of.seen.values()):,})" for name, of in rounded.items())
+        yield (
+            f"float32, which records hold, rounds numbers of {_some(numbers)}; the type bytes in --schema keeps "
+            "them as text"
         )
 
 
@@ -325,7 +329,7 @@ def _labels(stats: TableStats, choice: ColumnChoice) -> LabelMap:
         raise CategoryError(f"column {choice.label} has {_TOO_MANY}, too many to be classes; is it the label?")
     if choice.label in choice.defaults:
         found = found | {choice.defaults[choice.label]}
-    names = list(choice.classes) or _sorted_names(name for name in found if name)
+    names = list(choice.classes or stats_of.names or sorted_names(name for name in found if name))
     if choice.classes and found and not found & set(names):
         raise CategoryError(
             f"--classes, or those of --encoders: no row is of {_some(names)}; column {choice.label} has "
@@ -334,13 +338,6 @@ def _labels(stats: TableStats, choice: ColumnChoice) -> LabelMap:
     if not names:
         raise CategoryError(f"column {choice.label} has no value in any row, so there are no classes")
     return LabelMap(tuple(Category(index, name) for index, name in enumerate(names)))
-
-
-def _sorted_names(names: Iterable[str]) -> list[str]:
-    """By number where all are numbers."""
-    names = sorted(names)
-    is_numbers = all(name.isascii() and name.isdecimal() and len(name) < 19 for name in names)
-    return sorted(names, key=int) if is_numbers else names
 
 
 def _some(names: Iterable[str]) -> str:

@@ -1,5 +1,6 @@
 """Values of a column become those of its feature; rows with a value that does not fit are found."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from recordmill.transforms.encoders.fit_encoder import TextVectorizer
 from recordmill.transforms.records.example import varint
 from recordmill.transforms.table.observe_columns import class_name
 from recordmill.transforms.table.read_json_rows import as_text
-from recordmill.transforms.table.row_batch import python_values, shown
+from recordmill.transforms.table.row_batch import flat_lists, is_list, python_values, shown
 
 _LIST_TAG = {FeatureKind.BYTES: b"\x0a", FeatureKind.FLOAT: b"\x12", FeatureKind.INT64: b"\x1a"}
 _FIELD_1, _FIELD_2 = b"\x0a", b"\x12"
@@ -167,17 +168,22 @@ def convert_column(
         array = pa.nulls(rows, pa.large_string())
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    is_list = pa.types.is_list(array.type) or pa.types.is_large_list(array.type)
-    if column.type in (ColumnType.BYTES, *_NAMED) and is_list and not column.is_list:
-        array, is_list = _texts(array), False  # a list in a column of texts
+    has_lists = is_list(array.type)
+    if column.type in (ColumnType.BYTES, *_NAMED) and has_lists and not column.is_list:
+        array, has_lists = _texts(array), False  # a list in a column of texts
     is_missing = array.is_null().to_numpy(zero_copy_only=False)
     if not is_typed:
         is_missing = is_missing | pc.fill_null(pc.equal(array, ""), True).to_numpy(zero_copy_only=False)
     faults: list[ValueFault] = []
     counts = np.ones(rows, np.int64)
     if column.is_list:
-        array, counts = _items(array, is_list, is_missing)
-    elif is_list:
+        array, counts = _items(array, has_lists, is_missing)
+        if column.shape:
+            wrong = np.flatnonzero(~is_missing & (counts != math.prod(column.shape)))
+            what = f"values, where its shape {list(column.shape)} has {math.prod(column.shape):,}"
+            texts = (f"column {column.name} has {counts[place]:,} {what}" for place in wrong)
+            faults += [ValueFault(int(p), Reason.OTHER_TYPE, text) for p, text in zip(wrong, texts, strict=True)]
+    elif has_lists:
         faults += [
             ValueFault(int(p), Reason.OTHER_TYPE, _is_no(column, array[int(p)])) for p in np.flatnonzero(~is_missing)
         ]
@@ -202,12 +208,11 @@ def convert_column(
     return Converted(FeatureColumn(column.feature, column.kind, values, ends, absent), faults)
 
 
-def _items(array: pa.Array, is_list: bool, is_missing: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+def _items(array: pa.Array, has_lists: bool, is_missing: np.ndarray) -> tuple[pa.Array, np.ndarray]:
     """Items of all lists, and how many each row has; a single value is a list of one."""
-    if not is_list:
+    if not has_lists:
         return array.filter(pa.array(~is_missing)), (~is_missing).astype(np.int64)
-    counts = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    items = array.flatten()
+    items, counts, _ = flat_lists(array)
     return items.dictionary_decode() if pa.types.is_dictionary(items.type) else items, counts
 
 
@@ -259,7 +264,8 @@ def _cast(column: Column, array: pa.Array, is_wanted: np.ndarray) -> tuple[pa.Ar
             values.append(_cast_all(array.slice(place, 1), target)[0].as_py())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             values.append(None)
-            faults.append(ValueFault(place, Reason.OTHER_TYPE, _is_no(column, value)))
+            is_odd = pa.types.is_floating(value.type) and not math.isfinite(value.as_py())
+            faults.append(ValueFault(place, Reason.NOT_FINITE if is_odd else Reason.OTHER_TYPE, _is_no(column, value)))
     return pa.array(values, target), faults
 
 
@@ -272,14 +278,27 @@ def _cast_all(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(target):
         if pa.types.is_string(source) or pa.types.is_large_string(source):
             return _timestamps(array)
-        if pa.types.is_timestamp(source):  # what is finer than a microsecond is cut
-            array = array.cast(pa.timestamp("us", source.tz), safe=False)
+        if pa.types.is_timestamp(source):  # one that is beyond int64 is no valid value
+            array = array.cast(pa.timestamp("us", source.tz))
         return array.cast(target)
     if pa.types.is_boolean(source) and not pa.types.is_boolean(target):
         raise pa.ArrowInvalid("true and false are no numbers")
     if pa.types.is_float64(target) and pa.types.is_integer(source):
         return array.cast(target, safe=False)  # beyond 2**53 it rounds, as float32 does sooner
+    if pa.types.is_int64(target) and pa.types.is_large_string(source):
+        return _whole_numbers(array)
     return array.cast(target)
+
+
+def _whole_numbers(texts: pa.Array) -> pa.Array:
+    """Whole numbers, also written as 12.0 or 1e3."""
+    try:
+        return texts.cast(pa.int64())
+    except pa.ArrowInvalid:
+        numbers = texts.cast(pa.float64())
+    if (pc.max(pc.abs(numbers)).as_py() or 0) >= 1 << 53:
+        raise pa.ArrowInvalid("beyond the whole numbers that float64 tells apart")
+    return numbers.cast(pa.int64())
 
 
 def _timestamps(texts: pa.Array) -> pa.Array:

@@ -123,7 +123,7 @@ def row_texts(
     """
     divide, splits = RowEncoder(chosen, recipe).splits_of, recipe.splits
     columns = *(each.column for each in wanted), *splits.columns, *filter(None, [splits.stratified])
-    for batch in read_rows(file, columns, recipe.encoding):
+    for batch in read_rows(file, recipe.reading._replace(columns=columns)):
         split_of_row = divide(batch)
         for number, (name, split, default) in enumerate(wanted):
             column = Column(name, name, ColumnType.BYTES, default=default)

@@ -11,7 +11,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.images import MAX_RECORD_BYTES
 from recordmill.schemas.inputs.splits import RowSplits, split_name_fault
-from recordmill.schemas.inputs.tables import CLASS_TYPES, TEXT_PARTS, Column, RowsFile
+from recordmill.schemas.inputs.tables import CLASS_TYPES, TEXT_PARTS, Column, RowsFile, RowsReading
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.encoders.fit_encoder import TextVectorizer
@@ -30,8 +30,7 @@ class RowsRecipe(NamedTuple):
 
     Attributes:
         output: folder of the data set; empty in a dry run.
-        read: the only columns that are read; all where empty.
-        encoding: of CSV files.
+        reading: of files.
         image_column: of the paths of pictures; empty if rows name none.
         images: folders that these are below.
     """
@@ -39,8 +38,7 @@ class RowsRecipe(NamedTuple):
     output: str
     splits: RowSplits
     seed: int
-    read: tuple[str, ...]
-    encoding: str
+    reading: RowsReading
     image_column: str = ""
     images: tuple[str, ...] = ()
 
@@ -233,7 +231,7 @@ def split_name(value: str) -> str:
     return value.strip().lower()
 
 
-def named_splits(files: Iterable[RowsFile], column: str, encoding: str) -> tuple[str, ...]:
+def named_splits(files: Iterable[RowsFile], column: str, reading: RowsReading) -> tuple[str, ...]:
     """The splits that `column` names in any row, sorted.
 
     Raises:
@@ -242,7 +240,7 @@ def named_splits(files: Iterable[RowsFile], column: str, encoding: str) -> tuple
     found: set[str] = set()
     for file in files:
         rows, is_there = 0, False
-        for batch in read_rows(file, (column,), encoding):
+        for batch in read_rows(file, reading._replace(columns=(column,))):
             rows += len(batch.lines)
             if column not in batch.columns:  # of JSON Lines, where no row of the batch has a value
                 continue

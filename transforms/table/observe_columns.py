@@ -7,7 +7,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.transforms.table.row_batch import ColumnPart, LongCells, RowBatch, Seen, python_values, shown
+from recordmill.transforms.table.row_batch import (
+    ColumnPart,
+    RowBatch,
+    Seen,
+    flat_lists,
+    is_list,
+    python_values,
+    shown,
+)
 
 MOST_DISTINCT = 100_000
 """Classes, or values of an enum, that a column may have."""
@@ -23,7 +31,11 @@ class ColumnStats(msgspec.Struct):
         first: an example of each, with its place: (file's number, line, value).
         missing: rows without a value.
         lists: rows with a list.
-        rounded: how many values lose more than one part in 10⁷ as float32.
+        shapes: sizes of lists in lists, see FlatLists; two at most.
+        rounded: values that float32 does not equal.
+        cut: points in time that are finer than a microsecond.
+        is_whole: all numbers are whole, and below 2**53 where they are floats.
+        names: that its numbers stand for, see RowBatch; None where they stand for none.
         distinct: values, of an enum, or of a column whose classes are asked for; None where there are more than
             MOST_DISTINCT, or longer ones than MOST_NAME_BYTES.
     """
@@ -32,7 +44,11 @@ class ColumnStats(msgspec.Struct):
     first: dict[Seen, tuple[int, int, str]] = {}
     missing: int = 0
     lists: int = 0
+    shapes: set[tuple[int, ...]] = msgspec.field(default_factory=set)
     rounded: int = 0
+    cut: int = 0
+    is_whole: bool = True
+    names: tuple[str, ...] | None = None
     distinct: set[str] | None = msgspec.field(default_factory=set)
 
     def add(self, other: "ColumnStats") -> None:
@@ -42,7 +58,12 @@ class ColumnStats(msgspec.Struct):
             self.first[look] = min(self.first.get(look, example), example)
         self.missing += other.missing
         self.lists += other.lists
+        self.shapes = set(sorted(self.shapes | other.shapes)[:2])
         self.rounded += other.rounded
+        self.cut += other.cut
+        self.is_whole &= other.is_whole
+        # A longer list of classes may have grown at its end.
+        self.names = max((self.names, other.names), key=lambda names: len(names or ()))
         if self.distinct is None or other.distinct is None or len(self.distinct | other.distinct) > MOST_DISTINCT:
             self.distinct = None
         else:
@@ -56,7 +77,6 @@ class TableStats(msgspec.Struct):
         rows: how many could be read, by the number of their file; of files without any, nothing.
         bad: how many could not, likewise.
         first_bad: the first of them: (file's number, line, what was found).
-        long_cells, escaped: see RowBatch; by the number of the file.
         columns: in the order in which they are found.
         in_files: numbers of the files that have each column.
     """
@@ -64,18 +84,14 @@ class TableStats(msgspec.Struct):
     rows: dict[int, int] = {}
     bad: dict[int, int] = {}
     first_bad: tuple[int, int, str] | None = None
-    long_cells: dict[int, LongCells] = {}
-    escaped: dict[int, int] = {}
     columns: dict[str, ColumnStats] = {}
     in_files: dict[str, set[int]] = {}
 
     def add(self, other: "TableStats") -> None:
-        for counts, more in ((self.rows, other.rows), (self.bad, other.bad), (self.escaped, other.escaped)):
+        for counts, more in ((self.rows, other.rows), (self.bad, other.bad)):
             for file, number in more.items():
                 counts[file] = counts.get(file, 0) + number
         self.first_bad = min(filter(None, (self.first_bad, other.first_bad)), default=None)
-        for file, found in other.long_cells.items():
-            self.long_cells[file] = self.long_cells.get(file, LongCells()).add(found)
         for name, stats in other.columns.items():
             self.columns.setdefault(name, ColumnStats()).add(stats)
         for name, files in other.in_files.items():
@@ -83,9 +99,10 @@ class TableStats(msgspec.Struct):
 
 
 _TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?$"
+# No plus sign: a number that has one may be a phone number, and would lose it.
 _LOOKS = (
     (Seen.INT64, r"^-?(0|[1-9][0-9]*)$"),
-    (Seen.FLOAT, r"^[+-]?((0|[1-9][0-9]*)([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?$"),
+    (Seen.FLOAT, r"^-?((0|[1-9][0-9]*)([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?$"),
     (Seen.DATE, r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"),
     (Seen.TIMESTAMP, _TIMESTAMP),
     (Seen.BOOL, r"(?i)^(true|false)$"),
@@ -101,15 +118,11 @@ def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableSt
     """
     rows = len(batch.lines)
     stats = TableStats({file: rows} if rows else {}, {file: len(batch.bad)})
-    if (long := batch.long_cells()).cells:
-        stats.long_cells = {file: long}
-    if batch.escaped:
-        stats.escaped = {file: batch.escaped}
     if batch.bad:
         first = batch.bad[0]
         stats.first_bad = file, first.line, first.detail
     for name, array in batch.columns.items():
-        column = ColumnStats(missing=array.null_count)
+        column = ColumnStats(missing=array.null_count, cut=batch.cut.get(name, 0), names=batch.names.get(name))
         stats.columns[name] = column
         stats.in_files[name] = {file}
         if not batch.is_typed:
@@ -120,24 +133,19 @@ def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableSt
             _observe_texts(given, batch.lines[is_given], file, column)
             continue
         places = np.arange(rows)
-        if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        if is_list(array.type):
             column.lists = rows - array.null_count
-            places = np.repeat(places, pc.fill_null(pc.list_value_length(array), 0).to_numpy())
-            array = array.flatten()
-        if name in distinct or _is_enum(array.type):
+            array, counts, shape = flat_lists(array)
+            column.shapes = {shape} if column.lists else set()
+            places = np.repeat(places, counts)
+        if name in distinct or pa.types.is_dictionary(array.type):
             column.distinct = _distinct(array)
-        elif pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode()
         whole = ColumnPart(
             _look_of(array.type), places[array.is_valid().to_numpy(zero_copy_only=False)], array.drop_null()
         )
         for look, of_rows, values in batch.parts.get(name, (whole,)):
             _observe_values(look, values, batch.lines[of_rows], file, column)
     return stats
-
-
-def _is_enum(type_: pa.DataType) -> bool:
-    return pa.types.is_dictionary(type_) and _look_of(type_.value_type) is Seen.TEXT
 
 
 def _distinct(values: pa.Array) -> set[str] | None:
@@ -157,7 +165,7 @@ def class_name(value: object) -> str:
     ('cat', '3', 'true')
     """
     if isinstance(value, bytes):
-        return value.decode(errors="replace")
+        return value.decode()
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -189,12 +197,15 @@ def _observe_such(look: Seen, texts: pa.Array, lines: np.ndarray, file: int, col
     """Texts of one look, where they fit its type; others are taken for what they still may be."""
     if look is Seen.INT64:
         fits = _fits(texts, pa.int64())
-        column.rounded += _rounded(texts.cast(pa.float64()).to_numpy(zero_copy_only=False))
+        _count_rounded(texts.filter(pa.array(fits)).cast(pa.int64()), column)
+        column.rounded += sum(
+            int(text) != float(np.float32(text)) for text in texts.filter(pa.array(~fits)).to_pylist()
+        )
         _note(column, Seen.LARGE, texts.filter(pa.array(~fits)), lines[~fits], file)
     elif look is Seen.FLOAT:
-        values = texts.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        fits = np.isfinite(values)
-        column.rounded += _rounded(values)
+        values = texts.cast(pa.float64())
+        fits = np.isfinite(values.to_numpy(zero_copy_only=False))
+        _count_rounded(values, column)
         _note(column, Seen.NOT_FINITE, texts.filter(pa.array(~fits)), lines[~fits], file)  # 1e999
     elif look is Seen.DATE:
         fits = _fits(texts, pa.date32())
@@ -222,17 +233,15 @@ def _is_castable(value: pa.Scalar, type_: pa.DataType) -> bool:
 
 def _observe_values(look: Seen, values: pa.Array, lines: np.ndarray, file: int, column: ColumnStats) -> None:
     if look is Seen.FLOAT:
-        numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        fits = np.isfinite(numbers)
-        column.rounded += _rounded(numbers)
+        _count_rounded(values, column)
+        fits = np.isfinite(values.cast(pa.float64()).to_numpy(zero_copy_only=False))
         _note(column, Seen.NOT_FINITE, values.filter(pa.array(~fits)), lines[~fits], file)
         values, lines = values.filter(pa.array(fits)), lines[fits]
     elif look is Seen.INT64:
-        if pa.types.is_uint64(values.type):
-            fits = pc.less(values, pa.scalar(1 << 63, pa.uint64())).to_numpy(zero_copy_only=False)
-            _note(column, Seen.LARGE, values.filter(pa.array(~fits)), lines[~fits], file)
-            values, lines = values.filter(pa.array(fits)), lines[fits]
-        column.rounded += _rounded(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+        fits = _fits(values, pa.int64())
+        _note(column, Seen.LARGE, values.filter(pa.array(~fits)), lines[~fits], file)
+        values, lines = values.filter(pa.array(fits)), lines[fits]
+        _count_rounded(values.cast(pa.int64()), column)
     _note(column, look, values, lines, file)
 
 
@@ -240,19 +249,37 @@ def _look_of(type_: pa.DataType) -> Seen:
     types = pa.types
     checks = (
         (Seen.BOOL, types.is_boolean),
-        (Seen.INT64, types.is_integer),
+        (Seen.INT64, lambda t: types.is_integer(t) or (types.is_decimal(t) and t.scale <= 0)),
         (Seen.FLOAT, lambda t: types.is_floating(t) or types.is_decimal(t)),
         (Seen.DATE, types.is_date),
-        (Seen.ENUM, _is_enum),
+        (Seen.ENUM, types.is_dictionary),
         (Seen.TIMESTAMP, types.is_timestamp),
-        (Seen.TEXT, lambda t: types.is_string(t) or types.is_large_string(t) or types.is_null(t)),
-        (Seen.BINARY, lambda t: types.is_binary(t) or types.is_large_binary(t) or types.is_fixed_size_binary(t)),
+        (Seen.TEXT, lambda t: types.is_large_string(t) or types.is_null(t)),
+        (Seen.BINARY, types.is_large_binary),
+        (Seen.NESTED, types.is_large_list),
     )
     return next((look for look, check in checks if check(type_)), Seen.OTHER)
 
 
-def _rounded(values: np.ndarray) -> int:
-    """How many finite values lose more than a part in 10⁷ as float32."""
+_MOST_EXACT_SINGLE = 1 << 24
+_MOST_EXACT = 1 << 53  # beyond it, a float64 may be another whole number than the one that was meant
+
+
+def _count_rounded(numbers: pa.Array, column: ColumnStats) -> None:
+    """Count the numbers that float32 does not equal, and note whether all are whole."""
+    if pa.types.is_integer(numbers.type):
+        whole = numbers.to_numpy(zero_copy_only=False)
+        single = whole.astype(np.float32).astype(np.float64)
+        if len(whole) and np.abs(single).max() >= _MOST_EXACT_SINGLE:
+            with np.errstate(invalid="ignore"):  # 2**63 is beyond int64
+                column.rounded += int(((single.astype(np.int64) != whole) | (single == 2.0**63)).sum())
+        return
+    values = numbers.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    is_finite = np.isfinite(values)
     with np.errstate(over="ignore", invalid="ignore"):
-        error = np.abs(values.astype(np.float32).astype(np.float64) - values)
-        return int((np.isfinite(values) & ~(error <= 1e-7 * np.abs(values))).sum())
+        is_equal = values.astype(np.float32).astype(np.float64) == values
+        if pa.types.is_decimal(numbers.type):
+            back = pa.array(values).cast(numbers.type, safe=False)
+            is_equal &= pc.equal(back, numbers).to_numpy(zero_copy_only=False)
+        column.rounded += int((is_finite & ~is_equal).sum())
+        column.is_whole &= bool(((np.trunc(values) == values) & (np.abs(values) < _MOST_EXACT))[is_finite].all())

@@ -1,63 +1,77 @@
-"""CSV and TSV become batches of texts, by Arrow's reader."""
+"""Rows of CSV as batches of texts, by Arrow's reader."""
 
 import codecs
 import csv
 import io
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, BinaryIO
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.file_kinds import describe_table
+from recordmill.schemas.inputs.tables import RowsReading, rows_format
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.table.row_batch import BadRow, LongCells, RowBatch, shown
+from recordmill.transforms.table.row_batch import MOST_COLUMNS, BadRow, RowBatch, shown
 
-MOST_COLUMNS = 10_000
-_BLOCK_BYTES = 16 << 20
-"""What is parsed at once. No row may be longer."""
+DELIMITERS = ",;\t|"
+_BLOCK_BYTES = 16 << 20  # no row may be longer
 _BATCH_ROWS = 1 << 16
+_HEAD_STEP = 1 << 16
 _MOST_HEAD = 4 << 20
-_MANY_LINES = 100
-"""Of a cell in a table of one column, which has no separators to tell rows by."""
+_BOM = b"\xef\xbb\xbf"
+_SEP = re.compile(rb"sep=([^\r\n])\r?\n?", re.IGNORECASE)
 
 
-def read_csv(
-    path: str, stream: BinaryIO, delimiter: str, encoding: str, columns: tuple[str, ...]
-) -> Iterator[RowBatch]:
-    """Batches of texts; empty cells are missing values. Lines without anything are no rows.
+class CsvHead(NamedTuple):
+    """The first line of a CSV file.
+
+    Attributes:
+        rest: bytes that were read beyond it.
+    """
+
+    names: list[str]
+    delimiter: str
+    rest: bytes
+
+
+def read_csv(path: str, stream: BinaryIO, how: RowsReading) -> Iterator[RowBatch]:
+    """Yield batches of bytes, which `how.encoding` has made UTF-8; empty cells are missing values, empty lines no rows.
 
     Raises:
         AnnotationFileError: there is no head, or one that names a column twice; a row is too long; a quote is not
-            closed; bytes that are no text of an `encoding` other than UTF-8.
+            closed, or text follows a closing one; bytes are no text of an encoding other than UTF-8.
     """
-    quoted = _QuoteCounter(_as_utf8(stream, encoding))
-    names = _head(path, quoted, delimiter, encoding)
-    wanted = [name for name in names if not columns or name in columns]
+    stream = _as_utf8(stream, how.encoding)
+    try:
+        names, delimiter, rest = read_head(path, stream, how)
+    except UnicodeDecodeError as error:
+        raise AnnotationFileError(
+            f"{path}: its first line cannot be read ({error}); is its encoding {how.encoding}? --encoding gives "
+            "another, such as utf-16"
+        ) from error
+    _check_names(path, names, delimiter)
+    wanted = [name for name in names if not how.columns or name in how.columns]
+    strict = _StrictQuotes(stream, delimiter.encode(), rest)
     bad: list[BadRow] = []
     malformed = _Malformed(len(names), delimiter.encode(), bad)
-    number, escaped, last = 0, 0, None
+    number = 0
     try:
-        for batch in _open(quoted, names, delimiter, malformed) if names else ():
+        for batch in _open(strict, names, delimiter, malformed):
             for start in range(0, len(batch), _BATCH_ROWS):
-                last = batch.slice(start, _BATCH_ROWS)
-                numbers = _numbers(number, len(last), {row.line for row in bad})
+                part = batch.slice(start, _BATCH_ROWS)
+                numbers = _numbers(number, len(part), {row.line for row in bad})
                 number = int(numbers[-1])
                 before = [row for row in bad if row.line < number]
                 del bad[: len(before)]  # Arrow has read further, so there may be more of them
-                cells = dict(zip(names, last.columns, strict=True))
-                long = partial(_long_cells, cells, delimiter.encode(), numbers)
-                read = {name: cells[name] for name in wanted}
-                yield _checked(RowBatch(read, numbers, before, False, {}, long, quoted.escaped - escaped))
-                escaped = quoted.escaped
+                yield RowBatch({name: part.column(name) for name in wanted}, numbers, before, False)
         if bad:
             yield RowBatch(
-                {name: pa.array([], pa.large_string()) for name in wanted}, np.zeros(0, np.int64), bad, False
+                {name: pa.array([], pa.large_binary()) for name in wanted}, np.zeros(0, np.int64), bad, False
             )
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         if malformed.fault:
@@ -66,72 +80,70 @@ def read_csv(
             raise AnnotationFileError(
                 f"{path}: after row {number:,} a row is longer than {_BLOCK_BYTES >> 20} MB, or a quote is not closed"
             ) from error
-        raise AnnotationFileError(f"{path}: after row {number:,}: {error}; is its encoding {encoding}?") from error
-    is_long = last is not None and any(len(_lines_of(column[-1].as_py())) > 1 for column in last.columns)
-    if quoted.number % 2 and (malformed.is_long if malformed.number > number else is_long):
+        raise AnnotationFileError(f"{path}: after row {number:,}: {error}; is its encoding {how.encoding}?") from error
+    number = max(number, malformed.number)
+    if strict.fault:
         raise AnnotationFileError(
-            f"{path}: row {max(number, malformed.number):,} has a quote that is not closed, so that all lines after it "
-            "would be one cell; close it, or double a quote within a cell"
+            f"{path} row {number + strict.rows_after:,}: text follows a closing quote, {strict.fault}. Double a quote "
+            "within a cell (a backslash before it does not escape it), or close the quote that is open"
+        )
+    if strict.is_open:
+        raise AnnotationFileError(
+            f"{path} row {number:,} has a quote that is not closed, so that all lines after it would be one cell. "
+            "Close it, or double a quote within a cell"
         )
 
 
 def _as_utf8(stream: BinaryIO, encoding: str) -> BinaryIO:
-    """As UTF-8 before lines are looked for: a line of UTF-16 does not end with the byte that is a line's end."""
+    """The stream as UTF-8, before lines are looked for: a line of UTF-16 does not end with the byte of a line's end."""
     if codecs.lookup(encoding).name == "utf-8":
         return stream
     transcoded = pa.transcoding_input_stream(pa.PythonFile(stream, "r"), encoding, "utf-8")
     return io.BufferedReader(transcoded)
 
 
-class _QuoteCounter:
-    """A stream that counts quotes, as Arrow takes the end of a file for the end of a cell.
+def read_head(path: str, stream: BinaryIO, how: RowsReading) -> CsvHead:
+    """Names of columns, and what separates cells: `how.delimiter`, that of a line `sep=;` (Excel's), or the one of
+    DELIMITERS that the first line has most of.
 
-    Attributes:
-        escaped: those after a backslash, which other programs take for a part of the cell.
+    Raises:
+        AnnotationFileError: the first line is no CSV.
+        UnicodeDecodeError: it is not UTF-8.
     """
+    data, delimiter, is_at_end = b"", how.delimiter, False
+    while True:
+        more = stream.read(_HEAD_STEP)
+        is_at_end = not more
+        data = (data + more).removeprefix(_BOM)
+        if sep := _SEP.match(data):
+            delimiter, data = delimiter or sep[1].decode(), data[sep.end() :]
+        lines = data.splitlines(keepends=True)
+        lines = lines if is_at_end else lines[:-1]  # the last one may go on
+        if not delimiter and lines:
+            first = re.sub(rb'"[^"]*"', b"", lines[0])
+            usual = "\t" if rows_format(path) == "tsv" else ","
+            delimiter = max(usual + DELIMITERS, key=lambda each: first.count(each.encode()))
+        taken: list[bytes] = []
+        try:
+            cells = csv.reader(_decoded(lines, taken), delimiter=delimiter or ",", strict=True)
+            names = next(cells, [])
+        except csv.Error as error:
+            if is_at_end or len(data) > _MOST_HEAD or len(taken) < len(lines):
+                raise AnnotationFileError(f"{path}: its first line does not name columns ({error})") from error
+            continue
+        if taken or is_at_end:
+            return CsvHead(names, delimiter or ",", data[sum(map(len, taken)) :])
+        if len(data) > _MOST_HEAD:
+            raise AnnotationFileError(f"{path}: its first line is longer than {_MOST_HEAD >> 20} MB")
 
-    closed = False
 
-    def __init__(self, stream: BinaryIO):
-        self._stream = stream
-        self._last = b""
-        self.number = self.escaped = 0
-
-    def read(self, size: int = -1) -> bytes:
-        return self._counted(self._stream.read(size))
-
-    def readline(self, size: int) -> bytes:
-        return self._counted(self._stream.readline(size))
-
-    def _counted(self, data: bytes) -> bytes:
-        self.number += data.count(b'"')
-        self.escaped += data.count(b'\\"') + (self._last + data[:1] == b'\\"')
-        self._last = data[-1:]
-        return data
-
-    def readable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
+def _decoded(lines: list[bytes], taken: list[bytes]) -> Iterator[str]:
+    for line in lines:
+        taken.append(line)
+        yield line.decode()
 
 
-def _head(path: str, stream: _QuoteCounter, delimiter: str, encoding: str) -> list[str]:
-    def lines() -> Iterator[str]:
-        is_first = True
-        while line := stream.readline(_MOST_HEAD):
-            yield (line.removeprefix(b"\xef\xbb\xbf") if is_first else line).decode()
-            is_first = False
-
-    try:
-        names = next(csv.reader(lines(), delimiter=delimiter, strict=True), [])
-    except UnicodeDecodeError as error:
-        raise AnnotationFileError(
-            f"{path}: its first line cannot be read ({error}); is its encoding {encoding}? --encoding gives another, "
-            "such as utf-16"
-        ) from error
-    except csv.Error as error:
-        raise AnnotationFileError(f"{path}: its first line does not name columns ({error})") from error
+def _check_names(path: str, names: list[str], delimiter: str) -> None:
     if "\0" in "".join(names):
         raise AnnotationFileError(
             f"{path}: its first line has NUL bytes, as that of a file in UTF-16; try --encoding utf-16-le, or utf-16-be"
@@ -144,34 +156,104 @@ def _head(path: str, stream: _QuoteCounter, delimiter: str, encoding: str) -> li
         raise AnnotationFileError(f"{path} has {len(names):,} columns; at most {MOST_COLUMNS:,} are read")
     if twice := [name for name, number in Counter(names).items() if number > 1]:
         raise AnnotationFileError(f"{path} names the column {shown(twice[0])} twice; rename one")
-    if len(names) == 1 and (other := next((char for char in ",;\t|" if char in names[0]), "")):
+    if len(names) == 1 and (other := next((char for char in DELIMITERS if char in names[0]), "")):
         raise AnnotationFileError(
-            f"{path} has one column, {shown(names[0])}: are its cells separated by {other!r}? In .csv they are by ',', "
-            "in .tsv by tabs"
+            f"{path} has one column, {shown(names[0])}: are its cells separated by {other!r}? Give it as --delimiter"
         )
     if "" in names:
         raise AnnotationFileError(f"{path}: column {names.index('') + 1} has no name; give it one")
-    return names
+
+
+class _StrictQuotes:
+    """A stream of CSV that ends before a row that has text after a closing quote, which Arrow would join.
+
+    Attributes:
+        is_open: a quoted cell goes on at the end of what was read.
+        fault: the text that follows a closing quote; empty if none does.
+        rows_after: 1 if the faulty row was not handed on; 0 if its beginning was.
+    """
+
+    closed = False
+
+    def __init__(self, stream: BinaryIO, delimiter: bytes, rest: bytes):
+        self._stream = stream
+        self._rest = rest
+        self._ends = np.isin(np.arange(256), list(b'\r\n"' + delimiter))  # what follows a closing quote, by byte
+        self._head = b"\n"  # the last byte that was checked, and quotes after it whose next byte is not known
+        self.is_open, self.fault, self.rows_after = False, "", 1
+
+    def read(self, size: int = -1) -> bytes:
+        if self.fault:
+            return b""
+        data, self._rest = (self._rest[:size], self._rest[size:]) if self._rest else (self._stream.read(size), b"")
+        handed_on = len(self._head)
+        text = self._head + (data or b"\n")
+        end = len(text.rstrip(b'"'))
+        self._head = text[end - 1 :]
+        row = self._check(text[:end])
+        if not self.fault:
+            return data
+        self.rows_after = int(row >= handed_on)
+        return data[: max(0, row - handed_on)]
+
+    def _check(self, text: bytes) -> int:
+        """Return where the row begins that has a fault; 0 if that is not in the text, or if there is none."""
+        array = np.frombuffer(text, np.uint8)
+        quotes = np.flatnonzero(array == _QUOTE)
+        opens = (np.arange(len(quotes)) + self.is_open) % 2 == 0
+        fits = np.where(opens, self._ends[array[quotes - 1]], self._ends[array[np.minimum(quotes + 1, len(array) - 1)]])
+        if fits.all():
+            self.is_open ^= bool(len(quotes) % 2)
+            return 0
+        return self._check_each(text)
+
+    def _check_each(self, text: bytes) -> int:
+        """The same, of text that has quotes within cells that are not quoted: 5" for example."""
+        row, closed = 0, 0
+        for run in _QUOTES.finditer(text):
+            number = len(run[0])
+            if not self.is_open:
+                row = max(row, text.rfind(b"\n", closed, run.start()) + 1, text.rfind(b"\r", closed, run.start()) + 1)
+                if not self._ends[text[run.start() - 1]]:
+                    continue
+                number -= 1  # the first one opens the cell
+                self.is_open = True
+            if number % 2:
+                self.is_open = False
+                closed = run.end()
+                if not self._ends[text[closed]]:
+                    self.fault = shown(text[run.start() : closed + 20].decode(errors="replace"))
+                    return row
+        return 0
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+
+_QUOTE = ord('"')
+_QUOTES = re.compile(b'"+')
 
 
 class _Malformed:
-    """What becomes of rows with too few cells, or too many: they are bad.
+    """Arrow's handler of rows with too few cells, or too many: they are bad.
 
     Attributes:
         number: of the last of them.
-        is_long: whether that goes on over several lines.
         fault: of one that has rows among its lines; Arrow would only print what is raised here.
     """
 
     def __init__(self, columns: int, delimiter: bytes, bad: list[BadRow]):
-        self.number, self.is_long, self.fault = 0, False, ""
+        self.number, self.fault = 0, ""
         self._columns = columns
         self._delimiter = delimiter
         self._bad = bad
 
     def __call__(self, row: Any) -> str:
-        _, *lines = _lines_of(row.text.encode())
-        self.number, self.is_long = row.number, bool(lines)
+        _, *lines = row.text.encode().splitlines()
+        self.number = row.number
         lost = sum(line.count(self._delimiter) == self._columns - 1 for line in lines[:-1]) if self._columns > 1 else 0
         if lost:
             self.fault = (
@@ -185,7 +267,7 @@ class _Malformed:
         return "skip"
 
 
-def _open(stream: _QuoteCounter, names: list[str], delimiter: str, malformed: _Malformed) -> Iterator[pa.RecordBatch]:
+def _open(stream: Any, names: list[str], delimiter: str, malformed: _Malformed) -> Iterator[pa.RecordBatch]:
     """All columns: an open quote may begin in one that is not wanted."""
     try:
         return arrow_csv.open_csv(
@@ -212,62 +294,3 @@ def _numbers(before: int, count: int, left_out: set[int]) -> np.ndarray:
         if before not in left_out:
             found.append(before)
     return np.array(found, np.int64)
-
-
-def _checked(batch: RowBatch) -> RowBatch:
-    """A batch of bytes as one of texts; rows that are none are bad."""
-    try:
-        columns = {name: array.cast(pa.large_string()) for name, array in batch.columns.items()}
-        return batch._replace(columns=columns)
-    except pa.ArrowInvalid:
-        pass
-    is_good = np.ones(len(batch.lines), bool)
-    bad = []
-    for name, array in batch.columns.items():
-        for place, cell in enumerate(array):
-            try:
-                cell.as_py().decode()
-            except UnicodeDecodeError:
-                if is_good[place]:
-                    detail = f"column {name} is no UTF-8: {shown(cell.as_py())}; give --encoding, latin-1 for example"
-                    bad.append(BadRow(int(batch.lines[place]), Reason.NOT_TEXT, detail))
-                is_good[place] = False
-    columns = {name: array.filter(pa.array(is_good)).cast(pa.large_string()) for name, array in batch.columns.items()}
-    return batch._replace(columns=columns, lines=batch.lines[is_good], bad=batch.bad + bad)
-
-
-def _long_cells(columns: Mapping[str, pa.Array], delimiter: bytes, lines: np.ndarray) -> LongCells:
-    """The cells of several lines in rows with these numbers. Their lines look like rows where all have the separators
-    that rows would have there: of a quote that is not closed, up to the next one. Such a file is CSV all the same
-    (RFC 4180, section 2.6), and nobody but its author knows which was meant.
-
-    Args:
-        columns: all that the file has, in order; large_binary [rows] each.
-        lines: int64 [rows]: see RowBatch.
-    """
-    found = LongCells()
-    for before, (name, cells) in enumerate(columns.items()):
-        is_long = pc.or_(pc.match_substring(cells, b"\n"), pc.match_substring(cells, b"\r"))
-        places = pc.indices_nonzero(is_long)
-        like = [
-            (place, len(after))
-            for place, text in zip(places.to_pylist(), cells.take(places).to_pylist(), strict=True)
-            if _looks_like_rows(after := _lines_of(text)[1:], before, len(columns) - 1, delimiter)
-        ]
-        first = (int(lines[like[0][0]]), name) if like else None
-        found = found.add(LongCells(len(places), len(like), sum(number for _, number in like), first))
-    return found
-
-
-def _lines_of(text: bytes) -> list[bytes]:
-    """Its lines, whichever of CRLF, LF and CR ends them."""
-    return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-
-
-def _looks_like_rows(after: Sequence[bytes], before: int, between: int, delimiter: bytes) -> bool:
-    """Whether the lines of a cell after its first are rows: all but the last have the separators of a row, `between`,
-    and the last, which the cell ends in, those `before` its column."""
-    if not between:
-        return len(after) >= _MANY_LINES
-    separators = [line.count(delimiter) for line in after]
-    return any(separators) and separators == [between] * (len(after) - 1) + [before]

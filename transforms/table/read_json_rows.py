@@ -1,8 +1,10 @@
 """JSON Lines become batches of columns."""
 
+import json
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import isfinite
+from types import NoneType
 from typing import Any, BinaryIO
 
 import msgspec
@@ -11,20 +13,30 @@ import pyarrow as pa
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.table.row_batch import MOST_CELL_BYTES, BadRow, ColumnPart, RowBatch, Seen, shown
+from recordmill.transforms.table.row_batch import (
+    MOST_CELL_BYTES,
+    BadRow,
+    ColumnPart,
+    RowBatch,
+    Seen,
+    plain_array,
+    shown,
+)
 
 _BATCH_BYTES = 16 << 20
 _BOM = b"\xef\xbb\xbf"
 
 
 def read_json(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_rows: int) -> Iterator[RowBatch]:
-    """Batches of values; null, and a key that is not there, are missing values. Nested objects become columns with
+    """Yield batches of values; null, and a key that is not there, are missing values. Nested objects are columns with
     dots in their names. A column that mixes types holds texts.
 
     Raises:
-        AnnotationFileError: it is one JSON array, or begins an object that other lines go on with.
+        AnnotationFileError: the file is one JSON array, an object over several lines, or one of columns; or an object
+            in rows has so many keys that it is a map.
     """
     number, is_at_end = 0, False
+    keys: dict[str, set[str]] = {}
     while not is_at_end:
         rows: list[dict[str, Any]] = []
         numbers: list[int] = []
@@ -39,48 +51,98 @@ def read_json(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_rows:
             size += len(line)
             if number == 1:
                 line = line.removeprefix(_BOM)
-                if line.lstrip().startswith(b"["):
-                    raise AnnotationFileError(f"{path} is one JSON array; give a JSON object a line (jq -c '.[]')")
-                if line.strip() == b"{":
-                    raise AnnotationFileError(
-                        f"{path} has JSON over several lines; give a JSON object a line (jq -c .)"
-                    )
+                if what := _no_lines(line):
+                    raise AnnotationFileError(f"{path} {what}")
             if len(line) == MOST_CELL_BYTES and not line.endswith(b"\n"):
                 while (rest := stream.readline(1 << 20)) and not rest.endswith(b"\n"):
                     pass
                 bad.append(BadRow(number, Reason.MALFORMED_ROW, f"longer than {MOST_CELL_BYTES >> 20} MB"))
             elif line.strip():
                 try:
-                    rows.append(flat(_decode(line)))
+                    rows.append(flat(_decode(line), "", keys))
                     numbers.append(number)
                 except ValueError as error:
                     bad.append(BadRow(number, Reason.MALFORMED_ROW, str(error)))
+                for name, of in keys.items():
+                    if len(of) >= _MOST_KEYS and (not columns or any(c.startswith(f"{name}.") for c in columns)):
+                        raise AnnotationFileError(
+                            f"{path} line {number:,}: column {name!r} is an object with {len(of):,} different keys so "
+                            "far, and each would be a column. Write two lists, of its keys and of its values, or leave "
+                            "the column out by --columns"
+                        )
         yield from _batches(rows, numbers, bad, columns)
+
+
+_MOST_KEYS = 1000
+
+
+def _no_lines(line: bytes) -> str:
+    """What a file is, by its first line, that does not have a row a line; empty if it may have."""
+    if line.lstrip().startswith(b"["):
+        return "is one JSON array; give a JSON object a line (jq -c '.[]')"
+    if line.strip() == b"{":
+        return "has JSON over several lines; give a JSON object a line (jq -c .)"
+    try:
+        row = _decode(line)
+    except ValueError:
+        return ""
+    by_index = [value for value in row.values() if isinstance(value, dict) and "0" in value]
+    is_numbered = all(value.keys() == set(map(str, range(len(value)))) for value in by_index)
+    if (by_index and len(by_index) == len(row) and is_numbered) or row.keys() == {"columns", "index", "data"}:
+        return (
+            "has a data frame's columns in place of rows, as pandas' to_json() writes it; give a JSON object a line: "
+            "to_json(PATH, orient='records', lines=True)"
+        )
+    return ""
 
 
 def _decode(line: bytes) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"no JSON: {error}") from error
+        value = _with_nan(line)
+        if value is None:
+            raise ValueError(f"no JSON: {error}") from error
     if not isinstance(value, dict):
         raise ValueError(f"no JSON object: {shown(value)}")
     return value
 
 
-def flat(row: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def _with_nan(line: bytes) -> Any:
+    """The value of a line that is JSON but for NaN or Infinity, which Python writes; None for any other."""
+    found: list[str] = []
+
+    def number(text: str) -> float:
+        found.append(text)
+        return float(text)
+
+    try:
+        value = json.loads(line, parse_constant=number)
+        msgspec.json.encode(value)  # no lone surrogates
+    except (ValueError, RecursionError):
+        return None
+    return value if found else None
+
+
+def flat(row: dict[str, Any], prefix: str, keys: dict[str, set[str]]) -> dict[str, Any]:
     """A row without objects in objects.
+
+    Args:
+        keys: gets the keys of each object in it, by its name.
 
     Raises:
         ValueError: two values have one name.
 
-    >>> flat({"a": 1, "b": {"c": 2, "d": {"e": 3}}})
+    >>> flat({"a": 1, "b": {"c": 2, "d": {"e": 3}}}, "", {})
     {'a': 1, 'b.c': 2, 'b.d.e': 3}
     """
     found: dict[str, Any] = {}
     for key, value in row.items():
         name = f"{prefix}{key}"
-        inner = flat(value, f"{name}.") if isinstance(value, dict) else {name: value}
+        inner = {name: value}
+        if isinstance(value, dict):
+            keys.setdefault(name, set()).update(value)
+            inner = flat(value, f"{name}.", keys)
         if both := found.keys() & inner.keys():
             raise ValueError(f"two values for {min(both)!r}")
         found |= inner
@@ -131,13 +193,15 @@ def _of_one_type(values: list[Any]) -> pa.Array | None:
         array = pa.array(values)
     except (pa.ArrowException, OverflowError):
         return None
-    type_ = array.type
+    type_, depth = array.type, 0
     items: Iterable[Any] = values
-    if pa.types.is_list(type_):
-        type_, items = type_.value_type, chain.from_iterable(filter(None, values))
-    if pa.types.is_nested(type_) or (pa.types.is_floating(type_) and bool in set(map(type, items))):
-        return None  # Arrow takes true after 1.5 for 1.0
-    return array
+    while pa.types.is_list(type_):
+        type_, items, depth = type_.value_type, chain.from_iterable(filter(None, items)), depth + 1
+    # Arrow takes true after 1.5 for 1.0, and 7 for 7.0: another text. Lists in lists never are texts by themselves.
+    fit = {float, NoneType, int} if depth > 1 else {float, NoneType}
+    if pa.types.is_nested(type_) or (pa.types.is_floating(type_) and not set(map(type, items)) <= fit):
+        return None
+    return plain_array(array, [])
 
 
 def _texts(values: list[Any]) -> pa.Array:
@@ -148,7 +212,7 @@ def _texts(values: list[Any]) -> pa.Array:
 
     if any(isinstance(value, list) for value in values):
         lists = [None if value is None else list(map(text, value)) for value in values]
-        return pa.array(lists, pa.list_(pa.large_string()))
+        return pa.array(lists, pa.large_list(pa.large_string()))
     return pa.array(map(text, values), pa.large_string())
 
 
@@ -161,7 +225,7 @@ def _parts(values: list[Any]) -> Iterator[ColumnPart]:
                 by_look.setdefault(_look(item), []).append((place, item))
     for look, found in by_look.items():
         places, alike = zip(*found, strict=True)
-        is_odd = look in (Seen.LARGE, Seen.OTHER)
+        is_odd = look in (Seen.LARGE, Seen.NESTED, Seen.OTHER)
         yield ColumnPart(look, np.array(places), pa.array(map(as_text, alike)) if is_odd else pa.array(alike))
 
 
@@ -171,7 +235,7 @@ def _look(item: Any) -> Seen:
     return _LOOKS.get(type(item), Seen.OTHER)
 
 
-_LOOKS = {bool: Seen.BOOL, int: Seen.INT64, float: Seen.FLOAT, str: Seen.TEXT}
+_LOOKS = {bool: Seen.BOOL, int: Seen.INT64, float: Seen.FLOAT, str: Seen.TEXT, list: Seen.NESTED}
 
 
 def as_text(value: Any) -> str:

@@ -70,7 +70,7 @@ def made_ahead(make: Callable[[RowBatch], Made], file: RowsFile, recipe: RowsRec
     """What is made of batches, in their order; threads make it, as Arrow's work needs no interpreter."""
     cores = usable_cores()
     with ThreadPoolExecutor(cores) as pool:
-        yield from look_ahead(make, read_rows(file, recipe.read, recipe.encoding), pool, cores)
+        yield from look_ahead(make, read_rows(file, recipe.reading), pool, cores)
 
 
 BUCKETS = 64

@@ -1,51 +1,92 @@
-"""Files of rows become batches of columns: CSV, TSV, JSON Lines, Parquet; the first three gzip-compressed or not."""
+"""Rows of CSV, TSV, JSON Lines and Parquet files as batches of columns."""
 
-import gzip
 import io
-import zlib
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
+import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recordmill.schemas.errors import AnnotationFileError
-from recordmill.schemas.inputs.tables import RowsFile, rows_format
+from recordmill.schemas.inputs.tables import RowsFile, RowsReading, rows_format
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.storage.read_unpacked import GZIP
 from recordmill.transforms.storage.resolve import archive_of, storage_for
 from recordmill.transforms.table.read_csv_rows import read_csv
 from recordmill.transforms.table.read_json_rows import read_json
-from recordmill.transforms.table.row_batch import BadRow, RowBatch, shown
+from recordmill.transforms.table.row_batch import (
+    MOST_COLUMNS,
+    BadRow,
+    RowBatch,
+    checked,
+    plain_array,
+    shown,
+)
 
 
 def read_parquet(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_rows: int) -> Iterator[RowBatch]:
-    """Batches of values, read a row group's piece at a time; the members of structs become columns with dots in their
-    names.
+    """Yield batches of values, read a part of a row group at a time. Members of structs are columns with dots in their
+    names. Numbers of Hugging Face's ClassLabel are the names that they stand for.
 
     Raises:
         AnnotationFileError: it is no Parquet file, or is cut short or damaged, or names a column twice.
     """
     try:
-        file = pq.ParquetFile(stream)
-        wanted = _wanted(file.schema_arrow, columns)
+        file, schema = _open_parquet(stream)
+        class_names = _class_names(schema)
+        tensors = {
+            each.name: tuple(each.type.shape) for each in schema if isinstance(each.type, pa.FixedShapeTensorType)
+        }
         first = 1
-        for batch in file.iter_batches(batch_rows, columns=wanted):
+        for batch in file.iter_batches(batch_rows, columns=_wanted(schema, columns)):
             table = pa.Table.from_batches([batch])
             while any(pa.types.is_struct(field.type) for field in table.schema):
                 table = table.flatten()
             names = [name for name in table.column_names if not columns or name in columns]
             if twice := [name for name, number in Counter(names).items() if number > 1]:
                 raise AnnotationFileError(f"{path} names the column {shown(twice[0])} twice; rename one")
-            arrays = {name: _plain(table.column(name)) for name in names}
-            yield _checked(RowBatch(arrays, np.arange(first, first + len(batch)), [], is_typed=True))
+            cut: dict[str, list[int]] = {name: [] for name in names}
+            arrays = {
+                name: plain_array(table.column(name).combine_chunks(), cut[name], tensors.get(name, ()))
+                for name in names
+            }
+            known = {name: of for name, of in class_names.items() if name in arrays}
+            read = RowBatch(arrays, np.arange(first, first + len(batch)), [], is_typed=True, names=known)
+            yield _named(read._replace(cut={name: sum(of) for name, of in cut.items() if any(of)}))
             first += len(batch)
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and not isinstance(error, pa.ArrowException) and error.errno is not None:
             raise  # of the storage
         raise AnnotationFileError(f"{path} is no Parquet file, or was cut short: {error}") from error
+
+
+def _open_parquet(stream: BinaryIO) -> tuple[pq.ParquetFile, pa.Schema]:
+    """A file to read, and its schema as it was written."""
+    # The default for Spark's timestamps, nanoseconds, ends in the year 2262 and wraps.
+    file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
+    schema = file.schema_arrow
+    if not any(_has_fixed_lists(field.type) for field in schema):
+        return file, schema
+    # Arrow cannot read a missing list of a fixed size. Without the types that it keeps in the footer, such lists are
+    # like any others.
+    stream.seek(-8, io.SEEK_END)
+    length = stream.read(4)
+    stream.seek(-8 - int.from_bytes(length, "little"), io.SEEK_END)
+    footer = stream.read(int.from_bytes(length, "little")).replace(b"ARROW:schema", b"arrow-schema")
+    metadata = pq.read_metadata(pa.BufferReader(b"PAR1" + footer + length + b"PAR1"))
+    enums = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+    file = pq.ParquetFile(stream, metadata=metadata, read_dictionary=enums, coerce_int96_timestamp_unit="us")
+    return file, schema
+
+
+def _has_fixed_lists(type_: pa.DataType) -> bool:
+    type_ = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
+    inner = (type_.field(index).type for index in range(type_.num_fields))
+    return pa.types.is_fixed_size_list(type_) or any(map(_has_fixed_lists, inner))
 
 
 def _wanted(schema: pa.Schema, columns: tuple[str, ...]) -> list[str] | None:
@@ -55,85 +96,100 @@ def _wanted(schema: pa.Schema, columns: tuple[str, ...]) -> list[str] | None:
     return [name for name in schema.names if any(c == name or c.startswith(f"{name}.") for c in columns)]
 
 
-def _plain(column: pa.ChunkedArray) -> pa.Array:
-    array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    plain = _plain_type(array.type)
-    return array if plain == array.type else array.cast(plain, safe=False)
+def _class_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
+    """Names of ClassLabel columns, which Hugging Face's `datasets` writes into the schema's metadata."""
+    try:
+        found = msgspec.json.decode((schema.metadata or {}).get(b"huggingface", b"{}"), type=_HuggingFace)
+    except msgspec.DecodeError:
+        return {}
+    label_of = {
+        name: msgspec.convert(each, _ClassLabel) for name, each in found.info.features.items() if "names" in each
+    }
+    return {name: each.names for name, each in label_of.items() if each.type == "ClassLabel"}
 
 
-def _plain_type(type_: pa.DataType) -> pa.DataType:
-    """Points in time in microseconds, as Python has no finer ones; and lists of one length as any others."""
-    if pa.types.is_timestamp(type_) and type_.unit == "ns":
-        return pa.timestamp("us", type_.tz)
-    if pa.types.is_list(type_) or pa.types.is_fixed_size_list(type_):
-        return pa.list_(_plain_type(type_.value_type))
-    return type_
+class _ClassLabel(msgspec.Struct, rename={"type": "_type"}):
+    names: tuple[str, ...]
+    type: str = ""
 
 
-def _checked(batch: RowBatch) -> RowBatch:
-    """A batch without the rows that have a text that is no UTF-8, for which nobody looked."""
+class _Info(msgspec.Struct):
+    features: dict[str, Any] = {}
+
+
+class _HuggingFace(msgspec.Struct):
+    info: _Info = msgspec.field(default_factory=_Info)
+
+
+def _named(batch: RowBatch) -> RowBatch:
+    """The batch with the names that numbers of ClassLabel stand for; -1 is a missing label, and any other number
+    without a name a bad row."""
     bad: dict[int, BadRow] = {}
-    for name, array in batch.columns.items():
-        try:
-            array.validate(full=True)
-            continue
-        except pa.ArrowInvalid:
-            pass
-        for place, value in enumerate(array):
-            try:
-                value.as_py()
-            except UnicodeDecodeError as error:
-                detail = f"column {name} is no UTF-8 ({error}); write it as UTF-8, or as binary"
-                bad.setdefault(place, BadRow(int(batch.lines[place]), Reason.NOT_TEXT, detail))
-    if not bad:
-        return batch
-    good = np.setdiff1d(np.arange(len(batch.lines)), list(bad))
-    columns = {name: array.take(pa.array(good)) for name, array in batch.columns.items()}
-    return RowBatch(columns, batch.lines[good], [bad[place] for place in sorted(bad)], batch.is_typed)
+    for column, names in batch.names.items():
+        numbers = pc.fill_null(batch.columns[column], -1).to_numpy(zero_copy_only=False)
+        for place in np.flatnonzero((numbers < -1) | (numbers >= len(names))).tolist():
+            detail = f"column {column}: {numbers[place]} is the number of none of its {len(names):,} class names"
+            bad.setdefault(place, BadRow(int(batch.lines[place]), Reason.UNKNOWN_CLASS, detail))
+        is_name = pa.array((numbers >= 0) & (numbers < len(names)))
+        indices = pc.if_else(is_name, pa.array(numbers), pa.scalar(None, pa.array(numbers).type))
+        batch.columns[column] = pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.large_string()))
+    return batch.without([bad[place] for place in sorted(bad)])
 
 
 _BATCH_ROWS = 8192
 
 
-def read_rows(file: RowsFile, columns: tuple[str, ...] = (), encoding: str = "utf-8") -> Iterator[RowBatch]:
-    """The rows of a file, in their order, in batches of bounded size.
-
-    Args:
-        columns: the only ones that are wanted; all where empty.
-        encoding: of CSV and TSV.
+def read_rows(file: RowsFile, how: RowsReading) -> Iterator[RowBatch]:
+    """Yield the rows of a file, in their order, in batches of bounded size.
 
     Raises:
         AnnotationFileError: it is no file of its kind, or is cut short or damaged; or it is not the one that was found
             when the job began, as it is read twice.
         OSError: see `Storage.open`.
     """
-    yield from _read(file, columns, encoding)
+    for batch in _read(file, how):
+        if len(batch.columns) > MOST_COLUMNS:
+            raise AnnotationFileError(
+                f"{file.path} has {len(batch.columns):,} columns, of at most {MOST_COLUMNS:,}; choose some by --columns"
+            )
+        yield checked(batch, how.names, _CURES[batch.is_typed])
     found = storage_for(file.path).stat(file.path)
     if file.version and (found is None or found.version != file.version):
         raise AnnotationFileError(f"{file.path} was changed while the job read it; run again")
 
 
-def _read(file: RowsFile, columns: tuple[str, ...], encoding: str) -> Iterator[RowBatch]:
+_CURES = {True: "write it as UTF-8, or as binary", False: "give --encoding, latin-1 for example"}
+
+
+def _read(file: RowsFile, how: RowsReading) -> Iterator[RowBatch]:
     of_format = rows_format(file.path)
     with storage_for(file.path).open(file.path) as stream:
         if of_format == "parquet":
             # Columns are far apart in it, and to go back in a member of an archive is to unpack it again.
             whole = io.BytesIO(stream.read()) if archive_of(file.path) else stream
-            yield from read_parquet(file.path, whole, columns, _BATCH_ROWS)
+            yield from read_parquet(file.path, whole, how.columns, _BATCH_ROWS)
             return
         unpacked = _unpacked(stream)
         try:
             if of_format == "json":
-                yield from read_json(file.path, unpacked, columns, _BATCH_ROWS)
+                yield from read_json(file.path, unpacked, how.columns, _BATCH_ROWS)
             else:
-                delimiter = "\t" if of_format == "tsv" else ","
-                yield from read_csv(file.path, unpacked, delimiter, encoding, columns)
-        except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+                yield from read_csv(file.path, unpacked, how)
+        except OSError as error:
+            if error.errno is not None:
+                raise  # of the storage
             raise AnnotationFileError(f"{file.path} is damaged or was cut short ({error}); fetch it again") from error
 
 
+_PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
+_BZIP2 = re.compile(rb"BZh[1-9]1AY&SY")
+
+
 def _unpacked(stream: Any) -> BinaryIO:
+    """The stream without its compression by gzip, bzip2 or zstd, which its first bytes tell."""
     buffered = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
-    if buffered.peek(len(GZIP))[: len(GZIP)] == GZIP:
-        return gzip.GzipFile(fileobj=buffered)  # type: ignore[return-value]
-    return buffered
+    head = buffered.peek(10)[:10]
+    packed = next((name for start, name in _PACKED.items() if head.startswith(start)), "")
+    if not packed or (packed == "bz2" and not _BZIP2.match(head)):
+        return buffered
+    return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(buffered, "r"), packed))

@@ -1,16 +1,18 @@
 """Rows as they are read: columns of a batch of rows."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recordmill.schemas.rejects import Reason, Rejected
 
 MOST_CELL_BYTES = 64 << 20
 """A longer cell is a fault: of a quote that is not closed, or of a file without ends of lines."""
+MOST_COLUMNS = 10_000
 _SHOWN = 60
 
 
@@ -43,6 +45,7 @@ class Seen(str, Enum):
     ENUM = "values of an enum"
     TEXT = "text"
     BINARY = "bytes"
+    NESTED = "lists of different sizes in lists"
     OTHER = "values of a type that has no feature"
 
 
@@ -52,26 +55,6 @@ class ColumnPart(NamedTuple):
     look: Seen
     places: np.ndarray
     values: pa.Array
-
-
-class LongCells(NamedTuple):
-    """Cells of several lines, of CSV: also of columns that are not read.
-
-    Attributes:
-        cells: how many there are.
-        like_rows: those whose lines look like rows, see `long_cells`.
-        lines: over how many lines more those go on, in all.
-        first: the first of them: (line, see RowBatch.lines, and column).
-    """
-
-    cells: int = 0
-    like_rows: int = 0
-    lines: int = 0
-    first: tuple[int, str] | None = None
-
-    def add(self, other: "LongCells") -> "LongCells":
-        first = min(filter(None, (self.first, other.first)), default=None)
-        return LongCells(self.cells + other.cells, self.like_rows + other.like_rows, self.lines + other.lines, first)
 
 
 class RowBatch(NamedTuple):
@@ -84,8 +67,8 @@ class RowBatch(NamedTuple):
         bad: rows that are not in `columns`.
         is_typed: False where all values are texts that stand for what they may (CSV).
         parts: by name, of columns whose values are of several types, so that `columns` has them as texts.
-        long_cells: looks for those of CSV; it takes a while, and once is enough.
-        escaped: quotes of CSV after a backslash, read since the batch before.
+        names: by column of numbers that stand for names (ClassLabel), the names in the order of their numbers.
+        cut: by column, points in time that are finer than a microsecond, which is cut.
     """
 
     columns: dict[str, pa.Array]
@@ -93,13 +76,147 @@ class RowBatch(NamedTuple):
     bad: list[BadRow]
     is_typed: bool
     parts: Mapping[str, Sequence[ColumnPart]] = {}
-    long_cells: Callable[[], LongCells] = LongCells
-    escaped: int = 0
+    names: Mapping[str, tuple[str, ...]] = {}
+    cut: Mapping[str, int] = {}
 
     def values(self, column: str) -> list[Any]:
         """The value of each row; None in all of them where the file has no such column."""
         array = self.columns.get(column)
         return [None] * len(self.lines) if array is None else python_values(array)
+
+    def without(self, bad: Sequence[BadRow]) -> "RowBatch":
+        """The batch, where `bad` rows are no longer in its columns; its `parts` have to be none."""
+        if not bad:
+            return self
+        is_good = pa.array(np.isin(self.lines, [row.line for row in bad], invert=True))
+        columns = {name: array.filter(is_good) for name, array in self.columns.items()}
+        return self._replace(columns=columns, lines=self.lines[is_good], bad=[*self.bad, *bad])
+
+
+def checked(batch: RowBatch, names: Iterable[str], cure: str) -> RowBatch:
+    """The batch with its texts as such. Rows with a text that is not UTF-8 are bad.
+
+    Args:
+        names: columns whose values are names: of classes, keys, groups, splits. Their bytes are texts, and NaN in them
+            is a missing value.
+        cure: ends the message.
+    """
+    columns: dict[str, pa.Array] = {}
+    bad: dict[int, BadRow] = {}
+    for name, array in batch.columns.items():
+        is_binary = pa.types.is_large_binary(array.type)
+        is_text = not batch.is_typed or (is_binary and name in names) or has_texts(array.type)
+        if name in names and pa.types.is_floating(array.type):
+            array = pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
+        try:
+            columns[name] = array.cast(pa.large_string()) if is_text and is_binary else array
+            if is_text and not is_binary:
+                array.validate(full=True)
+            continue
+        except pa.ArrowInvalid:
+            columns[name] = array
+        for line, value in zip(batch.lines.tolist(), array, strict=True):
+            try:
+                _ = value.as_py().decode() if is_binary and value.is_valid else value.as_py()
+            except UnicodeDecodeError as error:
+                detail = f"column {name} is not UTF-8: {shown(error.object)}; {cure}"
+                bad.setdefault(line, BadRow(line, Reason.NOT_TEXT, detail))
+    found = batch._replace(columns=columns).without([bad[line] for line in sorted(bad)])
+    return checked(found, names, cure) if bad else found
+
+
+def has_texts(type_: pa.DataType) -> bool:
+    """Whether values of a type hold texts, which a Parquet file does not guarantee to be UTF-8."""
+    if pa.types.is_dictionary(type_):
+        return has_texts(type_.value_type)
+    return pa.types.is_large_string(type_) or any(has_texts(type_.field(i).type) for i in range(type_.num_fields))
+
+
+def plain_array(array: pa.Array, cut: list[int], shape: tuple[int, ...] = ()) -> pa.Array:
+    """The same values, of one of the types that columns are made of: views, fixed sizes, extensions are none.
+
+    Whole decimals are int64 where all of them fit. Points in time are at least microseconds, as Python's are.
+
+    Args:
+        cut: gets the number of points in time that are finer.
+        shape: of values that are flat lists, and become lists in lists.
+    """
+    type_, types = array.type, pa.types
+    if len(shape) > 1:
+        items = pc.list_flatten(array)
+        for size in reversed(shape[1:]):
+            items = pa.FixedSizeListArray.from_arrays(items, size)
+        return _lists(array, np.where(array.is_valid(), shape[0], 0), plain_array(items, cut))
+    if isinstance(type_, pa.BaseExtensionType):
+        return plain_array(array.storage, cut)
+    if is_list(type_):
+        return _lists(
+            array, pc.fill_null(pc.list_value_length(array), 0).to_numpy(), plain_array(pc.list_flatten(array), cut)
+        )
+    if types.is_run_end_encoded(type_):
+        return plain_array(pc.run_end_decode(array), cut)
+    if types.is_string(type_) or types.is_string_view(type_):
+        return array.cast(pa.large_string())
+    if types.is_binary(type_) or types.is_binary_view(type_) or types.is_fixed_size_binary(type_):
+        return array.cast(pa.large_binary())
+    if types.is_dictionary(type_):
+        values = plain_array(array.dictionary, cut)
+        if types.is_large_string(values.type):
+            return pa.DictionaryArray.from_arrays(array.indices, values)
+        return plain_array(array.dictionary_decode(), cut)
+    if types.is_timestamp(type_) and type_.unit == "ns":
+        finer = pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False) % 1000
+        cut.append(int(np.count_nonzero(finer)))
+        return array.cast(pa.timestamp("us", type_.tz), safe=False)
+    if types.is_float16(type_):
+        return array.cast(pa.float32())
+    if types.is_decimal(type_) and type_.scale <= 0:
+        try:
+            return array.cast(pa.int64())
+        except pa.ArrowInvalid:
+            return array
+    return array
+
+
+def is_list(type_: pa.DataType) -> bool:
+    kinds = pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list
+    return any(check(type_) for check in (*kinds, pa.types.is_list_view, pa.types.is_large_list_view))
+
+
+def _lists(array: pa.Array, counts: np.ndarray, items: pa.Array) -> pa.Array:
+    """Lists of so many items each; missing where `array` has a missing value."""
+    ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    return pa.LargeListArray.from_arrays(pa.array(ends), items, mask=array.is_null())
+
+
+class FlatLists(NamedTuple):
+    """Lists, and lists in lists, as their items.
+
+    Attributes:
+        counts: int64 [rows]: items of each row.
+        shape: sizes of lists in lists that all rows have in common; -1 of a size that differs; () of plain lists.
+    """
+
+    items: pa.Array
+    counts: np.ndarray
+    shape: tuple[int, ...]
+
+
+def flat_lists(array: pa.Array) -> FlatLists:
+    """Items of all levels of lists.
+
+    >>> flat_lists(pa.array([[[1, 2, 3], [4, 5, 6]], None]))[1:]
+    (array([6, 0]), (2, 3))
+    """
+    ends = np.arange(len(array) + 1)
+    shape: list[int] = []
+    while is_list(array.type):
+        counts = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+        given = np.unique(counts[array.is_valid().to_numpy(zero_copy_only=False)] if not shape else counts)
+        shape.append(int(given[0]) if len(given) == 1 else -1)
+        ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])[ends]
+        array = array.flatten()
+    return FlatLists(array, np.diff(ends), tuple(shape) if len(shape) > 1 else ())
 
 
 def python_values(array: pa.Array) -> list[Any]:

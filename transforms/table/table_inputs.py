@@ -53,8 +53,9 @@ def _from_pbtxt(path: str, data: bytes) -> TableSchema:
         if values:
             type_ = ColumnType.ENUM
         count = feature.value_count
-        is_list = feature.HasField("value_count") and (count.min, count.max) != (1, 1)
-        columns.append(Column(feature.name, feature.name, type_, is_list, values=values))
+        shape = tuple(dim.size for dim in feature.shape.dim)
+        is_list = bool(shape) or (feature.HasField("value_count") and (count.min, count.max) != (1, 1))
+        columns.append(Column(feature.name, feature.name, type_, is_list, values=values, shape=shape))
     return TableSchema(tuple(columns))
 
 

@@ -33,6 +33,7 @@ from recordmill.schemas.inputs.options import (
     size_of,
 )
 from recordmill.schemas.inputs.splits import RowSplits
+from recordmill.schemas.inputs.tables import RowsReading
 from recordmill.schemas.inputs.text_options import TextChoice, TextOptions
 from recordmill.schemas.layouts import TABLE, picture_of_row, stored_as
 from recordmill.schemas.names import NameSources
@@ -91,6 +92,12 @@ class TableOptions(TextOptions, PictureOptions):
         "Values that replace missing ones. Without it, the record lacks the feature.", (), "COLUMN=VALUE[,…]"
     )
     encoding: str = READ.opt("Encoding of CSV and TSV files.", "utf-8", "NAME")
+    delimiter: str = READ.opt(
+        "Separator of the cells of CSV and TSV files. One character, or `tab`. Without it, the one of `,` `;` tab `|` "
+        "that the first line has most of, or the one in a line `sep=;` before it.",
+        "",
+        "CHAR",
+    )
     name: str = redefined(ConvertOptions, "name", "table")
     layout: Literal["table"] = redefined(ConvertOptions, "layout", "table")
     rename: Pairs = redefined(
@@ -213,6 +220,13 @@ class TableOptions(TextOptions, PictureOptions):
         )
 
     @property
+    def reading(self) -> RowsReading:
+        """How files are read."""
+        names = *filter(None, [self.label]), *self.row_splits(()).columns
+        delimiter = "\t" if self.delimiter == "tab" else self.delimiter
+        return RowsReading(self.read_columns, self.encoding, delimiter, tuple(dict.fromkeys(names)))
+
+    @property
     def read_columns(self) -> tuple[str, ...]:
         """The columns that are read; all where empty."""
         if not self.columns:
@@ -252,6 +266,10 @@ class TableOptions(TextOptions, PictureOptions):
             "".encode(self.encoding)
         except LookupError:
             yield f"--encoding {self.encoding} is none that Python knows"
+        if self.delimiter not in ("", "tab") and not (len(self.delimiter) == 1 and self.delimiter.isascii()):
+            yield f"--delimiter {self.delimiter!r} is not one ASCII character, or tab"
+        elif self.delimiter and self.delimiter in '"\r\n':
+            yield f"--delimiter {self.delimiter!r} ends a line, or quotes a cell"
 
     def _check_keys(self) -> None:
         if self.text_form is TextForm.TFIDF and self.count_features:

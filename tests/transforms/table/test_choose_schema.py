@@ -1,3 +1,6 @@
+import io
+from decimal import Decimal
+
 import msgspec
 import numpy as np
 import pyarrow as pa
@@ -10,7 +13,8 @@ from recordmill.schemas.layouts import picture_of_row
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.table.choose_schema import ColumnChoice, choose_schema
 from recordmill.transforms.table.observe_columns import TableStats, observe
-from recordmill.transforms.table.row_batch import BadRow, RowBatch
+from recordmill.transforms.table.read_json_rows import read_json
+from recordmill.transforms.table.row_batch import BadRow, RowBatch, plain_array
 from recordmill.transforms.table.table_inputs import read_schema
 
 FILES = (RowsFile(0, "a.csv", 1, ""), RowsFile(1, "b.csv", 1, ""))
@@ -18,7 +22,9 @@ FILES = (RowsFile(0, "a.csv", 1, ""), RowsFile(1, "b.csv", 1, ""))
 
 def batch(columns: dict, is_typed: bool) -> RowBatch:
     arrays = {
-        name: values if isinstance(values, pa.Array) else pa.array(values, None if is_typed else pa.large_string())
+        name: plain_array(values if isinstance(values, pa.Array) else pa.array(values), [])
+        if is_typed
+        else pa.array(values, pa.large_string())
         for name, values in columns.items()
     }
     rows = len(next(iter(arrays.values())))
@@ -42,7 +48,7 @@ def types(*files: dict, is_typed: bool = False) -> dict[str, ColumnType]:
     [
         (["1", "-20", "0"], ColumnType.INT64),
         (["9223372036854775807", "-9223372036854775808"], ColumnType.INT64),
-        (["1", "2.5", "-.5", "1e-3", "+7."], ColumnType.FLOAT),
+        (["1", "2.5", "-.5", "1e-3", "7."], ColumnType.FLOAT),
         (["9223372036854775808", "1.5"], ColumnType.FLOAT),
         (["1.5", "nan", "-inf"], ColumnType.FLOAT),
         (["true", "FALSE"], ColumnType.BOOL),
@@ -50,6 +56,12 @@ def types(*files: dict, is_typed: bool = False) -> dict[str, ColumnType]:
         (["2026-11-22", "2026-11-22T10:00:00Z"], ColumnType.TIMESTAMP),
         (["2026-11-22 10:00", "2026-11-22T10:00:00.123456+02:00"], ColumnType.TIMESTAMP),
         (["007", "08"], ColumnType.BYTES),  # zip codes, house numbers
+        (["12025550147", "+12025550148"], ColumnType.BYTES),  # phone numbers
+        (["+3", "-5.5"], ColumnType.BYTES),
+        (["16777217.0", "-3", "1e3"], ColumnType.INT64),  # float32 does not hold the first
+        (["16777216.0", "3"], ColumnType.FLOAT),
+        (["16777217.0", "0.5"], ColumnType.FLOAT),
+        (["9007199254740993.0", "16777217"], ColumnType.FLOAT),  # nor does float64 hold this
         (["9223372036854775808"], ColumnType.BYTES),
         (["2026-02-30"], ColumnType.BYTES),
         (["1", "x"], ColumnType.BYTES),
@@ -83,6 +95,16 @@ def test_texts(values, type_):
         (pa.array([[1, 2], [], None]), ColumnType.INT64, True),
         (pa.array([[1.5]], pa.large_list(pa.float32())), ColumnType.FLOAT, True),
         (pa.array([[{"a": 1}]]), ColumnType.BYTES, True),
+        (pa.array([Decimal(10**18), Decimal(1)], pa.decimal128(38, 0)), ColumnType.INT64, False),
+        (pa.array([Decimal(10**19), Decimal(1)], pa.decimal128(38, 0)), ColumnType.BYTES, False),
+        (pa.array([Decimal("123456789.00")], pa.decimal128(20, 2)), ColumnType.INT64, False),
+        (pa.array([Decimal("0.50")], pa.decimal128(20, 2)), ColumnType.FLOAT, False),
+        (pa.array([123456789.0, None, -1.0]), ColumnType.INT64, False),
+        (pa.array([1.0, 2.0]), ColumnType.FLOAT, False),
+        (pa.array([[123456789.0], []]), ColumnType.INT64, True),
+        (pa.array(["u" * 20], pa.string_view()), ColumnType.BYTES, False),
+        (pa.array([b"u"], pa.binary_view()), ColumnType.BYTES, False),
+        (pa.array([[[1, 2], [3, 4]], None]), ColumnType.INT64, True),
     ],
 )
 def test_typed_values(array, type_, is_list):
@@ -143,7 +165,7 @@ def test_what_is_odd_is_told_with_its_number_and_place():
         "column c is written as text, as it has 2 whole numbers and 1 text, the first 'x' in a.csv row 3"
     )
     (text,) = choose({"c": ["1e39", "1"]}).warnings
-    assert text.startswith("column c: 1 of 2 values lose")
+    assert text.startswith("float32, which records hold, rounds numbers of c (1 of 2); ")
     (text,) = choose({"c": ["", ""], "d": ["x", "y"]}).warnings
     assert text.startswith("column c has no value in any row")
 
@@ -160,7 +182,7 @@ def test_enums_are_numbered_over_all_files(monkeypatch):
     assert enum(*coded, is_typed=True, defaults={"c": "aa"}) == ("a", "aa", "b", "c")
     (text,) = choose({"c": coded[0]}, is_typed=True).warnings
     assert "in schema.json: c of 2 values" in text
-    asked = {"types": {"c": (ColumnType.ENUM, False)}}
+    asked = {"types": {"c": (ColumnType.ENUM, False, ())}}
     assert enum(["10", "9", ""], ["9"], **asked) == ("9", "10"), "as classes are"
     assert enum(["b", "a"], **asked, enums={"c": ("x", "b")}) == ("x", "b")
     assert choose({"c": ["b", "a"]}, **asked).warnings == ()
@@ -212,8 +234,8 @@ def test_classes_are_numbered(monkeypatch):
         ({"label": "a", "features": {"a": "x" * 201}}, "--rename it"),
         ({"label": "a", "features": {"a": "x\ny"}}, "--rename it"),
         ({"features": {"a": "b"}}, "columns 'a' and 'b' would both be the feature 'b'"),
-        ({"types": {"a": (ColumnType.CLASS, False)}}, "--schema: column a holds classes; give --label a"),
-        ({"types": {"x": (ColumnType.INT64, False)}}, "--schema: there is no column 'x'"),
+        ({"types": {"a": (ColumnType.CLASS, False, ())}}, "--schema: column a holds classes; give --label a"),
+        ({"types": {"x": (ColumnType.INT64, False, ())}}, "--schema: there is no column 'x'"),
         ({"dtypes": {"x": ColumnType.INT64}}, "--dtype: there is no column 'x'"),
         ({"label": "a", "dtypes": {"a": ColumnType.INT64}}, "--dtype a: column a has classes"),
         ({"texts": ("a",), "dtypes": {"a": ColumnType.INT64}}, "--dtype a: column a has texts"),
@@ -222,7 +244,7 @@ def test_classes_are_numbered(monkeypatch):
         ({"pictures": "b"}, "column b is not in b.csv; every row needs it"),
         ({"features": {"a": ""}}, "column 'a' would be a feature without a name; --rename it"),
         ({"defaults": {"a": "x"}}, "--default: column a: 'x' is no int64"),
-        ({"defaults": {"a": "nan"}, "types": {"a": (ColumnType.FLOAT, False)}}, "--default: column a: 'nan'"),
+        ({"defaults": {"a": "nan"}, "types": {"a": (ColumnType.FLOAT, False, ())}}, "--default: column a: 'nan'"),
         ({"features": {"a": "image"}, "taken": ("image",)}, "column 'a' would be the feature 'image', which is the"),
     ],
 )
@@ -317,3 +339,56 @@ def test_both_features_of_a_text_are_of_one_column(tmp_path):
     ]
     (tmp_path / "schema.json").write_bytes(msgspec.json.encode(TableSchema(tuple(parts))))
     assert list(read_schema(str(tmp_path / "schema.json")).columns) == parts
+
+
+def test_lists_in_lists_have_a_shape():
+    found = choose({"a": [[[1, 2, 3], [4, 5, 6]], None], "b": [[[1.5]], [[2.5]]]}, is_typed=True)
+    assert [(column.shape, column.as_feature.shape) for column in found.schema.columns] == [
+        ((2, 3), ("N of a",)),  # a row lacks it
+        ((1, 1), ("1", "1")),
+    ]
+    assert TableSchema.of_features(found.schema.features).columns[1] == found.schema.columns[1]
+
+
+@pytest.mark.parametrize("files", [[[[[1, 2], [3]]]], [[[[1, 2]]], [[[1, 2], [3, 4]]]], [[[["x"]]]], [[[[1]], [1]]]])
+def test_lists_in_lists_without_a_shape_are_an_error_with_its_cure(files):
+    batches = [next(read_json("x", io.BytesIO(msgspec.json.encode({"m": row})), (), 9)) for of in files for row in of]
+    stats = TableStats()
+    for read in batches:
+        stats.add(observe(read, 0))
+    with pytest.raises(ConfigError, match=r"^column m has lists .* in lists, .* Give one flat list"):
+        choose_schema(stats, ColumnChoice(), FILES)
+    as_text = ColumnChoice(types={"m": (ColumnType.BYTES, False, ())})
+    assert choose_schema(stats, as_text, FILES).schema.columns[0].type is ColumnType.BYTES
+
+
+def test_names_of_numbers_keep_their_order():
+    numbers = batch({"c": pa.array(["cat"]).dictionary_encode()}, True)._replace(names={"c": ("dog", "cat")})
+    stats = observe(numbers, 0, ["c"])
+    assert choose_schema(stats, ColumnChoice(), FILES).schema.columns[0].values == ("dog", "cat")
+    labels = choose_schema(stats, ColumnChoice(label="c"), FILES).labels
+    assert [category.name for category in labels.categories] == ["dog", "cat"]
+
+
+def test_points_in_time_that_are_cut_are_told():
+    fine = batch({"t": pa.array([1], pa.timestamp("us"))}, True)._replace(cut={"t": 1})
+    (text,) = choose_schema(observe(fine, 0), ColumnChoice(), FILES).warnings
+    assert text.startswith("column t: 1 of 1 points in time are finer than a microsecond")
+
+
+@pytest.mark.parametrize(
+    ("array", "rounded"),
+    [
+        (pa.array([0.1, 0.5, float("nan")]), 1),
+        (pa.array([(1 << 24) + 1, 1 << 24, (1 << 63) - 1, -(1 << 63)]), 2),
+        (pa.array([Decimal("0.10"), Decimal("0.50")]), 1),
+        (pa.array([Decimal("1.00000000000000000001")]), 1),  # float64 holds 1
+        (pa.array(["0.1", "16777217", "18446744073709551617", "1e39"]), 4),
+        (pa.array([0.1], pa.float32()), 0),
+    ],
+)
+def test_numbers_that_float32_rounds_are_counted_by_equality(array, rounded):
+    is_typed = array.type != pa.string()
+    assert (
+        observe(batch({"a": array.to_pylist() if not is_typed else array}, is_typed), 0).columns["a"].rounded == rounded
+    )

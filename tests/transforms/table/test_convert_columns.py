@@ -8,6 +8,7 @@ from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.tables import Column
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.table.convert_columns import convert_column
+from recordmill.transforms.table.row_batch import plain_array
 
 
 def convert(array, type_: ColumnType, is_typed: bool = True, classes=(), **column):
@@ -48,7 +49,13 @@ def test_texts(type_, texts, values):
         (ColumnType.FLOAT, pa.array([1, (1 << 53) + 1]), [[1.0], [float(1 << 53)]]),
         (ColumnType.BOOL, pa.array([True, False]), [[1], [0]]),
         (ColumnType.DATE, pa.array([1, 2], pa.date32()), [[1], [2]]),
-        (ColumnType.TIMESTAMP, pa.array([1500, 2000], pa.timestamp("ns")), [[1], [2]]),
+        (
+            ColumnType.TIMESTAMP,
+            pa.array([-1, 253_402_300_800], pa.timestamp("s")),
+            [[-(10**6)], [253_402_300_800 * 10**6]],
+        ),
+        (ColumnType.INT64, pa.array([123456789.0, -0.0]), [[123456789], [0]]),
+        (ColumnType.INT64, pa.array([Decimal("123456789.00"), Decimal(1)]), [[123456789], [1]]),
         (ColumnType.TIMESTAMP, pa.array([1, 2], pa.date32()), [[86_400 * 10**6], [2 * 86_400 * 10**6]]),
         (ColumnType.BYTES, pa.array([b"\xff", b""]), [[b"\xff"], [b""]]),
         (ColumnType.BYTES, pa.array([1.5, 2.0]), [[b"1.5"], [b"2.0"]]),
@@ -151,3 +158,25 @@ def test_enums():
     holes = pa.ListArray.from_arrays([0, 2, 3], pa.array(["v", None, "x"]).dictionary_encode())
     faults = convert(holes, ColumnType.ENUM, classes=("u", "v"), is_list=True)[1]
     assert sorted(faults) == [(0, Reason.MISSING_VALUE), (1, Reason.UNKNOWN_CLASS)]
+
+
+@pytest.mark.parametrize(("unit", "value"), [("s", 1 << 40), ("ms", 1 << 62), ("s", 1 << 62)])
+def test_a_point_in_time_beyond_int64_is_a_reject(unit, value):
+    found, faults = convert(pa.array([0, value], pa.timestamp(unit)), ColumnType.TIMESTAMP)
+    expected = value * 10**6 if value == 1 << 40 else None
+    assert (found[0], faults) == ([0], [] if expected else [(1, Reason.OTHER_TYPE)])
+    assert expected is None or found[1] == [expected]
+
+
+def test_whole_numbers_of_texts_are_exact():
+    texts = ["12.0", "1e3", "9007199254740993", "9007199254740993.0", "1.5"]
+    found, faults = convert(texts, ColumnType.INT64, is_typed=False)
+    assert found[:3] == [[12], [1000], [9007199254740993]]
+    assert faults == [(3, Reason.OTHER_TYPE), (4, Reason.OTHER_TYPE)]
+
+
+def test_lists_in_lists():
+    array = plain_array(pa.array([[[1, 2], [3, 4]], [[5, 6], [7, 8]], [[9]]]), [])
+    found, faults = convert(array, ColumnType.FLOAT, is_list=True, shape=(2, 2))
+    assert (found[:2], faults) == ([[1, 2, 3, 4], [5, 6, 7, 8]], [(2, Reason.OTHER_TYPE)])
+    assert convert(array, ColumnType.BYTES)[0][0] == [b"[[1,2],[3,4]]"]

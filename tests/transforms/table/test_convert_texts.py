@@ -11,7 +11,7 @@ from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.encoders import TextEncoder, TextForm, TextSettings
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import RowSplits, SplitShares
-from recordmill.schemas.inputs.tables import Column, RowsFile, TableSchema
+from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading, TableSchema
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.encoders.fit_encoder import TextVectorizer
 from recordmill.transforms.table import convert_columns as module
@@ -81,7 +81,7 @@ def test_texts_are_those_of_one_split_s_rows(tmp_path):
     table = {"title": ["a", None, "b", "c", "d"], "part": ["train", "Train ", "val", "x", None]}
     pq.write_table(pa.table(table), tmp_path / "r.parquet")
     splits = RowSplits(SplitShares((("train", 1),), 0), ("train", "val"), column="part")
-    recipe = RowsRecipe("", splits, 0, (), "utf-8")
+    recipe = RowsRecipe("", splits, 0, RowsReading())
     file = RowsFile(0, str(tmp_path / "r.parquet"), 1, "")
 
     def texts(split: str, default: str | None = None) -> list[str]:
@@ -98,7 +98,7 @@ def test_texts_of_a_split_where_classes_are_divided_one_by_one(tmp_path):
     table = {"title": ["a", "b", "c", "d"], "id": [1, 2, 3, 4], "kind": ["y", "x", "y", "z"]}
     pq.write_table(pa.table(table), tmp_path / "r.parquet")
     halves = SplitShares((("train", Fraction(1, 2)), ("val", Fraction(1, 2))))
-    recipe = RowsRecipe("", RowSplits(halves, halves.names, key="id", stratified="kind"), 0, (), "utf-8")
+    recipe = RowsRecipe("", RowSplits(halves, halves.names, key="id", stratified="kind"), 0, RowsReading())
     schema = TableSchema((*SCHEMA.columns, Column("kind", "kind", ColumnType.CLASS)))
     labels = LabelMap((Category(0, "x"), Category(1, "y")))
     chosen = ChosenSchema(schema, labels, (), borders={0: (0,), 1: (1 << 63,)})

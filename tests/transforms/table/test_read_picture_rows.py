@@ -13,7 +13,7 @@ from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.annotations import Category, TableRow
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import RowSplits, SplitShares, name_id
-from recordmill.schemas.inputs.tables import Column, RowsFile, TableSchema
+from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading, TableSchema
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import labels_of
 from recordmill.transforms.dataset.facts import Facts
@@ -48,7 +48,7 @@ class Found(NamedTuple):
 def read(path: Path, folders: tuple[str, ...] = ("pics",), **splits) -> Found:
     divided = RowSplits(HALVES, HALVES.names, **({"key": "path", "images": folders} | splits))
     file = RowsFile(0, str(path), path.stat().st_size, "")
-    recipe = RowsRecipe("", divided, 0, (), "utf-8", "path", folders)
+    recipe = RowsRecipe("", divided, 0, RowsReading(), "path", folders)
     reader = RowReader(file, CHOSEN, recipe)
     found = []
     for made in reader:

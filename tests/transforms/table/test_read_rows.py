@@ -1,33 +1,33 @@
+import csv
 import gzip
 import io
-import re
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.features import ColumnType
-from recordmill.schemas.inputs.tables import RowsFile
+from recordmill.schemas.inputs.tables import RowsFile, RowsReading, rows_format
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.table import read_csv_rows
 from recordmill.transforms.table.choose_schema import ColumnChoice, choose_schema
 from recordmill.transforms.table.convert_columns import convert_column
 from recordmill.transforms.table.observe_columns import TableStats, observe
-from recordmill.transforms.table.read_csv_rows import _QuoteCounter, read_csv
 from recordmill.transforms.table.read_json_rows import read_json
 from recordmill.transforms.table.read_rows import read_rows
 
 
-def read(path, data: bytes = b"", columns=(), encoding="utf-8"):
+def read(path, data: bytes = b"", columns=(), encoding="utf-8", **how):
     """Columns, numbers of rows, and (number, reason) of bad ones."""
     if data:
         path.write_bytes(data)
     cells: dict = {}
     lines, bad = [], []
-    for batch in read_rows(RowsFile(0, str(path), 0, ""), columns, encoding):
+    for batch in read_rows(RowsFile(0, str(path), 0, ""), RowsReading(columns, encoding, **how)):
         for name, array in batch.columns.items():
             cells.setdefault(name, []).extend(array.to_pylist())
         lines += batch.lines.tolist()
@@ -53,58 +53,71 @@ def test_csv(tmp_path, data, cells):
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "row"),
     [
-        (b'1,x,"y\n3,x,y\n4,x,y"z\n', "x.csv has .*[(]2 in cells of 1 rows[)], the first in row 10, column c;"),
-        (b'2,"x\r\n3,z" x,y\r\n4,"x\r5,z",y\r\n', "[(]2 in cells of 2 rows[)], the first in row 10, column b;"),
-        (b'1,x,"y\n3,x,y\n4,x,y"z\n' + b'1,"x\ny\nz",y\n' * 3, "[(]2 in cells of 1 rows"),
-        (b'1,x,"y\n3,x,y\n4,x,y"z\n' + b'1,"x\ny\nz",y\n' * 4, None),  # most are of several lines
-        (b'1,x,"y\n3,x,y\n4"\n', None),
-        (b'1,"Main St\nTown, IL",x\n' * 4, None),  # so many are no mistake
-        (b'1,x,"y\n3,x,y,z\n4,x,y"z\n', None),
-        (b'1,x,"y\n3,x\n4,x,y"z\n', None),
-        (b'"1\n2",x,y\n', None),
+        (b'1,"x"y,z\n', 1),
+        (b'\n1,x,z\n\n2,5" disk,"z"\n3,x,"y"\r\n4,"a ""b"" c","d" \n5,x,y\n', 4),
+        (b'1,"x,y\n2,"z",w\n', 1),  # a quote that is not closed
+        (b'1,x,5" y\n2,"x\ny\n', 2),
+        (b'1,x,y\r2,x,"say \\"hi\\""\r', 2),
+        (b'1,"x\n' * 100_000, 1),
+        (b'1,"a\nb",5" x\n' * 50_000 + b'1,"a""\n","y"z\n', 50_001),
     ],
 )
-def test_lines_of_a_cell_that_look_like_rows_are_told(data, told, monkeypatch):
-    monkeypatch.setattr(read_csv_rows, "_BATCH_ROWS", 10)
-    found = told_of_cells(b"a,b,c\n" + b"1,x,y\n" * 9 + data)
-    assert bool(found) == bool(told)
-    assert not told or re.search(told, found[0])
+def test_text_after_a_closing_quote_is_refused_with_its_row(tmp_path, monkeypatch, data, row):
+    for step in (1, 7, 1 << 20) if len(data) < 1000 else (1 << 20,):
+        monkeypatch.setattr(read_csv_rows, "_BLOCK_BYTES", max(step, 200))
+        monkeypatch.setattr(read_csv_rows, "_HEAD_STEP", step)
+        with pytest.raises(AnnotationFileError, match=rf"x.csv row {row:,}[ :].*(closing quote|not closed)"):
+            read(tmp_path / "x.csv", b"a,b,c\n" + data)
 
 
-def told_of_cells(data: bytes) -> list[str]:
-    """Where the column `a` alone is read."""
-    stats = TableStats()
-    for batch in read_csv("x.csv", io.BytesIO(data), ",", "utf-8", ("a",)):
-        stats.add(observe(batch, 0))
-    warnings = choose_schema(stats, ColumnChoice(), (RowsFile(0, "x.csv", 0, ""),)).warnings
-    return [text for text in warnings if "look like rows" in text]
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'"a","b"\n"",""""\n"x ""y""","\n"\n',
+        b'a,b\n5" disk,3""\n"x",5" by "6"\n"",y"\n',
+        b'a,b\n"C:\\dir\\",x\n"\r\n""",y\n',
+    ],
+)
+def test_strict_csv_with_quotes_is_what_python_reads(tmp_path, data):
+    rows = list(csv.reader(io.StringIO(data.decode(), newline="")))
+    for size in (1, 2, 3, 1 << 20):
+        stream = read_csv_rows._StrictQuotes(io.BytesIO(data), b",", b"")
+        assert b"".join(iter(lambda stream=stream, size=size: stream.read(size), b"")) == data
+        assert (stream.fault, stream.is_open) == ("", False)
+    cells, _, _ = read(tmp_path / "x.csv", data)
+    assert [list(cells), *map(list, zip(*cells.values(), strict=True))] == rows
 
 
-@pytest.mark.parametrize(("data", "number"), [(b'1,"a \\"b\\""\n2,x\n', 2), (b'1,"a ""b"" \\ "\n', 0)])
-def test_quotes_after_a_backslash_are_counted(data, number, monkeypatch):
-    monkeypatch.setattr(read_csv_rows, "_BATCH_ROWS", 1)
-    for size in (1, 1 << 20):
-        stream = _QuoteCounter(io.BytesIO(data))
-        while stream.read(size):
-            pass
-        assert stream.escaped == number
-    stats = TableStats()
-    for _ in range(2):
-        for batch in read_csv("x.csv", io.BytesIO(b"a,b\n" + data), ",", "utf-8", ()):
-            stats.add(observe(batch, 0))
-    warnings = choose_schema(stats, ColumnChoice(), (RowsFile(0, "x.csv", 0, ""),)).warnings
-    assert [f"(number: {2 * number})" in text for text in warnings if "backslash" in text] == [True] * bool(number)
+@pytest.mark.parametrize(
+    ("name", "data", "how"),
+    [
+        ("x.csv", b"a;b\n1;x,y\n", {}),
+        ("x.csv", b"sep=;\r\na;b\r\n1;x,y\r\n", {}),
+        ("x.csv", b"\xef\xbb\xbfsep=\t\na\tb\n1\tx,y\n", {}),
+        ("x.csv", b"a|b\r1|x,y\r", {}),  # old Macs' line ends
+        ("x.csv", b"a\rb\r", {"cells": {"a": ["b"]}}),
+        ("x.tsv", b"a\tb\n1\tx,y\n", {}),
+        ("x.csv", b"a^b\n1^x,y\n", {"delimiter": "^"}),
+        ("x.csv", b'"a;b;c",b\n1,x\n', {"cells": {"a;b;c": ["1"], "b": ["x"]}}),
+    ],
+)
+def test_delimiters_and_line_ends(tmp_path, name, data, how):
+    how = dict(how)
+    expected = how.pop("cells", {"a": ["1"], "b": ["x,y"]})
+    assert read(tmp_path / name, data, **how)[0] == expected
 
 
-def test_of_so_few_rows_that_most_have_such_cells_nothing_is_told():
-    assert not told_of_cells(b"a,b,c\n" + b'1,"x\n2,y",z\n' * 3)
-
-
-def test_of_one_column_a_very_long_cell_is_told():
-    assert told_of_cells(b'a\n1\n2\n3\n"4\n' + b"5\n" * 99 + b'6"\n')
-    assert not told_of_cells(b'a\n1\n2\n3\n"4\n' + b"5\n" * 98 + b'6"\n')
+@pytest.mark.parametrize(("codec", "ending"), [("gzip", "gz"), ("bz2", "bz2"), ("zstd", "zst")])
+def test_compressed_files(tmp_path, codec, ending):
+    with pa.CompressedOutputStream(str(tmp_path / "packed"), codec) as out:
+        out.write(b'{"a": 1}\n' * 3)
+    packed = (tmp_path / "packed").read_bytes()
+    assert rows_format(f"x.jsonl.{ending}") == "json"
+    assert read(tmp_path / f"x.jsonl.{ending}", packed)[0] == {"a": [1, 1, 1]}
+    with pytest.raises(AnnotationFileError, match="damaged or was cut short"):
+        read(tmp_path / f"x.jsonl.{ending}", packed[:-4])
 
 
 def test_only_some_columns_and_tabs(tmp_path):
@@ -138,13 +151,12 @@ def test_a_text_that_is_not_of_the_encoding_is_told_with_it(tmp_path):
         (b"\n", "must name the columns"),
         (b"a,a\n1,2\n", "'a' twice"),
         (b"a,\n1,2\n", "column 2 has no name"),
-        (b"a;b\n1;2\n", "one column, 'a;b': are its cells separated by ';'[?]"),
-        (b"a\tb\n1\t2\n", r"are its cells separated by '\\t'"),
+        (b'"a;b"\n1;2\n', "one column, 'a;b': are its cells separated by ';'[?]"),
         (b"\xe9,b\n1,2\n", "first line cannot be read"),
         (b'a,b\n1,2\n3,"4\n5,6\n', "row 2 has a quote that is not closed"),
         (b'a,b,c\n1,2,3\n1,"2,3\n4\n5', "row 2 has a quote that is not closed"),
         (
-            b'a,b,c\n1,"2,3\n4,5,6\n4,5,"6\n7,8,9\n',
+            b'a,b,c\n1,"2,3\n4,5,6\n4,5,6"\n7,8,9\n',
             "row 1 has 2 cells .* 3 columns, and .* 2 more lines, of which 1 look",
         ),
         ("a,b\n1,2\n".encode("utf-16-be"), "utf-16-be"),
@@ -188,7 +200,9 @@ def test_half_of_a_surrogate_pair_is_no_text(tmp_path):
         ([2.5, True], ColumnType.BYTES, [[b"2.5"], [b"true"]]),  # Arrow takes it for 1.0
         ([[1, 2], 3, [], None], ColumnType.INT64, [[1, 2], [3], [], None]),
         ([[2.5, True], [], 7], ColumnType.BYTES, [[b"2.5", b"true"], [], [b"7"]]),
-        ([[[1], {"a": 2}], ["x"], []], ColumnType.BYTES, [[b"[1]", b'{"a":2}'], [b"x"], []]),
+        ([[{"b": 1}, {"a": 2}], ["x"], []], ColumnType.BYTES, [[b'{"b":1}', b'{"a":2}'], [b"x"], []]),
+        ([7, 1.5, "x"], ColumnType.BYTES, [[b"7"], [b"1.5"], [b"x"]]),  # Arrow takes it for 7.0 beside 1.5
+        ([7, 1.5, None, 2.0], ColumnType.FLOAT, [[7.0], [1.5], None, [2.0]]),
         ([1 << 64, 1.5], ColumnType.FLOAT, [[float(1 << 64)], [1.5]]),
         ([(1 << 53) + 1, 0.5], ColumnType.FLOAT, [[float(1 << 53)], [0.5]]),
     ],
@@ -213,7 +227,7 @@ def test_json_of_mixed_types_is_the_same_in_any_batches(values, type_, texts):
             of_rows = zip(batch.lines.tolist(), cells, absent, strict=True)
             found |= {line: None if gone else cell for line, cell, gone in of_rows}
         assert (column.type, [found[line] for line in sorted(found)]) == (type_, texts)
-        assert bool(chosen.warnings) == (type_ is ColumnType.BYTES), "it is told"
+        assert bool(chosen.warnings) == (type_ is ColumnType.BYTES or (1 << 53) + 1 in values), "it is told"
         examples.append(stats.columns["a"].first)
     assert examples[0] == examples[1], "of the same rows"
 
@@ -230,11 +244,97 @@ def test_a_list_does_not_change_what_the_values_beside_it_are(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("data", "fault"), [(b'[{"a": 1}]', "one JSON array"), (b'{\r\n  "a": 1\r\n}\r\n', "JSON over several lines")]
+    ("data", "fault"),
+    [
+        (b'[{"a": 1}]', "one JSON array"),
+        (b'{\r\n  "a": 1\r\n}\r\n', "JSON over several lines"),
+        (b'{"id": {"0": 1, "1": 2}, "x": {"0": 1.5, "1": null}}', "columns in place of rows"),  # pandas
+        (b'{"columns": ["a"], "index": [0], "data": [[1]]}', "columns in place of rows"),
+        (
+            b"".join(b'{"a": {"b": {"k%d": 1}}}\n' % number for number in range(1001)),
+            "line 1,000: column 'a.b' is an object with 1,000 different keys",
+        ),
+    ],
 )
 def test_json_that_is_not_one_object_a_line_is_named(tmp_path, data, fault):
     with pytest.raises(AnnotationFileError, match=fault):
         read(tmp_path / "x.json", data)
+
+
+def test_an_object_with_many_keys_may_be_left_out(tmp_path):
+    data = b"".join(b'{"a": {"k%d": 1}, "b": 1}\n' % number for number in range(1001))
+    assert read(tmp_path / "x.jsonl", data, columns=("b",))[0] == {"b": [1] * 1001}
+
+
+def test_nan_in_json_is_a_number_as_in_other_files(tmp_path):
+    data = b'{"x": 1.5}\n{"x": NaN}\n{"x": -Infinity, "y": "\\ud800"}\n{"x": Nan}\n'
+    cells, lines, bad = read(tmp_path / "x.jsonl", data)
+    assert (str(cells), lines) == ("{'x': [1.5, nan]}", [1, 2])
+    assert bad == [(3, Reason.MALFORMED_ROW), (4, Reason.MALFORMED_ROW)]
+
+
+def parquet(path, columns: dict, names=(), metadata=None):
+    """The columns of a file, its bad rows, and the names that numbers stand for."""
+    pq.write_table(pa.table(columns).replace_schema_metadata(metadata), path, use_deprecated_int96_timestamps=False)
+    (batch,) = read_rows(RowsFile(0, str(path), 0, ""), RowsReading(names=names))
+    cells = {name: array.to_pylist() for name, array in batch.columns.items()}
+    return cells, [(row.line, row.reason) for row in batch.bad], batch.names
+
+
+@pytest.mark.parametrize(
+    ("array", "cells"),
+    [
+        (pa.ListArray.from_arrays([0, 1, 3], pa.array(["u", "v", "u"]).dictionary_encode()), [["u"], ["v", "u"]]),
+        (pa.array([[1.0, 2.0], None, [3.0, 4.0]], pa.list_(pa.float32(), 2)), [[1.0, 2.0], None, [3.0, 4.0]]),
+        (pa.array([[1], None, [2, 3]], pa.large_list(pa.int8())), [[1], None, [2, 3]]),
+        (pa.array(["u" * 20, None], pa.string_view()), ["u" * 20, None]),
+        (pa.array([b"\xff" * 20, None], pa.binary_view()), [b"\xff" * 20, None]),
+        (
+            pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(12, dtype=np.float32).reshape(2, 2, 3)),
+            [[[0, 1, 2], [3, 4, 5]], [[6, 7, 8], [9, 10, 11]]],
+        ),
+        (
+            pa.ExtensionArray.from_storage(
+                pa.fixed_shape_tensor(pa.int8(), (1, 2)), pa.array([[1, 2], None], pa.list_(pa.int8(), 2))
+            ),
+            [[[1, 2]], None],
+        ),
+    ],
+)
+def test_types_of_arrow(tmp_path, array, cells):
+    enum = pa.array(["u"] * len(cells)).dictionary_encode()
+    pq.write_table(pa.table({"a": array, "e": enum}), tmp_path / "x.parquet")
+    (batch,) = read_rows(RowsFile(0, str(tmp_path / "x.parquet"), 0, ""), RowsReading())
+    assert batch.columns["a"].to_pylist() == cells
+    assert pa.types.is_dictionary(batch.columns["e"].type)
+
+
+def test_timestamps_of_spark_do_not_wrap(tmp_path):
+    """Those of 96 bits, which Arrow reads as nanoseconds by default."""
+    table = pa.table({"t": pa.array([253_402_300_799_000_000], pa.timestamp("us"))})
+    pq.write_table(table, tmp_path / "x.parquet", use_deprecated_int96_timestamps=True)
+    (batch,) = read_rows(RowsFile(0, str(tmp_path / "x.parquet"), 0, ""), RowsReading())
+    assert batch.columns["t"].cast(pa.int64()).to_pylist() == [253_402_300_799_000_000]
+
+
+def test_names_are_texts_and_nan_is_none(tmp_path):
+    columns = {
+        "kind": pa.array([b"a", b"\xff", b"\xfe", b"b"]),
+        "n": [1.0, 2.0, 3.0, float("nan")],
+        "raw": [b"\xff"] * 4,
+    }
+    cells, bad, _ = parquet(tmp_path / "x.parquet", columns, ("kind", "n"))
+    assert cells == {"kind": ["a", "b"], "n": [1.0, None], "raw": [b"\xff"] * 2}
+    assert bad == [(2, Reason.NOT_TEXT), (3, Reason.NOT_TEXT)]
+
+
+def test_numbers_of_class_label_are_names(tmp_path):
+    features = {"label": {"names": ["dog", "cat", "bird"], "_type": "ClassLabel"}, "x": {"_type": "Value"}}
+    metadata = {"huggingface": msgspec.json.encode({"info": {"features": features}})}
+    columns = {"label": [1, 0, -1, None, 3], "x": [1, 2, 3, 4, 5]}
+    cells, bad, names = parquet(tmp_path / "x.parquet", columns, metadata=metadata)
+    assert cells == {"label": ["cat", "dog", None, None], "x": [1, 2, 3, 4]}
+    assert (bad, names) == ([(5, Reason.UNKNOWN_CLASS)], {"label": ("dog", "cat", "bird")})
 
 
 def test_parquet(tmp_path):
@@ -255,11 +355,12 @@ def test_what_parquet_has_and_python_has_not(tmp_path):
     pq.write_table(
         pa.table({"t": fine, "t0": pa.array([1_500, None], pa.timestamp("ns")), "p": pairs}), tmp_path / "x.parquet"
     )
-    (batch,) = read_rows(RowsFile(0, str(tmp_path / "x.parquet"), 0, ""))
+    (batch,) = read_rows(RowsFile(0, str(tmp_path / "x.parquet"), 0, ""), RowsReading())
+    assert batch.cut == {"t": 1, "t0": 1}
     assert {name: array.type for name, array in batch.columns.items()} == {
-        "t": pa.list_(pa.timestamp("us", "UTC")),
+        "t": pa.large_list(pa.timestamp("us", "UTC")),
         "t0": pa.timestamp("us"),
-        "p": pa.list_(pa.float32()),
+        "p": pa.large_list(pa.float32()),
     }
     assert batch.columns["t0"].cast(pa.int64()).to_pylist() == [1, None]
     assert batch.columns["p"].to_pylist() == pairs.to_pylist()
@@ -291,8 +392,8 @@ def test_a_file_that_changes_while_it_is_read_is_not_mixed(tmp_path):
     path.write_bytes(b"a\n1\n")
     found = storage_for(str(path)).stat(str(path))
     rows = RowsFile(0, str(path), found.size_bytes, found.version)
-    assert len(list(read_rows(rows))) == 1
-    batches = read_rows(rows)
+    assert len(list(read_rows(rows, RowsReading()))) == 1
+    batches = read_rows(rows, RowsReading())
     next(batches)
     path.write_bytes(b"a\n2\n3\n")
     with pytest.raises(AnnotationFileError, match="was changed while"):

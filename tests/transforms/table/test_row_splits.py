@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.inputs.tables import RowsFile
+from recordmill.schemas.inputs.tables import RowsFile, RowsReading
 from recordmill.transforms.table.make_records import named_splits
 
 
@@ -11,7 +11,9 @@ def named(tmp_path: Path, *files: list[str], column: str = "set") -> tuple[str, 
     paths = [tmp_path / f"{number}.csv" for number in range(len(files))]
     for path, values in zip(paths, files, strict=True):
         path.write_text("".join(f"{value},1\n" for value in ["set", *values]))
-    return named_splits([RowsFile(number, str(path), 1, "") for number, path in enumerate(paths)], column, "utf-8")
+    return named_splits(
+        [RowsFile(number, str(path), 1, "") for number, path in enumerate(paths)], column, RowsReading()
+    )
 
 
 def test_they_are_those_of_all_files(tmp_path):
@@ -24,10 +26,10 @@ def test_a_batch_of_rows_without_the_column_is_no_file_without_it(tmp_path, monk
     rows.write_text('{"a": 1}\n{"set": "train"}\n')
     empty.touch()
     files = [RowsFile(number, str(path), 1, "") for number, path in enumerate((rows, empty))]
-    assert named_splits(files, "set", "utf-8") == ("train",)
+    assert named_splits(files, "set", RowsReading()) == ("train",)
     rows.write_text('{"a": 1}\n')
     with pytest.raises(ConfigError, match=r"0[.]jsonl has no column 'set'"):
-        named_splits(files, "set", "utf-8")
+        named_splits(files, "set", RowsReading())
 
 
 @pytest.mark.parametrize(

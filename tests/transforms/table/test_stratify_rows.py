@@ -10,7 +10,7 @@ from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import RowSplits, SplitShares
-from recordmill.schemas.inputs.tables import Column, RowsFile, TableSchema
+from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading, TableSchema
 from recordmill.transforms.folder.stratify import class_borders
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import RowsRecipe
@@ -33,7 +33,7 @@ def test_borders_are_those_of_the_keys_of_good_rows_in_all_files(tmp_path):
     for index, name in enumerate(("cat", "dog")):
         places = [SHARES.position(str(key)) for key, kind, price in rows if kind == name and price != "x"]
         expected[index] = class_borders(name, np.array([(place, 1) for place in places]), SHARES)
-    recipe = RowsRecipe("", RowSplits(SHARES, SHARES.names, "id", stratified="kind"), 0, (), "utf-8")
+    recipe = RowsRecipe("", RowSplits(SHARES, SHARES.names, "id", stratified="kind"), 0, RowsReading())
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         stratify = StratifyRows(p | "Chosen" >> beam.Create([CHOSEN]), recipe)
         found = p | "Files" >> beam.Create(files) | stratify
