@@ -139,6 +139,7 @@ class TableKeywords(ConvertKeywords, total=False):
     schema: Path | None
     default: Pairs
     encoding: str
+    delimiter: str
     layout: Literal["table"]
     dtype: Pairs
     split_column: str | None
