@@ -61,7 +61,12 @@ def test_a_value_of_every_parameter_is_taken_by_the_command(command):
 
 
 VALUES = {int: 7, float: 0.5, bool: True, str: "val"}
-VALUES_OF = {"HxW": "64x64", "KEY=NAME[,…]": "image/width=w", "KEY=int64|float32[,…]": "image/width=float32"}
+VALUES_OF = {
+    "HxW": "64x64",
+    "CHAR": "tab",
+    "KEY=NAME[,…]": "image/width=w",
+    "KEY=int64|float32[,…]": "image/width=float32",
+}
 OF_ROWS = {"embed": ("image_column", "class_column", "key", "group_column", "rename"), "table": ("label_as",)}
 """Likewise, of this command."""
 PICTURES = {"images": "gs://b/i", "image_column": "image"}
