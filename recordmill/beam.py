@@ -58,7 +58,7 @@ _LOGGED = 10
 
 
 class Read(NamedTuple):
-    """What is read of a data set.
+    """Result of reading a data set.
 
     Attributes:
         samples: PCollection of Sample.

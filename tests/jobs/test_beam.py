@@ -52,7 +52,7 @@ def piped(tmp_path):
     def write(samples, output="out", **options):
         with beam.Pipeline() as p:
             manifest = p | beam.Create(samples) | WriteDataset(tmp_path / output, **options)
-            assert_that(manifest | beam.Map(lambda one: one.layout), equal_to(["detection"]))
+            assert_that(manifest | beam.Map(lambda one: one.layout), equal_to([options.get("layout", "detection")]))
         return open_data_set(tmp_path / output)
 
     return write
@@ -123,7 +123,13 @@ def test_samples_of_ones_own(piped, caplog):
     assert len(data["train"]) == 8
     assert data.manifest.splits["train"].images.rejected == {"malformed_image": 2}
     assert [category.name for category in data.manifest.categories] == ["cat"]
-    assert "Samples have captions, which are not stored in layout detection: give captions=True" in caplog.text
+    assert "Samples have captions, which is not stored in layout detection: give captions=True" in caplog.text
+
+
+def test_what_a_layout_has_no_feature_for(piped, caplog):
+    piped([drawn_sample(1, captions=["a"], class_name="dog")], layout="keras")
+    for kind in ("captions", "class_name"):
+        assert f"Samples have {kind}, which is not stored in layout keras: the layout has no feature" in caplog.text
 
 
 def test_two_samples_of_one_key_end_the_job(piped):

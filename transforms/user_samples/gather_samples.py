@@ -16,6 +16,7 @@ from recordmill.schemas.inputs.annotations import Category, unnamed_keypoints
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.inputs.splits import Division
+from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.rejects import FILTERS, Metric, Rejected, UnusableError
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.dataset.facts import FACTS, AddFacts, Facts, FactsBuilder, add_facts, tagged
@@ -31,7 +32,7 @@ from recordmill.transforms.user_samples.convert_samples import (
     split_of,
     unpack_sample,
 )
-from recordmill.transforms.user_samples.record_options import RecordOptions
+from recordmill.transforms.user_samples.record_options import MASKS, PARTS, RecordOptions
 
 TRAITS, TABLE, LABELS = "traits", "table", "labels"
 _BITS = 10
@@ -88,6 +89,7 @@ def traits_of(sample: Sample, rules: SampleRules) -> set[Trait]:
         "masks": any(each.segmentation for each in sample.objects),
         "lvis": sample.neg_category_ids or sample.not_exhaustive_category_ids,
         "objects": sample.objects and rules.of_image,
+        "class_name": sample.class_name is not None and not rules.of_image,
     }
     found |= {Trait(kind) for kind, value in has.items() if value}
     if not rules.of_image:
@@ -211,10 +213,12 @@ def _describe(traits: list[_TRAIT], known: list[LabelMap], options: RecordOption
     yield TaggedOutput(TABLE, _table(options, "lvis" in kinds, labels))
     facts = FactsBuilder()
     stored = rules_of(options).stored
-    for kind in sorted(kinds & {*_PARTS, "objects"} - stored):
-        cure = "leave them out" if kind == "objects" else f"give {kind}={'rle' if kind == 'masks' else True}"
-        cure = cure.replace("=rle", '="rle"')
-        facts.warn(options.splits[0], f"Samples have {kind}, which are not stored in layout {options.layout}: {cure}")
+    for kind in sorted(kinds & {*_PARTS, "objects", "class_name"} - stored):
+        parts = {"masks": MASKS["both"], **PARTS}.get(kind, ())
+        can_store = set(parts) & set(LAYOUTS[options.layout].parts)
+        asked = 'masks="rle"' if kind == "masks" else f"{kind}=True"
+        cure = f"give {asked}" if can_store else "the layout has no feature for that"
+        facts.warn(options.splits[0], f"Samples have {kind}, which is not stored in layout {options.layout}: {cure}")
     ids = {(trait.name, trait.category_id) for trait in found if trait.category_id != -1}
     if not known and not ids <= {(category.name, category.id) for category in labels.categories}:
         name, id_ = min(ids - {(category.name, category.id) for category in labels.categories})
