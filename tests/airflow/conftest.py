@@ -52,8 +52,13 @@ def sample(tmp_path_factory) -> Path:
     return folder
 
 
+def examples() -> list[str]:
+    """DAG files of docs/airflow.md."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "airflow.md").read_text(), re.DOTALL)
+
+
 def write_dags(folder: Path, **settings: object) -> Path:
-    """Copy the DAG file into a dags folder and edit its settings."""
+    """Copy the DAG file into a dags folder and edit its settings; add the examples of the docs."""
     text = DAG_FILE.read_text()
     for name, value in settings.items():
         pattern = rf"^({name}\b.*?) = (\{{ .*?^\}}|[^\n]*)"
@@ -61,6 +66,9 @@ def write_dags(folder: Path, **settings: object) -> Path:
         assert edited == 1, name
     folder.mkdir(parents=True)
     (folder / DAG_FILE.name).write_text(text)
+    for number, example in enumerate(examples()):
+        python = os.environ["PROJECT_PYTHON"]
+        (folder / f"example_{number}.py").write_text(example.replace("/opt/recordmill/bin/python", python))
     return folder
 
 
