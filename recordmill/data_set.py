@@ -5,7 +5,7 @@ data["train"][17]["boxes"]
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from recordmill.grain_source import RecordSource
@@ -53,6 +53,7 @@ class Split(SplitRecords):
         ragged: bool = False,
         drop_remainder: bool = False,
         as_supervised: bool = False,
+        keys: Sequence[str] | None = None,
     ) -> "tf.data.Dataset":
         """The records as a tf.data.Dataset of dicts of tensors, with the same values as `numpy`; its cardinality is
         known, and its order that of the data set, unless it is shuffled.
@@ -72,6 +73,7 @@ class Split(SplitRecords):
                 of the hosts have.
             as_supervised: pairs: image or feature, and label (layout keras: the object's, `labels`); of a table, the
                 other columns, and the label.
+            keys: values to decode, of those of `features`; None for all.
 
         Raises:
             ConfigError: the data set cannot be read so, or TensorFlow is not installed.
@@ -79,7 +81,7 @@ class Split(SplitRecords):
         from recordmill.tensorflow_reader import Steps, tensorflow_dataset
 
         steps = Steps(batch, shuffle, seed, shard, resize, pad, ragged, drop_remainder, as_supervised)
-        return tensorflow_dataset(self, steps)
+        return tensorflow_dataset(self.with_keys(keys), steps)
 
     def torch(
         self,
@@ -87,7 +89,9 @@ class Split(SplitRecords):
         iterable: bool = False,
         seed: int | None = None,
         part: tuple[int, int] | None = None,
+        even: bool = False,
         transform: Callable[..., Any] | None = None,
+        keys: Sequence[str] | None = None,
     ) -> Any:
         """The records as a data set of PyTorch, of pairs as torchvision's models take them, without TensorFlow.
 
@@ -110,23 +114,31 @@ class Split(SplitRecords):
             seed: of an IterableDataset's order, another each epoch; None for the order of the data set.
             part: rank and number of ranks of an IterableDataset; by default, whenever it is iterated over, those of
                 torch.distributed; before that is initialised, those of the variables RANK and WORLD_SIZE.
+            even: give every worker of every rank as many records, by leaving out the last of an epoch's order that do
+                not go round, fewer than there are workers in all. Otherwise some have one more, and ranks may have
+                different numbers of batches, for which DistributedDataParallel waits for ever.
             transform: what becomes of the two of a pair, or of the dict that is alone.
+            keys: values to decode, of those of `features`, with `image` or `feature` where records have it; None for
+                all.
 
         Raises:
-            ConfigError: the shards are compressed, or seed or part is given without iterable.
+            ConfigError: the shards are compressed, or seed, part or even is given without iterable, or a key is none of
+                `features`.
         """
         from recordmill.torch_dataset import torch_dataset
 
-        return torch_dataset(self, iterable=iterable, seed=seed, part=part, transform=transform)
+        split = self.with_keys(keys)
+        return torch_dataset(split, iterable=iterable, seed=seed, part=part, even=even, transform=transform)
 
-    def grain(self, *, raw: bool = False) -> RecordSource:
+    def grain(self, *, raw: bool = False, keys: Sequence[str] | None = None) -> RecordSource:
         """The records as a RandomAccessDataSource of Grain, dicts of numpy arrays:
         `grain.MapDataset.source(split.grain()).shuffle(seed=0)`.
 
         Args:
             raw: give serialised tf.train.Examples.
+            keys: values to decode, of those of `features`; None for all.
         """
-        return RecordSource(self, raw)
+        return RecordSource(self.with_keys(keys), raw)
 
 
 Split.__doc__ = (Split.__doc__ or "").format(values=listed(indent=8).lstrip())

@@ -46,7 +46,8 @@ class RecordDecoder:
             if reading.form is Form.KEYPOINTS:
                 decoded[name] = record.keypoints(len(values["objects.id"]), self._keypoints)
             elif reading.form in (Form.PNG_MASKS, Form.RLE_MASKS):
-                height, width = decoded["image"].shape[:2]
+                picture = decoded["image"] if "image" in decoded else _picture(values["image.encoded"])
+                height, width = picture.shape[:2]
                 masks = list(RecordView(values, (width, height)).masks())
                 if faults := [mask for mask in masks if isinstance(mask, UnusableError)]:
                     raise faults[0]
@@ -68,7 +69,7 @@ def _value(record: RecordView, reading: Reading) -> Any:
         case Form.DECIMAL:
             return np.int64(record.image_id)
         case Form.PICTURE:
-            return np.array(for_jpeg(open_record_picture(value)).convert("RGB"))
+            return _picture(value)
         case Form.PIXELS:
             return np.frombuffer(bytearray(value), np.uint8).reshape([int(size) for size in reading.shape])
         case Form.GREY:
@@ -80,3 +81,8 @@ def _value(record: RecordView, reading: Reading) -> Any:
         case Form.STACKED:
             return record.boxes_coded
     raise AssertionError(reading.form)
+
+
+def _picture(data: bytes) -> np.ndarray:
+    """uint8 [height, width, 3] of an encoded picture."""
+    return np.array(for_jpeg(open_record_picture(data)).convert("RGB"))

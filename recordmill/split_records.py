@@ -138,18 +138,44 @@ class SplitRecords:
         """The shards as they were when these were first asked for: others that come in their place are an error."""
         return RecordFiles([RecordFile(*shard) for shard in self.shards])
 
-    def numpy(self) -> Iterator[dict[str, Any]]:
-        """The records in order, shard by shard, their checksums checked.
+    def numpy(self, *, keys: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+        """Read the records in order, shard by shard, and check their checksums.
+
+        Args:
+            keys: Values to decode, of those of `features`; None for all.
 
         Raises:
+            ConfigError: a key is none of `features`.
             RecordError: at a damaged record, or a shard that is not the one of the manifest, or has been replaced.
             OSError: storage fails.
         """
+        return iter(self.with_keys(keys))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
         records = (record for piece in self.pieces() for record in self._of_piece(piece))
         for number, record in enumerate(records):
             yield self.decode(record, number)
 
-    __iter__ = numpy
+    def with_keys(self: Records, keys: Sequence[str] | None) -> Records:
+        """Return the split with fewer values in a record, so that the others are not decoded.
+
+        Args:
+            keys: Values to decode, of those of `features`; None for all.
+
+        Raises:
+            ConfigError: a key is none of `features`.
+        """
+        if keys is None:
+            return self
+        if isinstance(keys, str) or not keys or (unknown := [key for key in keys if key not in self._readings]):
+            wrong = (
+                f"no key {', '.join(map(repr, unknown))}" if not isinstance(keys, str) and keys else f"keys={keys!r}"
+            )
+            raise ConfigError(f"{self.folder}, split {self.name}: {wrong}; give a list of {', '.join(self._readings)}")
+        part = copy(self)
+        part.__dict__.pop("_decode", None)  # of all keys
+        part._readings = {name: reading for name, reading in self._readings.items() if name in keys}
+        return part
 
     def _of_piece(self, piece: SplitPiece) -> Iterator[bytes]:
         number = piece.first

@@ -31,7 +31,8 @@ def decode_tensors(split: SplitRecords, record: "tf.Tensor") -> Example:
         if reading.form is Form.KEYPOINTS:
             decoded[name] = _keypoints(values, split.contents.labels.keypoints)
         elif reading.form in _MASKS:
-            decoded[name] = _MASKS[reading.form](values[reading.source], tf.shape(decoded["image"])[:2])
+            picture = decoded["image"] if "image" in decoded else _picture(values["image.encoded"])
+            decoded[name] = _MASKS[reading.form](values[reading.source], tf.shape(picture)[:2])
         else:
             decoded[name] = _value(values, reading)
         decoded[name].set_shape([None if reading.form is Form.KEYPOINTS else size for size in reading.static_shape])
@@ -47,8 +48,8 @@ def _value(values: Example, reading: Reading) -> "tf.Tensor":
             return value
         case Form.DECIMAL:
             return tf.strings.to_number(value, tf.int64)
-        case Form.PICTURE:  # or a PNG. Decoded accurately, pixels are Pillow's; quickly, some differ by up to 21 of 255
-            return tf.io.decode_jpeg(value, channels=3, dct_method="INTEGER_ACCURATE")
+        case Form.PICTURE:
+            return _picture(value)
         case Form.PIXELS:
             return tf.reshape(tf.io.decode_raw(value, tf.uint8), reading.static_shape)
         case Form.GREY:
@@ -62,6 +63,14 @@ def _value(values: Example, reading: Reading) -> "tf.Tensor":
             (coding,) = (coding for coding in BOX_CODINGS if reading.source in coding.sources)
             return tf.stack([values[source] for source in coding.sources], axis=-1)
     raise AssertionError(reading.form)
+
+
+def _picture(data: "tf.Tensor") -> "tf.Tensor":
+    """uint8 [height, width, 3] of a JPEG or PNG. `INTEGER_ACCURATE` gives Pillow's pixels; by default, some differ by
+    up to 21 of 255."""
+    import tensorflow as tf
+
+    return tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE")
 
 
 def _grey_pixels(png: "tf.Tensor") -> "tf.Tensor":
@@ -183,7 +192,8 @@ def _check(split: SplitRecords, steps: Steps) -> None:
         and (steps.pad is not None or steps.ragged or steps.drop_remainder),
         "pad and ragged: a ragged batch is not padded; give one of them": steps.pad is not None and steps.ragged,
         f"resize={steps.resize}: give (height, width), 1 or more each": steps.resize is not None and not is_size,
-        f"resize={steps.resize}: the records hold no picture": bool(steps.resize) and not forms & OF_PIXELS,
+        f"resize={steps.resize}: the records hold no picture, or keys has none": bool(steps.resize)
+        and not forms & COLOURED,
         f"seed={steps.seed}: without shuffle=True there is no order to choose": steps.seed is not None
         and not steps.shuffle,
         "batch: pictures of several sizes are no batch; give resize=(height, width), or ragged=True": bool(

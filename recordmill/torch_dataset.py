@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,8 @@ class TorchDataset(Dataset):
         self._is_of_rows = split.contents.table.record_of is RecordOf.ROW
         pictures = (name for name, reading in split.features.items() if reading.form in (Form.PICTURE, Form.PIXELS))
         self._picture = next(pictures, None)
+        if not (self._is_of_rows or {"image", "feature"} & split.features.keys()):
+            raise ConfigError(f"{split.folder}, split {split.name}: keys lacks image, which the first of a pair is")
 
     def __len__(self) -> int:
         return len(self._split)
@@ -68,11 +71,17 @@ class TorchIterableDataset(IterableDataset):
     """The records in an order of their own each epoch: each is read by one worker of one rank. See `Split.torch`."""
 
     def __init__(
-        self, split: SplitRecords, order: GlobalOrder, part: ReaderPart | None, transform: Transform | None = None
+        self,
+        split: SplitRecords,
+        order: GlobalOrder,
+        part: ReaderPart | None,
+        even: bool = False,
+        transform: Transform | None = None,
     ):
         self._records = TorchDataset(split, transform)
         self._order = order
         self._part = part
+        self._even = even
         self._epoch = 0
 
     def __getstate__(self) -> dict[str, Any]:
@@ -89,21 +98,29 @@ class TorchIterableDataset(IterableDataset):
         rank, ranks = self._part or _of_process() or ReaderPart(0, 1)
         host, hosts = rank * workers + id_, ranks * workers
         start = self._epoch * self._order.records
-        mine = self._order.of_host(host, hosts, start=start, epochs=self._epoch + 1)
+        mine: Iterator[int] = self._order.of_host(host, hosts, start=start, epochs=self._epoch + 1)
+        if self._even:
+            mine = islice(mine, self._order.records // hosts)
         while numbers := [number for _, number in zip(range(_AT_ONCE), mine, strict=False)]:
             yield from self._records.__getitems__(numbers)
 
 
 def torch_dataset(
-    split: SplitRecords, *, iterable: bool, seed: int | None, part: tuple[int, int] | None, transform: Transform | None
+    split: SplitRecords,
+    *,
+    iterable: bool,
+    seed: int | None,
+    part: tuple[int, int] | None,
+    even: bool,
+    transform: Transform | None,
 ) -> TorchDataset | TorchIterableDataset:
     """See `Split.torch`."""
     if not iterable:
-        if seed is not None or part is not None:
-            raise ConfigError("seed and part are of iterable=True; otherwise the sampler makes order and parts")
+        if seed is not None or part is not None or even:
+            raise ConfigError("seed, part and even are of iterable=True; otherwise the sampler makes order and parts")
         return TorchDataset(split, transform)
     order = GlobalOrder(len(split), seed or 0, shuffle=seed is not None)
-    return TorchIterableDataset(split, order, ReaderPart(*part) if part else None, transform)
+    return TorchIterableDataset(split, order, ReaderPart(*part) if part else None, even, transform)
 
 
 def _of_process() -> ReaderPart | None:

@@ -56,6 +56,25 @@ def test_records_in_any_order_at_once(tmp_path):
     assert split[2:6].read([3, 0]) == [split.raw(5), split.raw(2)]
 
 
+@pytest.mark.parametrize("name", ["detection", "keras", "tfds", "float16", "rows", "pictures"])
+def test_keys_are_what_is_decoded(tmp_path, name):
+    contents = CONTENTS[name]
+    split = write_split(tmp_path, contents, [draw(contents, number) for number in range(3)])
+    whole = split[2]  # decoded before keys are given, which another split must not inherit
+    for key in split.features:
+        (*_, found) = split.numpy(keys=[key])
+        assert list(found) == [key]
+        np.testing.assert_array_equal(found[key], whole[key])
+    assert list(split.grain(keys=list(whole)[:2])[1]) == list(whole)[:2]
+    assert list(split[2]) == list(whole)
+
+
+@pytest.mark.parametrize("keys", ["image", [], ["image", "imagr"]])
+def test_a_key_that_is_not_there(tmp_path, keys):
+    with pytest.raises(ConfigError, match="give a list of image, "):
+        plain(tmp_path).numpy(keys=keys)
+
+
 @pytest.mark.parametrize("number", [RECORDS, -RECORDS - 1, 10**9])
 def test_a_number_beyond_the_records(tmp_path, number):
     split = plain(tmp_path)

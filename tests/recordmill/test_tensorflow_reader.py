@@ -50,6 +50,16 @@ def test_values_are_those_of_the_numpy_reader(tmp_path, name):
         assert [key for key in arrays if not is_equal(tensors[key], arrays[key])] == []
 
 
+@pytest.mark.parametrize("name", ["detection", "rle"])
+def test_masks_alone(tmp_path, name):
+    split = split_of(tmp_path, name, 5)
+    for tensors, arrays in zip(split.tensorflow(keys=["masks"]), split, strict=True):
+        assert list(tensors) == ["masks"]
+        np.testing.assert_array_equal(tensors["masks"], arrays["masks"])
+    with pytest.raises(ConfigError, match="or keys has none"):
+        split.tensorflow(keys=["masks"], resize=(8, 10))
+
+
 def test_padded_batches(tmp_path):
     split = split_of(tmp_path, "detection")
     batches = list(split.tensorflow(batch=4, resize=(8, 10)))

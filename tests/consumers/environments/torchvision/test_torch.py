@@ -100,9 +100,11 @@ def test_a_record_of_one_object_is_a_picture_of_one(tmp_path):
 
 
 def test_what_cannot_be_is_told_at_once(tmp_path, split):
-    for more in ({"seed": 0}, {"part": (0, 2)}):
-        with pytest.raises(ConfigError, match="seed and part are of iterable=True"):
+    for more in ({"seed": 0}, {"part": (0, 2)}, {"even": True}):
+        with pytest.raises(ConfigError, match="seed, part and even are of iterable=True"):
             split.torch(**more)
+    with pytest.raises(ConfigError, match="keys lacks image"):
+        split.torch(keys=["boxes"])
     compressed = write_split(tmp_path, CONTENTS["rows"], [draw(CONTENTS["rows"], 0)], compressed=True)
     for iterable in (False, True):
         with pytest.raises(ConfigError, match="the shards are GZIP"):
@@ -145,6 +147,18 @@ def test_workers_of_all_ranks_read_each_record_once_an_epoch(split, ranks, worke
         assert sorted(read) == list(range(RECORDS))
         orders.append(read)
     assert orders[0] != orders[1]
+
+
+@pytest.mark.parametrize(("ranks", "workers"), [(3, 0), (2, 2)])
+def test_even_workers_have_as_many_batches(split, ranks, workers):
+    batches, read = [], []
+    for rank in range(ranks):
+        part = split.torch(iterable=True, seed=3, part=(rank, ranks), even=True, keys=["image", "image_id"])
+        found = list(DataLoader(part, 2, num_workers=workers, collate_fn=ids))
+        batches.append([len(batch) for batch in found])
+        read += [id_ for batch in found for id_ in batch]
+    assert all(each == batches[0] for each in batches)
+    assert len(set(read)) == len(read) == RECORDS - RECORDS % (ranks * max(1, workers))
 
 
 def test_without_a_seed_the_order_is_that_of_the_data_set(split):
