@@ -181,7 +181,7 @@ def _named(keyed: tuple[int, bytes], splits: Sequence[str]) -> Iterator[tuple[st
 
 def demands_of(options: ImageOptions, splits: tuple[str, ...], output: str) -> Demands:
     """Return the limits that the findings of a job are checked against; it writes into the folder `output`."""
-    return Demands(splits, options.name_sources, options.max_rejects, output)
+    return Demands(splits, options.name_sources, options.max_rejects, output, options.has_exact_sizes)
 
 
 def _writer(

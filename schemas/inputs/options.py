@@ -238,6 +238,12 @@ class ImageOptions(ConvertOptions):
         """Sources of the names of images and of files."""
         return NameSources(self.images, self.images)
 
+    @property
+    def has_exact_sizes(self) -> bool:
+        """True if records are stored as large as they are planned: neither compressed nor with pictures that are
+        encoded again."""
+        return not self.gzip
+
 
 class DividedOptions(ImageOptions):
     """Options of conversions that assign images to splits by their names."""
@@ -340,6 +346,10 @@ class PictureOptions(ImageOptions):
     def box_policy(self) -> str:
         """See `recordmill.transforms.encoders.encode_objects.fit_boxes`."""
         return "keep"
+
+    @property
+    def has_exact_sizes(self) -> bool:
+        return not (self.gzip or self.max_side) and self.format == "keep"
 
     @property
     def pictures(self) -> PictureRules:

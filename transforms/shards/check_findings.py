@@ -28,6 +28,7 @@ from recordmill.transforms.dataset.rejects import (
     tally_rejects,
     write_rejects,
 )
+from recordmill.transforms.shards.check_space import check_space
 from recordmill.transforms.shards.describe_split import Rows, check_rejects, is_over, rows_of_all
 from recordmill.transforms.shards.shard_file import WrittenShard
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -45,12 +46,14 @@ class Demands(NamedTuple):
         sources: what was read.
         max_rejects: fraction of images, and of annotations, that may be rejected.
         output: the data set's folder; empty where nothing is to be written.
+        is_exact: see `recordmill.transforms.shards.check_space`.
     """
 
     splits: tuple[str, ...]
     sources: NameSources
     max_rejects: float
     output: str
+    is_exact: bool
 
 
 @dataclass(eq=False, repr=False)
@@ -75,6 +78,8 @@ def _check(demands: Demands, parts: list[Facts], lists: KindRejects) -> dict[str
         _LOGGER.warning(text)
     rows = count_rows(demands.splits, facts)
     check_findings(demands, rows, facts, lists)
+    if demands.output:
+        check_space(demands.output, facts.plans, demands.is_exact)
     return rows
 
 

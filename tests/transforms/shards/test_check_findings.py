@@ -27,7 +27,7 @@ from tests.transforms.dataset.kinds import kind_rejects
 
 
 def demands(output="", max_rejects: float = 0.1, rows=("a.json",), splits=("train",)) -> Demands:
-    return Demands(splits, NameSources(("img",), rows, "path"), max_rejects, str(output))
+    return Demands(splits, NameSources(("img",), rows, "path"), max_rejects, str(output), True)
 
 
 def rejected(
@@ -221,7 +221,7 @@ def reject(number: int, what: str = "image", split: str = "train") -> tuple[str,
 
 def limit(output, max_rejects: float) -> RejectLimit:
     sources = NameSources(("img",), ("a.json",), "path")
-    return RejectLimit(Demands(("train", "val"), sources, max_rejects, str(output)))
+    return RejectLimit(Demands(("train", "val"), sources, max_rejects, str(output), True))
 
 
 def add(limit: RejectLimit, items, found=()) -> None:
