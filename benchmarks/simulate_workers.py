@@ -8,7 +8,7 @@ the small one on Flink comes what starting takes there; the large one on Flink i
 error. All is wall-clock of the same sitting, as others may use the machine.
 
 Before that, the table of docs/scaling.md: whole jobs on Dataflow's default workers, from what metadata.py,
-scale_bends.py and docs/performance.md have of each part, and what is assumed of the cloud. --runs 0 ends there.
+scale_bends.py and benchmarks/RESULTS.md have of each part, and what is assumed of the cloud. --runs 0 ends there.
 """
 
 import heapq

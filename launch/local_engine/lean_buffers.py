@@ -4,7 +4,7 @@ It keeps a group's table while it encodes all of it as one string, keeps that st
 the copy until the last element is processed, and what the worker gave while that is put into the next table. Here what
 is grouped goes on in pieces, each of which is let go as the next holder has it. What a step gives goes to the runner in
 pieces, too, and the buffer in which they were encoded is let go as the step ends: Beam keeps the buffer of each output
-for the whole job, at its largest size. docs/performance.md says what that saves.
+for the whole job, at its largest size. benchmarks/RESULTS.md says what that saves.
 """
 
 import hashlib

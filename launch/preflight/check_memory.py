@@ -15,9 +15,8 @@ from recordmill.transforms.storage.resolve import storage_for
 
 _OF_PROGRAM = 300_000_000
 _PER_BYTE = {False: (0.1, 1.3), True: (0.4, 2.0)}
-"""Bytes of memory for each of an annotation file, the least and the most, without segmentations of objects and with
-them; the most is measured, see docs/performance.md, Metadata. A file may be mostly segmentations that nobody wants, of
-which 0.13 was seen, or white space."""
+"""Minimum and maximum of bytes of memory per byte of an annotation file, without and with segmentations. The maximum is
+measured: benchmarks/RESULTS.md, Metadata. The minimum was 0.13 with segmentations that are not read."""
 _UNPACKED = 8
 """How much larger JSON is than what gzip makes of it."""
 _SAID_FROM = 2_000_000_000

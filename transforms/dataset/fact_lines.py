@@ -22,7 +22,7 @@ from recordmill.schemas.statistics import FINDINGS, STATISTICS, SplitComparison
 _CLASSES_SHOWN = 5
 _COLUMNS_SHOWN = 40
 _CORE_IMAGES_PER_SECOND = {"none": 2000, "header": 1500, "decode": 400}
-"""Order of magnitude for images of 130 kB on one core, see docs/performance.md."""
+"""Order of magnitude for images of 130 kB on one core, see benchmarks/RESULTS.md."""
 
 Line = tuple[str, str]
 """A label and a text; the label is empty where the text goes on with the label before."""

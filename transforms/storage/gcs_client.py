@@ -224,7 +224,7 @@ class Connection(NamedTuple):
 
     Attributes:
         http: For all requests but uploads, in few layers: what the client and requests do for each takes more than half
-            of a request's processor time (docs/performance.md).
+            of a request's processor time (benchmarks/RESULTS.md).
         client: For uploads.
     """
 
