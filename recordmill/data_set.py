@@ -1,4 +1,4 @@
-"""A data set's folder, opened to be read.
+"""Open a data set.
 
 data = recordmill.open("out")
 data["train"][17]["boxes"]
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 
 
 class Split(SplitRecords):
-    """The records of a split, or of a slice of one, in the order of the data set.
+    """Records of a split, or of a slice of it, in the order of the data set.
 
-    `split[17]`, and what `split.numpy()` iterates over, is a dict of those of these values that the data set has:
+    `split[17]`, and each item of `split.numpy()`, is a dict of the values that the data set has:
 
         {values}
 
-    Without dimensions, a value is a numpy scalar, or `bytes`. In the layout keras, where a record is one object, there
-    is no dimension N. Of a table, each column's feature under its own name: int64, float32 or bytes, [N] where it is a
-    list, [0] or [1] where some rows have no value; and `image`, where rows name pictures. `split.features` has those of
-    this data set.
+    A value without dimensions is a NumPy scalar, or `bytes`. The layout keras has one object per record, and no
+    dimension N. Records of a table have each column under its own name: int64, float32 or bytes; [N] for lists, [0] or
+    [1] if some rows lack a value; and `image` if rows name image files. `split.features` lists the values of this data
+    set.
 
     Attributes:
-        name: of the split.
-        folder: of the data set.
-        shards: in the order of the data set.
-        contents: what is in the records.
-        compression: `GZIP`, or nothing.
+        name: Name of the split.
+        folder: Folder of the data set.
+        shards: Shards in the order of the data set.
+        contents: Features and classes of the records.
+        compression: `GZIP`, or empty.
     """
 
-    # As many arguments as tf.data has steps that every training wants.
+    # One argument for each step of tf.data that every training uses.
     def tensorflow(
         self,
         batch: int | None = None,
@@ -55,28 +55,27 @@ class Split(SplitRecords):
         as_supervised: bool = False,
         keys: Sequence[str] | None = None,
     ) -> "tf.data.Dataset":
-        """The records as a tf.data.Dataset of dicts of tensors, with the same values as `numpy`; its cardinality is
-        known, and its order that of the data set, unless it is shuffled.
+        """Return a tf.data.Dataset of dicts of tensors, with the values of `numpy`.
+
+        Its cardinality is known. Without `shuffle`, its order is that of the data set.
 
         Args:
-            batch: how many records a batch; None for single ones. Lists are padded to the longest of their batch, ids
-                and labels by -1, all else by 0 or the empty string.
-            shuffle: visit the shards in another order each epoch, several at a time, and shuffle within a buffer.
-            seed: of that; with one, the order is the same in each run.
-            shard: index and number of the hosts that read: each gets other records, as many as the others, or one
-                more.
-            resize: height and width of all pictures (bilinear), and of masks and maps (nearest). Boxes and keypoints
-                are fractions and stay; `box_xywh_px` is scaled.
-            pad: the length that all lists are padded to, so that shapes are static, with `drop_remainder`.
-            ragged: give batches of lists as ragged tensors instead of padding them.
-            drop_remainder: leave out what does not fill a batch at the end; with `shard`, also the batch that only some
-                of the hosts have.
-            as_supervised: pairs: image or feature, and label (layout keras: the object's, `labels`); of a table, the
-                other columns, and the label.
-            keys: values to decode, of those of `features`; None for all.
+            batch: Records per batch; None for single records. Lists are padded to the longest of the batch: ids and
+                labels by -1, others by 0 or the empty string.
+            shuffle: Visit the shards in another order each epoch, several at a time, and shuffle within a buffer.
+            seed: Seed of the shuffle. With a seed, each run has the same order.
+            shard: Index and number of hosts. Each host reads its own records, as many as the others or one more.
+            resize: Height and width in pixels of images (bilinear), masks and maps (nearest). Boxes and keypoints are
+                fractions and stay; `box_xywh_px` is scaled.
+            pad: Length that all lists are padded to. With `drop_remainder`, shapes are static.
+            ragged: Return lists of a batch as ragged tensors, without padding.
+            drop_remainder: Drop the last batch if it is not full; with `shard`, also a batch that only some hosts have.
+            as_supervised: Return pairs: image or feature, and label (layout keras: `labels`); for a table, the other
+                columns and the label.
+            keys: Values to decode, of those of `features`; None for all.
 
         Raises:
-            ConfigError: the data set cannot be read so, or TensorFlow is not installed.
+            ConfigError: the arguments contradict each other or the data set, or TensorFlow is not installed.
         """
         from recordmill.tensorflow_reader import Steps, tensorflow_dataset
 
@@ -93,37 +92,35 @@ class Split(SplitRecords):
         transform: Callable[..., Any] | None = None,
         keys: Sequence[str] | None = None,
     ) -> Any:
-        """The records as a data set of PyTorch, of pairs as torchvision's models take them, without TensorFlow.
+        """Return a PyTorch data set of pairs, as torchvision's models take them. It does not use TensorFlow.
 
-        The first of a pair is the picture, uint8 [3, height, width], or the feature. The second is, of images of one
-        class, its index, int64 []; and of objects a dict of tensors:
+        The first item of a pair is the image, uint8 [3, height, width], or the feature. The second item is the class
+        index, int64 [], for images with one class; for objects it is a dict of tensors:
 
             boxes      float32 [N, 4]: xmin, ymin, xmax, ymax in pixels
-            labels     int64 [N]: class index + 1, as 0 is the background of torchvision's detectors
+            labels     int64 [N]: class index + 1; 0 is the background of torchvision's detectors
             masks      uint8 [N, height, width]
             keypoints  float32 [N, K, 3]: x and y in pixels, visibility
             iscrowd    int64 [N]
 
-        and all else of `split[index]` as it is there, texts as bytes. In the layout keras, of one object a record, N is
-        1 for boxes and labels. Of a table, the second is a dict of all columns as they are, whatever their names;
-        without pictures it is alone.
+        and the other values of `split[index]`. N is 1 in the layout keras. The second item for a table is a dict of all
+        columns; without images, the dict is the only item.
 
         Args:
-            iterable: give an IterableDataset, which reads each record in one worker of one rank, instead of one from
-                which a sampler takes records by number. The epoch of its order is that of `set_epoch`.
-            seed: of an IterableDataset's order, another each epoch; None for the order of the data set.
-            part: rank and number of ranks of an IterableDataset; by default, whenever it is iterated over, those of
-                torch.distributed; before that is initialised, those of the variables RANK and WORLD_SIZE.
-            even: give every worker of every rank as many records, by leaving out the last of an epoch's order that do
-                not go round, fewer than there are workers in all. Otherwise some have one more, and ranks may have
-                different numbers of batches, for which DistributedDataParallel waits for ever.
-            transform: what becomes of the two of a pair, or of the dict that is alone.
-            keys: values to decode, of those of `features`, with `image` or `feature` where records have it; None for
-                all.
+            iterable: Return an IterableDataset, which reads each record in one worker of one rank. `set_epoch` sets the
+                epoch of its order. By default, a sampler chooses records by number.
+            seed: Seed of an IterableDataset's order, which differs in each epoch; None for the order of the data set.
+            part: Rank and number of ranks of an IterableDataset. Default: those of torch.distributed when an iteration
+                starts, or of the variables RANK and WORLD_SIZE before it is initialised.
+            even: Drop the last records of an epoch's order, fewer than workers of all ranks, so that every worker has
+                the same number. Otherwise ranks may have different numbers of batches, and DistributedDataParallel
+                waits for ever.
+            transform: Function of both items of a pair, or of the only item.
+            keys: Values to decode, of those of `features`, with `image` or `feature` if records have it; None for all.
 
         Raises:
-            ConfigError: the shards are compressed, or seed, part or even is given without iterable, or a key is none of
-                `features`.
+            ConfigError: the shards are compressed, `seed`, `part` or `even` is given without `iterable`, or a key is
+                none of `features`.
         """
         from recordmill.torch_dataset import torch_dataset
 
@@ -131,12 +128,11 @@ class Split(SplitRecords):
         return torch_dataset(split, iterable=iterable, seed=seed, part=part, even=even, transform=transform)
 
     def grain(self, *, raw: bool = False, keys: Sequence[str] | None = None) -> RecordSource:
-        """The records as a RandomAccessDataSource of Grain, dicts of numpy arrays:
-        `grain.MapDataset.source(split.grain()).shuffle(seed=0)`.
+        """Return a RandomAccessDataSource of Grain: `grain.MapDataset.source(split.grain()).shuffle(seed=0)`.
 
         Args:
-            raw: give serialised tf.train.Examples.
-            keys: values to decode, of those of `features`; None for all.
+            raw: Return serialised tf.train.Examples in place of dicts of NumPy arrays.
+            keys: Values to decode, of those of `features`; None for all.
         """
         return RecordSource(self.with_keys(keys), raw)
 
@@ -145,12 +141,12 @@ Split.__doc__ = (Split.__doc__ or "").format(values=listed(indent=8).lstrip())
 
 
 class DataSet:
-    """The splits of a folder, by name: `data["train"]`. Iterating gives the names.
+    """Splits of a folder by name: `data["train"]`. Iteration returns the names.
 
     Attributes:
-        path: of the folder; of a local one from the root on, so that it holds wherever a process goes.
-        manifest: what was read and written.
-        splits: by name.
+        path: Folder. A local path is absolute, so that it survives chdir().
+        manifest: Counts, options and files of the conversion.
+        splits: Splits by name.
     """
 
     def __init__(self, path: str, manifest: Manifest, splits: dict[str, Split]):
@@ -160,12 +156,12 @@ class DataSet:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Names of the classes; `label` and `labels` are indices here."""
+        """Names of the classes. `label` and `labels` are indices into them."""
         return tuple(category.name for category in self.manifest.categories)
 
     @property
     def num_classes(self) -> int:
-        """How many; 0 where the records have none."""
+        """Number of classes; 0 if the records have none."""
         return len(self.manifest.categories)
 
     def __getitem__(self, split: str) -> Split:
@@ -194,11 +190,11 @@ class DataSet:
 
 
 def open(path: str | os.PathLike[str]) -> DataSet:
-    """Open a data set, local or in a bucket: one read, of its manifest.
+    """Open a data set, local or in a bucket. It reads the manifest only.
 
     Raises:
-        ConfigError: `path` is no folder, or has no manifest: it is no data set of Recordmill's, or not finished.
-        OSError: storage fails; a PermissionError: it may not be read.
+        ConfigError: `path` is not a folder, or has no manifest: it is not a data set of Recordmill, or not finished.
+        OSError: storage fails.
     """
     path = os.fsdecode(path)
     path = path if is_remote(path) else os.path.abspath(path)

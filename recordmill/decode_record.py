@@ -1,4 +1,4 @@
-"""A record's bytes become numpy arrays, without TensorFlow, by the table of `recordmill.split_records`."""
+"""Decode records to NumPy arrays, without TensorFlow."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,12 +15,12 @@ from recordmill.transforms.records.parse_record import RecordParser
 
 
 class RecordDecoder:
-    """Decodes the records of one data set.
+    """Decoder of the records of a data set.
 
     Args:
-        table: what is in the records.
-        readings: what is given of them, see `recordmill.split_records.readings_of`.
-        keypoints: of each object.
+        table: Features of the records.
+        readings: Values to decode, see `recordmill.split_records.readings_of`.
+        keypoints: Number of keypoints of an object.
     """
 
     def __init__(self, table: FeatureTable, readings: Mapping[str, Reading], keypoints: int):
@@ -29,14 +29,14 @@ class RecordDecoder:
         self._keypoints = keypoints
 
     def __call__(self, record: bytes) -> dict[str, Any]:
-        """The values of a record by name.
+        """Return the values of a record by name.
 
         Raises:
-            RecordError: it is no record of the table, or a picture or mask in it cannot be decoded.
+            RecordError: it is not a record of the table, or an image or mask in it cannot be decoded.
         """
         try:
             return self._decoded(self._parse(record))
-        except (UnusableError, ValueError) as error:  # the latter of lists that do not go together, too
+        except (UnusableError, ValueError) as error:  # ValueError: lists of different lengths
             raise RecordError(f"cannot be decoded: {error}") from error
 
     def _decoded(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def _value(record: RecordView, reading: Reading) -> Any:
             return np.frombuffer(bytearray(value), np.uint8).reshape([int(size) for size in reading.shape])
         case Form.GREY:
             return grey_pixels(value)
-        case Form.SEGMENT_IDS:  # nothing but 0 where the image has no panoptic PNG
+        case Form.SEGMENT_IDS:  # all 0 if the image has no panoptic PNG
             return segment_ids(value)
         case Form.FLOAT16:
             return np.frombuffer(bytearray(value), "<f2").reshape(record.values["feature.shape"])

@@ -1,4 +1,4 @@
-"""One repeatable order of all records, for any number of hosts, from any position on; numpy is all that it needs.
+"""Reproducible order of all records, for any number of hosts and from any position.
 
 order = GlobalOrder(len(data["train"]), seed=1)
 mine = order.of_host(host, hosts)
@@ -16,18 +16,18 @@ import numpy as np
 
 _ROUNDS = 10
 _FEWEST, _MOST = 1 << 5, 1 << 12
-"""Numbers that are made at once: more each time, as few are asked for after a short run."""
+"""Minimum and maximum of numbers that are computed together. They double, because a short run needs few."""
 
 
 class GlobalOrder(msgspec.Struct, frozen=True):
-    """Positions 0, 1, 2, … become numbers of records: each record once an epoch, in another order each. Of memory it
-    takes none, however many records there are; its numbers are the same on every machine and with every version of
-    numpy.
+    """Permutation of record numbers for each epoch, by position 0, 1, 2, …
+
+    It takes no memory per record, and is the same on every machine and with every version of NumPy.
 
     Attributes:
-        records: how many there are.
-        seed: of the orders.
-        shuffle: False for the order of the data set, each epoch.
+        records: Number of records.
+        seed: Seed of the permutations.
+        shuffle: False for the order of the data set in each epoch.
     """
 
     records: int
@@ -35,7 +35,7 @@ class GlobalOrder(msgspec.Struct, frozen=True):
     shuffle: bool = True
 
     def numbers(self, positions: np.ndarray) -> np.ndarray:
-        """The numbers of the records, int64 [...], at positions, int64 [...]; position p is in epoch p // records.
+        """Return the record numbers, int64 [...], at positions, int64 [...]. Position p is in epoch p // records.
 
         Raises:
             ValueError: there are no records, or a position is negative.
@@ -52,14 +52,14 @@ class GlobalOrder(msgspec.Struct, frozen=True):
         return numbers
 
     def of_host(self, host: int = 0, hosts: int = 1, *, start: int = 0, epochs: int | None = 1) -> "HostOrder":
-        """The share of one of several hosts: every `hosts`-th position.
+        """Return the share of a host: every `hosts`-th position.
 
         Args:
-            start: the position to go on from, as of `HostOrder.position`.
-            epochs: how many there are from position 0 on; None for ever.
+            start: Position to continue from, see `HostOrder.position`.
+            epochs: Number of epochs from position 0; None for no end.
 
         Raises:
-            ValueError: there is no such host, or no such position.
+            ValueError: `host` or `start` is out of range.
         """
         if not 0 <= host < hosts:
             raise ValueError(f"host {host} of {hosts}: hosts are counted from 0")
@@ -69,7 +69,7 @@ class GlobalOrder(msgspec.Struct, frozen=True):
 
 
 class HostOrder(Iterator[int]):
-    """The numbers of the records that one host reads, in their order."""
+    """Iterator over the record numbers of one host."""
 
     def __init__(self, order: GlobalOrder, host: int, hosts: int, start: int, end: int | None):
         self._order = order
@@ -83,7 +83,7 @@ class HostOrder(Iterator[int]):
 
     @property
     def position(self) -> int:
-        """Where all hosts go on, when each has been asked for a number as often as this one."""
+        """Position from which all hosts continue, if each has returned as many numbers as this one."""
         position = self._start + self._asked * self._hosts
         return position if self._end is None else max(self._start, min(position, self._end))
 
@@ -107,9 +107,8 @@ class HostOrder(Iterator[int]):
 
 
 def _permuted(positions: np.ndarray, size: int, seed: int, epoch: int) -> np.ndarray:
-    """A permutation of 0 … size - 1, at those positions: a Feistel network over the smallest power of 4 that is not
-    smaller, through which what falls outside goes again (Black and Rogaway, Ciphers with arbitrary finite domains,
-    2002)."""
+    """Return a permutation of 0 … size - 1 at `positions`: a Feistel network over the next power of 4, applied again to
+    results outside (Black and Rogaway, Ciphers with arbitrary finite domains, 2002)."""
     bits = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
     keys = [
         np.frombuffer(blake2b(f"{operator.index(seed)}/{epoch}/{each}".encode(), digest_size=8).digest(), "<u8")[0]
@@ -132,7 +131,7 @@ def _encrypted(numbers: np.ndarray, bits: np.uint64, keys: list[np.uint64]) -> n
 
 
 def _mixed(numbers: np.ndarray) -> np.ndarray:
-    """The end of SplitMix64, by which each bit of a number decides over each of the result's."""
+    """Return SplitMix64's finalizer of `numbers`: each input bit affects each output bit."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))

@@ -1,4 +1,4 @@
-"""A split as a data source of Grain: https://google-grain.readthedocs.io, which need not be installed for it."""
+"""Data source of Grain (https://google-grain.readthedocs.io). It does not import Grain."""
 
 from collections.abc import Sequence
 from hashlib import sha256
@@ -8,14 +8,13 @@ from recordmill.split_records import SplitRecords
 
 
 class RecordSource:
-    """Records by number, one at a time or a batch's at once: Grain's RandomAccessDataSource, which reads batches by
-    `_getitems`.
+    """Grain's RandomAccessDataSource: records by number, alone or in batches (`_getitems`).
 
-    Its `repr`, which Grain's DataLoader compares when it goes on from a checkpoint, says which records these are, and
-    not where.
+    Grain's DataLoader compares the `repr` when it resumes from a checkpoint. It depends on the records, not on the
+    path.
 
     Args:
-        raw: give serialised tf.train.Examples instead of dicts of numpy arrays.
+        raw: Return serialised tf.train.Examples in place of dicts of NumPy arrays.
 
     Raises:
         ConfigError: the shards are compressed.
@@ -30,11 +29,11 @@ class RecordSource:
         return len(self._split)
 
     def __getitem__(self, number: SupportsIndex) -> Any:
-        """See `Split.__getitem__`, also for what it raises."""
+        """Return a record. Errors as for `split[number]`."""
         return self._split.raw(number) if self._raw else self._split[number]
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
-        """Several at once, by as few reads as can be; of PyTorch's name."""
+        """Return several records, by few reads. PyTorch calls this name."""
         records: list[Any] = self._split.read(numbers)
         if self._raw:
             return records

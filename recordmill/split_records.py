@@ -24,10 +24,10 @@ Records = TypeVar("Records", bound="SplitRecords")
 
 
 class RecordContents(NamedTuple):
-    """What is in the records of a split.
+    """Contents of the records of a split.
 
     Attributes:
-        feature_shape: see `recordmill.split_records.readings_of`.
+        feature_shape: See `readings_of`.
     """
 
     table: FeatureTable
@@ -36,14 +36,14 @@ class RecordContents(NamedTuple):
 
 
 class SplitShard(NamedTuple):
-    """A file of records, and what the manifest says of it."""
+    """A shard, and its entry in the manifest."""
 
     path: str
     info: ShardInfo
 
 
 class SplitPiece(NamedTuple):
-    """Neighbouring records of a shard, the `number`-th of its split: from number `first` to before `end`."""
+    """Range of records of a shard, from `first` to before `end`. The shard is the `number`-th of its split."""
 
     shard: SplitShard
     number: int
@@ -52,7 +52,7 @@ class SplitPiece(NamedTuple):
 
 
 class SplitRecords:
-    """The records of a split as bytes and NumPy arrays, in order or by number. `Split` documents its attributes."""
+    """Records of a split as bytes and NumPy arrays, in order or by number. `Split` documents the attributes."""
 
     def __init__(
         self, name: str, folder: str, shards: Sequence[SplitShard], contents: RecordContents, compression: str = ""
@@ -68,7 +68,7 @@ class SplitRecords:
 
     @property
     def features(self) -> dict[str, Reading]:
-        """What is given of each record, by name: dtype, shape, meaning."""
+        """Values of a record by name: dtype, shape, meaning."""
         return dict(self._readings)
 
     def __len__(self) -> int:
@@ -85,12 +85,12 @@ class SplitRecords:
     def __getitem__(self, index: SupportsIndex) -> dict[str, Any]: ...
 
     def __getitem__(self, index: Any) -> Any:
-        """A record, counted from the end where `index` is negative; or, of a slice, a Split of neighbouring records.
+        """Return a record, or a Split for a slice. A negative index counts from the end.
 
         Raises:
-            IndexError: there are not so many records.
+            IndexError: the split has fewer records.
             ConfigError: the shards are compressed, or the slice has a step.
-            RecordError: the record, its shard or its index is damaged, or has been replaced.
+            RecordError: the record, its shard or its index is damaged or was replaced.
             OSError: storage fails.
         """
         if isinstance(index, slice):
@@ -99,18 +99,18 @@ class SplitRecords:
         return self.decode(self.read([number])[0], number)
 
     def raw(self, index: SupportsIndex) -> bytes:
-        """A record as it is, a serialised tf.train.Example; otherwise as `split[index]`."""
+        """Return a record as a serialised tf.train.Example. Errors as for `split[index]`."""
         return self.read([operator.index(index)])[0]
 
     def read(self, numbers: Sequence[int]) -> list[bytes]:
-        """Several records as they are, in any order, read at once; otherwise as `split[index]`."""
+        """Return several serialised records, in the order of `numbers`, by few reads. Errors as for `split[index]`."""
         self.check_random_access()
         return self.files.read([self._global(number) for number in numbers])
 
     def check_random_access(self) -> None:
         """
         Raises:
-            ConfigError: the shards are compressed, so no record can be read by its number.
+            ConfigError: the shards are compressed, so records have no random access.
         """
         if self.compression:
             raise ConfigError(
@@ -119,10 +119,10 @@ class SplitRecords:
             )
 
     def decode(self, record: bytes, number: int) -> dict[str, Any]:
-        """The values of a record; `number` is its own, for the error.
+        """Return the values of a record. `number` is its number, for the error.
 
         Raises:
-            RecordError: it cannot be decoded.
+            RecordError: the record cannot be decoded.
         """
         try:
             return self._decode(record)
@@ -135,7 +135,7 @@ class SplitRecords:
 
     @cached_property
     def files(self) -> RecordFiles:
-        """The shards as they were when these were first asked for: others that come in their place are an error."""
+        """Shards at the time of the first access. A shard that is replaced later is an error."""
         return RecordFiles([RecordFile(*shard) for shard in self.shards])
 
     def numpy(self, *, keys: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
@@ -146,7 +146,7 @@ class SplitRecords:
 
         Raises:
             ConfigError: a key is none of `features`.
-            RecordError: at a damaged record, or a shard that is not the one of the manifest, or has been replaced.
+            RecordError: a record is damaged, or a shard is not that of the manifest, or was replaced.
             OSError: storage fails.
         """
         return iter(self.with_keys(keys))
@@ -187,7 +187,7 @@ class SplitRecords:
             raise RecordError(f"{path}: it ends after {number:,} records, where the manifest has {info.examples:,}")
 
     def pieces(self, host: int = 0, hosts: int = 1) -> list[SplitPiece]:
-        """Where the records are, of one of several hosts."""
+        """Return the ranges of records of one of several hosts."""
         numbers = self._numbers[len(self) * host // hosts : len(self) * (host + 1) // hosts]
         starts = (0, *self._ends)
         found = []
@@ -208,7 +208,7 @@ class SplitRecords:
         return part
 
     def _global(self, number: int) -> int:
-        """The number of a record of this slice in the whole split."""
+        """Return the number in the split of a record of this slice."""
         try:
             return self._numbers[number]
         except IndexError:
@@ -226,10 +226,10 @@ READINGS = tuple(value.reading for value in VALUES if value.reading)
 
 
 def readings_of(table: FeatureTable, feature_shape: tuple[str, ...] = ()) -> dict[str, Reading]:
-    """What readers give of records of `table`, by name.
+    """Return the values that readers return for records of `table`, by name.
 
     Args:
-        feature_shape: of one picture's feature, where records hold what a model makes of pictures.
+        feature_shape: Shape of an image's feature, for data sets of `embed`.
     """
     found: dict[str, Reading] = {}
     for reading in _of_row(table) if table.record_of is RecordOf.ROW else _of_known(table):
@@ -251,7 +251,7 @@ def _of_known(table: FeatureTable) -> Iterator[Reading]:
 
 
 def _of_row(table: FeatureTable) -> Iterator[Reading]:
-    """A row's features under their own names, but for the picture that it names."""
+    """Features of a row under their own names, and its image as `image`."""
     for feature in table.features:
         if is_of_picture(feature) and feature.source == "image.encoded":
             yield msgspec.structs.replace(READINGS[0], name=DECODED_PICTURE)
@@ -264,7 +264,7 @@ def _of_row(table: FeatureTable) -> Iterator[Reading]:
 
 
 def listed(indent: int) -> str:
-    """The table as a docstring shows it."""
+    """Return the values as lines of a docstring."""
     width = max(len(each.name) for each in READINGS)
     lines = (f"{'':{indent}}{each.name:{width}}  {type_text(each)}: {each.meaning}" for each in READINGS)
     return "\n".join(dict.fromkeys(lines))

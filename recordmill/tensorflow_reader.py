@@ -1,4 +1,4 @@
-"""A split as a tf.data.Dataset; TensorFlow's graph decodes records by `recordmill.split_records`."""
+"""tf.data.Dataset of a split. TensorFlow's graph decodes the records."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ Example = dict[str, Any]
 
 
 def decode_tensors(split: SplitRecords, record: "tf.Tensor") -> Example:
-    """The values of a serialised record, as `recordmill.decode_record.RecordDecoder` gives them."""
+    """Return the values of a serialised record, those of `recordmill.decode_record.RecordDecoder`."""
     import tensorflow as tf
 
     table = split.contents.table
@@ -90,7 +90,7 @@ def _keypoints(values: Example, each: int) -> "tf.Tensor":
 
 
 def _png_masks(pngs: "tf.Tensor", size: "tf.Tensor") -> "tf.Tensor":
-    """uint8 [N, height, width], also where N is 0: from no PNG, map_fn could not infer height and width."""
+    """Return masks, uint8 [N, height, width]. map_fn cannot infer height and width if N is 0."""
     import tensorflow as tf
 
     drawn = tf.TensorSpec([None, None], tf.uint8)
@@ -119,21 +119,21 @@ _MASKS: Mapping[Form, Callable[["tf.Tensor", "tf.Tensor"], "tf.Tensor"]] = {
 }
 COLOURED = {Form.PICTURE, Form.PIXELS}
 OF_PIXELS = {*COLOURED, Form.GREY, Form.SEGMENT_IDS, *_MASKS}
-"""What has the height and width of the record's picture."""
+"""Forms with the height and width of the record's image."""
 
 
 _LOOKS = 16
-"""Shards that are looked at once: in a bucket, each is a request."""
+"""Number of shards that are checked together. In a bucket, each is a request."""
 _INTERLEAVED = 16
-"""Shards that are read at once where the order is shuffled; a fixed number, as the order follows from it."""
+"""Number of shards that a shuffled order interleaves. It is fixed, because the order depends on it."""
 _BUFFER_BYTES = 1 << 28
-"""Of shuffled records: they are not decoded yet."""
+"""Maximum size of the buffer of shuffled records, before they are decoded."""
 _BUFFER_RECORDS = 1 << 14
 _READ_BYTES = 8 << 20
 
 
 class Steps(NamedTuple):
-    """What is done to the records, see `recordmill.data_set.Split.tensorflow`."""
+    """Arguments of `recordmill.data_set.Split.tensorflow`."""
 
     batch: int | None
     shuffle: bool
@@ -167,7 +167,7 @@ def tensorflow_dataset(split: SplitRecords, steps: Steps) -> "tf.data.Dataset":
         data = data.map(partial(_resized, split.features, steps.resize), num_parallel_calls=tf.data.AUTOTUNE)
     if steps.batch:
         data = _batched(data, split.features, steps)
-        if steps.drop_remainder:  # as many of every host: one with another batch would wait for the others for ever
+        if steps.drop_remainder:  # the same number for every host: a host with one more batch would wait for ever
             data = data.take(_least(split, steps) // steps.batch)
     if steps.as_supervised:
         data = data.map(partial(_pair, *_supervised(split)))
@@ -177,7 +177,7 @@ def tensorflow_dataset(split: SplitRecords, steps: Steps) -> "tf.data.Dataset":
 def _check(split: SplitRecords, steps: Steps) -> None:
     """
     Raises:
-        ConfigError: arguments that contradict each other, or the data set.
+        ConfigError: the arguments contradict each other or the data set.
     """
     index, hosts = steps.shard or (0, 1)
     least = _least(split, steps)
@@ -210,7 +210,7 @@ def _check(split: SplitRecords, steps: Steps) -> None:
 
 
 def _least(split: SplitRecords, steps: Steps) -> int:
-    """Records of the host that has the fewest."""
+    """Return the number of records of the host with the fewest."""
     _, hosts = steps.shard or (0, 1)
     return len(split) // max(hosts, 1)
 
@@ -243,7 +243,7 @@ def _records(split: SplitRecords, pieces: list[SplitPiece], steps: Steps) -> "tf
         return files.flat_map(read)
     is_fixed = steps.seed is not None
     records = sum(piece.end - piece.first for piece in pieces)
-    of_shards = [piece.shard.info for piece in pieces]  # whole shards, of which pieces may be a part
+    of_shards = [piece.shard.info for piece in pieces]  # complete shards; pieces may be parts
     bytes_each = max(1, sum(info.bytes for info in of_shards) // max(1, sum(info.examples for info in of_shards)))
     buffer = max(1, min(_BUFFER_RECORDS, _BUFFER_BYTES // bytes_each, records))
     return (
@@ -291,10 +291,10 @@ def _pair(inputs: str, label: str, example: Example) -> tuple[Any, "tf.Tensor"]:
 
 
 def _supervised(split: SplitRecords) -> tuple[str, str]:
-    """Names of what goes into a model and of its label; the former empty where it is all else.
+    """Return the names of the input and of the label. An empty input stands for all other values.
 
     Raises:
-        ConfigError: the records have no label that stands for all of them.
+        ConfigError: the records do not have one label each.
     """
     features = split.features
     if split.contents.table.record_of is RecordOf.ROW:

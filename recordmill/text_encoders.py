@@ -1,4 +1,4 @@
-"""The encoders of a data set's texts, for who reads its records.
+"""Encoders of a data set's texts, for its readers.
 
 from recordmill import encoders
 
@@ -20,11 +20,11 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 
 
 class Encoder(msgspec.Struct, frozen=True):
-    """How the texts of one column are in the records.
+    """Encoding of the texts of one column.
 
     Attributes:
-        features: names of the features: `index` and `value`, or `tokens`.
-        fitted: vocabulary, idf and settings.
+        features: Names of the features: `index` and `value`, or `tokens`.
+        fitted: Vocabulary, idf and settings.
     """
 
     features: Mapping[str, str]
@@ -32,22 +32,22 @@ class Encoder(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Of the vector that a text is; of tokens one more than the largest id."""
+        """Length of a text's vector; for tokens, the largest id + 1."""
         return self.fitted.size
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """The terms by index. The id of a token is its index here + 2; 1 is an unknown one, 0 padding."""
+        """Terms by index. The id of a token is its index + 2; 1 is an unknown token, 0 padding."""
         return self.fitted.vocabulary
 
     @property
     def idf(self) -> tuple[float, ...]:
-        """Weights of the terms; empty unless texts are in the records as tf-idf."""
+        """Weights of the terms; empty unless the texts are stored as tf-idf."""
         return self.fitted.idf
 
     def spec(self) -> Any:
-        """For `tf.io.parse_example`: a tf.io.SparseFeature, of which comes a tf.SparseTensor float32 [batch, size]; of
-        tokens a tf.io.RaggedFeature. Imports TensorFlow."""
+        """Return the feature for `tf.io.parse_example`: a tf.io.SparseFeature, parsed to a tf.SparseTensor float32
+        [batch, size]; for tokens a tf.io.RaggedFeature. It imports TensorFlow."""
         import tensorflow as tf
 
         if self.fitted.settings.form is TextForm.TOKENS:
@@ -58,14 +58,13 @@ class Encoder(msgspec.Struct, frozen=True):
 
 
 def encoders(path: str | os.PathLike[str]) -> dict[str, Encoder]:
-    """The encoders of a data set by column, `captions` of COCO's; none where its texts are bytes. Imports neither Beam
-    nor TensorFlow.
+    """Return the encoders of a data set by column (`captions` for COCO); none if its texts are stored as bytes.
 
     Args:
-        path: the folder that Recordmill wrote, local or in a bucket.
+        path: Folder of the data set, local or in a bucket.
 
     Raises:
-        ConfigError: `path` has no manifest, or an encoder is gone or not as it was written.
+        ConfigError: `path` has no manifest, or an encoder is missing or was changed.
     """
     path = os.fspath(path)
     storage = storage_for(path)

@@ -1,4 +1,4 @@
-"""A split as data sets of PyTorch. This module is imported by `Split.torch` alone, as it imports torch."""
+"""PyTorch data sets of a split. Only `Split.torch` imports this module, because it imports torch."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -17,11 +17,11 @@ from recordmill.split_records import SplitRecords
 
 Transform = Callable[..., Any]
 _AT_ONCE = 16
-"""Records of an IterableDataset that are read at once."""
+"""Number of records that an IterableDataset reads together."""
 
 
 class TorchDataset(Dataset):
-    """Any record by its number: a map-style data set. See `Split.torch`."""
+    """Map-style data set: records by number. See `Split.torch`."""
 
     def __init__(self, split: SplitRecords, transform: Transform | None = None):
         split.check_random_access()
@@ -40,7 +40,7 @@ class TorchDataset(Dataset):
         return self._made(self._split[number])
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
-        """Several at once, by as few reads as can be; DataLoader calls it for a batch."""
+        """Return several records, by few reads. DataLoader calls it for a batch."""
         records = zip(self._split.read(numbers), numbers, strict=True)
         return [self._made(self._split.decode(record, number)) for record, number in records]
 
@@ -51,16 +51,17 @@ class TorchDataset(Dataset):
         return self._transform(*made) if isinstance(made, tuple) else self._transform(made)
 
     def _of_row(self, row: dict[str, Any]) -> Any:
-        """Columns mean what they like, whatever their names; but for the picture, which is not one of them."""
+        """Return the columns without a change, and the image apart."""
         target = {name: _tensor(value) for name, value in row.items() if name != self._picture}
         return (_channels_first(row[self._picture]), target) if self._picture else target
 
 
 class ReaderPart(NamedTuple):
-    """The share of one of several processes that read together.
+    """Share of one process. Each rank has its own workers.
 
     Attributes:
-        rank, ranks: which, and how many there are; each has workers of its own.
+        rank: Number of the process, from 0.
+        ranks: Number of processes.
     """
 
     rank: int
@@ -68,7 +69,7 @@ class ReaderPart(NamedTuple):
 
 
 class TorchIterableDataset(IterableDataset):
-    """The records in an order of their own each epoch: each is read by one worker of one rank. See `Split.torch`."""
+    """Records in another order for each epoch. One worker of one rank reads each. See `Split.torch`."""
 
     def __init__(
         self,
@@ -85,11 +86,11 @@ class TorchIterableDataset(IterableDataset):
         self._epoch = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        """To a worker that is spawned, torch.distributed is not initialised: it is told the part of its parent."""
+        """Pass the rank of the parent to spawned workers, where torch.distributed is not initialised."""
         return self.__dict__ | {"_part": self._part or _of_process()}
 
     def set_epoch(self, epoch: int) -> None:
-        """Which epoch the next iteration is, of all workers that are started for it."""
+        """Set the epoch of the next iteration, for workers that are started for it."""
         self._epoch = epoch
 
     def __iter__(self) -> Iterator[Any]:
@@ -124,7 +125,7 @@ def torch_dataset(
 
 
 def _of_process() -> ReaderPart | None:
-    """That of torch.distributed, or the one of which torchrun tells the processes that it starts."""
+    """Return the part of torch.distributed, or of torchrun's environment variables; None without."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return ReaderPart(distributed.get_rank(), distributed.get_world_size())
@@ -134,11 +135,7 @@ def _of_process() -> ReaderPart | None:
 
 
 def torch_example(example: dict[str, Any]) -> Any:
-    """A record, no row, as torchvision's models take it: the picture, or feature, and its target.
-
-    Of one class, the target is its index, int64 []. Of objects it is a dict, as of torchvision's detection models: see
-    `Split.torch`.
-    """
+    """Return a record as torchvision's models take it: image or feature, and target, see `Split.torch`."""
     first = _channels_first(example["image"]) if "image" in example else _tensor(example["feature"])
     others = {name: value for name, value in example.items() if name not in ("image", "feature")}
     if "label" in others:
@@ -148,7 +145,7 @@ def torch_example(example: dict[str, Any]) -> Any:
 
 
 def target_of(values: dict[str, Any], height: int, width: int) -> dict[str, Any]:
-    """The target of a picture of objects, or of one object of it."""
+    """Return the target of an image with objects, or of one object."""
     target = {name: _tensor(value) for name, value in values.items() if name not in _RENAMED}
     for coding in BOX_CODINGS:
         if coding.reading in values:
@@ -157,7 +154,7 @@ def target_of(values: dict[str, Any], height: int, width: int) -> dict[str, Any]
             edges = np.stack([xmin, ymin, xmax, ymax], axis=-1) * np.array(factors, np.float32)
             target["boxes"] = torch.from_numpy(edges)
     if "labels" in values:
-        target["labels"] = torch.atleast_1d(_tensor(values["labels"] + 1))  # [1] in the layout keras, as boxes [1, 4]
+        target["labels"] = torch.atleast_1d(_tensor(values["labels"] + 1))  # [1] in the layout keras, like boxes [1, 4]
     if "is_crowd" in values:
         target["iscrowd"] = _tensor(values["is_crowd"])
     if "keypoints" in values:
@@ -167,7 +164,7 @@ def target_of(values: dict[str, Any], height: int, width: int) -> dict[str, Any]
 
 
 _RENAMED = (*(coding.reading for coding in BOX_CODINGS), "labels", "is_crowd", "keypoints")
-"""Those that are otherwise in a target."""
+"""Values with another name or form in a target."""
 
 
 def _channels_first(picture: np.ndarray) -> torch.Tensor:
@@ -175,7 +172,7 @@ def _channels_first(picture: np.ndarray) -> torch.Tensor:
 
 
 def _tensor(value: Any) -> Any:
-    """A tensor of numbers; texts stay as they are."""
+    """Return numbers as a tensor, and texts unchanged."""
     array = np.asarray(value)
     if array.dtype.kind in "SUO":
         return value.tolist() if isinstance(value, np.ndarray) else value
