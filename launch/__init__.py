@@ -1,1 +1,1 @@
-"""How a job is started and watched: the command line, runners, progress."""
+"""Start and watch jobs: command line, runners, progress."""

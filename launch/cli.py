@@ -1,7 +1,6 @@
-"""`recordmill VERB …`: what a person types. `python -m recordmill.launch.cli` is the same.
+"""Command `recordmill VERB …`, also `python -m recordmill.launch.cli`.
 
-Nothing heavy is imported before the command line has been understood, so that --help and refusals come at once.
-"""
+It imports nothing heavy before it has parsed the command line, so that --help and errors are immediate."""
 
 import atexit
 import gc
@@ -26,11 +25,11 @@ from recordmill.schemas.sizes import printable
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
 
 INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it: 128 and the signal's number."""
+"""Exit code after Ctrl-C, as in shells: 128 + the signal's number."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; errors are reported on standard error."""
+    """Run a command and return its exit code. Errors are printed to standard error."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     dashes = arguments.index("--") if "--" in arguments else len(arguments)
     own, beam_arguments = arguments[:dashes], arguments[dashes + 1 :]
@@ -42,8 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command(run: Callable[[], int] = main) -> NoReturn:
-    """`main`, or what calls it, as a process. Libraries print as they like there, libtiff's C code of pictures for
-    example: a process of ours may hide it, a notebook that calls `main` need not be changed for it."""
+    """Run `main`, or a caller of it, as the process `recordmill`, which hides the output of libraries (libtiff's, for
+    example). A caller's own process shows it."""
     debug = "--debug" in sys.argv
     atexit.register(gc.freeze)  # Python would look through all objects as it ends: 0.4 s of a job of ten images
     for stream in (sys.stdout, sys.stderr):  # names that the terminal's encoding lacks are no reason to fail
@@ -64,7 +63,7 @@ def command(run: Callable[[], int] = main) -> NoReturn:
 
 
 def _told(run: Callable[[], int], debug: bool) -> int:
-    """The exit code of `run`. Python would print an error that nobody foresaw where others are hidden."""
+    """Return the exit code of `run`. Print an unexpected error, which Python would print to the hidden stream."""
     try:
         return run()
     except Exception as error:
@@ -77,8 +76,7 @@ def _told(run: Callable[[], int], debug: bool) -> int:
 
 @contextmanager
 def logged(debug: bool) -> Iterator[None]:
-    """While the block runs, warnings are printed, and with `debug` all that is logged; where the caller has handlers,
-    these do it."""
+    """Context manager: print warnings, and with `debug` all log records. Handlers of the caller take precedence."""
     root, handler = logging.getLogger(), logging.StreamHandler() if debug else ErrorStreamHandler()
     if root.handlers:
         yield
@@ -132,7 +130,7 @@ def _tell_interrupted(own: list[str], terminated: bool) -> None:
 
 
 def run_command(command: Command, beam_arguments: list[str], show: Any = None) -> int:
-    """Run a command. Its modules, and Beam if it needs Beam, are imported here, which takes seconds.
+    """Run a command. It imports the command's modules, and Beam if needed, which takes seconds.
 
     Args:
         show: A `recordmill.launch.terminal.progress.Show` for a conversion, in place of `--progress`.

@@ -1,9 +1,8 @@
-"""`python -m recordmill.launch.flat --command=coco --images=… --runner=…`: a command from one flat list of flags,
-Recordmill's and Beam's mixed. Dataflow's Flex Template launcher starts a job so.
+"""Run a command from one list of our flags and Beam's: `python -m recordmill.launch.flat --command=coco --images=…
+--runner=…`.
 
-Flags of ours are the parameters of `recordmill.launch.command_line.parameters`: underscores, `--gzip=true`, lists with
-commas or repeated.
-"""
+Dataflow's Flex Template launcher passes such a list. Our flags are the parameters of
+`recordmill.launch.command_line.parameters`: underscores, `--gzip=true`, lists with commas or repeated."""
 
 import sys
 from collections import defaultdict
@@ -26,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def from_flat(arguments: Sequence[str]) -> list[str]:
-    """Return the words that a person would type after `recordmill`.
+    """Return the arguments of `recordmill`.
 
     Raises:
         ConfigError: no command, or a value that its parameter does not take.

@@ -1,8 +1,7 @@
-"""A conversion for `recordmill.convert`: in this process, or as the child process of a caller.
+"""Conversion for `recordmill.convert`, in this process or in a child process.
 
-A child reads two lines of JSON from standard input, the import path and a Request, and writes lines of JSON to standard
-output: progress, and at the end a Done or a Failed. What the command would print on standard error stays there.
-"""
+A child reads two lines of JSON from standard input, the import path and a Request. It writes lines of JSON to standard
+output: progress, and at the end a Done or a Failed. Standard error has the messages of the command."""
 
 import io
 import json
@@ -75,7 +74,7 @@ def convert(
 
 
 def child() -> None:
-    """Be the child process of a caller."""
+    """Run as the child process of a caller."""
     messages = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # libraries may print there
     sys.stdout = summary = io.StringIO()

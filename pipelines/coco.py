@@ -1,4 +1,4 @@
-"""`recordmill coco`: COCO annotations and images become TFRecord shards."""
+"""`recordmill coco`: convert COCO annotations and images to TFRecord shards."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -44,7 +44,7 @@ def inputs(options: CocoOptions, text: EncoderSource | None = None) -> Iterator[
 
 
 def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = None) -> Gathered:
-    """Annotations, image files and categories, joined and screened; captions encoded, if `text` says by what."""
+    """Return annotations joined with image files, and the categories; captions are encoded by `text`."""
     division = read_division(p, options)
     first, bits = options.splits[0], range_bits(options.sources)
     assumed = options.images[0] if options.no_list else ""

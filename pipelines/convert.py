@@ -1,4 +1,4 @@
-"""The steps that all conversions share: write what was gathered as records, and record that in the manifest."""
+"""Steps of all conversions: write records, and the manifest."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
 _IN_FLIGHT = 64
-"""Images that are fetched from a bucket at once, see docs/decisions/0008-buckets.md."""
+"""Maximum number of concurrent requests for images of a bucket, see docs/decisions/0008-buckets.md."""
 
 
 class Gathered(NamedTuple):
@@ -159,7 +159,7 @@ class Job(NamedTuple):
 
 
 def write_nothing(p: beam.Pipeline, reason: str) -> None:
-    """A job that logs why it has nothing to do."""
+    """Add a job that logs the reason why it is empty."""
     p | "Reason" >> beam.Create([reason]) | "LogReason" >> beam.LogElements(level=logging.INFO)
 
 

@@ -1,4 +1,4 @@
-"""Options of the verbs that convert nothing."""
+"""Options of verbs that do not convert."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -97,7 +97,7 @@ class ShowOptions(Options):
 
     @property
     def found(self) -> tuple[str, str]:
-        """Both sides of --find; empty without it."""
+        """Return both sides of --find; empty without it."""
         name, _, value = self.find.partition("=")
         return name, value
 

@@ -75,7 +75,7 @@ class EmbedOptions(LabelledOptions):
 
     @property
     def table(self) -> FeatureTable:
-        """Without features, which follow from the model."""
+        """Return the table without features, which depend on the model."""
         return LAYOUTS[self.layout]
 
     def as_table(self) -> TableOptions:
@@ -97,7 +97,7 @@ class EmbedOptions(LabelledOptions):
 
     @property
     def more_files(self) -> tuple[str, ...]:
-        """Files of the model and its weights, if they are not known by a name."""
+        """Return the files of the model and its weights; none if they are known by name."""
         given = (self.model, "" if self.weights in (RANDOM, ON_DISK, FETCHED) else self.weights)
         return tuple(path for path in given if path and (is_remote(path) or os.path.exists(path)))
 

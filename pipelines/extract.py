@@ -1,4 +1,4 @@
-"""`recordmill extract`: a data set back into image files and COCO's JSON."""
+"""`recordmill extract`: convert a data set to image files and COCO JSON."""
 
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
@@ -17,7 +17,7 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 
 
 def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ManifestShard]:
-    """The manifest's shards of a split; of all splits, where `split` is empty.
+    """Return the shards of a split in the manifest; of all splits if `split` is empty.
 
     Raises:
         ConfigError: there is no such split, a split's name cannot be part of a file name, or records hold no images.
@@ -40,7 +40,7 @@ def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ManifestS
 
 
 def not_extracted(manifest: Manifest, splits: Iterable[str]) -> Iterator[str]:
-    """What the records of a data set do not hold, and so cannot be extracted: a line of text for each."""
+    """Yield a line for each kind of contents that records lack."""
     layout, sources = manifest.layout, manifest.table.sources
     for line in uncarried_lines((rows for split in splits for rows in manifest.splits[split].inputs), layout):
         yield f"not in the records, and so not here: {line}"
@@ -63,7 +63,7 @@ def not_extracted(manifest: Manifest, splits: Iterable[str]) -> Iterator[str]:
 def build(
     p: beam.Pipeline, shards: list[ManifestShard], manifest: Manifest, folder: str, report: str, workers: int | None
 ) -> None:
-    """Extract shards into `folder`; the list of ExtractedSplit goes as JSON to the file `report`. Pieces stay."""
+    """Extract shards to `folder`. The list of ExtractedSplit is written as JSON to `report`. Pieces stay."""
     splits = (
         p
         | "Shards" >> beam.Create(shards)

@@ -1,4 +1,4 @@
-"""`recordmill folder`: images of one class each become TFRecord shards, divided into splits."""
+"""`recordmill folder`: convert images with one class each to TFRecord shards."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -73,7 +73,8 @@ def splits_of(options: LabelledOptions) -> tuple[str, ...]:
 
 
 def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], table: FeatureTable) -> Gathered:
-    """Image files, with their classes and splits; `splits` are those of the job, `table` is of their records."""
+    """Return image files with their classes and splits. `splits` are those of the job; `table` describes their
+    records."""
     division = read_division(p, options)
     rule = None if options.labels else options.path_labels
     source, kind = ", ".join(sorted(options.labels or options.images)), "labels" if options.labels else "images"
@@ -133,5 +134,5 @@ def _of_names(labels: LabelMap, splits: tuple[str, ...]) -> Facts:
 
 
 def _class_folders(options: LabelledOptions) -> tuple[str, ...]:
-    """The folders whose sub-folders are classes."""
+    """Return the folders whose sub-folders are classes."""
     return () if options.labels or options.label_from != "folder" else options.images

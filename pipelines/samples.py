@@ -1,4 +1,4 @@
-"""Samples of a user's pipeline become TFRecord shards."""
+"""Write Samples of a user's pipeline to TFRecord shards."""
 
 from functools import partial
 
@@ -30,6 +30,6 @@ def gather(
     labels: PCollection | None,
     facts: PCollection | None,
 ) -> Gathered:
-    """Samples as Blocks; `p` is their pipeline."""
+    """Convert Samples to Blocks. `p` is their pipeline."""
     gathered = samples | "GatherSamples" >> GatherSamples(options, labels, facts)
     return Gathered(gathered.blocks, gathered.labels, gathered.table, gathered.facts)

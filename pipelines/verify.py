@@ -1,4 +1,4 @@
-"""`recordmill verify`: a data set is read back, and all of it is checked."""
+"""`recordmill verify`: read a data set and check it."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -28,11 +28,11 @@ from recordmill.transforms.verify.verify_shards import Recomputing, ShardToVerif
 _LOGGER = logging.getLogger(__name__)
 _LOGGED_FAULTS = 100
 _NAMED_FAULTS = 3
-"""Of a job that fails: its error is a line in the service's log, too."""
+"""Number of errors in the message of a failed job, which is a line in the service's log."""
 
 
 def expected_shards(options: VerifyOptions) -> list[ShardToVerify]:
-    """Every shard that is in the folder's manifest, or the sample that is asked for.
+    """Return the shards of the manifest, or the requested sample.
 
     Raises:
         ConfigError: the folder has no manifest; or features are to be made again, and it has none.
@@ -57,7 +57,7 @@ def expected_shards(options: VerifyOptions) -> list[ShardToVerify]:
 
 
 def _sampled(shards: Sequence[ShardInfo], fraction: float) -> list[ShardInfo]:
-    """So many of the shards, and one at least: the same ones each time, and not the first."""
+    """Return a sample of the shards, at least one: the same each time, and not the first."""
     number = max(1, ceil(fraction * len(shards)))
     drawn = set(sorted(shards, key=lambda shard: sha256(shard.file.encode()).digest())[:number])
     return [shard for shard in shards if shard in drawn]
@@ -79,7 +79,7 @@ def _recomputing(recipe: Recipe, options: VerifyOptions) -> Recomputing | None:
 
 
 def load_models(expected: Iterable[ShardToVerify]) -> None:
-    """Load what features are to be made again by, before anything is read.
+    """Load the models that recompute features, before a record is read.
 
     Raises:
         JobError: a model is gone, or another than it was.
@@ -89,13 +89,13 @@ def load_models(expected: Iterable[ShardToVerify]) -> None:
 
 
 def build(p: beam.Pipeline, expected: list[ShardToVerify], report: str, workers: int | None) -> None:
-    """Check every shard; the list of ShardCheck goes as JSON to the file `report`."""
+    """Check every shard. The list of ShardCheck is written as JSON to `report`."""
     checks = _checks(p, expected, workers)
     p | "Once" >> beam.Create([report]) | "Report" >> beam.Map(_write_report, AsList(checks))
 
 
 def build_judging(p: beam.Pipeline, expected: list[ShardToVerify], folder: str, workers: int | None) -> None:
-    """Check every shard, in a job that itself fails where there is a fault: nobody waits for it to read a report."""
+    """Check every shard in a job that fails if there are errors, because nobody reads a report."""
     checks = _checks(p, expected, workers)
     p | "Once" >> beam.Create([folder]) | "Judge" >> beam.Map(_judge, AsList(checks))
 

@@ -1,4 +1,4 @@
-"""Transforms for pipelines of Apache Beam: what reads data sets, what changes their Samples, and what writes them.
+"""Transforms for your own Beam pipelines: readers, Samples, writer.
 
     samples, labels, facts = p | ReadCoco(images="images", instances="instances.json")
     samples | beam.Filter(lambda sample: sample.objects) | WriteDataset("out", labels=labels, facts=facts)
@@ -95,7 +95,7 @@ class _Transform(beam.PTransform):
 
 
 class ReadCoco(_Transform):
-    """Read COCO annotations and the names of their images.
+    """Read COCO annotations and the names of their image files.
 
     Args:
         options: Those of `recordmill coco` for what is read, which annotations are kept, and splits. `masks` other than

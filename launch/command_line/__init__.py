@@ -1,1 +1,1 @@
-"""The command line's grammar, and the same options as parameters."""
+"""Parser of the command line; options as parameters."""

@@ -1,5 +1,6 @@
-"""The tables of options in docs/cli.md. `python -m recordmill.launch.command_line.documentation docs/cli.md` replaces
-them, between the comments that name them."""
+"""Tables of options in docs/cli.md, between the comments that name them.
+
+Update them by `python -m recordmill.launch.command_line.documentation docs/cli.md`."""
 
 import re
 import sys
@@ -14,7 +15,7 @@ _TABLE = re.compile(r"(<!-- options: (.+?) -->\n).*?(<!-- end of options -->)", 
 
 
 def with_tables(page: str) -> str:
-    """Return a page with its tables as the options are now.
+    """Return a page with current tables.
 
     Raises:
         KeyError: a comment names a table that does not exist.

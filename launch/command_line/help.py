@@ -1,4 +1,4 @@
-"""Help texts, laid out by argparse for the terminal's width."""
+"""Help texts. argparse formats them for the width of the terminal."""
 
 import argparse
 import re
@@ -22,7 +22,7 @@ _LEAST_COLUMNS = 20
 
 
 def program_help() -> str:
-    """The help of `recordmill` itself."""
+    """Return the help of `recordmill`."""
     parser = _laid_out(
         "recordmill VERB [flags] [-- flags of Beam]",
         "Convert data sets of images and labels to sharded TFRecord files of tf.Example.",
@@ -40,7 +40,7 @@ def program_help() -> str:
 
 
 def verb_help(name: str) -> str:
-    """The help of a verb."""
+    """Return the help of a verb."""
     verb = VERBS[name]
     beam = " [-- flags of Beam]" if verb.runs_beam else ""
     notes = f"{_BEAM} {_EXIT_CODES}" if verb.runs_beam else ""
@@ -85,8 +85,7 @@ def _filled(text: str, columns: int, first: str = "", rest: str = "") -> str:
 
 
 def _command_lines(command: str, columns: int) -> str:
-    """A command, cut as a shell takes it where it is too long for a line; a flag and its value stay together if they
-    can."""
+    """Break a long command into lines for a shell. A flag and its value stay together if possible."""
     room = max(columns, _LEAST_COLUMNS) - len(" \\")
     pairs = _FLAG_AND_VALUE.sub(
         lambda pair: pair[0].replace(" ", "\0") if len(pair[0]) + 6 <= room else pair[0], command

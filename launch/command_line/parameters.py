@@ -52,7 +52,7 @@ def without_flags(text: str, names: Mapping[str, str]) -> str:
 
 
 def command_line(command: str, values: Mapping[str, object]) -> list[str]:
-    """Return the words that a person would type after `recordmill`: the command and its flags.
+    """Return the arguments of `recordmill`: the command and its flags.
 
     Args:
         values: Values by parameter name. Lists may be texts with commas; None and empty texts count as missing.

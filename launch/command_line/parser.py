@@ -1,5 +1,5 @@
-"""The command line: a verb, its arguments and its flags, or a `--config` file. argparse only lays out the help, because
-it stops at the first fault."""
+"""Parse the command line: a verb, its arguments and flags, or a `--config` file. argparse only formats the help,
+because it stops at the first error."""
 
 import difflib
 import logging
@@ -103,7 +103,7 @@ def _no_verb(word: str) -> str:
 
 
 def _read_words(fields: Iterable[OptionField], words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return the typed values by option, and the faults of words that are not understood."""
+    """Return the typed values by option, and the errors of unknown words."""
     flags = {each.flag: each for each in fields if not each.is_argument}
     arguments = deque(each for each in fields if each.is_argument)
     takes_arguments = bool(arguments)
@@ -148,7 +148,7 @@ def _read_words(fields: Iterable[OptionField], words: Sequence[str]) -> tuple[di
 
 
 def _value(each: OptionField, texts: list[str]) -> list[str] | str:
-    """Lists add up; of single values the last counts."""
+    """Return all values of a list, and the last of a single value."""
     if each.is_list:
         return texts
     if len(different := list(dict.fromkeys(texts))) > 1:
@@ -157,7 +157,7 @@ def _value(each: OptionField, texts: list[str]) -> list[str] | str:
 
 
 def _meant_flag(name: str, known: Mapping[str, OptionField]) -> tuple[str, str]:
-    """Return the known flag that an unknown one probably stands for, or an empty string, and the advice to print."""
+    """Return the known flag that is closest to an unknown one, or an empty string, and the advice to print."""
     plain = "--" + name.lstrip("-").replace("_", "-").lower()
     near = [plain] if plain in known else [each for each in known if plain[2:] in known[each].also]
     if not near and name.startswith("--") and ("_" in name or name in _BEAM_FLAGS):
@@ -194,7 +194,7 @@ def _read_config(path: str, fields: Mapping[str, OptionField], faults: list[str]
 def without_unknown(
     values: Mapping[str, Any], known: Mapping[str, OptionField], where: str, faults: list[str]
 ) -> dict[str, Any]:
-    """Return the values of known options, and add a fault for each other name."""
+    """Return the values of known options, and append an error for each other name."""
     for name in [name for name in values if name not in known]:
         near = [each for each in known if name.replace("_", "-") in known[each].also]
         near = near or difflib.get_close_matches(name, known, 1, _CLOSE)

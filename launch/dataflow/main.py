@@ -1,8 +1,6 @@
-"""What Dataflow's launcher starts, as `python main.py --images=gs://… --runner=DataflowRunner …`.
+"""Program of Dataflow's launcher: `python main.py --images=gs://… --runner=DataflowRunner …`.
 
-Which command that is, and in which image, the image knows. Workers that are given none would run in Beam's image, which
-lacks Recordmill.
-"""
+The image defines the command, and its own name for the workers. Beam's default image lacks Recordmill."""
 
 import os
 import sys

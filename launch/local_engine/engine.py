@@ -1,7 +1,7 @@
-"""What only the process of one command may do: replace methods of Beam's local runner, and fork writers of shards.
+"""Changes that only the process of one command makes: it replaces methods of Beam's local runner, and forks writers of
+shards.
 
-A notebook, a test or a task of Airflow that calls `recordmill.launch.cli.main` runs Beam unchanged, in one process.
-"""
+A notebook, a test or an Airflow task that calls `recordmill.launch.cli.main` runs Beam unchanged, in one process."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ _is_entered = False
 
 @contextmanager
 def local_engine() -> Iterator[None]:
-    """While the block runs, jobs of this process may do both."""
+    """Context manager: allow both to the jobs of this process."""
     global _is_entered
     _is_entered = True
     try:

@@ -1,4 +1,4 @@
-"""May shards be written, or verified, by processes that are forked from this one, and by how many?"""
+"""Number of processes to fork for writing or verifying shards."""
 
 import logging
 import sys
@@ -16,16 +16,15 @@ from recordmill.transforms.storage.resolve import archive_of, storage_for
 _LOGGER = logging.getLogger(__name__)
 
 _MOST = 8
-"""More processes would take memory, and time to be forked, for what a disk can no longer keep up with."""
+"""Maximum number of processes. A disk does not keep up with more, and each takes memory and time to fork."""
 WORTH_IT = 1000
-"""Images, from which on a job is faster by more than the forking takes."""
+"""Number of images from which the forks save more time than they take."""
 
 
 @contextmanager
 def processes_forked(are_many: Callable[[], bool], threads: int | None, mode: str) -> Iterator[None]:
-    """While the block runs, forked processes write or verify a job's shards: where it runs in this process, has many
-    images, and that may be. It may not in a notebook, whose threads would be missing, where TensorFlow has been loaded,
-    nor on macOS, whose own libraries do not outlive a fork.
+    """Context manager: fork processes that write or verify shards, if the job runs in this process and has many images.
+    A notebook (its threads would be missing), a process with TensorFlow, and macOS do not fork.
 
     Args:
         are_many: whether there are many images; asked only where the rest holds.
@@ -44,7 +43,7 @@ def processes_forked(are_many: Callable[[], bool], threads: int | None, mode: st
 
 
 def slower_processes(mode: str) -> str:
-    """What is to be said where a job of images is given Beam's processes, and its own could be forked; or nothing."""
+    """Return a note if Beam's processes are slower than forked ones would be; otherwise an empty string."""
     if not _may_fork() or mode != "multi_processing":
         return ""
     return (
@@ -61,8 +60,8 @@ def _may_fork() -> bool:
 
 
 def are_many(images: Sequence[str]) -> bool:
-    """Whether folders and archives have many images. A bucket's objects are not counted. The directory of an archive is
-    read for it, and so is there in all processes that are forked."""
+    """Return True if folders and archives have many images. Objects of a bucket are not counted. The directory of an
+    archive is read before the fork, so that all processes share it."""
     counted = [storage_for(path).walk(path) for path in images if archive_of(path) or not is_remote(path)]
     number = sum(len(list(islice(files, WORTH_IT))) for files in counted)
     return number >= WORTH_IT or len(counted) < len(images)

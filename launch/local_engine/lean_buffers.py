@@ -1,11 +1,9 @@
-"""Beam's local runner holds what is grouped once, where it would hold it four times.
+"""Reduce the copies of grouped data in Beam's local runner from four to one.
 
-It keeps a group's table while it encodes all of it as one string, keeps that string while it is copied to the worker,
-the copy until the last element is processed, and what the worker gave while that is put into the next table. Here what
-is grouped goes on in pieces, each of which is let go as the next holder has it. What a step gives goes to the runner in
-pieces, too, and the buffer in which they were encoded is let go as the step ends: Beam keeps the buffer of each output
-for the whole job, at its largest size. benchmarks/RESULTS.md says what that saves.
-"""
+Beam keeps the table of a group while it encodes the table to one string, the string until the worker has copied it, the
+copy until the last element is processed, and the output until it is in the next table. These methods pass on pieces and
+free each. They also free the encoding buffer of each output, which Beam keeps for the complete job.
+benchmarks/RESULTS.md has the savings."""
 
 import hashlib
 import inspect
@@ -43,12 +41,13 @@ _KNOWN_SOURCES = {
     "adddbedb6adf429dc4507633b64a5905f4b5c68950ca365081e6fbf64a4da82b",  # Beam 2.70 to 2.73
     "e9ed8887e7b647422522e49b80cd605041b1932eca3ad26a3acbda6d54b6521b",  # Beam 2.74 to 2.77
 }
-"""SHA-256 of the source code of `_REPLACED`. Compare a new version's methods, and their callers, before it is added."""
+"""SHA-256 of the source code of `_REPLACED`, per tested version of Beam. Compare the methods and their callers before
+you add a version."""
 
 
 @contextmanager
 def lean_buffers(options: PipelineOptions) -> Iterator[None]:
-    """While the block runs, the five methods are replaced for all jobs of this process.
+    """Context manager: replace the five methods for all jobs of this process.
 
     Nothing is replaced if a method's source is not a known one, or if Beam is asked to run each bundle several times
     (`--direct_runner_bundle_repeat`), which reads an input again.
@@ -78,7 +77,7 @@ def sources_hash(methods: Sequence[Callable]) -> str:
 
 
 def partition(buffer: execution.GroupingBuffer, n: int) -> list[list[bytes]]:
-    """GroupingBuffer.partition: its groups, encoded, in `n` parts; each part in pieces."""
+    """GroupingBuffer.partition: return the encoded groups in `n` parts, each part in pieces."""
     if buffer._grouped_output or not buffer._windowing.is_default():
         return _partition(buffer, n)
     encode = buffer._post_grouped_coder.get_impl().encode_to_stream
@@ -99,8 +98,8 @@ def partition(buffer: execution.GroupingBuffer, n: int) -> list[list[bytes]]:
 
 
 def _send_input_to_worker(manager: Any, bundle: str, transform: str, pieces: Iterable[bytes] | None) -> None:
-    """BundleManager._send_input_to_worker: pieces go one by one, and are let go; large ones as they are, as the stream
-    would copy them twice."""
+    """BundleManager._send_input_to_worker: send and free one piece after the other. Large pieces bypass the stream,
+    which would copy them twice."""
     out = manager._worker_handler.data_conn.output_stream(bundle, transform)
     for piece in drained(pieces or []):
         if len(piece) > _PIECE_BYTES:
@@ -113,7 +112,7 @@ def _send_input_to_worker(manager: Any, bundle: str, transform: str, pieces: Ite
 
 
 def drained(pieces: Any) -> Iterator[bytes]:
-    """What a buffer of the runner holds; it holds nothing afterwards, and refuses to be read again.
+    """Return the contents of a buffer and empty it. A second call is an error.
 
     Raises:
         RuntimeError: it was read before.
@@ -138,7 +137,7 @@ def _refuse(n: int) -> list[list[bytes]]:
 def input_elements(
     channel: data_plane.InMemoryDataChannel, instruction_id: str, expected: object, abort_callback: object = None
 ) -> Iterator[beam_fn_api_pb2.Elements.Data | beam_fn_api_pb2.Elements.Timers]:
-    """InMemoryDataChannel.input_elements: what is taken is let go."""
+    """InMemoryDataChannel.input_elements: free each element after its use."""
     others = []
     while channel._inputs:
         element = channel._inputs.pop(0)
@@ -153,14 +152,14 @@ def input_elements(
 
 
 def output_stream(channel: data_plane.InMemoryDataChannel, instruction_id: str, transform_id: str) -> Any:
-    """InMemoryDataChannel.output_stream: passes on a megabyte, not ten."""
+    """InMemoryDataChannel.output_stream: flush at 1 MB in place of 10 MB."""
     stream: Any = _output_stream(channel, instruction_id, transform_id)
     stream._size_flush_threshold = _PIECE_BYTES
     return stream
 
 
 def finish(operation: bundle_processor.DataOutputOperation) -> None:
-    """DataOutputOperation.finish: the stream, which is set anew for each bundle, goes with its buffer."""
+    """DataOutputOperation.finish: free the stream and its buffer. Each bundle sets a new one."""
     _finish(operation)
     del operation.output_stream
 

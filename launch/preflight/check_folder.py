@@ -1,4 +1,4 @@
-"""Can a folder be made, and written to?"""
+"""Check that a folder can be created and written."""
 
 import os
 
@@ -8,8 +8,8 @@ from recordmill.transforms.storage.resolve import storage_for
 
 
 def folder_fault(path: str) -> str:
-    """Why a folder cannot be made at `path`, or not be written to where it is there; empty if it can. Of a bucket: that
-    it is there, and may be read.
+    """Return the reason why a folder cannot be created at `path`, or cannot be written; empty without one. A bucket
+    must exist and be readable.
 
     Raises:
         ConfigError, OSError: what a bucket answers.

@@ -1,4 +1,4 @@
-"""Check of all paths that options name."""
+"""Check all paths of the options."""
 
 import difflib
 import os
@@ -40,7 +40,7 @@ def check_inputs(options: ConvertOptions, writes: bool = True) -> None:
 
 
 def _fault(check: Callable[[str, str], str], name: str, path: str) -> str:
-    """Return the fault of a path, also if it cannot be read, so that all are reported."""
+    """Return the error of a path, also if it cannot be read."""
     try:
         return check(name, path)
     except OSError as error:
@@ -94,7 +94,7 @@ _CHECKS: dict[Must, Callable[[str, str], str]] = {
 
 
 def _same_faults(name: str, paths: list[str]) -> Iterator[str]:
-    """A file that is given twice would be joined with itself, and its annotations or images written twice."""
+    """Yield an error for a path that is given twice: a file would be joined with itself."""
     real = [_real(path) for path in paths]
     if len(set(real)) < len(paths):
         yield f"{name} {' '.join(paths)}: two of these are the same"
@@ -104,7 +104,8 @@ def _same_faults(name: str, paths: list[str]) -> Iterator[str]:
 
 
 def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
-    """The folder cannot be made, or has files that the job would replace and that belong to no data set."""
+    """Yield errors of the output folder: it cannot be created, or has files that the job would replace and that are not
+    of a data set."""
     if fault := folder_fault(output):
         # A complete data set is not written again: `claim_output` reads one that cannot be written to.
         if not os.path.isfile(os.path.join(output, MANIFEST)):

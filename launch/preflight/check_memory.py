@@ -1,8 +1,7 @@
-"""Does what the local runner holds of a job's metadata fit into this machine's memory?
+"""Check that the metadata of a local job fits into the memory.
 
-It holds what it groups until all is there, so that its memory grows with the annotation files; other runners put it on
-disks, or on many machines.
-"""
+The local runner keeps grouped data in memory, so its memory grows with the annotation files. Other runners use disks,
+or many machines."""
 
 import os
 from contextlib import suppress
@@ -18,12 +17,12 @@ _PER_BYTE = {False: (0.1, 1.3), True: (0.4, 2.0)}
 """Minimum and maximum of bytes of memory per byte of an annotation file, without and with segmentations. The maximum is
 measured: benchmarks/RESULTS.md, Metadata. The minimum was 0.13 with segmentations that are not read."""
 _UNPACKED = 8
-"""How much larger JSON is than what gzip makes of it."""
+"""Ratio of JSON to its gzip."""
 _SAID_FROM = 2_000_000_000
 _GB = 10**9
 
 _LIMITS = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""Where a container finds how much memory it may have: with version 2 of control groups, and version 1."""
+"""Files with the memory limit of a container: control groups version 2, and 1."""
 
 
 def check_memory(options: ConvertOptions, is_dry_run: bool = False) -> str:

@@ -1,7 +1,6 @@
-"""Refuses Beam's options with which a job would fail late or silently.
+"""Refuse options of Beam with which a job would fail late or silently.
 
-Values that Beam or the service refuses in its own words pass: names, labels, machines, files of packages.
-"""
+Beam or the service checks names, labels, machines and package files."""
 
 import os
 import re
@@ -34,7 +33,7 @@ _FLINK = re.compile(r"(?:https?://)?(.+:[0-9]+)/?")
 
 
 def check_runner(options: PipelineOptions, paths: Iterable[str]) -> None:
-    """Refuse options with which the job could not run.
+    """Refuse options with which the job cannot run.
 
     Args:
         paths: all that the job reads and writes.
@@ -53,7 +52,7 @@ def check_runner(options: PipelineOptions, paths: Iterable[str]) -> None:
 
 
 def check_staging(options: PipelineOptions) -> None:
-    """Refuse a bucket for Dataflow's files that may not be written: Beam tries for eight minutes before it says so.
+    """Refuse a bucket for Dataflow's files that cannot be written. Beam retries for eight minutes before its error.
 
     Raises:
         ConfigError: it may not be written, or is not there.
@@ -162,7 +161,7 @@ def _portable_faults(options: PipelineOptions, paths: Iterable[str]) -> Iterator
 
 
 def _endpoint_faults(endpoint: str) -> Iterator[str]:
-    """Whether a job server answers: in a moment, or Beam would wait for it as long as for a job."""
+    """Yield an error if no job server answers. Beam would wait for it as long as for a job."""
     if endpoint == "embed":
         return
     if fault := _connection_fault(endpoint):
@@ -181,7 +180,7 @@ def _endpoint_faults(endpoint: str) -> Iterator[str]:
 
 
 def _connection_fault(endpoint: str) -> str:
-    """Why nobody can be reached at HOST:PORT; empty if somebody can."""
+    """Return the reason why HOST:PORT does not accept a connection; empty if it does."""
     host, _, port = endpoint.rpartition(":")
     if not (host and port.isascii() and port.isdigit()):
         return "it must be HOST:PORT"

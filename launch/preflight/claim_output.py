@@ -1,4 +1,4 @@
-"""The claim of an output folder: its contents, the job's recipes and --overwrite decide what a job may do there.
+"""Claim an output folder. Its contents, the recipes of the job and --overwrite decide the outcome.
 
 | the folder has of a split | the recipe | without --overwrite | with --overwrite |
 |---|---|---|---|
@@ -111,7 +111,8 @@ def absent_folders(output: str) -> list[str]:
 
 
 def release_output(output: str, recipes: Sequence[Recipe], absent: Iterable[str]) -> None:
-    """Undo `claim_output` for recipes of which nothing was written; `absent` are the `absent_folders` before it."""
+    """Undo `claim_output` for recipes without finished shards. `absent` is the result of `absent_folders` before the
+    claim."""
     storage = storage_for(output)
     for recipe in recipes:
         storage.delete_folder(join_path(output, state_folder(recipe.split)))
@@ -121,7 +122,7 @@ def release_output(output: str, recipes: Sequence[Recipe], absent: Iterable[str]
 
 
 class _Listings(dict[str, InputFile]):
-    """Contents of folders of images. Each is listed once, and only to compare a complete split with them."""
+    """Listings of image folders. Each folder is listed once, and only to compare a complete split with it."""
 
     def __missing__(self, folder: str) -> InputFile:
         self[folder] = listing_of(folder)
@@ -166,8 +167,8 @@ def _note_recipe(output: str, recipe: Recipe) -> None:
 
 
 def _check_replaceable(output: str, recipe: Recipe) -> None:
-    """Refuse a bucket that keeps what is written to it. The note shows it: an account that reads and writes objects may
-    not read the bucket's settings. The note stays there, as all files would."""
+    """Refuse a bucket whose objects cannot be replaced. The recipe's note shows it, because an account may read and
+    write objects without the right to read the bucket's settings. The note stays."""
     note = _note(output, recipe.split)
     if why := storage_for(note).protection(note):
         raise ConfigError(
@@ -272,7 +273,7 @@ def other_split_faults(
 
 
 def _data_set_faults(output: str, manifest: Manifest, recipe: Recipe, kept: set[str]) -> Iterator[str]:
-    """The name, layout or parts differ from those of the splits that are kept."""
+    """Yield errors if name, layout or parts differ from those of the splits that are kept."""
     for what, known, wanted in (("name", manifest.name, recipe.name), ("layout", manifest.layout, recipe.layout)):
         if kept and known != wanted:
             yield (
@@ -299,7 +300,7 @@ def _keras_faults(output: str, recipe: Recipe, others: Iterable[str]) -> Iterato
 
 
 def _division_faults(output: str, manifest: Manifest, recipe: Recipe, others: set[str]) -> Iterator[str]:
-    """Splits of one input that were divided in two ways would share images."""
+    """Yield errors for splits of one input with different `--split`, which would share images."""
     for name in sorted(others):
         other = manifest.splits[name].recipe
         known, wanted = other.options.get("split"), recipe.options.get("split")
@@ -323,7 +324,8 @@ def _real(paths: Iterable[str]) -> set[str]:
 
 
 def missing_manifest_faults(output: str, manifest: Manifest, written: set[str]) -> Iterator[str]:
-    """Yield splits without their own manifest. The folder's manifest is made of those, and would lose them."""
+    """Yield an error for splits without their own manifest. The folder's manifest is built from these, and would lose
+    the split."""
     missing = sorted(manifest.splits.keys() - read_split_manifests(output).keys() - written)
     again = read_manifest(output) if missing else None  # another run may just be replacing one
     if again and (missing := [split for split in missing if split in again.splits]):

@@ -1,4 +1,4 @@
-"""May an extraction write where it is told to, and what of an earlier one is there already?"""
+"""Claim the target folder of an extraction, and its state."""
 
 import fcntl
 import hashlib
@@ -22,7 +22,7 @@ _RECIPE = f"{STATE}/recipe"
 
 
 def extract_recipe(shards: Sequence[ManifestShard], layout: str) -> bytes:
-    """All that decides what is extracted, as a hex digest: of equal ones, the bytes are the same."""
+    """Return a hex digest of the inputs of an extraction. Equal digests give the same bytes."""
     of_anywhere = [msgspec.structs.replace(shard, path="") for shard in shards]
     parts = msgspec.msgpack.encode((of_anywhere, made_by(layout)), order="deterministic")
     return hashlib.sha256(parts).hexdigest().encode()
@@ -30,8 +30,8 @@ def extract_recipe(shards: Sequence[ManifestShard], layout: str) -> bytes:
 
 @contextmanager
 def locked(folder: str) -> Iterator[None]:
-    """Keep others that extract out of a local folder while the block runs; it is made if it is not there. A bucket has
-    no locks, nor have some file systems.
+    """Context manager: lock a local folder against other extractions, and create it. Buckets and some file systems have
+    no locks.
 
     Raises:
         ConfigError: another process is extracting there.
@@ -53,8 +53,7 @@ def locked(folder: str) -> Iterator[None]:
 
 
 def claim_target(folder: str, recipe: bytes) -> bool:
-    """Make sure that a folder is new or empty, so that nothing in it can be overwritten, or lead elsewhere; or that it
-    has an unfinished extraction of the same recipe, which `note_recipe` notes there. Whether it has.
+    """Return True if a folder has an unfinished extraction of the same recipe, False if it is new or empty.
 
     Raises:
         ConfigError: it is neither.
@@ -80,13 +79,13 @@ def claim_target(folder: str, recipe: bytes) -> bool:
 
 
 def note_recipe(folder: str, recipe: bytes) -> None:
-    """Note what is extracted, so that a rerun can go on."""
+    """Write the recipe, so that a rerun can continue."""
     storage = storage_for(folder)
     storage.write(join_path(folder, _RECIPE), recipe)
 
 
 def resume_target(folder: str) -> int:
-    """Delete what a killed run was writing in any folder; how many shards it had finished."""
+    """Delete temporary files of a killed run, and return the number of its finished shards."""
     storage = storage_for(folder)
     for below in {os.path.dirname(file.path) for file in storage.walk(folder)}:
         storage.delete_leftovers(below)
@@ -94,8 +93,7 @@ def resume_target(folder: str) -> int:
 
 
 def release_target(folder: str) -> None:
-    """Delete what an extraction needed to go on: all is written, and told. The recipe goes last, with which a run that
-    is stopped here would begin anew."""
+    """Delete the state of a complete extraction. The recipe goes last, because a run without it would start again."""
     delete_pieces(folder)
     storage = storage_for(folder)
     storage.delete_folder(join_path(folder, STATE))

@@ -1,1 +1,1 @@
-"""Beam's options and runners: a job is started, watched, explained, ended."""
+"""Beam's options and runners: start, watch, explain and end jobs."""

@@ -1,4 +1,4 @@
-"""Beam's own flags, from what stands after `--`."""
+"""Beam's flags, after `--`."""
 
 import argparse
 import difflib
@@ -30,22 +30,21 @@ _FN_API_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
 DATAFLOW_MACHINE = "e2-standard-2"
 DATAFLOW_THREADS = 2
-"""Bundles, which is to say shards, that a worker process has in hand at once, so that one is written while another is
-uploaded. docs/dataflow.md says what they take."""
+"""Number of bundles (shards) per worker process, so that one is written while another is uploaded. docs/dataflow.md has
+the memory."""
 DATAFLOW_MIN_RAM = "4GB"
-"""Of a machine, where the service chooses it (Dataflow Prime)."""
+"""Minimum memory of a machine that the service chooses (Dataflow Prime)."""
 
 _MAX_JOB_NAME = 1024
 _FOREVER_S = 30 * 24 * 3600
 
 
 Purpose = Literal["run", "template", "dry run"]
-"""A job is run; or made for something else to start it, as Dataflow's launcher does; or made to see whether it can
-be."""
+"""Purpose of a job: to run; to be a template that Dataflow's launcher starts; or to be built only."""
 
 
 class Runner(Enum):
-    """Where a job runs."""
+    """Location of a job."""
 
     LOCAL = "this machine"
     DATAFLOW = "Dataflow"
@@ -64,9 +63,8 @@ _RUNNERS = {
 
 
 class _Options(PipelineOptions):
-    """Beam's options with each view kept. Beam asks for the same few views hundreds of times while a pipeline is built,
-    and parses the flags of a class again each time: 0.17 of the 0.27 s that building takes. Views share their values,
-    so one of each is enough."""
+    """PipelineOptions that caches its views. Beam requests the same views hundreds of times while it builds a pipeline,
+    and parses the flags again each time: 0.17 of 0.27 s. Views share their values."""
 
     def view_as(self, cls):
         views = self.__dict__.setdefault("_views", {})
@@ -76,7 +74,7 @@ class _Options(PipelineOptions):
 
 
 def beam_options(beam_arguments: Sequence[str]) -> PipelineOptions:
-    """Beam's options, for the local runner unless another is named; what is not said has our defaults.
+    """Return Beam's options with our defaults: the local runner, if no other is named.
 
     Raises:
         ConfigError: a flag or a value that Beam does not take, or a runner that is none of `Runner` or not installed.
@@ -110,7 +108,7 @@ def beam_options(beam_arguments: Sequence[str]) -> PipelineOptions:
 
 
 def runner_of(options: PipelineOptions) -> Runner:
-    """Which kind of runner the options name.
+    """Return the kind of runner of the options.
 
     Raises:
         ConfigError: one that is not known to give the same records as the others.
@@ -119,7 +117,7 @@ def runner_of(options: PipelineOptions) -> Runner:
 
 
 def local_mode(options: PipelineOptions) -> str:
-    """How Beam's local runner is to run, `in_memory` where nothing is said; empty where another runs."""
+    """Return the mode of Beam's local runner, `in_memory` by default; empty for another runner."""
     return str(options.view_as(DirectOptions).direct_running_mode) if runner_of(options) is Runner.LOCAL else ""
 
 
@@ -132,7 +130,7 @@ def _named(name: str | None) -> Runner:
 
 
 def purpose_of(options: PipelineOptions) -> Purpose:
-    """What Beam is to do with a job."""
+    """Return the purpose of a job."""
     if runner_of(options) is Runner.DATAFLOW:
         if options.view_as(TestOptions).dry_run:
             return "dry run"
@@ -142,7 +140,7 @@ def purpose_of(options: PipelineOptions) -> Purpose:
 
 
 def with_job_name(beam_arguments: Sequence[str], output: str, splits: Iterable[str]) -> list[str]:
-    """The arguments, with the name of `run_job_name` for a job of Dataflow that was given none."""
+    """Return the arguments, with `run_job_name` for a Dataflow job without a name."""
     options = PipelineOptions(list(beam_arguments))
     if runner_of(options) is not Runner.DATAFLOW or options.view_as(GoogleCloudOptions).job_name:
         return list(beam_arguments)
@@ -150,7 +148,7 @@ def with_job_name(beam_arguments: Sequence[str], output: str, splits: Iterable[s
 
 
 def run_job_name(output: str, splits: Iterable[str]) -> str:
-    """What jobs are called that write these splits there; of one name, Dataflow runs one job at a time.
+    """Return the name of jobs that write these splits there. Dataflow runs one job per name at a time.
 
     >>> run_job_name("gs://my-bucket/a_b/Coco/", ["train", "val"])
     'recordmill-my-bucket-a-b-coco-train-val'
@@ -180,11 +178,11 @@ class _BeamFlags(argparse.ArgumentParser):
 
 
 _LIKE = 0.75
-"""How like a flag another has to be, to be the one that was meant; of one that is less like, nothing is said."""
+"""Minimum similarity of a flag that an error suggests."""
 
 
 def _check_flags(beam_arguments: Sequence[str]) -> None:
-    """Beam drops a flag that it does not know without a word, and ends the program where a value is wrong.
+    """Refuse unknown flags and values. Beam ignores unknown flags silently, and exits on a wrong value.
 
     Raises:
         ConfigError: a flag of no class of Beam's options, or a value that it does not take.

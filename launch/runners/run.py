@@ -1,4 +1,4 @@
-"""A pipeline is run, and the exception of a failed one is explained in one line."""
+"""Run a pipeline, and explain the exception of a failed one in one line."""
 
 import logging
 import re
@@ -26,8 +26,8 @@ _INTERRUPTED = re.compile(
 
 
 def run(build: Callable[[beam.Pipeline], object], beam_arguments: Sequence[str]) -> None:
-    """Build a pipeline and run it to its end: in this process, unless `beam_arguments` name another runner. Where they
-    ask for a dry run or a template (`beam_options.purpose_of`), it is made and not run.
+    """Build a pipeline and run it to its end, in this process unless `beam_arguments` name another runner. For a dry
+    run or a template (`beam_options.purpose_of`), only build it.
 
     Raises:
         RecordmillError: the one that a step raised, or a JobError that names the step and what went wrong in it.
@@ -60,7 +60,7 @@ _OURS = r"named 'recordmill\b"
 
 
 def explain(error: Exception) -> errors.RecordmillError:
-    """The one-line error that is at the root of a failed pipeline's exception."""
+    """Return the one-line error at the root of a pipeline's exception."""
     if isinstance(error, grpc.RpcError | grpc.FutureTimeoutError):
         # gRPC's own text has many lines
         why = f"{error.code().name}: {error.details()}" if isinstance(error, grpc.Call) else type(error).__name__

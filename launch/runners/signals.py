@@ -1,5 +1,5 @@
-"""SIGTERM (what Kubernetes and Airflow send) and SIGHUP (a terminal that is closed) end a command as Ctrl-C does, and
-worker processes of the local runner end with it, whatever they are at."""
+"""Signals. SIGTERM (of Kubernetes and Airflow) and SIGHUP (a closed terminal) end a command like Ctrl-C does, with the
+worker processes of the local runner."""
 
 import atexit
 import os
@@ -19,13 +19,13 @@ _WORKER = b"apache_beam.runners.worker.sdk_worker_main"
 
 
 class Terminated(KeyboardInterrupt):
-    """One of the signals TERMINATING came; unlike after Ctrl-C, there is nobody who could be asked anything."""
+    """KeyboardInterrupt of a TERMINATING signal. Unlike Ctrl-C, no user can be asked."""
 
 
 @contextmanager
 def terminated_as_by_ctrl_c() -> Iterator[list[int]]:
-    """While the block runs, the signals TERMINATING raise a KeyboardInterrupt as Ctrl-C does. The list has those that
-    came. (nohup sets SIGHUP to be ignored, and that is left so.)"""
+    """Context manager: TERMINATING signals raise KeyboardInterrupt. The list has the signals that came. nohup's ignored
+    SIGHUP stays ignored."""
     signals: list[int] = []
 
     def interrupt(before: Any, number: int, frame: FrameType | None) -> None:
@@ -38,8 +38,8 @@ def terminated_as_by_ctrl_c() -> Iterator[list[int]]:
 
 @contextmanager
 def workers_end_too() -> Iterator[None]:
-    """While the block runs, a signal that interrupts the command also kills its worker processes, after a grace period:
-    Beam would wait for ever for a worker that was just starting when it gave up."""
+    """Context manager: an interrupting signal also kills the worker processes after a grace period. Beam would wait for
+    ever for a worker that was just starting."""
 
     def interrupt(before: Any, number: int, frame: FrameType | None) -> None:
         timer = threading.Timer(_GRACE_S, kill_workers)
@@ -55,7 +55,8 @@ def workers_end_too() -> Iterator[None]:
 def _handled(
     numbers: Iterable[int], handle: Callable[[Any, int, FrameType | None], None], replaces: Callable[[Any], bool]
 ) -> Iterator[None]:
-    """While the block runs, `handle` handles the signals whose handler of before it `replaces`, and is given that."""
+    """Context manager: `handle` handles the signals whose earlier handler `replaces` accepts, and takes that
+    handler."""
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set signal handlers
         yield
         return
@@ -71,8 +72,8 @@ def _handled(
 
 
 def end_with(code: int) -> None:
-    """From here on Ctrl-C and the signals TERMINATING end the process with this exit code, as all is done and reported;
-    once no thread is waited for any more, they do nothing: Python's end would let them kill the process."""
+    """End the process with `code` on Ctrl-C and TERMINATING signals from now on, because all is reported. They are
+    ignored at the interpreter's exit, which would otherwise end with the signal."""
     for number in (signal.SIGINT, *TERMINATING):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda *_: os._exit(code))
@@ -80,7 +81,7 @@ def end_with(code: int) -> None:
 
 
 def kill_workers() -> None:
-    """Kill the worker processes that this one has started, where there is a /proc to find them by."""
+    """Kill the worker processes of this process, where /proc exists."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ValueError, IndexError):  # it has ended

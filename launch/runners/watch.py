@@ -1,5 +1,5 @@
-"""A job that runs elsewhere is watched to its end: its state and counters become the progress line, the service's
-warnings are printed, and Ctrl-C asks whether to cancel the job."""
+"""Watch a remote job: show its state and counters in the progress line, print the service's warnings, and ask on Ctrl-C
+whether to cancel."""
 
 import logging
 import re
@@ -29,11 +29,11 @@ _MESSAGE_HEAD = re.compile(r"^\S+ ?\S*: JOB_MESSAGE_\w+: ")
 
 
 class LeftRunning(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM ended the watching, and the job goes on; the message says how to stop it."""
+    """Ctrl-C or SIGTERM ended the watch, and the job continues. The message has the command that stops it."""
 
 
 def submit(pipeline: beam.Pipeline, runner: Runner, options: PipelineOptions) -> Any:
-    """Run a pipeline, or hand it to where it runs.
+    """Run or submit a pipeline.
 
     Raises:
         LeftRunning: Ctrl-C, and Dataflow may have the job.
@@ -72,7 +72,7 @@ def wait(result: Any, runner: Runner, options: PipelineOptions) -> None:
 
 
 class _PortableJob:
-    """A job of Flink, Spark or Prism. Its workers may be in this process, so it does not outlive it."""
+    """Job of Flink, Spark or Prism. It ends with this process, which may contain its workers."""
 
     def __init__(self, result: Any):
         self._result = result
@@ -118,7 +118,8 @@ class _DataflowJob:
 
 
 def _wants_cancel(job_id: str) -> bool:
-    """Asked of a person; where nobody can answer, the job is left alone: it may be wanted, and can still be stopped."""
+    """Return True if the user wants to cancel. Without a terminal, the job continues, because it can still be
+    stopped."""
     if not (sys.stdin and sys.stdin.isatty()):
         return False
     try:
@@ -131,7 +132,7 @@ def _wants_cancel(job_id: str) -> bool:
 
 
 def _counts(result: Any) -> dict[str, int]:
-    """A job's counters of ours, by name."""
+    """Return our counters of a job by name."""
     counts: dict[str, int] = {}
     for counter in result.metrics().query(MetricsFilter().with_namespace(progress.NAMESPACE))["counters"]:
         number = counter.committed if counter.committed is not None else counter.attempted
@@ -141,7 +142,7 @@ def _counts(result: Any) -> dict[str, int]:
 
 @contextmanager
 def polling(ask: Callable[[], None]) -> Iterator[None]:
-    """While the block runs, a thread calls `ask` every few seconds, which updates the progress line."""
+    """Context manager: a thread calls `ask` every few seconds to update the progress line."""
     ended = threading.Event()
 
     def ask_on() -> None:
@@ -162,7 +163,7 @@ def polling(ask: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def _quiet_threads() -> Iterator[None]:
-    """While the block runs, threads that lose the job server print no traceback: the main thread reports the loss."""
+    """Context manager: threads that lose the job server print no traceback. The main thread reports the loss."""
     before = threading.excepthook
 
     def hook(raised: threading.ExceptHookArgs) -> None:
@@ -179,7 +180,7 @@ def _quiet_threads() -> Iterator[None]:
 
 
 class _Told(logging.Handler):
-    """Prints one line of each message, once: a failing worker's traceback comes four times."""
+    """Log handler that prints one line per distinct message. A failing worker's traceback comes four times."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -195,7 +196,7 @@ class _Told(logging.Handler):
 
 @contextmanager
 def _messages_told() -> Iterator[None]:
-    """While the block runs, Dataflow's warnings and errors are printed as they come: used-up quota, no machines."""
+    """Context manager: print Dataflow's warnings and errors."""
     service = logging.getLogger("apache_beam.runners.dataflow.dataflow_runner")
     before, handler = service.level, _Told()
     service.setLevel(min(service.getEffectiveLevel(), logging.WARNING))

@@ -1,1 +1,1 @@
-"""Airflow's and Dataflow's view of the options."""
+"""Options for Airflow and Dataflow."""

@@ -22,7 +22,7 @@ _JSON_TYPES: dict[type, str] = {bool: "boolean", int: "integer", float: "number"
 
 
 def airflow_params(verb: str, gs_only: bool, defaults: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Arguments of Airflow's `Param` by name: JSON schema, description and default.
+    """Return arguments of Airflow's `Param` by name: JSON schema, description and default.
 
     Args:
         gs_only: accept paths in buckets of Google Cloud Storage only.
@@ -66,7 +66,7 @@ def _schema(verb: str, each: OptionField, path: str) -> dict[str, Any]:
 
 
 def run_values(verb: str, params: Mapping[str, Any], output: str, when: datetime) -> dict[str, Any]:
-    """The options that a run sets: Params that differ from their defaults, with the run's date in paths.
+    """Return the options of a run: Params that differ from their defaults, with the run's date in paths.
 
     Args:
         output: folder of the data set, unless the Param `output` names one.
@@ -96,7 +96,7 @@ def _dated(value: str | list[str], when: datetime) -> str | list[str]:
 
 
 def template_parameters(values: Mapping[str, Any]) -> dict[str, str]:
-    """Values as a Dataflow template takes them: text, lists with commas.
+    """Return values as a Dataflow template takes them: text, lists with commas.
 
     >>> template_parameters({"images": ["gs://b/1", "gs://b/2"], "gzip": True, "num_shards": 8})
     {'images': 'gs://b/1,gs://b/2', 'gzip': 'true', 'num_shards': '8'}

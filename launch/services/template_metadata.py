@@ -1,11 +1,8 @@
-"""The metadata of a Flex Template for Dataflow: its parameters, what they mean, and which values they take.
+"""Metadata of Dataflow's Flex Templates: parameters, help and regexes.
 
-`make templates` writes build/templates/coco.json and the others.
-
-Dataflow matches values with the regexes before it starts anything, and Cloud Console shows labels and help. The
-regexes are POSIX-egrep's, which is what Google's documentation names: no \\d, no lookaround. The fields are those of
-https://cloud.google.com/dataflow/docs/reference/rest/v1b3/GetTemplateResponse#ParameterMetadata.
-"""
+`make templates` writes build/templates/coco.json and the others. Dataflow matches values with the regexes before it
+starts a job. They are POSIX-egrep's, as Google's documentation says: no \\d, no lookaround. The fields are those of
+https://cloud.google.com/dataflow/docs/reference/rest/v1b3/GetTemplateResponse#ParameterMetadata."""
 
 import json
 import sys

@@ -1,1 +1,1 @@
-"""What a person sees: progress, summaries, errors."""
+"""Output of the terminal: progress, summaries, errors."""

@@ -1,4 +1,4 @@
-"""Consoles on standard output and error: lines of a summary, and how far a search through records is."""
+"""Consoles on standard output and error."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,16 +11,16 @@ from rich.status import Status
 from recordmill.launch.terminal.error_stream import error_stream
 
 _WIDE = 1000
-"""Columns that no table needs: a terminal that is too narrow wraps lines, and no number is cut."""
+"""Width that no table reaches. The terminal wraps lines, and no number is cut."""
 
 
 def terminal() -> Console:
-    """Standard output; names in a data set are no markup."""
+    """Return a console of standard output. Names in a data set are not markup."""
     return Console(soft_wrap=True, markup=False, highlight=False, emoji=False, width=_WIDE)
 
 
 def terminal_of_errors() -> Console:
-    """Standard error; names in a data set are no markup."""
+    """Return a console of standard error. Names in a data set are not markup."""
     return Console(soft_wrap=True, markup=False, highlight=False, emoji=False, file=error_stream())
 
 
@@ -45,7 +45,7 @@ Found = TypeVar("Found")
 
 
 class Search:
-    """A line on standard error that is gone whenever something is found."""
+    """Progress line of a search on standard error. It disappears for each result."""
 
     def __init__(self) -> None:
         console = terminal_of_errors()
@@ -53,7 +53,7 @@ class Search:
         self._next = time.monotonic() + _QUIET_SECONDS
 
     def read(self, records: int) -> None:
-        """So many have been read."""
+        """Show the number of records read."""
         if self._status and (now := time.monotonic()) >= self._next:
             self._next = now + _EVERY_SECONDS
             self._status.update(f"{records:,} records read")
@@ -64,7 +64,7 @@ class Search:
             self._status.stop()
 
     def pausing(self, found: Iterable[Found]) -> Iterator[Found]:
-        """The same; the line is gone while each is used."""
+        """Yield the same items. The line is hidden while each is used."""
         for each in found:
             self.hide()
             yield each

@@ -1,5 +1,4 @@
-"""Standard error is for what a person should read. Libraries, and worker processes that Beam starts, print their own
-there; while they do, it can be hidden, and what we have to say still comes out."""
+"""Standard error for users. It hides the output of libraries and of Beam's worker processes, and shows ours."""
 
 import logging
 import os
@@ -14,13 +13,13 @@ _ours: TextIO | None = None
 
 
 def error_stream() -> TextIO | None:
-    """Where a person reads what we say; None if the caller has closed it."""
+    """Return the stream of our messages; None if the caller has closed it."""
     return _ours or sys.stderr
 
 
 class ErrorStreamHandler(logging.StreamHandler):
-    """Logs to `error_stream` what our own modules log. Beam and its job servers log, under many names, the
-    tracebacks of errors that are reported in one line; --debug shows them."""
+    """Log handler that prints our log records to `error_stream`. Beam and its job servers log tracebacks of errors that
+    are reported in one line; --debug shows them."""
 
     def emit(self, record: logging.LogRecord) -> None:
         stream = error_stream()
@@ -30,15 +29,15 @@ class ErrorStreamHandler(logging.StreamHandler):
 
 
 def silence() -> None:
-    """From here on nothing is shown, whoever prints it."""
+    """Drop standard error from now on."""
     with open(os.devnull, "wb") as nothing:
         os.dup2(nothing.fileno(), 2)
 
 
 @contextmanager
 def others_hidden(for_good: bool = False) -> Iterator[None]:
-    """While the block runs, and afterwards where that is to be `for_good`, standard error of libraries and child
-    processes is dropped; only `error_stream` shows."""
+    """Context manager: drop the standard error of libraries and child processes, and keep it dropped if `for_good`.
+    `error_stream` stays."""
     global _ours
     if sys.stderr is None or _ours is not None:
         yield

@@ -1,4 +1,4 @@
-"""What verify and extract print of records that they have read back, and of faults in them."""
+"""Summaries of verify and extract."""
 
 import os
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def print_checks(
     check: Check = Check.TENSORFLOW,
     unread: int = 0,
 ) -> None:
-    """What verify found: a line a split, and the faults; `unread` shards were left out."""
+    """Print the result of verify: a line per split, and the errors. `unread` shards were skipped."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("split")
     for column in ("shards", "examples", "objects", "size"):
@@ -59,7 +59,7 @@ def print_checks(
 
 
 def print_extracted(console: Console, folder: str, splits: Sequence["ExtractedSplit"], notes: Sequence[str]) -> None:
-    """What extract wrote, what the records do not hold, and the faults that were found in them."""
+    """Print the result of extract: files, contents that records lack, and errors."""
     for split in splits:
         rows = (
             f" for {split.rows:,} entries in the JSON, some of which name one file" if split.rows > split.images else ""

@@ -1,4 +1,4 @@
-"""A job's progress on the terminal: one live line, or plain lines where nobody watches."""
+"""Progress of a job: a live line on a terminal, plain lines elsewhere."""
 
 import math
 import os
@@ -20,7 +20,7 @@ _BARS = (24, 12)
 _SEPARATOR = " · "
 
 Show = Callable[[threading.Event, TextIO], None]
-"""Shows progress on a stream until the event is set."""
+"""Function that shows progress on a stream until the event is set."""
 
 _pausing, _paused, _live = threading.Event(), threading.Event(), threading.Event()
 
@@ -48,13 +48,13 @@ def shown(mode: str | Show) -> Iterator[None]:
 
 
 def _second(stream: TextIO) -> TextIO:
-    """Another way to where a stream leads: standard error may be hidden, and shown again, while a line lives."""
+    """Return a duplicate of a stream. Standard error may be hidden and shown again meanwhile."""
     return open(os.dup(stream.fileno()), "w", encoding=stream.encoding, errors="backslashreplace")
 
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """While the block runs, the live line is removed, so that a person can be asked something."""
+    """Context manager: remove the live line, so that the user can be asked."""
     _paused.clear()
     _pausing.set()
     if _live.is_set():
@@ -66,7 +66,7 @@ def paused() -> Iterator[None]:
 
 
 def expect_records(shards: Sequence[ShardInfo], in_this_process: bool) -> None:
-    """Plan to read shards back. What other processes read of them is not known before the end."""
+    """Set the progress total of a verb that reads shards. The progress of other processes is known at their end."""
     if in_this_process:
         progress.planned(sum(shard.examples for shard in shards), len(shards), "records")
     else:
@@ -74,7 +74,7 @@ def expect_records(shards: Sequence[ShardInfo], in_this_process: bool) -> None:
 
 
 def progress_line(now: Progress, seconds: float, width: float = math.inf) -> str:
-    """One line of text.
+    """Return a line of text.
 
     Args:
         seconds: since the first image could be written.
@@ -87,7 +87,7 @@ def progress_line(now: Progress, seconds: float, width: float = math.inf) -> str
 
 
 def _parts(now: Progress, seconds: float) -> list[tuple[int, str]]:
-    """The parts of a line in their order; a part of a smaller number matters less."""
+    """Return the parts of a line in order, with their priorities."""
     if not now.images_planned:
         if now.shards_done:  # all that is known of workers in other processes
             return [(0, f"{now.shards_done:,} shards finished")]
@@ -111,8 +111,8 @@ def _parts(now: Progress, seconds: float) -> list[tuple[int, str]]:
 
 
 def bar_width(line: str, width: int) -> int:
-    """Columns of the bar beside a line, where the terminal has `width`: one of a few sizes, so that it does not change
-    with every digit of the line; 0 is none.
+    """Return the width of the bar in a terminal of `width` columns: one of two sizes, so that it does not change with
+    every digit; 0 for no bar.
 
     >>> [bar_width("9 of 10 images (90%)", width) for width in (80, 40, 30)]
     [24, 12, 0]

@@ -1,4 +1,4 @@
-"""The reading side's TensorFlow, there or not."""
+"""Import of TensorFlow."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from recordmill.transforms.runtime.progress import set_step
 
 
 def require_tensorflow(what: str, is_checking: bool = True) -> None:
-    """Import TensorFlow, quietly, which takes seconds.
+    """Import TensorFlow without its messages, which takes seconds.
 
     Args:
         what: the verb or flag that needs it, for the message.

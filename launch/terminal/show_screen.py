@@ -1,4 +1,4 @@
-"""A data set on one screen, and its records as a table."""
+"""Screen of `show`: a data set, and its records as a table."""
 
 import io
 import os
@@ -20,7 +20,7 @@ from recordmill.transforms.show.find_shards import Shard, Shards
 from recordmill.transforms.storage.resolve import storage_for
 
 PLAIN_WIDTH = 120
-"""Columns where nothing says how many there are, as in a pipe."""
+"""Default width, for example in a pipe."""
 _CLASSES_SHOWN = 20
 _LONGEST_NAME = 30
 _LEAST_VALUE = 26
@@ -40,13 +40,13 @@ def screen_width() -> int:
 
 
 def has_blocks() -> bool:
-    """Whether bars can be drawn by characters for it: on a terminal, whose encoding has them."""
+    """Return True if the terminal's encoding has block characters."""
     is_utf = isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower().replace("-", "") == "utf8"
     return is_utf and sys.stdout.isatty()
 
 
 def print_overview(console: Console, path: str, shards: Shards) -> None:
-    """What there is, without reading a record."""
+    """Return the lines of a data set, without its records."""
     if shards.manifest is None or not shards.is_whole:
         lines = files_lines(path, shards.shards)
     else:
@@ -58,7 +58,7 @@ def print_overview(console: Console, path: str, shards: Shards) -> None:
 
 
 def files_lines(path: str, shards: Sequence[Shard]) -> Iterator[str]:
-    """Files of which no manifest says what is in them, or of which some were asked for."""
+    """Return the lines of files without a manifest, or of some files."""
     sizes = [storage_for(shard.path).size(shard.path) or 0 for shard in shards]
     known = [shard.records for shard in shards if shard.records is not None]
     records = f", {sum(known):,} records" if len(known) == len(shards) else ""
@@ -66,7 +66,7 @@ def files_lines(path: str, shards: Sequence[Shard]) -> Iterator[str]:
 
 
 def overview_lines(path: str, manifest: Manifest, names: Sequence[str], width: int, blocks: bool) -> Iterator[str]:
-    """A data set by its manifest.
+    """Return the lines of a manifest.
 
     Args:
         names: of the splits.
@@ -90,14 +90,14 @@ def _kinds(manifest: Manifest, splits: Iterable[SplitManifest]) -> Iterator[str]
 
 
 def padded(text: str, width: int) -> str:
-    """A text of so many columns, cut if need be; a letter may take two."""
+    """Return a text padded or cut to a width. A letter may take two columns."""
     if cell_len(text) > width:
         text = set_cell_size(text, max(0, width - 1)).rstrip() + "…"
     return set_cell_size(text, width)
 
 
 def _class_lines(manifest: Manifest, splits: dict[str, SplitManifest], width: int, blocks: bool) -> Iterator[str]:
-    """The classes with the most objects, or images, of all splits, each with its numbers and a bar of their sum."""
+    """Return lines of the classes with the most objects, or images, with numbers and bars."""
     names = [printable(category.name) for category in manifest.categories]
     # An edited manifest may have fewer.
     counts = [(*split.class_counts, *[0] * len(names))[: len(names)] for split in splits.values()]
@@ -123,7 +123,7 @@ def _class_lines(manifest: Manifest, splits: dict[str, SplitManifest], width: in
 
 
 def bar(number: int, largest: int, width: int, blocks: bool) -> str:
-    """A bar as long as its number's share of the largest; what is not 0 is seen.
+    """Return a bar with the length of its number's share of the largest. A number above 0 has at least one character.
 
     >>> bar(5, 10, 8, blocks=False), bar(1, 1000, 8, blocks=False), bar(0, 10, 8, blocks=True)
     ('####', '#', '')
@@ -137,8 +137,7 @@ def bar(number: int, largest: int, width: int, blocks: bool) -> str:
 
 
 def print_records(console: Console, records: Iterable[Record], width: int, name_layout: bool) -> None:
-    """Records as tables of their features, as many side by side as there is room for; those before a damaged one, and
-    then its error.
+    """Yield records as tables, side by side; records before a damaged one, and then its error.
 
     Args:
         name_layout: whether to say of which layout they are, where that has not been said.
@@ -159,7 +158,7 @@ def print_records(console: Console, records: Iterable[Record], width: int, name_
 
 
 def records_side_by_side(width: int) -> int:
-    """How many records there is room for.
+    """Return the number of records that fit side by side.
 
     >>> records_side_by_side(80), records_side_by_side(200)
     (1, 3)
@@ -168,7 +167,7 @@ def records_side_by_side(width: int) -> int:
 
 
 def record_lines(records: Sequence[Record], width: int) -> Iterator[str]:
-    """A line a feature: its name, its type, and its values in each of the records, cut where there is no room."""
+    """Return a table with a row per feature: name, type, and its values in each record."""
     described = [describe_record(record.found, record.table, record.meanings) for record in records]
     types = {row.name: row.type for rows in described for row in rows}
     values = [{row.name: row.text for row in rows} for rows in described]
@@ -186,5 +185,5 @@ def record_lines(records: Sequence[Record], width: int) -> Iterator[str]:
 
 
 def _begin(text: str) -> str:
-    """As much of a text as any screen has room for, on one line."""
+    """Return the start of a text on one line."""
     return printable(text[:1000].replace("\n", " "))

@@ -1,1 +1,1 @@
-"""One module a verb, from checked options to the summary on the terminal."""
+"""One module per verb, from checked options to the summary."""

@@ -1,4 +1,4 @@
-"""A conversion, from its job to the summary on the terminal."""
+"""Run a conversion, and print its summary."""
 
 import os
 import tempfile
@@ -50,7 +50,7 @@ from recordmill.transforms.storage.resolve import file_storage_for
 
 
 def convert(job: Job, progress_mode: str | Show, beam_arguments: Sequence[str]) -> None:
-    """Write the splits, or find that it has been done, and print what is there.
+    """Write the splits unless they are complete, and print the summary.
 
     Raises:
         DuplicatesError: all is written already, and --duplicates refuses it.
@@ -106,7 +106,7 @@ def convert(job: Job, progress_mode: str | Show, beam_arguments: Sequence[str]) 
 
 
 class _Run(NamedTuple):
-    """A conversion on its way to a runner."""
+    """Conversion with its runner."""
 
     job: Job
     recipes: Sequence[Recipe]
@@ -133,7 +133,7 @@ class _Run(NamedTuple):
         update_from_counters("", {"shards_written": number})
 
     def seconds(self) -> dict[str, float]:
-        """How long each step of the job took; of one that ran elsewhere, the whole."""
+        """Return the duration of each step; of a remote job, the total."""
         seconds = step_seconds()
         return {"the job": sum(seconds.values())} if self.beam_arguments else seconds
 
@@ -155,13 +155,13 @@ def _check_places(options: ConvertOptions, beam_arguments: Sequence[str]) -> Pur
 
 
 def _caveats(paths: Iterable[str]) -> list[str]:
-    """Return what the storages of `paths` do not check."""
+    """Return notes on checks that the storages of `paths` lack."""
     storages = {path.partition("://")[0]: file_storage_for(path) for path in paths if is_remote(path)}
     return [f"{scheme}:// {storage.caveat}" for scheme, storage in sorted(storages.items()) if storage.caveat]
 
 
 def _check_memory(options: ConvertOptions, beam_arguments: Sequence[str], is_dry_run: bool = False) -> None:
-    """Refuse what a local job would not have the memory for; say what it takes where that is much."""
+    """Refuse a local job that exceeds the memory, and print its memory if it is much."""
     if runner_of(beam_options(beam_arguments)) is Runner.LOCAL and (said := check_memory(options, is_dry_run)):
         terminal_of_errors().print(f"note: {said}")
 

@@ -1,4 +1,4 @@
-"""`recordmill extract`, from a data set's folder to image files and COCO's JSON."""
+"""`recordmill extract`: convert a data set back to image files and COCO JSON."""
 
 import os
 import tempfile
@@ -29,7 +29,7 @@ from recordmill.transforms.extract.extract_shards import ExtractedSplit
 
 
 def run(options: ExtractOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:
-    """Extract a data set, or one split of it, print what came of it, and return whether it has a fault.
+    """Extract a data set or a split, print the summary, and return True if there are errors.
 
     Raises:
         ConfigError: no data set there, no such split, or the target is neither empty nor has an unfinished extraction

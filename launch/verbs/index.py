@@ -1,4 +1,4 @@
-"""`recordmill index`: the indexes of TFRecord files. Neither Beam nor TensorFlow is imported."""
+"""`recordmill index`: write indexes of TFRecord files. It imports neither Beam nor TensorFlow."""
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
@@ -15,7 +15,7 @@ _FILES_AT_ONCE = 8
 
 
 def run(options: IndexOptions) -> None:
-    """Write the index of each file beside it.
+    """Write the index of each file.
 
     Raises:
         ConfigError: there is no such file, or it is GZIP or no TFRecord file; nothing has been written.

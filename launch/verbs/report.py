@@ -1,4 +1,4 @@
-"""`recordmill report`: the page about a data set, made again. Neither Beam nor TensorFlow runs."""
+"""`recordmill report`: write report.html again. It uses neither Beam nor TensorFlow."""
 
 from recordmill.launch.terminal.console import terminal
 from recordmill.pipelines.dataset_options import ReportOptions

@@ -1,4 +1,4 @@
-"""`recordmill sample`: the drawn data set, written into a folder of its own."""
+"""`recordmill sample`: write the generated data set."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""`recordmill show`: a data set, and what is in its records. Neither Beam nor TensorFlow is imported."""
+"""`recordmill show`: print a data set and its records. It imports neither Beam nor TensorFlow."""
 
 import io
 import os
@@ -24,13 +24,13 @@ from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 
 _SAVED = 20
-"""Pictures into a folder, unless --count says how many."""
+"""Default number of images that are saved to a folder."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _LONGEST_ID = 60
 
 
 def run(options: ShowOptions) -> None:
-    """Print what there is, or save pictures of it.
+    """Print a data set, or save its images.
 
     Raises:
         ConfigError: there is nothing of that kind; a record holds none.
@@ -64,7 +64,7 @@ def _count(options: ShowOptions) -> int:
 
 
 def _target_fault(options: ShowOptions) -> str:
-    """Why pictures cannot be saved where they are to be; empty if they can."""
+    """Return the reason why images cannot be saved at the path; empty without one."""
     if not options.is_for_one_picture:
         return folder_fault(options.save)
     if not is_remote(options.save) and os.path.isdir(options.save):
@@ -73,7 +73,7 @@ def _target_fault(options: ShowOptions) -> str:
 
 
 def drawn(record: Record, side: int) -> tuple[Image.Image, Overlay]:
-    """The picture of a record with all that is known drawn in.
+    """Return the image of a record with its annotations drawn.
 
     Raises:
         ConfigError: it holds none, or one that does not decode.
@@ -97,7 +97,7 @@ def drawn(record: Record, side: int) -> tuple[Image.Image, Overlay]:
 
 
 def _save(options: ShowOptions, record: Record, shards: Shards) -> str:
-    """Writes a picture; what is said of it."""
+    """Save an image, and return a message."""
     picture, overlay = drawn(record, options.side)
     path = options.save
     if not options.is_for_one_picture:
@@ -109,7 +109,7 @@ def _save(options: ShowOptions, record: Record, shards: Shards) -> str:
 
 
 def picture_name(record: Record, shard: int) -> str:
-    """The name of a record's picture in a folder. Ids are data: nothing of one leads out of the folder."""
+    """Return the file name of a record's image. An id cannot lead out of the folder."""
     id_ = _UNSAFE.sub("_", record.ids[0] if record.ids else "").strip("_")[:_LONGEST_ID]
     parts = (record.shard.split, f"{shard:05d}", f"{record.number:06d}", id_)
     return "-".join(filter(None, parts)) + ".png"
@@ -122,7 +122,7 @@ def _title(record: Record, overlay: Overlay) -> str:
 
 
 def _print_json(path: str, shards: Shards, records: Iterable[Record]) -> None:
-    """One document, also where a file is damaged: then of what comes before."""
+    """Return one JSON document. If a file is damaged, it has the records before the damage."""
     kept: list[Record] = []
     damage: RecordError | None = None
     try:

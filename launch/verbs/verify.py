@@ -1,4 +1,4 @@
-"""`recordmill verify`, from a folder to a verdict."""
+"""`recordmill verify`: check a data set."""
 
 import os
 import tempfile
@@ -28,8 +28,8 @@ from recordmill.transforms.verify.check_folder import all_faults
 
 
 def run(options: VerifyOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:
-    """Check a data set, print what was found, and return whether it has a fault. A template is only made; its job
-    fails where there is one.
+    """Check a data set, print the result, and return True if there are errors. A template is only built; its job fails
+    if there are errors.
 
     Raises:
         ConfigError: no data set there, or none of what is asked for; or TensorFlow is not installed.
@@ -75,8 +75,8 @@ def run(options: VerifyOptions, progress_mode: str, beam_arguments: Sequence[str
 
 @contextmanager
 def _report_file(folder: str, remote: PipelineOptions | None) -> Iterator[str]:
-    """Where workers write what they have found, which is gone afterwards: on this machine, among Dataflow's temporary
-    files, or beside the shards, which is the one place that other workers are known to reach."""
+    """Context manager: return a temporary path for the workers' report: local, in Dataflow's temporary folder, or next
+    to the shards, which other workers reach."""
     if remote is None:
         with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
             yield os.path.join(temporary, "checks.json")
