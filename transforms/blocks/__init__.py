@@ -1,1 +1,1 @@
-"""Steps on Blocks: packed, ordered, converted from and to structs."""
+"""Blocks: pack, order, and convert from and to structs."""

@@ -12,7 +12,7 @@ _WIDEST = 40
 
 
 def block_lines(block: Block) -> Iterator[str]:
-    """A table of the images of a Block, and one of its objects, with the row of each object's image."""
+    """Return a table of the images of a Block, and one of its objects with the row of their image."""
     yield f"{len(block)} images"
     yield from _table({name: _cells(column) for name, column in block.image_columns()})
     yield f"{block.num_objects} objects"

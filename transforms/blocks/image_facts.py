@@ -1,4 +1,4 @@
-"""What records hold of images, as columns that statistics and fingerprints are counted from."""
+"""Columns of images in records, which statistics and fingerprints count."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -13,7 +13,7 @@ NO_CLASS = -1
 
 
 class RecordPlaces(NamedTuple):
-    """Where the records of N images are in a shard, see `recordmill.schemas.statistics.Example`: int64 [N] each."""
+    """Positions of the records of N images in a shard, see `recordmill.schemas.statistics.Example`: int64 [N] each."""
 
     record: np.ndarray
     offset: np.ndarray
@@ -21,7 +21,7 @@ class RecordPlaces(NamedTuple):
 
 
 class FactColumns(NamedTuple):
-    """What the records of N images hold, and of their M objects. A column is None where records have no such thing.
+    """Contents of the records of N images and M objects. A column is None if the records lack it.
 
     Attributes:
         name: bytes [N], file name as UTF-8.

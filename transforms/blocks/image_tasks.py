@@ -1,4 +1,4 @@
-"""Images of a Block as structs, and structs as a Block."""
+"""Convert images of a Block to structs, and structs to a Block."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ _UNPACK_LABELS = unpacker(ImageLabels)
 
 
 def image_tasks(block: Block, splits: Sequence[str]) -> list[ImageTask]:
-    """Each image of a whole Block as an ImageTask."""
+    """Yield each image of a complete Block as an ImageTask."""
     objects = annotations_of(block)
     firsts = block.first_object_of_image.tolist() if objects else [0] * (len(block) + 1)
     columns = (
@@ -51,7 +51,7 @@ def image_tasks(block: Block, splits: Sequence[str]) -> list[ImageTask]:
 
 
 def file_folder(path: str, file_name: str) -> str:
-    """What the column `file_folder` has for a path: most paths are a folder and the name.
+    """Return the value of `file_folder` for a path: most paths are a folder and the name.
 
     >>> file_folder("img/a.jpg", "a.jpg"), file_folder("img/a.jpg", "b.jpg")
     ('img/', 'img/a.jpg')
@@ -61,7 +61,7 @@ def file_folder(path: str, file_name: str) -> str:
 
 
 def image_paths(block: Block) -> list[str]:
-    """The path of each image file."""
+    """Return the path of each image file."""
     names = block.file_name.texts()
     return [
         folder + name if folder.endswith("/") else folder
@@ -70,7 +70,7 @@ def image_paths(block: Block) -> list[str]:
 
 
 def annotations_of(block: Block) -> list[Annotation]:
-    """Each object of a Block as an Annotation."""
+    """Yield each object of a Block as an Annotation."""
     if not block.num_objects:
         return []
     segmentation = block.segmentation.rows() if block.segmentation is not None else [b""] * block.num_objects
@@ -93,7 +93,7 @@ def annotations_of(block: Block) -> list[Annotation]:
 
 
 def labels_of(block: Block) -> list[ImageLabels]:
-    """The labels of each image, but for its objects."""
+    """Yield the labels of each image, without its objects."""
     if block.labels is not None:
         labels = [_UNPACK_LABELS(row) if row else NO_LABELS for row in block.labels.rows()]
     else:
@@ -104,7 +104,7 @@ def labels_of(block: Block) -> list[ImageLabels]:
 
 
 def object_columns(objects: Sequence[Annotation]) -> dict[str, Any]:
-    """Columns of objects, without the optional ones that none of them has."""
+    """Return the columns of objects, without empty optional ones."""
     columns: dict[str, Any] = {
         "object_id": np.array([each.id for each in objects], np.int64),
         "category_id": np.array([each.category_id for each in objects], np.int64),
@@ -120,14 +120,14 @@ def object_columns(objects: Sequence[Annotation]) -> dict[str, Any]:
 
 
 def label_column(labels: Sequence[ImageLabels]) -> Ragged | None:
-    """The column `labels`; None if no image has any."""
+    """Return the column `labels`; None if no image has any."""
     if all(each is NO_LABELS or each == NO_LABELS for each in labels):
         return None
     return ragged_bytes([b"" if each == NO_LABELS else pack(each) for each in labels])
 
 
 class BlockTasks(Sequence[ImageTask]):
-    """Images of a Block as ImageTasks, each made when it is taken: as structs they take several times the memory."""
+    """Sequence of the ImageTasks of a Block. Each is made on access, because structs take several times the memory."""
 
     def __init__(self, block: Block, splits: Sequence[str]):
         self._block = block
@@ -137,7 +137,7 @@ class BlockTasks(Sequence[ImageTask]):
         return len(self._block)
 
     def __getitem__(self, index: Any) -> Any:
-        """A task, by its index from 0; or a list of them, by a slice."""
+        """Return a task by its index from 0, or a list by a slice."""
         if isinstance(index, int):
             if not 0 <= index < len(self):
                 raise IndexError(index)

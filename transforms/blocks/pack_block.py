@@ -1,4 +1,4 @@
-"""Blocks as bytes: what Beam sends between steps."""
+"""Convert Blocks to the bytes that Beam sends, and back."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -11,11 +11,11 @@ from recordmill.schemas.block import Block, Ragged, starts_of
 _ENCODE, _DECODE = msgpack.Encoder().encode, msgpack.Decoder().decode
 _NARROW = ("<u1", "<u2", "<u4", "<i4")
 _HUNDREDTHS = 100
-"""Numbers of JSON mostly have two decimals at most: k / 100 is the very double that such a text is."""
+"""Divisor of decimals. Numbers of JSON mostly have two decimals, and k / 100 is exactly their double."""
 
 
 class _Narrow(NamedTuple):
-    """A column in few bytes.
+    """Compact column.
 
     Attributes:
         values: the numbers in the smallest dtype that is exact; one row if all rows are equal.
@@ -35,12 +35,14 @@ class _Narrow(NamedTuple):
 
 
 def pack_block(block: Block) -> bytes:
-    """A Block as MessagePack, each column in the smallest dtype that is exact."""
+    """Return a Block as MessagePack, each column in the smallest dtype that is exact."""
     return next(iter(pack_parts(block, np.zeros(len(block), np.int64))))[1] if len(block) else b""
 
 
 def pack_parts(block: Block, keys: np.ndarray) -> Iterator[tuple[int, bytes]]:
-    """Yield each key and the Block of the images that have it, packed, in the order of keys.
+    """Yield each key with the packed Block of its images, in the order of keys.
+
+    Columns are narrowed before the split, because a part may be small.
 
     Columns are narrowed once, not once a part: a part may be small.
 
@@ -69,7 +71,7 @@ def pack_parts(block: Block, keys: np.ndarray) -> Iterator[tuple[int, bytes]]:
 
 
 def unpack_block(data: bytes) -> Block:
-    """The Block that `pack_block` packed."""
+    """Return the Block of `pack_block`'s bytes."""
     columns = {name: _decoded(column) for name, column in _DECODE(data).items()}
     if "first_object_of_image" in columns:
         columns["first_object_of_image"] = starts_of(columns["first_object_of_image"])
@@ -102,7 +104,7 @@ def _narrow(values: np.ndarray, may_be_constant: bool = True) -> _Narrow:
 
 
 def _small(values: np.ndarray) -> np.ndarray:
-    """Integers in the smallest dtype that has them; others as they are."""
+    """Return integers in the smallest dtype that holds them; others unchanged."""
     if values.dtype.kind == "i" and values.dtype.itemsize > 1 and values.size:
         low, high = int(values.min()), int(values.max())
         for narrow in _NARROW:
@@ -112,8 +114,8 @@ def _small(values: np.ndarray) -> np.ndarray:
 
 
 def _encoded(column: _Narrow, start: int, end: int) -> tuple:
-    """The rows from `start` up to `end`: their number if the column is constant, else -1; dtype, divisor, width, narrow
-    dtype and bytes of the numbers; and of a ragged column narrow dtype and bytes of the lengths."""
+    """Return the rows from `start` to `end`: their number if the column is constant, else -1; dtype, divisor, width,
+    narrow dtype and bytes of the numbers; for a ragged column also narrow dtype and bytes of the lengths."""
     values, lengths = column.values, column.lengths
     if not column.is_constant:
         if column.starts is not None and lengths is not None:

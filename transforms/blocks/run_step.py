@@ -1,4 +1,4 @@
-"""Steps on Blocks: their order as an array operation, and the image that a fault of ours is pinned to."""
+"""Run steps on Blocks: order as an array operation, and errors that name the image."""
 
 import logging
 import os
@@ -18,7 +18,7 @@ HASH_BITS = 63  # Beam's integers are signed, 64 bits
 
 
 def hash_images(image_ids: np.ndarray, seed: int) -> np.ndarray:
-    """A number for each image id: int64, evenly distributed, the same on every machine.
+    """Return a hash of each image id: int64, evenly distributed, the same on every machine.
 
     >>> hash_images(np.array([139]), 0).tolist()
     [4972096885692211845]
@@ -35,12 +35,13 @@ def hash_images(image_ids: np.ndarray, seed: int) -> np.ndarray:
 
 
 def ranges_of(hashes: np.ndarray, bits: int) -> np.ndarray:
-    """Which of 2 ** bits ranges of hashes each image falls into: int64. Ranges are in the order of images."""
+    """Return the range of hashes of each image, of 2 ** bits: int64. Ranges are in the order of images."""
     return hashes >> (HASH_BITS - bits)
 
 
 def image_order(block: Block, hashes: np.ndarray) -> np.ndarray:
-    """Indices that put images in order: by hash, then by id. Rows of a table with one id: by content, name, place."""
+    """Return the indices that sort images: by hash, then by id; rows of a table with one id by content, name,
+    position."""
     order = np.lexsort((block.image_id, hashes))
     if block.labels is None or not (np.diff(block.image_id[order]) == 0).any():
         return order
@@ -51,7 +52,7 @@ def image_order(block: Block, hashes: np.ndarray) -> np.ndarray:
 
 
 FORESEEN = (RecordmillError, OSError, MemoryError)
-"""Exceptions that a step raises on purpose, or that the machine causes: no faults of ours."""
+"""Exceptions that a step raises on purpose, or that the machine causes. They are not bugs of ours."""
 _SHOWN = 5
 
 Result = TypeVar("Result")
@@ -82,8 +83,8 @@ def run_step(
 
 
 def fewest(run: Callable[[np.ndarray], object], images: np.ndarray, error: Exception) -> tuple[np.ndarray, Exception]:
-    """Halve the images as long as `run` fails with one half; return the images that are left, and their exception. A
-    half that ends with a FORESEEN exception does not show the fault.
+    """Halve the images as long as `run` fails with one half; return the remaining images, and their exception. A
+    FORESEEN exception of a half does not show the bug.
 
     Args:
         images: int64 [N], ids or rows, which `run` takes.
@@ -107,8 +108,8 @@ def fewest(run: Callable[[np.ndarray], object], images: np.ndarray, error: Excep
 
 
 def step_error(step: str, error: Exception, blocks: Sequence[Block], sources: Sequence[str] = ()) -> StepError:
-    """The error that names what a step failed with, and the images and objects of Blocks that it failed on. Where
-    debugging is on, the Blocks are written to files."""
+    """Return an error with the step, and the images and objects of the Blocks. With debug logging, write the Blocks to
+    files."""
     of_blocks: dict[str, list[set[Any]]] = {
         "image": [set(block.image_id.tolist()) for block in blocks if block.image_id is not None],
         "file name": [set(block.file_name.texts()) for block in blocks if block.file_name is not None],
@@ -128,7 +129,7 @@ def step_error(step: str, error: Exception, blocks: Sequence[Block], sources: Se
 
 
 def _having(blocks: Sequence[Block], images: np.ndarray) -> list[Block]:
-    """The Blocks with these images only. Blocks of files alone stay whole."""
+    """Return the Blocks with these images. Blocks of files stay complete."""
     some = [block if block.image_id is None else block.take(np.isin(block.image_id, images)) for block in blocks]
     return [block for block in some if len(block)]
 

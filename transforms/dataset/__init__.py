@@ -1,1 +1,1 @@
-"""What is known of a data set as a whole."""
+"""Data sets: folder, facts, rejects, views of records."""

@@ -1,4 +1,4 @@
-"""Names of images that have no file, and names of files that no image has, are compared: what is the likely cause?"""
+"""Compare names of images without a file with names of files without an image, and find the likely cause."""
 
 import heapq
 import posixpath
@@ -21,7 +21,7 @@ _COMPARED_SHOWN = 3
 
 
 class Names(NamedTuple):
-    """Many names, in little room.
+    """Bounded sample of names.
 
     Attributes:
         number: how many there are.
@@ -43,7 +43,7 @@ NO_NAMES = Names()
 
 
 def add_names(parts: Iterable[Names]) -> Names:
-    """Names of all parts."""
+    """Return the names of all parts."""
     parts = [part for part in parts if part.number]
     if len(parts) < 2:
         return parts[0] if parts else NO_NAMES
@@ -63,12 +63,12 @@ def _place(name: str) -> tuple[bytes, str]:
 
 
 def _folded(text: str) -> str:
-    """Equal for texts that differ in case, or in the characters that they are written with."""
+    """Return a key that ignores case and Unicode normalisation."""
     return unicodedata.normalize("NFKC", text).casefold()
 
 
 def _stem(name: str) -> str:
-    """What names of one image have in common, however they are written."""
+    """Return a key that names of one image share, in any spelling."""
     return _folded(posixpath.splitext(_without_zeros(_without_hash(unquote(name_parts(name)[-1]))))[0])
 
 
@@ -77,12 +77,12 @@ def _without_zeros(name: str) -> str:
 
 
 def _without_hash(name: str) -> str:
-    """The name of a file that Label Studio has given eight hexadecimal digits."""
+    """Return the name of a file without the eight hexadecimal digits of Label Studio."""
     return re.sub(r"^[0-9a-f]{8}[-_](?=.)", "", name)
 
 
 class Difference(Enum):
-    """How the name of an image differs from that of the file which it may mean; the likeliest first."""
+    """Return the differences between the name of an image and of a file, likeliest first."""
 
     SPELLING = "the same parts, which / does not separate, or not only"
     CASE = "case"
@@ -104,11 +104,11 @@ _SPELLINGS: dict[Difference, Callable[[str], str]] = {
     Difference.ZEROS: _without_zeros,
     Difference.HASH: _without_hash,
 }
-"""What makes two names one that differ in this way."""
+"""Reason why two names may mean the same image."""
 
 
 class Pair(NamedTuple):
-    """The name of an image, and of a file that it may mean; `folder` is what one of them has before the other."""
+    """Name of an image, and of a file that may be meant. `folder` is the prefix of one of them."""
 
     difference: Difference
     image: str
@@ -117,7 +117,7 @@ class Pair(NamedTuple):
 
 
 def pair_names(images: Iterable[str], files: Iterable[str]) -> Iterator[Pair]:
-    """Each image's name with the file that it is most likely to mean.
+    """Yield each image's name with the file that is most likely meant.
 
     >>> list(pair_names(["images/1.jpg"], ["1.jpg"]))[0].folder
     'images'
@@ -154,7 +154,7 @@ def _pair(image: str, file: str) -> Pair:
 
 
 def compared_text(images: Names, files: Names, sources: NameSources, beside: str = "", is_all: bool = True) -> str:
-    """What was compared, the likely cause, and the cure: sentences for a person.
+    """Return sentences with the comparison, the likely cause and the cure.
 
     Args:
         images: names of images without a file.

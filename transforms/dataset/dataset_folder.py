@@ -1,4 +1,4 @@
-"""The folder of a data set: its manifest, and what runs leave behind in it."""
+"""Folder of a data set: its manifest, and the state of runs."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -31,8 +31,7 @@ _OF_A_RUN = re.compile(
     rf"{REJECTS}|{DUPLICATES}|{FINGERPRINTS}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz)?|"
     rf"rows-\d{{5,}}-\d{{5,}}|{re.escape(INDEX)}/[^/]+|\.[^/]+\.tmp|beam-temp-.+"
 )
-"""Finished shards, their indexes, and notes of them; records that have no shard yet; what was being written; what
-Beam's sink makes."""
+"""Files of a state folder: finished shards, indexes, notes, sorted rows, temporary files, files of Beam's sink."""
 _OF_A_SPLIT = re.compile(
     f"{split_manifest('([A-Za-z0-9_]+)')}|{split_rejects('[A-Za-z0-9_]+')}|{split_statistics('[A-Za-z0-9_]+')}|"
     f"{split_fingerprints('[A-Za-z0-9_]+')}"
@@ -47,7 +46,7 @@ def labels_beside(output: str, splits: Collection[str]) -> LabelsBeside | None:
 
 
 def read_manifest(output: str, file: str = MANIFEST) -> Manifest | None:
-    """The manifest of a data set folder, or of one of its splits; None where it has none.
+    """Return the manifest of a folder, or of one of its splits; None without.
 
     Raises:
         ConfigError: see `recordmill.schemas.dataset.manifest.decode_manifest`.
@@ -64,7 +63,7 @@ def read_manifest(output: str, file: str = MANIFEST) -> Manifest | None:
 
 
 def require_manifest(output: str) -> Manifest:
-    """The manifest of a complete data set.
+    """Return the manifest of a complete data set.
 
     Raises:
         ConfigError: it has none, or see `read_manifest`.
@@ -80,7 +79,7 @@ def require_manifest(output: str) -> Manifest:
 
 
 def read_split_manifests(output: str) -> dict[str, Manifest]:
-    """The manifests of the folder's splits, each of that split alone, by its name.
+    """Return the manifest of each split, by name.
 
     Raises:
         ConfigError: see `read_manifest`; or one is of other splits than its name says.
@@ -98,13 +97,13 @@ def read_split_manifests(output: str) -> dict[str, Manifest]:
 
 
 def is_as_written(output: str, file: str, manifest: Manifest) -> bool:
-    """Whether the file of a manifest that has been read has the bytes that a job gave it."""
+    """Return True if the file of a manifest has the bytes that a job wrote."""
     storage = storage_for(output)
     return storage.read(join_path(output, file)) == encode_manifest(manifest)
 
 
 def is_metadata(name: str) -> bool:
-    """Whether a file of that name is written beside the shards.
+    """Return True if a file of that name is metadata of a data set.
 
     >>> is_metadata("labels.csv"), is_metadata("objects-label.labels.txt"), is_metadata("a.csv")
     (True, True, False)
@@ -116,7 +115,7 @@ def is_metadata(name: str) -> bool:
 
 
 def unfinished_splits(output: str) -> list[str]:
-    """Splits of which an unfinished run has left its recipe in a data set's folder."""
+    """Return the splits with an unfinished run."""
     storage = storage_for(output)
     if not storage.is_folder(output):
         return []
@@ -126,7 +125,7 @@ def unfinished_splits(output: str) -> list[str]:
 
 
 def strange_file(output: str, split: str) -> str:
-    """A file in the folder of a split's state that no run has left there; empty where there is none."""
+    """Return a file in a split's state folder that no run has written; empty without."""
     storage = storage_for(output)
     folder = join_path(output, state_folder(split))
     names = [file.name for file in storage.walk(folder)] if storage.is_folder(folder) else []
@@ -136,15 +135,15 @@ def strange_file(output: str, split: str) -> str:
 
 
 def indexed_shards(output: str) -> list[str]:
-    """Names of the shards that have an index, be they there or not."""
+    """Return the names of shards with an index, existing or not."""
     storage = storage_for(output)
     names = storage.names(join_path(output, INDEX))
     return [name.removesuffix(ENDING) for name in names if name.endswith(ENDING)]
 
 
 def forget(output: str, split: str) -> None:
-    """Delete what a run has left of a split without an example, but for its rejects: there is nothing to go on with,
-    and another command is not to be held up by it."""
+    """Delete the state of a split without records, except for its rejects: nothing can be continued, and it would hold
+    up another command."""
     storage = storage_for(output)
     folder = join_path(output, state_folder(split))
     for name in storage.names(folder):
@@ -154,8 +153,8 @@ def forget(output: str, split: str) -> None:
 
 
 def tidy(output: str, split: SplitManifest) -> None:
-    """Delete what earlier runs of a complete split left: its resume state, shards that are not in the manifest, and
-    files that killed runs were writing."""
+    """Delete files of earlier runs of a complete split: its state, shards that are not in the manifest, and temporary
+    files of killed runs."""
     storage = storage_for(output)
     names = split.recipe.shard_names
     storage.delete_folder(join_path(output, state_folder(split.recipe.split)))
@@ -171,12 +170,12 @@ def tidy(output: str, split: SplitManifest) -> None:
 
 
 def read_statistics(output: str, splits: Iterable[str]) -> dict[str, SplitStatistics]:
-    """The statistics of those of the splits that have some."""
+    """Return the statistics of the splits that have some."""
     return {split: known for split, (known, _) in read_raw_statistics(output, splits).items()}
 
 
 def read_raw_statistics(output: str, splits: Iterable[str]) -> dict[str, tuple[SplitStatistics, msgspec.Raw]]:
-    """Statistics by split, decoded and as JSON; `verify` reports damaged files, which are left out."""
+    """Return statistics by split, decoded and as JSON. Damaged files are skipped; `verify` reports them."""
     found = {}
     for split in splits:
         data = read_file(output, split_statistics(split))
@@ -188,7 +187,7 @@ def read_raw_statistics(output: str, splits: Iterable[str]) -> dict[str, tuple[S
 
 
 def file_sha256(path: str) -> str:
-    """The SHA-256 of a file, which is not in memory at once, in hex digits.
+    """Return the SHA-256 of a file in hex digits. The file is not read into memory as a whole.
 
     Raises:
         FileNotFoundError: there is none.
@@ -202,7 +201,7 @@ def file_sha256(path: str) -> str:
 
 
 def read_file(output: str, name: str) -> bytes | None:
-    """A file of the folder; None where nothing has the name, or something that is no file."""
+    """Return a file of the folder; None if it does not exist, or is not a file."""
     storage = storage_for(output)
     try:
         return storage.read(join_path(output, name))

@@ -1,4 +1,4 @@
-"""Facts in words: the lines about a data set that a job's summary, the plan of a dry run, `show` and the page share."""
+"""Lines about a data set, shared by the summary of a job, the plan, `show` and the page."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,10 +22,10 @@ from recordmill.schemas.statistics import FINDINGS, STATISTICS, SplitComparison
 _CLASSES_SHOWN = 5
 _COLUMNS_SHOWN = 40
 _CORE_IMAGES_PER_SECOND = {"none": 2000, "header": 1500, "decode": 400}
-"""Order of magnitude for images of 130 kB on one core, see benchmarks/RESULTS.md."""
+"""Images per second, order of magnitude for images of 130 kB on one core, see benchmarks/RESULTS.md."""
 
 Line = tuple[str, str]
-"""A label and a text; the label is empty where the text goes on with the label before."""
+"""Label and text. An empty label continues the label before."""
 
 
 def data_set_lines(
@@ -148,7 +148,7 @@ def _planned_lines(manifest: Manifest, split: SplitManifest, planned: SplitSize)
 
 
 def _groups(split: SplitManifest, of_job: Sequence[SplitManifest]) -> str:
-    """How many groups a split has, by what, and what part of the job's images that makes."""
+    """Return the number of groups of a split and its share of the images."""
     images, recipe = split.images, split.recipe
     path = next((file.path for file in recipe.inputs if file.kind == "groups"), None)
     by = f"--group-from {recipe.options['group_from']}" if path is None else f"--groups {path}"
@@ -187,7 +187,7 @@ def _shared_lines(manifest: Manifest, of_job: Sequence[SplitManifest]) -> Iterat
 
 
 def _compared_lines(comparison: SplitComparison) -> Iterator[Line]:
-    """What is odd about the classes of a folder's splits."""
+    """Yield differences between the classes of the splits."""
     alone = [f"{each.name} ({each.split}, images {each.images:,})" for each in comparison.one_split_only]
     drifting = [
         f"{each.name} ({each.share:.1%} of the images of {each.split}, {each.elsewhere:.1%} elsewhere)"
@@ -203,7 +203,7 @@ def _compared_lines(comparison: SplitComparison) -> Iterator[Line]:
 
 
 def _duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> Iterator[Line]:
-    """Labels and texts, of splits that have just been written: first what is in several splits."""
+    """Yield lines about duplicates of new splits, leakage first."""
     found = manifest.duplicates
     if found is msgspec.UNSET:
         return
@@ -235,7 +235,7 @@ def _duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> I
 
 
 def _texts(encoder: EncoderInfo, counts: TextCounts | None) -> str:
-    """What texts were encoded by, and what of them its vocabulary has not."""
+    """Yield lines about encoded texts, and unknown terms."""
     fitted = f"fitted on {encoder.texts:,} texts of {encoder.split}"
     what = "token ids" if encoder.form is TextForm.TOKENS else "terms"
     line = f"{printable(encoder.column)} as {encoder.form.value} of {encoder.size:,} {what}, {fitted}"
@@ -253,7 +253,7 @@ def _rewritten(pictures: RewrittenPictures) -> str:
 
 
 def _classes(names: Sequence[str], counts: Sequence[int]) -> str:
-    """How many there are, and of the first how many objects or images each has.
+    """Return the number of classes, and the counts of the first.
 
     >>> _classes(["cat", "dog"], [3, 0])
     '2: cat 3, dog 0; 1 without any'
@@ -268,7 +268,7 @@ def _classes(names: Sequence[str], counts: Sequence[int]) -> str:
 
 
 def _columns(features: Sequence[Feature]) -> str:
-    """What columns become."""
+    """Yield lines about columns and their features."""
     each = (f"{printable(f.name)} {f.kind.value}{' list' if f.is_list else ''}" for f in features[:_COLUMNS_SHOWN])
     shown = ", ".join(each)
     return f"{len(features):,}: {shown}{' …' if len(features) > _COLUMNS_SHOWN else ''}"
@@ -282,7 +282,7 @@ def _reasons(counts: Mapping[str, int]) -> str:
 _SHOWN = 8
 _LISTS = {"annotations": "of annotations", "images": "of images", "categories": "of categories", "file": "of the file"}
 _USUAL = {"file": ("info", "licenses"), "images": ("license", "coco_url", "flickr_url", "date_captured")}
-"""What nearly every COCO file has, and nobody trains on: a short line is enough."""
+"""Fields of nearly every COCO file, which nobody trains on. They take one short line."""
 
 _FLAGS = {
     "segmentation": ("--masks png", Part.MASK_PNG),
@@ -291,13 +291,13 @@ _FLAGS = {
     "caption": ("--captions FILE", Part.CAPTIONS),
     "segments_info": ("--panoptic FILE", Part.PANOPTIC),
 }
-"""What carries a field of annotations, and the part of a record that it is then in."""
+"""Flag that stores a field of annotations, and the part of a record with it."""
 
 _OBJECTS = (AnnotationKind.INSTANCES.value, AnnotationKind.KEYPOINTS.value)
 
 
 def uncarried_lines(inputs: Iterable[InputRows], layout: str) -> Iterator[str]:
-    """Lines of text; none where records carry all that there is."""
+    """Yield lines about fields that no record stores."""
     counts: dict[tuple[str, str], int] = {}
     cures: dict[tuple[str, str], str] = {}
     for rows in {(rows.path, rows.kind): rows for rows in inputs}.values():  # several splits may be of one input
@@ -324,7 +324,7 @@ def uncarried_lines(inputs: Iterable[InputRows], layout: str) -> Iterator[str]:
 
 
 def _cure(kind: str, list_: str, name: str, layout: str) -> str:
-    """The flags with which a field would be carried; empty where there are none."""
+    """Return the flags that would store a field; empty without."""
     if list_ == "annotations" and name in _FLAGS:
         flag, part = _FLAGS[name]
         return flag if part in LAYOUTS[layout].parts else f"--layout detection {flag}"

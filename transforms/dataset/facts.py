@@ -1,4 +1,4 @@
-"""Facts: what the steps of a job learn, added up in one struct."""
+"""Facts of the steps of a job, summed in one struct."""
 
 import heapq
 from collections import Counter
@@ -22,7 +22,7 @@ from recordmill.transforms.runtime import progress
 
 
 def add_statistics(one: Statistics, other: Statistics) -> Statistics:
-    """The same whatever the order that parts are added in."""
+    """Return the sum, which does not depend on the order."""
     return Statistics(
         one.images + other.images,
         {
@@ -55,7 +55,7 @@ def _add_histograms(one: Histogram, other: Histogram) -> Histogram:
 
 
 def _add(one: Mapping, other: Mapping) -> dict:
-    """Counts, sorted by what is counted."""
+    """Return the sum of counts, sorted by key."""
     return dict(sorted((Counter(one) + Counter(other)).items()))
 
 
@@ -67,8 +67,8 @@ FACTS = "facts"
 
 
 class Facts(msgspec.Struct):
-    """What a step found, or several. Not frozen: others are merged into it. It stays small whatever the data set, as
-    what grows with images is no Fact.
+    """Findings of one step or several. Mutable, because others are merged into it. Its size does not grow with the
+    number of images.
 
     Attributes:
         counts: by split and metric.
@@ -126,7 +126,7 @@ class Facts(msgspec.Struct):
 
 
 class Findings(NamedTuple):
-    """What steps found, together.
+    """Facts of several steps.
 
     Attributes:
         facts: a PCollection of Facts, one element at most.
@@ -138,7 +138,7 @@ class Findings(NamedTuple):
 
 
 class FactsBuilder:
-    """The Facts of one step, image by image."""
+    """Builder of the Facts of one step."""
 
     def __init__(self) -> None:
         self._facts = Facts()
@@ -230,5 +230,5 @@ def add_facts(parts: Iterable[Facts]) -> Facts:
 
 
 def tagged(builder: FactsBuilder) -> TaggedOutput:
-    """The Facts of a step, for its output FACTS."""
+    """Return the Facts of a step, for its output FACTS."""
     return TaggedOutput(FACTS, builder.build())

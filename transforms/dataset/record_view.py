@@ -1,4 +1,4 @@
-"""What is in a parsed record of any layout: boxes in every coding, classes, masks, keypoints, maps, picture."""
+"""View of a parsed record of any layout: boxes, classes, masks, keypoints, maps, image."""
 
 import hashlib
 import re
@@ -22,11 +22,11 @@ from recordmill.transforms.images.masks import bitmap
 
 _INTEGER = re.compile(rb"-?[0-9]{1,19}")
 _RAW_MODES = ("L", "P", "I;16")
-"""Of PNGs whose pixels are numbers."""
+"""Modes of PNGs with numbers as pixels."""
 
 
 class RecordView:
-    """A record's values, whatever its layout calls them and however it codes them.
+    """Values of a record, independent of the layout's names and codings.
 
     Args:
         values: by source (`recordmill.schemas.layouts`), as `RecordParser` gives them; any of them may be missing.
@@ -40,7 +40,7 @@ class RecordView:
 
     @cached_property
     def _boxes(self) -> np.ndarray:
-        """float32 [N, 4] as the layout codes them; where lists differ in length, as far as all of them go."""
+        """Boxes in the coding of the layout, float32 [N, 4]. Lists of different lengths are cut to the shortest."""
         if self._coding is None:
             return np.empty((0, 4), np.float32)
         columns = [np.ravel(self.values[source]) for source in self._coding.sources]
@@ -51,28 +51,29 @@ class RecordView:
 
     @property
     def boxes_coded(self) -> np.ndarray:
-        """float32 [N, 4], a copy of the numbers as the layout codes them."""
+        """Copy of the boxes in the coding of the layout, float32 [N, 4]."""
         return self._boxes.copy()
 
     @property
     def boxes_yxyx_frac(self) -> np.ndarray:
-        """float64 [N, 4]: ymin, xmin, ymax, xmax as fractions of height and width."""
+        """Boxes as ymin, xmin, ymax, xmax in fractions of height and width, float64 [N, 4]."""
         boxes = self._boxes.astype(np.float64)
         return self._coding.fractions(boxes, *self.size) if self._coding else boxes
 
     def boxes_xywh_px(self) -> Iterator[tuple[float, ...]]:
-        """x, y, width and height of each box in pixels, with the fewest decimals that give the record's floats."""
+        """Yield x, y, width and height of each box in pixels, with the fewest decimals that give the record's
+        floats."""
         if self._coding:
             yield from (self._coding.exact_px(box, *self.size) for box in self._boxes)
 
     @property
     def category_ids(self) -> list[int]:
-        """Of objects; the labels where records have no others."""
+        """Category ids of objects; their labels if the record has no ids."""
         return self.listed("objects.category_id") or self.listed("objects.label")
 
     @property
     def image_class(self) -> int | None:
-        """Class index of an image, or a row, of one class."""
+        """Class index of an image or row with one class."""
         of_row = (source for source in self.values if source.startswith(CLASS_OF_ROW))
         found = self.listed(next(of_row, "image.class_index"))
         return found[0] if found else None
@@ -90,7 +91,7 @@ class RecordView:
         return int(self.values["image.id"])
 
     def listed(self, source: str) -> list[Any]:
-        """The values of a feature; nothing where there is none."""
+        """Return the values of a feature; none without it."""
         found = self.values.get(source)
         if found is None:
             return []
@@ -98,16 +99,16 @@ class RecordView:
 
     @property
     def mask_source(self) -> str:
-        """The feature that masks of objects are read from; empty without masks."""
+        """Source of the masks of objects; empty without masks."""
         return next((source for source in ("objects.mask_png", "objects.mask_rle") if source in self.values), "")
 
     def masks(self) -> Iterator[np.ndarray | UnusableError]:
-        """The pixels of each object's mask, uint8 [height, width], 0 outside; or why they cannot be had."""
+        """Yield the mask of each object, uint8 [height, width], 0 outside; or its error."""
         decode = grey_pixels if self.mask_source == "objects.mask_png" else partial(rle_mask, size=self.size)
         return (attempt(decode, data) for data in self.values.get(self.mask_source, ()))
 
     def keypoints(self, objects: int, each: int) -> np.ndarray:
-        """float32 [objects, each, 3]: x and y as fractions, and visibility.
+        """Return x, y as fractions and visibility, float32 [objects, each, 3].
 
         Raises:
             ValueError: there are not so many.
@@ -117,7 +118,7 @@ class RecordView:
         return np.stack([x, y, visibility], axis=-1).astype(np.float32).reshape(objects, each, 3)
 
     def map(self, source: str) -> np.ndarray | None:
-        """int [height, width] of a PNG of labels, or of ids as COCO's panoptic PNGs have them; None without one.
+        """Return labels, or ids of COCO's panoptic PNG, int [height, width]; None without a PNG.
 
         Raises:
             UnusableError: it does not decode.
@@ -128,7 +129,7 @@ class RecordView:
         return segment_ids(png) if source == "panoptic.png" else grey_pixels(png).astype(np.int64)
 
     def picture(self, raw_shape: tuple[int, ...] = ()) -> Image.Image | None:
-        """The decoded picture; None where the record holds none.
+        """Return the decoded image; None if the record has none.
 
         Args:
             raw_shape: height, width and channels of pixels that stand there instead of a file.
@@ -146,7 +147,7 @@ class RecordView:
         return None
 
     def facts(self, measures: PixelMeasures | None = None) -> FactColumns:
-        """What statistics count of an image without objects."""
+        """Return the columns that statistics count for an image without objects."""
         values, data = self.values, self.values.get("image.encoded", b"")
         digest = values.get("image.sha256", b"").decode() or (hashlib.sha256(data).hexdigest() if data else "")
         return FactColumns(
@@ -162,24 +163,24 @@ class RecordView:
 
 
 def grey_pixels(png: bytes) -> np.ndarray:
-    """The numbers of a PNG's pixels: uint8 or uint16 [height, width]."""
+    """Return the numbers of a PNG's pixels: uint8 or uint16 [height, width]."""
     image = open_record_picture(png)
     return np.array(image if image.mode in _RAW_MODES else image.convert("L"))
 
 
 def segment_ids(png: bytes) -> np.ndarray:
-    """int32 [height, width] of COCO's panoptic PNG: red + 256 green + 65536 blue."""
+    """Return the ids of COCO's panoptic PNG, int32 [height, width]: red + 256 green + 65536 blue."""
     pixels = np.asarray(open_record_picture(png).convert("RGB")).astype(np.int32)
     return pixels[..., 0] | pixels[..., 1] << 8 | pixels[..., 2] << 16
 
 
 def rle_mask(counts: bytes, size: tuple[int, int]) -> np.ndarray:
-    """uint8 [height, width] of COCO's compressed counts; `size` is width and height."""
+    """Return the mask of COCO's compressed counts, uint8 [height, width]. `size` is width and height."""
     return bitmap(decode_counts(counts, *size), *size).view(np.uint8)
 
 
 def attempt(decode: Callable[..., Any], *what: Any) -> Any:
-    """What `decode` returns of `what`, or the UnusableError that it raises."""
+    """Return the result of `decode`, or its UnusableError."""
     try:
         return decode(*what)
     except UnusableError as fault:

@@ -1,4 +1,4 @@
-"""Rejects of one reason: their exact number, and a bounded list of them."""
+"""Rejects: exact numbers, and a bounded list."""
 
 import hashlib
 from bisect import bisect_left
@@ -27,7 +27,7 @@ _DECODE_LINES = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 class _Line(msgspec.Struct):
-    """A line of rejects-SPLIT.jsonl."""
+    """Line of rejects-SPLIT.jsonl."""
 
     split: str
     what: str
@@ -39,7 +39,7 @@ class _Line(msgspec.Struct):
 
 
 def ordered_bytes(number: int) -> bytes:
-    """Eight bytes in the order of numbers; those beyond 64 bits are at the ends.
+    """Return eight bytes in the order of numbers. Numbers beyond 64 bits are at the ends.
 
     >>> ordered_bytes(-1) < ordered_bytes(0) < ordered_bytes(256) < ordered_bytes(1 << 70)
     True
@@ -88,7 +88,8 @@ class Rejects(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RejectsBuilder:
-    """Adds up rejects of one kind. Lists all lines, or the MOST_LISTED lines with the smallest checksums.
+    """Counter of rejects of one kind. It lists all lines, or the MOST_LISTED lines with the smallest checksums. Neither
+    the order of arrival nor the bundles change the list.
 
     Neither the order of arrival nor the bundles decide which lines are listed.
 
@@ -137,7 +138,7 @@ class RejectsBuilder:
 
 
 class KindsBuilder:
-    """Adds up rejects of any kinds."""
+    """Counter of rejects of all kinds."""
 
     def __init__(self) -> None:
         self._builders: dict[RejectKind, RejectsBuilder] = defaultdict(RejectsBuilder)
@@ -172,7 +173,7 @@ def count_rejects(rejected: Iterable[tuple[str, Rejected]]) -> dict[RejectKind, 
 
 
 FIRST_OF_REASON = 100
-"""Rejects of each reason that the manifest lists."""
+"""Number of rejects of each reason in the manifest."""
 
 _LINES_AT_ONCE = 10_000
 
@@ -180,7 +181,7 @@ KindRejects = Iterable[tuple[RejectKind, Rejects]]
 
 
 class RejectList(NamedTuple):
-    """What is known of the file of a split's rejects.
+    """File of a split's rejects.
 
     Attributes:
         first: of each reason, in the file's order.
@@ -192,7 +193,7 @@ class RejectList(NamedTuple):
 
 
 def write_rejects(output: str, splits: Iterable[str], rejected: KindRejects) -> dict[str, RejectList]:
-    """Write the rejects of splits that are not complete into the folders of their states; return what is known of each.
+    """Write the rejects of incomplete splits to their state folders.
 
     Raises:
         KeyError: some are of another split.
@@ -207,12 +208,12 @@ def write_rejects(output: str, splits: Iterable[str], rejected: KindRejects) -> 
 
 
 def rejects_path(output: str, split: str) -> str:
-    """Where the rejects of a split are that is not complete."""
+    """Return the path of the rejects of an incomplete split."""
     return join_path(output, f"{state_folder(split)}/{REJECTS}")
 
 
 def rejects_paths(output: str, splits: Iterable[str]) -> str:
-    """Likewise of several, for a message."""
+    """Return the paths of the rejects of several incomplete splits, for a message."""
     return ", ".join(rejects_path(output, split) for split in sorted(splits))
 
 

@@ -1,1 +1,1 @@
-"""Rows of any format and the files that they name, joined by name and by range."""
+"""Join rows of any format with the files that they name, by name and by range."""

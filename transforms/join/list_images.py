@@ -1,4 +1,4 @@
-"""Image folders are listed, where nothing but their files says which images there are."""
+"""List image folders."""
 
 import base64
 import logging
@@ -27,7 +27,7 @@ from recordmill.transforms.storage.resolve import archive_of, storage_for
 
 
 class ListedPart(msgspec.Struct, frozen=True, array_like=True):
-    """What was found in a range of a folder's names.
+    """Listing of a range of a folder's names.
 
     Attributes:
         start: of the range.
@@ -42,7 +42,8 @@ class ListedPart(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Listing:
-    """Names and sizes of a folder's images, or of a range of them: a checksum of `SIZE NAME` lines, sorted by name.
+    """Checksum of the names and sizes of a folder's images, or of a range of them: of `SIZE NAME` lines, sorted by
+    name. Buckets are listed in that order, so memory does not grow; other folders are sorted in memory.
 
     A bucket is listed in that order, so nothing is held of it, however many files it has; of other folders, names and
     sizes are.
@@ -55,7 +56,7 @@ class Listing:
         self._held: list[tuple[str, int]] = []
 
     def count(self, files: Iterator[StoredFile]) -> Iterator[StoredFile]:
-        """The files as they are; those that are images are counted."""
+        """Yield the same files, and count the images."""
         for file in files:
             if is_image_name(file.name):
                 if self._is_sorted:
@@ -71,7 +72,7 @@ class Listing:
         self._file_bytes += size_bytes
 
     def found(self) -> ListedPart:
-        """What was counted."""
+        """Return the counts."""
         for name, size_bytes in sorted(self._held):
             self._add(name, size_bytes)
         self._held = []
@@ -79,7 +80,7 @@ class Listing:
 
 
 def join_parts(folder: str, parts: Iterable[ListedPart]) -> InputFile:
-    """What is in a folder, from its ranges in any order."""
+    """Return the contents of a folder from its ranges, in any order."""
     crc32c = file_bytes = 0
     for part in sorted(parts, key=lambda part: part.start):
         crc32c = join_checksums(crc32c, part.crc32c, part.text_bytes)
@@ -88,7 +89,7 @@ def join_parts(folder: str, parts: Iterable[ListedPart]) -> InputFile:
 
 
 def listing_of(folder: str) -> InputFile:
-    """The names and sizes of the images that are in a folder now."""
+    """Return the names and sizes of the images in a folder now."""
     listing = Listing(folder)
     for _ in listing.count(storage_for(folder).walk(folder)):
         pass
@@ -129,7 +130,7 @@ def _list_files(
 
 
 def file_block(files: Iterable[tuple[str, ImageRef]]) -> Block:
-    """A Block of the names and files of a folder."""
+    """Return a Block of the names and files of a folder."""
     files = list(files)
     return Block(
         file_name=ragged_texts([name for name, _ in files]),
@@ -140,14 +141,14 @@ def file_block(files: Iterable[tuple[str, ImageRef]]) -> Block:
 
 
 def batched(items: Iterable[Item], number: int) -> Iterator[list[Item]]:
-    """Lists of `number` items each; the last may be shorter."""
+    """Yield lists of `number` items; the last may be shorter."""
     iterator = iter(items)
     while batch := list(islice(iterator, number)):
         yield batch
 
 
 class ListParts(beam.PTransform):
-    """Paths of folders become (folder, bounds of a NameRange), each of them wherever there is a worker for it."""
+    """Convert paths of folders to (folder, bounds of a NameRange), each for a worker."""
 
     def expand(self, folders: PCollection[str]) -> PCollection[tuple[str, tuple[str, str]]]:
         return (
@@ -173,7 +174,7 @@ def list_outside(folder: str, part: NameRange, output: str, listing: Listing | N
 
 
 def _name_within(folder: str, output: str) -> str:
-    """What the names of files of `output` begin with in a listing of `folder`; empty where they are not in it.
+    """Return the prefix of names of files of `output` in a listing of `folder`; empty if they are not in it.
 
     >>> _name_within("gs://b/images", "gs://b/images/out/")
     'out/'
@@ -186,7 +187,7 @@ def _name_within(folder: str, output: str) -> str:
 def list_images(
     folder: str, listing: Listing | None = None, part: NameRange = ALL_NAMES
 ) -> Iterator[tuple[str, ImageRef]]:
-    """All files below `folder` by their `recordmill.schemas.names.name_key`, relative to it.
+    """Yield all files below `folder` by their `recordmill.schemas.names.name_key`, relative to it.
 
     Names that are not UTF-8 are passed over with a warning, as no JSON file can name them.
     """

@@ -1,4 +1,4 @@
-"""Image rows find their files by name."""
+"""Match image rows with files by name."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 
 
 class FileState(IntEnum):
-    """What is wrong with the file of an image: the column `state`."""
+    """State of an image's file: the column `state`."""
 
     FOUND = 0
     UNSAFE_NAME = 1
@@ -42,7 +42,7 @@ class MatchedRows(NamedTuple):
 
 
 def name_keys(names: Sequence[str]) -> list[str]:
-    """`name_key` of each name; most names are their own key."""
+    """Return `name_key` of each name. Most names are their own key."""
     return [name if _is_plain(name) else name_key(name) for name in names]
 
 
@@ -52,7 +52,7 @@ def _is_plain(name: str) -> bool:
 
 
 def name_buckets(names: Sequence[str], match: str, number: int) -> np.ndarray:
-    """The bucket, 0..number - 1, in which a name meets its file: int64 [N].
+    """Return the bucket, 0..number - 1, of each name and of its file: int64 [N].
 
     Args:
         names: keys of names.
@@ -64,7 +64,7 @@ def name_buckets(names: Sequence[str], match: str, number: int) -> np.ndarray:
 
 
 def match_rows(rows: Block, files: Block | None, match: str, division: Division | None = None) -> MatchedRows:
-    """Give image rows of one bucket the columns of their files: folder, size, version, state; and their split.
+    """Add the columns of their files to image rows of one bucket: folder, size, version, state; and their split.
 
     Args:
         division: None if rows have their splits.
@@ -102,7 +102,7 @@ def match_rows(rows: Block, files: Block | None, match: str, division: Division 
 
 
 def _folders(files: Block, names: Sequence[str], keys: Sequence[str]) -> Ragged:
-    """The column `file_folder` of rows whose files are called by their key."""
+    """Return the column `file_folder` of rows whose files have their key as name."""
     if all(name is key or name == key for name, key in zip(names, keys, strict=True)):
         return files.file_folder
     paths = image_paths(files)
@@ -121,7 +121,7 @@ NO_FILES = _NO_FILE.cut(0, 0)
 
 
 def _match_ends(keys: Sequence[str], files: Sequence[str], match: str) -> dict[str, str]:
-    """The file of each image's name, see `match_names`."""
+    """Return the file of each image's name, see `match_names`."""
     by_end: dict[str, tuple[list[str], list[str]]] = {}
     for side, names in enumerate((keys, files)):
         for name in names:
@@ -133,7 +133,7 @@ def _match_ends(keys: Sequence[str], files: Sequence[str], match: str) -> dict[s
 
 
 def _places(keys: Sequence[str], names: Sequence[str], files: Block) -> np.ndarray:
-    """Index of the file of each image's name: int64 [N], -1 if there is none."""
+    """Return the index of the file of each image's name: int64 [N], -1 without."""
     first: dict[str, int] = {}
     others: dict[str, list[int]] = {}
     for index, name in enumerate(names):
@@ -145,7 +145,7 @@ def _places(keys: Sequence[str], names: Sequence[str], files: Block) -> np.ndarr
 
 
 def _splits(keys: Iterable[str], division: Division) -> np.ndarray:
-    """Index of each name's split: int64."""
+    """Return the index of each name's split: int64."""
     keys = list(keys)
     if len(division.names) == 1:
         return np.zeros(len(keys), np.int64)
@@ -154,7 +154,7 @@ def _splits(keys: Iterable[str], division: Division) -> np.ndarray:
 
 
 def _shared(keys: Sequence[str], image_ids: np.ndarray) -> np.ndarray:
-    """Whether images of several ids have the name of each row: bool."""
+    """Return True for each row whose name belongs to several ids: bool."""
     _, names = np.unique(np.array(keys, object), return_inverse=True) if keys else (None, np.zeros(0, np.int64))
     pairs = np.unique(np.stack([names, image_ids], axis=1), axis=0)
     return np.bincount(pairs[:, 0], minlength=1)[names] > 1
@@ -168,7 +168,7 @@ def _states(
     is_path: np.ndarray,
     division: Division | None,
 ) -> np.ndarray:
-    """FileState of each row: int64. The first fault counts."""
+    """Return the FileState of each row: int64. The first error counts."""
     unsafe = np.fromiter(map(bool, map(name_fault, names)), bool, len(names)) & is_path
     no_file = np.array([version == NO_FILE for version in rows.file_version.texts()], bool)
     ungrouped = np.zeros(len(keys), bool)
@@ -179,7 +179,7 @@ def _states(
 
 
 def check_same_files(name: str, files: Block) -> None:
-    """Refuse files of one name that are not one file, listed several times.
+    """Refuse several files with one name. One file may be listed several times.
 
     Raises:
         CollidingImagesError: they are several files.
@@ -217,7 +217,7 @@ def without_faults(
 
 
 def _file_fault(state: int, name: str, size_bytes: int, match: str, group_from: str) -> tuple[Reason, str]:
-    """Why an image of that FileState has no record."""
+    """Return the reject reason of a FileState."""
     if state == FileState.UNSAFE_NAME:
         return Reason.UNSAFE_FILE_NAME, f"the file name {name!r} {name_fault(name)}"
     if state == FileState.MISSING:
@@ -234,7 +234,7 @@ _SHOWN = 3
 
 
 def base_name(name: str) -> str:
-    r"""The last part, which the names of an image and of its file share in any case.
+    r"""Return the last part of a name, which an image and its file share.
 
     >>> base_name("img/1.jpg"), base_name("C:\\img\\1.jpg")
     ('1.jpg', '1.jpg')
@@ -243,7 +243,7 @@ def base_name(name: str) -> str:
 
 
 def match_names(images: Iterable[str], files: Iterable[str], match: str) -> dict[str, str]:
-    """The file of each image, all by name and of one `base_name`; an image without a file is not in it.
+    """Return the file of each image. All names have one `base_name`; images without a file are not in the result.
 
     With `suffix`, names that are equal belong together, then those that have the longest end, in whole parts, in
     common. With `name`, all belong together that share a last part.
@@ -269,7 +269,7 @@ def match_names(images: Iterable[str], files: Iterable[str], match: str) -> dict
 
 
 def _by_end(names: Iterable[str], length: int) -> dict[tuple[str, ...], set[str]]:
-    """Names by so many last parts; those that have fewer are left out."""
+    """Return names by their last parts; shorter names are skipped."""
     by_end = defaultdict(set)
     for name in names:
         if len(parts := name_parts(name)) >= length:
@@ -278,7 +278,7 @@ def _by_end(names: Iterable[str], length: int) -> dict[tuple[str, ...], set[str]
 
 
 def _paired(images: set[str], files: set[str], match: str) -> dict[str, str]:
-    """The only image with the only file."""
+    """Yield the image and the file if there is one of each."""
     if len(images) == len(files) == 1:
         return dict(zip(images, files, strict=True))
     raise CollidingImagesError(

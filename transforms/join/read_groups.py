@@ -1,4 +1,4 @@
-"""A file of images that belong together, as copies of one picture do, or pictures of one patient."""
+"""Read groups of related images, for example copies of an image or images of a patient."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ _DELIMITERS = ",;\t"
 _MAX_FIELD = 1 << 20
 
 Group = tuple[str, list[str]]
-"""What a group is called, and names of images in it."""
+"""Name of a group, and names of its images."""
 
 
 class _Image(msgspec.Struct):
@@ -28,14 +28,14 @@ class _Image(msgspec.Struct):
 
 
 class _GroupLine(msgspec.Struct):
-    """What a line of duplicates.jsonl says here; its other fields are no matter."""
+    """Fields of a line of duplicates.jsonl; others are ignored."""
 
     images: list[_Image]
 
 
 @dataclass(eq=False, repr=False)
 class ReadGroups(beam.PTransform):
-    """A path becomes one Division: `division` with the groups of that file."""
+    """Convert a path to one Division: `division` with the groups of the file."""
 
     division: Division
 
@@ -48,8 +48,8 @@ def _divided(path: str, division: Division) -> Division:
 
 
 def read_groups(path: str) -> dict[str, str]:
-    """The group of each name, see `merge_groups`. The file is JSON Lines of objects whose `images` is a list of objects
-    with a `file_name`, or CSV with the columns `file_name` and `group`.
+    """Return the group of each name, see `merge_groups`. The file is JSON Lines of objects whose `images` is a list of
+    objects with a `file_name`, or CSV with the columns `file_name` and `group`.
 
     Raises:
         ConfigError: it is neither; the message says which line is not. Or it has no group.
@@ -131,8 +131,8 @@ def _of_csv(text: str) -> Iterator[Group]:
 
 
 def merge_groups(groups: Iterable[Group]) -> dict[str, str]:
-    """The group of each name, whatever the order of the groups. Those that share a name are one, and called as the
-    first of them by the alphabet.
+    """Return the group of each name, independent of the order of groups. Groups that share a name are merged, with the
+    alphabetically first name.
 
     >>> merge_groups([("b", ["1", "2"]), ("c", ["3"]), ("a", ["2", "4"])])
     {'1': 'a', '2': 'a', '3': 'c', '4': 'a'}

@@ -1,1 +1,1 @@
-"""Shards: planned, written, resumed."""
+"""Plan, write and resume shards."""

@@ -1,4 +1,4 @@
-"""What the rows alone say will fail is told before the first picture is read."""
+"""Checks of the rows, before the first image is read."""
 
 import logging
 import posixpath
@@ -39,7 +39,7 @@ _NOT_FOUND = (Reason.IMAGE_MISSING, Reason.UNSAFE_FILE_NAME)
 
 
 class Demands(NamedTuple):
-    """What findings have to meet.
+    """Limits of the findings.
 
     Attributes:
         splits: that are to be written.
@@ -58,8 +58,7 @@ class Demands(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class CheckFindings(beam.PTransform):
-    """Convert Findings to one dict, the Rows of each split, for the steps that read pictures to wait for.
-    Warnings are logged.
+    """Convert Findings to one dict with the Rows of each split, for the steps that read images. Warnings are logged.
 
     Raises, when it runs, what `check_findings` does.
     """
@@ -103,7 +102,7 @@ def kinds_apart(facts: Facts) -> Iterator[str]:
 
 
 def count_rows(splits: Iterable[str], facts: Facts) -> dict[str, Rows]:
-    """The rows of each split; those that two annotation files have of one image are one."""
+    """Return the rows of each split. Rows of one image in two annotation files count once."""
     images: Counter[str] = Counter()
     annotations: Counter[str] = Counter()
     what = "image"
@@ -118,8 +117,8 @@ def count_rows(splits: Iterable[str], facts: Facts) -> dict[str, Rows]:
 
 
 def check_findings(demands: Demands, rows: dict[str, Rows], facts: Facts, lists: KindRejects) -> None:
-    """Check that some images have their files, and `describe_split.check_rejects` with the rejects so far. If these are
-    too many, they are written into the folders of the splits' states.
+    """Check that some images have their files, and the number of rejects. If there are too many, they are written to
+    the state folders of the splits.
 
     Args:
         lists: of the rejects.
@@ -164,7 +163,7 @@ def _compared(demands: Demands, images: Names, files: Names, is_all: bool) -> st
 
 
 def _folder_of_rows(sources: NameSources, names: Iterable[str]) -> str:
-    """The folder of a file that names images, if it has those, too."""
+    """Return the folder of a file that names images, if it has the images."""
     names = [name for name in names if not name_fault(name)]
     for path in sources.rows:
         folder = posixpath.dirname(path) or "."
@@ -175,14 +174,13 @@ def _folder_of_rows(sources: NameSources, names: Iterable[str]) -> str:
 
 
 ENOUGH = 100
-"""Rejects that a job lists before it stops: with fewer, whoever mends the data would meet one fault a run."""
+"""Number of rejects that a job lists before it stops, so that one run shows more than one."""
 
 
 @dataclass(eq=False, repr=False)
 class LimitRejects(beam.PTransform):
-    """Consume WrittenShard, and emit nothing. A runner does this in one bundle
-    with the step that reads them, so that an error ends that one, too. Each process counts its own rejects: many
-    workers stop later than one.
+    """Stop a job with too many rejects. A runner fuses it with the step that reads images, so that its error ends both.
+    Each process counts its own rejects, so many workers stop later than one.
 
     Args:
         checked: what CheckFindings gives.
@@ -214,7 +212,7 @@ class _StopAtLimit(beam.DoFn):
 
 
 class RejectLimit:
-    """The rejects that a process has met. Those of a shard that is written again count once."""
+    """Rejects of a process. Those of a shard that is written again count once."""
 
     def __init__(self, demands: Demands):
         self._demands = demands
@@ -245,7 +243,7 @@ class RejectLimit:
             self._stop(rows, found)
 
     def _is_over(self, rows: Mapping[str, Rows], found: KindRejects) -> bool:
-        """Whether enough are known of what there is too much of."""
+        """Return True if there are too many rejects, and enough are listed."""
         if max(self._numbers.values()) < ENOUGH:
             return False
         if self._found is None:

@@ -1,4 +1,4 @@
-"""Is there room on the disk for the shards?"""
+"""Check the free space of the disk."""
 
 import logging
 import os

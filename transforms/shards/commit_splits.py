@@ -1,14 +1,12 @@
-"""A finished split takes its place in the data set's folder.
+"""Commit finished splits.
 
-Its shards were written into the folder of its state. They are moved to where readers look, the split's own manifest is
-written, and manifest.json, label maps, statistics.json, duplicates.jsonl and TFDS's files follow from those of all
-splits. Until then an older split of that name is what readers find. Whoever is killed in between goes on with the same
-command.
+Shards are moved from the split's state folder to the output. Then the split's manifest is written, and manifest.json,
+label maps, statistics.json, duplicates.jsonl and TFDS's files are built from those of all splits. Until then readers
+find the earlier version of the split. After a kill, the same command continues.
 
-Other jobs may commit other splits of the folder at the same moment. No job writes another split's manifest; and
-whoever has written manifest.json looks at the splits once more, and writes it anew if one has come or gone. So it ends
-with all of them, whoever is last.
-"""
+Other jobs may commit other splits of the folder at the same time. No job writes the manifest of another's split. After
+it has written manifest.json, a job reads the splits' manifests again, and repeats if they have changed. So the last job
+writes all splits."""
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -38,7 +36,7 @@ from recordmill.transforms.storage.interface import Storage, is_remote
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _MOVES = 16
-"""How many shards are moved at once: in a bucket, each is a request or two."""
+"""Number of shards that are moved together. In a bucket, each is one or two requests."""
 
 
 def commit_splits(
@@ -47,8 +45,9 @@ def commit_splits(
     statistics: Mapping[str, bytes],
     encoders: Iterable[TextEncoder] = (),
 ) -> Manifest:
-    """Let the splits of `manifest`, which are those of one job, take their place, and return the folder's manifest.
-    Shards, rejects and fingerprints are in the folders of the splits' states.
+    """Commit the splits of `manifest`, which are those of one job, and return the folder's manifest.
+
+    Shards, rejects and fingerprints are in the state folders of the splits.
 
     Args:
         statistics: each split's, as JSON.
@@ -99,8 +98,8 @@ def _write_or_delete(storage: Storage, path: str, data: bytes | None) -> None:
 
 
 def _withdraw(output: str, replaced: Mapping[str, Manifest], kept: set[str]) -> None:
-    """Take splits out of the data set: first what lists them, then their shards but those called as the new ones, and
-    encoders that no other split has."""
+    """Remove splits from the data set: first their manifests, then their shards without a new namesake, and encoders
+    that no other split has."""
     storage = storage_for(output)
     for split in replaced:
         storage.delete(join_path(output, split_manifest(split)))
@@ -117,7 +116,7 @@ def _withdraw(output: str, replaced: Mapping[str, Manifest], kept: set[str]) -> 
 
 
 def _move(storage: Storage, output: str, split: str, shard: ShardInfo) -> None:
-    """Move a shard and its index from the folder of its split's state, unless that has been done."""
+    """Move a shard and its index from the state folder, unless they were moved before."""
     for move in moves(split, shard):
         path, written = join_path(output, move.target), join_path(output, move.written)
         with suppress(FileNotFoundError):
@@ -129,7 +128,7 @@ def _move(storage: Storage, output: str, split: str, shard: ShardInfo) -> None:
 
 
 def _move_list(storage: Storage, written: str, path: str, sha256: str) -> None:
-    """Likewise a list of a split, which another run of the job may have moved."""
+    """Move a list of a split, unless another run of the job has moved it."""
     with suppress(FileNotFoundError):
         if file_sha256(written) == sha256:
             storage.move(written, path)
@@ -141,16 +140,16 @@ def _move_list(storage: Storage, written: str, path: str, sha256: str) -> None:
 
 
 def _is_ours(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> bool:
-    """Whether no other run has written there meanwhile, of images that have come or gone. A local shard's checksum
-    would take as long as reading all of it."""
+    """Return True if no other run has replaced the file. For a local shard it compares the size only, because a
+    checksum would read all of it."""
     if is_remote(path) or isinstance(file, IndexInfo):
         return is_whole(storage, path, file)
     return storage.size(path) == file.bytes
 
 
 def publish(output: str) -> Manifest | None:
-    """Make manifest.json, label maps, statistics.json, duplicates.jsonl and TFDS's files say what the splits' own say;
-    None if there are no splits.
+    """Write manifest.json, label maps, statistics.json, duplicates.jsonl and TFDS's files of all splits; return None
+    without splits.
 
     Raises:
         CategoryError: the splits do not go together.
@@ -173,7 +172,7 @@ def publish(output: str) -> Manifest | None:
 
 
 def _merged(output: str, splits: Mapping[str, Manifest]) -> Manifest | None:
-    """One manifest of all splits.
+    """Return the manifest of all splits.
 
     Raises:
         CategoryError: one label map, or one way to parse records, cannot serve all.
@@ -213,7 +212,7 @@ def _check_agreement(output: str, one: Manifest, other: Manifest) -> None:
 
 
 def companions(manifest: Manifest) -> Mapping[str, bytes]:
-    """The files beside a data set's shards that follow from its manifest, by name."""
+    """Return the files that follow from a manifest, by name."""
     texts: dict[str, str] = {}
     if manifest.labels.all or manifest.table.record_of is not RecordOf.ROW:
         texts |= label_files(manifest.labels, manifest.label_by_id)
@@ -226,7 +225,7 @@ def companions(manifest: Manifest) -> Mapping[str, bytes]:
 
 
 def _write_companions(output: str, manifest: Manifest) -> None:
-    """TFDS's files are deleted instead where TFDS could not read the shards."""
+    """Write the files that follow from the manifest. Delete TFDS's files if TFDS cannot read the shards."""
     storage = storage_for(output)
     files = dict(companions(manifest))
     for_tfds = tfds_files(manifest).keys()
@@ -240,7 +239,7 @@ def _write_companions(output: str, manifest: Manifest) -> None:
 
 
 def _with_duplicates(output: str, manifest: Manifest) -> Manifest:
-    """The manifest, with what is in the folder more than once, of which duplicates.jsonl is written."""
+    """Write duplicates.jsonl, and return the manifest with the numbers of duplicates."""
     storage = storage_for(output)
     duplicates, lines = duplicates_of(output, manifest) or (msgspec.UNSET, None)
     _write_or_delete(storage, join_path(output, DUPLICATES), lines)
@@ -248,7 +247,7 @@ def _with_duplicates(output: str, manifest: Manifest) -> Manifest:
 
 
 def _link_shards(output: str, manifest: Manifest) -> bool:
-    """Link TFDS's names of shards to files that have other names; False where the storage has no links."""
+    """Link TFDS's names to shards with other names. Return False if the storage has no links."""
     storage = storage_for(output)
     return all(
         storage.link(join_path(output, link), target)

@@ -1,4 +1,4 @@
-"""Groups that are never in two splits: how many there are, and how far they keep splits from their shares."""
+"""Count groups, which are never in two splits, and compare the shares of the splits."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,11 +14,12 @@ from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 
 _SHOWN = 3
 _FAR = 0.05
-"""Of all images; chance alone seldom keeps a split of many groups so far from its share."""
+"""Tolerance of a share. Chance alone seldom exceeds it with many groups."""
 
 
 class GroupSizes(NamedTuple):
-    """Of a split: its images, its groups, images and name of the largest group, and how many images are in none."""
+    """Groups of a split: numbers of images and groups, size and name of the largest group, and number of images without
+    a group."""
 
     images: int
     groups: int
@@ -28,7 +29,7 @@ class GroupSizes(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class CountGroups(beam.PTransform):
-    """Convert (split, name), one an image, to two PCollections of Facts.
+    """Convert (split, name) of each image to two PCollections of Facts.
 
     They have the groups of each split, and images in none; and warnings of shares that are not met, and of names in a
     list that are of no image.
@@ -86,7 +87,7 @@ def _names(_: None, found: Iterable[str], division: Division) -> Facts:
 
 
 def unmatched_warnings(found: Iterable[str], division: Division) -> Iterator[tuple[str, str]]:
-    """A sentence, if a list of groups names what is no image; `found` are the images that it does name.
+    """Return a warning if a list of groups has names without an image. `found` are the images that it names.
 
     Raises:
         ConfigError: it names none.
@@ -106,13 +107,13 @@ def unmatched_warnings(found: Iterable[str], division: Division) -> Iterator[tup
 
 
 def add_sizes(sizes: Iterable[GroupSizes]) -> GroupSizes:
-    """The sizes of groups, or of none, together."""
+    """Return the sum of two counts."""
     images, groups, largest, ungrouped = zip(GroupSizes(0, 0, (0, "")), *sizes, strict=True)
     return GroupSizes(sum(images), sum(groups), max(largest), sum(ungrouped))
 
 
 def share_warnings(sizes: Sequence[tuple[str, GroupSizes]], shares: SplitShares) -> Iterator[tuple[str, str]]:
-    """A sentence, if a split has another share of the images than was asked for, by more than 5 of 100."""
+    """Return a warning if the share of a split is off by more than 5 of 100."""
     total, of_split = add_sizes(of for _, of in sizes), dict(sizes)
     far = []
     for split, share in shares.shares:

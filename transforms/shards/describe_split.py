@@ -1,4 +1,4 @@
-"""What became of a split's images and annotations, counted; and whether that is a data set to be trusted."""
+"""Counts of a split's images and annotations, and checks that they add up."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +36,7 @@ from recordmill.transforms.storage.resolve import storage_for
 
 
 class SplitShards(NamedTuple):
-    """What the notes of a split's shards say.
+    """Notes of a split's shards.
 
     Attributes:
         fingerprints_sha256: see SplitManifest.
@@ -54,7 +54,7 @@ def describe_split(
     class_counts: Sequence[int],
     statistics: bytes,
 ) -> SplitManifest:
-    """The split's entry in the manifest.
+    """Return the split's entry in the manifest.
 
     Args:
         facts: of all splits.
@@ -160,7 +160,7 @@ def check_whole(split: SplitManifest, table: FeatureTable) -> None:
 
 
 class Rows(NamedTuple):
-    """How many images and annotations came in for a split, good and bad.
+    """Numbers of input images and annotations of a split, with rejects.
 
     Attributes:
         what: `image`, or `row` where the rows of a table stand for images.
@@ -172,7 +172,7 @@ class Rows(NamedTuple):
 
 
 def rows_of_all(rows: Mapping[str, Rows]) -> dict[str, int]:
-    """How many images, or rows, and annotations came in for all splits, by what they are called in a Rejected."""
+    """Return the numbers of input images, or rows, and annotations of all splits, by their name in a Rejected."""
     unit = next(iter(rows.values())).what
     return {
         unit: sum(of_split.images for of_split in rows.values()),
@@ -181,7 +181,7 @@ def rows_of_all(rows: Mapping[str, Rows]) -> dict[str, int]:
 
 
 def is_over(rejected: int, total: int, max_rejects: float) -> bool:
-    """Whether more than the fraction `max_rejects` of `total` are rejected."""
+    """Return True if more than the fraction `max_rejects` of `total` are rejected."""
     return rejected > max_rejects * total + 1e-9  # 0.29 * 100 is less than 29
 
 
@@ -240,7 +240,7 @@ def check_examples(splits: Mapping[str, SplitManifest], rejects_path: str) -> No
 
 
 def _left_out(images: ImageCounts) -> str:
-    """Why no image of a split gives a record."""
+    """Return the reason why a split has no record."""
     if images.without_record:
         return "none has an object"
     return "none is of the classes that were asked for" if images.of_other_classes else "all are rejected"
@@ -248,7 +248,7 @@ def _left_out(images: ImageCounts) -> str:
 
 @dataclass(eq=False, repr=False)
 class ReportPlan(beam.PTransform):
-    """Facts of the steps before the writing, one element, become a Plan, as JSON in the local file `path`.
+    """Convert Facts of the steps before the writing to a Plan, as JSON in the local file `path`.
 
     Args:
         checked: a PCollection of one element, without which there is no plan.

@@ -1,4 +1,4 @@
-"""Make the records of pictures, as they are or transcoded, with annotations; threads fetch and check them ahead."""
+"""Encode images and their annotations as records. Threads read and check the images ahead."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -33,13 +33,14 @@ _BATCH_BYTES = 2_000_000
 _RUN_IMAGES = 512
 _RUN_BYTES = 8_000_000
 _TASKS_AT_ONCE = 512
-"""Images of a shard that are structs at the same time, besides those in hand: they take several times the memory."""
+"""Maximum number of images that are structs at the same time. A struct takes several times the memory of a Block's row.
+"""
 
 Result = TypeVar("Result")
 
 
 class EncodePictures(msgspec.Struct, frozen=True, tag=True):
-    """A RecordMaker.
+    """RecordMaker of images.
 
     Attributes:
         boxes: policy, see `recordmill.transforms.encoders.encode_objects.fit_boxes`.
@@ -63,7 +64,7 @@ class EncodePictures(msgspec.Struct, frozen=True, tag=True):
 
 
 class Batch(NamedTuple):
-    """Neighbours in a shard that one thread fetches.
+    """Neighbours in a shard that one thread reads.
 
     Attributes:
         block: of these and other images.
@@ -81,7 +82,7 @@ class Batch(NamedTuple):
 def _encode_images(
     block: Block, split: str, of: RecordContext, encoder: ExampleEncoder, estimate: RecordEstimate, rules: PictureRules
 ) -> Iterator[EncodedRun]:
-    """The records of a shard's images, by runs."""
+    """Yield the records of a shard's images, in runs."""
     block = with_objects(block)
     load = partial(_load_batch, encoder=encoder, rules=rules)
     start, size = 0, 0
@@ -111,7 +112,7 @@ def _encode_run(encoder: ExampleEncoder, block: Block, images: list[LoadedImage]
 
 
 def _load_batch(batch: Batch, encoder: ExampleEncoder, rules: PictureRules) -> list[LoadedImage]:
-    """Runs in a thread, so it counts nothing in Beam."""
+    """Load a batch. It runs in a thread, so it does not use Beam's counters."""
     loaded = []
     for row, task in enumerate(batch.tasks, batch.first):
         try:
@@ -141,7 +142,7 @@ def _encode_rows(
     estimate: RecordEstimate,
     rules: PictureRules,
 ) -> Iterator[EncodedRun]:
-    """The records of rows that name pictures."""
+    """Return the records of rows that name images."""
     encode = partial(_encode_row_batch, encoder=encoder, rules=rules)
     made = (made for _, made in _ahead(encode, block, split, estimate, of))
     return encode_runs(chain.from_iterable(made))
@@ -158,7 +159,7 @@ def _encode_row_batch(batch: Batch, encoder: PictureRowEncoder, rules: PictureRu
 def _ahead(
     work: Callable[[Batch], Result], block: Block, split: str, estimate: RecordEstimate, of: RecordContext
 ) -> Iterator[tuple[Batch, Result]]:
-    """Yield each batch with what a thread made of it, in order."""
+    """Yield each batch with the result of its thread, in order."""
 
     def with_batch(batch: Batch) -> tuple[Batch, Result]:
         return batch, work(batch)
@@ -176,9 +177,8 @@ def _batches(block: Block, split: str, estimate: RecordEstimate) -> Iterator[Bat
 
 
 def batches(sizes: Sequence[int], are_remote: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """Yield where batches of neighbours start and end, up to _BATCH_IMAGES and _BATCH_BYTES: with single local images,
-    threads would spend a fifth of their time on taking tasks. An image in a bucket is a batch of its own, so that each
-    thread has one.
+    """Yield start and end of batches of neighbours, up to _BATCH_IMAGES and _BATCH_BYTES. With single local images,
+    threads would spend a fifth of their time on taking tasks. An image in a bucket is its own batch.
 
     Args:
         sizes: bytes of each image.

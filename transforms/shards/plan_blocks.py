@@ -1,4 +1,4 @@
-"""Every image gets its shard, without one big sort."""
+"""Assign images to shards, without a sort of all images."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from recordmill.transforms.runtime.beam_steps import pack, unpacker
 
 
 class Census(NamedTuple):
-    """How much there is to write of one split.
+    """Size of a split.
 
     Attributes:
         sums: int64 [3, B]: images of each Block, expected bytes of their records, framed, and number of records.
@@ -40,7 +40,7 @@ _Packed = bytes  # as SplitPlan.bytes is a number
 
 
 class SplitPlan(msgspec.Struct, frozen=True):
-    """A split cut into shards.
+    """Plan of a split's shards.
 
     Attributes:
         sizing: as asked for, with `shard_bytes` raised to the largest image's records where those are larger.
@@ -58,7 +58,7 @@ class SplitPlan(msgspec.Struct, frozen=True):
 
 
 def plan_split(census: Census, sizing: ShardSizing) -> SplitPlan:
-    """Return the number of shards, and what lies before each Block."""
+    """Return the plan of a split."""
     images, total_bytes, examples = census.sums.sum(axis=1).tolist()
     if sizing.num_shards is not None:
         shards = sizing.num_shards
@@ -89,7 +89,7 @@ def shard_ranks(plan: SplitPlan, index: int) -> tuple[int, int]:
 
 
 def empty_shards(split: str, plan: SplitPlan) -> Iterator[ShardKey]:
-    """The shards that no image is placed in: there are some only where more were asked for than there are images."""
+    """Yield shards without an image. They exist if more shards were requested than there are images."""
     if plan.sizing.num_shards is not None and plan.images < plan.shards:
         used = {rank * plan.shards // plan.images for rank in range(plan.images)}
         yield from (ShardKey(split, index, plan.shards) for index in range(plan.shards) if index not in used)
@@ -99,11 +99,11 @@ _FEW_IMAGES = 2
 _SOME_SHARDS = 10
 _MANY_SHARDS = 10_000
 _A_PICTURE = 10_000
-"""Bytes; who asks for smaller shards has most likely left out a unit."""
+"""Minimum plausible shard size in bytes. A smaller one probably lacks its unit."""
 
 
 def sizing_warnings(split: str, plan: SplitPlan, asked: ShardSizing, what: str = "image") -> Iterator[str]:
-    """What is odd about a plan, a sentence each with its numbers and a cure; `what` is `image`, or `row` of a table."""
+    """Yield warnings of unusual plans. `what` is `image`, or `row` of a table."""
     gives = f"{_flag(asked)} gives split {split} {plan.shards:,} shards for {plan.images:,} {what}s"
     empty = plan.shards - plan.images
     if empty > 0 and asked.num_shards is not None:
@@ -129,14 +129,14 @@ def _cure(asked: ShardSizing) -> str:
 
 
 BlockKey = int
-"""Where a Block is among all: its range of hashes, and its number in the range, in one integer."""
+"""Order of a Block: its range of hashes and its number in the range, as one integer."""
 _PARTS = 1 << 32
 _MOST_IMAGES, _MOST_BYTES = 1000, 1 << 20
-"""Size of a Block, unless one image alone is larger."""
+"""Maximum size of a Block with more than one image."""
 
 
 class BlockCensus(msgspec.Struct, frozen=True, array_like=True):
-    """How much there is to write of one split in a Block.
+    """Size of one split in a Block.
 
     Attributes:
         key: of the Block.
@@ -155,7 +155,7 @@ class BlockCensus(msgspec.Struct, frozen=True, array_like=True):
 
 
 class BlockPlan(msgspec.Struct, frozen=True):
-    """The plan of a split.
+    """Plan of a split, with the keys of its Blocks.
 
     Attributes:
         keys: int64 bytes, ascending: the Blocks that `plan.before` has a column for.
@@ -166,7 +166,7 @@ class BlockPlan(msgspec.Struct, frozen=True):
 
 
 class ShardPlans(NamedTuple):
-    """What PlanBlocks gives.
+    """Output of PlanBlocks.
 
     Attributes:
         placed: (ShardKey, packed Block); empty bytes for a shard that gets no image.
@@ -197,7 +197,7 @@ class PlanBlocks(beam.PTransform):
 
 
 def cut_range(number: int, block: Block) -> Iterator[tuple[BlockKey, bytes]]:
-    """Yield the images of a range, which are in order, as packed Blocks of a bounded size, each with its key."""
+    """Yield the images of a range, which are in order, as packed Blocks of bounded size, with their keys."""
     weight = _bytes_of(block)
     total = np.cumsum(weight)
     start, part = 0, 0
@@ -211,7 +211,7 @@ def cut_range(number: int, block: Block) -> Iterator[tuple[BlockKey, bytes]]:
 
 
 def _bytes_of(block: Block) -> np.ndarray:
-    """About how many bytes of columns each image has: int64 [N]."""
+    """Return the approximate number of bytes of columns of each image: int64 [N]."""
     size = np.full(len(block), 100, np.int64) + 60 * block.objects_per_image
     for column in (block.labels, block.rejected, block.image_data):
         if column is not None:
@@ -248,7 +248,7 @@ def _plan_splits(sizing: ShardSizing, packed: list[bytes], splits: Sequence[str]
 
 
 def report_plans(plans: Mapping[str, SplitPlan], asked: ShardSizing, unit: str = "image") -> TaggedOutput:
-    """The Facts of plans, for the output FACTS; `unit` is `image` or `row`."""
+    """Return the Facts of plans, for the output FACTS; `unit` is `image` or `row`."""
     facts = FactsBuilder()
     for split, plan in plans.items():
         progress.planned(plan.images, plan.shards, f"{unit}s")
@@ -306,7 +306,7 @@ def place_images(key: BlockKey, block: Block, of: BlockPlan, estimate: RecordEst
 
 
 def _multiplied(ranks: np.ndarray, shards: int) -> np.ndarray:
-    """The products, which must fit 64 bits: a job has far fewer images and shards."""
+    """Return the products. They must fit 64 bits; jobs are far smaller."""
     if len(ranks) and int(ranks[-1]) * shards >= 1 << 63:
         raise OverflowError(f"{int(ranks[-1]):,} images in {shards:,} shards")
     return ranks * shards

@@ -1,4 +1,4 @@
-"""A TFRecord file being written, record by record, and what decides its bytes."""
+"""Write a TFRecord file, and find finished ones."""
 
 import hashlib
 import zlib
@@ -24,20 +24,20 @@ from recordmill.transforms.storage.interface import Storage, crc32c_text
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _MAY_PASS = (Reason.IMAGE_MISSING, Reason.IMAGE_INACCESSIBLE, Reason.MASK_MISSING)
-"""Reasons of rejects that may have passed since an earlier run, so that the shard is written again."""
+"""Reject reasons that may not recur. A shard with one is written again."""
 
 _WRITE_BYTES = 1 << 20
-"""Records are written and hashed in pieces of about this size: fewer turns at the interpreter's lock."""
+"""Records are written and hashed in chunks of about this size, to reduce turns of the interpreter's lock."""
 
 _COPIED_BYTES = 16_384
-"""Pieces of records that are smaller are joined before they are written."""
+"""Parts of records that are smaller are joined before they are written."""
 
 _GZIP_LEVEL = 1  # of zlib, see docs/decisions/0003-gzip.md; higher ones are slower and no smaller on JPEGs
 _GZIP_WINDOW = 31  # a gzip header, whose time is left at 0, around the largest window
 
 
 class ShardRecipe(msgspec.Struct, frozen=True):
-    """Where shards go, and all that decides their bytes besides images and labels.
+    """Output of shards, and all inputs of their bytes besides images and labels.
 
     Attributes:
         output: folder of the data set; `name` begins its files' names.
@@ -57,8 +57,8 @@ class ShardRecipe(msgspec.Struct, frozen=True):
 
 
 class ShardFile:
-    """A TFRecord file being written. It appears, in the folder of its split's state, when the `with` block ends well,
-    and not at all when it does not; and before it its index, unless it is compressed.
+    """TFRecord file that is written. It appears in the split's state folder at the end of the `with` block, after its
+    index (an uncompressed file has one). After an exception it does not appear.
 
     Attributes:
         examples: number of records that were appended.
@@ -93,7 +93,7 @@ class ShardFile:
         return len(self._lengths)
 
     def append(self, *record: bytes) -> None:
-        """Add a record, which may be in pieces."""
+        """Add a record, in one or several parts."""
         before, after = frame(*record)
         size = sum(map(len, record)) + FRAME_BYTES
         self._pending += (before, *record, after)
@@ -104,7 +104,7 @@ class ShardFile:
             self._flush()
 
     def lengths(self, first: int) -> np.ndarray:
-        """Bytes of each framed record from record `first` on: int64."""
+        """Return the bytes of each framed record from record `first` on: int64."""
         return np.array(self._lengths[first:], np.int64)
 
     def _flush(self) -> None:
@@ -148,20 +148,20 @@ class ShardFile:
 
 
 def write_index(path: str, index: ShardIndex) -> IndexInfo:
-    """Write the index of a shard; what the manifest says of it."""
+    """Write the index of a shard, and return its entry for the manifest."""
     data = encode_index(index)
     storage_for(path).write(index_path(path), data)
     return IndexInfo(len(data), crc32c_text(google_crc32c.Checksum(data)))
 
 
 def folders_of(recipe: ShardRecipe, split: str) -> set[str]:
-    """The folders that files of a split's shards are written in."""
+    """Return the folders with files of a split's shards."""
     state = join_path(recipe.output, state_folder(split))
     return {recipe.output, state, join_path(state, INDEX)}
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What a finished shard leaves: a ShardResult as JSON, and its digest, as counts in it go into the manifest."""
+    """Note of a finished shard: its ShardResult as JSON, and the digest, because its counts go into the manifest."""
 
     sha256: str
     result: msgspec.Raw
@@ -171,7 +171,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class WrittenShard(NamedTuple):
-    """A shard of a job.
+    """Shard of a job.
 
     Attributes:
         note: SHA-256 of its ShardResult in its Note, in hex digits; empty where the Facts are of records whose files
@@ -185,7 +185,7 @@ class WrittenShard(NamedTuple):
 
 
 def written_shard(note: str, result: ShardResult) -> WrittenShard:
-    """The shard of a note."""
+    """Return the shard of a note."""
     split = result.key.split
     facts = Facts(
         counts={(split, metric.value): number for metric, number in result.counted.items()},
@@ -197,7 +197,7 @@ def written_shard(note: str, result: ShardResult) -> WrittenShard:
 
 
 class FinishedShards:
-    """The shards that runs have finished: each leaves its Note beside it, until its split's manifest is written."""
+    """Notes of finished shards. They exist until their split's manifest is written."""
 
     def __init__(self, output: str, name: str, layout: str):
         self._output = output
@@ -216,8 +216,8 @@ class FinishedShards:
         return written_shard(note.sha256, result)
 
     def find(self, key: ShardKey, plan: str) -> tuple[WrittenShard, ShardResult] | None:
-        """A shard of the same plan and versions, whose file is there with the same checksum, and its index. Not one
-        with rejects that may have passed."""
+        """Return a finished shard with the same plan and versions, if its file and index exist with the same checksums;
+        otherwise None. A shard with rejects that may not recur is not returned."""
         note = self._read(key)
         if note is None:
             return None
@@ -230,7 +230,7 @@ class FinishedShards:
         return (written_shard(note.sha256, result), result) if is_whole else None
 
     def result(self, key: ShardKey, sha256: str) -> ShardResult:
-        """The result in a shard's note.
+        """Return the result in a shard's note.
 
         Args:
             sha256: see WrittenShard.
@@ -246,7 +246,7 @@ class FinishedShards:
         return note.decode()
 
     def _read(self, key: ShardKey) -> Note | None:
-        """The note of a shard; None if there is none, or it is damaged."""
+        """Return the note of a shard; None if there is none, or it is damaged."""
         path = self._note(key)
         try:
             if self._storage.size(path) is None:
@@ -258,13 +258,13 @@ class FinishedShards:
         return note if hashlib.sha256(note.result).hexdigest() == note.sha256 else None
 
     def _is_there(self, move: "Move") -> bool:
-        """Whether a file is whole; it has been moved already where the run was stopped as it ended."""
+        """Return True if a file is undamaged. A run that was stopped at its end has moved it."""
         paths = (join_path(self._output, file) for file in (move.written, move.target))
         return any(is_whole(self._storage, path, move.file) for path in paths)
 
 
 class Move(NamedTuple):
-    """A file of a finished shard: where it was written, and where it belongs when its split is complete."""
+    """File of a finished shard: its path in the state folder, and its final path."""
 
     written: str
     target: str
@@ -272,7 +272,7 @@ class Move(NamedTuple):
 
 
 def moves(split: str, shard: ShardInfo) -> list[Move]:
-    """The shard's own file, and its index."""
+    """Return the moves of the shard's file and of its index."""
     files: dict[str, ShardInfo | IndexInfo] = {shard.file: shard}
     if shard.index is not msgspec.UNSET:
         files = {index_file(shard.file): shard.index, **files}
@@ -280,7 +280,7 @@ def moves(split: str, shard: ShardInfo) -> list[Move]:
 
 
 def is_whole(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> bool:
-    """Whether a file is there and has that size and checksum."""
+    """Return True if a file exists and has that size and checksum."""
     try:
         return storage.checksum(path) == (file.bytes, file.crc32c)
     except FileNotFoundError:

@@ -1,5 +1,5 @@
-"""A shard from its plan to its file: records made and framed, and the file made visible when it is whole. What an
-earlier run has finished is found and kept."""
+"""Write a shard from its plan: encode records, and commit the file. A shard that an earlier run has finished is
+kept."""
 
 import hashlib
 import logging
@@ -30,7 +30,7 @@ from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, S
 _LOGGER = logging.getLogger(__name__)
 
 _COUNTED_IMAGES = 1000
-"""Images that are counted together: NumPy takes as long for one as for hundreds."""
+"""Number of images that are counted together, because NumPy takes the same time for one as for hundreds."""
 
 
 def ordered_block(packed: Iterable[bytes], seed: int) -> Block:
@@ -45,8 +45,8 @@ def ordered_block(packed: Iterable[bytes], seed: int) -> Block:
 
 
 def write_shard(key: ShardKey, packed: Iterable[bytes], recipe: ShardRecipe, of: RecordContext) -> WrittenShard:
-    """Write a shard, or find that an earlier run has: it left a note of the same plan and versions, and the file is
-    there, with the same checksum.
+    """Write a shard, unless an earlier run has finished it: a note of the same plan and versions, and a file with the
+    same checksum.
 
     Args:
         packed: Blocks of the shard's images, in any order.
@@ -70,8 +70,8 @@ def write_shard(key: ShardKey, packed: Iterable[bytes], recipe: ShardRecipe, of:
 
 
 def plan_digest(key: ShardKey, block: Block, recipe: ShardRecipe, of: RecordContext) -> str:
-    """What is to be written, as a hex digest: equal plans give equal bytes as long as the image files stay as they were
-    listed. It does not depend on the Blocks that the images came in."""
+    """Return a hex digest of a shard's plan. Equal digests give equal bytes, if the image files are unchanged. It does
+    not depend on the Blocks of the images."""
     digest = hashlib.sha256(pack((key, msgspec.structs.replace(recipe, output=""), of.labels, of.table)))
     for name, column in chain(block.image_columns(), block.object_columns()):
         values = column.values if isinstance(column, Ragged) else column
@@ -123,7 +123,7 @@ def _write(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, of: Reco
 
 
 def find_places(records_per_image: np.ndarray, lengths: np.ndarray, first: int, offset: int) -> RecordPlaces:
-    """Where the records of images are that follow each other.
+    """Return the positions of the records of consecutive images.
 
     Args:
         records_per_image: int64 [N].
@@ -139,7 +139,7 @@ def find_places(records_per_image: np.ndarray, lengths: np.ndarray, first: int, 
 
 
 class _ShardFacts:
-    """Statistics and fingerprints of a shard's images, of many images at a time."""
+    """Statistics and fingerprints of a shard's images, counted in groups."""
 
     def __init__(self) -> None:
         self.images, self.fingerprints = ImageCounter(), ImageFingerprints()
@@ -153,7 +153,7 @@ class _ShardFacts:
             self.count()
 
     def count(self) -> None:
-        """Count what was added since."""
+        """Count the images that were added since the last call."""
         if not self._facts:
             return
         facts = join_facts(self._facts)

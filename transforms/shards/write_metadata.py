@@ -1,5 +1,4 @@
-"""What a finished job leaves beside its shards; last of all the manifest, whose presence says that its splits are
-complete."""
+"""Write the metadata of a finished job. The manifest comes last, and means that its splits are complete."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -48,7 +47,7 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 
 
 class Target(NamedTuple):
-    """What a job was asked for.
+    """Requirements of a job.
 
     Attributes:
         recipes: one a split.
@@ -65,7 +64,7 @@ class Target(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class WriteMetadata(beam.PTransform):
-    """WrittenShard become a PCollection of one Manifest, when everything is in its place.
+    """Convert WrittenShard to a PCollection of one Manifest, when all files are in place.
 
     Args:
         labels, table: PCollections of one LabelMap, and one FeatureTable.
@@ -119,8 +118,9 @@ def write_metadata(
     lists: KindRejects = (),
     encoders: Iterable[TextEncoder] = (),
 ) -> Manifest:
-    """Let the splits take their place, with all their metadata, when all is well. When it is not, each split's rejects
-    are in the folder of its state, and an older split of that name stays as it was.
+    """Check the splits and commit them with their metadata.
+
+    After an error, each split's rejects are in its state folder, and an earlier version of the split stays.
 
     Args:
         facts: of all steps.
@@ -175,7 +175,8 @@ def write_metadata(
 
 
 def _committed_by_another(target: Target) -> Manifest | None:
-    """The folder's manifest, if another run of the same job has committed all splits; what this run left is deleted.
+    """Return the folder's manifest if another run of the same job has committed all splits, and delete the state of
+    this run; otherwise None.
 
     Raises:
         DuplicatesError: see `check_complete_duplicates`.
@@ -192,7 +193,7 @@ def _committed_by_another(target: Target) -> Manifest | None:
 
 
 def _is_committed(output: str, recipe: Recipe, manifest: Manifest) -> bool:
-    """Whether a split is whole that was written by this recipe and these versions."""
+    """Return True if the split of this recipe and these versions is complete."""
     split = manifest.splits.get(recipe.split)
     if split is None or (split.recipe, split.made_by) != (recipe, made_by(recipe.layout)):
         return False
@@ -201,8 +202,7 @@ def _is_committed(output: str, recipe: Recipe, manifest: Manifest) -> bool:
 
 
 def read_notes(output: str, recipe: Recipe, notes: Iterable[tuple[ShardKey, str]]) -> SplitShards:
-    """Read the notes of a split's shards, one after the other, and write their fingerprints into the folder of its
-    state.
+    """Read the notes of a split's shards one after the other, and write their fingerprints to its state folder.
 
     Raises:
         JobError: one is gone.
@@ -243,7 +243,7 @@ def _check(target: Target, splits: Mapping[str, SplitManifest], rejected: Reject
 
 
 class ReportFolder(beam.PTransform):
-    """A PCollection of one Manifest, of a folder that is complete, becomes a PCollection of none."""
+    """Write the report of a complete folder."""
 
     def __init__(self, output: str):
         super().__init__()

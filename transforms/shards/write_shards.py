@@ -1,7 +1,6 @@
-"""Each shard is written as a whole by one worker, see `recordmill.transforms.shards.shard_writer`.
+"""Write shards, each by one worker: `recordmill.transforms.shards.shard_writer`.
 
-This is the only step that reads image bytes, and it passes them on to nothing but the file.
-"""
+No other step reads image bytes, and they go to the shard only."""
 
 import logging
 from collections import deque
@@ -63,7 +62,7 @@ class WriteShards(beam.PTransform):
 
     @property
     def sides(self) -> tuple[AsSingleton, ...]:
-        """What each shard needs besides its Blocks."""
+        """Side inputs of a shard."""
         return AsSingleton(self.labels), AsSingleton(self.table), AsSingleton(self.checked)
 
     def expand(self, placed: PCollection[tuple[ShardKey, bytes]]):
@@ -73,7 +72,7 @@ class WriteShards(beam.PTransform):
 
 
 class _WriteShard(ShardDoFn):
-    """Holds the threads that fetch and check images."""
+    """DoFn with the threads that read and check images."""
 
     def __init__(self, recipe: ShardRecipe, threads: int | None):
         super().__init__(threads)
@@ -123,7 +122,7 @@ class _MakeRecords(_WriteShard):
 
 @dataclass(eq=False, repr=False)
 class WriteWithBeam(WriteShards):
-    """Convert as WriteShards does, but Beam's sink writes the files, into the folders of the splits' states."""
+    """Convert as WriteShards does, with Beam's sink, which writes to the state folders of the splits."""
 
     splits: Sequence[str]
     num_shards: int | None  # of each split; None if the runner chooses
@@ -147,7 +146,7 @@ class WriteWithBeam(WriteShards):
 
 
 def _note(path: str, split: str, recipe: ShardRecipe) -> TimestampedValue:
-    """Read a shard back; write its index and its note."""
+    """Read a shard, write its index and its note."""
     reader, file = ShardReader(path), path.rsplit("/", 1)[-1]
     deque(reader.records(), maxlen=0)
     index = msgspec.UNSET if recipe.gzip else write_index(path, index_of(reader.lengths))
