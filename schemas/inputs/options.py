@@ -297,7 +297,7 @@ class PictureOptions(ImageOptions):
         recorded=False,
     )
     format: Literal["keep", "jpeg", "png"] = PICTURES.opt(
-        "Format of stored images. `keep` stores files unchanged, see [pictures.md](pictures.md).", "keep"
+        "Format of stored images. `keep` stores files unchanged, see [image_formats.md](image_formats.md).", "keep"
     )
     max_side: int | None = PICTURES.opt(
         "Shrink images whose longer side has more pixels. Boxes, masks, keypoints and panoptic maps follow.",
