@@ -95,7 +95,7 @@ class _Transform(beam.PTransform):
 
 
 class ReadCoco(_Transform):
-    """Read COCO annotations and the names of their image files.
+    """Reader of COCO annotations and of the names of their image files.
 
     Args:
         options: Those of `recordmill coco` for what is read, which annotations are kept, and splits. `masks` other than

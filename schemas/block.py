@@ -45,7 +45,7 @@ class Ragged(NamedTuple):
 
 
 def starts_of(lengths: np.ndarray) -> np.ndarray:
-    """Where rows of these lengths start, and where the last one ends: int64 [rows + 1]."""
+    """Return the start of each row of these lengths, and the end of the last: int64 [rows + 1]."""
     starts = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=starts[1:])
     return starts

@@ -16,7 +16,7 @@ FINGERPRINTS = "fingerprints.jsonl"
 """In the folder of a split's state: what becomes `split_fingerprints`."""
 
 NO_HASH = 0
-"""Of a picture that was not decoded, or has no content."""
+"""Hash of an image that was not decoded, or is blank."""
 
 FINGERPRINT = [
     ("picture", "<u8", 2),
@@ -49,7 +49,7 @@ def split_fingerprints(split: str) -> str:
 
 
 class Fingerprints(msgspec.Struct, frozen=True):
-    """Of the images of a shard that have a picture, in the order of their records.
+    """Fingerprints of the images of a shard, in the order of their records.
 
     Attributes:
         shard: file of the shard.
@@ -109,7 +109,7 @@ class DuplicateGroup(msgspec.Struct, frozen=True):
 
 
 class SplitDuplicates(msgspec.Struct, frozen=True):
-    """How many images of a split
+    """Numbers of images of a split
 
     Attributes:
         exact: have a picture whose bytes another image's are, of whatever split.
@@ -125,7 +125,7 @@ class SplitDuplicates(msgspec.Struct, frozen=True):
 
 
 class Duplicates(msgspec.Struct, frozen=True):
-    """What was found in a folder, in its manifest.
+    """Duplicates in a folder, for its manifest.
 
     Attributes:
         sha256: hex digest of DUPLICATES.

@@ -20,7 +20,7 @@ class FeatureKind(str, Enum):
 
 
 class Part(str, Enum):
-    """What a record holds only where it is asked for, or where the input has it."""
+    """Optional contents of a record: requested by a flag, or present in the input."""
 
     MASK_PNG = "mask_png"  # --masks png
     MASK_RLE = "mask_rle"  # --masks rle
@@ -44,7 +44,7 @@ def listed(parts: tuple[Part, ...]) -> str:
 
 
 class ColumnType(str, Enum):
-    """What a column's values are; the comment says how they are written.
+    """Type of a column; the comment says how its values are written.
 
     The values are the names that `--schema` takes.
     """
@@ -97,7 +97,7 @@ class Feature(msgspec.Struct, frozen=True):
 
     @property
     def is_packed(self) -> bool:
-        """Whether it is uint8 numbers of `shape` in a single value."""
+        """True if the value is packed uint8 numbers of `shape`."""
         return self.kind is FeatureKind.BYTES and bool(self.shape) and self.has_sizes
 
     @property
@@ -153,7 +153,7 @@ CLASS_OF_ROW = "row.class_index/"
 
 
 class RecordOf(str, Enum):
-    """What one record of a layout is about."""
+    """Unit of a record."""
 
     IMAGE = "image"
     ANNOTATION = "annotation"
@@ -230,7 +230,7 @@ class FeatureTable(msgspec.Struct, frozen=True):
 
 
 def parse_spec(table: FeatureTable) -> dict[str, Any]:
-    """What `tf.io.parse_single_example` and `tf.io.parse_example` need to read records of `table`.
+    """Return the features that `tf.io.parse_single_example` and `tf.io.parse_example` need for records of `table`.
 
     A feature of fixed size (a single value, a box) becomes a dense tensor, and parsing fails where it is missing. A
     list becomes a dense vector when one record is parsed, and a ragged tensor when a batch is; a list of boxes becomes
@@ -257,7 +257,7 @@ row an image of all others."""
 
 
 class Value(NamedTuple):
-    """What a feature may hold.
+    """Value that a feature may hold.
 
     Attributes:
         source: its name, whatever a layout calls the feature.

@@ -79,7 +79,7 @@ _BOX_VALUES = (
 )
 
 VALUES = (*IMAGE_VALUES, *_BOX_VALUES, *OTHER_VALUES)
-"""Of several values of one reading, readers give the first that records hold."""
+"""All values. Of several values with one reading, readers return the first in the record."""
 
 VALUE_OF = {value.source: value for value in VALUES}
 
@@ -275,7 +275,7 @@ CocoLayout = Literal["detection", "keras", "tfds"]  # for annotated images
 
 
 def features_table(shape: tuple[int, ...], dtype: str) -> FeatureTable:
-    """What is in a record of what a model makes of a picture.
+    """Return the features of a record of `embed`.
 
     Args:
         shape: of one picture's feature.
@@ -408,7 +408,7 @@ def shard_names(name: str, split: str, layout: str) -> ShardNames:
 
 
 DECODED_PICTURE = "image"
-"""What `recordmill.open` calls the pixels of a row's picture; no column's feature is called so beside it."""
+"""Name of a row's image in `recordmill.open`. No column's feature has this name next to it."""
 
 
 def picture_of_row(raw_size: tuple[int, int] | None) -> tuple[Feature, ...]:

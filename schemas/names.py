@@ -12,11 +12,11 @@ _MAX_DATASET = 80
 
 
 Match = Literal["path", "suffix", "name"]
-"""How the name of an image is that of its file: as a whole; as far as possible from its end; or by its last part."""
+"""Match of an image's name with a file's: the complete name, the longest common end, or the last part."""
 
 
 class NameSources(NamedTuple):
-    """Where the names of images, and those of files, come from.
+    """Sources of the names of images and files.
 
     Attributes:
         images: folders of image files.
@@ -51,7 +51,7 @@ def name_fault(file_name: str) -> str:
 
 
 def is_absolute(file_name: str) -> bool:
-    """Whether it says where a file was on some machine, or on the web."""
+    """Return True if the name is an absolute path or a URL."""
     return file_name.startswith(("/", "\\")) or bool(_DRIVE.match(file_name) or _SCHEME.match(file_name))
 
 

@@ -75,7 +75,7 @@ class Rejected(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RejectLine(msgspec.Struct, frozen=True):
-    """What a line of a file of rejects says for a person: `reason` as of Reason."""
+    """Fields of a line of rejects: `reason` as in Reason."""
 
     what: str
     reason: str
@@ -106,7 +106,7 @@ class RejectTally(msgspec.Struct, frozen=True):
 
 
 class UnusableError(ValueError):
-    """Why an image or an annotation is left out; becomes a Rejected.
+    """Error of an image or annotation that is rejected.
 
     Attributes:
         reason: one of `Reason`.
@@ -123,7 +123,7 @@ class UnusableError(ValueError):
 
 
 class Metric(str, Enum):
-    """What is counted besides rejects."""
+    """Counters besides rejects."""
 
     ROWS_MERGED = "rows_merged"  # image rows joined with the row of the same image in another annotation file
     ANNOTATIONS_MERGED = "annotations_merged"  # keypoint rows joined with the instance row of the same annotation
@@ -166,7 +166,7 @@ REWRITTEN_FROM = {
     "tiff": Metric.FROM_TIFF,
     "webp": Metric.FROM_WEBP,
 }
-"""What is counted for a picture that was transcoded, by the format of its file; FROM_OTHER for any other."""
+"""Counter of a transcoded image by the format of its file; FROM_OTHER for other formats."""
 
 FILTERS = (Metric.FILTERED_CATEGORY, Metric.FILTERED_CROWD, Metric.FILTERED_AREA)
 

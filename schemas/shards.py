@@ -98,7 +98,7 @@ class ShardNames(msgspec.Struct, frozen=True):
 
     @property
     def stable_prefix(self) -> str:
-        """What the `stable` names of all shards of the split start with."""
+        """Prefix of the `stable` names of all shards of the split."""
         return f"{self.name}-{self.split}.tfrecord"
 
     def file(self, key: ShardKey, examples: int, gzip: bool) -> str:

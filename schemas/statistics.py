@@ -1,4 +1,4 @@
-"""Statistics of a data set's records, as they are counted.
+"""Statistics of a data set's records.
 
 All numbers are integers, or the least and the largest of what was seen, so that parts add up to the same whatever the
 order: equal records give equal bytes of JSON on every runner.
@@ -16,7 +16,7 @@ HEAT_SIDE = 16
 """Rows and columns of the map of where the centres of boxes lie."""
 
 ZERO_BIN = -4096
-"""Of what is 0; below the bins of all other numbers, which are those of 2**-1024 and more."""
+"""Bin of 0, below the bins of all other numbers, which are 2**-1024 or more."""
 SCALE = 1 << 20
 """Sums are of numbers times this, rounded: integers add up to the same in any order."""
 
@@ -35,7 +35,7 @@ FINDINGS: Mapping[str, str] = {
     "repeated_boxes": "boxes that another of their class and image equals",
     "box_mask_mismatch": "boxes that are not around their mask",
 }
-"""What is looked for and may be a fault of the data; see docs/records.md."""
+"""Possible problems of the data; see docs/records.md."""
 FINDING_EXAMPLES = 6
 """How many images are pointed to for each."""
 
@@ -53,7 +53,7 @@ def bin_of(number: float) -> int:
 
 
 def edge(index: int) -> float:
-    """What a bin begins with."""
+    """Return the start of a bin."""
     return 0.0 if index == ZERO_BIN else 2.0 ** (index // 4) * (1 + index % 4 / 4)
 
 
@@ -81,7 +81,7 @@ class Histogram(msgspec.Struct, frozen=True):
 
 
 class Example(msgspec.Struct, frozen=True, order=True):
-    """Where the records of an image are that was chosen to be looked at.
+    """Position of the records of an example image.
 
     Attributes:
         rank: the smaller, the better it serves what it was chosen for.
@@ -113,7 +113,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Statistics(msgspec.Struct, frozen=True):
-    """Statistics of some records, which can be added to those of others.
+    """Statistics of some records. They can be added.
 
     Attributes:
         images: with a record.
@@ -139,7 +139,7 @@ class Statistics(msgspec.Struct, frozen=True):
 
 
 class PixelMeasures(msgspec.Struct, frozen=True):
-    """What a look at the pixels of a picture told, in grey.
+    """Measures of an image's pixels, in grey.
 
     Attributes:
         dark, bright: the levels, of 0 to 255, that 5 % and 99 % of the pixels are below.
@@ -154,7 +154,7 @@ class PixelMeasures(msgspec.Struct, frozen=True):
 
 
 STATISTICS = "statistics.json"
-"""Of all splits; made of the statistics of each."""
+"""Statistics of all splits."""
 
 REPORT = "report.html"
 """The page about all splits."""
@@ -260,7 +260,7 @@ class ClassDrift(msgspec.Struct, frozen=True):
 
 
 class SplitComparison(msgspec.Struct, frozen=True):
-    """What is odd about the classes of several splits."""
+    """Differences between the classes of several splits."""
 
     one_split_only: tuple[ClassInOneSplit, ...] = ()
     drifting: tuple[ClassDrift, ...] = ()

@@ -1,4 +1,4 @@
-"""What a feature may hold: one row a value, with how it is written, how it is read, its unit and its meaning.
+"""Values of features, one per row: how each is written and read, its unit and meaning.
 
 Boxes are in `recordmill.schemas.layouts`, where layouts give names to values.
 """

@@ -1,1 +1,1 @@
-"""What a job writes besides shards: manifests, recipes, names of files, metadata of TFDS; and what verify finds."""
+"""Metadata of a data set: manifests, recipes, file names, TFDS's metadata; results of verify."""

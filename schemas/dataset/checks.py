@@ -1,4 +1,4 @@
-"""What verify found."""
+"""Results of verify."""
 
 from enum import Enum
 
@@ -44,7 +44,7 @@ class Faults(msgspec.Struct, frozen=True):
 
 
 class ShardCheck(msgspec.Struct, frozen=True):
-    """What was found in a shard.
+    """Result of a shard.
 
     Attributes:
         examples, objects: how many were read, up to the first damaged record.

@@ -4,7 +4,7 @@ MANIFEST = "manifest.json"
 RECIPE = "recipe.json"
 """In the folder of a split's state: the recipe of a run that is not finished."""
 REJECTS = "rejects.jsonl"
-"""Likewise: the rejects of a run that failed."""
+"""File in a state folder: rejects of a failed run."""
 
 
 def split_manifest(split: str) -> str:

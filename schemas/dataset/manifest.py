@@ -40,8 +40,8 @@ class Unlisted(msgspec.Struct, frozen=True):
 
 
 class InputRows(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How many image and annotation rows an input has for a split, good and bad; `kind` as in InputFile. Of a table,
-    `images` are its rows.
+    """Numbers of image and annotation rows of an input for a split, with rejects; `kind` as in InputFile. For a table,
+    `images` are rows.
 
     Attributes:
         uncarried: fields with data that no record carries, in the whole input, whatever the split. Of a file that is
@@ -132,7 +132,7 @@ class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SplitManifest(msgspec.Struct, frozen=True):
-    """The manifest's entry of one split, which is complete.
+    """Entry of a split in the manifest.
 
     Attributes:
         made_by: versions of what decides bytes besides the recipe: this program, and the libraries that decode and
@@ -191,7 +191,7 @@ class SplitManifest(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The content of manifest.json.
+    """Contents of manifest.json.
 
     Attributes:
         parts: what the records of all splits hold besides what the layout always has.
@@ -224,7 +224,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def table(self) -> FeatureTable:
-        """What is in the records."""
+        """Contents of the records."""
         table = LAYOUTS[self.layout].with_parts(self.parts)
         return msgspec.structs.replace(table, features=self.features) if self.features else table
 
@@ -235,7 +235,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a job would write.
+    """Plan of a job.
 
     Attributes:
         manifest: without shards. Counts are those that are known before a picture is read.
@@ -285,7 +285,7 @@ def manifest_of(
 
 
 class _Format(msgspec.Struct):
-    """What a manifest of any format has."""
+    """Fields of a manifest of any format."""
 
     format: int
 
@@ -335,6 +335,6 @@ def encode_json(value: object) -> bytes:
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """The bytes of manifest.json, `sha256` set anew."""
+    """Return the bytes of manifest.json, with a new `sha256`."""
     bare = encode_json(msgspec.structs.replace(manifest, sha256=""))
     return encode_json(msgspec.structs.replace(manifest, sha256=hashlib.sha256(bare).hexdigest()))

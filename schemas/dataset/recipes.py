@@ -1,4 +1,4 @@
-"""What decides the bytes of a split's shards, besides the images themselves."""
+"""Recipes: all that determines the bytes of a split's shards, besides the images."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ LISTING = "images"
 
 
 class InputFile(msgspec.Struct, frozen=True):
-    """What was read besides images: its size in bytes and base64 CRC-32C (as Cloud Storage writes it).
+    """Input file besides images: size in bytes and base64 CRC-32C (as Cloud Storage writes it).
 
     Attributes:
         kind: the flag that names it: an `AnnotationKind`, `labels` for a table of labels, `rows`, `stop_words`,
@@ -78,12 +78,12 @@ class Recipe(msgspec.Struct, frozen=True):
 
     @property
     def unlisted(self) -> "Recipe":
-        """The recipe as it is known before its folders are listed."""
+        """Recipe without the listings of its folders."""
         return self.with_listings({file.path: to_list(file.path) for file in self.inputs})
 
     @property
     def unit(self) -> str:
-        """What it counts, for messages: `row` where rows of a table are records, or name images; else `image`."""
+        """Unit for messages: `row` if rows of a table are records, or name images; otherwise `image`."""
         of_rows = self.layout == TABLE.layout or any(file.kind == "rows" for file in self.inputs)
         return "row" if of_rows else "image"
 

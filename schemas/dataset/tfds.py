@@ -1,4 +1,4 @@
-"""What TensorFlow Datasets wants to find in a folder, so that `tfds.builder_from_directory` opens it.
+"""Files of TensorFlow Datasets, for `tfds.builder_from_directory`.
 
 The files are those that `tfds.core.DatasetInfo` and `tfds.features.FeaturesDict.save_config` write (TFDS 4.9).
 """
@@ -26,7 +26,7 @@ _CHANNELS = {
     **dict.fromkeys(("image.encoded", "panoptic.png"), "3"),
     **dict.fromkeys(("semantic.png", "panoptic.category_png", "panoptic.instance_png"), "1"),
 }
-"""Of images, by their sources. Lists of masks stay PNGs."""
+"""TFDS's features of images, by source. Lists of masks stay PNGs."""
 _PICTURES = ("image.encoded", "image.pixels", "feature.values")
 """Sources of what a class is learned from."""
 
@@ -115,7 +115,7 @@ def _dataset_info(manifest: Manifest) -> dict[str, Any]:
 
 
 def _supervised_keys(table: FeatureTable, labels: LabelMap) -> dict[str, Any]:
-    """What `as_supervised` gives: the picture, or a model's feature, and its class, where a record has one of each."""
+    """Keys of `as_supervised`: image or feature, and class, if a record has one of each."""
     pictures = [feature.name for feature in table.features if feature.source in _PICTURES]
     classes = [feature.name for feature in table.features if not feature.shape and _classes(feature, labels)]
     if len(pictures) != 1 or len(classes) != 1:

@@ -1,1 +1,1 @@
-"""What a job is given: options, rows of annotations and tables, images, classes, texts, splits."""
+"""Inputs of a job: options, rows of annotations and tables, images, classes, texts, splits."""

@@ -1,4 +1,4 @@
-"""Annotations of an image, whatever format they were read from: its row, objects, captions, segments and class.
+"""Annotations of an image, independent of their format: row, objects, captions, segments and class.
 
 Boxes are x, y, width, height in pixels from the top left corner of the stored pixels.
 """
@@ -10,7 +10,7 @@ import msgspec
 from recordmill.schemas.rejects import Reason, Rejected
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-"""What tf.Example can hold."""
+"""Range of tf.Example's integers."""
 
 
 class ImageRow(msgspec.Struct, frozen=True, array_like=True, gc=False):

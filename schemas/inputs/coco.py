@@ -9,7 +9,7 @@ from recordmill.schemas.inputs.annotations import NO_LABELS, Annotation, Categor
 from recordmill.schemas.rejects import Rejected
 
 SegmentId = Annotated[int, msgspec.Meta(ge=1, le=(1 << 24) - 1)]
-"""What the three bytes of a panoptic PNG's pixel can hold; 0 is void."""
+"""Range of a panoptic PNG's pixel; 0 is void."""
 
 
 FieldRows = dict[str, dict[str, int]]
@@ -18,7 +18,7 @@ rows have data in them, which is neither null nor empty nor all zero."""
 
 
 class AnnotationKind(str, Enum):
-    """What an annotation file's rows say, each read by the flag of its name."""
+    """Kind of an annotation file. Each is read by the flag with its name."""
 
     INSTANCES = "instances"  # objects: a box, perhaps a segmentation
     KEYPOINTS = "keypoints"  # objects with keypoints
@@ -29,7 +29,7 @@ class AnnotationKind(str, Enum):
 
 
 class BoxFormat(str, Enum):
-    """What the four numbers of an object's `bbox` are: pixels, or fractions of the image's width and height."""
+    """Meaning of the four numbers of a `bbox`: pixels, or fractions of the image's width and height."""
 
     XYWH = "xywh"  # left, top, width, height, in pixels, as COCO has them
     XYXY = "xyxy"  # left, top, right, bottom, in pixels
@@ -83,7 +83,7 @@ class AnnotationBlock(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FileAnnotations(msgspec.Struct, frozen=True, array_like=True):
-    """What one annotation file says of one image id.
+    """Rows of one annotation file for one image id.
 
     Attributes:
         image_id: the id.
@@ -113,7 +113,7 @@ class FileAnnotations(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AnnotationFile(msgspec.Struct, frozen=True):
-    """Summary of an annotation file: its categories and how many rows it has, good and bad.
+    """Summary of an annotation file: categories and number of rows, with rejects.
 
     Attributes:
         lvis: whether its image rows have LVIS's lists of categories.

@@ -23,17 +23,17 @@ FORMAT = 1
 TOKEN_PATTERN = r"(?u)\b\w\w+\b"
 """scikit-learn's: runs of two or more letters, digits and underscores."""
 _MOST_IDF = 1e6
-"""That of any number of texts is below 50; squares of such weights have a sum."""
+"""Maximum idf. That of any number of texts is below 50; squares of such weights have a sum."""
 MOST_TOKENS = 9
-"""Of one term."""
+"""Maximum number of tokens of a term."""
 FIRST_TOKEN_ID = 2
 UNKNOWN_ID = 1
-"""Of a token that is not in the vocabulary. 0 is never written: it is what batches are padded with. That is as
-`keras.layers.TextVectorization` has it."""
+"""Id of an unknown token. 0 is never written, because batches are padded with it. `keras.layers.TextVectorization` has
+the same ids."""
 
 
 class TextForm(str, Enum):
-    """What a text becomes."""
+    """Encoding of a text."""
 
     RAW = "raw"  # itself
     COUNTS = "counts"  # how often each term is in it
@@ -93,7 +93,7 @@ class TextEncoder(msgspec.Struct, frozen=True):
 
 
 class EncoderInfo(msgspec.Struct, frozen=True):
-    """What the manifest says of an encoder; `sha256` is the hex digest of its file."""
+    """Entry of an encoder in the manifest; `sha256` is the hex digest of its file."""
 
     column: str
     form: TextForm
@@ -108,7 +108,7 @@ class EncoderInfo(msgspec.Struct, frozen=True):
 
 
 class EncoderSource(NamedTuple):
-    """Where a column's encoder comes from.
+    """Source of a column's encoder.
 
     Attributes:
         fit_split: the split that it is fitted on, with `settings`; empty where a saved one is applied.
@@ -125,7 +125,7 @@ class EncoderSource(NamedTuple):
 
 
 class TextCounts(msgspec.Struct, frozen=True):
-    """What was encoded of a column, in a split.
+    """Numbers of encoded texts of a column, in a split.
 
     Attributes:
         texts: how many there were.
@@ -162,7 +162,7 @@ class Terms(msgspec.Struct, array_like=True):
 
 
 def encoder_file(column: str) -> str:
-    """Where an encoder is below the data set's folder.
+    """Return the path of an encoder below the data set's folder.
 
     >>> encoder_file("captions"), encoder_file("a/b c")
     ('encoders/captions.json', 'encoders/a%2Fb%20c.json')
@@ -220,7 +220,7 @@ def decode_encoder(data: bytes, path: str) -> TextEncoder:
 
 
 def _fault(encoder: TextEncoder) -> str:
-    """What is wrong with an encoder; empty if nothing is."""
+    """Return the error of an encoder; empty without."""
     terms, idf, settings = encoder.vocabulary, encoder.idf, encoder.settings
     if encoder.format != FORMAT:
         return f"it is of format {encoder.format}, and this program reads {FORMAT}"

@@ -1,4 +1,4 @@
-"""What a file is that is not the one that was asked for, by its content: in words, with the way out."""
+"""Recognise files of other tools by their contents, and name a cure."""
 
 import re
 from collections.abc import Callable
@@ -37,7 +37,7 @@ _TABLE = re.compile(rb"[^\n{}\[\]<>]*[,;\t][^\n{}\[\]<>]*\r?\n[^\n]*[,;\t]")
 
 
 def describe_content(data: bytes) -> str:
-    """What the bytes are, of annotations that are not COCO's, and what to do about it; empty where nothing is known."""
+    """Return a description of annotations that are not COCO's, and a cure; empty if unknown."""
     text = data[:_HEAD].removeprefix(b"\xef\xbb\xbf").lstrip()
     for beginning, what in _BY_BEGINNING.items():
         if data.startswith(beginning):
@@ -92,7 +92,7 @@ def _decoded(decode: Callable, data: bytes) -> Any:
 
 
 def describe_table(head: str) -> str:
-    """Likewise of what was to be a table, by its beginning; empty for what may be one."""
+    """Return a description of a file that is not a table, by its start; empty if it may be one."""
     text = head.lstrip("\ufeff \t\r\n")
     if text.startswith(("{", "[")) and ('"images"' in text or '"annotations"' in text):
         return "COCO's JSON; recordmill coco reads it, with --instances or the flag of its kind"

@@ -10,13 +10,13 @@ from recordmill.schemas.statistics import PixelMeasures
 
 # What is larger is refused before memory is taken for it.
 MAX_FILE_BYTES = 256_000_000
-"""Of an image file, or a panoptic PNG."""
+"""Maximum bytes of an image file, or a panoptic PNG."""
 MAX_PIXELS = 178_000_000
-"""Of one picture: TensorFlow decodes none whose pixels, three bytes each, take more than 2 ** 29 bytes. Also of all
-pictures that a process decodes at the same time."""
+"""Maximum pixels of an image: TensorFlow does not decode more than 2 ** 29 bytes, at three per pixel. Also the maximum
+for all images that a process decodes at the same time."""
 MAX_RECORD_BYTES = 512_000_000
-"""Of one record: any image file that is read, and as much again for its annotations. protobuf parses no message of
-2 ** 31 bytes, nor does gRPC send one; so four records still fit into what readers hold as one."""
+"""Maximum bytes of a record: an image file of maximum size, and the same for its annotations. protobuf and gRPC end at
+2 ** 31 bytes; so readers can hold four records."""
 USUAL_IMAGE_BYTES = 133_000
 """The mean of COCO's images, taken for files whose size is not known."""
 
@@ -27,7 +27,7 @@ NOT_A_FILE = "a link that leads nowhere, a pipe or a device"
 
 
 class ImageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where an image file is.
+    """Path of an image file.
 
     Attributes:
         path: local path or URI.
@@ -49,7 +49,7 @@ def panoptic_file(panoptic: PanopticAnnotation) -> ImageRef:
 
 
 class ImageTask(msgspec.Struct, frozen=True, array_like=True):
-    """One image to write, with all that is known of it but its bytes.
+    """Image to write, without its bytes.
 
     Attributes:
         width, height: pixels, from the JSON; None where it does not give them.
@@ -85,7 +85,7 @@ class ImageTask(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PictureRules(msgspec.Struct, frozen=True):
-    """What is done with image files.
+    """Rules for image files.
 
     Attributes:
         check: how thoroughly they are checked, see `recordmill.transforms.images.load_images`.
@@ -119,7 +119,7 @@ class Transcoding(msgspec.Struct, frozen=True):
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """An image file's bytes, checked.
+    """Checked bytes of an image file.
 
     Attributes:
         data: the bytes that go into the record.

@@ -10,7 +10,7 @@ RANDOM, ON_DISK, FETCHED = "none", "imagenet", "imagenet-download"
 
 Preprocessing = Literal["none", "unit", "tf", "torch", "caffe"]
 PREPROCESSING: tuple[str, ...] = get_args(Preprocessing)
-"""What is done with pixels of 0 to 255 before a model sees them: nothing, division by 255, or a mode of
+"""Preprocessing of pixels 0 to 255: none, division by 255, or a mode of
 `keras.applications.imagenet_utils.preprocess_input`."""
 
 TOLERANCE = 1e-3
@@ -20,7 +20,7 @@ _OWN_PREPROCESSING = "keras.applications."
 
 
 class ModelChoice(msgspec.Struct, frozen=True):
-    """Which model is asked for, and what of it.
+    """Requested model, and its settings.
 
     Attributes:
         model: a name of keras.applications, or a .keras file.
@@ -60,7 +60,7 @@ class FeatureModel(msgspec.Struct, frozen=True):
 
 
 def recorded_model(options: Mapping[str, Any]) -> tuple[ModelChoice, FeatureModel]:
-    """What the options in a manifest say of a model. What the command left to the model is there as it was found."""
+    """Return the model in the options of a manifest, with the defaults that it determined."""
     rows, columns = map(int, options["input_size"].split("x"))
     own = options["preprocess"].startswith(_OWN_PREPROCESSING)
     choice = ModelChoice(

@@ -155,7 +155,7 @@ class ConvertOptions(Options):
         return self.stored(LAYOUTS[self.layout])
 
     def stored(self, table: FeatureTable) -> FeatureTable:
-        """Return the features of a layout as they are stored."""
+        """Return the stored features of a layout."""
         return stored_as(table, pairs(self.rename), self.kinds, self.label_as == "text")
 
     @property
@@ -240,8 +240,7 @@ class ImageOptions(ConvertOptions):
 
     @property
     def has_exact_sizes(self) -> bool:
-        """True if records are stored as large as they are planned: neither compressed nor with pictures that are
-        encoded again."""
+        """True if records have exactly their planned size: not compressed, and without transcoded images."""
         return not self.gzip
 
 

@@ -1,5 +1,5 @@
-"""Which split an image, or a row of a table, goes to. It depends on the image's name or the row's key only, so each
-stays in its split when others are added."""
+"""Assignment of images and rows to splits. It depends on the image's name or the row's key only, so each keeps its
+split when others are added."""
 
 import re
 from bisect import bisect_right
@@ -78,14 +78,14 @@ class SplitShares(msgspec.Struct, frozen=True, dict=True):
         return tuple(min(images, int(share * images + rounding)) for share in self._sums[:-1])
 
     def __str__(self) -> str:
-        """As --split has it, for shares that are decimal."""
+        """Text of --split, for decimal shares."""
         if len(self.shares) == 1:
             return self.names[0]
         return ",".join(f"{name}={float(share)}" for name, share in self.shares)
 
 
 class Division(msgspec.Struct, frozen=True):
-    """Which split an image goes to: by its name, or by the group that it is of.
+    """Assignment of images to splits, by name or by group.
 
     Attributes:
         group_from: regular expression that finds the group in a name, see `find_group`; empty where there are none.
@@ -115,7 +115,7 @@ class Division(msgspec.Struct, frozen=True):
 
 
 class RowSplits(msgspec.Struct, frozen=True):
-    """How rows are divided into splits, and ordered within one.
+    """Assignment of rows to splits, and their order within a split.
 
     Attributes:
         shares: by the hash of what a row is known by; one split takes all.
@@ -156,7 +156,8 @@ def group_fault(pattern: str) -> str:
 
 
 def find_group(pattern: str, name: str) -> str:
-    """What a regular expression finds in a name: its first group, or all of it where it has none; empty for nothing.
+    """Return the match of a regular expression in a name: its first group, or all of it without a group; empty without
+    a match.
 
     Raises:
         SlowPatternError: it takes too long, as `(a+)+b` does.

@@ -37,7 +37,7 @@ Converter = Callable[[Any], Annotation | Caption | StuffAnnotation | PanopticAnn
 
 
 def row_converter(source: AnnotationSource) -> Converter:
-    """What makes annotations of the rows of a file; a file of images alone has none.
+    """Return the converter of the rows of a file to annotations; a file of images only has none.
 
     A block of a file may have neither the size of an image nor the categories: boxes of another format than COCO's stay
     as they are, and keypoints are as many as the row has, until `complete_annotations`.
@@ -96,7 +96,7 @@ def _with_keypoints(convert: Callable[..., Annotation | Rejected], row: Keypoint
 
 
 def keypoints_fault(numbers: tuple[float, ...], expected: int) -> str:
-    """What makes x, y, visibility of `expected` keypoints unusable; empty for good ones.
+    """Return the error of x, y, visibility of `expected` keypoints; empty without.
 
     >>> keypoints_fault((4.0, 5.0, 2.0), 1), keypoints_fault((4.0, 5.0, 3.0), 1)
     ('', 'a visibility is not 0, 1 or 2')
@@ -137,7 +137,7 @@ def _segment(row: SegmentRow) -> Segment:
 
 
 def segments_fault(segments: tuple[Segment, ...]) -> str:
-    """What makes a panoptic row's segments unusable; empty for good ones."""
+    """Return the error of a panoptic row's segments; empty without."""
     if len({segment.id for segment in segments}) < len(segments):
         return "two of its segments have the same id"
     for segment in segments:
@@ -158,7 +158,7 @@ def _shown(raw: msgspec.Raw) -> str:
 
 
 def box_fault(bbox_xywh_px: tuple[float, float, float, float]) -> str:
-    """What makes a box unusable whatever its image's size; empty for a good one.
+    """Return the error of a box, independent of its image's size; empty without.
 
     >>> box_fault((1.0, 2.0, -3.0, 4.0))
     'bbox has a negative width or height'

@@ -37,19 +37,19 @@ _ENDS_TRIED = 4
 within a row, or within a text, are tried in vain."""
 _QUOTE = 2
 _STEPS = np.zeros(256, np.int8)
-"""What a byte does to the depth of nesting; a quote, to whether it does."""
+"""Change of the nesting depth by a byte; a quote changes whether others count."""
 _STEPS[list(b"[{")], _STEPS[list(b"]}")], _STEPS[ord('"')] = 1, -1, _QUOTE
 
 
 class Cut(NamedTuple):
-    """Where a text can be cut, and how many rows end there."""
+    """Offset where a text can be cut, and number of rows before it."""
 
     end: int
     rows: int = 0
 
 
 class NotJsonError(Exception):
-    """What is wrong with a text, and at which offset."""
+    """Error of a text, with its offset."""
 
     def __init__(self, what: str, offset: int):
         super().__init__(what)
@@ -58,7 +58,7 @@ class NotJsonError(Exception):
 
 
 def whole_value(data: bytes) -> Cut | None:
-    """Where the value ends that the text begins with; None where it does not end.
+    """Return the end of the value at the start of a text; None if it is incomplete.
 
     Raises:
         NotJsonError: it is no value, whatever follows.
@@ -75,7 +75,7 @@ def whole_value(data: bytes) -> Cut | None:
 
 
 def whole_rows(border: bytes, data: bytes) -> Cut | None:
-    """Where the last row ends that is whole, in the text of a list behind its bracket; None where not even one is.
+    """Return the end of the last complete row in the text of a list, after its bracket; None without.
 
     Args:
         border: from the `}` of a row on, what is between it and the next; where it is found again, the text is cut,
@@ -101,7 +101,7 @@ def whole_rows(border: bytes, data: bytes) -> Cut | None:
 
 
 def _ends(data: bytes, border: bytes) -> Iterator[int]:
-    """Where the last row may end, the likeliest first."""
+    """Yield possible ends of the last row, likeliest first."""
     if border and (found := data.rfind(border)) >= 0:
         yield found + 1
     end = len(data)
@@ -116,7 +116,7 @@ def _ends(data: bytes, border: bytes) -> Iterator[int]:
 
 
 def _last_object_end(data: bytes) -> list[int]:
-    """Where the last object ends that is in no other, in a text that begins outside of one, if there is one.
+    """Return the end of the last top-level object in a text that starts outside an object; empty without.
 
     A guess by brackets outside of texts, whatever else the text is: the parser has to prove it.
     """
@@ -132,14 +132,14 @@ def _last_object_end(data: bytes) -> list[int]:
 
 BLOCK_BYTES = 8 << 20
 LISTS = ("images", "annotations")
-"""Those that are cut into blocks."""
+"""Lists that are cut into blocks."""
 _READ = (*LISTS, "categories")
-"""Of all else in a file, only whether it has data is ever told."""
+"""Fields that are read. Of others, only whether they have data is reported."""
 
 _KEY = re.compile(rb'[ \t\r\n]*("[^"\\]*(?:\\.[^"\\]*)*")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _BORDER = re.compile(rb'\s*,\s*\{\s*"[^"\\]*"\s*:')
-"""What is between the `}` of a row and the value of the first field of the next, which most often is the same."""
+"""Text between the `}` of a row and the value of the first field of the next, which is mostly the same."""
 _WORD = 16
 """So many bytes before the end of what has been read, a word may have been cut that is one: -1, true, NaN."""
 
@@ -182,7 +182,7 @@ def cut_blocks(path: str, pieces: Iterable[bytes], block_bytes: int = BLOCK_BYTE
 
 
 class _Text:
-    """What has been read of a file, and not been dealt with yet."""
+    """Unprocessed part of a file."""
 
     def __init__(self, path: str, pieces: Iterable[bytes], block_bytes: int):
         self.path = path
@@ -199,7 +199,7 @@ class _Text:
 
     @property
     def offset(self) -> int:
-        """Where in the file `data` begins."""
+        """Offset of `data` in the file."""
         return self._position.offset
 
     def read(self, number: int) -> None:
@@ -226,7 +226,7 @@ class _Text:
             self.read(self.block_bytes)
 
     def fault(self, offset: int | None = None, what: str = "invalid character") -> AnnotationFileError:
-        """That the text is no JSON at an offset in `data`; at its end, where that is None."""
+        """Return an error for text that is not JSON at an offset in `data`; None for its end."""
         if kind := describe_content(self._head):
             return AnnotationFileError(f"{self.path} is {kind}")
         offset, what = (len(self.data), "the file ends here") if offset is None else (offset, what)
@@ -311,8 +311,8 @@ def _value(text: _Text) -> bytes:
 
 
 def _skip_value(text: _Text, key: str) -> bytes:
-    """What stands for a value that nobody reads, which is dropped: true where it has data, false where it has none. A
-    list of objects is not in memory as a whole."""
+    """Return the placeholder of a value that nobody reads: true if it has data, else false. A list of objects is not
+    read into memory as a whole."""
     is_list = text.skip_space() == b"["
     values = (b"[%b]" % block.text for block in _cut_list(text, key)) if is_list else iter([_value(text)])
     return b"true" if sum(has_data(msgspec.Raw(value)) for value in values) else b"false"
@@ -346,7 +346,7 @@ def _cut_list(text: _Text, name: str) -> Iterator[JsonBlock]:
 
 
 def _cut_text(text: _Text, cut: Callable[[bytes], Cut | None]) -> Cut | None:
-    """What `cut` gives of the text, or of the text with NaN and its like made JSON; None where more has to be read.
+    """Return the result of `cut`, also after NaN and the like are made JSON; None if more must be read.
 
     Raises:
         AnnotationFileError: it is no JSON.

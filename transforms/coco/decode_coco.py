@@ -136,7 +136,7 @@ class PanopticRow(msgspec.Struct, gc=False):
 
 
 class RawFile(msgspec.Struct):
-    """A COCO file whatever its rows are."""
+    """COCO file with any kind of rows."""
 
     images: list[msgspec.Raw]
     annotations: list[msgspec.Raw] | msgspec.UnsetType = msgspec.UNSET
@@ -166,7 +166,7 @@ class CocoRows(NamedTuple):
 
 
 class _RowType(NamedTuple):
-    """What a kind's rows of annotations are, what one is that is not so, and whether polygons give missing boxes."""
+    """Types of a kind's rows of annotations, of a malformed row, and whether polygons give missing boxes."""
 
     type: Any
     malformed: Reason = Reason.MALFORMED_ANNOTATION
@@ -211,7 +211,7 @@ def polygon_bounds(segmentation: bytes) -> tuple[float, float, float, float] | N
 
 
 def _with_box(raw: msgspec.Raw) -> msgspec.Raw:
-    """The row of an object with the bounds of its polygons as `bbox`, if it has none; else as it is."""
+    """Return an object's row, with the bounds of its polygons as `bbox` if it has none."""
     fields = FIELDS.decode(raw)
     bounds = polygon_bounds(bytes(fields.get("segmentation", b"")))
     if "bbox" in fields or bounds is None:
@@ -381,8 +381,7 @@ _NO_TEXTS = ("NaN", "Infinity", "-Infinity")
 
 
 def _are_quoted(data: bytes, list_: str, decode: Callable[[msgspec.Raw], Any], key: str) -> Iterator[bool]:
-    """Of the rows of a list that have one of these as a text, in their order: whether it is a word without quotes in
-    `data`, which `quote_nan` has made a text."""
+    """Yield for each row with one of these texts whether it is a bare word in `data`, which `quote_nan` has quoted."""
     for word in _NO_TEXTS:  # texts that are there are spelled in another way, which means the same
         data = data.replace(f'"{word}"'.encode(), f'"\\u{ord(word[0]):04x}{word[1:]}"'.encode())
     for raw in getattr(RAW_FILE.decode(quote_nan(data)), list_):

@@ -1,4 +1,4 @@
-"""What the blocks of an annotation file say of it: its summary, and whether it is what its flag says."""
+"""Describe an annotation file from its blocks: summary, and whether it fits its flag."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ OF_OBJECTS = (AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS)
 
 
 class BlockSummary(msgspec.Struct, frozen=True):
-    """What a block says of its file, its rows apart.
+    """Findings of a block about its file.
 
     Attributes:
         number: of the block.
@@ -136,7 +136,7 @@ def describe_file(source: AnnotationSource, summaries: Iterable[BlockSummary]) -
 
 
 def _missing_warnings(source: AnnotationSource, blocks: Sequence[BlockSummary]) -> Iterator[str]:
-    """That no keypoint is labelled, and that boxes are made of polygons."""
+    """Yield warnings: no keypoint is labelled; boxes are bounds of polygons."""
     number = sum(block.annotations for block in blocks)
     if source.kind is AnnotationKind.KEYPOINTS and number and not any(block.has_keypoint for block in blocks):
         yield (
@@ -206,7 +206,7 @@ def _unpack(packed: bytes, columns: int) -> np.ndarray:
 
 
 def shared_ids_warnings(path: str, packed: Sequence[bytes]) -> Iterator[str]:
-    """That annotations of several images have one id, if they do. (Those of one image are rejected but for one.)
+    """Yield a warning if annotations of several images share an id. (Duplicates in one image are rejected.)
 
     Args:
         packed: annotation and image ids, of each block.
@@ -238,7 +238,7 @@ _FIELDS = {
     AnnotationKind.INSTANCES: "bbox",
     AnnotationKind.STUFF: "segmentation",
 }
-"""What rows of a kind cannot be without. A row may have several of these; it is best read as of the first."""
+"""Fields that rows of a kind need. A row with several is read as the first."""
 
 
 def check_kind(

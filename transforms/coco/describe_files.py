@@ -22,7 +22,7 @@ _LABELS, _TABLE = "labels", "table"
 
 
 class FileRules(NamedTuple):
-    """What is asked of annotation files.
+    """Requirements of annotation files.
 
     Attributes:
         categories: names of those that are wanted; empty for all.
@@ -104,7 +104,7 @@ def input_facts(files: Sequence[AnnotationFile], layout: FeatureTable, splits: S
 
 
 def _unsaid_things(files: Sequence[AnnotationFile]) -> Iterator[str]:
-    """That panoptic categories are written as stuff, as no file says whether they are things."""
+    """Yield a warning that panoptic categories are written as stuff, because no file has `isthing`."""
     panoptic = [file for file in files if file.kind is AnnotationKind.PANOPTIC]
     said = {category.id for file in files for category in file.categories if category.isthing is not None}
     names = {category.id: category.name for file in panoptic for category in file.categories}
@@ -212,7 +212,7 @@ def _ids(files: Iterable[AnnotationFile], *kinds: AnnotationKind) -> set[int]:
 
 
 def _agreed(known: Category, source: str, other: Category, path: str) -> Category:
-    """What two rows of an id say together: a panoptic file adds isthing, a keypoints file its keypoints."""
+    """Return the union of two rows with one id: a panoptic file adds isthing, a keypoints file its keypoints."""
     if known.name != other.name:
         raise CategoryError(
             f"category id {known.id} is {known.name!r} in {source} and {other.name!r} in {path}: records would mix two "

@@ -47,7 +47,7 @@ _USUAL = _FieldNames(
     frozenset({"license", "coco_url", "flickr_url", "date_captured"}),
     frozenset({"segmentation", "area", "iscrowd", "bbox"}),
 )
-"""What COCO's own files have."""
+"""Fields of COCO's own files."""
 
 
 def has_data(value: msgspec.Raw) -> bool:
@@ -130,7 +130,7 @@ def _decoder(image: type, row: Any, names: _FieldNames) -> msgspec.json.Decoder:
 
 
 def _with_places(struct: Any, names: Iterable[str], fields: Iterable[Any] = ()) -> Any:
-    """The type, with other `fields`, and one for the text of each of `names`; msgspec.Raw as it is."""
+    """Return the type with other `fields`, and a raw text for each of `names`; msgspec.Raw unchanged."""
     if struct is msgspec.Raw:
         return struct
     places = _places(struct, names)
@@ -154,7 +154,7 @@ def field_names(struct: Any) -> set[str]:
 
 
 def required_names(struct: Any) -> set[str]:
-    """Those that every row of the type has."""
+    """Return the required fields of a type's rows."""
     return (
         {field.encode_name for field in msgspec.structs.fields(struct) if field.required}
         if struct is not msgspec.Raw
@@ -174,7 +174,7 @@ def _count(rows: list[Any], struct: Any, names: Iterable[str]) -> dict[str, int]
 
 
 def count_fields(rows: Iterable[msgspec.Raw]) -> Counter[str]:
-    """How many rows have data in each of their fields, whatever these are."""
+    """Count the rows with data in each field."""
     counts: Counter[str] = Counter()
     for row in rows:
         with contextlib.suppress(msgspec.ValidationError):  # no object

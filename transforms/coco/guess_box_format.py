@@ -44,7 +44,7 @@ def box_xywh_px(numbers: Numbers, format_: BoxFormat, width: int, height: int) -
 
 
 def _length(low: float, high: float) -> float:
-    """What is to be added to `low` to come to `high`, and not beyond it."""
+    """Return the number that added to `low` gives `high`, and not more."""
     length = high - low
     return length if low + length <= high else math.nextafter(length, -math.inf)
 
@@ -191,7 +191,7 @@ def join_samples(samples: Sequence[SampledBoxes]) -> SampledBoxes:
 
 
 def guess_box_format(boxes: Boxes) -> Guess | None:
-    """What boxes are, where there is good evidence that they are not x, y, width, height in pixels."""
+    """Return the format of boxes, if there is good evidence against x, y, width, height in pixels."""
     if not boxes.numbers.size:
         return None
     boxes = boxes.those(np.all(boxes.numbers[2:] > 0, axis=0))

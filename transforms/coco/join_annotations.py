@@ -115,7 +115,7 @@ _UNPACK_REJECTED = unpacker(list[Rejected])
 
 
 class JoinInputs(NamedTuple):
-    """What joining takes besides Blocks.
+    """Inputs of the join besides Blocks.
 
     Attributes:
         sources: all annotation files; the column `source` is an index of them.
@@ -351,7 +351,7 @@ def _file_annotations(
     annotations: Block,
     indices: list[int],
 ) -> FileAnnotations:
-    """What one file says of an image.
+    """Return the rows of a file for an image.
 
     Args:
         lists: LVIS's, of the first of `rows`.

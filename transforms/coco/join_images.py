@@ -27,7 +27,7 @@ from recordmill.transforms.shards.plan_blocks import BlockKey, cut_range
 
 
 class Filters(msgspec.Struct, frozen=True):
-    """Which annotations are wanted.
+    """Selection of annotations.
 
     Attributes:
         categories: names; empty for all.

@@ -44,14 +44,14 @@ def is_trailing(error: msgspec.DecodeError) -> bool:
 
 
 def fault_offset(error: msgspec.DecodeError, data: bytes) -> int:
-    """Where the JSON is at fault; its end where msgspec does not say."""
+    """Return the offset of a JSON error; the end if msgspec does not say."""
     offset = re.search(r"byte (\d+)", str(error))
     # That of what follows is counted from 1.
     return int(offset[1]) - is_trailing(error) if offset else len(data)
 
 
 def fault_of(error: msgspec.DecodeError) -> str:
-    """What is wrong with the JSON."""
+    """Return the JSON error."""
     return str(error).removeprefix("JSON is malformed: ").split(" (byte")[0]
 
 
@@ -77,7 +77,7 @@ START = Position()
 
 
 def json_fault(data: bytes, offset: int, what: str, start: Position) -> str:
-    """What is wrong with the JSON, and where.
+    """Return the JSON error and its position.
 
     Args:
         offset: in `data`, which is at `start` in its file.

@@ -1,4 +1,4 @@
-"""What several annotation files say of one image becomes one list of objects and one of each other kind."""
+"""Merge the annotations of several files for one image: one list of objects, and one of each other kind."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ def _by_source(part: FileAnnotations) -> tuple[str, str]:
 
 
 def merge_parts(image_id: int, parts: Iterable[FileAnnotations]) -> Iterator[AnnotatedImage | Rejected | Count]:
-    """What all annotation files say of one image id, as one AnnotatedImage, of no split yet.
+    """Merge the rows of all annotation files for one image id to one AnnotatedImage without a split.
 
     Rejects all rows of a file that gives the id to different file names, as its annotations may be of any of them; a
     second row that says the same; annotations of an id that no file has a row for; a second annotation of one id; and
@@ -238,12 +238,11 @@ def _first(lists: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 Categories = Mapping[int, Category]
-"""Of objects, by id, with names for keypoints that have none."""
+"""Categories of objects by id, with names for unnamed keypoints."""
 
 
 def complete_annotations(part: FileAnnotations, categories: Categories) -> FileAnnotations:
-    """What a file says of an image, whose boxes are in pixels, and whose keypoints are as many as their category
-    has."""
+    """Return the rows of a file for an image, with boxes in pixels, and as many keypoints as their category."""
     if part.bbox_format is None and part.kind is not AnnotationKind.KEYPOINTS:
         return part
     kept: list[Annotation] = []

@@ -61,7 +61,7 @@ _TRIES = 5
 
 
 class CocoFiles(NamedTuple):
-    """What ReadAnnotations gives.
+    """Output of ReadAnnotations.
 
     Attributes:
         rows: (bucket of names, packed Block of image rows).
@@ -281,7 +281,7 @@ LABELS = {
     AnnotationKind.STUFF: "regions",
     AnnotationKind.PANOPTIC: "panoptic",
 }
-"""Which of ImageLabels an annotation of a kind is."""
+"""Field of ImageLabels for each kind of annotation."""
 _BOXES = msgspec.json.Decoder(list[tuple[float, float, float, float]])
 
 
@@ -307,7 +307,7 @@ def _lvis_labels(row: CocoImageRow) -> ImageLabels:
 def annotation_block(
     source: AnnotationSource, rows: Sequence[Any], rejected: Sequence[Rejected], convert: Converter
 ) -> Block:
-    """Annotations by image, in the order of the file: an image has one row.
+    """Group annotations by image, in the order of the file. Each image has one row.
 
     Args:
         rejected: rows of known images that could not be decoded.

@@ -1,4 +1,4 @@
-"""Keras models of keras.applications and of .keras files, up to a layer. Imports TensorFlow in functions.
+"""Load Keras models of keras.applications and .keras files, up to a layer. It imports TensorFlow in functions.
 
 What is wrong with a choice is a ConfigError in one line, whatever Keras raises.
 """
@@ -22,7 +22,7 @@ from recordmill.schemas.inputs.models import FETCHED, ON_DISK, RANDOM, ModelChoi
 from recordmill.transforms.storage.resolve import local_copy
 
 _SEED = 0
-"""Of random weights: they are the same in every run and process."""
+"""Seed of random weights, the same in every run and process."""
 _ENDING = ".keras"
 _POOLING = ("GlobalAveragePooling2D", "GlobalMaxPooling2D", "Flatten")
 
@@ -48,7 +48,7 @@ def application(name: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """As names are compared.
+    """Return a name in the form for comparisons.
 
     >>> _plain("efficientnet-b0") == _plain("EfficientNetB0")
     True
@@ -114,8 +114,8 @@ def _constructed(name: str, size: tuple[int, int], weights: str | None) -> Any:
 
 
 def _draw_weights(model: Any) -> None:
-    """Random weights that are the same in every process. Keras takes the seeds of its own from Python's `random`, which
-    other threads use, too. They keep the size of what goes through (He et al., https://arxiv.org/abs/1502.01852)."""
+    """Set random weights, the same in every process. Keras takes its own seeds from Python's `random`, which other
+    threads use. They preserve the variance (He et al., https://arxiv.org/abs/1502.01852)."""
     for number, variable in enumerate(model.weights):
         shape = tuple(variable.shape)
         if len(shape) > 1:  # others are constants to begin with
@@ -228,5 +228,5 @@ def _named_output(model: Any, choice: ModelChoice) -> Any:
 
 
 def brief(error: Exception) -> str:
-    """What Keras says, in a line."""
+    """Return Keras's message in one line."""
     return " ".join(str(error).split())[:300] or type(error).__name__

@@ -20,7 +20,7 @@ from recordmill.transforms.images.masks import bitmap, mask_bounds, mask_png, ma
 
 
 class DrawnMasks(NamedTuple):
-    """What is drawn of one image.
+    """Masks of one image.
 
     Attributes:
         faults: why objects have no record, by the object's row in its image. The lists below are of the other objects

@@ -89,7 +89,7 @@ class _EncodeCaptions(beam.DoFn):
         yield key, pack_block(block.having(labels=label_column(encoded)))
 
     def _vectorizer(self, encoder: TextEncoder) -> TextVectorizer:
-        """That of the encoder, made once for as long as Beam hands in the same."""
+        """Return the encoder's vectorizer, cached while Beam passes the same encoder."""
         if self._vectorizer_of is None or self._vectorizer_of[0] is not encoder:
             self._vectorizer_of = encoder, TextVectorizer(encoder)
         return self._vectorizer_of[1]

@@ -215,7 +215,7 @@ class ExampleEncoder:
         return columns
 
     def _facts(self, run: Run) -> FactColumns:
-        """What statistics count of the images."""
+        """Return the columns that statistics count."""
         pictures, tasks = run.pictures, [image.task for image in run.images]
         columns: dict[str, Any] = {
             "name": run.block.file_name,
@@ -285,7 +285,7 @@ def _numbers(indices: np.ndarray) -> dict[int, int]:
 
 
 def _count(run: Run, per_image: np.ndarray, has_captions: bool) -> Counter[Metric]:
-    """What is counted of images, by the number of records that each has."""
+    """Return the counters of images, by their numbers of records."""
     clipped = int(run.boxes.is_clipped.sum())
     counted = Counter({Metric.OBJECTS: len(run.class_index), Metric.BOXES_CLIPPED: clipped})
     for image, number in zip(run.images, per_image.tolist(), strict=True):

@@ -16,7 +16,7 @@ from recordmill.transforms.images.open_picture import open_picture
 from recordmill.transforms.storage.interface import ChangedFileError, UnreadableFileError
 
 MAX_SEGMENTS = 255
-"""As many values as a pixel of one byte has, besides 0 for void."""
+"""Number of values of a byte, besides 0 for void."""
 
 
 class PanopticMap(NamedTuple):
@@ -91,7 +91,7 @@ def _decoded(panoptic: PanopticAnnotation, data: bytes, width: int, height: int)
 
 _UNKNOWN = -1
 _PIXELS_AT_ONCE = 1 << 20
-"""What it takes to look a pixel's segment up is several times the pixel."""
+"""Number of pixels whose segments are looked up together. A lookup takes several times the memory of its pixel."""
 
 
 def _places(colours: np.ndarray, segment_ids: np.ndarray) -> np.ndarray:

@@ -71,7 +71,7 @@ def fit_boxes(boxes_xywh_px: np.ndarray, frame_wh_px: np.ndarray, policy: str) -
 
 
 class KeypointEncoder:
-    """Keypoints of one data set's objects, each with as many as the category that has the most: K.
+    """Encoder of keypoints. Each object has K, the largest number of a category.
 
     Where an object has none, or fewer, the rest is zeros without names.
     """
@@ -83,7 +83,7 @@ class KeypointEncoder:
         self._names = ragged_bytes([b"".join(bytes_items(each)) for each in padded])
 
     def encode(self, keypoints_xyv: Ragged | None, class_index: np.ndarray, frame_px: np.ndarray) -> dict[str, Column]:
-        """The columns of `recordmill.schemas.values`, a row an object.
+        """Return the columns of `recordmill.schemas.values`, a row per object.
 
         A keypoint that is not labelled is at 0, 0 whatever the source has there.
 

@@ -256,7 +256,7 @@ def _added(share: tuple[int, Iterable[Terms]], texts: int, settings: TextSetting
 
 
 def some(terms: Terms, places: np.ndarray, distinct: int) -> Terms:
-    """Those at some places."""
+    """Return the terms at some positions."""
     chosen, occurrences, texts = (np.array(column, object)[places].tolist() for column in terms.columns)
     return Terms(chosen, occurrences, texts, distinct)
 
@@ -375,7 +375,7 @@ def _nothing_left(texts: int, distinct: int, settings: TextSettings, column: str
 
 
 def encoder_warnings(encoder: TextEncoder) -> Iterator[str]:
-    """What is odd about an encoder, a sentence each with its numbers and a cure."""
+    """Yield warnings about an encoder."""
     column, settings = encoder.column, encoder.settings
     if encoder.split != _FITTED_ON:
         yield (

@@ -30,7 +30,7 @@ class LoadedModel(NamedTuple):
 
 
 class _Kept:
-    """What Shared can hold: it needs objects that take weak references."""
+    """Object that Shared can hold: it needs weak references."""
 
     def __init__(self, loaded: LoadedModel):
         self.loaded = loaded

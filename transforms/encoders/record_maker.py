@@ -160,7 +160,7 @@ _RUN_IMAGES = 8
 
 
 class RecordContext(NamedTuple):
-    """Of what records are made besides images.
+    """Context of records, besides images.
 
     Attributes:
         pool: its threads, `threads` of them, fetch and check images.

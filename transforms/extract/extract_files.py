@@ -82,7 +82,7 @@ def text(value: bytes, name: str) -> str:
 _OF_THE_NAME = (
     *(errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL, errno.EILSEQ, errno.ELOOP),
 )
-"""What is wrong with a name, and not with the disk."""
+"""Errors of a name, rather than of the disk."""
 
 _REMEMBERED = 10_000
 """Files that a writer knows to be there."""

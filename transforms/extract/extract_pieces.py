@@ -1,5 +1,4 @@
-"""What the records of a shard give to the files of their split: a file of extracted records, a piece, which a rerun
-keeps, and which goes when all is written."""
+"""Extracted records of a shard: a piece, which a rerun keeps, and which is deleted at the end."""
 
 import hashlib
 from array import array
@@ -47,7 +46,7 @@ _ENCODE, _DECODE = msgspec.json.Encoder().encode, msgspec.json.Decoder(Extracted
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """What came of a shard, up to its first damaged record.
+    """Result of a shard, up to its first damaged record.
 
     Attributes:
         file: of the shard.
@@ -250,7 +249,7 @@ class SplitPieces:
             yield from records_of_piece(self._folder, piece)
 
     def _paths(self, is_wanted: np.ndarray) -> list[str]:
-        """Of files, of all records' one after the other."""
+        """Return the paths of the selected files, in the order of the records."""
         if not is_wanted.any():
             return []
         files = (file.path for record in self._all_records() for file in record.files)
@@ -270,12 +269,12 @@ class SplitPieces:
             yield Row(record.rows.image.id, msgspec.json.encode(record.rows.image))
 
     def objects(self, kind: str) -> Iterator[Row]:
-        """Of `instances` or `keypoints`."""
+        """Yield the rows of `instances` or `keypoints`."""
         for record in self._kept():
             yield from (Row(row.id, row.json) for row in getattr(record.rows, kind))
 
     def captions(self) -> Iterator[Row]:
-        """Those without an id are numbered from 1 on."""
+        """Yield captions. Those without an id are numbered from 1."""
         number = 0
         for record in self._kept():
             for row in record.rows.captions:
@@ -284,7 +283,7 @@ class SplitPieces:
                 yield Row(row.id, msgspec.json.encode(with_id))
 
     def panoptic(self, split: str) -> Iterator[Row]:
-        """Those whose PNG was written and is kept."""
+        """Yield the panoptic rows whose PNG was written and kept."""
         for record in self._kept():
             if row := record.rows.panoptic:
                 path = panoptic_path(split, row.file_name)

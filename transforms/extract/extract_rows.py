@@ -97,7 +97,7 @@ class EncodedRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class RecordRows(msgspec.Struct, frozen=True):
-    """What a record says.
+    """Contents of a record.
 
     Attributes:
         keypoints: those of the objects whose category has keypoints.
@@ -113,7 +113,7 @@ class RecordRows(msgspec.Struct, frozen=True):
 
 
 class Extracted(NamedTuple):
-    """What comes of a record.
+    """Extracted rows of a record.
 
     Attributes:
         files: its image first.
@@ -240,7 +240,7 @@ class RowExtractor:
 
 
 def panoptic_path(split: str, file_name: str) -> str:
-    """Where a panoptic PNG goes.
+    """Return the path of a panoptic PNG.
 
     Raises:
         UnusableRecordError: its name cannot be used.

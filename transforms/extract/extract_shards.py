@@ -147,7 +147,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class ExtractedSplit(msgspec.Struct, frozen=True):
-    """What was written for a split. `image_bytes` is the size of its `images` files, which `rows` image rows name."""
+    """Result of a split. `image_bytes` is the size of its `images` files, which `rows` image rows name."""
 
     split: str
     rows: int

@@ -54,7 +54,7 @@ class JpegFrame(NamedTuple):
 
 
 class JpegError(ValueError):
-    """What is wrong with the markers."""
+    """Error of the markers of a JPEG."""
 
 
 def jpeg_frame(data: bytes) -> JpegFrame:
@@ -117,8 +117,8 @@ def check_jpeg(data: bytes) -> None:
 
 
 def jpeg_without_metadata(data: bytes) -> bytes:
-    """A JPEG without the segments before its pixels that neither decoding them nor which way is up depends on. What
-    follows a segment that is damaged is left as it is."""
+    """Return a JPEG without segments that neither decoding nor orientation needs. The part after a damaged segment
+    stays."""
     kept, end = [data[:2]], 2
     with suppress(JpegError):
         for marker, offset, length in _segments(data):
@@ -197,14 +197,14 @@ _CHANNELS_DECODED = _CHANNELS | {_PALETTE: 3}
 _TRANSPARENCY_BYTES = {0: 2, 2: 6}
 """How long a tRNS chunk is where there is no palette, by colour type; the other types have none."""
 _UPRIGHT = {b"eXIf": b"", b"iTXt": b"XML:com.adobe.xmp\0"}
-"""What may say which way is up: how the body of such a chunk begins."""
+"""Start of chunks that may have the orientation."""
 # First column, first row, column step, row step of the seven passes of an interlaced PNG.
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 
 
 def check_png(data: bytes) -> None:
-    """What TensorFlow's libpng asks for and Pillow does not: every chunk whole and with the right checksum, a palette
-    where pixels refer to one, and compressed pixels for every row.
+    """Check the requirements of TensorFlow's libpng that Pillow lacks: complete chunks with correct checksums, a
+    palette if pixels refer to one, and compressed pixels for every row.
 
     Raises:
         ValueError, struct.error, zlib.error: what is wrong.
@@ -253,8 +253,8 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
 
 
 def png_without_metadata(data: bytes) -> bytes:
-    """A PNG without the chunks that neither decoding its pixels nor which way is up depends on. What follows a chunk
-    that is cut short is left as it is."""
+    """Return a PNG without chunks that neither decoding nor orientation needs. The part after a truncated chunk
+    stays."""
     kept, end = [data[: len(PNG_START)]], len(PNG_START)
     colour, entries, has_pixels = -1, 0, False
     while end + 12 <= len(data):

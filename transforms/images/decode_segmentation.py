@@ -89,7 +89,7 @@ def decode_counts(counts: bytes, width: int, height: int) -> np.ndarray:
 
 
 class _MalformedError(Exception):
-    """What is wrong. `_malformed` adds to the message what was found."""
+    """Error of a malformed segmentation. `_malformed` adds details to the message."""
 
 
 def _malformed(fault: str, segmentation: bytes) -> UnusableError:

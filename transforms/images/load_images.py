@@ -57,7 +57,7 @@ def load_image(task: ImageTask, rules: PictureRules) -> Picture | Rejected:
 
 
 def or_rejected(task: ImageTask, read: Callable[[bytes], Loaded]) -> Loaded | Rejected:
-    """What is read of a task's image file, or why nothing is.
+    """Return the result of reading a task's image file, or its Rejected.
 
     Raises:
         OSError: as `load_image`.
@@ -180,8 +180,8 @@ def check_pixel_count(image: Image.Image) -> None:
 
 
 def _is_turned(image: Image.Image, width: int | None, height: int | None) -> bool:
-    """Whether the JSON gives the size of the picture turned upright, as a viewer that heeds EXIF shows it. COCO's own
-    sizes are of the pixels as they are stored, whatever EXIF says."""
+    """Return True if the JSON has the size of the upright image, as a viewer shows it with EXIF. COCO's own sizes are
+    those of the stored pixels."""
     size = stored_size(image)
     if width is None or height is None or size == (width, height):
         return False
@@ -256,7 +256,7 @@ def pixels_decode() -> Iterator[None]:
 
 
 def brief(error: Exception) -> str:
-    """What Pillow says of a broken file, for a reject's detail."""
+    """Return Pillow's message about a malformed file, for a reject's detail."""
     # Without the address of an object, so that rejects.jsonl is the same every time.
     return re.sub(r" ?<[^<>]* object at 0x[0-9a-f]+>", "", f"{type(error).__name__}: {error}")[:200]
 
@@ -296,7 +296,7 @@ def load_pixels(task: ImageTask, size: tuple[int, int], resize: str) -> np.ndarr
 
 
 def decode_pixels(data: bytes, size: tuple[int, int], resize: str) -> np.ndarray:
-    """The pixels of an image file: its first frame, as it is stored, without transparency.
+    """Return the pixels of an image file: first frame, stored orientation, no transparency.
 
     Args:
         resize: name of a filter of Pillow's, `bilinear` for example.
@@ -325,7 +325,7 @@ _OTHERS = (b"GIF8", b"II*\0", b"MM\0*")
 
 
 def open_record_picture(data: bytes) -> Image.Image:
-    """The pixels of an encoded picture, its first frame, as they are stored.
+    """Return the pixels of an encoded image: first frame, stored orientation.
 
     Raises:
         UnusableError: it is none, does not decode, or has too many pixels.

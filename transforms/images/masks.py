@@ -53,7 +53,7 @@ def resized(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
 
 
 def _middles(old: int, new: int) -> np.ndarray:
-    """Of `old` pixels in a row, those that the middles of `new` ones lie in."""
+    """Return the indices of those of `old` pixels in a row that contain the centres of `new` ones."""
     return ((np.arange(new) + 0.5) * old / new).astype(int)
 
 
@@ -72,7 +72,7 @@ _PERIOD = 4 * 258
 """Zeros after which deflate repeats itself: a match is of at most 258, and of those that are alike each takes two bits,
 so four of them a byte."""
 _PERIODS_TO_BEGIN = 4
-"""Of zeros after which zlib's codes, 1 bit of a match of 258, no longer depend on how many there are."""
+"""Number of periods of zeros after which zlib's codes, 1 bit per match of 258, no longer depend on their number."""
 
 
 def grey_png(pixels: np.ndarray) -> bytes:

@@ -1,4 +1,4 @@
-"""What a look at the pixels tells of a picture: how dark it is, how bright, how sharp, and what to know it again by."""
+"""Measure an image's pixels: darkness, brightness, sharpness, and a hash."""
 
 import math
 from bisect import bisect_right
@@ -17,7 +17,7 @@ HASH_BITS = 64
 _FREQUENCIES = 9
 _SCALE = 1 << 12
 _NOISE = 100 * _SCALE**2
-"""What a coefficient has to be above the median by: that of a cosine of a tenth of a level. See
+"""Minimum of a coefficient above the median: that of a cosine of a tenth of a level. See
 docs/decisions/0028-duplicates.md."""
 
 
@@ -60,13 +60,13 @@ _AVERAGED = ("L", "LA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
 """Modes whose numbers can be averaged."""
 _SHARES = 0.05, 0.99
 _POWERS = np.arange(256)[:, None] ** np.arange(1, 3)
-"""Of each level the first and the second."""
+"""First and second power of each level."""
 BLANK_CONTRAST = 12
 """Levels, of 256, between dark and bright places of a picture without content: what differs is noise."""
 
 
 def measure_file(data: bytes, format_: str) -> PixelMeasures:
-    """Of a JPEG or PNG that is whole."""
+    """Return the measures of a valid JPEG or PNG."""
     with open_picture(data, format_) as image:
         size = image.size
         load_small(image)
@@ -93,7 +93,7 @@ def measure_pixels(image: Image.Image, width: int, height: int) -> PixelMeasures
 
 
 def hashable(grey: Image.Image) -> bytes:
-    """What `recordmill.transforms.images.measure_pixels` takes."""
+    """Return the input of `measure_pixels`."""
     return grey.resize((HASH_SIDE, HASH_SIDE), Image.Resampling.BILINEAR).tobytes()
 
 

@@ -18,7 +18,7 @@ _WITHOUT_METADATA = {"jpeg": check_formats.jpeg_without_metadata, "png": check_f
 _ENOUGH = 48
 """Pixels of the longer side that `load_small` leaves."""
 _NOT_OF_FORMAT = (SyntaxError, IndexError, TypeError, struct.error)
-"""What Pillow's plugins raise on a file of another format."""
+"""Exceptions of Pillow's plugins for files of another format."""
 
 
 def kind_of(data: bytes) -> str:
@@ -33,7 +33,7 @@ def encoded_channels(data: bytes, format_: str) -> int:
 
 
 def open_picture(data: bytes, kind: str) -> ImageFile.ImageFile:
-    """A picture whose header has been read and no pixel.
+    """Open an image and read its header only.
 
     Args:
         kind: `jpeg` or `png`; empty for any other format.
@@ -54,8 +54,8 @@ def open_picture(data: bytes, kind: str) -> ImageFile.ImageFile:
 
 
 def load_small(image: Image.Image) -> None:
-    """Decode an opened picture; a JPEG at an eighth of its size, which walks all of the stream in 60 % of the time, or,
-    if it is small, at more, so that enough is left to know it by.
+    """Decode an opened image. A JPEG is decoded at an eighth of its size, which reads the complete stream in 60 % of
+    the time; a small one at more, so that its hash is meaningful.
 
     Raises:
         Exception: whatever Pillow raises on pixels that do not decode.

@@ -56,13 +56,13 @@ def orientation_of(image: Image.Image) -> int:
 
 
 def stored_size(image: Image.Image) -> tuple[int, int]:
-    """Width and height of the pixels of an opened picture as they are stored."""
+    """Return width and height of the stored pixels of an opened image."""
     is_swapped = image.format == _TURNED_BY_PILLOW and orientation_of(image) in LIES_ON_ITS_SIDE
     return image.size[::-1] if is_swapped else image.size
 
 
 def decode_picture(image: Image.Image, turn: bool) -> Image.Image:
-    """The pixels of an opened picture, of its first frame: of 16 bits at the most, and without any metadata.
+    """Return the pixels of an opened image: first frame, at most 16 bits, without metadata.
 
     Args:
         turn: whether to turn it upright, as its EXIF orientation says.
@@ -140,7 +140,7 @@ def _shallow(image: Image.Image) -> Image.Image:
 
 
 def for_jpeg(image: Image.Image) -> Image.Image:
-    """What TensorFlow makes of it, too: transparency and the lower 8 of 16 bits are dropped."""
+    """Drop what TensorFlow drops, too: transparency, and the lower 8 of 16 bits."""
     if image.mode == _DEEP:
         return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     return image.convert("L" if image.mode in _GREY else "RGB")

@@ -1,1 +1,1 @@
-"""What a data set's records hold: statistics, duplicates, drawn records, report.html."""
+"""Statistics, duplicates, drawn records, report.html."""

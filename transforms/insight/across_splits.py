@@ -36,12 +36,11 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 _FALSE_ALARMS = 0.01
 """How often random splits of one data set may seem to drift, in any class of any split."""
 _RATIO = 1.25
-"""Of two shares, from which they are told apart: of a million images chance explains no difference at all."""
+"""Minimum ratio of two shares that is reported: chance explains no difference of a million images."""
 
 
 def compare_splits(splits: Mapping[str, SplitStatistics]) -> SplitComparison | None:
-    """What is odd about the classes of several splits; None where fewer than two have any: images without annotations
-    have none.
+    """Return differences between the classes of several splits; None if fewer than two have classes.
 
     A class drifts in a split if its images there are another part of all than in the other splits together: their
     shares differ by a quarter, and by more than chance explains. What is tested is the difference of the shares' arc
@@ -121,7 +120,7 @@ _DECODER = msgspec.json.Decoder(Fingerprints)
 
 
 def fingerprints_path(output: str, split: str) -> str:
-    """Where the fingerprints of a split are that is not complete."""
+    """Return the path of the fingerprints of an incomplete split."""
     return join_path(output, f"{state_folder(split)}/{FINGERPRINTS}")
 
 
@@ -148,8 +147,8 @@ def decode_fingerprints(data: bytes) -> list[Fingerprints]:
 
 
 def duplicates_of(output: str, manifest: Manifest) -> tuple[Duplicates, bytes] | None:
-    """What is in a folder more than once, for its manifest, and the bytes of duplicates.jsonl; None where no split has
-    fingerprints to compare, as records have no pictures."""
+    """Return the duplicates in a folder for its manifest, and the bytes of duplicates.jsonl; None if no split has
+    fingerprints."""
     fingerprints = read_fingerprints(output, manifest, manifest.splits)
     if not fingerprints:
         return None
@@ -161,7 +160,7 @@ def duplicates_of(output: str, manifest: Manifest) -> tuple[Duplicates, bytes] |
 
 
 def first_groups(output: str, number: int) -> list[DuplicateGroup]:
-    """The first lines of duplicates.jsonl, as far as they are not too long to be read."""
+    """Return the first lines of duplicates.jsonl of readable length."""
     storage = storage_for(output)
     try:
         data = storage.read_range(join_path(output, DUPLICATES), 0, _READ_BYTES)
@@ -207,8 +206,7 @@ def check_duplicates(
 
 
 def check_complete_duplicates(output: str, splits: Iterable[str], table: FeatureTable, policy: str) -> None:
-    """Likewise splits that are in the folder already, as nothing is written of them, or another job has come with its
-    own meanwhile.
+    """Check complete splits of a folder: of a rerun that writes nothing, or of another job.
 
     Raises:
         DuplicatesError: there are some; the folder's own list has them.

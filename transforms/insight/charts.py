@@ -50,7 +50,7 @@ def _begin(index: int, is_whole: bool) -> float:
 
 
 def bin_label(index: int, is_whole: bool, show: Show) -> str:
-    """What a bin holds, for a person.
+    """Return the label of a bin.
 
     >>> bin_label(bin_of(8), True, str), bin_label(bin_of(3), True, str), bin_label(bin_of(0), True, str)
     ('8–9', '3', '0')
@@ -139,7 +139,7 @@ def _short(number: int) -> str:
 
 
 def heat_map(rows: Sequence[Sequence[int]], label: str) -> Markup:
-    """Where something lies in its image: the more, the stronger."""
+    """Return a heat map of positions in an image."""
     most = max(max(row) for row in rows) or 1
     side = 14
     parts = [

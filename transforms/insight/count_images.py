@@ -63,7 +63,7 @@ class ImageCounter:
         self._counted = add_statistics(self._counted, count_images(facts, places, objects))
 
     def statistics(self, shard: str) -> Statistics:
-        """Of all images; `shard` is the name of the file that their records are in."""
+        """Return the statistics of all images; `shard` is the file of their records."""
         counted = self._counted
 
         def placed(examples: Iterable[Example]) -> tuple[Example, ...]:
@@ -210,7 +210,7 @@ class _Boxes:
 
 
 def _areas(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Of boxes [N, 2] to [N, 2]; 0 of those that end before they begin."""
+    """Return the sizes of boxes [N, 2] to [N, 2]; 0 for boxes that end before their start."""
     return np.maximum(high - low, 0).prod(axis=1)
 
 
@@ -270,7 +270,7 @@ def _elongation(short: np.ndarray, long: np.ndarray) -> np.ndarray:
 
 
 def _findings(facts: FactColumns, boxes: _Boxes | None, pointers: _Pointers) -> dict[str, Finding]:
-    """What FINDINGS names, with the images that have the most of it."""
+    """Return possible problems, with the worst images."""
     found: dict[str, Finding] = {}
     if boxes:
         of_boxes = (boxes.thin(), boxes.repeated(), boxes.not_around_mask())
@@ -293,8 +293,8 @@ def _findings(facts: FactColumns, boxes: _Boxes | None, pointers: _Pointers) -> 
 
 
 def _odd_pixels(measures: PixelMeasures | None) -> Iterator[tuple[str, int]]:
-    """What is odd about a picture, each with a number that is the smaller, the worse it is. A picture is blurred whose
-    edges are weak for its contrast; of one without contrast nothing else is said."""
+    """Yield possible problems of an image, each with a number; the smaller, the worse. An image is blurred if its edges
+    are weak for its contrast; without contrast, nothing else is reported."""
     if measures is None:
         return
     contrast = measures.bright - measures.dark
@@ -358,7 +358,7 @@ def distribution(histogram: Histogram, is_whole: bool) -> Distribution:
 
 
 def quantiles(bins: Sequence[Bin], shares: Sequence[float]) -> Iterator[float]:
-    """What so great a share of the numbers is below, as if those of a bin were evenly spread in it."""
+    """Yield the number below which each share of the numbers lies, interpolated within a bin."""
     total = sum(each.number for each in bins)
     for share in shares:
         before = 0

@@ -24,13 +24,13 @@ _MASK_WEIGHT = 0.45
 _LONGEST_NAME = 24
 _FULL = 0.9
 _LEAST_REGION = 0.004
-"""Of the picture: a smaller region of a map has no name in it."""
+"""Minimum share of the image for a region with a name."""
 
 _NO_CHARACTER = "\uffff"
 _LIKE = str.maketrans(
     {"‐": "-", "–": "-", "—": "-", "‘": "'", "’": "'", "ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d"}
 )
-"""What Unicode does not take apart."""
+"""Letters that Unicode does not decompose."""
 
 _Box = tuple[float, float, float, float]  # left, top, right, bottom in pixels
 
@@ -47,7 +47,7 @@ def drawn_size(width: int, height: int, side: int = SIDE) -> tuple[int, int]:
 
 
 def draw_shapes(picture: Image.Image, shapes: Sequence[Shape], side: int = SIDE, names: bool = True) -> Image.Image:
-    """A picture with shapes over it; the picture itself stays as it is.
+    """Return a copy of an image with shapes drawn on it.
 
     Args:
         picture: of any size and mode.
@@ -146,7 +146,8 @@ def _draw_keypoints(pen: ImageDraw.ImageDraw, shape: Shape, size: tuple[int, int
 
 
 def _draw_names(pen: ImageDraw.ImageDraw, shapes: Sequence[Shape], size: tuple[int, int], line: int) -> None:
-    """Where there is room: a name that would cover others is left out, as its box has its class's colour."""
+    """Draw names where there is room. A name that would cover others is skipped; its box has the colour of its
+    class."""
     letters = font(max(12, max(size) // 45))
     taken: list[_Box] = []
     for shape in sorted(shapes, key=_area):
@@ -167,7 +168,7 @@ def _draw_names(pen: ImageDraw.ImageDraw, shapes: Sequence[Shape], size: tuple[i
 def _places(
     shape: Shape, size: tuple[int, int], width: float, height: float, line: int
 ) -> Iterator[tuple[float, float]]:
-    """Where a name of `width` x `height` pixels may stand: above its box, in it, below it; in the middle of a
+    """Yield positions for a name of `width` x `height` pixels: above, inside, below its box; in the middle of a
     region."""
     if shape.box_yxyx_frac is not None:
         left, top, right, bottom = _pixels(shape.box_yxyx_frac, size)
@@ -249,12 +250,12 @@ _PAPER, _INK, _PALE = (255, 255, 255), (20, 20, 20), (110, 110, 110)
 _GAP_PX = 8
 _LEAST_WIDTH_PX = 320
 _MOST_LINES = 6
-"""Of one text."""
+"""Maximum number of lines of one text."""
 _MOST_CLASSES = 24
 
 
 class _Entry(NamedTuple):
-    """What stands in a line below the picture: a text, with a patch of colour before it where it names a class."""
+    """Item of a line below the image: a text, with a patch of colour before a class name."""
 
     text: str
     ink: Colour = _INK
@@ -304,7 +305,7 @@ def _write(pen: ImageDraw.ImageDraw, line: Iterable[_Entry], y: int, letters_px:
 
 
 def _lines(overlay: Overlay, letters_px: int, width: int) -> Iterator[list[_Entry]]:
-    """Classes side by side as far as there is room, then each text in lines of its own."""
+    """Yield lines with classes side by side, then each text."""
     letters = font(letters_px)
     room, line, used = width - 2 * _GAP_PX, list[_Entry](), 0.0
     for entry in _classes(overlay):

@@ -61,8 +61,8 @@ def near_groups(hashes: np.ndarray, forms: np.ndarray) -> np.ndarray:
 
 
 def _kinds(hashes: np.ndarray, forms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Those with equal hash and form are one kind: int64 [k], the index of the first of each kind, in the order of hash
-    and form; and int64 [n], the kind of each."""
+    """Group equal hash and form to kinds: int64 [k], the index of the first of each kind, in the order of hash and
+    form; and int64 [n], the kind of each."""
     order = np.lexsort((*forms.T[::-1], hashes))  # stable
     is_new = np.ones(len(order), bool)
     is_new[1:] = hashes[order[1:]] != hashes[order[:-1]]
@@ -112,7 +112,7 @@ def _near_pairs(hashes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def _ends_of_runs(values: np.ndarray) -> np.ndarray:
-    """Of each value the index after the last that is equal; they are neighbours.
+    """Return for each value the index after the last equal neighbour.
 
     >>> _ends_of_runs(np.array([5, 5, 7]))
     array([2, 2, 3])
@@ -205,7 +205,7 @@ class _Images:
         self._differs = np.where(self._is_near, _varies(self._group, image_class(labels)), _varies(self._group, labels))
 
     def _groups_of_near(self) -> np.ndarray:
-        """Of each image the index of the first of those that show the same."""
+        """Return for each image the index of the first one with the same contents."""
         hashes = np.zeros(len(self.rows), np.uint64)
         forms = np.zeros_like(self.rows["form"])
         seen = self.rows["hash"] != NO_HASH  # not every copy need have been looked at
@@ -233,7 +233,7 @@ class _Images:
             )
 
     def _described(self, members: np.ndarray) -> Iterator[DuplicateImage]:
-        """Of indices in ascending order; names are decoded shard by shard."""
+        """Yield the names of ascending indices, decoded shard by shard."""
         of_shard = np.split(members, np.searchsorted(members, self._bounds[1:-1]))
         for (split, shard), begin, indices in zip(self._shards, self._bounds[:-1].tolist(), of_shard, strict=False):
             names = msgspec.json.decode(shard.names, type=list[str]) if len(indices) else []
@@ -244,7 +244,7 @@ class _Images:
 
 
 def _first_of_equal(pictures: np.ndarray) -> np.ndarray:
-    """Of each of uint64 [n, 2] the index of the first that is equal."""
+    """Return for each of uint64 [n, 2] the index of the first equal one."""
     order = np.lexsort((pictures[:, 1], pictures[:, 0]))  # stable
     ordered = pictures[order]
     starts = np.ones(len(order), bool)
@@ -255,7 +255,7 @@ def _first_of_equal(pictures: np.ndarray) -> np.ndarray:
 
 
 def _varies(group: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Of each image whether the values in its group are not all the same; groups are indices of their first images."""
+    """Return for each image whether the values in its group differ. Groups are indices of their first images."""
     varies = np.zeros(len(group), bool)
     varies[group[values != values[group]]] = True
     return varies[group]

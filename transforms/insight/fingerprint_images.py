@@ -32,7 +32,7 @@ class ImageFingerprints:
         self._rows.append(fingerprint_images(facts, places, objects)[is_counted].tobytes())
 
     def of_shard(self, shard: str) -> Fingerprints:
-        """Of all images; `shard` is the name of the file that their records are in."""
+        """Return the fingerprints of all images; `shard` is the file of their records."""
         names = msgspec.Raw(msgspec.json.encode(self._names))
         return Fingerprints(shard, names, b"".join(self._rows), FINGERPRINT_VERSION)
 

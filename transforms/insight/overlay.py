@@ -1,5 +1,5 @@
-"""What is drawn over a picture, whatever it was read from: the annotations of a record, or of an image's task. A class
-has one colour, in every picture of a data set."""
+"""Overlays of images: annotations of a record, or of an image's task. A class has one colour in every image of a data
+set."""
 
 import colorsys
 import zlib
@@ -20,7 +20,7 @@ Colour = tuple[int, int, int]
 """Red, green and blue, 0 to 255."""
 
 _GOLDEN_ANGLE = 0.381966
-"""Of a whole turn: hues that follow one another by it are as far apart as they can be, however many there are."""
+"""Golden angle, as a fraction of a turn: consecutive hues are as far apart as possible, for any number of them."""
 _TONES = ((0.9, 1.0), (0.5, 1.0), (0.95, 0.68), (0.55, 0.8))
 """Saturation and value, in turn, as there are only some twenty hues that the eye tells apart. Four, as hues come near
 again after 13, 21, 34, 55 classes."""
@@ -75,7 +75,7 @@ class Shape(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """What is drawn over one copy of the picture, `objects` or `panoptic` for example."""
+    """Overlay of one copy of the image, `objects` or `panoptic` for example."""
 
     title: str
     shapes: tuple[Shape, ...] = ()
@@ -120,7 +120,7 @@ class OverlayReader:
         }
 
     def __call__(self, record: RecordView) -> Overlay:
-        """What is drawn of a record, whose view has the size of its picture."""
+        """Return the overlay of a record, whose view has the size of its image."""
         faults: list[str] = []
         layers = [Layer("objects", tuple(self._objects(record, faults)))]
         regions = {"panoptic": self._panoptic(record, faults), "semantic": self._semantic(record, faults)}

@@ -1,4 +1,4 @@
-"""What stands on the page about a data set, from its manifest, statistics, rejects and pictures."""
+"""Contents of report.html, from manifest, statistics, rejects and images."""
 
 import base64
 import unicodedata
@@ -22,7 +22,7 @@ from recordmill.transforms.insight.charts import Show, bar_chart, columns, heat_
 from recordmill.transforms.insight.read_examples import Thumbnail, duplicate_rows, duplicate_titles
 
 SplitRow = tuple[str, list[str]]
-"""What values are of, and one for each split."""
+"""Row of a table: a label, and a value per split."""
 
 
 def is_of_rows(manifest: Manifest) -> bool:
@@ -31,7 +31,7 @@ def is_of_rows(manifest: Manifest) -> bool:
 
 
 def amount_rows(manifest: Manifest, statistics: Mapping[str, SplitStatistics]) -> list[SplitRow]:
-    """What there is of each split, side by side."""
+    """Return an overview of each split, side by side."""
     of = list(manifest.splits.items())
     rows: dict[tuple[str, int], list[str]] = {}
     for column, split in enumerate(manifest.splits.values()):
@@ -116,7 +116,7 @@ _FOUND = {name: what[0].upper() + what[1:] for name, what in FINDINGS.items()}
 
 
 class PageParts(NamedTuple):
-    """Of what a page is made.
+    """Inputs of a page.
 
     Attributes:
         statistics: by split; a split whose file is missing or damaged has none.
@@ -307,7 +307,7 @@ def _segments(splits: Sequence[str], statistics: Mapping[str, SplitStatistics]) 
 def _rejected(
     manifest: Manifest, rejects: Mapping[str, Sequence[RejectLine]]
 ) -> list[tuple[str, str, list[int], list[str]]]:
-    """What was left out: of what, why, how many in each split, and a few examples."""
+    """Return rejects: of what, reason, numbers per split, and examples."""
     rows = []
     of = {
         name: {"image": split.images.rejected, "annotation": split.annotations.rejected}
@@ -328,7 +328,7 @@ def _rejected(
 
 
 def _findings(statistics: Mapping[str, SplitStatistics], splits: Sequence[str]) -> list[tuple[str, list[int]]]:
-    """What may be a fault of the data, and how many there are in each split."""
+    """Return possible problems with their numbers per split."""
     of = [statistics[split].findings if split in statistics else {} for split in splits]
     rows = [(title, [found[name].number if name in found else 0 for found in of]) for name, title in _FOUND.items()]
     return [(title, numbers) for title, numbers in rows if any(numbers)]

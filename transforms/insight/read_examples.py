@@ -78,7 +78,7 @@ def _best(chosen: Iterable[Chosen], most: int) -> list[Chosen]:
 
 
 def read_examples(folder: str, manifest: Manifest, chosen: Iterable[Chosen]) -> list[Thumbnail]:
-    """Those of the chosen records that can be read and drawn, in their order; how many cannot is told.
+    """Return the chosen records that can be read and drawn, in order, and warn of the number of others.
 
     Raises:
         OSError: storage fails.
@@ -160,7 +160,7 @@ def _thumbnail(chosen: Chosen, records: list[bytes], manifest: Manifest) -> Thum
 
 
 def _picture(values: dict[str, Any], table: FeatureTable) -> tuple[Image.Image, tuple[int, int]]:
-    """The picture, a JPEG less than twice as large as it is wanted; and its width and height as it is."""
+    """Return the image and its width and height. A JPEG is decoded to less than twice the requested size."""
     data = values.get("image.encoded", b"")
     if kind_of(data) == "jpeg":
         with open_picture(data, "jpeg") as image:
@@ -177,7 +177,7 @@ def _picture(values: dict[str, Any], table: FeatureTable) -> tuple[Image.Image, 
 
 GROUPS_SHOWN = 12
 _IMAGES_SHOWN = 3
-"""Of a group, which may have thousands."""
+"""Maximum number of images shown of a group."""
 _ROWS = {
     "leaked": "In another split, too, exactly or nearly",
     "exact": "Exact copies of another image's picture",

@@ -121,7 +121,7 @@ Column = np.ndarray | Ragged | Sequence[Any]
 """
 
 _COPIED_BYTES = 4096
-"""What is larger is a piece of its own."""
+"""Minimum size of a value that becomes a separate part."""
 _MOST_HEADS = 4096
 
 
@@ -157,7 +157,7 @@ class ExampleWriter:
         self._features = [(feature, _Heads(feature)) for feature in table.features]
 
     def write(self, values: Mapping[str, Any]) -> bytes:
-        """As `record`, in one piece."""
+        """Return `record` in one part."""
         return b"".join(self.record(values))
 
     def record(self, values: Mapping[str, Any]) -> Record:

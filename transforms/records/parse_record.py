@@ -1,4 +1,4 @@
-"""Bytes of a tf.Example become values: as they are, or by the table of a layout."""
+"""Parse a tf.Example: generically, or by the table of a layout."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -14,7 +14,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import VALUE_OF
 
 Values = list[bytes] | np.ndarray
-"""Of a feature: float32 or int64, or bytes."""
+"""Values of a feature: float32, int64 or bytes."""
 
 _PACKAGE = "recordmill"
 _FIELD = descriptor_pb2.FieldDescriptorProto

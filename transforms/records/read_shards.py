@@ -100,7 +100,7 @@ class FaultList:
                 self._more += 1
 
     def add_listed(self, faults: Faults) -> None:
-        """Those of another list."""
+        """Add the faults of another list."""
         self.add(faults.listed)
         self._more += faults.more
 

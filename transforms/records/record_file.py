@@ -27,11 +27,11 @@ _LARGE_BYTES = 16 << 10
 _FILES = 32
 """Files that are read at once."""
 _BATCH_BYTES = 1 << 20
-"""Of local files: less is read sooner than threads have begun to."""
+"""Minimum size of a concurrent read of local files; less is read before threads start."""
 
 
 class _Place(NamedTuple):
-    """Where a record is, from its first byte to after its last; its number, and its position among those wanted."""
+    """Position of a record: first byte, end; its number, and its position in the request."""
 
     start: int
     end: int
@@ -66,7 +66,7 @@ class RecordFile:
 
     @property
     def mean_bytes(self) -> float:
-        """Of a record, with its frame."""
+        """Mean size of a record with its frame."""
         size = self._expected.bytes if self._expected else self.index.size
         return size / max(1, len(self))
 
@@ -74,7 +74,7 @@ class RecordFile:
         return {name: value for name, value in vars(self).items() if name not in ("index", "_file")}
 
     def check(self) -> None:
-        """Look at the file as it is now.
+        """Check the file.
 
         Raises:
             RecordError: it is gone, has changed since it was opened, or is not as the manifest says.
@@ -206,7 +206,7 @@ def _spans(places: Iterable[_Place], gap: int) -> Iterator[list[_Place]]:
 
 @lru_cache(maxsize=1)
 def _threads(process: int) -> ThreadPoolExecutor:
-    """That read files at once; none of them survives a fork."""
+    """Return threads that read files concurrently. They do not survive a fork."""
     return ThreadPoolExecutor(_FILES, "records")
 
 

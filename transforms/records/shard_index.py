@@ -1,4 +1,4 @@
-"""The index of a shard: where each of its records is, so that any of them can be read.
+"""Index of a shard, for random access to its records.
 
 A line a record, `offset length`, in bytes of the file and with the record's frame: the form of DALI's and PyPI's
 tfrecord2idx. It stands in a folder of its own, so that no pattern for shards, such as `coco-train.tfrecord-*`, finds
@@ -42,7 +42,7 @@ def index_file(shard: str) -> str:
 
 
 class ShardIndex(msgspec.Struct, frozen=True):
-    """Where the records of a shard are.
+    """Positions of the records of a shard.
 
     Attributes:
         bounds: int64 [N + 1]; record i is the bytes of the file from bounds[i] to bounds[i + 1], with its frame.
@@ -61,7 +61,7 @@ class ShardIndex(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Of the shard, in bytes."""
+        """Size of the shard in bytes."""
         return int(self.bounds[-1])
 
 

@@ -1,5 +1,4 @@
-"""The records of TFRecord files: a shard's, with what its manifest says of the file; and anybody's, whatever they are
-called."""
+"""Read TFRecord files: shards with their manifest, and any others."""
 
 import hashlib
 import io
@@ -16,7 +15,7 @@ from recordmill.transforms.storage.read_unpacked import GZIP
 from recordmill.transforms.storage.resolve import storage_for
 
 GZIP_FAULTS = (EOFError, IsalError, igzip.BadGzipFile)
-"""What reading raises where a GZIP stream is damaged or cut."""
+"""Exceptions of damaged or truncated GZIP streams."""
 
 _READ_BYTES = 1 << 20
 _HEADER_BYTES = 12

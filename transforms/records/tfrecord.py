@@ -17,7 +17,7 @@ FRAME_BYTES = 16
 
 
 class ByteStream(Protocol):
-    """What records are read from."""
+    """Source of records."""
 
     def read(self, size: int, /) -> bytes: ...
 

@@ -1,1 +1,1 @@
-"""What steps of every job use: coders, threads, forked processes, progress."""
+"""Shared tools of steps: coders, threads, forked processes, progress."""

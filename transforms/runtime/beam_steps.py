@@ -21,7 +21,7 @@ pack: Callable[[Any], bytes] = msgpack.Encoder(order="deterministic").encode
 
 @cache
 def unpacker(struct: Any) -> Callable[[bytes], Any]:
-    """What makes a struct of what `pack` made of it."""
+    """Return the decoder of a struct's `pack`ed bytes."""
     return msgpack.Decoder(struct).decode
 
 

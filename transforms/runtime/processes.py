@@ -25,7 +25,7 @@ from recordmill.transforms.runtime.threads import usable_cores
 from recordmill.transforms.storage.resolve import storage_for
 
 _OF_PARENT = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-"""What interrupts a command: its process ends the others."""
+"""Signals that interrupt a command; its process ends the others."""
 _THREADS_A_CORE = 2
 """One fetches and checks images while another waits for a disk, or for a process that has no shard left."""
 
@@ -102,7 +102,7 @@ _forked: Processes | None = None
 
 
 def forked() -> Processes | None:
-    """Those of the process that this is, if it has some."""
+    """Return the processes of this process, if it has some."""
     return _forked
 
 

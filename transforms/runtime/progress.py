@@ -122,7 +122,7 @@ def is_forked() -> None:
 
 
 def snapshot() -> Progress:
-    """The numbers as they are now."""
+    """Return the current numbers."""
     with _lock:
         now = msgspec.structs.replace(_progress)
     if _of_forked:

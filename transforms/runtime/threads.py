@@ -12,7 +12,7 @@ from typing import TypeVar
 
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 _QUOTA_V1 = Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), Path("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
-"""Where a container finds its share of the cores: with version 2 of control groups, and version 1."""
+"""Files with the CPU limit of a container: control groups version 2, and 1."""
 
 
 def usable_cores() -> int:
@@ -48,7 +48,7 @@ def look_ahead(
     threads: int,
     size_of: Callable[[Item], int] = lambda _: 0,
 ) -> Iterator[Result]:
-    """What `function` makes of each item, in order.
+    """Yield the result of `function` for each item, in order.
 
     As many items are ahead as keep `threads` of the pool busy, but no more than BYTES_AHEAD by `size_of`. Where the
     reader stops, or an item fails, what is not begun is cancelled.

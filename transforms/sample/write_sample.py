@@ -32,7 +32,7 @@ BROKEN, MISSING = 10, 12
 
 
 class SampleFiles(NamedTuple):
-    """What `write_sample` wrote, as paths."""
+    """Paths of `write_sample`'s files."""
 
     images: str
     instances: str

@@ -32,7 +32,7 @@ _IDS = ("image.id", "image.number", "image.file_name")
 
 
 class Record(NamedTuple):
-    """A record that was read.
+    """Record with its position.
 
     Attributes:
         number: within its shard, from 0.
@@ -69,7 +69,7 @@ class Record(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Which records are asked for: those that have an id; those of which a feature, or `category`, has a value; or all.
+    """Selection of records: by id; by a value of a feature, or of `category`; or all.
 
     Attributes:
         first: where to begin, counted from 0 over all shards.
@@ -82,7 +82,7 @@ class Choice(NamedTuple):
 
 
 def choose_records(shards: Shards, choice: Choice, count: int, read: Callable[[int], None]) -> Iterator[Record]:
-    """The first `count` records of a choice.
+    """Yield the first `count` records of a selection.
 
     Args:
         read: is told how many records have been read.

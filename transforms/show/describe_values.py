@@ -20,10 +20,10 @@ from recordmill.transforms.show.find_shards import Found
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _MOST_VALUES = 24
-"""More numbers than that are told by their range."""
+"""Maximum count of numbers that are listed; more are described by their range."""
 
 Meanings = Mapping[str, Sequence[str]]
-"""What the integers of a feature stand for, classes or terms, by the feature's name."""
+"""Meanings of a feature's integers, classes or terms, by the feature's name."""
 HEX_SHOWN = 8
 _OF_CLASSES = ("objects.class_index", "image.class_index")
 _PADDING = ("(padding)", "(unknown)")
@@ -98,8 +98,7 @@ def _number(value: float) -> str:
 
 
 def describe_bytes(value: bytes) -> str:
-    """A text as it is, an empty one as two quotes; of a picture its format and sizes; of anything else its size
-    and how it begins."""
+    """Return a text, two quotes for an empty one, format and sizes of an image, or size and start of other bytes."""
     try:
         picture = picture_size(value)
     except UnusableError as fault:

@@ -1,4 +1,4 @@
-"""What a path stands for: a data set's folder, one of its shards, or TFRecord files of anybody."""
+"""Find shards of a path: a data set, one of its shards, or any TFRecord files."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ class Shard(NamedTuple):
 
 
 class Shards(NamedTuple):
-    """What is to be shown.
+    """Shards to show.
 
     Attributes:
         folder: that the files are in, or begin to be in where a pattern has several.
@@ -141,7 +141,7 @@ def _class_names(folder: str) -> dict[str, tuple[str, ...]]:
 
 
 Found = Mapping[str, tuple[FeatureKind, Values]]
-"""As `parse_example` gives it."""
+"""Features by name, as `parse_example` returns them."""
 
 UNKNOWN = FeatureTable("unknown", ())
 
@@ -155,11 +155,11 @@ _NO_PICTURES_OF_THEIR_OWN = ("mask", "panoptic", "segmentation", "annotation", "
 """In names of PNGs that are numbers of pixels."""
 _OF_BOXES = frozenset(source for coding in BOX_CODINGS for source in coding.sources)
 _LEAST_NAMES = 3
-"""Of a layout, to be it."""
+"""Minimum number of names of a layout that identify it."""
 
 
 def recognise(found: Found) -> FeatureTable:
-    """What is in a record, as far as it is known; of layout `unknown` where it is nobody's that is."""
+    """Return the features of a record, as far as known; layout `unknown` if no layout fits."""
     tables = (DETECTION, CLASSIFICATION, TFDS, KERAS)
     best = max((_present(table, found) for table in tables), key=lambda table: len(table.features))
     sources = best.sources
@@ -209,8 +209,8 @@ def _is_picture(name: str, values: Values) -> bool:
 
 
 def values_by_source(found: Found, table: FeatureTable) -> dict[str, Any]:
-    """What `RecordParser` gives of a record, as far as the record has it: bytes for a single text or file, an array of
-    numbers, a list of bytes."""
+    """Return values of a record as `RecordParser` does: bytes for a single text or file, an array of numbers, a list
+    of bytes."""
     values: dict[str, Any] = {}
     for feature in table.features:
         kind, listed = found.get(feature.name, (None, []))

@@ -183,7 +183,7 @@ def is_of_bucket(error: Exception) -> bool:
 
 
 def words_of(error: Exception) -> str:
-    """What the server said, in one line; or the error, where it is not the server's."""
+    """Return the server's message in one line; or the error, if it is not the server's."""
     from google.api_core.exceptions import GoogleAPICallError
     from google.cloud.storage.exceptions import InvalidResponse
 

@@ -26,7 +26,7 @@ class Answer(NamedTuple):
 
 
 class Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """What the server says of an object; fields that were not asked for have their defaults."""
+    """Metadata of an object; fields that were not requested have their defaults."""
 
     name: str
     size: int = 0
@@ -46,7 +46,7 @@ class Page(msgspec.Struct, rename="camel"):
 
 
 class BucketPlace(msgspec.Struct, rename="camel"):
-    """Where a bucket is."""
+    """Location of a bucket."""
 
     location: str = ""
     location_type: str = ""
@@ -153,7 +153,7 @@ def _ask(path: str, method: str, target: str, headers: Mapping[str, str] = {}, m
 
 
 def _error(status: int, body: bytes) -> "GoogleAPICallError":
-    """Of the same class as the client's own."""
+    """Return an error of the client's class."""
     from google.api_core.exceptions import from_http_status
 
     words = body.decode(errors="replace")

@@ -33,7 +33,7 @@ from recordmill.transforms.storage.range_stream import RangeStream
 RANGE_BYTES = 4 * 1024 * 1024
 """How much of a stream one request reads."""
 READS = 32
-"""How many ranges are read at once by a process, of whatever objects."""
+"""Number of concurrent range requests of a process."""
 DELETIONS = 16
 """How many deletions are in flight at once."""
 _CRC32C = re.compile("crc32c=([^, ]+)")
@@ -96,7 +96,7 @@ class GcsStorage(Storage):
         return tuple(region.lower() for region in found)
 
     def protection(self, path: str) -> str:
-        """What keeps an object from being deleted or replaced: a hold, or its bucket's retention policy; or nothing."""
+        """Return the hold or retention policy that protects an object; empty without."""
         found = read_metadata(path)
         if found.event_based_hold:
             return "a hold, which new objects of the bucket are given"
@@ -200,7 +200,7 @@ def _readers(process: int) -> ThreadPoolExecutor:
 
 
 def _unpacked(path: str, data: bytes, most_bytes: int | None) -> bytes:
-    """What is stored with gzip encoding."""
+    """Return the contents of bytes with gzip encoding."""
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         unpacked = file.read(-1 if most_bytes is None else most_bytes + 1)
     if most_bytes is not None and len(unpacked) > most_bytes:

@@ -1,4 +1,4 @@
-"""What a place that keeps files offers: one small interface over local folders, buckets, and archives in either."""
+"""Interface of storages: local folders, buckets, and archives in either."""
 
 import base64
 import errno
@@ -80,7 +80,7 @@ class Storage(Protocol):
         ...
 
     def parts(self, folder: str) -> list[NameRange]:
-        """What `walk` may list at the same time, each file in one of them; in the order of names."""
+        """Return ranges that `walk` may list concurrently, each file in one of them, in the order of names."""
         return [ALL_NAMES]
 
     def names(self, folder: str) -> list[str]:
@@ -103,7 +103,7 @@ class Storage(Protocol):
         ...
 
     def read(self, path: str, version: str = "", most_bytes: int | None = None) -> bytes:
-        """All bytes of a file.
+        """Return all bytes of a file.
 
         Args:
             version: as of `walk`; empty for whatever is there.
@@ -198,7 +198,7 @@ def is_remote(path: str) -> bool:
 
 
 def checksum_of(file: BinaryIO) -> tuple[int, str]:
-    """What `Storage.checksum` gives, of all that a stream holds."""
+    """Return `Storage.checksum` of all bytes of a stream."""
     checksum, size = google_crc32c.Checksum(), 0
     while chunk := file.read(_CHUNK_BYTES):
         checksum.update(chunk)

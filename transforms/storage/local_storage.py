@@ -32,7 +32,7 @@ from recordmill.transforms.storage.interface import (
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 """The errno where a path leads to no file."""
 _OPEN_FILES = 256
-"""That are kept open for reads of ranges; many systems allow a process 1,024."""
+"""Maximum number of files kept open for range reads. Many systems allow a process 1,024."""
 _READ_AT_ONCE = 0x7FFF_F000
 """Bytes that Linux reads at the most when it is asked for more; other systems read more."""
 _NOT_READABLE = (errno.EACCES, errno.EPERM, errno.EISDIR)
@@ -40,7 +40,7 @@ _NOT_READABLE = (errno.EACCES, errno.EPERM, errno.EISDIR)
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """As `open` does, but a pipe into which nobody writes is opened, too, rather than waited for."""
+    """Open a file. A pipe without a writer does not block."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -57,8 +57,8 @@ def _open_regular(path: str, flags: int) -> int:
 
 
 class _VersionFile(FileIO):
-    """A file that is read as long as it is of one version. Like any, it can be read on once it has been deleted, or
-    replaced by another of its name; it is closed when nobody holds it any more."""
+    """Open file of one version. It stays readable after it is deleted or replaced, and is closed when it is no longer
+    referenced."""
 
     def __init__(self, path: str, version: str):
         super().__init__(path)
@@ -297,7 +297,7 @@ _MAX_NAME_BYTES = 200  # of 255; the rest is for what a temporary name adds
 
 
 class TemporaryName(NamedTuple):
-    """What a temporary file's name says: of which file it is to become, and of the process that writes it."""
+    """Name of a temporary file: the final name, and the process that writes it."""
 
     name: str
     host: str
@@ -311,7 +311,7 @@ class TemporaryName(NamedTuple):
 
     @classmethod
     def make(cls, name: str) -> str:
-        """A name of its own, so that two runs never write into one file; hidden."""
+        """Return a unique hidden name, so that two runs never write to one file."""
         if len(os.fsencode(name)) > _MAX_NAME_BYTES:
             name = blake2b(os.fsencode(name), digest_size=8).hexdigest()
         return f".{name}.{_HOST}-{os.getpid()}-{_RUN}.{next(_NUMBERS) % 0x10000:04x}.tmp"

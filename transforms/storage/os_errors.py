@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class _Meaning(NamedTuple):
-    """What an errno comes of, and what helps.
+    """Cause of an errno, and its cure.
 
     Attributes:
         is_of_command: whether another path, or another right, is all that it wants.
@@ -76,7 +76,7 @@ def explain_os_error(error: OSError) -> str:
 
 
 def explain_text(text: str) -> str:
-    """Likewise of an OSError's text, as Beam hands it on; empty where it is none."""
+    """Return the explanation of an OSError's text, as Beam passes it on; empty for other texts."""
     match = _TEXT.search(text)
     if not match:
         return ""

@@ -15,7 +15,7 @@ _STEP = 1 << 20
 
 
 def read_unpacked(path: str) -> bytes:
-    """All bytes of a file; of one that gzip made, of what it holds, whatever its name.
+    """Return all bytes of a file; of a gzip file with any name, its contents.
 
     Raises:
         AnnotationFileError: it is cut or damaged, or unpacks to more than 100 times its size, of a member
@@ -28,7 +28,7 @@ def read_unpacked(path: str) -> bytes:
 
 
 def unpacked(path: str, data: bytes) -> bytes:
-    """What a gzip file's bytes hold; see `read_unpacked`."""
+    """Return the contents of a gzip file; see `read_unpacked`."""
     return b"".join(_unpack(path, [data], len(data)))
 
 
@@ -68,7 +68,7 @@ def _pieces(path: str, most_bytes: int) -> Iterator[bytes]:
 
 
 def _unpack(path: str, packed: Iterable[bytes], packed_bytes: int) -> Iterator[bytes]:
-    """What gzip's members hold, one after the other; zeros may follow the last."""
+    """Yield the contents of gzip's members; zeros may follow the last."""
     pieces, data = iter(packed), b""
     given, most = 0, max(_ALWAYS, _RATIO * packed_bytes)
     member = None

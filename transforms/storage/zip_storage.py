@@ -41,8 +41,8 @@ _LOCAL_BYTES, _REMOTE_BYTES = 1 << 20, 4 << 20
 """Bytes of an archive that a stream reads together."""
 _PIECE_BYTES = 1 << 20
 KEPT_BYTES = 128 << 20
-"""Bytes of archives in buckets that a process keeps at most. A request takes some 30 ms whatever it brings: members of
-an archive that fits come 8 MB at a time. 1,000 images of 100 kB fit."""
+"""Maximum bytes of archives in buckets per process. A request takes some 30 ms at any size, so members of an archive
+that fits come 8 MB at a time. 1,000 images of 100 kB fit."""
 
 
 class ZipStorage(Storage):
@@ -126,8 +126,7 @@ class ZipStorage(Storage):
             yield self._storage.read_range(self.archive, member.start, member.length, archive.version)
 
     def read_range(self, path: str, start: int, length: int, version: str = "") -> bytes:
-        """Of a large member that is stored as it is, a range of the archive, which has no checksum; of others, all is
-        read."""
+        """Return a range of a large stored member, which has no checksum; other members are read completely."""
         archive = self._open()
         member = _found(archive, self._member(path), path, version)
         if member.size_bytes <= WHOLE_BYTES or member.method != zipfile.ZIP_STORED:
@@ -144,7 +143,7 @@ class ZipStorage(Storage):
         return [data[start : start + length] for start, length in ranges]
 
     def _open(self, again: bool = False) -> "_Archive":
-        """The archive as it is; one of a bucket as it was when its members were last listed."""
+        """Return the archive; one in a bucket as of the last listing of its members."""
         known = None if again else _listed.get(self.archive)
         if known is None:
             found = self._storage.stat(self.archive)

@@ -42,7 +42,7 @@ _PARTS = ("keypoints", "captions", "stuff", "panoptic", "masks")
 
 
 class Trait(NamedTuple):
-    """What some Samples have in common: a kind of annotation, or a class.
+    """Trait of some Samples: a kind of annotation, or a class.
 
     Attributes:
         kind: An option that stores it, `lvis`, `class` of images, or `category` of objects.
@@ -61,7 +61,7 @@ _TRAIT = tuple[str, str, int, int]
 
 
 class SampleRules(NamedTuple):
-    """What is kept of Samples.
+    """Contents of Samples that are stored.
 
     Attributes:
         stored: Options of kinds of annotations that are stored.

@@ -16,7 +16,7 @@ PARTS = {
     "stuff": (Part.SEMANTIC,),
     "panoptic": (Part.SEMANTIC, Part.PANOPTIC),
 }
-"""What a record holds for each kind of annotation."""
+"""Parts of a record for each kind of annotation."""
 
 
 def _part(what: str) -> Any:

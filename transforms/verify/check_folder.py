@@ -1,4 +1,4 @@
-"""What a data set's folder has besides its shards is held against its manifest, and the manifest against itself."""
+"""Compare the files of a data set with its manifest, and check the manifest."""
 
 from collections.abc import Iterator, Sequence
 
@@ -127,7 +127,7 @@ def _companion_faults(folder: str, manifest: Manifest, lacking: set[str]) -> Ite
 
 
 def _split_faults(folder: str, name: str, split: SplitManifest) -> Iterator[Fault]:
-    """Of the files that a split has of its own."""
+    """Yield errors of the files of a split."""
     yield from _reject_faults(folder, name, split)
     if split.statistics_sha256 is not msgspec.UNSET:
         yield from _digest_faults(folder, split_statistics(name), split.statistics_sha256)
@@ -146,7 +146,7 @@ def _reject_faults(folder: str, name: str, split: SplitManifest) -> Iterator[Fau
 
 
 def _statistics_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:
-    """Those of all splits follow from each one's own."""
+    """Yield errors of the files of all splits, which follow from those of each."""
     expected, found = folder_statistics(folder, manifest.splits), read_file(folder, STATISTICS)
     if expected is not None and found is None:
         yield Fault(STATISTICS, None, "missing", _GONE)

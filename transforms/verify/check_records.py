@@ -65,7 +65,7 @@ def inspect(encoded: bytes, channels: int, check: str) -> Opened:
 
 
 def decode_by_tensorflow(encoded: bytes, channels: int) -> Opened:
-    """As `inspect`, with its pixels."""
+    """Return `inspect`'s result, with the pixels."""
     import tensorflow as tf
 
     try:
@@ -219,8 +219,7 @@ def image_faults(values: dict[str, Any], open_: Opener) -> Iterator[RecordFault]
 
 
 def text_faults(values: dict[str, Any], encoder: EncoderInfo) -> Iterator[RecordFault]:
-    """What is wrong with a text as numbers, by the encoder that has made them: an index that the vocabulary has not, or
-    out of order; a weight that is none."""
+    """Yield errors of an encoded text: an index beyond the vocabulary, or out of order; an invalid weight."""
     index, value = values.get(f"{encoder.column}.index"), values.get(f"{encoder.column}.value")
     tokens = values.get(f"{encoder.column}.tokens")
     found = tokens if index is None else index
@@ -306,7 +305,7 @@ class RowChecker:
         return faults
 
     def _picture_faults(self, of_row: Sequence[Any]) -> Iterator[RecordFault]:
-        """What is wrong with the picture of a row, whose features these are."""
+        """Yield the errors of a row's image."""
         values = {feature.source: value for feature, value in zip(self._pictures, of_row, strict=True)}
         if "image.encoded" in values:
             yield from image_faults(values, self._open)

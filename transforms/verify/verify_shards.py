@@ -49,7 +49,7 @@ class Recomputing(msgspec.Struct, frozen=True):
 
 
 class Recomputed(NamedTuple):
-    """What became of records whose features were to be made again.
+    """Result of recomputed features.
 
     Attributes:
         features: how many were made.
@@ -204,8 +204,7 @@ def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> Shard
 
 
 def index_faults(expected: ManifestShard, reader: ShardReader) -> Iterator[Fault]:
-    """What is wrong with the index of a shard that has been read to its end. One that is written later, of a data set
-    that had none, is not in the manifest."""
+    """Yield errors of the index of a shard. An index that was added later is not in the manifest."""
     file, path = index_file(expected.info.file), index_path(expected.path)
     is_listed = expected.info.index is not msgspec.UNSET
     try:
