@@ -8,14 +8,6 @@ import msgspec
 
 from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.preflight.check_runner import require_local
-from recordmill.launch.preflight.claim_target import (
-    claim_target,
-    extract_recipe,
-    locked,
-    note_recipe,
-    release_target,
-    resume_target,
-)
 from recordmill.launch.runners.beam_options import beam_options
 from recordmill.launch.runners.run import run as run_job
 from recordmill.launch.terminal import progress
@@ -25,6 +17,7 @@ from recordmill.pipelines import extract
 from recordmill.pipelines.dataset_options import ExtractOptions
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.dataset.dataset_folder import require_manifest
+from recordmill.transforms.extract.claim_folder import claimed, extract_recipe
 from recordmill.transforms.extract.extract_shards import ExtractedSplit
 
 
@@ -40,18 +33,13 @@ def run(options: ExtractOptions, progress_mode: str, beam_arguments: Sequence[st
         require_local(beam_options(beam_arguments), "extract")
     manifest = require_manifest(options.folder)
     shards = extract.listed_shards(options.folder, manifest, options.split)
-    recipe = extract_recipe(shards, manifest.layout)
-    with locked(options.target):
-        goes_on = claim_target(options.target, recipe)
-        if fault := folder_fault(options.target):
-            raise ConfigError(fault)
-        if goes_on:
-            number = resume_target(options.target)
+    if fault := folder_fault(options.target):
+        raise ConfigError(fault)
+    with claimed(options.target, extract_recipe(shards, manifest.layout)) as finished:
+        if finished is not None:
             terminal().print(
-                f"Going on with an unfinished extraction in {options.target}: {number:,} shards were extracted"
+                f"Going on with an unfinished extraction in {options.target}: {finished:,} shards were extracted"
             )
-        else:
-            note_recipe(options.target, recipe)
         with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
             report = os.path.join(temporary, "extracted.json")
             with progress.shown(progress_mode):
@@ -64,5 +52,4 @@ def run(options: ExtractOptions, progress_mode: str, beam_arguments: Sequence[st
                 extracted = msgspec.json.decode(file.read(), type=list[ExtractedSplit])
         notes = extract.not_extracted(manifest, [each.split for each in extracted])
         print_extracted(terminal(), options.target, extracted, list(notes))
-        release_target(options.target)  # from here on a rerun is refused, and what was written has been told
     return any(each.faults for each in extracted)
