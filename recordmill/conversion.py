@@ -133,7 +133,7 @@ def _flags(options: "RunnerOptions") -> list[str]:
 
 def _convert_in_child(verb: str, values: dict[str, Any]) -> dict[str, Any]:
     request = [verb, values, os.getpid(), _columns()]
-    # A session of its own: the terminal's Ctrl-C comes to this process, which ends the child.
+    # A separate session: the terminal's Ctrl-C comes to this process, which ends the child.
     with subprocess.Popen(
         [sys.executable, "-c", _START],
         stdin=subprocess.PIPE,

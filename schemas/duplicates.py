@@ -112,7 +112,7 @@ class SplitDuplicates(msgspec.Struct, frozen=True):
     """Numbers of images of a split
 
     Attributes:
-        exact: have a picture whose bytes another image's are, of whatever split.
+        exact: have the bytes of another image, in any split.
         near: have none, but look like another.
         leaked: are, exactly or nearly, in another split, too.
         labels_differ: are in a group with other labels.

@@ -260,7 +260,7 @@ class Value(NamedTuple):
     """Value that a feature may hold.
 
     Attributes:
-        source: its name, whatever a layout calls the feature.
+        source: its name, independent of the layout's.
         shape, unit, meaning, part: of its features, where a layout has no others.
         write: None for values that images with annotations do not have.
         reading: what readers give of it.

@@ -1,6 +1,6 @@
 """Statistics of a data set's records.
 
-All numbers are integers, or the least and the largest of what was seen, so that parts add up to the same whatever the
+All numbers are integers, minima or maxima, so that the sum of parts does not depend on the
 order: equal records give equal bytes of JSON on every runner.
 
 A histogram has four bins an octave, at 1, 1.25, 1.5 and 1.75 times a power of two: 32, 40, 48, 56, 64, 80, … A bin
@@ -121,7 +121,7 @@ class Statistics(msgspec.Struct, frozen=True):
         centres: of boxes, by row * HEAT_SIDE + column.
         formats: of pictures.
         images_of_class: how many images have an object of a class, by class index.
-        images_of_segment: likewise of the categories of stuff and of panoptic segments.
+        images_of_segment: the same for the categories of stuff and of panoptic segments.
         examples: by why they were chosen, at most as many as GALLERY says.
         findings: by name; of those of FINDINGS that were found.
         measured: images whose pixels were looked at.

@@ -10,7 +10,7 @@ from typing import Any
 from recordmill.pipelines.verbs import EXAMPLES, VERBS, fields_of
 from recordmill.schemas.inputs.option import OptionField
 
-_BEAM = "Flags after a lone -- go to Apache Beam as they are; they say where the job runs."
+_BEAM = "Flags after a lone -- go to Apache Beam; they say where the job runs."
 _EXIT_CODES = (
     "Exit codes: 0 done; 1 the job failed, or verify or extract found a fault; 2 the command or its configuration is "
     "wrong."

@@ -47,9 +47,9 @@ def slower_processes(mode: str) -> str:
     if not _may_fork() or mode != "multi_processing":
         return ""
     return (
-        "--direct_running_mode=multi_processing starts Beam anew in each process, seconds before an image is read, and "
-        "passes all that is known of images between them; without it this command writes shards in processes of its "
-        f"own from {WORTH_IT:,} images on, in less time"
+        "--direct_running_mode=multi_processing starts Beam again in each process, which takes seconds, and sends all "
+        f"metadata between them; without it this command writes shards in separate processes from {WORTH_IT:,} images "
+        "on, in less time"
     )
 
 

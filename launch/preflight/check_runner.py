@@ -148,10 +148,10 @@ def _portable_faults(options: PipelineOptions, paths: Iterable[str]) -> Iterator
     here = kind == "LOOPBACK" or (not kind and is_embedded)  # such runners choose LOOPBACK themselves
     relative = sorted({path for path in paths if "://" not in path and not os.path.isabs(path)})
     if relative and not here:
-        yield f"workers run in folders of their own, so give whole paths, not {', '.join(relative)}"
+        yield f"workers run in other folders, so give absolute paths, not {', '.join(relative)}"
     if kind in ("EXTERNAL", "PROCESS") and not (config or portable.environment_options):
-        yield f"--environment_config is missing: {kind} wants a worker pool's HOST:PORT, or the worker's command"
-    # Beam's default is a container of its own image, which lacks Recordmill.
+        yield f"--environment_config is missing: {kind} needs a worker pool's HOST:PORT, or the worker's command"
+    # Beam's default is a container of Beam's image, which lacks Recordmill.
     if kind in (None, "DOCKER") and not (here or config or _ships_packages(options)):
         yield (
             "the workers would not have Recordmill: say how they are started, by --environment_type=EXTERNAL "

@@ -142,7 +142,7 @@ def _look_at_split(
             return OutputState.COMPLETE
         _LOGGER.warning("%s: %s; the split is written again", output, ", ".join(damaged))
     noted = _read_note(_note(output, recipe.split), overwrite)
-    # A finished shard is kept by what is in it, whatever else was listed, and however the input is compressed.
+    # A finished shard is kept by its contents, independent of other listed files and of the input's compression.
     if noted and noted.unlisted.is_same_content(recipe):
         return OutputState.UNFINISHED
     if noted and not overwrite and finished_shards(output, [recipe]):
@@ -247,7 +247,7 @@ def _read_note(note: str, overwrite: bool) -> Recipe | None:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if overwrite:
             return None
-        raise ConfigError(f"{note} cannot be read ({error}); --overwrite starts anew") from error
+        raise ConfigError(f"{note} cannot be read ({error}); --overwrite starts again") from error
 
 
 def _note(output: str, split: str) -> str:
@@ -295,7 +295,7 @@ def _keras_faults(output: str, recipe: Recipe, others: Iterable[str]) -> Iterato
     if others and recipe.shard_names.naming is ShardNaming.KERAS:
         yield (
             f"{output} holds the split {', '.join(others)}; in layout {recipe.layout} the names of shards do not tell "
-            f"splits apart: give --split {recipe.split} an --output of its own"
+            f"splits apart: give --split {recipe.split} a separate --output"
         )
 
 

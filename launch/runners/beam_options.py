@@ -201,7 +201,7 @@ def _check_flags(beam_arguments: Sequence[str]) -> None:
             raise ConfigError(f"{argument} must stand before the lone --, as what stands after it goes to Beam")
         with_underscores = "--" + flag[2:].replace("-", "_")
         if runner is Runner.PORTABLE and with_underscores not in parser._option_string_actions:
-            continue  # a job server has flags of its own
+            continue  # a job server has its own flags
         near = difflib.get_close_matches(flag, parser._option_string_actions, 1, _LIKE)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise ConfigError(f"after --, {argument} is no flag that Beam knows{hint}")

@@ -70,7 +70,7 @@ def print_extracted(console: Console, folder: str, splits: Sequence["ExtractedSp
             if document.shared_ids:
                 console.print(
                     f"    of which several share an id (number of such ids: {document.shared_ids:,}); tools that look "
-                    "annotations up by id, such as pycocotools, find one of each: number them anew if you evaluate "
+                    "annotations up by id, such as pycocotools, find one of each: renumber them if you evaluate "
                     "with them"
                 )
     for note in notes:

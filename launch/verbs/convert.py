@@ -98,7 +98,7 @@ def convert(job: Job, progress_mode: str | Show, beam_arguments: Sequence[str]) 
     manifest = require_manifest(options.output)
     for split in () if folder_fault(options.output) else job.splits:
         tidy(options.output, manifest.splits[split])  # a run that was killed as it ended may have left something
-    if not has_report(options.output):  # likewise, before it was written
+    if not has_report(options.output):  # a killed run may lack it, too
         try_to_report(options.output)
     comparison = compare_splits(read_statistics(options.output, manifest.splits))
     print_lines(console, data_set_lines(options.output, manifest, job.splits, comparison))

@@ -44,7 +44,7 @@ class InputRows(msgspec.Struct, frozen=True, omit_defaults=True):
     `images` are rows.
 
     Attributes:
-        uncarried: fields with data that no record carries, in the whole input, whatever the split. Of a file that is
+        uncarried: fields with data that no record carries, in the complete input. Of a file that is
             read as of two kinds, those that neither carries, with the first.
     """
 
@@ -146,7 +146,7 @@ class SplitManifest(msgspec.Struct, frozen=True):
         findings: numbers of pictures or boxes that may be faults, by name, see
             `recordmill.schemas.statistics.FINDINGS`.
         statistics_sha256: hex digest of the split's file of statistics; UNSET if it has none.
-        fingerprints_sha256: likewise of its fingerprints; UNSET if records have no pictures.
+        fingerprints_sha256: hex digest of its fingerprints; UNSET if records have no pictures.
     """
 
     recipe: Recipe
@@ -200,7 +200,7 @@ class Manifest(msgspec.Struct, frozen=True):
         num_classes: what a model has to be told: the largest label of objects, or of images, + 1.
         features: what is in a record, where that follows from the input and not from the layout alone.
         encoders: of texts, by which all splits are encoded; their files are beside the shards.
-        duplicates: pictures that are there more than once, in whatever splits; UNSET where none has fingerprints, and
+        duplicates: duplicate images of all splits; UNSET where none has fingerprints, and
             in the manifest of one split alone.
         sha256: hex digest of this JSON with an empty `sha256`: whoever edits a manifest does not do it unseen.
     """

@@ -92,7 +92,7 @@ class FileAnnotations(msgspec.Struct, frozen=True, array_like=True):
         rows: its image rows with that id, in file order: one, or none (the file has annotations of the image, but no
             row for it), or several (a duplicate id).
         annotations: its usable objects of that image, in file order.
-        labels: its other usable annotations of that image, likewise in file order.
+        labels: its other usable annotations of that image, in file order.
         rejected: its annotations of that image that cannot be used.
         bbox_format: that boxes and areas still have; None where they are x, y, width, height in pixels, and pixels².
     """

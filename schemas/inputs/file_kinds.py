@@ -13,10 +13,10 @@ _ROWS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 _BY_BEGINNING = {
     b"PK\x03\x04": "a .zip archive; name the file in it, archive.zip/instances.json (the archive ends in .zip)",
-    b"BZh": "compressed by bzip2; unpack it (gzip is read as it is)",
-    b"\xfd7zXZ": "compressed by xz; unpack it (gzip is read as it is)",
-    b"\x28\xb5\x2f\xfd": "compressed by zstd; unpack it (gzip is read as it is)",
-    b"7z\xbc\xaf": "a 7z archive; unpack it (gzip is read as it is)",
+    b"BZh": "compressed by bzip2; unpack it (gzip files are read directly)",
+    b"\xfd7zXZ": "compressed by xz; unpack it (gzip files are read directly)",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd; unpack it (gzip files are read directly)",
+    b"7z\xbc\xaf": "a 7z archive; unpack it (gzip files are read directly)",
     b"\xff\xd8\xff": "a picture; give the file of its annotations",
     b"\x89PNG": "a picture; give the file of its annotations",
     b"PAR1": "a Parquet table; give COCO's JSON",

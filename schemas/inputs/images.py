@@ -123,7 +123,7 @@ class Picture(msgspec.Struct, frozen=True):
 
     Attributes:
         data: the bytes that go into the record.
-        format: `jpeg` or `png`: what the bytes are, whatever the file is called; `raw` for uint8 [height, width, 3].
+        format: `jpeg` or `png`: format of the bytes; `raw` for uint8 [height, width, 3].
         width, height: of the encoded pixels.
         sha256: hex digest of `data`.
         annotated_size: width and height in the frame of the annotations, where the picture was shrunk; else None.

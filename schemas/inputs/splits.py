@@ -119,7 +119,7 @@ class RowSplits(msgspec.Struct, frozen=True):
 
     Attributes:
         shares: by the hash of what a row is known by; one split takes all.
-        key: column that a row is known by, so that it stays in its split whatever else changes; where empty, a row is
+        key: column that identifies a row, so that it keeps its split if other columns change; where empty, a row is
             known by its record.
         group: column whose rows of one value go to one split; empty for none.
         column: column that names the split; empty where `shares` decide.

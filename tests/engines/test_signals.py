@@ -126,7 +126,7 @@ def faults(command: Command, engine: list[str]) -> list[str]:
     """Lines of errors, before which Beam's processes are told to be slow."""
     lines = command.err.splitlines()
     if "--direct_running_mode=multi_processing" in engine:
-        assert lines.pop(0).startswith("note: --direct_running_mode=multi_processing starts Beam anew in each process")
+        assert lines.pop(0).startswith("note: --direct_running_mode=multi_processing starts Beam again in each process")
     return lines
 
 

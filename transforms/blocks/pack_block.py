@@ -22,7 +22,7 @@ class _Narrow(NamedTuple):
         dtype: of the column.
         divisor: of the numbers; 0 for none.
         starts: of the rows of a ragged column, int64; None for a column of single rows.
-        lengths: of these rows, narrow; None likewise.
+        lengths: of these rows, narrow; None for single rows.
         is_constant: all rows are equal.
     """
 

@@ -70,13 +70,13 @@ def run_step(
 
     Raises:
         StepError: names the step and the image.
-        RecordmillError, OSError, MemoryError: of the function, as they are.
+        RecordmillError, OSError, MemoryError: of the function, unchanged.
     """
     try:
         return function(blocks)
     except FORESEEN:
         raise
-    except Exception as error:  # any: whatever is not foreseen is a fault of ours, and ends the job
+    except Exception as error:  # any that is not foreseen is a bug of ours, and ends the job
         ids = np.unique(np.concatenate([block.image_id for block in blocks if block.image_id is not None]))
         images, found = fewest(lambda some: function(_having(blocks, some)), ids, error)
         raise step_error(step, found, _having(blocks, images), sources) from found

@@ -40,7 +40,7 @@ def row_converter(source: AnnotationSource) -> Converter:
     """Return the converter of the rows of a file to annotations; a file of images only has none.
 
     A block of a file may have neither the size of an image nor the categories: boxes of another format than COCO's stay
-    as they are, and keypoints are as many as the row has, until `complete_annotations`.
+    unchanged, and keypoints are as many as the row has, until `complete_annotations`.
     """
     of_object = _unconverted if other_format(source) else _annotation
     converters: dict[AnnotationKind, Converter] = {

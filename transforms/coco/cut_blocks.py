@@ -61,7 +61,7 @@ def whole_value(data: bytes) -> Cut | None:
     """Return the end of the value at the start of a text; None if it is incomplete.
 
     Raises:
-        NotJsonError: it is no value, whatever follows.
+        NotJsonError: it is not a value.
     """
     try:
         _VALUE.decode(data)
@@ -82,7 +82,7 @@ def whole_rows(border: bytes, data: bytes) -> Cut | None:
             though there may be a whole row behind. Empty if nothing is known.
 
     Raises:
-        NotJsonError: it is no list, whatever follows.
+        NotJsonError: it is not a list.
     """
     for end in _ends(data, border):
         closed = b"".join((b"[", memoryview(data)[:end], b"]"))
@@ -95,7 +95,7 @@ def whole_rows(border: bytes, data: bytes) -> Cut | None:
                 closed = closed[:offset].rstrip()
                 return Cut(len(closed) - 2, len(_ROWS.decode(closed)))
             if not is_truncated(error) and offset < len(closed) - 1:
-                # What comes before the cut is at fault, whatever follows.
+                # The error is before the cut.
                 raise NotJsonError(fault_of(error), offset - 1) from error
     return None
 
@@ -118,7 +118,7 @@ def _ends(data: bytes, border: bytes) -> Iterator[int]:
 def _last_object_end(data: bytes) -> list[int]:
     """Return the end of the last top-level object in a text that starts outside an object; empty without.
 
-    A guess by brackets outside of texts, whatever else the text is: the parser has to prove it.
+    It is a guess by brackets outside of texts, which the parser verifies.
     """
     characters = np.frombuffer(data.replace(rb"\\", b"__").replace(rb"\"", b"__"), np.uint8)
     offsets = np.flatnonzero(_STEPS[characters])
@@ -242,7 +242,7 @@ def _cut_file(text: _Text) -> Iterator[JsonBlock]:
     if not first:
         raise AnnotationFileError(f"{text.path} is empty; expected a COCO annotation file")
     if first != b"{":
-        yield JsonBlock("", 0, 0, 0, _value(text))  # whatever it is, it is told by who decodes it
+        yield JsonBlock("", 0, 0, 0, _value(text))  # its decoder reports errors
         if text.skip_space():
             raise text.fault(0, "trailing characters")
         return

@@ -51,7 +51,7 @@ class AddressedImageRow(msgspec.Struct, gc=False):
     height: Int64 | None = None
     neg_category_ids: list[Int64] | None = None
     not_exhaustive_category_ids: list[Int64] | None = None
-    coco_url: msgspec.Raw = NO_TEXT  # of a row that has a name, whatever it is
+    coco_url: msgspec.Raw = NO_TEXT  # of a row with any name
 
     def __post_init__(self):
         if self.file_name is msgspec.UNSET and not self._address():
@@ -91,7 +91,7 @@ class KeypointsRow(AnnotationRow, gc=False):
     """A row of `annotations` of a keypoints file."""
 
     keypoints: msgspec.Raw = NO_TEXT
-    num_keypoints: msgspec.Raw = NO_TEXT  # counted anew
+    num_keypoints: msgspec.Raw = NO_TEXT  # counted again
 
 
 class MaskedKeypointsRow(KeypointsRow, gc=False):
@@ -128,7 +128,7 @@ class SegmentRow(msgspec.Struct, gc=False):
 
 
 class PanopticRow(msgspec.Struct, gc=False):
-    """A row of `annotations` of a panoptic file; it has no id of its own."""
+    """Row of `annotations` of a panoptic file, without an id."""
 
     image_id: Int64
     file_name: str
@@ -382,7 +382,7 @@ _NO_TEXTS = ("NaN", "Infinity", "-Infinity")
 
 def _are_quoted(data: bytes, list_: str, decode: Callable[[msgspec.Raw], Any], key: str) -> Iterator[bool]:
     """Yield for each row with one of these texts whether it is a bare word in `data`, which `quote_nan` has quoted."""
-    for word in _NO_TEXTS:  # texts that are there are spelled in another way, which means the same
+    for word in _NO_TEXTS:  # existing texts get another spelling, which means the same
         data = data.replace(f'"{word}"'.encode(), f'"\\u{ord(word[0]):04x}{word[1:]}"'.encode())
     for raw in getattr(RAW_FILE.decode(quote_nan(data)), list_):
         with contextlib.suppress(msgspec.ValidationError):

@@ -129,7 +129,7 @@ def check_box_format(path: str, boxes: Boxes) -> None:
         cure = f"--bbox-format {' or '.join(format_.value for format_ in guess.formats)} reads that, "
     raise WrongFlagError(
         f"{path}: {guess.evidence}{looks}; read as COCO's x, y, width, height in pixels, all would be in wrong places: "
-        f"{cure}--bbox-format xywh takes them as they are"
+        f"{cure}--bbox-format xywh accepts them unchanged"
     )
 
 

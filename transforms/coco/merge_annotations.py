@@ -89,7 +89,7 @@ def _agreed_row(parts: list[FileAnnotations]) -> tuple[ImageRow, Reason | None, 
             raise CollidingImagesError(
                 f"image id {image.id} is {image.file_name!r} in {parts[0].source} and {row.file_name!r} in "
                 f"{source}: the files number different images alike, joining them would mix up annotations; "
-                "convert each with a --split of its own, or renumber one"
+                "convert each with a separate --split, or renumber one"
             )
         if row.width:
             image = image if image.width else row

@@ -229,7 +229,7 @@ def cut_file(source: AnnotationSource, block_bytes: int = BLOCK_BYTES) -> Iterat
             yield AnnotationBlock(source, number, block.list, block.first_row, *of_text, sampled_of(size), text)
     except AnnotationFileError:
         for _ in pieces if is_remote(path) or archive_of(path) else ():
-            pass  # at its end, bytes that are damaged are told as such
+            pass  # damaged bytes are reported at its end
         raise
 
 

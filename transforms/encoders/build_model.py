@@ -1,6 +1,6 @@
 """Load Keras models of keras.applications and .keras files, up to a layer. It imports TensorFlow in functions.
 
-What is wrong with a choice is a ConfigError in one line, whatever Keras raises.
+An error of a choice is a ConfigError in one line, for any exception of Keras.
 """
 
 import difflib
@@ -67,7 +67,7 @@ def build_model(choice: ModelChoice) -> Any:
     model = _loaded(choice)
     if choice.weights in (RANDOM, ON_DISK, FETCHED):
         raise ConfigError(
-            f"--weights {choice.weights} is of models of keras.applications, and {choice.model} has weights of its own"
+            f"--weights {choice.weights} is of models of keras.applications, and {choice.model} has its own weights"
         )
     if choice.weights:
         _load_weights(model, choice.weights)
@@ -175,7 +175,7 @@ def _load_weights(model: Any, path: str) -> None:
         warnings.simplefilter("ignore")
         try:
             model.load_weights(file)
-        except Exception as error:  # Keras and h5py raise whatever they meet
+        except Exception as error:  # Keras and h5py raise any exception
             raise ConfigError(f"--weights {path} do not fit {model.name}: {brief(error)}") from error
 
 
@@ -222,9 +222,7 @@ def _named_output(model: Any, choice: ModelChoice) -> Any:
     try:
         return layers[choice.layer].output
     except (AttributeError, ValueError) as error:  # of a layer that is called more than once, for example
-        raise ConfigError(
-            f"--layer {choice.layer} has no output of its own in {choice.model}: {brief(error)}"
-        ) from error
+        raise ConfigError(f"--layer {choice.layer} has no output in {choice.model}: {brief(error)}") from error
 
 
 def brief(error: Exception) -> str:

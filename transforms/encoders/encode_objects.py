@@ -44,7 +44,7 @@ def fit_boxes(boxes_xywh_px: np.ndarray, frame_wh_px: np.ndarray, policy: str) -
     Args:
         boxes_xywh_px: float64 [M, 4], finite; width and height not negative.
         frame_wh_px: int64 [M, 2], width and height of each box's image.
-        policy: for a box that crosses the edge: `clip` cuts it there, `drop` rejects it, `keep` leaves it as it is,
+        policy: for a box that crosses the edge: `clip` cuts it there, `drop` rejects it, `keep` leaves it unchanged,
             beyond 0..1. An empty box is rejected under each.
 
     >>> boxes, frames = np.array([[60.0, 0, 50, 40], [0, 0, 5, 5]]), np.array([[100, 50], [10, 10]])
@@ -85,7 +85,7 @@ class KeypointEncoder:
     def encode(self, keypoints_xyv: Ragged | None, class_index: np.ndarray, frame_px: np.ndarray) -> dict[str, Column]:
         """Return the columns of `recordmill.schemas.values`, a row per object.
 
-        A keypoint that is not labelled is at 0, 0 whatever the source has there.
+        A keypoint that is not labelled is at 0, 0 in any case.
 
         Args:
             keypoints_xyv: of M objects; None if none of them has keypoints.

@@ -107,7 +107,7 @@ def _input_size(model: Any, choice: ModelChoice) -> tuple[int, int]:
     if not getattr(model, "inputs", None):
         raise ConfigError(
             f"--model {choice.model} does not say what it takes: it was saved before it was built, or its layers are "
-            "called by code of its own; give it a keras.Input"
+            "called by its own code; give it a keras.Input"
         )
     shapes = [tuple(tensor.shape) for tensor in model.inputs]
     takes = " and ".join(f"{shape} of {tensor.dtype}" for shape, tensor in zip(shapes, model.inputs, strict=True))
@@ -161,7 +161,7 @@ def _up_to(model: Any, layer: str, output: Any, choice: ModelChoice) -> Any:
     except ValueError as error:  # of a layer within a layer, for example
         raise ConfigError(
             f"--layer {layer}: {choice.model} cannot be cut there ({brief(error)}); name another, or save that "
-            "part as a model of its own"
+            "part as a separate model"
         ) from error
 
 

@@ -12,7 +12,7 @@ from recordmill.transforms.images.open_picture import load_small, open_picture
 from recordmill.transforms.images.transcode_picture import for_jpeg
 
 HASH_SIDE = 32
-"""Rows and columns of the grey picture that is hashed, whatever the picture's shape."""
+"""Sides of the grey image that is hashed, for any image."""
 HASH_BITS = 64
 _FREQUENCIES = 9
 _SCALE = 1 << 12

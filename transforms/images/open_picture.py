@@ -39,7 +39,7 @@ def open_picture(data: bytes, kind: str) -> ImageFile.ImageFile:
         kind: `jpeg` or `png`; empty for any other format.
 
     Raises:
-        Exception: whatever Pillow raises on bytes made to break it.
+        Exception: any that Pillow raises on bytes made to break it.
     """
     Image.preinit() if kind else Image.init()  # of JPEG and PNG alone, or of each format: 40 ms
     fault: Exception | None = None
@@ -58,7 +58,7 @@ def load_small(image: Image.Image) -> None:
     the time; a small one at more, so that its hash is meaningful.
 
     Raises:
-        Exception: whatever Pillow raises on pixels that do not decode.
+        Exception: any that Pillow raises on pixels that do not decode.
     """
     part = max(1, min(8, max(image.size) // _ENOUGH))
     image.draft("L", (max(1, image.width // part), max(1, image.height // part)))  # of JPEGs alone

@@ -69,7 +69,7 @@ def decode_picture(image: Image.Image, turn: bool) -> Image.Image:
 
     Raises:
         UnusableError: floats, or integers of more than 16 bits.
-        Exception: whatever Pillow raises on pixels that do not decode.
+        Exception: any that Pillow raises on pixels that do not decode.
     """
     orientation = orientation_of(image)
     is_turned = image.format == _TURNED_BY_PILLOW

@@ -183,7 +183,7 @@ def check_duplicates(
 
     Args:
         fingerprints: of the job's splits.
-        policy: `leakage` refuses images that are in several splits, `fail` all that are there more than once.
+        policy: `leakage` refuses images that are in several splits, `fail` all duplicates.
 
     Returns:
         The splits that were compared.

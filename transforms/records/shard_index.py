@@ -1,7 +1,7 @@
 """Index of a shard, for random access to its records.
 
 A line a record, `offset length`, in bytes of the file and with the record's frame: the form of DALI's and PyPI's
-tfrecord2idx. It stands in a folder of its own, so that no pattern for shards, such as `coco-train.tfrecord-*`, finds
+tfrecord2idx. It is in a separate folder, so that no pattern for shards, such as `coco-train.tfrecord-*`, finds
 it. A shard without an index is passed over once.
 """
 
@@ -132,7 +132,7 @@ def read_index(path: str, size: int, records: int | None = None) -> ShardIndex:
         what = f"of {index.records:,} records, where the manifest says {records:,}"
     else:
         return index
-    raise IndexMismatchError(f"{index_path(path)} is {what}; recordmill index {path} makes it anew")
+    raise IndexMismatchError(f"{index_path(path)} is {what}; recordmill index {path} writes it again")
 
 
 def _stored(storage: Storage, path: str) -> ShardIndex | None:
@@ -142,7 +142,7 @@ def _stored(storage: Storage, path: str) -> ShardIndex | None:
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise IndexMismatchError(f"{file}: {error}; recordmill index {path} makes it anew") from error
+        raise IndexMismatchError(f"{file}: {error}; recordmill index {path} writes it again") from error
 
 
 @lru_cache(maxsize=1024)

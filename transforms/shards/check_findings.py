@@ -229,7 +229,7 @@ class RejectLimit:
             found: rejects of the steps before.
 
         Raises:
-            TooManyRejectsError: whatever else will be read, more are rejected than may be, and `ENOUGH` are known.
+            TooManyRejectsError: more are rejected than allowed, and `ENOUGH` are known.
                 They are written into the folders of the splits' states.
         """
         kind, rejects = item

@@ -207,7 +207,7 @@ def _check_agreement(output: str, one: Manifest, other: Manifest) -> None:
         if not is_same:
             raise CategoryError(
                 f"{output}: split {second} has {what} than split {split}; {harm}. Its shards are kept; write one "
-                "of the two splits to a folder of its own"
+                "of the two splits to another folder"
             )
 
 

@@ -193,7 +193,7 @@ def check_rejects(
     Args:
         rows: of each split.
         inputs: the files that name the images, for a message.
-        advice: what to do about too many rejects, likewise.
+        advice: what to do about too many rejects, for a message.
 
     Raises:
         EmptyDatasetError: there is no image, or none for a split.

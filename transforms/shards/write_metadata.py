@@ -53,7 +53,7 @@ class Target(NamedTuple):
         recipes: one a split.
         output: the data set's folder.
         max_rejects: fraction of images, and of annotations, that may be rejected.
-        duplicates: what is done about pictures that are there more than once, see `check_duplicates`.
+        duplicates: policy for duplicate images, see `check_duplicates`.
     """
 
     recipes: tuple[Recipe, ...]

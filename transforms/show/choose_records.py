@@ -37,7 +37,7 @@ class Record(NamedTuple):
     Attributes:
         number: within its shard, from 0.
         offset: where it begins in the file, or in what the file unpacks to.
-        found: its features, as they are.
+        found: its features, unchanged.
         values: what is known of them, by source.
         overlay: reads what is drawn of it.
         meanings: what its integers stand for.
@@ -85,7 +85,7 @@ def choose_records(shards: Shards, choice: Choice, count: int, read: Callable[[i
     """Yield the first `count` records of a selection.
 
     Args:
-        read: is told how many records have been read.
+        read: is called with the number of records read.
 
     Raises:
         ConfigError: there is none; the message says what there is.

@@ -106,11 +106,11 @@ class Storage(Protocol):
         """Return all bytes of a file.
 
         Args:
-            version: as of `walk`; empty for whatever is there.
+            version: as of `walk`; empty for any.
             most_bytes: no more are read.
 
         Raises:
-            FileNotFoundError: no such file; a ChangedFileError, or likewise, where it is of another version.
+            FileNotFoundError: no such file; a ChangedFileError, or FileNotFoundError, for another version.
             UnreadableFileError: only this file cannot be read; a FileTooLargeError, where it is larger than that.
         """
         ...

@@ -125,7 +125,7 @@ def _read_file(descriptor: int, path: str, version: str, most_bytes: int | None)
         raise ChangedFileError(errno.ESTALE, "written to since it was listed", path)
     if most_bytes is not None and status.st_size > most_bytes:
         raise too_large(path, status.st_size, most_bytes)
-    # No more than that, whatever comes: somebody may be writing to it, and some of /proc have no end.
+    # No more than that: it may grow, and some files of /proc have no end.
     data = _read(descriptor, status.st_size + 1)
     if len(data) != status.st_size:
         raise ChangedFileError(errno.ESTALE, "written to while it was read", path)
@@ -136,7 +136,7 @@ class LocalStorage(Storage):
     """Local folders. See `Storage` for what each method promises."""
 
     def walk(self, folder: str, within: NameRange = ALL_NAMES) -> Iterator[StoredFile]:
-        # A link to a folder is a folder of its own, such as a class, but for one that leads to a folder that it is in.
+        # A link to a folder is a separate folder, such as a class, unless it leads to a folder around it.
         pending: list[tuple[str, str, frozenset[str]]] = [("", folder, frozenset())]
         while pending:
             prefix, directory, above = pending.pop()

@@ -44,7 +44,7 @@ _MEANINGS = {
     errno.ENFILE: _Meaning("too many open files on this machine", "end what holds them, and run the command again"),
     errno.ENOMEM: _Meaning("there is not enough memory", "lower --workers, or use a machine that has more"),
     errno.EIO: _Meaning("the disk failed to read or write", "look at the disk (dmesg), and run the command again"),
-    errno.ESTALE: _Meaning("the network drive lost it", "mount the drive anew, and run the command again"),
+    errno.ESTALE: _Meaning("the network drive lost it", "mount the drive again, and run the command again"),
     errno.ETIMEDOUT: _Meaning("no answer came in time", _CONNECTION),
     errno.ECONNREFUSED: _Meaning("the connection was refused", _CONNECTION),
     errno.ECONNRESET: _Meaning("the connection was cut", _CONNECTION),

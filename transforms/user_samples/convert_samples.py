@@ -63,7 +63,7 @@ registry.register_coder(Sample, SampleCoder)
 
 
 def checked(sample: Sample) -> Sample:
-    """Return a Sample with values of its own types.
+    """Return a Sample with the types of its fields.
 
     Raises:
         UnusableError: a value has another type, or the Sample has no name or no image.

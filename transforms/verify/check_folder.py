@@ -94,7 +94,7 @@ def _manifest_faults(storage: Storage, folder: str, manifest: Manifest) -> Itera
 def _count_faults(name: str, split: SplitManifest, manifest: Manifest, checks: Sequence[ShardCheck]) -> Iterator[Fault]:
     images, annotations = split.images, split.annotations
     found = [check for check in checks if check.split == name]
-    # A record that is gone or damaged is told of its shard; what the others add up to would hide which is wrong.
+    # A missing or damaged record is reported for its shard; sums of the others would hide which is wrong.
     is_all = len(found) == len(split.shards) and sum(check.examples for check in found) == split.examples
     records = annotations.objects if manifest.table.record_of is RecordOf.ANNOTATION else images.written
     for what, stated, counted in (

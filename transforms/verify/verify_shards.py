@@ -214,7 +214,7 @@ def index_faults(expected: ManifestShard, reader: ShardReader) -> Iterator[Fault
             yield Fault(file, None, "missing", "it is gone; recordmill index writes it")
         return
     if found != encode_index(index_of(reader.lengths)):
-        yield Fault(file, None, "index", "it is not the index of this shard; recordmill index writes it anew")
+        yield Fault(file, None, "index", "it is not the index of this shard; recordmill index writes it again")
 
 
 def _of_pictures(expected: ShardToVerify) -> Callable[[Sequence[bytes]], list[_Measured]]:

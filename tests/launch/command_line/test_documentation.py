@@ -8,7 +8,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8
 
 
 def test_the_page_has_the_options_as_they_are():
-    assert with_tables(PAGE) == PAGE, "make templates writes it anew"
+    assert with_tables(PAGE) == PAGE, "make templates writes it again"
 
 
 def test_a_table_says_flag_meaning_and_default():

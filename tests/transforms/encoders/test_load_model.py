@@ -221,7 +221,7 @@ def not_built() -> keras.Model:
         (tiny, {"layer": "patch"}, "--layer patch: .* has no such layer among its 4; near to it are patches"),
         (tiny, {"layer": "head", "pool": "avg"}, "--pool avg takes"),
         (tiny, {"input_size": (64, 64)}, r"takes 16x12 only; leave the flag out"),
-        (tiny, {"weights": "none"}, "has weights of its own"),
+        (tiny, {"weights": "none"}, "has its own weights"),
         (token_model, {}, r"takes \(None, 16\) of int32, which is no batch of RGB pictures"),
         (grey_model, {}, "which is no batch of RGB pictures"),
         (two_inputs, {}, "which is no batch of RGB pictures"),
