@@ -12,7 +12,7 @@ from PIL import Image
 from pycocotools import mask as coco_mask
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import FeatureKind, FeatureTable, Part
+from recordmill.schemas.features import FeatureKind, FeatureTable, Part, RecordOf
 from recordmill.schemas.inputs.annotations import (
     Annotation,
     Caption,
@@ -25,7 +25,7 @@ from recordmill.schemas.inputs.annotations import (
 from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS, stored_as
-from recordmill.schemas.rejects import Metric, Reason, UnusableError
+from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.encoders import draw_masks, encode_examples, record_maker
 from recordmill.transforms.encoders.record_maker import EncodedRun
@@ -92,8 +92,11 @@ def assert_is_that_of_each_image(labels: LabelMap, table: FeatureTable, policy: 
     assert list(map(b"".join, found.records)) == [record for part in parts for record in part.records]
     assert +found.counted == sum((part.counted for part in parts), Counter())
     assert Counter(found.class_counts) == sum((Counter(part.class_counts) for part in parts), Counter())
-    for name in ("rejected", "rejected_bytes"):
-        assert getattr(found, name) == [each for part in parts for each in getattr(part, name)]
+    assert found.rejected == [each for part in parts for each in part.rejected]
+    unread = [
+        task.ref.size_bytes for task, picture in loaded if isinstance(picture, Rejected) and is_wanted(task, table)
+    ]
+    assert found.rejected_bytes == unread
     assert (found.images, found.bytes) == (sum(part.images for part in parts), sum(part.bytes for part in parts))
     written = [part for part in parts if len(part.records_per_image)]
     assert found.records_per_image.tolist() == [int(part.records_per_image[0]) for part in written]
@@ -107,6 +110,11 @@ def assert_is_that_of_each_image(labels: LabelMap, table: FeatureTable, policy: 
             counter.add(facts, record_places(of), sorted_objects(facts))
     assert str(together[0].statistics("s")) == str(alone[0].statistics("s"))
     assert together[1].of_shard("s") == alone[1].of_shard("s")
+
+
+def is_wanted(task: ImageTask, table: FeatureTable) -> bool:
+    """Whether an image that has no record is a reject."""
+    return not task.is_continuation and bool(task.annotations or table.record_of is not RecordOf.ANNOTATION)
 
 
 def assert_has_its_objects(
@@ -285,6 +293,7 @@ def test_every_feature_of_the_layout_tfds():
         "objects/label": [2, 0],
     }
     assert encoded.counted[Metric.CAPTIONS] == 2
+    assert encoded.facts.num_captions.tolist() == [2]
 
 
 # Masks

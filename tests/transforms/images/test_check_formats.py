@@ -1,4 +1,3 @@
-import io
 import random
 import struct
 import zlib
@@ -21,15 +20,14 @@ from recordmill.transforms.images.check_formats import (
     usual_size,
 )
 from recordmill.transforms.images.open_picture import encoded_channels
+from recordmill.transforms.sample.draw_scene import encoded
 from tests.conftest import SHARED_DATA
 
 NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 96, 3), np.uint8))
 
 
 def jpeg(image: Image.Image = NOISE, **how) -> bytes:
-    stream = io.BytesIO()
-    image.save(stream, "JPEG", **how)
-    return stream.getvalue()
+    return encoded(image, "JPEG", **how)
 
 
 JPEG = jpeg()
@@ -292,9 +290,8 @@ def test_pngsuite():
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "YCbCr", "CMYK"])
 def test_channels_of_a_jpeg(mode):
-    stream = io.BytesIO()
-    Image.fromarray(np.arange(768, dtype=np.uint8).reshape(16, 16, 3)).convert(mode).save(stream, "JPEG")
-    assert encoded_channels(stream.getvalue(), "jpeg") == decoded_channels(stream.getvalue())
+    data = jpeg(NOISE.convert(mode))
+    assert encoded_channels(data, "jpeg") == decoded_channels(data)
 
 
 @pytest.mark.parametrize("kind", [b"ab1c", b"a_bc", b"\xe9bcd"])

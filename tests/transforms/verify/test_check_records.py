@@ -1,5 +1,4 @@
 import hashlib
-import io
 import json
 
 import numpy as np
@@ -22,6 +21,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS, features_table
 from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.records.parse_record import RecordParser
+from recordmill.transforms.sample.draw_scene import encoded
 from recordmill.transforms.verify.check_records import RecordChecker, text_faults
 from tests.oracles.encode_tasks import encode_tasks
 
@@ -32,9 +32,7 @@ LABELS = LabelMap(
 
 
 def png(pixels: np.ndarray) -> bytes:
-    stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, "PNG")
-    return stream.getvalue()
+    return encoded(Image.fromarray(pixels), "PNG")
 
 
 DATA = png(np.arange(20 * 30 * 3, dtype=np.uint8).reshape(20, 30, 3))
