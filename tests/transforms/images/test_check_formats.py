@@ -17,7 +17,6 @@ from recordmill.transforms.images.check_formats import (
     jpeg_without_metadata,
     png_channels,
     png_without_metadata,
-    usual_size,
 )
 from recordmill.transforms.images.open_picture import encoded_channels
 from recordmill.transforms.sample.draw_scene import encoded
@@ -178,32 +177,6 @@ def test_what_decides_pixels_and_which_way_is_up_is_all_that_is_kept(marker, bod
     data = JPEG[:2] + segment + JPEG[2:]
     assert jpeg_without_metadata(data) == (data if is_kept else JPEG)
     assert jpeg_without_metadata(JPEG[:SCAN] + segment + JPEG[SCAN:] + segment).endswith(JPEG[SCAN:] + segment)
-
-
-@pytest.mark.parametrize("name", sorted(GOOD.keys() - {"cmyk", "bytes after the end", "fill bytes before a marker"}))
-def test_usual_size(name):
-    assert usual_size(GOOD[name]) == (96, 64)
-
-
-def test_usual_size_is_that_of_the_frame_header_or_none():
-    of = random.Random(0)
-    first = [*(jpeg(subsampling=each) for each in range(3)), *GOOD.values()]
-    usual = 0
-    for _ in range(20_000):
-        data = bytearray(of.choice(first))
-        for _ in range(of.choice((0, 1, 1, 2, 5))):
-            data[of.choice((of.randrange(700), of.randrange(len(data)))) % len(data)] = of.choice(
-                (0, 255, of.randrange(256))
-            )
-        data = bytes(data[: of.choice((len(data), len(data), of.randrange(len(data))))])
-        if size := usual_size(data):
-            frame = jpeg_frame(data)
-            assert frame.is_tf_decodable
-            assert size == (frame.width, frame.height)
-            assert jpeg_ends(data)
-            usual += 1
-    assert usual > 5_000
-    assert usual_size(b"") is usual_size(JPEG[:3] + JPEG[-2:]) is None
 
 
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
