@@ -1,8 +1,6 @@
-"""Images encoded by the encoder of Blocks, and one by one by the oracle."""
+"""Images encoded by the encoder of Blocks."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -10,14 +8,12 @@ import numpy as np
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.images import ImageTask, Picture
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.rejects import Metric, Rejected
+from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.encoders.encode_examples import ExampleEncoder, LoadedImage, with_objects
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.encoders.record_maker import EncodedRun
-from tests.oracles import encode_examples
 from tests.oracles.block_of_tasks import block_of_tasks
-from tests.oracles.image_facts import ImageFacts
 
 Loaded = tuple[ImageTask, Picture | Rejected | None]
 
@@ -45,53 +41,6 @@ def pack_tasks(tasks: Iterable[ImageTask]) -> list[bytes]:
         continued = np.array([True]) if task.is_continuation else None
         blocks.append(pack_block(block_of_tasks([task], (task.split,)).having(is_continuation=continued)))
     return blocks
-
-
-class Expected(NamedTuple):
-    """What becomes of the images of a run."""
-
-    records: list[bytes]
-    facts: list[ImageFacts]
-    records_per_image: list[int]
-    counted: dict[Metric, int]
-    rejected: list[Rejected]
-    class_counts: dict[int, int]
-    images: int
-    bytes: int
-    rejected_bytes: list[int]
-
-
-def encode_one_by_one(labels: LabelMap, table: FeatureTable, policy: str, loaded: Sequence[Loaded]) -> Expected:
-    """As the shard writer did it before there were Blocks."""
-    encoder = encode_examples.ExampleEncoder(labels, table, policy)
-    records, facts, numbers, rejected, rejected_bytes, sizes = [], [], [], [], [], []
-    counted, classes = Counter(), Counter()
-    for task, picture in loaded:
-        size = task.ref.size_bytes
-        encoded = encode_examples.Encoded((), {Metric.IMAGES_WITHOUT_RECORD: 1}, [])
-        if encoder.wants_image(task):
-            encoded = encoder.encode(task, picture) if isinstance(picture, Picture) else picture
-        else:
-            size = 0
-        if isinstance(encoded, Rejected):
-            if task.is_continuation:
-                counted[Metric.OF_REJECTED_IMAGES] += encoded.annotations
-            else:
-                rejected.append(encoded)
-                rejected_bytes.append(size)
-            continue
-        if encoded.records:
-            records += map(b"".join, encoded.records)
-            facts.append(encoded.facts)
-            numbers.append(len(encoded.records))
-        rejected += encoded.rejected
-        counted.update(encoded.counted)
-        classes.update(encoded.class_counts)
-        if not task.is_continuation:
-            sizes.append(size)
-    return Expected(
-        records, facts, numbers, dict(+counted), rejected, dict(classes), len(sizes), sum(sizes), rejected_bytes
-    )
 
 
 def expected_amount(estimate: RecordEstimate, task: ImageTask) -> tuple[int, int]:

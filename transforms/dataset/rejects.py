@@ -225,15 +225,11 @@ def _write(output: str, split: str, kinds: Mapping[RejectKind, Rejects]) -> Reje
     lines = sorted(chain.from_iterable(of_reason.values()))
     digest = hashlib.sha256()
     # Outside of the state's folder, which another run that is done deletes, with all that is being written there.
-    upload = storage_for(output).create(rejects_path(output, split), output)
-    try:
+    with storage_for(output).writing(rejects_path(output, split), output) as upload:
         for start in range(0, len(lines), _LINES_AT_ONCE):
             data = b"".join(line_of(line) + b"\n" for line in lines[start : start + _LINES_AT_ONCE])
             digest.update(data)
             upload.write(data)
-        upload.commit()
-    finally:
-        upload.abandon()  # nothing to do after a commit
     decoded = tuple(msgspec.json.decode(line_of(line), type=RejectLine) for line in first)
     return RejectList(tally_rejects(kinds.items()), digest.hexdigest(), decoded)
 

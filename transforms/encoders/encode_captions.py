@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
-from apache_beam.transforms.window import GlobalWindow
-from apache_beam.utils.timestamp import MIN_TIMESTAMP
-from apache_beam.utils.windowed_value import WindowedValue
+from apache_beam.transforms.window import GlobalWindows
 
 from recordmill.schemas.inputs.annotations import ImageLabels
 from recordmill.schemas.inputs.encoders import EncoderSource, TextCounts, TextEncoder
@@ -96,4 +94,4 @@ class _EncodeCaptions(beam.DoFn):
 
     def finish_bundle(self) -> Iterator[Any]:
         texts = {(split, self._column): TextCounts(*counts) for split, counts in self._counts.items()}
-        yield TaggedOutput(FACTS, WindowedValue(Facts(texts=texts), MIN_TIMESTAMP, (GlobalWindow(),)))
+        yield TaggedOutput(FACTS, GlobalWindows.windowed_value(Facts(texts=texts)))

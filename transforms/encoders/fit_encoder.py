@@ -15,8 +15,7 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.coders import registry
 from apache_beam.pvalue import AsSingleton, PCollection
-from apache_beam.transforms.window import GlobalWindow
-from apache_beam.utils.timestamp import MIN_TIMESTAMP
+from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.schemas.errors import VocabularyError
@@ -237,8 +236,7 @@ class _CountTerms(beam.DoFn):
             self.start_bundle()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        for share in self._shares():
-            yield WindowedValue(share, MIN_TIMESTAMP, (GlobalWindow(),))
+        return map(GlobalWindows.windowed_value, self._shares())
 
     def _shares(self) -> Iterator[tuple[int, Terms]]:
         counted = self._counter.counts()

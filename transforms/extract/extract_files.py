@@ -35,36 +35,22 @@ class UnusableRecordError(ValueError):
         return UnusableRecordError, (self.reason, self.detail)
 
 
-class RecordReader:
-    """Reads records of one data set.
+def read_record(record: bytes, table: FeatureTable, labels: LabelMap) -> dict[str, Any]:
+    """Bytes for a single text or file, and a flat array for all else, by source.
 
-    Args:
-        table: what is in a record.
-        labels: the data set's classes.
+    Raises:
+        UnusableRecordError: it does not parse, lists of one object each differ in length, or a number is not finite.
     """
-
-    def __init__(self, table: FeatureTable, labels: LabelMap):
-        self._table = table
-        self._parse = RecordParser(table)
-        self._labels = labels
-
-    def __call__(self, record: bytes) -> dict[str, Any]:
-        """Bytes for a single text or file, and a flat array for all else, by source.
-
-        Raises:
-            UnusableRecordError: it does not parse, lists of one object each differ in length, or a number is not
-                finite.
-        """
-        try:
-            values = self._parse(record)
-        except RecordParseError as error:
-            raise UnusableRecordError("schema", str(error)) from error
-        for reason, detail in length_faults(values, self._table, self._labels.keypoints):
-            raise UnusableRecordError(reason, detail)
-        for feature in self._table.features:
-            if feature.kind is FeatureKind.FLOAT and not np.isfinite(values[feature.source]).all():
-                raise UnusableRecordError("schema", f"{feature.name} has a number that is not finite")
-        return as_meant(values, self._table, self._labels)
+    try:
+        values = RecordParser(table)(record)
+    except RecordParseError as error:
+        raise UnusableRecordError("schema", str(error)) from error
+    for reason, detail in length_faults(values, table, labels.keypoints):
+        raise UnusableRecordError(reason, detail)
+    for feature in table.features:
+        if feature.kind is FeatureKind.FLOAT and not np.isfinite(values[feature.source]).all():
+            raise UnusableRecordError("schema", f"{feature.name} has a number that is not finite")
+    return as_meant(values, table, labels)
 
 
 def text(value: bytes, name: str) -> str:

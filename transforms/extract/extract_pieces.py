@@ -16,7 +16,7 @@ from recordmill.schemas.dataset.checks import Fault, Faults
 from recordmill.schemas.features import FeatureTable, RecordOf
 from recordmill.schemas.names import name_key
 from recordmill.transforms.extract.extract_files import WrittenFile
-from recordmill.transforms.extract.extract_rows import RecordRows, panoptic_path
+from recordmill.transforms.extract.extract_rows import RecordRows, Row, panoptic_path
 from recordmill.transforms.records.read_shards import FaultList
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.records.tfrecord import frame
@@ -128,13 +128,6 @@ def _path(folder: str, shard: str, suffix: str) -> str:
 def delete_pieces(folder: str) -> None:
     storage = storage_for(folder)
     storage.delete_folder(join_path(folder, _PIECES))
-
-
-class Row(NamedTuple):
-    """A row of a document as JSON; the id is None where ids are not the source's."""
-
-    id: int | None
-    json: bytes
 
 
 class _Keys(bytearray):
@@ -271,7 +264,7 @@ class SplitPieces:
     def objects(self, kind: str) -> Iterator[Row]:
         """Yield the rows of `instances` or `keypoints`."""
         for record in self._kept():
-            yield from (Row(row.id, row.json) for row in getattr(record.rows, kind))
+            yield from getattr(record.rows, kind)
 
     def captions(self) -> Iterator[Row]:
         """Yield captions. Those without an id are numbered from 1."""

@@ -88,11 +88,10 @@ class PanopticEntry(msgspec.Struct, frozen=True):
     segments_info: tuple[SegmentEntry, ...]
 
 
-class EncodedRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A row as JSON."""
+class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A row of a document as JSON; the id is None where ids are not the source's."""
 
-    id: int
-    image_id: int
+    id: int | None
     json: bytes
 
 
@@ -105,8 +104,8 @@ class RecordRows(msgspec.Struct, frozen=True):
     """
 
     image: ImageEntry
-    instances: tuple[EncodedRow, ...] = ()
-    keypoints: tuple[EncodedRow, ...] = ()
+    instances: tuple[Row, ...] = ()
+    keypoints: tuple[Row, ...] = ()
     captions: tuple[CaptionEntry, ...] = ()
     panoptic: PanopticEntry | None = None
     class_name: str | None = None
@@ -263,8 +262,8 @@ def keypoints_px(keypoints: np.ndarray, width: int, height: int) -> tuple[float,
     return tuple(numbers)
 
 
-def _encoded(row: InstanceRow) -> EncodedRow:
-    return EncodedRow(row.id, row.image_id, msgspec.json.encode(row))
+def _encoded(row: InstanceRow) -> Row:
+    return Row(row.id, msgspec.json.encode(row))
 
 
 def _size(values: dict[str, Any], faults: list[tuple[str, str]]) -> tuple[int, int]:

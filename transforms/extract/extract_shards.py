@@ -18,17 +18,16 @@ from recordmill.schemas.dataset.checks import Fault, Faults
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.transforms.extract.extract_files import FileWriter, RecordReader, UnusableRecordError, is_there
+from recordmill.transforms.extract.extract_files import FileWriter, UnusableRecordError, is_there, read_record
 from recordmill.transforms.extract.extract_pieces import (
     ExtractedRecord,
     PieceFile,
-    Row,
     SplitPieces,
     found_piece,
     read_piece,
     records_of_piece,
 )
-from recordmill.transforms.extract.extract_rows import RowExtractor
+from recordmill.transforms.extract.extract_rows import Row, RowExtractor
 from recordmill.transforms.records.read_shards import FaultList, ManifestShard, readable_records
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime import progress
@@ -106,7 +105,7 @@ class RecordExtractor:
 
     def __init__(self, shard: ManifestShard, writer: FileWriter):
         self._file = shard.info.file
-        self._read = RecordReader(shard.table, shard.labels)
+        self._table, self._labels = shard.table, shard.labels
         self._extract = RowExtractor(shard.table, shard.labels, shard.split)
         self._writer = writer
 
@@ -120,7 +119,7 @@ class RecordExtractor:
         faults: list[tuple[str, str]] = []
         extracted = None
         try:
-            rows, (image_file, *others), faults = self._extract(self._read(record))
+            rows, (image_file, *others), faults = self._extract(read_record(record, self._table, self._labels))
             files = [self._writer.write(image_file)]
             for other in others:
                 try:
@@ -210,17 +209,13 @@ def write_document(
     Args:
         categories: None for a file that has none.
     """
-    upload = storage_for(path).create(path)
-    try:
+    with storage_for(path).writing(path) as upload:
         upload.write(b'{"images":[')
         _write_rows(upload, images)
         upload.write(b'],"annotations":[')
         number, ids = _write_rows(upload, annotations)
         end = b"" if categories is None else b',"categories":' + msgspec.json.encode(categories)
         upload.write(b"]" + end + b"}\n")
-        upload.commit()
-    finally:
-        upload.abandon()  # nothing to do after a commit
     return number, int((np.unique(np.array(ids, np.int64), return_counts=True)[1] > 1).sum())
 
 
@@ -241,15 +236,11 @@ def write_labels(path: str, split: str, labels: Iterable[tuple[str, str]]) -> in
         labels: paths and classes.
     """
     number, rest = 0, iter(labels)
-    upload = storage_for(path).create(path)
-    try:
+    with storage_for(path).writing(path) as upload:
         upload.write(_csv([("path", "label", "split")]))
         while some := list(islice(rest, _ROWS_AT_ONCE)):
             upload.write(_csv((*label, split) for label in some))
             number += len(some)
-        upload.commit()
-    finally:
-        upload.abandon()  # nothing to do after a commit
     return number
 
 

@@ -16,11 +16,6 @@ _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _HUFFMAN_FRAMES = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive
 _ALONE = frozenset((0x01, *range(0xD0, 0xD8)))  # markers without a segment
 _COMMENT, _JFIF, _EXIF, _ADOBE = 0xFE, 0xE0, 0xE1, 0xEE
-_COMMON = frozenset((0xC4, 0xDB, 0xDD, _COMMENT, *range(0xE0, 0xF0)))
-"""Markers of the segments that most JPEGs have before their frame header."""
-_SAMPLINGS = frozenset((b"\x11", b"\x11\x11\x11", b"\x21\x11\x11", b"\x22\x11\x11"))
-"""Sampling factors of grey pictures, and of colours at full size, at half the width, at half of both sides."""
-_FRAME = struct.Struct(">xxHBHHB")
 _SEGMENTS = frozenset((0xC4, 0xCC, _SOS, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0))) | _FRAMES
 """Markers that libjpeg reads or passes over; it gives up at any other."""
 
@@ -67,29 +62,6 @@ def jpeg_frame(data: bytes) -> JpegFrame:
         if marker in _FRAMES:
             return _frame(data, marker, offset)
     raise JpegError("it has no frame header")
-
-
-def usual_size(data: bytes) -> tuple[int, int] | None:
-    """Width and height of a JPEG that is as most are: its file ends with it, it is of a kind that TensorFlow decodes,
-    and `jpeg_frame` finds nothing unusual before its frame header. None of any other, which may be as good.
-
-    Ten times as fast as `jpeg_frame`.
-    """
-    if not (data.startswith(JPEG_START) and data.endswith(JPEG_END)):
-        return None
-    offset, last = 2, len(data) - _FRAME.size
-    while offset < last and data[offset] == 0xFF:
-        marker = data[offset + 1]
-        if marker in _HUFFMAN_FRAMES:
-            length, precision, height, width, channels = _FRAME.unpack_from(data, offset)
-            factors = data[offset + 11 : offset + 10 + 3 * channels : 3]
-            is_usual = precision == 8 and factors in _SAMPLINGS and len(factors) == channels
-            return (width, height) if is_usual and offset + 2 + length <= len(data) and length >= 2 else None
-        length = data[offset + 2] << 8 | data[offset + 3]
-        if marker not in _COMMON or length < 2:
-            return None
-        offset += 2 + length
-    return None
 
 
 def jpeg_ends(data: bytes) -> bool:

@@ -90,14 +90,14 @@ def _grid(most: float, down: float) -> Markup:
     for quarter in (0, 0.5, 1):
         y = _TOP + down * (1 - quarter)
         lines.append(_LINE.format(_LEFT, _WIDTH, y, y))
-        lines.append(_text(_LEFT - 6, y + 4, _percent(quarter * most), "end"))
+        lines.append(_text(_LEFT - 6, y + 4, percent(quarter * most), "end"))
     return Markup("").join(lines)
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     """Two digits, or all three of a hundred.
 
-    >>> _percent(1), _percent(0.125), _percent(0.004)
+    >>> percent(1), percent(0.125), percent(0.004)
     ('100%', '12%', '0.4%')
     """
     return "100%" if share > 0.995 else f"{100 * share:.2g}%"

@@ -18,7 +18,7 @@ from recordmill.schemas.sizes import size_text
 from recordmill.schemas.statistics import FINDINGS, FRACTIONAL, Distribution, SplitComparison, SplitStatistics
 from recordmill.transforms.dataset.fact_lines import split_lines
 from recordmill.transforms.insight.across_splits import compare_splits
-from recordmill.transforms.insight.charts import Show, bar_chart, columns, heat_map, long_tail
+from recordmill.transforms.insight.charts import Show, bar_chart, columns, heat_map, long_tail, percent
 from recordmill.transforms.insight.read_examples import Thumbnail, duplicate_rows, duplicate_titles
 
 SplitRow = tuple[str, list[str]]
@@ -222,11 +222,7 @@ def _number(value: float) -> str:
     return f"{value:,.3g}" if 0 < abs(value) < 1000 else f"{value:,.0f}"
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.2g}%" if value < 1 else "100%"
-
-
-_SHOW: Mapping[str, Show] = {"box_share": _percent, "image_bytes": size_text}
+_SHOW: Mapping[str, Show] = {"box_share": percent, "image_bytes": size_text}
 
 
 def _plain(text: object) -> str:

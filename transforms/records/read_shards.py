@@ -41,46 +41,32 @@ def readable_records(shard: ManifestShard, reader: ShardReader, damage: list[Fau
     Args:
         reader: of the shard's path.
     """
+    file, info = shard.info.file, shard.info
     examples = size = 0
     try:
-        for record in _undamaged(shard, reader, damage):
+        if storage_for(shard.path).size(shard.path) is None:
+            damage.append(Fault(file, None, "missing", "no such file"))
+            return
+        for record in reader.records():
             examples += 1
-            if examples <= shard.info.examples:
+            if examples <= info.examples:
                 progress.read_record(reader.size - size)
                 size = reader.size
             yield record
+        if examples != info.examples:
+            damage.append(Fault(file, None, "count", f"{examples} records, the manifest says {info.examples}"))
+        if reader.sha256.hexdigest() != info.sha256:
+            damage.append(Fault(file, None, "sha256", "the file's SHA-256 is not the manifest's"))
+    except RecordError as error:
+        damage.append(Fault(file, error.record, error.reason, error.detail))
+    except Exception as error:  # a damaged GZIP stream ends in one of several types; the file is named
+        if is_remote(shard.path) and isinstance(error, OSError) and not isinstance(error, UnreadableFileError):
+            raise  # a server that does not answer, or may not, says nothing of the shard
+        detail = explain_os_error(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+        damage.append(Fault(file, None, "unreadable", detail))
     finally:
-        progress.skipped_images(max(0, shard.info.examples - examples))
+        progress.skipped_images(max(0, info.examples - examples))
         progress.finished_shard()
-
-
-def _undamaged(shard: ManifestShard, reader: ShardReader, damage: list[Fault]) -> Iterator[bytes]:
-    file = shard.info.file
-    if storage_for(shard.path).size(shard.path) is None:
-        damage.append(Fault(file, None, "missing", "no such file"))
-        return
-    examples = 0
-    records = reader.records()
-    while True:
-        try:
-            record = next(records, None)
-        except RecordError as error:
-            damage.append(Fault(file, error.record, error.reason, error.detail))
-            return
-        except Exception as error:  # a damaged GZIP stream ends in one of several types; the file is named
-            if is_remote(shard.path) and isinstance(error, OSError) and not isinstance(error, UnreadableFileError):
-                raise  # a server that does not answer, or may not, says nothing of the shard
-            detail = explain_os_error(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-            damage.append(Fault(file, None, "unreadable", detail))
-            return
-        if record is None:
-            break
-        examples += 1
-        yield record
-    if examples != shard.info.examples:
-        damage.append(Fault(file, None, "count", f"{examples} records, the manifest says {shard.info.examples}"))
-    if reader.sha256.hexdigest() != shard.info.sha256:
-        damage.append(Fault(file, None, "sha256", "the file's SHA-256 is not the manifest's"))
 
 
 class FaultList:

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import pairwise
 from typing import BinaryIO
 
@@ -162,11 +162,7 @@ class GcsStorage(Storage):
         """A request each, several at once."""
         if len(ranges) == 1:
             return [self.read_range(path, *ranges[0], version)]
-        read = partial(self._read_of_version, path, version)
-        return list(_readers(os.getpid()).map(read, ranges))
-
-    def _read_of_version(self, path: str, version: str, range_: tuple[int, int]) -> bytes:
-        return self.read_range(path, *range_, version)
+        return list(_readers(os.getpid()).map(lambda each: self.read_range(path, each[0], each[1], version), ranges))
 
     def checksum(self, path: str) -> tuple[int, str]:
         found = read_metadata(path)

@@ -3,6 +3,7 @@
 import base64
 import errno
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple, Protocol
 
 import google_crc32c
@@ -135,12 +136,18 @@ class Storage(Protocol):
 
     def write(self, path: str, data: bytes) -> None:
         """Write a whole file, its folder made if need be: readers see the old bytes or the new ones."""
-        upload = self.create(path)
-        try:
+        with self.writing(path) as upload:
             upload.write(data)
+
+    @contextmanager
+    def writing(self, path: str, folder: str = "") -> Iterator[Upload]:
+        """Write a file of many writes: it appears as the block ends, and not at all after an error; see `create`."""
+        upload = self.create(path, folder)
+        try:
+            yield upload
             upload.commit()
         finally:
-            upload.abandon()
+            upload.abandon()  # nothing to do after a commit
 
     def create(self, path: str, folder: str = "") -> Upload:
         """Start a file of many writes.

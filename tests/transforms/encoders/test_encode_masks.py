@@ -1,5 +1,4 @@
 import io
-import zipfile
 from pathlib import Path
 
 import msgspec
@@ -17,8 +16,8 @@ from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.encoders import encode_masks as module
 from recordmill.transforms.encoders.encode_masks import MAX_SEGMENTS, PanopticMap, RegionEncoder, read_panoptic
 from recordmill.transforms.images import load_images
-from recordmill.transforms.images.masks import bitmap
 from recordmill.transforms.runtime.threads import Budget
+from recordmill.transforms.sample.draw_scene import encoded
 
 LABELS = LabelMap(
     (),
@@ -140,15 +139,6 @@ def test_of_regions_that_overlap_the_later_one_is_seen():
     assert [LABELS.segments[index].id for index in values["segments.class_index"]] == [92, 200, 3, 255]
 
 
-@given(st.integers(1, 12), st.integers(1, 12), st.data())
-def test_a_bitmap_is_what_its_runs_say_down_the_columns(width, height, data):
-    pixels = data.draw(st.lists(st.booleans(), min_size=width * height, max_size=width * height))
-    edges = np.flatnonzero(np.diff(pixels)) + 1
-    runs = np.diff([0, *edges, len(pixels)])
-    runs = np.concatenate([[0], runs]) if pixels[0] else runs
-    assert bitmap(runs, width, height).T.ravel().tolist() == pixels
-
-
 def test_a_picture_that_was_shrunk_has_masks_of_its_size_and_boxes_of_the_one_it_was(tmp_path):
     """Every other column of six goes; the segments' boxes are in pixels of the six."""
     columns = np.array([[[1, 0, 0]] * 4 + [[2, 0, 0]] * 2] * 2, np.uint8)
@@ -171,18 +161,14 @@ PLACES = [[0, 2], [2, 1], [3, 0]]
 
 
 def png(colours: np.ndarray = COLOURS, mode: str = "RGB", **options) -> bytes:
-    stream = io.BytesIO()
-    Image.fromarray(colours).convert(mode).save(stream, "PNG", **options)
-    return stream.getvalue()
+    return encoded(Image.fromarray(colours).convert(mode), "PNG", **options)
 
 
 def with_palette() -> bytes:
-    stream = io.BytesIO()
     image = Image.new("P", (2, 3))
     image.putdata([0, 1, 1, 2, 3, 0])
     image.putpalette([0, 0, 0, 7, 1, 0, 1, 2, 3, 0, 0, 255])
-    image.save(stream, "PNG")
-    return stream.getvalue()
+    return encoded(image, "PNG")
 
 
 def panoptic(path: Path, *segments: Segment) -> PanopticAnnotation:
@@ -254,12 +240,10 @@ def broken() -> dict[str, bytes]:
     at = whole.index(b"IDAT")
     flipped = bytearray(whole)
     flipped[at + 6] ^= 255
-    jpeg = io.BytesIO()
-    Image.fromarray(COLOURS).save(jpeg, "JPEG")
     return {
         "empty": b"",
         "text": b"not a PNG",
-        "a JPEG": jpeg.getvalue(),
+        "a JPEG": encoded(Image.fromarray(COLOURS), "JPEG"),
         "only its signature": whole[:8],
         "cut in its header": whole[:20],
         "cut in its pixels": whole[: at + 8],
@@ -291,9 +275,7 @@ def test_a_damaged_png_is_read_or_refused_and_nothing_else_happens(tmp_path_fact
 
 @pytest.mark.parametrize(("mode", "told"), [("L", "mode L"), ("1", "mode 1"), ("LA", "mode LA"), ("I;16", "mode I;16")])
 def test_a_png_that_holds_no_colours_is_unreadable(tmp_path, mode, told):
-    stream = io.BytesIO()
-    Image.new(mode, (2, 3)).save(stream, "PNG")
-    reason, detail = fault(tmp_path, stream.getvalue())
+    reason, detail = fault(tmp_path, encoded(Image.new(mode, (2, 3)), "PNG"))
     assert (reason, detail) == (Reason.MASK_UNREADABLE, f"a PNG of {told}; segment ids are written as RGB")
 
 
@@ -306,60 +288,6 @@ def test_a_png_of_another_size_than_its_image_is_told_with_both(tmp_path, width,
 def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(load_images, "MAX_FILE_BYTES", 1234)
     assert fault(tmp_path, bytes(1235)) == (Reason.MASK_UNREADABLE, "1,235 bytes, where at most 1,234 are read")
-
-
-# In an archive
-
-
-def archived(folder: Path, data: bytes = b"", method: int = zipfile.ZIP_DEFLATED) -> Path:
-    with zipfile.ZipFile(folder / "masks.zip", "w", method) as archive:
-        archive.writestr("masks/p.png", data or png())
-    return folder / "masks.zip"
-
-
-@pytest.mark.parametrize("name", ["p.png", "masks/p.png"])
-def test_a_png_is_read_out_of_an_archive(tmp_path, name):
-    path = archived(tmp_path) / name
-    found = read_panoptic(panoptic(path, *SEGMENTS), 2, 3, CATEGORIES)
-    assert (found.data, found.indices.tolist()) == (png(), PLACES)
-
-
-def test_a_png_that_an_archive_does_not_have_is_missing(tmp_path):
-    with pytest.raises(UnusableError, match="no such file under --panoptic-masks") as caught:
-        read_panoptic(panoptic(archived(tmp_path) / "q.png", *SEGMENTS), 2, 3, CATEGORIES)
-    assert caught.value.reason is Reason.MASK_MISSING
-
-
-def damaged_member(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[data.index(b"p.png") + 8] ^= 255
-    path.write_bytes(data)
-
-
-def encrypted_member(path: Path) -> None:
-    """Both headers of the member say that it is encrypted."""
-    data = bytearray(path.read_bytes())
-    data[6] |= 1
-    data[data.index(b"PK\x01\x02") + 8] |= 1
-    path.write_bytes(data)
-
-
-def unknown_method(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[8:10] = data[data.index(b"PK\x01\x02") + 10 :][:2] = b"\x63\x00"
-    at = data.index(b"PK\x01\x02") + 10
-    data[at : at + 2] = b"\x63\x00"
-    path.write_bytes(data)
-
-
-@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-@pytest.mark.parametrize("damage", [damaged_member, encrypted_member, unknown_method])
-def test_a_member_that_is_damaged_or_encrypted_is_unreadable(tmp_path, damage, method):
-    path = archived(tmp_path, method=method)
-    damage(path)
-    with pytest.raises(UnusableError, match=r"'p\.png': damaged or encrypted") as caught:
-        read_panoptic(panoptic(path / "p.png", *SEGMENTS), 2, 3, CATEGORIES)
-    assert caught.value.reason is Reason.MASK_UNREADABLE
 
 
 # PNG and row contradict each other

@@ -13,8 +13,7 @@ from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.images.masks import grey_png
 from recordmill.transforms.records.tfrecord import FRAME_BYTES
 from tests.oracles.block_of_tasks import block_of_tasks
-from tests.oracles.encode_examples import ExampleEncoder
-from tests.oracles.encode_tasks import expected_amount
+from tests.oracles.encode_tasks import encode_tasks, expected_amount
 
 LABELS = LabelMap((Category(1, "person", keypoints=tuple(f"keypoint {n}" for n in range(17))), Category(44, "bottle")))
 POLYGON = b"[[" + b", ".join(b"%d.5, %d.25" % (10 + n, 20 + n * n % 90) for n in range(40)) + b"]]"
@@ -37,9 +36,9 @@ def task(objects: int = 0, size: int = 10_000, captions: int = 0, keypoints: int
     return ImageTask(397133, "000000397133.jpg", 320, 240, ImageRef("i.jpg", size), "train", annotations, labels)
 
 
-def framed_bytes(task: ImageTask, table) -> int:
-    picture = Picture(bytes(task.ref.size_bytes), "jpeg", task.width, task.height, "0" * 64)
-    records = ExampleEncoder(LABELS, table, "clip").encode(task, picture).records
+def framed_bytes(task: ImageTask, table: FeatureTable, picture: Picture | None = None) -> int:
+    picture = picture or Picture(bytes(task.ref.size_bytes), "jpeg", task.width, task.height, "0" * 64)
+    records = encode_tasks(LABELS, table, "clip", [(task, picture)]).records
     return sum(len(b"".join(record)) + FRAME_BYTES for record in records)
 
 
@@ -100,9 +99,8 @@ def test_more_of_anything_is_never_expected_to_be_smaller(table, objects, size, 
 def test_a_record_of_one_class_is_what_is_expected_within_a_tenth():
     of_one_class = msgspec.structs.replace(task(size=len(GREY_PNG)), labels=ImageLabels(class_name="bottle"))
     picture = Picture(GREY_PNG, "png", 320, 240, "0" * 64)
-    encoder = ExampleEncoder(LABELS, CLASSIFICATION, "keep")
-    (record,) = encoder.encode(of_one_class, picture).records
-    assert expected_bytes(of_one_class, CLASSIFICATION) == pytest.approx(len(b"".join(record)) + FRAME_BYTES, rel=0.1)
+    written = framed_bytes(of_one_class, CLASSIFICATION, picture)
+    assert expected_bytes(of_one_class, CLASSIFICATION) == pytest.approx(written, rel=0.1)
 
 
 @pytest.mark.parametrize("side", [500, 2000, 6000])
@@ -113,8 +111,7 @@ def test_masks_grow_with_their_image(side, max_side):
     large = msgspec.structs.replace(task(20), width=side, height=side)
     shrunk = min(side, max_side or side)
     picture = Picture(bytes(10_000), "jpeg", shrunk, shrunk, "0" * 64, (side, side) if shrunk < side else None)
-    (record,) = ExampleEncoder(LABELS, table, "clip").encode(large, picture).records
-    size = len(b"".join(record))
+    size = framed_bytes(large, table, picture)
     assert expected_amount(RecordEstimate(table, max_side), large)[0] == pytest.approx(size, rel=0.25)
     assert RecordEstimate(table, max_side).least_mask_bytes(block_of_tasks([large], (large.split,)))[0] < size
 

@@ -1,5 +1,3 @@
-import io
-
 import msgspec
 import tensorflow as tf
 from PIL import Image
@@ -14,17 +12,11 @@ from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.encoders import record_maker
 from recordmill.transforms.encoders.record_maker import PictureRowEncoder
 from recordmill.transforms.records.example import ExampleWriter
+from recordmill.transforms.sample.draw_scene import encoded
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from tests.oracles.encode_tasks import expected_amount
 
-
-def _jpeg() -> bytes:
-    stream = io.BytesIO()
-    Image.new("RGB", (40, 30), (200, 60, 50)).save(stream, "JPEG")
-    return stream.getvalue()
-
-
-JPEG = _jpeg()
+JPEG = encoded(Image.new("RGB", (40, 30), (200, 60, 50)), "JPEG")
 COLUMNS = TableSchema((Column("a", "a", ColumnType.INT64), Column("n", "image/name", ColumnType.BYTES))).features
 LABELS = LabelMap((Category(0, "cat"), Category(1, "dog")))
 RECORD = ExampleWriter(FeatureTable("table", COLUMNS)).write({"row.a": -3, "row.n": b"x"})

@@ -6,7 +6,7 @@ from pathlib import Path
 from recordmill.schemas.dataset.checks import Fault, Faults
 from recordmill.transforms.extract.extract_files import WrittenFile
 from recordmill.transforms.extract.extract_pieces import ExtractedRecord, PieceFile
-from recordmill.transforms.extract.extract_rows import EncodedRow, ImageEntry, RecordRows
+from recordmill.transforms.extract.extract_rows import ImageEntry, RecordRows, Row
 
 
 def record(
@@ -18,8 +18,8 @@ def record(
     return number, RecordRows(ImageEntry(image_id, name, 40, 30), **rows), written
 
 
-def row(id_: int, image_id: int) -> EncodedRow:
-    return EncodedRow(id_, image_id, b'{"id":%d}' % id_)
+def row(id_: int) -> Row:
+    return Row(id_, b'{"id":%d}' % id_)
 
 
 def write_piece(folder: Path, shard: str, *records, faults: tuple[Fault, ...] = (), is_damaged: bool = False) -> str:

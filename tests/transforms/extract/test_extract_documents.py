@@ -11,8 +11,7 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.transforms.extract.extract_pieces import Row
-from recordmill.transforms.extract.extract_rows import CaptionEntry, PanopticEntry
+from recordmill.transforms.extract.extract_rows import CaptionEntry, PanopticEntry, Row
 from recordmill.transforms.extract.extract_shards import (
     Document,
     ExtractedSplit,
@@ -28,8 +27,8 @@ LABELS = LabelMap((Category(3, "cat", isthing=1), Category(7, "figure", keypoint
 def test_rows_are_in_the_order_of_shards_and_records(tmp_path):
     torn = Fault("two", 1, "truncated", "cut")
     shards = [
-        write_piece(tmp_path, "two", record(0, 4, "b.jpg", instances=(row(9, 4), row(7, 4))), faults=(torn,)),
-        write_piece(tmp_path, "one", record(0, 5, "a.jpg", instances=(row(8, 5),))),
+        write_piece(tmp_path, "two", record(0, 4, "b.jpg", instances=(row(9), row(7))), faults=(torn,)),
+        write_piece(tmp_path, "one", record(0, 5, "a.jpg", instances=(row(8),))),
     ]
     expected = ExtractedSplit("val", 2, 2, 200, (Document("annotations/instances_val.json", 3),), Faults((torn,)))
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
@@ -51,7 +50,7 @@ def test_rows_are_in_the_order_of_shards_and_records(tmp_path):
 
 def test_each_kind_has_a_file_of_its_own(tmp_path):
     table = LAYOUTS["detection"].with_parts((Part.KEYPOINTS, Part.CAPTIONS))
-    one = record(0, 4, "b.jpg", keypoints=(row(9, 4),), captions=(CaptionEntry(None, 4, "a cat"),))
+    one = record(0, 4, "b.jpg", keypoints=(row(9),), captions=(CaptionEntry(None, 4, "a cat"),))
     split = write_documents("val", [write_piece(tmp_path, "one", one)], str(tmp_path), table, LABELS)
     kinds = {"instances": 0, "person_keypoints": 1, "captions": 1}
     assert split.documents == tuple(Document(f"annotations/{kind}_val.json", n) for kind, n in kinds.items())
@@ -75,9 +74,9 @@ def test_ids_that_several_annotations_have_are_counted(tmp_path):
     """Of files that number theirs from 1 on each; of captions without ids there is nothing to tell."""
     none = (CaptionEntry(None, 4, "a"), CaptionEntry(None, 4, "b"))
     shards = [
-        write_piece(tmp_path, "one", record(0, 4, "a.jpg", instances=(row(1, 4), row(2, 4)), captions=none)),
-        write_piece(tmp_path, "two", record(0, 5, "b.jpg", instances=(row(2, 5), row(3, 5)))),
-        write_piece(tmp_path, "three", record(0, 6, "c.jpg", instances=(row(3, 6), row(2, 6), row(4, 6)))),
+        write_piece(tmp_path, "one", record(0, 4, "a.jpg", instances=(row(1), row(2)), captions=none)),
+        write_piece(tmp_path, "two", record(0, 5, "b.jpg", instances=(row(2), row(3)))),
+        write_piece(tmp_path, "three", record(0, 6, "c.jpg", instances=(row(3), row(2), row(4)))),
     ]
     table = LAYOUTS["detection"].with_parts((Part.CAPTIONS,))
     split = write_documents("val", shards, str(tmp_path), table, LABELS)
@@ -124,10 +123,10 @@ def test_objects_of_one_image_share_its_row(tmp_path):
         write_piece(
             tmp_path,
             "one",
-            record(0, 4, "a.jpg", "x", instances=(row(1, 4),)),
-            record(1, 4, "b.jpg", "y", instances=(row(2, 4),)),
+            record(0, 4, "a.jpg", "x", instances=(row(1),)),
+            record(1, 4, "b.jpg", "y", instances=(row(2),)),
         ),
-        write_piece(tmp_path, "two", record(0, 4, "a.jpg", "x", instances=(row(3, 4),))),
+        write_piece(tmp_path, "two", record(0, 4, "a.jpg", "x", instances=(row(3),))),
     ]
     split = write_documents("val", shards, str(tmp_path), LAYOUTS["keras"], LABELS)
     assert (split.images, split.image_bytes) == (1, 100)

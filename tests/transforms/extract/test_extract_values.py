@@ -1,7 +1,7 @@
 import pytest
 
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.transforms.extract.extract_files import RecordReader, UnusableRecordError
+from recordmill.transforms.extract.extract_files import UnusableRecordError, read_record
 from tests.transforms.records.test_parse_record import TABLE, record
 
 
@@ -19,6 +19,6 @@ from tests.transforms.records.test_parse_record import TABLE, record
 )
 def test_a_record_that_cannot_be_used(data, reason):
     with pytest.raises(UnusableRecordError) as caught:
-        RecordReader(TABLE, LabelMap(()))(data)
+        read_record(data, TABLE, LabelMap(()))
     assert caught.value.reason == reason
     assert "\n" not in caught.value.detail

@@ -63,6 +63,6 @@ def test_ids_beyond_64_bits_are_told_apart(tmp_path):
 
 
 def test_the_same_image_in_two_records_of_a_layout_of_images_is_one_too_many(tmp_path):
-    shard = write_piece(tmp_path, "one", *(record(n, 4, "a.jpg", instances=(row(n, 4),)) for n in range(2)))
+    shard = write_piece(tmp_path, "one", *(record(n, 4, "a.jpg", instances=(row(n),)) for n in range(2)))
     assert [fault.reason for fault in merged(tmp_path, [shard]).faults.listed] == ["duplicate_image_id"]
     assert not merged(tmp_path, [shard], "keras").faults

@@ -1,4 +1,3 @@
-import io
 import random
 import struct
 import zlib
@@ -18,18 +17,16 @@ from recordmill.transforms.images.check_formats import (
     jpeg_without_metadata,
     png_channels,
     png_without_metadata,
-    usual_size,
 )
 from recordmill.transforms.images.open_picture import encoded_channels
+from recordmill.transforms.sample.draw_scene import encoded
 from tests.conftest import SHARED_DATA
 
 NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 96, 3), np.uint8))
 
 
 def jpeg(image: Image.Image = NOISE, **how) -> bytes:
-    stream = io.BytesIO()
-    image.save(stream, "JPEG", **how)
-    return stream.getvalue()
+    return encoded(image, "JPEG", **how)
 
 
 JPEG = jpeg()
@@ -182,32 +179,6 @@ def test_what_decides_pixels_and_which_way_is_up_is_all_that_is_kept(marker, bod
     assert jpeg_without_metadata(JPEG[:SCAN] + segment + JPEG[SCAN:] + segment).endswith(JPEG[SCAN:] + segment)
 
 
-@pytest.mark.parametrize("name", sorted(GOOD.keys() - {"cmyk", "bytes after the end", "fill bytes before a marker"}))
-def test_usual_size(name):
-    assert usual_size(GOOD[name]) == (96, 64)
-
-
-def test_usual_size_is_that_of_the_frame_header_or_none():
-    of = random.Random(0)
-    first = [*(jpeg(subsampling=each) for each in range(3)), *GOOD.values()]
-    usual = 0
-    for _ in range(20_000):
-        data = bytearray(of.choice(first))
-        for _ in range(of.choice((0, 1, 1, 2, 5))):
-            data[of.choice((of.randrange(700), of.randrange(len(data)))) % len(data)] = of.choice(
-                (0, 255, of.randrange(256))
-            )
-        data = bytes(data[: of.choice((len(data), len(data), of.randrange(len(data))))])
-        if size := usual_size(data):
-            frame = jpeg_frame(data)
-            assert frame.is_tf_decodable
-            assert size == (frame.width, frame.height)
-            assert jpeg_ends(data)
-            usual += 1
-    assert usual > 5_000
-    assert usual_size(b"") is usual_size(JPEG[:3] + JPEG[-2:]) is None
-
-
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 """Of the pixels as they are written, by colour type."""
 DEPTHS = [(0, 1), (0, 2), (0, 4), (0, 8), (0, 16), (2, 8), (2, 16), (3, 1), (3, 2), (3, 4), (3, 8)]
@@ -292,9 +263,8 @@ def test_pngsuite():
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "YCbCr", "CMYK"])
 def test_channels_of_a_jpeg(mode):
-    stream = io.BytesIO()
-    Image.fromarray(np.arange(768, dtype=np.uint8).reshape(16, 16, 3)).convert(mode).save(stream, "JPEG")
-    assert encoded_channels(stream.getvalue(), "jpeg") == decoded_channels(stream.getvalue())
+    data = jpeg(NOISE.convert(mode))
+    assert encoded_channels(data, "jpeg") == decoded_channels(data)
 
 
 @pytest.mark.parametrize("kind", [b"ab1c", b"a_bc", b"\xe9bcd"])

@@ -76,14 +76,6 @@ def test_every_form_becomes_its_mask(form, expected):
     np.testing.assert_array_equal(bitmap_of(decode(form)), expected)
 
 
-@pytest.mark.parametrize(
-    "boxes", [[[1, 2, 4, 2], [1, 4, 4, 2]], [[1, 0, 2, HEIGHT], [3, 0, 9, HEIGHT]], [[0, 0, 1, 9], [11, 0, 1, 9]]]
-)
-def test_united_polygons_have_no_runs_of_0_but_a_leading_one(boxes):
-    runs = decode(boxes)
-    assert runs.tolist() == runs_of(bitmap_of(runs))
-
-
 @pytest.mark.parametrize("text", [b"", b"null", b"[]", b"[[]]", b"[[], []]", b" [ ] "])
 def test_no_mask_is_one_run_of_zeros(text):
     assert decode_text(text, 4, 3).tolist() == [12]

@@ -1,6 +1,5 @@
 import errno
 import hashlib
-import io
 import random
 import struct
 import zlib
@@ -27,18 +26,13 @@ from recordmill.transforms.images import load_images as module
 from recordmill.transforms.images.load_images import load_image, load_picture, open_record_picture, picture_size
 from recordmill.transforms.images.measure_pixels import measure_file
 from recordmill.transforms.runtime.threads import Budget
+from recordmill.transforms.sample.draw_scene import encoded
 from recordmill.transforms.storage.local_storage import LocalStorage
 from tests.transforms.show.records import picture
 
 CHECKS = ["none", "header", "decode"]
 NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (30, 40, 3), np.uint8))
 ANNOTATION = Annotation(5, 1, (0.0, 0.0, 1.0, 1.0), 1.0, False)
-
-
-def encoded(image: Image.Image, format_: str, **how) -> bytes:
-    stream = io.BytesIO()
-    image.save(stream, format_, **how)
-    return stream.getvalue()
 
 
 JPEG = encoded(NOISE, "JPEG")
@@ -261,12 +255,6 @@ def test_a_file_of_too_many_bytes_is_rejected_unread_whatever_the_listing_said(t
     assert_rejected(loaded, Reason.TOO_LARGE, "256,000,001 bytes, where at most 256,000,000 are read")
 
 
-def test_a_file_that_has_gone_is_rejected(tmp_path):
-    ref = ImageRef(str(tmp_path / "gone"), 5)
-    loaded = load_image(ImageTask(1, "a.jpg", 40, 30, ref, "train", (ANNOTATION,) * 2), PictureRules("none"))
-    assert_rejected(loaded, Reason.IMAGE_MISSING, "the file is gone")
-
-
 def test_storage_that_fails_stops_the_job(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(errno.EIO, "Input/output error")
@@ -295,11 +283,10 @@ def test_a_frame_that_is_larger_than_its_gif_says_is_rejected_undecoded(tmp_path
 def test_a_transcoded_picture_is_measured_as_it_is_in_the_record(tmp_path, kind, check):
     colours = random.Random(1).randbytes(3 * 6 * 3)
     drawn = Image.frombytes("RGB", (6, 3), colours).resize((60, 30))
-    stream, exif = io.BytesIO(), Image.Exif()
+    exif = Image.Exif()
     exif[0x0112] = 6
-    drawn.save(stream, kind, exif=exif)
     size = (30, 60) if kind == "JPEG" else (60, 30)  # turned upright, as the JSON has it
-    picture = load(tmp_path, stream.getvalue(), *size, check=check)
+    picture = load(tmp_path, encoded(drawn, kind, exif=exif), *size, check=check)
     assert isinstance(picture, Picture)
     assert picture.transcoding
     assert picture.measures == (measure_file(picture.data, picture.format) if check == "decode" else None)
@@ -320,15 +307,8 @@ def task(data: bytes, labels: ImageLabels = NO_LABELS) -> ImageTask:
 
 def file(format_: str, mode: str = "RGB") -> tuple[bytes, Image.Image]:
     pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
-    picture, stream = Image.fromarray(pixels).convert(mode), io.BytesIO()
-    picture.save(stream, format_)
-    return stream.getvalue(), picture
-
-
-def test_files_are_checked_and_written_as_they_are():
-    data, _ = file("PNG")
-    picture = load_picture(task(data), PictureRules("decode"))
-    assert (picture.data, picture.format, picture.width, picture.height) == (data, "png", 30, 20)
+    picture = Image.fromarray(pixels).convert(mode)
+    return encoded(picture, format_), picture
 
 
 def test_raw_pixels_are_rgb_by_rows_of_the_size_that_is_asked_for():

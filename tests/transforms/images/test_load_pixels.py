@@ -1,5 +1,3 @@
-import io
-
 import keras
 import numpy as np
 import pytest
@@ -8,17 +6,12 @@ from PIL import Image
 from recordmill.schemas.inputs.images import ImageRef, ImageTask
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.transforms.images.load_images import decode_pixels, load_pixels
+from recordmill.transforms.sample.draw_scene import encoded
 
 
 def noise(mode: str, size: tuple[int, int] = (50, 40)) -> Image.Image:
     pixels = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 4), np.uint8)
     return Image.fromarray(pixels, "RGBA").convert(mode)
-
-
-def encoded(image: Image.Image, format_: str, **options: object) -> bytes:
-    stream = io.BytesIO()
-    image.save(stream, format_, **options)
-    return stream.getvalue()
 
 
 @pytest.mark.parametrize("resize", ["nearest", "bilinear", "bicubic", "lanczos"])

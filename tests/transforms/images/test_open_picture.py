@@ -13,17 +13,12 @@ from PIL import Image
 from recordmill.schemas.inputs.images import ImageRef, ImageTask, PictureRules
 from recordmill.transforms.images.load_images import load_image
 from recordmill.transforms.images.open_picture import kind_of, open_picture
+from recordmill.transforms.sample.draw_scene import encoded
 
 NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (30, 40, 3), np.uint8))
 
 
-def encoded(format_: str, **how) -> bytes:
-    stream = io.BytesIO()
-    NOISE.save(stream, format_, **how)
-    return stream.getvalue()
-
-
-JPEG, PNG = encoded("JPEG"), encoded("PNG")
+JPEG, PNG = encoded(NOISE, "JPEG"), encoded(NOISE, "PNG")
 BOMB = zlib.compress(bytes(3_000_000))
 
 
@@ -79,10 +74,7 @@ def test_metadata_that_pillow_stumbles_over_costs_no_picture(data, tmp_path):
 @pytest.mark.parametrize("format_", ["JPEG", "PNG"])
 def test_what_decides_the_pixels_stays(format_):
     for mode in ("RGB", "CMYK") if format_ == "JPEG" else ("RGB", "P", "L", "RGBA"):
-        stream = io.BytesIO()
-        image = NOISE.convert(mode)
-        image.save(stream, format_, **({"transparency": 5} if mode in ("P", "L") else {}))
-        data = stream.getvalue()
+        data = encoded(NOISE.convert(mode), format_, **({"transparency": 5} if mode in ("P", "L") else {}))
         with open_picture(data, kind_of(data)) as opened:
             assert np.array_equal(opened.convert("RGBA"), Image.open(io.BytesIO(data)).convert("RGBA"))
 
@@ -106,7 +98,7 @@ def test_the_host_s_limit_of_pixels_is_neither_heeded_nor_touched(monkeypatch):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             for format_ in ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF"):
-                data = encoded(format_)
+                data = encoded(NOISE, format_)
                 assert open_picture(data, kind_of(data)).size == (40, 30)
         assert limit == Image.MAX_IMAGE_PIXELS
 

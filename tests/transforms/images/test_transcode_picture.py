@@ -7,7 +7,8 @@ from PIL import Image
 
 from recordmill.schemas.inputs.images import PictureRules
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.images.transcode_picture import decode_picture, encode_picture, shrunk_size, stored_size
+from recordmill.transforms.images.transcode_picture import decode_picture, encode_picture, stored_size
+from recordmill.transforms.sample.draw_scene import encoded
 
 KEEP = PictureRules("decode", jpeg_quality=100)
 # Smooth, so that JPEG keeps it; each corner of its own colour.
@@ -17,9 +18,7 @@ SMOOTH = Image.fromarray(COLOURS)
 
 
 def opened(image: Image.Image, format_: str, **how) -> Image.Image:
-    stream = io.BytesIO()
-    image.save(stream, format_, **how)
-    return Image.open(io.BytesIO(stream.getvalue()))
+    return Image.open(io.BytesIO(encoded(image, format_, **how)))
 
 
 def transcode_picture(image, original, size, turn, rules) -> tuple[bytes, str]:
@@ -76,12 +75,11 @@ def test_all_in_one_format_as_tensorflow_sees_it(mode, format_):
     image = DEEP if mode == "I;16" else SMOOTH.convert(mode)
     original = "jpeg" if mode == "CMYK" else "png"
     how = {"quality": 100} if mode == "CMYK" else {}
-    stream = io.BytesIO()
-    image.save(stream, original.upper(), **how)
+    stored = encoded(image, original.upper(), **how)
     rules = PictureRules("decode", format_, jpeg_quality=100)
-    data, found = transcode_picture(Image.open(io.BytesIO(stream.getvalue())), original, image.size, False, rules)
+    data, found = transcode_picture(Image.open(io.BytesIO(stored)), original, image.size, False, rules)
     assert found == format_
-    difference = np.abs(pixels(data) - pixels(stream.getvalue())).mean()
+    difference = np.abs(pixels(data) - pixels(stored)).mean()
     assert difference < (25 if mode in ("P", "1") and format_ == "jpeg" else 3)
     assert format_ == "jpeg" or mode == "CMYK" or difference == 0
 
@@ -113,9 +111,7 @@ def test_shrunk(mode):
     data, _ = transcode_picture(opened(image, "PNG"), "png", (20, 15), False, KEEP)
     found = pixels(data)
     assert found.shape == (15, 20, 3)
-    whole = io.BytesIO()
-    image.save(whole, "PNG")
-    expected = pixels(whole.getvalue()).reshape(15, 2, 20, 2, 3).mean((1, 3))
+    expected = pixels(encoded(image, "PNG")).reshape(15, 2, 20, 2, 3).mean((1, 3))
     assert np.abs(found - expected).mean() < (30 if mode in ("1", "P") else 3)
 
 
@@ -134,20 +130,6 @@ def test_pixels_that_no_format_holds(values):
     image = opened(Image.fromarray(np.full((3, 4), values)), "TIFF")
     with pytest.raises(UnusableError):
         transcode_picture(image, "tiff", (4, 3), False, KEEP)
-
-
-@pytest.mark.parametrize(
-    ("size", "max_side", "becomes"),
-    [
-        ((640, 480), 640, (640, 480)),
-        ((640, 480), 639, (639, 479)),
-        ((480, 640), 64, (48, 64)),
-        ((5, 5000), 10, (1, 10)),
-        ((1, 1), 1, (1, 1)),
-    ],
-)
-def test_shrunk_size(size, max_side, becomes):
-    assert shrunk_size(*size, max_side) == becomes
 
 
 @pytest.mark.parametrize(("width", "is_written"), [(1_000_000, True), (1_000_001, False)])

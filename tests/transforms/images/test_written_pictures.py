@@ -1,7 +1,3 @@
-import io
-import struct
-import zlib
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,15 +8,10 @@ from PIL import Image
 from recordmill.schemas.inputs.images import ImageRef, ImageTask, PictureRules
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.images.load_images import load_image
+from recordmill.transforms.sample.draw_scene import encoded
 from tests.conftest import SHARED_DATA
 
 NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (24, 32, 3), np.uint8))
-
-
-def encoded(image: Image.Image, format_: str, **how) -> bytes:
-    stream = io.BytesIO()
-    image.save(stream, format_, **how)
-    return stream.getvalue()
 
 
 SEEDS = [
@@ -66,28 +57,6 @@ def test_whatever_is_written_decodes_to_the_size_it_says(tmp_path, data, format_
         image = tf.io.decode_image(loaded.data, channels=3, expand_animations=False)
         assert image.shape == (loaded.height, loaded.width, 3)
         assert max_side is None or max(loaded.width, loaded.height) <= max_side
-
-
-def bomb(width: int, height: int) -> bytes:
-    """A PNG of a few kilobytes and a great many pixels."""
-    chunks = [
-        (b"IHDR", struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)),
-        (b"IDAT", zlib.compress(bytes((1 + (width + 7) // 8) * height), 9)),
-        (b"IEND", b""),
-    ]
-    framed = (
-        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in chunks
-    )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(framed)
-
-
-def test_a_decompression_bomb_is_not_decoded(tmp_path):
-    path = tmp_path / "picture"
-    path.write_bytes(bomb(30_000, 30_000))
-    task = ImageTask(1, "a", None, None, ImageRef(str(path), path.stat().st_size), "train", ())
-    for check in ("none", "header", "decode"):
-        loaded = load_image(task, PictureRules(check))
-        assert loaded.reason.value == "too_large"
 
 
 @pytest.mark.skipif(not SHARED_DATA.exists(), reason="the real data sets are not on this machine")

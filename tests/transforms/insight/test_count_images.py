@@ -14,11 +14,10 @@ from recordmill.schemas.inputs.annotations import Annotation, Category, ImageLab
 from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION
-from recordmill.schemas.statistics import SCALE, ZERO_BIN, PixelMeasures, bin_of, edge
+from recordmill.schemas.statistics import SCALE, ZERO_BIN, PixelMeasures, Statistics, bin_of, edge
 from recordmill.transforms.blocks.image_facts import join_facts
 from recordmill.transforms.dataset.facts import add_statistics
 from recordmill.transforms.insight.count_images import ImageCounter, describe_statistics, distribution, histogram
-from tests.oracles import count_images
 from tests.oracles.encode_tasks import encode_tasks
 from tests.oracles.fact_columns import counted, fact_columns, record_places, sorted_objects
 from tests.oracles.image_facts import ImageFacts
@@ -63,6 +62,13 @@ def test_boxes_are_counted_by_size_shape_class_and_place():
     ]
     assert [(each.name, each.objects, each.images) for each in told.classes] == [("cat", 0, 0), ("dog", 2, 1)]
     assert (told.images, told.formats) == (2, {"jpeg": 2})
+
+
+def test_shapes_are_of_boxes_with_an_area_however_small():
+    boxes = [(0, 0, 0.004, 0.004 * aspect) for aspect in (2, 2.2, 2.4)]
+    told = describe_statistics(counted(image("a", 100, 100, [*boxes, (0, 0, 0, 1)])), LABELS, DETECTION, [4, 0])
+    assert (told.histograms["box_aspect"].count, told.histograms["box_side"].count) == (3, 4)
+    assert told.histograms["box_aspect"].median == 2.25  # as if evenly spread from 2 to 2.5
 
 
 def test_images_of_one_class_each_are_counted_by_it():
@@ -189,12 +195,10 @@ def test_parts_add_up_to_the_same_in_any_order():
 
 @pytest.mark.parametrize("kind", ["objects", "masks", "captions", "classes", "features"])
 @pytest.mark.parametrize("seed", range(5))
-def test_equals_count_images_of_structs(seed, kind):
+def test_images_are_counted_together_as_one_by_one(seed, kind):
     images, places = draw_facts(seed, kind=kind)
-    oracle = count_images.ImageCounter()
-    for facts, place in zip(images, places, strict=True):
-        oracle.add(facts, place)
-    assert str(counted(*images, places=places)) == str(oracle.statistics("s"))
+    alone = [counted(image, places=[place]) for image, place in zip(images, places, strict=True)]
+    assert str(counted(*images, places=places)) == str(reduce(add_statistics, alone, Statistics()))
 
 
 def test_parts_of_images_are_joined():

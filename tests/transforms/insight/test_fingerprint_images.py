@@ -8,7 +8,6 @@ from recordmill.schemas.duplicates import NO_HASH
 from recordmill.schemas.statistics import PixelMeasures
 from recordmill.transforms.images.measure_pixels import perceptual_hashes
 from recordmill.transforms.insight.fingerprint_images import ImageFingerprints, image_class, label_digests
-from tests.oracles import fingerprint_images
 from tests.oracles.fact_columns import fact_columns, fingerprinted, sorted_objects
 from tests.oracles.image_facts import ImageFacts, RecordPlace
 from tests.oracles.random_facts import draw_facts
@@ -88,15 +87,16 @@ def test_of_images_of_one_class_the_class_is_known():
 
 @pytest.mark.parametrize("kind", ["objects", "masks", "captions", "classes", "features"])
 @pytest.mark.parametrize("seed", range(5))
-def test_equals_fingerprint_images_of_structs(seed, kind):
+def test_images_are_fingerprinted_together_as_one_by_one(seed, kind):
     images, places = draw_facts(seed, kind=kind)
-    oracle = fingerprint_images.ImageFingerprints()
-    for each in zip(images, places, strict=True):
-        oracle.add(*each)
-    assert fingerprinted(*images, places=places) == oracle.of_shard("s")
+    alone = [fingerprinted(image, places=[place]) for image, place in zip(images, places, strict=True)]
+    together = fingerprinted(*images, places=places)
+    assert together.rows == b"".join(each.rows for each in alone)
+    assert msgspec.json.decode(together.names) == [name for each in alone for name in msgspec.json.decode(each.names)]
 
 
 def test_many_classes_and_images_are_sorted_without_a_key_of_64_bits():
-    images = [facts(boxes=((0.5, 0.1), (0, 0), (1, 1), (1, 1)), classes=[1 << 40, 70_000])]
-    columns = fact_columns(images)
-    assert label_digests(columns, sorted_objects(columns)).tolist() == [fingerprint_images.label_digest(images[0])]
+    rows = [(1 << 40, 0.5, 0, 1, 1), (70_000, 0.1, 0, 1, 1)]
+    assert (
+        of_objects(*rows) == of_objects(*reversed(rows)) != of_objects((70_000, 0.5, 0, 1, 1), (1 << 40, 0.1, 0, 1, 1))
+    )

@@ -1,6 +1,5 @@
 """TFRecord files of any features."""
 
-import io
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from PIL import Image
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
 from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.records.tfrecord import frame
+from recordmill.transforms.sample.draw_scene import encoded
 
 KINDS = {bytes: FeatureKind.BYTES, float: FeatureKind.FLOAT, int: FeatureKind.INT64}
 
@@ -33,13 +33,9 @@ def write(path: Path, *records: bytes) -> str:
 
 
 def picture(width: int = 60, height: int = 40, format_: str = "JPEG") -> bytes:
-    stream = io.BytesIO()
-    Image.new("RGB", (width, height), (128, 128, 128)).save(stream, format_)
-    return stream.getvalue()
+    return encoded(Image.new("RGB", (width, height), (128, 128, 128)), format_)
 
 
 def label_map(pixels: Any) -> bytes:
     """A PNG of numbers."""
-    stream = io.BytesIO()
-    Image.fromarray(np.asarray(pixels, np.uint8)).save(stream, "PNG")
-    return stream.getvalue()
+    return encoded(Image.fromarray(np.asarray(pixels, np.uint8)), "PNG")

@@ -1,5 +1,4 @@
 import hashlib
-import io
 import json
 
 import numpy as np
@@ -7,6 +6,7 @@ import pytest
 from PIL import Image
 
 from recordmill.schemas.dataset.checks import Check
+from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.annotations import (
     Annotation,
     Caption,
@@ -20,8 +20,10 @@ from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS, features_table
 from recordmill.transforms.records.example import ExampleWriter
+from recordmill.transforms.records.parse_record import RecordParser
+from recordmill.transforms.sample.draw_scene import encoded
 from recordmill.transforms.verify.check_records import RecordChecker, text_faults
-from tests.oracles.encode_examples import ExampleEncoder
+from tests.oracles.encode_tasks import encode_tasks
 
 LABELS = LabelMap(
     (Category(1, "cat", keypoints=("nose", "tail")), Category(7, "dog")),
@@ -30,9 +32,7 @@ LABELS = LabelMap(
 
 
 def png(pixels: np.ndarray) -> bytes:
-    stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, "PNG")
-    return stream.getvalue()
+    return encoded(Image.fromarray(pixels), "PNG")
 
 
 DATA = png(np.arange(20 * 30 * 3, dtype=np.uint8).reshape(20, 30, 3))
@@ -52,6 +52,14 @@ def _thoroughly_or_not(request, monkeypatch) -> None:
     monkeypatch.setitem(globals(), "CHECK", request.param)
 
 
+def values_of(labels: LabelMap, table: FeatureTable, task: ImageTask, picture: Picture) -> dict:
+    """What a record holds, by source, as ExampleWriter takes it."""
+    (record,) = encode_tasks(labels, table, "clip", [(task, picture)]).records
+    found = RecordParser(table)(b"".join(record))
+    arrays = ((each, found[each.source]) for each in table.features if not isinstance(found[each.source], bytes))
+    return found | {each.source: value.tolist() if each.is_list else value.item() for each, value in arrays}
+
+
 @pytest.fixture
 def values(tmp_path) -> dict:
     """Everything that a record of any layout may hold, of two objects."""
@@ -68,9 +76,7 @@ def values(tmp_path) -> dict:
     task = ImageTask(139, "a.png", 30, 20, ImageRef("a.png", 1), "train", OBJECTS, labels)
     found = {}
     for table in (DETECTION, TFDS):
-        encoder = ExampleEncoder(LABELS, table, "clip")
-        encoder._writer.record = lambda sources: found.update(sources) or ()
-        assert encoder.encode(task, PICTURE).rejected == []
+        found |= values_of(LABELS, table, task, PICTURE)
     return found | {"objects.bbox_xywh_px": [item.bbox_xywh_px for item in OBJECTS]}
 
 
@@ -99,8 +105,8 @@ def test_a_whole_record_has_no_fault(values, layout):
 @pytest.mark.parametrize("layout", ["detection", "plain", "tfds"])
 def test_a_record_without_objects_is_whole(layout):
     task = ImageTask(139, "a.png", 30, 20, ImageRef("a.png", 1), "train", ())
-    (empty,) = ExampleEncoder(LABELS, LAYOUTS[layout], "clip").encode(task, PICTURE).records
-    assert RecordChecker(CHECK, LAYOUTS[layout], LABELS, True)(b"".join(empty)) == (0, [])
+    empty = ExampleWriter(LAYOUTS[layout]).write(values_of(LABELS, LAYOUTS[layout], task, PICTURE))
+    assert RecordChecker(CHECK, LAYOUTS[layout], LABELS, True)(empty) == (0, [])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -250,11 +256,8 @@ def of_one_class(data: bytes = DATA, **changed) -> tuple[int, list[tuple[str, st
     labels = ImageLabels(class_name="été")
     task = ImageTask(139, "a.png", None, None, ImageRef("a.png", 1), "train", (), labels)
     picture = Picture(data, "png", 30, 20, hashlib.sha256(data).hexdigest())
-    found = {}
-    encoder = ExampleEncoder(CLASSES, CLASSIFICATION, "keep")
-    encoder._writer.record = lambda sources: found.update(sources) or ()
-    encoder.encode(task, picture)
-    return RecordChecker(CHECK, CLASSIFICATION, CLASSES, True)(ExampleWriter(CLASSIFICATION).write(found | changed))
+    values = values_of(CLASSES, CLASSIFICATION, task, picture) | changed
+    return RecordChecker(CHECK, CLASSIFICATION, CLASSES, True)(ExampleWriter(CLASSIFICATION).write(values))
 
 
 @pytest.mark.parametrize("shape", [(20, 30), (20, 30, 4)])

@@ -1,5 +1,4 @@
 import hashlib
-import io
 
 import pytest
 from PIL import Image
@@ -11,6 +10,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.tables import Column, TableSchema
 from recordmill.schemas.layouts import picture_of_row
 from recordmill.transforms.records.example import ExampleWriter
+from recordmill.transforms.sample.draw_scene import encoded
 from recordmill.transforms.verify.check_records import RowChecker
 
 SCHEMA = TableSchema(
@@ -66,13 +66,7 @@ def with_picture(raw_size: tuple[int, int] | None) -> FeatureTable:
     return FeatureTable("table", tuple(features), record_of=RecordOf.ROW)
 
 
-def _jpeg() -> bytes:
-    stream = io.BytesIO()
-    Image.new("RGB", (40, 30), (200, 60, 50)).save(stream, "JPEG")
-    return stream.getvalue()
-
-
-JPEG = _jpeg()
+JPEG = encoded(Image.new("RGB", (40, 30), (200, 60, 50)), "JPEG")
 PICTURE = {
     "image.channels": 3,
     "image.encoded": JPEG,

@@ -5,7 +5,8 @@ import pytest
 from PIL import Image
 
 from recordmill.schemas.dataset.checks import Check
-from recordmill.transforms.verify.check_records import OPENERS, Opened, UndecodableError
+from recordmill.schemas.rejects import UnusableError
+from recordmill.transforms.verify.check_records import OPENERS, Opened
 from tests.transforms.images.test_check_formats import with_frame
 
 
@@ -54,6 +55,6 @@ def test_pictures_that_training_could_not_decode(data, finds):
     for check, open_ in OPENERS.items():
         try:
             open_(data, 3)
-        except UndecodableError as error:
+        except UnusableError as error:
             found.add(check if str(error) else None)
     assert found == finds
