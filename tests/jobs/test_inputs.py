@@ -8,7 +8,6 @@ import pytest
 from recordmill.transforms.images import load_images
 from tests.conftest import (
     CATEGORIES,
-    SQUARE,
     annotation,
     coco_flags,
     draw_jpeg,
@@ -93,19 +92,3 @@ def test_without_a_listing_the_same_records_are_written(sample, tmp_path, record
         )
         assert one == other
     assert manifest_of(unlisted)["splits"]["train"]["images"]["rows"] == 24
-
-
-def uncarried(folder: Path) -> list[dict]:
-    return [file.get("uncarried", {}) for file in manifest_of(folder)["splits"]["train"]["inputs"]]
-
-
-def test_what_no_record_carries_is_in_the_manifest_unless_another_flag_does(inputs, recordmill):
-    row = {**annotation(1, 1), "segmentation": SQUARE, "score": 0.5, "keypoints": [0, 0, 0], "attributes": {}}
-    path = inputs.file("instances.json", [row, {**row, "id": 2, "segmentation": []}])
-    path.write_text(json.dumps({**json.loads(path.read_text()), "info": {"year": 2017}}))
-    assert recordmill(*inputs.flags("--instances", path)).code == 0
-    assert uncarried(inputs.out) == [{"annotations": {"score": 2, "segmentation": 1}, "file": {"info": 1}}]
-    more = ["--keypoints", path, "--masks", "rle", "--overwrite"]
-    path = inputs.file("instances.json", [{**row, "keypoints": [1, 2, 2], "num_keypoints": 1}])
-    assert recordmill(*inputs.flags("--instances", path, *more)).code == 0
-    assert uncarried(inputs.out) == [{"annotations": {"score": 1}}, {}]

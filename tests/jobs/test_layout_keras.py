@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-import pytest
 import tensorflow as tf
-from pycocotools.coco import COCO
 
 from tests.conftest import annotation, draw_jpeg, image_row, manifest_of, rejects_of
 
@@ -18,28 +16,6 @@ def keras_records(folder: Path) -> list[dict[str, list]]:
             features = tf.train.Example.FromString(record).features.feature
             examples.append({name: list(getattr(f, f.WhichOneof("kind")).value) for name, f in features.items()})
     return examples
-
-
-def test_keras_records_are_one_an_annotation(sample, tmp_path, recordmill):
-    flags = ["--images", sample.images, "--instances", sample.instances, "--output", tmp_path, "--max-rejects", 0.2]
-    assert recordmill("coco", *flags, "--layout", "keras", "--examples-per-shard", 20).code == 0
-    coco = COCO(sample.instances)
-    bad = {row["id"] for row in rejects_of(tmp_path)}
-    expected = {id_: row for id_, row in coco.anns.items() if row["image_id"] not in bad}
-    records = {record["id"][0]: record for record in keras_records(tmp_path)}
-    assert set(records) == set(expected)
-    for id_, record in records.items():
-        row = expected[id_]
-        name = coco.imgs[row["image_id"]]["file_name"]
-        assert record["image"] == [(Path(sample.images) / name).read_bytes()]
-        assert record["path"] == [name.encode()]
-        assert record["bbox"] == pytest.approx(row["bbox"])
-        assert record["area"] == [row["area"]]
-        assert (record["category_id"], record["image_id"]) == ([row["category_id"]], [row["image_id"]])
-        assert record["class_index"] == [sorted(coco.cats).index(row["category_id"])]
-    counts = manifest_of(tmp_path)["splits"]["train"]
-    assert counts["images"]["without_record"] == sum(not coco.getAnnIds(image_id) for image_id in set(coco.imgs) - bad)
-    assert recordmill("verify", tmp_path).code == 0
 
 
 def test_keras_reads_each_image_once_and_no_image_without_objects(inputs, recordmill, monkeypatch):

@@ -5,8 +5,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -84,24 +82,6 @@ def test_each_row_is_a_record_with_its_picture_and_pictures_stay_in_one_split(dr
     with pytest.raises(ConfigError, match="no split"):
         package.open(str(tmp_path))["x"]
     assert recordmill("extract", tmp_path, tmp_path / "new").code == 2
-
-
-def test_any_format_and_order_gives_the_same_shards(drawn, tmp_path, recordmill):
-    backwards = drawn.rows[::-1]
-    (tmp_path / "1.jsonl").write_text(
-        "".join(json.dumps(row | {"note": row["note"] or None}) + "\n" for row in backwards[:25])
-    )
-    pq.write_table(
-        pa.Table.from_pylist([row | {"note": row["note"] or None} for row in backwards[25:]]), tmp_path / "2.parquet"
-    )
-    flags = ["--label", "kind", *SHARES, "--num-shards", 2, "--gzip"]
-    assert recordmill(*drawn.flags(tmp_path / "a", *flags)).code == 0
-    more = ["--rows", tmp_path / "1.jsonl", "--rows", tmp_path / "2.parquet", "--output", tmp_path / "b"]
-    pictures = ["--images", drawn.images, "--image-column", "path"]
-    outcome = recordmill("table", *more, *pictures, *flags)
-    assert outcome.code == 0, outcome
-    assert shard_bytes(tmp_path / "a") == shard_bytes(tmp_path / "b")
-    assert len(shard_bytes(tmp_path / "a")) == 6
 
 
 def test_raw_pixels_are_what_readers_see(drawn, tmp_path, recordmill):

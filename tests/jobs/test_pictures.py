@@ -10,16 +10,12 @@ import tensorflow as tf
 from PIL import Image, ImageDraw
 
 from tests.conftest import (
-    CATEGORIES,
     SKELETON,
     annotation,
-    convert,
-    draw_jpeg,
     grey,
     image_row,
     manifest_of,
     read_examples,
-    write_coco,
 )
 
 CAT = [{"id": 1, "name": "cat", **SKELETON}]
@@ -144,13 +140,3 @@ def test_shrunk_pictures_keep_their_annotations_in_place(album, recordmill):
     assert example["image/object/keypoint/x"][0] == pytest.approx(14 / 60)
     assert decoded(examples["small.png"]).shape == (20, 30, 3)
     assert manifest_of(album.out)["splits"]["train"]["images"]["rewritten"]["shrunk"] == 1
-
-
-def test_masks_are_expected_to_be_of_the_shrunk_size(tmp_path, recordmill):
-    """Masks of the whole size would be more than a record holds."""
-    draw_jpeg(tmp_path / "images" / "a.jpg")
-    objects = [annotation(number, 1, (1, 1, 8, 8), segmentation=[[1, 1, 9, 1, 9, 9]]) for number in range(3063)]
-    instances = write_coco(tmp_path, [image_row(1, "a.jpg", 13_000, 13_000)], objects, CATEGORIES)
-    plan = [instances, "--masks", "png", "--dry-run"]
-    assert convert(recordmill, tmp_path, *plan).code == 1
-    assert convert(recordmill, tmp_path, *plan, "--max-side", 1000).code == 0

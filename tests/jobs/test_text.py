@@ -97,12 +97,11 @@ def test_a_further_split_has_the_same_vocabulary_and_what_it_lacks_is_told(sampl
     assert recordmill(*flags(other, folder, *more, "--text-features", 9, "--overwrite")).code == 2
 
 
-@pytest.mark.parametrize("writer", ["planned", "beam"])
-def test_tokens_are_in_the_order_of_the_text(sample, tmp_path, recordmill, writer):
+def test_tokens_are_in_the_order_of_the_text(sample, tmp_path, recordmill):
     """Stop words are left out; a word that is rare is unknown."""
     stop = tmp_path / "stop.txt"
     stop.write_text("and\nof\ndon't\n")
-    more = ["--caption-text", "tokens", "--stop-words", stop, "--text-features", 12, "--writer", writer]
+    more = ["--caption-text", "tokens", "--stop-words", stop, "--text-features", 12]
     assert recordmill(*flags(sample, tmp_path / "out", *more)).code == 0
     words = package.encoders(tmp_path / "out")["captions"]
     split = CountVectorizer(stop_words=["and", "of"]).build_analyzer()
@@ -113,5 +112,4 @@ def test_tokens_are_in_the_order_of_the_text(sample, tmp_path, recordmill, write
         expected = split(by_image[int(example["image/source_id"][0])])
         ids = [words.vocabulary.index(token) + 2 if token in words.vocabulary else 1 for token in expected]
         assert example["captions/tokens"] == ids
-    if writer == "planned":
-        assert recordmill("verify", tmp_path / "out").code == 0
+    assert recordmill("verify", tmp_path / "out").code == 0
