@@ -227,14 +227,6 @@ def test_images_that_are_rejected_are_counted_and_named(gcs, monkeypatch, expect
     assert shards_of(objects_of(gcs, "out")) != expected
 
 
-def test_it_is_no_success_without_leave(gcs, job):
-    gcs.faults = [refusal("read", "even/8.jpg", 404)]
-    outcome = job()
-    assert (outcome.code, is_one_line(outcome.err)) == (1, True), outcome
-    assert "image_missing 1" in outcome.err
-    assert "manifest.json" not in objects_of(gcs, "out")
-
-
 @pytest.mark.parametrize("times", [1, ALWAYS])
 def test_a_table_that_is_damaged_on_its_way(gcs, recordmill, times):
     """It is read again; it is not taken for what it says."""

@@ -210,26 +210,3 @@ def test_an_extraction_that_is_killed_goes_on(where, converted, tmp_path, server
                 name: versions[name] for name in after if name.endswith(".jpg")
             }
     print(f"KILLS with all shards extracted {kept}")
-
-
-@pytest.mark.parametrize("part", ["pieces/", "annotations/"])
-def test_an_extraction_killed_before_a_change_at_its_end(part, converted, tmp_path):
-    """When a shard's piece, or a JSON file, is to become visible, and when pieces are deleted."""
-    job = Job(LocalPlace(tmp_path), tmp_path, lambda output: ["extract", converted, output])
-    output = job.new_output()
-    job.run(output)
-    whole = job.place.files(output)
-    kills = 0
-    for number in (1, 2, 3, 6, 10, 2 * SHARDS + 1, 3 * SHARDS):
-        output = job.new_output()
-        folder = f"{output}/{'.recordmill-extract' if part == 'pieces/' else 'annotations'}"
-        killed = job.start(output, partial(warm_process.signal_before, number, folder, signal.SIGKILL, False)).end()
-        kills += killed.was_killed
-        if killed.was_killed:
-            left = job.place.files(output)
-            finished = sum(name.endswith(".json") and "/pieces/" in name for name in left)
-            ended = job.run(output)
-            noted = ".recordmill-extract/recipe" in left
-            assert (f"{finished} shards were extracted" in ended.out) == noted, ended
-        assert job.place.files(output) == whole
-    assert kills >= (6 if part == "pieces/" else 1)
