@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import recordmill as package
 from recordmill.launch.cli import main
 from recordmill.schemas.block import Block
 from recordmill.schemas.inputs.images import ImageTask
@@ -47,27 +46,6 @@ def test_every_field_is_the_json_s_and_the_file_s(sample, tmp_path, copy_convert
         assert example["image/object/class/text"] == names
         seen.add(image_id)
     assert seen == truth.image_ids == set(truth.coco.getImgIds()) - {row["id"] for row in rejects_of(tmp_path)}
-
-
-def test_category_id_0_and_a_name_used_twice(tmp_path, recordmill):
-    categories = [{"id": 0, "name": "face"}, {"id": 1, "name": "face"}, {"id": 5, "name": "hand"}]
-    draw_jpeg(tmp_path / "images" / "a.jpg")
-    annotations = [annotation(number, 1, category_id=id_) for number, id_ in enumerate((5, 0, 1))]
-    instances = write_coco(tmp_path, [image_row(1, "a.jpg")], annotations, categories)
-    assert convert(recordmill, tmp_path, instances).code == 0
-    (example,) = read_examples(tmp_path / "out")
-    assert example["image/object/class/label"] == [3, 1, 2]
-    assert example["image/object/category_id"] == [5, 0, 1]
-    assert example["image/object/class/index"] == [2, 0, 1]
-    assert example["image/object/class/text"] == [b"hand", b"face", b"face"]
-    assert (tmp_path / "out" / "labels.csv").read_text() == "1,face\n2,face\n3,hand\n"
-    assert recordmill("verify", tmp_path / "out").code == 0
-    (read,) = package.open(str(tmp_path / "out"))["train"].tensorflow()
-    assert read["category_ids"].numpy().tolist() == [5, 0, 1]
-    assert recordmill("extract", tmp_path / "out", tmp_path / "back").code == 0
-    back = json.loads((tmp_path / "back" / "annotations" / "instances_train.json").read_text())
-    assert back["categories"] == categories
-    assert [row["category_id"] for row in back["annotations"]] == [5, 0, 1]
 
 
 # The same bytes every time

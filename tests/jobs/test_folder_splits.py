@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from tests.conftest import draw_jpeg, manifest_of
+from tests.conftest import manifest_of
 from tests.jobs.folders import (
     SPLITS,
     class_list,
@@ -46,19 +46,3 @@ def test_several_tables_with_splits(tmp_path, recordmill):
     assert class_list(tmp_path / "out") == ["cat, big", "dog", "emu"]
     assert manifest_of(tmp_path / "out")["splits"]["test"]["unlisted"] == {"files": 1, "first": ["extra.jpg"]}
     assert recordmill("verify", tmp_path / "out").code == 0
-
-
-def test_a_split_that_is_added_has_the_labels_of_the_others(tmp_path, recordmill):
-    for name, classes in {"train": "abc", "test": "ac", "more": "abd"}.items():
-        for class_ in classes:
-            draw_jpeg(tmp_path / name / class_ / f"{name}.jpg")
-    flags = ["folder", "--output", tmp_path / "out"]
-    assert recordmill(*flags, "--images", tmp_path / "train", "--split", "train").code == 0
-    added = recordmill(*flags, "--images", tmp_path / "test", "--split", "test")
-    assert added.code == 0
-    assert f"no image is of 'b'; labels are those of train of {tmp_path / 'out'}" in added.out
-    assert manifest_of(tmp_path / "out")["splits"]["test"]["class_counts"] == [1, 0, 1]
-    refused = recordmill(*flags, "--images", tmp_path / "more", "--split", "more")
-    assert refused.code == 1
-    assert "has no class 'd', so labels would differ between splits: give the same --classes" in refused.err
-    assert not list((tmp_path / "out").glob(".recordmill-more/*tfrecord*"))

@@ -5,11 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
-from pycocotools import mask as coco_mask
-from pycocotools.coco import COCO
 
-from tests.conftest import SQUARE, grey, manifest_of, read_examples, rejects_of
+from tests.conftest import SQUARE, manifest_of, read_examples, rejects_of
 
 
 def by_image(folder: Path) -> dict[int, dict[str, list]]:
@@ -39,19 +36,6 @@ def test_nothing_is_lost(of_every_kind, sample, recordmill):
     assert recordmill("verify", of_every_kind).code == 0
 
 
-def test_masks_are_those_of_pycocotools(of_every_kind, sample):
-    coco = COCO(sample.instances)
-    for image_id, example in by_image(of_every_kind).items():
-        size = [example["image/height"][0], example["image/width"][0]]
-        for id_, png, rle in zip(
-            example["image/object/id"], example["image/object/mask"], example["image/object/mask/rle"], strict=True
-        ):
-            expected = coco.annToMask(coco.anns[id_])
-            assert coco.anns[id_]["image_id"] == image_id
-            assert np.array_equal(grey(png), expected)
-            assert np.array_equal(coco_mask.decode({"counts": rle, "size": size}), expected)
-
-
 def test_keypoints_captions_and_their_order(of_every_kind, sample):
     figures = {row["id"]: row for row in json.loads(Path(sample.keypoints).read_text())["annotations"]}
     captions: dict[int, list] = {}
@@ -77,26 +61,6 @@ def test_keypoints_captions_and_their_order(of_every_kind, sample):
             figure = [b"head", b"left_hand", b"right_hand", b"left_foot", b"right_foot"]
             assert names.tolist() == (figure if id_ in figures else [b""] * 5)
     assert seen > 5
-
-
-def test_semantic_and_panoptic_masks(of_every_kind, sample):
-    document = json.loads(Path(sample.panoptic).read_text())
-    is_thing = {row["id"]: row["isthing"] for row in document["categories"]}
-    rows = {row["image_id"]: row for row in document["annotations"]}
-    for image_id, example in by_image(of_every_kind).items():
-        colours = np.asarray(Image.open(Path(sample.panoptic_masks) / rows[image_id]["file_name"])).astype(np.int64)
-        ids = colours @ [1, 256, 65536]
-        expected = {name: np.zeros(ids.shape, np.uint8) for name in ("category", "instance")}
-        semantic = np.full(ids.shape, 255, np.uint8)
-        for number, segment in enumerate(rows[image_id]["segments_info"], 1):
-            where = ids == segment["id"]
-            thing = is_thing[segment["category_id"]]
-            expected["category"][where] = segment["category_id"]
-            expected["instance"][where] = number if thing else 0
-            semantic[where] = 1 if thing else segment["category_id"] - 90
-        assert np.array_equal(grey(example["image/segmentation/class/encoded"][0]), semantic)
-        for name, pixels in expected.items():
-            assert np.array_equal(grey(example[f"image/panoptic/{name}_mask"][0]), pixels), name
 
 
 # Small data sets, known by heart

@@ -91,22 +91,6 @@ def test_records_hold_the_rows(rows, tmp_path, recordmill):
     assert {"schema.json", "schema.pbtxt", "features.json", "labels.csv"} <= {path.name for path in tmp_path.iterdir()}
 
 
-def test_rows_stay_in_their_split_when_others_join_and_groups_are_whole(tmp_path, recordmill):
-    def splits(rows: list[dict], out: Path, *more: str) -> dict[int, str]:
-        path = write_csv(tmp_path / f"{out.name}.csv", rows)
-        assert recordmill("table", "--rows", path, "--output", out, *SHARES, *more).code == 0
-        return {r["id"][0]: name for name in ("train", "val", "test") for r in read_examples(out, name)}
-
-    by_key = splits(drawn(), tmp_path / "a", "--key", "id")
-    changed = [row | {"price": row["price"] + 1} for row in drawn(500)]
-    fewer = splits(changed, tmp_path / "b", "--key", "id")
-    assert fewer == {id_: split for id_, split in by_key.items() if id_ < 500}
-    by_group = splits(drawn(), tmp_path / "c", "--group-column", "patient")
-    of_group = Counter((id_ // 7, split) for id_, split in by_group.items())
-    assert max(Counter(group for group, _ in of_group).values()) == 1
-    assert len(set(by_group.values())) == 3
-
-
 def test_stratify_gives_each_split_its_share_of_every_class(tmp_path, recordmill):
     """Of the rows that are not rejected, whatever files they are in; texts are learned from that train."""
     kinds = ["cat"] * 400 + ["dog"] * 150 + ["emu"] * 17
