@@ -1,10 +1,7 @@
-"""Captions as numbers, from the command to what a training loop reads; held against scikit-learn."""
+"""`--caption-text`: the encoders of a data set with several splits."""
 
 import json
-import shutil
 from pathlib import Path
-
-import pytest
 
 import recordmill as package
 from recordmill.transforms.sample.write_sample import SampleFiles
@@ -16,33 +13,24 @@ def flags(files: SampleFiles, output: Path, *more: object) -> list[str]:
     return ["coco", *map(str, inputs), "--output", str(output), *map(str, more)]
 
 
-@pytest.fixture(scope="module")
-def train(sample, tmp_path_factory) -> Path:
-    """Captions as tf-idf of words and pairs of them."""
-    from recordmill.launch.cli import main
-
-    output = tmp_path_factory.mktemp("train") / "out"
-    more = ["--caption-text", "tfidf", "--ngrams", "1,2", "--num-shards", "2"]
-    assert main([*flags(sample, output), *more]) == 0
-    return output
-
-
-def test_a_further_split_has_the_same_vocabulary_and_what_it_lacks_is_told(sample, train, tmp_path, recordmill):
-    """The same command again finds all done; the vocabulary is not learned anew."""
+def test_a_further_split_keeps_the_vocabulary(sample, tmp_path, recordmill):
+    """The same command finds the split complete, and learns no vocabulary."""
     folder = tmp_path / "out"
-    shutil.copytree(train, folder)
+    tfidf = ["--caption-text", "tfidf", "--ngrams", "1,2"]
+    assert recordmill(*flags(sample, folder, *tfidf, "--num-shards", 2)).code == 0
+    learned = (folder / "encoders/captions.json").read_bytes()
     rows = json.loads(Path(sample.captions).read_text())
     for number, row in enumerate(rows["annotations"]):
         row["caption"] = "a zebra and a yak" if number % 2 else row["caption"]
     other = sample._replace(captions=str(tmp_path / "val.json"))
     Path(other.captions).write_text(json.dumps(rows))
-    more = ["--caption-text", "tfidf", "--ngrams", "1,2", "--split", "val"]
+    more = [*tfidf, "--split", "val"]
     done = recordmill(*flags(other, folder, *more))
     assert done.code == 0, done
     counts = manifest_of(folder)["splits"]["val"]["texts"]["captions"]
     # zebra, yak, and the pairs "and yak", "zebra and" and those that the caption before it makes; "and" is known
     assert counts["unknown"] >= 4 * counts["texts"]
-    assert (folder / "encoders/captions.json").read_bytes() == (train / "encoders/captions.json").read_bytes()
+    assert (folder / "encoders/captions.json").read_bytes() == learned
     vocabulary = package.encoders(str(folder))["captions"].vocabulary
     assert "zebra" not in vocabulary
     assert all(max(example["captions/index"]) < len(vocabulary) for example in read_examples(folder, "val"))
