@@ -28,8 +28,7 @@ def recipe_dataset(folder: Path) -> tf.data.Dataset:
 
 
 def test_every_record(truth, tmp_path, recordmill):
-    outcome = recordmill("coco", *truth.flags, "--output", tmp_path, "--layout", "keras")
-    assert outcome.code == 0, outcome
+    assert recordmill("coco", *truth.flags, "--output", tmp_path, "--layout", "keras").code == 0
     seen = []
     for example in recipe_dataset(tmp_path).as_numpy_iterator():
         image_id = int(example["image_id"])

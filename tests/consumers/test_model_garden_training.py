@@ -34,8 +34,7 @@ def detection(sample, tmp_path, recordmill) -> Path:
     out, folder = tmp_path / "detection", Path(sample.images).parent
     flags = ["--images", sample.images, "--instances", sample.instances, "--max-rejects", 0.2, "--masks", "png"]
     flags += ["--panoptic", folder / "annotations" / "panoptic.json", "--panoptic-masks", folder / "panoptic"]
-    outcome = recordmill("coco", *flags, "--split", "train=0.7,val=0.3", "--num-shards", 2, "--output", out)
-    assert outcome.code == 0, outcome
+    assert recordmill("coco", *flags, "--split", "train=0.7,val=0.3", "--num-shards", 2, "--output", out).code == 0
     return out
 
 
@@ -44,8 +43,7 @@ def classes(sample, tmp_path, recordmill) -> Path:
     """PNGs; that JPEGs are read, by a decoder of their own, is tested in test_model_garden_classification.py."""
     out = tmp_path / "classes"
     flags = ["--images", Path(sample.images).parent / "classes", "--format", "png", "--output", out]
-    outcome = recordmill("folder", *flags, "--split", "train=0.7,val=0.3")
-    assert outcome.code == 0, outcome
+    assert recordmill("folder", *flags, "--split", "train=0.7,val=0.3").code == 0
     return out
 
 
@@ -125,8 +123,7 @@ def test_a_classifier_trains_and_is_evaluated(classes, tmp_path):
 def test_the_jsons_own_boxes_are_right_on_every_image(consumer, data, sample, tmp_path, recordmill):
     truth = Truth(sample.images, sample.instances) if data == "sample" else coco_mini("val")
     out = tmp_path / "out"
-    outcome = recordmill("coco", *truth.flags, "--masks", "png", "--split", "train=0.6,val=0.4", "--output", out)
-    assert outcome.code == 0, outcome
+    assert recordmill("coco", *truth.flags, "--masks", "png", "--split", "train=0.6,val=0.4", "--output", out).code == 0
     boxes, expected = {}, {}
     for id_ in truth.image_ids:
         crowd = truth.values(id_, "iscrowd")

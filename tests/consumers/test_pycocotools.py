@@ -30,8 +30,7 @@ def assert_masks_equal(example: dict, expected: np.ndarray) -> None:
 
 
 def test_every_mask(truth, tmp_path, recordmill):
-    outcome = recordmill("coco", *truth.flags, "--output", tmp_path, "--masks", "both", "--num-shards", 3)
-    assert outcome.code == 0, outcome
+    assert recordmill("coco", *truth.flags, "--output", tmp_path, "--masks", "both", "--num-shards", 3).code == 0
     examples = {int(example["image/source_id"][0]): example for example in read_examples(tmp_path)}
     assert set(examples) == truth.image_ids
     for image_id, example in examples.items():

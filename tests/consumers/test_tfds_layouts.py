@@ -30,8 +30,7 @@ def pixels_of(path: Path) -> np.ndarray:
 
 
 def test_detection(truth, tmp_path, recordmill):
-    outcome = recordmill("coco", *truth.flags, "--output", tmp_path, "--num-shards", 3)
-    assert outcome.code == 0, outcome
+    assert recordmill("coco", *truth.flags, "--output", tmp_path, "--num-shards", 3).code == 0
     features, examples = opened(tmp_path, len(truth.image_ids))
     names = [category["name"] for category in truth.categories]
     assert features["image/object/class/index"].feature.names == names
@@ -47,8 +46,7 @@ def test_detection(truth, tmp_path, recordmill):
 
 def test_detection_with_masks(sample, tmp_path, recordmill):
     truth = Truth(sample.images, sample.instances)
-    outcome = recordmill("coco", *truth.flags, "--output", tmp_path, "--masks", "both")
-    assert outcome.code == 0, outcome
+    assert recordmill("coco", *truth.flags, "--output", tmp_path, "--masks", "both").code == 0
     _, examples = opened(tmp_path, len(truth.image_ids))
     for example in examples:
         expected = truth.masks(int(example["image/source_id"]))
@@ -59,8 +57,7 @@ def test_detection_with_masks(sample, tmp_path, recordmill):
 
 @pytest.mark.parametrize("flags", [(), ("--examples-per-shard", 20)])
 def test_keras(truth, tmp_path, recordmill, flags):
-    outcome = recordmill("coco", *truth.flags, "--output", tmp_path, "--layout", "keras", *flags)
-    assert outcome.code == 0, outcome
+    assert recordmill("coco", *truth.flags, "--output", tmp_path, "--layout", "keras", *flags).code == 0
     ids = truth.coco.getAnnIds(list(truth.image_ids))
     features, examples = opened(tmp_path, len(ids))
     names = [category["name"] for category in truth.categories]
@@ -87,8 +84,7 @@ def test_tfds_has_the_structure_of_what_is_published(sample, tmp_path, recordmil
     """dtypes and shapes, by the own code of coco/2017 and coco/2017_panoptic; captions are named as in the JSON."""
     truth, out = Truth(sample.images, sample.instances), tmp_path / "out"
     flags = ["--captions", sample.captions, "--panoptic", sample.panoptic, "--panoptic-masks", sample.panoptic_masks]
-    outcome = recordmill("coco", *truth.flags, *flags, "--output", out, "--layout", "tfds")
-    assert outcome.code == 0, outcome
+    assert recordmill("coco", *truth.flags, *flags, "--output", out, "--layout", "tfds").code == 0
     features = tfds.builder_from_directory(str(out)).info.features
     actual = features.get_tensor_info()
     actual["objects"] = {key: value for key, value in actual["objects"].items() if key not in OURS}
@@ -102,8 +98,7 @@ def test_tfds_has_the_structure_of_what_is_published(sample, tmp_path, recordmil
 
 
 def test_tfds(truth, tmp_path, recordmill):
-    outcome = recordmill("coco", *truth.flags, "--output", tmp_path, "--layout", "tfds", "--num-shards", 3)
-    assert outcome.code == 0, outcome
+    assert recordmill("coco", *truth.flags, "--output", tmp_path, "--layout", "tfds", "--num-shards", 3).code == 0
     features, examples = opened(tmp_path, len(truth.image_ids))
     assert features["objects"]["label"].names == [category["name"] for category in truth.categories]
     assert {example["image/id"] for example in examples} == truth.image_ids
@@ -140,8 +135,7 @@ def captions_by_image(path: str | Path) -> dict[int, list[dict]]:
 def test_tfds_with_captions_and_panoptic_segments(sample, tmp_path, recordmill):
     truth = Truth(sample.images, sample.instances)
     flags = ["--captions", sample.captions, "--panoptic", sample.panoptic, "--panoptic-masks", sample.panoptic_masks]
-    outcome = recordmill("coco", *truth.flags, *flags, "--output", tmp_path, "--layout", "tfds")
-    assert outcome.code == 0, outcome
+    assert recordmill("coco", *truth.flags, *flags, "--output", tmp_path, "--layout", "tfds").code == 0
     features, examples = opened(tmp_path, len(truth.image_ids))
     captions = captions_by_image(sample.captions)
     panoptic = PanopticTruth(sample.panoptic, sample.panoptic_masks)
@@ -158,8 +152,7 @@ def test_tfds_of_real_panoptic_segments(tmp_path, recordmill):
     folder = SHARED_DATA / "panopticapi/sample_data"
     file, masks = folder / "panoptic_examples.json", folder / "panoptic_examples"
     inputs = ["--images", folder / "input_images", "--panoptic", file, "--panoptic-masks", masks]
-    outcome = recordmill("coco", *inputs, "--output", tmp_path / "out", "--layout", "tfds")
-    assert outcome.code == 0, outcome
+    assert recordmill("coco", *inputs, "--output", tmp_path / "out", "--layout", "tfds").code == 0
     _, examples = opened(tmp_path / "out", 2)
     panoptic = PanopticTruth(file, masks)
     assert {example["image/id"] for example in examples} == set(panoptic.segments)

@@ -75,8 +75,7 @@ def write_table(path: Path, rows: Iterable[Iterable[object]]) -> Path:
 
 
 def divided(recordmill, images: Path, out: Path, *flags: object) -> dict[str, str]:
-    outcome = recordmill("folder", "--images", images, "--output", out, *THREE, *flags)
-    assert outcome.code == 0, outcome
+    assert recordmill("folder", "--images", images, "--output", out, *THREE, *flags).code == 0
     return splits_of(out)
 
 

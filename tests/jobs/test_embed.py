@@ -95,8 +95,7 @@ def test_rows_name_pictures_and_each_becomes_a_record(inputs, embedded, tmp_path
         "".join(json.dumps(row) + "\n" for row in [*rows, {"file": "x", "kind": "cat"}])
     )
     of_rows = ["--rows", tmp_path / "rows.jsonl", "--image-column", "file", "--label", "kind"]
-    outcome = recordmill(*flags(inputs, tmp_path / "out", *of_rows, "--split", "train=0.7,val=0.3"))
-    assert outcome.code == 0, outcome
+    assert recordmill(*flags(inputs, tmp_path / "out", *of_rows, "--split", "train=0.7,val=0.3")).code == 0
     for split in ("train", "val"):  # which are those of the folder, as are the features
         once = {example["image/filename"][0]: example for example in read_examples(embedded, split)}
         twice = read_examples(tmp_path / "out", split)

@@ -57,6 +57,5 @@ def test_what_was_extracted_gives_the_same_bytes_again(converted, extracted, tmp
     for split in SPLITS:
         flags += ["--images", extracted / "images" / split]
         flags += ["--labels", extracted / "annotations" / f"labels_{split}.csv"]
-    outcome = recordmill("folder", *flags)
-    assert outcome.code == 0, outcome
+    assert recordmill("folder", *flags).code == 0
     assert shard_bytes(tmp_path / "out") == shard_bytes(converted)

@@ -55,8 +55,7 @@ def drawn(tmp_path_factory) -> Drawn:
 
 
 def test_each_row_is_a_record_with_its_picture_and_pictures_stay_in_one_split(drawn, tmp_path, recordmill):
-    outcome = recordmill(*drawn.flags(tmp_path, "--label", "kind", *SHARES, "--num-shards", 2))
-    assert outcome.code == 0, outcome
+    assert recordmill(*drawn.flags(tmp_path, "--label", "kind", *SHARES, "--num-shards", 2)).code == 0
     records = [(record, split) for split in SPLITS for record in read_examples(tmp_path, split)]
     by_row = {(r["image/filename"][0].decode(), r["price"][0]): (r, split) for r, split in records}
     assert len(records) == len(by_row) == 60

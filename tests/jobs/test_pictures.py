@@ -63,8 +63,7 @@ class Album:
         images = ["--images", self.folder / "images"] if "--images" not in flags else []
         kind = "--keypoints" if any("keypoints" in row for row in self.annotations) else "--instances"
         arguments = [*images, kind, path, "--output", self.out, "--max-rejects", 1, *flags]
-        outcome = recordmill("coco", *arguments)
-        assert outcome.code == 0, outcome
+        assert recordmill("coco", *arguments).code == 0
         assert recordmill("verify", self.out).code == 0
         return {example["image/filename"][0].decode(): example for example in read_examples(self.out)}
 

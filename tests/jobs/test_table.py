@@ -59,8 +59,7 @@ def test_one_table_in_three_formats_gives_the_same_shards(rows, tmp_path, record
     """Whatever the order of files and rows: they are mixed by a hash of what they are."""
     more = ["--label", "kind", *SHARES, "--num-shards", "3", "--gzip"]
     for number, path in enumerate(rows):
-        outcome = recordmill("table", "--rows", path, "--output", tmp_path / str(number), *more)
-        assert outcome.code == 0, outcome
+        assert recordmill("table", "--rows", path, "--output", tmp_path / str(number), *more).code == 0
         assert not list((tmp_path / str(number)).glob(".recordmill*"))
     shards = [shard_bytes(tmp_path / str(number)) for number in range(3)]
     assert shards[0] == shards[1] == shards[2]
@@ -106,8 +105,7 @@ def test_stratify_gives_each_split_its_share_of_every_class(tmp_path, recordmill
     flags = ["--label", "kind", "--key", "id", *SHARES, "--stratify", "--max-rejects", "0.1"]
     flags += ["--schema", tmp_path / "schema.json", "--text-column", "note", "--text", "counts"]
     for name in ("one", "b-*"):
-        outcome = recordmill("table", "--rows", tmp_path / f"{name}.csv", *flags, "--output", tmp_path / name[0])
-        assert outcome.code == 0, outcome
+        assert recordmill("table", "--rows", tmp_path / f"{name}.csv", *flags, "--output", tmp_path / name[0]).code == 0
     assert shard_bytes(tmp_path / "b") == shard_bytes(tmp_path / "o")
     manifest = manifest_of(tmp_path / "o")
     good = Counter(row["kind"] for row in found if row["price"] != "?")

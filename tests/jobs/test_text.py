@@ -25,8 +25,7 @@ def test_a_further_split_keeps_the_vocabulary(sample, tmp_path, recordmill):
     other = sample._replace(captions=str(tmp_path / "val.json"))
     Path(other.captions).write_text(json.dumps(rows))
     more = [*tfidf, "--split", "val"]
-    done = recordmill(*flags(other, folder, *more))
-    assert done.code == 0, done
+    assert recordmill(*flags(other, folder, *more)).code == 0
     counts = manifest_of(folder)["splits"]["val"]["texts"]["captions"]
     # zebra, yak, and the pairs "and yak", "zebra and" and those that the caption before it makes; "and" is known
     assert counts["unknown"] >= 4 * counts["texts"]
