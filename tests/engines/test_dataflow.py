@@ -67,7 +67,7 @@ def test_a_job_is_submitted_followed_and_run(gcs, dataflow, local, recordmill, m
     grouping = "beam:transform:group_by_key:v1"
     groupings = {each.unique_name for each in transforms.values() if each.spec.urn == grouping}
     assert {name.partition("/")[0] for name in groupings} == {
-        *("ReadCoco", "ListImages", "JoinImages", "AddFindings", "WriteShards", "WriteMetadata"),
+        *("ReadCoco", "ListImages", "JoinImages", "AddFindings", "WriteShards", "WriteMetadata")
     }
     assert [name for name in groupings if name.startswith("WriteShards/")] == ["WriteShards/GroupByShard"]
     (environment,) = dataflow.pipeline.components.environments.values()

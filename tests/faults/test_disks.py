@@ -10,15 +10,7 @@ import pytest
 
 from recordmill.transforms.storage import local_storage
 from tests.faults.failing import fail_reads, open_failing, raise_
-from tests.faults.jobs import (
-    SHARDS,
-    Job,
-    LocalPlace,
-    Shard,
-    assert_consistent,
-    coco,
-    finished_shards,
-)
+from tests.faults.jobs import SHARDS, Job, LocalPlace, Shard, assert_consistent, coco, finished_shards
 
 
 @pytest.mark.usefixtures("small_writes")

@@ -9,11 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import (
-    coco_flags,
-    read_examples,
-    rejects_of,
-)
+from tests.conftest import coco_flags, read_examples, rejects_of
+from tests.jobs.folders import whole_folder
 
 
 @pytest.fixture
@@ -28,10 +25,6 @@ def document(folder: Path, kind: str = "instances", split: str = "train") -> dic
     for part in ("images", "annotations"):
         found[part].sort(key=lambda row: row.get("id", row.get("image_id")))
     return found
-
-
-def files_below(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def rows_of(path: str | Path, part: str, bad: Iterable[int] = ()) -> list[dict]:
@@ -62,7 +55,7 @@ def test_masks_of_whole_images_are_the_records_own(of_every_kind, tmp_path, reco
             os.path.splitext(example["image/filename"][0].decode())[0] + ".png": example[f"image/{feature}"][0]
             for example in read_examples(of_every_kind)
         }
-        assert files_below(extracted / folder / "train") == expected
+        assert whole_folder(extracted / folder / "train") == expected
 
 
 @pytest.mark.parametrize("layout", ["detection", "keras", "tfds"])
@@ -114,7 +107,7 @@ def test_layout_tfds_with_panoptic_pngs(sample, tmp_path, recordmill):
     assert panoptic["annotations"] == expected
     assert panoptic["categories"] == rows_of(sample.panoptic, "categories")
     files = {row["file_name"]: (Path(sample.panoptic_masks) / row["file_name"]).read_bytes() for row in expected}
-    assert files_below(tmp_path / "dir" / "panoptic" / "train") == files
+    assert whole_folder(tmp_path / "dir" / "panoptic" / "train") == files
 
 
 def test_what_it_refuses(folder, tmp_path, recordmill):
@@ -133,7 +126,7 @@ def test_what_it_refuses(folder, tmp_path, recordmill):
         (folder, "ftp://bucket/dir"),
     ):
         assert recordmill("extract", *arguments).code == 2, arguments
-    assert files_below(tmp_path / "mine") == {"file": b""}
+    assert whole_folder(tmp_path / "mine") == {"file": b""}
     assert not (tmp_path / "dir").exists()
 
 
@@ -154,7 +147,7 @@ def test_what_was_extracted_before_a_fault_of_the_disk_is_kept(folder, tmp_path,
     assert recordmill("extract", tmp_path / "other", tmp_path / "dir").code == 2
     outcome = recordmill("extract", tmp_path / "out", tmp_path / "dir")
     assert (outcome.code, "3 shards were extracted" in outcome.out) == (0, True)
-    assert files_below(tmp_path / "dir") == files_below(tmp_path / "whole")
+    assert whole_folder(tmp_path / "dir") == whole_folder(tmp_path / "whole")
 
 
 def test_a_file_system_without_locks_will_do(folder, tmp_path, recordmill, monkeypatch):

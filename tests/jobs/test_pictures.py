@@ -9,14 +9,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image, ImageDraw
 
-from tests.conftest import (
-    SKELETON,
-    annotation,
-    grey,
-    image_row,
-    manifest_of,
-    read_examples,
-)
+from tests.conftest import SKELETON, annotation, grey, image_row, manifest_of, read_examples
 
 CAT = [{"id": 1, "name": "cat", **SKELETON}]
 

@@ -80,10 +80,7 @@ def write_table(path: Path, rows: Iterable[Iterable[str]]) -> None:
 
 @pytest.mark.parametrize(
     "flags",
-    [
-        ("--split", "train=0.5,val=0.5", "--stratify"),
-        ("--labels", "{}/whole.csv"),
-    ],
+    [("--split", "train=0.5,val=0.5", "--stratify"), ("--labels", "{}/whole.csv")],
     ids=["folders", "whole paths"],
 )
 def test_a_folder_of_classes(gcs, classes, tmp_path, recordmill, flags):

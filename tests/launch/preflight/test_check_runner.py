@@ -177,15 +177,12 @@ def test_a_bucket_for_the_jobs_files_that_may_not_be_used_is_told_at_once(gcs, o
         check_staging(staging(f"gs://{BUCKET}/tmp"))
 
 
-def test_a_bucket_that_is_not_there_is_told(gcs):
-    with pytest.raises(ConfigError, match="--temp_location=gs://nowhere/tmp cannot be written"):
-        check_staging(staging("gs://nowhere/tmp"))
-
-
-def test_the_bucket_of_what_is_staged_must_be_there_as_well(gcs):
-    flags = ["--runner=DataflowRunner", f"--temp_location=gs://{BUCKET}/tmp", "--staging_location=gs://nowhere/staged"]
-    with pytest.raises(ConfigError, match="--staging_location=gs://nowhere/staged cannot be written"):
-        check_staging(beam_options(flags))
+@pytest.mark.usefixtures("gcs")
+@pytest.mark.parametrize("name", ["temp_location", "staging_location"])
+def test_each_bucket_of_the_jobs_files_must_be_there(name):
+    paths = {"temp_location": f"gs://{BUCKET}/tmp", name: "gs://nowhere/x"}
+    with pytest.raises(ConfigError, match=f"--{name}=gs://nowhere/x cannot be written"):
+        check_staging(beam_options(["--runner=DataflowRunner", *(f"--{each}={path}" for each, path in paths.items())]))
 
 
 @pytest.mark.parametrize("verb", ["verify", "extract"])

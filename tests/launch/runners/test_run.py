@@ -7,11 +7,7 @@ import pytest
 
 from recordmill.launch.runners.run import run
 from recordmill.launch.runners.signals import Terminated
-from recordmill.schemas.errors import (
-    JobError,
-    RecordError,
-    RecordmillError,
-)
+from recordmill.schemas.errors import JobError, RecordError, RecordmillError
 
 
 def _raise(error: Exception) -> None:
