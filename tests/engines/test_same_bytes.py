@@ -50,7 +50,7 @@ def test_two_splits_of_classes_on_a_cluster(classes, flink_cluster, convert):
 
 
 @pytest.mark.parametrize("engine", ["processes", "prism", "flink_local"], indirect=True)
-def test_features_of_random_weights_that_each_process_makes_for_itself(classes, engine, convert):
+def test_features_of_random_weights(classes, engine, convert):
     embed = ["embed", *classes, "--model", "mobilenet-v2", "--weights", "none", "--input-size", "32x32", "--batch", "8"]
     reference = convert("reference", embed)
     features = [example["feature"] for example in read_examples(reference, "train")]

@@ -51,7 +51,7 @@ def test_the_wheel_holds_the_packages_and_nothing_else(built_wheel):
     assert files[f"{folder}/top_level.txt"].split() == [b"recordmill"]
 
 
-def test_the_source_distribution_holds_what_it_is_built_of_and_nothing_else(built_sdist):  # noqa: F811
+def test_the_source_distribution_holds_its_sources(built_sdist):  # noqa: F811
     folder = built_sdist.name.removesuffix(".tar.gz")
     with tarfile.open(built_sdist) as archive:
         files = {

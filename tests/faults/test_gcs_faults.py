@@ -176,7 +176,7 @@ STAYING = [
 
 
 @pytest.mark.parametrize(("fault", "words"), STAYING)
-def test_what_stays_fails_in_one_line_and_the_next_run_ends_well(gcs, monkeypatch, expected, job, fault, words):
+def test_what_stays_fails_in_one_line(gcs, monkeypatch, expected, job, fault, words):
     """It leaves whole shards and no manifest."""
     monkeypatch.setattr(gcs_client, "RETRY_S", 0.2)
     gcs.faults = [fault]

@@ -87,7 +87,7 @@ def coco_val(pictures: Path, output: str) -> list[object]:
 
 
 @pytest.mark.parametrize("command", [coco_with_another_seed, coco_val])
-def test_killed_at_random_moments_where_a_data_set_is_already(command, pictures, tmp_path, request):
+def test_killed_at_random_over_a_data_set(command, pictures, tmp_path, request):
     """--overwrite, and a second split: until the new data set is whole, what the manifest lists is of the old one."""
     first = Job(LocalPlace(tmp_path / "first"), tmp_path, partial(coco, pictures))
     old = first.undisturbed()
@@ -148,7 +148,7 @@ def test_killed_before_a_change_at_the_end(small_job):
     print(f"KILLS {kills}, each before a change at the end")
 
 
-def test_a_kill_in_the_middle_of_rejects_jsonl_leaves_nothing(pictures, tmp_path):
+def test_a_kill_within_rejects_jsonl_leaves_nothing(pictures, tmp_path):
     job = SmallJob(LocalPlace(tmp_path), tmp_path, small_coco(pictures, tmp_path))
     whole = job.undisturbed()
     output = job.all_but_the_end()
@@ -158,7 +158,7 @@ def test_a_kill_in_the_middle_of_rejects_jsonl_leaves_nothing(pictures, tmp_path
 
 
 @pytest.mark.parametrize("place", ["local", "gs", "s3"], indirect=True)
-def test_a_kill_between_the_manifest_and_the_tidying_leaves_nothing(small_job):
+def test_a_kill_before_the_tidying_leaves_nothing(small_job):
     whole = small_job.undisturbed()
     output = small_job.all_but_the_end()
     small_job.place.copy(f"{small_job.place.root}/out1", output)

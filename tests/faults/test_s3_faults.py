@@ -79,7 +79,7 @@ STAYING = [
 
 
 @pytest.mark.parametrize(("operation", "name", "status", "code"), STAYING)
-def test_what_stays_fails_in_one_line_and_the_next_run_ends_well(s3, expected, job, operation, name, status, code):
+def test_what_stays_fails_in_one_line(s3, expected, job, operation, name, status, code):
     s3.faults = [Fault(Kind.STATUS, operation, name, status=status, message="not here", times=ALWAYS)]
     outcome = job()
     assert outcome.code == code, outcome

@@ -56,7 +56,7 @@ def piped(tmp_path):
     return write
 
 
-def test_what_is_not_changed_is_written_as_the_command_writes_it(sample, tmp_path, recordmill):
+def test_unchanged_samples_give_the_bytes_of_the_command(sample, tmp_path, recordmill):
     split = ["--split", "train=0.75,val=0.25", "--num-shards", "2", "--masks", "both"]
     assert recordmill("coco", *every_kind(sample), *split, "--output", tmp_path / "command").code == 0
     shares = {"train": 0.75, "val": 0.25}
@@ -84,7 +84,7 @@ def test_what_is_not_changed_is_written_as_the_command_writes_it(sample, tmp_pat
     assert recordmill("verify", tmp_path / "out").code == 0
 
 
-def test_class_folders_are_written_as_the_command_writes_them(sample, tmp_path, recordmill):
+def test_class_folders_give_the_bytes_of_the_command(sample, tmp_path, recordmill):
     classes = Path(sample.images).parent / "classes"
     assert recordmill("folder", "--images", classes, "--output", tmp_path / "command").code == 0
     with beam.Pipeline() as p:
@@ -130,7 +130,7 @@ def test_two_samples_of_one_key_end_the_job(piped):
         piped([drawn_sample(1), drawn_sample(1, captions=["other"])])
 
 
-def test_what_is_no_sample_is_refused_before_the_output_is_touched(tmp_path):
+def test_an_element_that_is_no_sample_is_refused(tmp_path):
     with pytest.raises(TypeCheckError), beam.Pipeline() as p:
         p | beam.Create(["a.jpg"]) | WriteDataset(tmp_path / "out")
     assert not (tmp_path / "out").exists()

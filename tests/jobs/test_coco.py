@@ -140,7 +140,7 @@ def test_every_reason_and_nothing_is_lost(tmp_path, recordmill):
     assert examples[b"13"]["image/filename"] == ["[été]/ü 日本.jpg".encode()]
 
 
-def test_too_many_rejects_fail_loudly_and_accepting_them_goes_on_from_there(sample, tmp_path, recordmill):
+def test_too_many_rejects_fail_until_they_are_accepted(sample, tmp_path, recordmill):
     flags = [*coco_flags(sample, tmp_path), "--max-rejects", 0.05]
     assert recordmill(*flags).code == 1
     assert not (tmp_path / "manifest.json").exists()
@@ -172,9 +172,7 @@ def test_too_many_rejects_fail_loudly_and_accepting_them_goes_on_from_there(samp
 # The output folder
 
 
-def test_a_complete_split_stays_a_second_one_is_added_and_overwrite_replaces_one(
-    sample, tmp_path, recordmill, copy_converted
-):
+def test_a_split_stays_is_added_or_is_replaced(sample, tmp_path, recordmill, copy_converted):
     copy_converted(tmp_path, "--num-shards", 4)
     times = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     (tmp_path / ".recordmill-train").mkdir()  # as of a run that is killed between its manifest and its tidying
@@ -214,7 +212,7 @@ def test_after_a_signal_the_same_command_goes_on(sample, tmp_path, recordmill, n
     assert len(shard_bytes(folder)) == 3
 
 
-def test_shards_of_an_earlier_plan_are_not_left_over(tmp_path, recordmill):
+def test_shards_of_an_earlier_plan_are_deleted(tmp_path, recordmill):
     """An interrupted run, then images that arrive late: the plan has another number of shards."""
     rows = [image_row(number, f"{number}.jpg") for number in range(6)]
     instances = write_coco(tmp_path, rows, [], CATEGORIES)
@@ -230,7 +228,7 @@ def test_shards_of_an_earlier_plan_are_not_left_over(tmp_path, recordmill):
     assert recordmill("verify", tmp_path / "out").code == 0
 
 
-def test_overwrite_keeps_the_old_shards_where_the_command_or_an_annotation_file_is_malformed(tmp_path, recordmill):
+def test_overwrite_keeps_shards_if_the_input_is_malformed(tmp_path, recordmill):
     draw_jpeg(tmp_path / "images" / "a.jpg")
     instances = write_coco(tmp_path, [image_row(1, "a.jpg")], [annotation(1, 1)], CATEGORIES)
     assert convert(recordmill, tmp_path, instances).code == 0

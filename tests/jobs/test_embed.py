@@ -78,7 +78,7 @@ def test_verify_lets_the_model_make_features_again(inputs, embedded, tmp_path, r
     assert (outcome.code, "19 faults" in outcome.out) == (1, True), "the others are not there"
 
 
-def test_another_model_under_the_same_name_neither_goes_on_nor_verifies(inputs, tmp_path, recordmill):
+def test_another_model_of_the_same_name_is_refused(inputs, tmp_path, recordmill):
     shutil.copytree(inputs, tmp_path / "in")
     assert recordmill(*flags(tmp_path / "in", tmp_path / "out")).code == 0
     other = tiny()

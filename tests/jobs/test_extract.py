@@ -130,7 +130,7 @@ def test_what_it_refuses(folder, tmp_path, recordmill):
     assert not (tmp_path / "dir").exists()
 
 
-def test_what_was_extracted_before_a_fault_of_the_disk_is_kept(folder, tmp_path, recordmill, monkeypatch):
+def test_an_extraction_goes_on_after_a_full_disk(folder, tmp_path, recordmill, monkeypatch):
     """The same command goes on; another is refused, as is the same of another data set."""
     assert recordmill("extract", tmp_path / "out", tmp_path / "whole").code == 0
 

@@ -57,7 +57,7 @@ def test_convert_leaves_the_job_s_modules_to_its_child():
     assert run(code).splitlines() == ["[]"]
 
 
-def test_the_package_is_found_in_the_folder_that_holds_the_clone(tmp_path):
+def test_the_package_is_found_beside_the_clone(tmp_path):
     """Not the clone itself, as a namespace package."""
     (tmp_path / "recordmill").symlink_to(Path(__file__).parents[2])
     subprocess.run([sys.executable, "-c", "import recordmill; recordmill.open"], cwd=tmp_path, check=True)

@@ -54,7 +54,7 @@ def drawn(tmp_path_factory) -> Drawn:
     return Drawn(tmp_path_factory.mktemp("drawn"))
 
 
-def test_each_row_is_a_record_with_its_picture_and_pictures_stay_in_one_split(drawn, tmp_path, recordmill):
+def test_each_row_is_a_record_with_its_picture(drawn, tmp_path, recordmill):
     assert recordmill(*drawn.flags(tmp_path, "--label", "kind", *SHARES, "--num-shards", 2)).code == 0
     records = [(record, split) for split in SPLITS for record in read_examples(tmp_path, split)]
     by_row = {(r["image/filename"][0].decode(), r["price"][0]): (r, split) for r, split in records}
@@ -103,7 +103,7 @@ def test_raw_pixels_are_what_readers_see(drawn, tmp_path, recordmill):
     assert recordmill(*drawn.flags(tmp_path, "--label", "kind")).code == 2, "another recipe"
 
 
-def test_bad_rows_are_rejects_with_their_place_and_a_rerun_accepts_them(drawn, tmp_path, recordmill):
+def test_bad_rows_are_rejects_with_their_line(drawn, tmp_path, recordmill):
     (tmp_path / "pics").mkdir()
     draw(tmp_path / "pics" / "good.jpg", 1)
     (tmp_path / "pics" / "cut.jpg").write_bytes((tmp_path / "pics" / "good.jpg").read_bytes()[:200])

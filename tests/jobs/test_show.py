@@ -38,7 +38,7 @@ def test_pictures_are_saved(out, recordmill, tmp_path):
     assert len(list((tmp_path / "new").iterdir())) == 3
 
 
-def test_nothing_of_a_record_leads_out_of_the_folder_or_steers_the_terminal(tmp_path, recordmill):
+def test_names_of_records_are_harmless(tmp_path, recordmill):
     names = ["../../x", "/etc/x", "..", ".", "\x1b]0;owned\x07\u202e", "n" * 300, "<script>alert(1)</script>", "שלום"]
     more = {"image__encoded": [picture()], "image__format": [b"jpeg"]}
     records = [example(image__source_id=[name.encode()], **more) for name in names]

@@ -127,7 +127,7 @@ def test_a_damaged_record(tmp_path):
         next(read)
 
 
-def test_a_shard_that_is_written_over_while_it_is_read_is_an_error(tmp_path):
+def test_a_shard_that_is_overwritten_is_an_error(tmp_path):
     records = [bytes([number]) * 100_000 for number in range(3)]
     split = split_of(tmp_path, CLASSES, [records])
     path = tmp_path / split.shards[0].info.file

@@ -164,14 +164,14 @@ def staging(path: str):
     return beam_options(["--runner=DataflowRunner", f"--temp_location={path}"])
 
 
-def test_a_bucket_for_the_jobs_files_that_may_be_written_stays_as_it_was(gcs):
+def test_a_staging_bucket_is_left_unchanged(gcs):
     check_staging(staging(f"gs://{BUCKET}/tmp"))
     assert gcs.objects() == {}
     assert [call.operation for call in gcs.calls()].count("chunk") == 1
 
 
 @pytest.mark.parametrize("operation", ["chunk", "stat"])
-def test_a_bucket_for_the_jobs_files_that_may_not_be_used_is_told_at_once(gcs, operation):
+def test_a_staging_bucket_without_rights_is_refused(gcs, operation):
     gcs.faults.append(Fault(Kind.STATUS, operation=operation, status=403, times=100))
     with pytest.raises(ConfigError, match=f"--temp_location=gs://{BUCKET}/tmp cannot be written and read, and the job"):
         check_staging(staging(f"gs://{BUCKET}/tmp"))

@@ -323,13 +323,13 @@ def test_what_is_refused_changes_nothing(tmp_path, left, recipes, overwrite, wor
     assert whole_folder(tmp_path) == before
 
 
-def test_two_jobs_at_once_that_learn_vocabularies_are_one_job_where_they_are_named_together(tmp_path):
+def test_splits_of_one_job_share_a_vocabulary(tmp_path):
     first, second = (of_texts(name, caption_text="tfidf") for name in ("train", "val"))
     claim(tmp_path, first)
     assert claim_output(str(tmp_path), [first, second], overwrite=False) == [UNFINISHED, NEW]
 
 
-def test_images_are_listed_once_and_only_where_a_split_is_complete(tmp_path, monkeypatch):
+def test_images_are_listed_once_for_complete_splits(tmp_path, monkeypatch):
     folder = str(tmp_path / "images")
     with_file("images/1.jpg", bytes(3))(tmp_path)
     listed = []
@@ -394,7 +394,7 @@ def test_a_complete_split_may_be_where_nothing_can_be_written(tmp_path, monkeypa
     assert whole_folder(tmp_path) == before
 
 
-def test_a_split_that_another_run_is_just_replacing_is_none_that_was_not_copied(tmp_path, monkeypatch):
+def test_a_split_that_is_being_replaced_is_not_missing(tmp_path, monkeypatch):
     finish(tmp_path, RECIPE, VAL)
     (tmp_path / "manifest-val.json").unlink()
     read, alone = claim_module.read_manifest, (tmp_path / "manifest-train.json").read_bytes()
@@ -430,7 +430,7 @@ def test_a_bucket_in_which_no_job_could_end_is_refused_each_time(gcs, kept):
     assert list(gcs.objects()) == [f"out/{NOTE}"]
 
 
-def test_what_is_complete_stays_so_in_a_bucket_that_was_given_a_policy_since(gcs, tmp_path):
+def test_a_retention_policy_leaves_complete_splits(gcs, tmp_path):
     finish(tmp_path, RECIPE)
     gcs.protection = {"retentionExpirationTime": "2026-12-24T18:30:00.000Z"}
     for name, data in whole_folder(tmp_path).items():
