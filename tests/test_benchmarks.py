@@ -31,27 +31,6 @@ def test_a_step_waits_for_its_network_and_its_requests(benchmark):
     assert of.simulate([of.Step("write", 4, 1, requests=64, in_flight=32)], cluster) == {"write": pytest.approx(1.2)}
 
 
-def test_what_does_not_grow_is_measured_of_few_images(benchmark):
-    of = benchmark("scale_bends")
-    assert [bend(1000).split(" ")[0] for bend in of.BENDS] == ["2", "1"]
-
-
-def test_what_a_shard_costs_needs_two(benchmark, monkeypatch, tmp_path):
-    of = benchmark("scale_bends")
-    monkeypatch.setattr("sys.argv", ["scale_bends.py", "--shards", "1", "--folder", str(tmp_path)])
-    monkeypatch.setattr(of, "BENDS", [])
-    with pytest.raises(SystemExit, match="--shards: give two"):
-        of.main()
-
-
-def test_rows_are_chosen_by_name(benchmark):
-    of = benchmark("compare_peers")
-    assert of.choose("") == list(of.ROWS)
-    assert of.choose(",".join(of.ROWS)) == list(of.ROWS)
-    with pytest.raises(SystemExit, match=r"no row is called 'tfrecrod'; there are .*webdataset"):
-        of.choose("webdataset,tfrecrod")
-
-
 @pytest.mark.parametrize(
     ("status", "said", "written", "some", "expected"),
     [

@@ -27,8 +27,7 @@ def decode(shards: list[Path], folder: Path) -> list[dict[str, np.ndarray]]:
 
 def test_every_record(truth, tmp_path, recordmill):
     out = tmp_path / "out"
-    outcome = recordmill("coco", *truth.flags, "--output", out, "--masks", "png", "--num-shards", 3)
-    assert outcome.code == 0, outcome
+    assert recordmill("coco", *truth.flags, "--output", out, "--masks", "png", "--num-shards", 3).code == 0
     examples = {
         int(example["source_id"].item()): example
         for example in decode(sorted(out.glob("*.tfrecord-*")), tmp_path / "npz")

@@ -51,18 +51,3 @@ def test_the_reader_of_batches_of_features(out):
     notes = dict(zip(features["id"].numpy().tolist(), features["note"].to_list(), strict=True))
     assert all(note == ([] if number % 5 else [b"seen"]) for number, note in notes.items())
     assert sum(len(list(split.tensorflow())) for split in package.open(str(out)).splits.values()) == ROWS
-
-
-def test_a_model_learns_the_species(out):
-    import keras
-    import tensorflow as tf
-
-    def numbers(features, species):
-        return tf.stack([features["length"], features["width"]], axis=-1), species
-
-    keras.utils.set_random_seed(0)
-    model = keras.Sequential([keras.layers.Dense(16, "relu"), keras.layers.Dense(3, "softmax")])
-    model.compile(keras.optimizers.Adam(0.02), "sparse_categorical_crossentropy", metrics=["accuracy"])
-    model.fit(batches(out, "train").map(numbers).repeat(), steps_per_epoch=150, epochs=2, verbose=0)
-    _, accuracy = model.evaluate(batches(out, "val").map(numbers), verbose=0)
-    assert accuracy > 0.9

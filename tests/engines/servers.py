@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 # Of machines that are busy with other tests: what waits so long has failed.
 _START_S = 180
@@ -41,12 +42,11 @@ def listens(port: int) -> bool:
 
 
 @contextlib.contextmanager
-def running(command: list[str], log: Path, is_up: Callable[[], bool]) -> Iterator[subprocess.Popen]:
-    """A server, once it is up and until the block ends; what it says is added to `log`."""
+def running(command: list[str], log: Path, is_up: Callable[[], bool], **how: Any) -> Iterator[subprocess.Popen]:
+    """A server, once it is up and until the block ends; what it says is added to `log`. `how` goes to Popen."""
+    how = {"cwd": log.parent, "stdin": subprocess.DEVNULL, "start_new_session": True} | how
     with log.open("ab") as output:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=log.parent, start_new_session=True
-        )
+        process = subprocess.Popen(command, stdout=output, stderr=output, **how)
     try:
         wait_until(is_up, process, log)
         yield process

@@ -1,4 +1,4 @@
-"""Ctrl-C while a command waits for its job on Dataflow, in processes of their own."""
+"""Ctrl-C while a command on a terminal waits for its job on Dataflow."""
 
 import contextlib
 import os
@@ -19,28 +19,20 @@ CANCEL = f"gcloud dataflow jobs cancel {JOB_ID} --project={PROJECT} --region={RE
 
 
 class Typed:
-    """A command as a person types it, on a terminal; or as a program starts it, without one."""
+    """A command as a person types it."""
 
-    def __init__(self, arguments: list[str], is_terminal: bool):
+    def __init__(self, arguments: list[str]):
         self._person, inside = pty.openpty()
-        unseen, self._pipe = os.pipe()
-        stream = inside if is_terminal else self._pipe
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "recordmill.launch.cli", *arguments],
-            stdin=inside if is_terminal else subprocess.DEVNULL,
-            stdout=stream,
-            stderr=stream,
-            start_new_session=True,
-        )
+        command = [sys.executable, "-m", "recordmill.launch.cli", *arguments]
+        self.process = subprocess.Popen(command, stdin=inside, stdout=inside, stderr=inside, start_new_session=True)
         self._shown: list[bytes] = []
-        self._reader = threading.Thread(target=self._read, args=(self._person if is_terminal else unseen,), daemon=True)
+        self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         os.close(inside)
-        os.close(self._pipe)
 
-    def _read(self, stream: int) -> None:
+    def _read(self) -> None:
         with contextlib.suppress(OSError):  # the terminal is gone with its last process
-            while data := os.read(stream, 4096):
+            while data := os.read(self._person, 4096):
                 self._shown.append(data)
 
     @property
@@ -68,10 +60,10 @@ class Typed:
 
 
 @contextlib.contextmanager
-def held(dataflow: DataflowStandIn, is_terminal: bool) -> Iterator[Typed]:
+def held(dataflow: DataflowStandIn) -> Iterator[Typed]:
     """A command that waits for a job which does not end by itself."""
     dataflow.is_held = True
-    typed = Typed(coco(dataflow, "--progress", "auto"), is_terminal)
+    typed = Typed(coco(dataflow, "--progress", "auto"))
     until = time.monotonic() + 180
     while ("GET", f"/v1b3/projects/{PROJECT}/locations/{REGION}/jobs/{JOB_ID}/messages") not in dataflow.requests:
         assert typed.process.poll() is None, typed.shown
@@ -86,7 +78,7 @@ QUESTION = f"Job {JOB_ID} runs on Dataflow. Cancel it (c), or leave it running a
 
 @pytest.mark.parametrize(("answer", "state"), [("c\n", "CANCELLED"), ("\n", "RUNNING")])
 def test_ctrl_c_asks_what_is_to_become_of_the_job(dataflow, answer, state):
-    with held(dataflow, is_terminal=True) as typed:
+    with held(dataflow) as typed:
         os.kill(typed.process.pid, signal.SIGINT)
         typed.wait_for(QUESTION)
         time.sleep(1)
@@ -101,12 +93,3 @@ def test_ctrl_c_asks_what_is_to_become_of_the_job(dataflow, answer, state):
     else:
         assert last.endswith(f"goes on without this process; to stop it: {CANCEL}")
     assert "Traceback" not in typed.shown
-
-
-def test_where_nobody_can_be_asked_the_job_goes_on(dataflow):
-    with held(dataflow, is_terminal=False) as typed:
-        os.kill(typed.process.pid, signal.SIGTERM)
-        assert typed.end() == 143
-        assert dataflow.state == "JOB_STATE_RUNNING"
-    told = f"recordmill: job {JOB_ID} goes on without this process; to stop it: {CANCEL}"
-    assert typed.shown.splitlines()[-1] == told

@@ -89,7 +89,7 @@ def configured(file: str) -> dict[str, str]:
     return dict(line.split(": ", 1) for line in lines)
 
 
-def test_the_job_is_one_that_our_command_takes_and_that_finds_all_it_needs():
+def test_the_job_is_a_command_of_ours():
     (job,) = container("recordmill", "job")
     program, *ours = job["command"]
     assert program == "recordmill"

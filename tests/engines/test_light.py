@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -82,13 +81,6 @@ def test_records_are_read_as_with_beam(python, tmp_path, copy_converted):
 
 def digest_of(example: dict) -> str:
     return hashlib.sha256(example["image"].tobytes() + example["masks"].tobytes()).hexdigest()
-
-
-def test_an_index_is_written(run, tmp_path, copy_converted):
-    copy_converted(tmp_path / "out", "--split", "train=0.5,val=0.5")
-    shutil.rmtree(tmp_path / "out" / ".index")
-    assert run("index", tmp_path / "out").returncode == 0
-    assert len(list((tmp_path / "out" / ".index").iterdir())) == 2
 
 
 def test_a_sample_is_drawn_and_its_conversion_names_the_extra(run, sample, tmp_path):

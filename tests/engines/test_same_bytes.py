@@ -34,19 +34,28 @@ def test_the_drawn_sample_has_rejects(sample, convert):
 
 @pytest.fixture
 def classes(tmp_path):
-    """`folder` on sixty pictures in two classes, one of which is broken."""
+    """Flags of sixty pictures in two classes, one of which is broken, and of two splits."""
     for number in range(60):
         draw_jpeg(tmp_path / "pictures" / ("cat", "dog")[number % 2] / f"{number}.jpg", colour=(4 * number, 0, 0))
     (tmp_path / "pictures" / "cat" / "broken.jpg").write_bytes(b"no picture")
-    flags = ["--split", "train=0.7,val=0.3", "--num-shards", "2", "--max-rejects", "0.1"]
-    return ["folder", "--images", str(tmp_path / "pictures"), *flags]
+    flags = ["--split", "train=0.7,val=0.3", "--num-shards", "3", "--max-rejects", "0.1"]
+    return ["--images", str(tmp_path / "pictures"), *flags]
 
 
 def test_two_splits_of_classes_on_a_cluster(classes, flink_cluster, convert):
-    reference = convert("reference", classes)
-    output = convert("engine", classes, flink_cluster)
+    reference = convert("reference", ["folder", *classes])
+    output = convert("engine", ["folder", *classes], flink_cluster)
     assert files_of(output) == files_of(reference)
     assert len(read_examples(output, "train")) + len(read_examples(output, "val")) == 60
+
+
+@pytest.mark.parametrize("engine", ["processes", "prism", "flink_local"], indirect=True)
+def test_features_of_random_weights(classes, engine, convert):
+    embed = ["embed", *classes, "--model", "mobilenet-v2", "--weights", "none", "--input-size", "32x32", "--batch", "8"]
+    reference = convert("reference", embed)
+    features = [example["feature"] for example in read_examples(reference, "train")]
+    assert len({tuple(feature) for feature in features}) == len(features) > 30
+    assert files_of(convert("engine", embed, engine)) == files_of(reference)
 
 
 def test_rows_of_a_table_on_each_engine(sample, engine, convert):

@@ -5,77 +5,26 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from recordmill.schemas.sizes import number_text
 from tests.engines.command import Command
-from tests.engines.conftest import SHARDS
-from tests.engines.output import files_of
-from tests.faults.jobs import LocalPlace, assert_whole, finished_shards
-from tests.gcs_stand_in import GcsStandIn
+from tests.engines.disturbed_job import DisturbedJob
 
-SLOW_S = 0.25
 ENDS_WITHIN_S = 60
 
 
-class Interrupted:
-    """A job that something happens to when some of its shards are finished, and its rerun."""
-
-    def __init__(self, job: list[object], engine: list[str], bucket: GcsStandIn, folder: Path):
-        self._job = job
-        self._engine = engine
-        self._bucket = bucket
-        self._folder = folder
-        self.output = folder / "out"
-
-    def run(self, happens: Callable[[Command], None]) -> Command:
-        self._bucket.latency_s = SLOW_S
-        command = self._start(self.output, self._engine)
-        last = time.monotonic() + 180
-        while not self._noted():
-            assert command.code is None, command
-            assert time.monotonic() < last, "no shard is finished"
-            time.sleep(0.02)
-        happens(command)
-        begun = time.monotonic()
-        command.end()
-        assert time.monotonic() - begun < ENDS_WITHIN_S
-        self._bucket.latency_s = 0.0
-        return command
-
-    def goes_on(self) -> None:
-        """The same command keeps what is finished, and ends as if nothing had happened."""
-        kept = self._finished()
-        assert 0 < len(kept) < SHARDS
-        again = self._start(self.output, self._engine).end()
-        assert again.code == 0, again
-        assert number_text(len(kept), "finished shard") in again.out
-        assert {name: (self.output / name).stat().st_mtime_ns for name in kept} == kept
-        whole = self._folder / "whole"
-        assert self._start(whole, []).end().code == 0
-        assert files_of(self.output) == files_of(whole)
-        assert_whole(LocalPlace(self._folder).files(str(self.output)))
-
-    def _start(self, output: Path, engine: list[str]) -> Command:
-        environment = {"STORAGE_EMULATOR_HOST": self._bucket.url}
-        beam = ["--progress", "none", *(["--", *engine] if engine else [])]
-        says = self._folder / f"says-{time.monotonic_ns()}"
-        return Command([*self._job, "--output", output, *beam], says, environment)
-
-    def _finished(self) -> Mapping[str, int]:
-        return {name: (self.output / place).stat().st_mtime_ns for name, place in self._noted().items()}
-
-    def _noted(self) -> Mapping[str, str]:
-        """Shards that are noted as finished, and where they were; a job at work may move them."""
-        return finished_shards(LocalPlace(self._folder).files(str(self.output)))
-
-
 @pytest.fixture
-def job(slow_job, bucket, tmp_path) -> Callable[[list[str]], Interrupted]:
-    return lambda engine: Interrupted(slow_job, engine, bucket, tmp_path)
+def job(slow_job, bucket, tmp_path) -> Callable[[list[str]], DisturbedJob]:
+    return lambda engine: DisturbedJob(slow_job, engine, bucket, tmp_path)
+
+
+def goes_on(interrupted: DisturbedJob) -> None:
+    number = number_text(len(interrupted.finished()), "finished shard")
+    assert number in interrupted.goes_on().out
 
 
 @pytest.mark.parametrize("engine", ["processes", "prism", "flink_local"], indirect=True)
@@ -84,11 +33,16 @@ def job(slow_job, bucket, tmp_path) -> Callable[[list[str]], Interrupted]:
 )
 def test_a_signal_keeps_finished_shards(job, engine, number, code, word):
     interrupted = job(engine)
-    command = interrupted.run(lambda command: os.kill(command.process.pid, number))
+
+    def send(command: Command) -> None:
+        os.kill(command.process.pid, number)
+        command.process.wait(ENDS_WITHIN_S)
+
+    command = interrupted.run(send)
     assert command.code == code, command
     told = f"recordmill: {word}; finished shards stay, and the same command goes on from there"
     assert faults(command, engine) == [told]
-    interrupted.goes_on()
+    goes_on(interrupted)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -114,12 +68,13 @@ def test_a_killed_process_of_several(job, processes):
 
     def kill(command: Command) -> None:
         os.kill(workers(command)[0], signal.SIGKILL)
+        command.process.wait(ENDS_WITHIN_S)
 
     command = interrupted.run(kill)
     assert command.code == 1, command
     (told,) = faults(command, processes)
     assert told.startswith("recordmill: a worker process died in the middle of its work, killed perhaps because ")
-    interrupted.goes_on()
+    goes_on(interrupted)
 
 
 def faults(command: Command, engine: list[str]) -> list[str]:

@@ -2,19 +2,15 @@
 
 import re
 import signal
-import time
-from pathlib import Path
 
 import pytest
 
-from recordmill.transforms.storage.resolve import storage_for
 from tests.conftest import coco_flags
 from tests.engines import servers
 from tests.engines.command import Command
 from tests.engines.conftest import of_job_server
+from tests.engines.disturbed_job import DisturbedJob
 from tests.engines.flink import LOCAL, running_job_server
-from tests.faults.jobs import LocalPlace, finished_shards
-from tests.gcs_stand_in import BUCKET, running
 
 LOOPBACK = "--environment_type=LOOPBACK"
 
@@ -52,26 +48,10 @@ def test_a_good_job_says_nothing_on_standard_error(sample, prism, flink_local, t
         assert (command.code, command.err) == (0, ""), command
 
 
-def test_the_job_server_dies_in_the_middle(sample, job_server_jar, tmp_path):
+def test_the_job_server_dies_in_the_middle(slow_job, bucket, job_server_jar, tmp_path):
     """And finished shards are kept, so that the next run goes on from there."""
-    place, output = LocalPlace(tmp_path), tmp_path / "out"
-    with running() as bucket, running_job_server(job_server_jar, LOCAL, tmp_path) as server:
-        for file in storage_for(sample.images).walk(sample.images):
-            bucket.put(f"images/{file.name}", Path(file.path).read_bytes())
-        job = ["coco", "--images", f"gs://{BUCKET}/images", "--instances", sample.instances, "--output", output]
-        job = without_progress([*job, "--max-rejects", "0.2", "--num-shards", "6", "--workers", "1"])
-        slow = {"STORAGE_EMULATOR_HOST": bucket.url}
-        bucket.latency_s = 0.3
-        command = Command([*job, "--", *of_job_server(server), LOOPBACK], tmp_path, slow)
-        last = time.monotonic() + 180
-        while not finished_shards(place.files(str(output))):
-            assert command.code is None, command
-            assert time.monotonic() < last, "no shard is finished"
-            time.sleep(0.02)
-        server.process.send_signal(signal.SIGKILL)
-        assert "job server" in line_of(command.end())
-        assert 0 < len(finished_shards(place.files(str(output)))) < 6
-        bucket.latency_s = 0.0
-        goes_on = Command(job, tmp_path, slow).end()
-        assert goes_on.code == 0, goes_on
-        assert "which has " in goes_on.out
+    with running_job_server(job_server_jar, LOCAL, tmp_path) as server:
+        job = DisturbedJob(slow_job, [*of_job_server(server), LOOPBACK], bucket, tmp_path)
+        command = job.run(lambda command: server.process.send_signal(signal.SIGKILL))
+    assert "job server" in line_of(command)
+    assert "which has " in job.goes_on(on_engine=False).out

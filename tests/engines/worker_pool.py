@@ -16,9 +16,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,8 +31,6 @@ DEPENDENCIES_PYTHON = Path(os.environ.get("WORKER_PYTHON", ROOT / ".venv-worker/
 LIGHT_PYTHON = Path(os.environ.get("LIGHT_PYTHON", ROOT / ".venv-light/bin/python"))
 """Likewise without any extra."""
 
-# Of machines that are busy with other tests: what waits so long has failed.
-_START_S = 180
 _NOT_OF_A_CLONE = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "demo")
 
 
@@ -131,15 +129,9 @@ def running_pool(python: Path, log: Path, environment: Mapping[str, str] = {}) -
         # Beam's pool starts the `python` that comes first on PATH, whatever python it runs in itself.
         variables = {"HOME": folder, "PATH": f"{python.parent}:/usr/bin:/bin", **environment}
         command = [str(python), "-m", "apache_beam.runners.worker.worker_pool_main", f"--service_port={port}"]
-        with log.open("ab") as output:
-            process = subprocess.Popen(
-                command, cwd=folder, env=variables, stdout=output, stderr=output, start_new_session=True
-            )
-        try:
-            _wait_until_it_listens(process, port, log)
+        listens = partial(servers.listens, port)
+        with servers.running(command, log, listens, cwd=folder, env=variables) as process:
             yield Pool(f"localhost:{port}", process)
-        finally:
-            servers.end(process)
 
 
 @contextlib.contextmanager
@@ -152,13 +144,3 @@ def _reserved_port() -> Iterator[int]:
         reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         reservation.bind(("", 0))
         yield reservation.getsockname()[1]
-
-
-def _wait_until_it_listens(process: subprocess.Popen, port: int, log: Path) -> None:
-    end = time.monotonic() + _START_S
-    while True:
-        assert process.poll() is None, f"the pool ended with exit code {process.returncode}\n{log.read_text()}"
-        with contextlib.suppress(OSError), socket.create_connection(("localhost", port), timeout=1):
-            return
-        assert time.monotonic() < end, f"the pool does not listen after {_START_S} s\n{log.read_text()}"
-        time.sleep(0.05)

@@ -4,28 +4,13 @@ import errno
 import os
 import re
 import subprocess
-import tempfile
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from recordmill.transforms.storage import local_storage
-from tests.conftest import CATEGORIES, draw_jpeg, image_row, write_coco
-from tests.faults import warm_process
 from tests.faults.failing import fail_reads, open_failing, raise_
-from tests.faults.jobs import (
-    SHARDS,
-    Job,
-    LocalPlace,
-    Shard,
-    assert_consistent,
-    assert_whole,
-    coco,
-    finished_shards,
-    is_shard,
-)
-from tests.faults.warm_process import Command
+from tests.faults.jobs import SHARDS, Job, LocalPlace, Shard, assert_consistent, coco, finished_shards
 
 
 @pytest.mark.usefixtures("small_writes")
@@ -77,40 +62,6 @@ def test_a_full_disk(pictures, tmp_path):
         assert job.place.files(output) == whole
     finally:
         subprocess.run(["umount", disk], check=True)
-
-
-def test_files_that_may_not_grow(pictures, tmp_path):
-    """`ulimit -f`."""
-    job = Job(LocalPlace(tmp_path), tmp_path, partial(coco, pictures))
-    output = job.new_output()
-    failed = job.start(output, partial(warm_process.limit_file_size, 400_000)).end()
-    assert failed.code == 1
-    left = job.place.files(output)
-    assert [name for name in left if is_shard(name) or name.endswith((".tmp", "manifest.json"))] == []
-    assert re.fullmatch(
-        rf"recordmill: {output}/\S+-of-00008.*: it would be larger than files may be; .*\n", failed.err
-    ), failed
-    job.run(output)
-    assert_whole(job.place.files(output))
-
-
-def test_an_output_that_may_not_be_written(pictures):
-    """By a user who is not its owner; everything else he may read."""
-    if os.getuid():
-        pytest.skip("only root can become another user")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        draw_jpeg(folder / "images" / "a.jpg")
-        instances = write_coco(folder, [image_row(1, "a.jpg")], [], CATEGORIES)
-        (folder / "out").mkdir()
-        for output in (folder / "out", folder / "new"):
-            flags = ["--images", folder / "images", "--instances", instances, "--output", output]
-            refused = Command(["coco", *flags], folder / "log", disturbance=warm_process.become_nobody).end()
-            assert refused.code == 2
-            assert re.fullmatch(rf"recordmill: --output {output} .*may not be written to .*\n", refused.err), refused
-        assert list((folder / "out").iterdir()) == []
-        assert not (folder / "new").exists()
 
 
 def test_an_image_that_the_disk_does_not_give(sample_job, recordmill, monkeypatch):

@@ -87,7 +87,7 @@ def coco_val(pictures: Path, output: str) -> list[object]:
 
 
 @pytest.mark.parametrize("command", [coco_with_another_seed, coco_val])
-def test_killed_at_random_moments_where_a_data_set_is_already(command, pictures, tmp_path, request):
+def test_killed_at_random_over_a_data_set(command, pictures, tmp_path, request):
     """--overwrite, and a second split: until the new data set is whole, what the manifest lists is of the old one."""
     first = Job(LocalPlace(tmp_path / "first"), tmp_path, partial(coco, pictures))
     old = first.undisturbed()
@@ -148,7 +148,7 @@ def test_killed_before_a_change_at_the_end(small_job):
     print(f"KILLS {kills}, each before a change at the end")
 
 
-def test_a_kill_in_the_middle_of_rejects_jsonl_leaves_nothing(pictures, tmp_path):
+def test_a_kill_within_rejects_jsonl_leaves_nothing(pictures, tmp_path):
     job = SmallJob(LocalPlace(tmp_path), tmp_path, small_coco(pictures, tmp_path))
     whole = job.undisturbed()
     output = job.all_but_the_end()
@@ -158,7 +158,7 @@ def test_a_kill_in_the_middle_of_rejects_jsonl_leaves_nothing(pictures, tmp_path
 
 
 @pytest.mark.parametrize("place", ["local", "gs", "s3"], indirect=True)
-def test_a_kill_between_the_manifest_and_the_tidying_leaves_nothing(small_job):
+def test_a_kill_before_the_tidying_leaves_nothing(small_job):
     whole = small_job.undisturbed()
     output = small_job.all_but_the_end()
     small_job.place.copy(f"{small_job.place.root}/out1", output)
@@ -210,26 +210,3 @@ def test_an_extraction_that_is_killed_goes_on(where, converted, tmp_path, server
                 name: versions[name] for name in after if name.endswith(".jpg")
             }
     print(f"KILLS with all shards extracted {kept}")
-
-
-@pytest.mark.parametrize("part", ["pieces/", "annotations/"])
-def test_an_extraction_killed_before_a_change_at_its_end(part, converted, tmp_path):
-    """When a shard's piece, or a JSON file, is to become visible, and when pieces are deleted."""
-    job = Job(LocalPlace(tmp_path), tmp_path, lambda output: ["extract", converted, output])
-    output = job.new_output()
-    job.run(output)
-    whole = job.place.files(output)
-    kills = 0
-    for number in (1, 2, 3, 6, 10, 2 * SHARDS + 1, 3 * SHARDS):
-        output = job.new_output()
-        folder = f"{output}/{'.recordmill-extract' if part == 'pieces/' else 'annotations'}"
-        killed = job.start(output, partial(warm_process.signal_before, number, folder, signal.SIGKILL, False)).end()
-        kills += killed.was_killed
-        if killed.was_killed:
-            left = job.place.files(output)
-            finished = sum(name.endswith(".json") and "/pieces/" in name for name in left)
-            ended = job.run(output)
-            noted = ".recordmill-extract/recipe" in left
-            assert (f"{finished} shards were extracted" in ended.out) == noted, ended
-        assert job.place.files(output) == whole
-    assert kills >= (6 if part == "pieces/" else 1)

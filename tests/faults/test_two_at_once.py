@@ -1,13 +1,11 @@
 """Two runs of one job at once, or one that pauses while another does it all, end with one correct data set."""
 
 import contextlib
-import json
 import os
 import random
 import re
 import signal
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +17,6 @@ from tests.faults.jobs import (
     LocalPlace,
     SmallJob,
     assert_ended,
-    assert_whole,
     coco,
     folder_splits,
     place_called,
@@ -67,37 +64,6 @@ def test_two_extractions_at_once(pictures, tmp_path):
     assert sum(told) >= 2  # and the others came too late
 
 
-ROUNDS = int(os.environ.get("ROUNDS", "4"))
-
-
-@pytest.mark.parametrize("where", ["local", "gs"])
-def test_two_splits_at_once(where, pictures, tmp_path, server, request, recordmill):
-    """Into one folder, started together or some milliseconds apart: both are done, and both listed."""
-    place = place_called(where, tmp_path, server)
-    train, val = (
-        SmallJob(place, tmp_path / split, small_split(pictures, tmp_path / split, split)) for split in ("train", "val")
-    )
-    train.undisturbed()
-    offsets = random.Random(request.node.callspec.id)
-    for _ in range(ROUNDS):
-        output = train.new_output()
-        one = train.start(output)
-        time.sleep(offsets.choice((0, 0, offsets.uniform(0, 0.05))))
-        other = val.start(output)
-        assert (one.end().code, other.end().code) == (0, 0), (one, other)
-        files = place.files(output)
-        assert_whole(files)
-        assert list(json.loads(files["manifest.json"])["splits"]) == ["train", "val"]
-    assert recordmill("verify", output).code == 0
-    print(f"ROUNDS {ROUNDS}")
-
-
-def small_split(pictures: Path, folder: Path, split: str) -> Callable[[str], list[object]]:
-    folder.mkdir()
-    command = small_coco(pictures, folder)
-    return lambda output: [*command(output), "--split", split]
-
-
 @pytest.mark.parametrize("begin", ["anew", "all but the end"])
 def test_one_pauses_while_another_does_it_all(small_job, begin):
     """Whatever a run has seen so far may be out of date when it takes its next step."""
@@ -110,7 +76,7 @@ def test_one_pauses_while_another_does_it_all(small_job, begin):
         pause(small_job, step, whole)
 
 
-def test_a_run_pauses_before_it_reads_the_note_of_what_another_is_about_to_finish(pictures, tmp_path):
+def test_a_run_pauses_before_it_reads_a_note(pictures, tmp_path):
     job = SmallJob(LocalPlace(tmp_path), tmp_path, small_coco(pictures, tmp_path))
     whole = job.undisturbed()
     job.before = job.all_but_the_end()

@@ -190,12 +190,6 @@ def _is_change(event: str, arguments: tuple) -> bool:
     return event in ("os.rename", "os.rmdir", "os.symlink")
 
 
-def limit_file_size(size: int) -> None:
-    """Let no file grow beyond `size` bytes: writing more is an error, as on a full disk."""
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-
-
 def attach_terminal(path: str, kind: str) -> None:
     """Read from and write to a terminal, which is of that kind ($TERM)."""
     terminal = os.open(path, os.O_RDWR | os.O_NOCTTY)
@@ -206,13 +200,6 @@ def attach_terminal(path: str, kind: str) -> None:
     sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode) for number, mode in enumerate("rww"))
     os.environ.pop("COLUMNS", None)
     os.environ["TERM"] = kind
-
-
-def become_nobody() -> None:
-    """Be a user who owns nothing."""
-    os.setgroups([])
-    os.setgid(65534)
-    os.setuid(65534)
 
 
 def upload_in_chunks(size: int) -> None:

@@ -65,7 +65,7 @@ def by_name(folder: Path, split: str) -> dict[str, dict[str, list]]:
     return {normpath(example["image/filename"][0].decode()): example for example in read_examples(folder, split)}
 
 
-def test_no_group_is_in_two_splits_and_records_are_those_of_a_single_split(converted, inputs, tmp_path, recordmill):
+def test_no_group_is_in_two_splits(converted, inputs, tmp_path, recordmill):
     train, val = by_name(converted, "train"), by_name(converted, "val")
     groups = [{name.split("/")[0] for name in names} for names in (train, val)]
     assert groups[0] & groups[1] == set()

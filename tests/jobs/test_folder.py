@@ -1,27 +1,84 @@
 """`recordmill folder` from end to end: images of one class each become records, and what reads them."""
 
 import hashlib
+import shutil
+import zipfile
 from collections import Counter
+from pathlib import Path
 
 import msgspec
+import pytest
 import tensorflow as tf
 
+from recordmill.launch.cli import main
 from recordmill.transforms.join.list_images import listing_of
-from tests.conftest import manifest_of, shard_bytes
-from tests.jobs.folders import CLASSES, NOT_IMAGES, SPLITS, examples_of, image_files, splits_of
+from tests.conftest import manifest_of, read_examples, rejects_of, shard_bytes
+from tests.jobs.folders import draw, draw_all, whole_folder, write_table
+
+SPLITS = ("train", "val", "test")
+THREE = ("--split", "train=0.5,val=0.25,test=0.25")
+NOT_IMAGES = (".git/1.jpg", "Cat/._1.jpg", "Cat/.DS_Store", "big dog/Thumbs.db", "notes.txt")
+CLASSES = ["Cat", "big dog", "Öl"]
+"""Of `pictures`, by index: upper case sorts before lower case, and both before what is not ASCII."""
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory) -> Path:
+    """Class folders of 24 JPEGs and PNGs of 1 to 4 channels and different sizes: endings in upper case, folders in
+    folders, spaces, an accent. And files that are no images, or are hidden."""
+    folder = tmp_path_factory.mktemp("pictures")
+    for number in range(8):
+        draw(folder / "Cat" / f"{number}.jpg", number, "L" if number == 3 else "RGB")
+        mode = ("L", "LA", "RGB", "RGBA")[number % 4]
+        draw(folder / "big dog" / ("0 1.PNG" if number == 0 else f"{number}.png"), 20 + number, mode)
+    for number, name in enumerate(
+        ("a b.JPG", "c.Jpeg", "in/d.png", "in/side/e.jpg", "ü.jpg", "1.png", "2.jpg", "3.png")
+    ):
+        draw(folder / "Öl" / name, 40 + number)
+    for name in NOT_IMAGES:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"not an image")
+    return folder
+
+
+def three_splits(images: Path, out: Path) -> list[object]:
+    return ["--images", images, "--output", out, *THREE, "--num-shards", 2]
+
+
+@pytest.fixture(scope="module")
+def converted(pictures, tmp_path_factory) -> Path:
+    """`pictures` in three splits of two shards each."""
+    folder = tmp_path_factory.mktemp("converted")
+    assert main(list(map(str, ["folder", *three_splits(pictures, folder)]))) == 0
+    return folder
+
+
+def examples_of(out: Path) -> dict[str, dict[str, list]]:
+    """Every record of every split by file name, and its split under `split`."""
+    found = {}
+    for split in manifest_of(out)["splits"]:
+        for example in read_examples(out, split):
+            name = example["image/filename"][0].decode()
+            assert name not in found
+            found[name] = example | {"split": split}
+    return found
+
+
+def splits_of(out: Path) -> dict[str, str]:
+    return {name: example["split"] for name, example in examples_of(out).items()}
 
 
 def test_every_feature_is_the_file_s(pictures, converted):
     examples = examples_of(converted)
-    files = image_files(pictures)
+    paths = {path.relative_to(pictures).as_posix(): path for path in pictures.rglob("*") if path.is_file()}
+    files = {name: path for name, path in paths.items() if name not in NOT_IMAGES}
     assert set(examples) == set(files)
     assert len(files) == 24
     seen_channels = set()
     for name, example in examples.items():
         split = example.pop("split")
         data = files[name].read_bytes()
-        pixels = tf.io.decode_image(data, channels=0)
-        height, width, channels = pixels.shape
+        height, width, channels = tf.io.decode_image(data, channels=0).shape
         seen_channels.add(channels)
         class_name = name.split("/")[0]
         source_id = example.pop("image/source_id")
@@ -39,9 +96,8 @@ def test_every_feature_is_the_file_s(pictures, converted):
         assert 0 <= int(source_id[0]) < 1 << 63
         assert split in SPLITS
     assert seen_channels == {1, 2, 3, 4}
-    splits = manifest_of(converted)["splits"]
     written = Counter(splits_of(converted).values())
-    for name, split in splits.items():
+    for name, split in manifest_of(converted)["splits"].items():
         assert split["images"] == {"rows": written[name], "written": written[name], "without_record": 0, "rejected": {}}
         assert sum(shard["examples"] for shard in split["shards"]) == written[name] > 0
         assert split["unlisted"] == {"files": 5, "first": sorted(NOT_IMAGES)}
@@ -49,14 +105,90 @@ def test_every_feature_is_the_file_s(pictures, converted):
     assert (converted / "labels.csv").read_text() == "0,Cat\n1,big dog\n2,Öl\n"
 
 
-# What reads it
-
-
-def test_what_was_extracted_gives_the_same_bytes_again(converted, extracted, tmp_path, recordmill):
+def test_what_was_extracted_gives_the_same_bytes(converted, tmp_path, recordmill):
+    extracted = tmp_path / "extracted"
+    assert recordmill("extract", converted, extracted).code == 0
     flags = ["--output", tmp_path / "out", "--num-shards", 2]
     for split in SPLITS:
         flags += ["--images", extracted / "images" / split]
         flags += ["--labels", extracted / "annotations" / f"labels_{split}.csv"]
-    outcome = recordmill("folder", *flags)
-    assert outcome.code == 0, outcome
+    assert recordmill("folder", *flags).code == 0
     assert shard_bytes(tmp_path / "out") == shard_bytes(converted)
+
+
+def test_a_zip_and_one_thread_give_the_same_bytes(pictures, converted, tmp_path, recordmill):
+    archive = tmp_path / "pictures.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for path in sorted(pictures.rglob("*")):
+            file.write(path, path.relative_to(pictures).as_posix())
+    assert recordmill("folder", *three_splits(archive, tmp_path / "out"), "--workers", 1).code == 0
+    assert shard_bytes(tmp_path / "out") == shard_bytes(converted)
+
+
+def test_a_complete_data_set_stays_until_overwrite(pictures, converted, tmp_path, recordmill):
+    images = Path(shutil.copytree(pictures, tmp_path / "images"))
+    out = tmp_path / "out"
+    shutil.copytree(converted, out)
+    assert recordmill("folder", *three_splits(pictures, out)).code == 0
+    times = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
+    assert recordmill("folder", *three_splits(pictures, out)).code == 0
+    assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == times
+    (out / "images-val.tfrecord-00001-of-00002").unlink()
+    assert recordmill("folder", *three_splits(pictures, out)).code == 0
+    assert shard_bytes(out) == shard_bytes(converted)
+    draw(images / "Cat" / "new.jpg", 11)
+    before = whole_folder(out)
+    assert recordmill("folder", *three_splits(images, out)).code == 2
+    assert whole_folder(out) == before
+    assert recordmill("folder", *three_splits(images, out), "--overwrite").code == 0
+    assert splits_of(out).items() >= splits_of(converted).items()
+    assert len(splits_of(out)) == 25
+    assert recordmill("verify", out).code == 0
+
+
+def test_a_job_stops_when_it_cannot_succeed(tmp_path, recordmill):
+    images = tmp_path / "images" / "a"
+    images.mkdir(parents=True)
+    for number in range(400):
+        (images / f"{number}.jpg").write_bytes(b"")
+    flags = ["--images", images.parent, "--classes", "a", "--output", tmp_path / "out", "--examples-per-shard", 20]
+    assert recordmill("folder", *flags).code == 1
+    assert 100 <= len(rejects_of(tmp_path / "out")) < 200
+
+
+def test_a_stratified_group_is_in_one_split(tmp_path, recordmill):
+    """Half of a and b are in pairs of one of each, where paths are typed with `./`."""
+    numbers = {"a": 24, "b": 12, "c": 4}
+    many = draw_all(tmp_path / "many", [f"{name}/{n}.png" for name, count in numbers.items() for n in range(count)])
+    listed = tmp_path / "groups.csv"
+    listed.write_text("file_name,group\n" + "".join(f"./{name}/{n}.png,{n}\n" for n in range(6) for name in "ab"))
+    splits = []
+    for more in ((), ("--groups", listed)):
+        out = tmp_path / f"out{len(splits)}"
+        assert recordmill("folder", "--images", many, "--output", out, *THREE, "--stratify", *more).code == 0
+        splits.append(splits_of(out))
+    is_one = [[found[f"a/{n}.png"] == found[f"b/{n}.png"] for n in range(6)] for found in splits]
+    assert (all(is_one[0]), all(is_one[1])) == (False, True)
+    assert sum(manifest_of(out)["splits"][split]["images"].get("groups", 0) for split in SPLITS) == 6
+    assert Counter(splits[1].values()) == {"train": 20, "val": 9, "test": 11}  # no split is off by more than a pair
+
+
+def test_several_tables_with_splits(tmp_path, recordmill):
+    names = ["a.jpg", "b.png", "in/c.jpg", "in/d e.JPG", "f.jpg"]
+    images = draw_all(tmp_path / "images", [*names, "extra.jpg"])
+    splits = ["TRAIN", "test", "Validation", "train", "test"]
+    labels = ["dog", "cat, big", "dog", "cat, big", "emu"]
+    rows = list(zip(splits, names, labels, strict=True))
+    write_table(tmp_path / "1.csv", [("split", "image_uri", "label"), *rows[:3]])
+    write_table(tmp_path / "2.csv", [("class", "set", "file"), *((label, *row) for *row, label in rows[3:])])
+    tables = ["--labels", tmp_path / "1.csv", "--labels", tmp_path / "2.csv"]
+    assert recordmill("folder", "--images", images, *tables, "--output", tmp_path / "out").code == 0
+    examples = {
+        name: (e["split"], e["image/class/text"][0].decode()) for name, e in examples_of(tmp_path / "out").items()
+    }
+    expected = zip(map(str.lower, splits), labels, strict=True)
+    assert examples == dict(zip(names, expected, strict=True))
+    manifest = manifest_of(tmp_path / "out")
+    assert [category["name"] for category in manifest["categories"]] == ["cat, big", "dog", "emu"]
+    assert manifest["splits"]["test"]["unlisted"] == {"files": 1, "first": ["extra.jpg"]}
+    assert recordmill("verify", tmp_path / "out").code == 0

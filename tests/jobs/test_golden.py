@@ -63,6 +63,7 @@ COMMANDS = {
         f"{TABLE} --text-column caption --split train=0.5,val=0.5",
         f"{TABLE} --images s/images --output out",
         f"{TABLE} --label shape --split train=0.5,val=0.5 --text-column caption --text counts --key image --dry-run",
+        f"{TABLE} --writer beam --dry-run",
         "table --rows s/objects.csv --key image --split train --output keyed",
         "table --rows odd.csv --schema schema.json --output odd",
         "table --rows odd.csv --schema schema.json --output odd --max-rejects 1",

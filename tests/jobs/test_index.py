@@ -31,7 +31,7 @@ def test_a_data_set_has_the_indexes_that_the_verb_would_make(out, recordmill):
     assert recordmill("verify", out, "--check", "hashes").code == 0
 
 
-def test_anybody_s_files_are_indexed_several_at_once_and_all_or_none(tmp_path, recordmill):
+def test_foreign_files_are_indexed_all_or_none(tmp_path, recordmill):
     for name in ("a/x.tfrecord", "a/y.tfrecord", "b/z"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(framed(*RECORDS))

@@ -1,14 +1,10 @@
-"""Images, by which names they are found, and annotation files: what fails before a picture is read, what is carried."""
-
-import json
-from pathlib import Path
+"""Jobs that fail before the first picture is read, and jobs that list no images."""
 
 import pytest
 
 from recordmill.transforms.images import load_images
 from tests.conftest import (
     CATEGORIES,
-    SQUARE,
     annotation,
     coco_flags,
     draw_jpeg,
@@ -26,43 +22,22 @@ NAMES = [f"{number}.jpg" for number in range(4)]
 def pictures_read(monkeypatch) -> list[str]:
     """The names of pictures that are read, by whichever writer."""
     read, load = [], load_images.load_image
-
-    def loaded(task, *arguments):
-        read.append(task.file_name)
-        return load(task, *arguments)
-
-    monkeypatch.setattr(load_images, "load_image", loaded)
+    monkeypatch.setattr(load_images, "load_image", lambda task, *more: read.append(task.file_name) or load(task, *more))
     return read
 
 
-def coco(folder: Path, names=NAMES, categories=(1, 1, 1, 1)) -> Path:
-    """A COCO file that names these images, with an object each."""
-    rows = [image_row(id_, name) for id_, name in enumerate(names)]
-    return write_coco(folder, rows, [annotation(*id_) for id_ in zip(range(4), range(4), strict=True)], CATEGORIES)
+@pytest.fixture
+def job(tmp_path) -> list[object]:
+    """`coco` on four images with an object each, one of which has no known category."""
+    rows = [image_row(id_, name) for id_, name in enumerate(NAMES)]
+    objects = [annotation(id_, id_, category_id=1 if id_ else 99) for id_ in range(4)]
+    return ["coco", "--images", tmp_path / "images", "--instances", write_coco(tmp_path, rows, objects, CATEGORIES)]
 
 
-def with_unknown_categories(folder: Path, number: int) -> Path:
-    """One of four annotations is of a category that is none, or more."""
-    path = coco(folder)
-    content = json.loads(path.read_text())
-    for row in content["annotations"][:number]:
-        row["category_id"] = 99
-    path.write_text(json.dumps(content))
-    return path
-
-
-def draw(folder: Path, names=NAMES) -> Path:
-    for name in names:
-        draw_jpeg(folder / name)
-    return folder
-
-
-def flags(images: Path, instances: Path, out: Path, *more: object) -> list[object]:
-    return ["coco", "--images", images, "--instances", instances, "--output", out, *more]
-
-
-def test_annotations_that_are_known_to_be_bad_fail_before_the_first_picture(tmp_path, recordmill, pictures_read):
-    job = flags(draw(tmp_path / "images"), with_unknown_categories(tmp_path, 1), tmp_path / "out")
+def test_bad_annotations_fail_before_the_first_picture(tmp_path, recordmill, job, pictures_read):
+    for name in NAMES:
+        draw_jpeg(tmp_path / "images" / name)
+    job += ["--output", tmp_path / "out"]
     dry = recordmill(*job, "--dry-run")
     assert not (tmp_path / "out").exists()
     real = recordmill(*job)
@@ -75,14 +50,14 @@ def test_annotations_that_are_known_to_be_bad_fail_before_the_first_picture(tmp_
 
 
 @pytest.mark.parametrize(("out", "more"), [("deep/in/out", []), ("out", ["--dry-run"])])
-def test_where_no_picture_is_found_nothing_is_written(tmp_path, recordmill, pictures_read, more, out):
-    images, instances = draw(tmp_path / "images", ["train/0.jpg", "train/1.jpg"]), coco(tmp_path)
+def test_where_no_picture_is_found_nothing_is_written(tmp_path, recordmill, job, pictures_read, more, out):
+    draw_jpeg(tmp_path / "images" / "train" / "0.jpg")
     before = sorted(tmp_path.rglob("*"))
-    assert recordmill(*flags(images, instances, tmp_path / out, "--max-rejects", 1, *more)).code == 2
+    assert recordmill(*job, "--output", tmp_path / out, "--max-rejects", 1, *more).code == 2
     assert (sorted(tmp_path.rglob("*")), pictures_read) == (before, [])
 
 
-def test_without_a_listing_the_same_records_are_written(sample, tmp_path, recordmill, copy_converted):
+def test_without_a_listing_the_records_are_the_same(sample, tmp_path, recordmill, copy_converted):
     """Missing files show when they are read."""
     listed, unlisted = tmp_path / "listed", tmp_path / "unlisted"
     copy_converted(listed)
@@ -93,19 +68,3 @@ def test_without_a_listing_the_same_records_are_written(sample, tmp_path, record
         )
         assert one == other
     assert manifest_of(unlisted)["splits"]["train"]["images"]["rows"] == 24
-
-
-def uncarried(folder: Path) -> list[dict]:
-    return [file.get("uncarried", {}) for file in manifest_of(folder)["splits"]["train"]["inputs"]]
-
-
-def test_what_no_record_carries_is_in_the_manifest_unless_another_flag_does(inputs, recordmill):
-    row = {**annotation(1, 1), "segmentation": SQUARE, "score": 0.5, "keypoints": [0, 0, 0], "attributes": {}}
-    path = inputs.file("instances.json", [row, {**row, "id": 2, "segmentation": []}])
-    path.write_text(json.dumps({**json.loads(path.read_text()), "info": {"year": 2017}}))
-    assert recordmill(*inputs.flags("--instances", path)).code == 0
-    assert uncarried(inputs.out) == [{"annotations": {"score": 2, "segmentation": 1}, "file": {"info": 1}}]
-    more = ["--keypoints", path, "--masks", "rle", "--overwrite"]
-    path = inputs.file("instances.json", [{**row, "keypoints": [1, 2, 2], "num_keypoints": 1}])
-    assert recordmill(*inputs.flags("--instances", path, *more)).code == 0
-    assert uncarried(inputs.out) == [{"annotations": {"score": 1}}, {}]

@@ -5,12 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
-from pycocotools import mask as coco_mask
-from pycocotools.coco import COCO
 
-import recordmill as package
-from tests.conftest import CATEGORIES, SKELETON, SQUARE, annotation, grey, manifest_of, read_examples, rejects_of
+from tests.conftest import SQUARE, manifest_of, read_examples, rejects_of
 
 
 def by_image(folder: Path) -> dict[int, dict[str, list]]:
@@ -40,19 +36,6 @@ def test_nothing_is_lost(of_every_kind, sample, recordmill):
     assert recordmill("verify", of_every_kind).code == 0
 
 
-def test_masks_are_those_of_pycocotools(of_every_kind, sample):
-    coco = COCO(sample.instances)
-    for image_id, example in by_image(of_every_kind).items():
-        size = [example["image/height"][0], example["image/width"][0]]
-        for id_, png, rle in zip(
-            example["image/object/id"], example["image/object/mask"], example["image/object/mask/rle"], strict=True
-        ):
-            expected = coco.annToMask(coco.anns[id_])
-            assert coco.anns[id_]["image_id"] == image_id
-            assert np.array_equal(grey(png), expected)
-            assert np.array_equal(coco_mask.decode({"counts": rle, "size": size}), expected)
-
-
 def test_keypoints_captions_and_their_order(of_every_kind, sample):
     figures = {row["id"]: row for row in json.loads(Path(sample.keypoints).read_text())["annotations"]}
     captions: dict[int, list] = {}
@@ -80,72 +63,7 @@ def test_keypoints_captions_and_their_order(of_every_kind, sample):
     assert seen > 5
 
 
-def test_semantic_and_panoptic_masks(of_every_kind, sample):
-    document = json.loads(Path(sample.panoptic).read_text())
-    is_thing = {row["id"]: row["isthing"] for row in document["categories"]}
-    rows = {row["image_id"]: row for row in document["annotations"]}
-    for image_id, example in by_image(of_every_kind).items():
-        colours = np.asarray(Image.open(Path(sample.panoptic_masks) / rows[image_id]["file_name"])).astype(np.int64)
-        ids = colours @ [1, 256, 65536]
-        expected = {name: np.zeros(ids.shape, np.uint8) for name in ("category", "instance")}
-        semantic = np.full(ids.shape, 255, np.uint8)
-        for number, segment in enumerate(rows[image_id]["segments_info"], 1):
-            where = ids == segment["id"]
-            thing = is_thing[segment["category_id"]]
-            expected["category"][where] = segment["category_id"]
-            expected["instance"][where] = number if thing else 0
-            semantic[where] = 1 if thing else segment["category_id"] - 90
-        assert np.array_equal(grey(example["image/segmentation/class/encoded"][0]), semantic)
-        for name, pixels in expected.items():
-            assert np.array_equal(grey(example[f"image/panoptic/{name}_mask"][0]), pixels), name
-
-
-def test_dataset_decodes_all_of_it(of_every_kind):
-    examples = by_image(of_every_kind)
-    for example in package.open(str(of_every_kind))["train"].tensorflow().as_numpy_iterator():
-        record = examples[int(example["image_id"])]
-        height, width = record["image/height"][0], record["image/width"][0]
-        objects = len(record["image/object/id"])
-        assert example["masks"].shape == (objects, height, width)
-        for mask, png in zip(example["masks"], record["image/object/mask"], strict=True):
-            assert np.array_equal(mask, grey(png))
-        xyv = zip(*(record[f"image/object/keypoint/{part}"] for part in ("x", "y", "visibility")), strict=True)
-        assert example["keypoints"].tolist() == np.reshape(list(xyv), (objects, 5, 3)).astype(np.float32).tolist()
-        assert example["captions"].tolist() == record["image/caption"]
-        assert np.array_equal(example["semantic"], grey(record["image/segmentation/class/encoded"][0]))
-        assert np.array_equal(example["categories"], grey(record["image/panoptic/category_mask"][0]))
-        assert np.array_equal(example["instances"], grey(record["image/panoptic/instance_mask"][0]))
-
-
 # Small data sets, known by heart
-
-
-def test_what_is_bad_is_rejected_and_the_rest_of_the_image_stays(inputs, recordmill):
-    bad = [
-        ({"segmentation": [[1, 2, 3]]}, "malformed_segmentation"),
-        ({"segmentation": {"counts": [1200], "size": [40, 30]}}, "mask_size_mismatch"),
-        ({"bbox": [1, 2, float("nan"), 4]}, "malformed_box"),
-        ({"area": float("inf")}, "malformed_annotation"),
-    ]
-    objects = [annotation(id_, 1) | row for id_, (row, _) in enumerate(bad)]
-    objects += [annotation(4, 1), annotation(5, 1, segmentation=SQUARE)]
-    points = [annotation(4, 1, keypoints=[1, 2, 3, 3, 4, 2]), annotation(5, 1, keypoints=[8, 6, 2, 0, 0, 0])]
-    captions = [{"id": 4, "image_id": 1, "caption": 7}, {"id": 3, "image_id": 1, "caption": "été"}]
-    flags = ["--instances", inputs.file("instances.json", objects), "--masks", "both"]
-    flags += ["--keypoints", inputs.file("keypoints.json", points, [{**CATEGORIES[0], **SKELETON}])]
-    flags += ["--captions", inputs.file("captions.json", captions, [])]
-    assert recordmill(*inputs.flags(*flags)).code == 0
-    expected = [(id_, reason) for id_, (_, reason) in enumerate(bad)]
-    expected += [(4, "malformed_caption"), (4, "malformed_keypoints")]
-    assert sorted((reject["id"], reject["reason"]) for reject in rejects_of(inputs.out)) == expected
-    (example,) = read_examples(inputs.out)
-    assert example["image/caption"] == ["été".encode()]
-    assert example["image/object/id"] == [4, 5]
-    assert [grey(mask).sum() for mask in example["image/object/mask"]] == [0, 100]
-    assert example["image/object/keypoint/visibility"] == [0, 0, 2, 0]
-    assert example["image/object/keypoint/x"] == pytest.approx([0, 0, 0.2, 0])
-    assert example["image/object/keypoint/text"] == [b"nose", b"tail", b"nose", b"tail"]
-    assert recordmill("verify", inputs.out).code == 0
 
 
 def test_lvis(inputs, recordmill):

@@ -1,19 +1,14 @@
 """report.html of whole jobs, and `recordmill report`."""
 
 import base64
-import html
 import io
 import json
 import re
 
-import msgspec
 import pytest
 from PIL import Image
 
-from recordmill.schemas.dataset.manifest import decode_manifest, encode_manifest
-from recordmill.schemas.rejects import RejectLine
 from recordmill.transforms.insight import write_report as module
-from recordmill.transforms.shards.commit_splits import publish
 
 IMAGES = re.compile(rb'src="data:image/jpeg;base64,([^"]+)"')
 
@@ -53,17 +48,3 @@ def test_a_page_that_cannot_be_made_fails_no_job(sample, tmp_path, recordmill, m
     assert not (tmp_path / "out" / "report.html").exists()
     assert recordmill(*flags).code == 0  # finds that all is there, but the page
     assert b"objects" not in (tmp_path / "out" / "report.html").read_bytes()[:100]
-
-
-def test_the_page_shows_rejects_that_the_manifest_lists(tmp_path, copy_converted):
-    copy_converted(tmp_path)
-    path = tmp_path / "manifest-train.json"
-    manifest = decode_manifest(path.read_bytes(), path.name)
-    split, listed = manifest.splits["train"], json.loads((tmp_path / "rejects-train.jsonl").read_text().splitlines()[0])
-    told = RejectLine(listed["what"], listed["reason"], "told by the manifest")
-    entry = msgspec.structs.replace(split, first_rejects=(told,))
-    path.write_bytes(encode_manifest(msgspec.structs.replace(manifest, splits={"train": entry})))
-    publish(str(tmp_path))
-    module.write_report(str(tmp_path))
-    page = html.unescape((tmp_path / "report.html").read_text())
-    assert (told.detail in page, listed["detail"] in page) == (True, False)

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -40,7 +38,7 @@ def test_pictures_are_saved(out, recordmill, tmp_path):
     assert len(list((tmp_path / "new").iterdir())) == 3
 
 
-def test_nothing_of_a_record_leads_out_of_the_folder_or_steers_the_terminal(tmp_path, recordmill):
+def test_names_of_records_are_harmless(tmp_path, recordmill):
     names = ["../../x", "/etc/x", "..", ".", "\x1b]0;owned\x07\u202e", "n" * 300, "<script>alert(1)</script>", "שלום"]
     more = {"image__encoded": [picture()], "image__format": [b"jpeg"]}
     records = [example(image__source_id=[name.encode()], **more) for name in names]
@@ -57,15 +55,3 @@ def test_nothing_of_a_record_leads_out_of_the_folder_or_steers_the_terminal(tmp_
     outcome = recordmill("show", path, "--count", 8)
     assert outcome.code == 0
     assert all(char.isprintable() or char == "\n" for char in outcome.out)
-
-
-def test_neither_beam_nor_tensorflow_is_imported(out):
-    code = (
-        "import sys\n"
-        "from recordmill.launch.cli import main\n"
-        "assert main(sys.argv[1:]) == 0\n"
-        "print(sorted({name.partition('.')[0] for name in sys.modules} & {'apache_beam', 'tensorflow', 'grpc'}))"
-    )
-    command = [sys.executable, "-c", code, "show", str(out)]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert printed.splitlines()[-1] == "[]"

@@ -18,7 +18,7 @@ command(lambda: 130)
 """
 
 
-def test_an_interrupted_command_ends_though_a_step_has_left_a_thread():
+def test_an_interrupted_command_leaves_threads_behind():
     ended = subprocess.run([sys.executable, "-c", THREAD_LEFT], stdout=subprocess.PIPE, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (130, b"told\n")
 
@@ -87,7 +87,7 @@ cli.command(lambda: number)
         (signal.SIGHUP, "ignored", 100),
     ],
 )
-def test_a_signal_that_comes_when_all_is_done_does_not_change_the_exit_code(number, when, code):
+def test_a_late_signal_keeps_the_exit_code(number, when, code):
     """The command's exit code is the signal's number; it would be negative where the signal has ended it."""
     command = [sys.executable, "-c", SIGNAL_WHEN_ALL_IS_DONE, str(int(number)), when]
     ended = subprocess.run(command, stdout=subprocess.PIPE, timeout=60, check=False)

@@ -63,7 +63,7 @@ def chosen(folder: Path, *splits: str, form: TextForm = TextForm.COUNTS, **optio
         (("train", "b"), "b", "b"),
     ],
 )
-def test_a_new_folder_learns_from_train_or_the_only_split_or_the_one_asked_for(tmp_path, splits, asked, fitted):
+def test_the_split_that_a_new_folder_learns_from(tmp_path, splits, asked, fitted):
     source = chosen(tmp_path / "new", *splits, fit_split=asked)
     assert source == EncoderSource("captions", COUNTS, fitted)
 
@@ -83,7 +83,7 @@ def test_the_split_that_was_learned_from_is_learned_from_again(tmp_path, fitted,
     assert chosen(folder, *splits) == EncoderSource("captions", COUNTS, fitted)
 
 
-def test_what_other_splits_are_encoded_by_is_learned_again_or_not_at_all(tmp_path):
+def test_a_shared_vocabulary_is_learned_again_or_kept(tmp_path):
     """As `--overwrite` of one split would make the indices of the others mean other terms."""
     folder = data_set(tmp_path / "out", "train", "val", by=encoder())
     assert chosen(folder, "train") == EncoderSource("captions", COUNTS, "train", known=encoder().info)

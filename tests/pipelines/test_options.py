@@ -284,7 +284,7 @@ def test_sources_are_all_annotation_files_with_their_kinds_and_masks():
         ({"image_info": ("i.json",), "layout": "keras"}, ()),
     ],
 )
-def test_a_record_holds_what_the_flags_ask_for_and_nothing_else_on_top(changed, parts):
+def test_a_record_holds_the_parts_of_the_flags(changed, parts):
     found = options(CocoOptions, **changed)
     assert found.table == LAYOUTS[found.layout].with_parts(parts)
     assert found.table.parts == parts

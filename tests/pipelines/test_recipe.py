@@ -61,7 +61,7 @@ def test_a_recipe_of_annotation_files_has_their_checksums(folder):
     assert coco.prepare(given).recipes() == [expected]
 
 
-def test_a_recipe_of_texts_has_the_files_that_decide_what_they_become(folder):
+def test_a_recipe_of_texts_has_their_files(folder):
     (folder / "c.json").write_bytes(b"{}")
     (folder / "stop.txt").write_bytes(b"the")
     (folder / "e.json").write_bytes(b"[]")
@@ -75,7 +75,7 @@ def test_a_recipe_of_texts_has_the_files_that_decide_what_they_become(folder):
     assert list(applied)[1:] == [InputFile("encoders", "e.json", 2, checksum(b"[]"))]
 
 
-def test_the_order_of_flags_that_are_given_several_times_decides_nothing(folder):
+def test_the_order_of_repeated_flags_does_not_matter(folder):
     for name in ("a.json", "b.json", "p.json", "q.json"):
         (folder / name).write_text(f'"{name}"')
     given = CocoOptions(
@@ -98,7 +98,7 @@ def test_the_order_of_flags_that_are_given_several_times_decides_nothing(folder)
 # Folders whose names give the labels
 
 
-def test_without_tables_folders_are_the_inputs_which_the_job_lists(folder):
+def test_without_tables_the_inputs_are_folders(folder):
     inputs = (InputFile("images", "images", 0, ""), InputFile("images", "more", 0, ""))
     asked = options(split=HALVES)
     assert recipes_of(asked) == [

@@ -19,7 +19,7 @@ def test_what_is_no_data_set(tmp_path, copy_converted):
         recordmill.open(str(tmp_path))["test"]
 
 
-def test_splits_are_iterated_over_by_name_and_read_from_wherever_a_process_goes(tmp_path, copy_converted, monkeypatch):
+def test_splits_are_a_mapping_and_survive_chdir(tmp_path, copy_converted, monkeypatch):
     copy_converted(tmp_path / "out", "--num-shards", 3)
     monkeypatch.chdir(tmp_path)
     data = recordmill.open("out")
@@ -30,7 +30,7 @@ def test_splits_are_iterated_over_by_name_and_read_from_wherever_a_process_goes(
     assert next(iter(train))["image_id"] == train[0]["image_id"] == next(iter(train.tensorflow()))["image_id"]
 
 
-def test_a_shard_that_is_replaced_before_the_first_record_is_read_is_an_error(tmp_path, copy_converted):
+def test_a_shard_that_is_replaced_is_an_error(tmp_path, copy_converted):
     copy_converted(tmp_path, "--num-shards", 3)
     train = recordmill.open(tmp_path)["train"]
     path = Path(train.shards[0].path)

@@ -66,7 +66,7 @@ def test_any_number_of_hosts_has_the_same_order(hosts, epochs):
 @pytest.mark.parametrize(
     ("order", "least"), [(GlobalOrder(20_011, shuffle=False), 1000), (GlobalOrder(511, seed=4), 20)]
 )
-def test_stops_lose_nothing_and_repeat_nothing_whatever_the_number_of_hosts(order, least):
+def test_stops_lose_and_repeat_nothing(order, least):
     """The first without shuffling, which takes no time."""
     chosen = random.Random(0)
     found: list[int] = []

@@ -235,7 +235,7 @@ def test_more_objects_than_are_padded_to(tmp_path):
     split_of(tmp_path, "keras").tensorflow(batch=4, resize=(2, 2), pad=2)  # an object a record: none is a list
 
 
-def test_a_shard_that_was_replaced_is_told_before_anything_is_read(tmp_path):
+def test_a_replaced_shard_is_an_error_at_once(tmp_path):
     split = split_of(tmp_path, "classification")
     split_of(tmp_path, "classification", RECORDS - 1)
     with pytest.raises(RecordError, match="bytes, where its manifest says"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.launch.cli import main
-from tests.conftest import SHARED_DATA, draw_jpeg, manifest_of
+from tests.conftest import draw_jpeg, manifest_of
 from tests.engines.buckets.jobs import (
     DEFLATED,
     OUT,
@@ -57,41 +57,6 @@ def test_the_sample(gcs, sample, local_run, recordmill, layout, gzip):
     check_all_accounted(shown(gcs, "out-zip"))
 
 
-REAL = {
-    "coco_mini train": (
-        "coco_mini",
-        "train2017",
-        ("--instances", "annotations/instances_train2017.json"),
-        ("--keypoints", "annotations/person_keypoints_train2017.json"),
-        ("--captions", "annotations/captions_train2017.json"),
-    ),
-    "facemask val": ("facemask", "val2017", ("--instances", "annotations/custom_val.json")),
-}
-
-
-@pytest.mark.skipif(not SHARED_DATA.exists(), reason="the real data sets are not on this machine")
-@pytest.mark.parametrize("name", REAL)
-def test_real_data(gcs, tmp_path, recordmill, name):
-    data_set, images, *files = REAL[name]
-    source = SHARED_DATA / data_set
-    upload(gcs, source / images, images)
-    upload(gcs, source / "annotations", "annotations")
-    gcs.put("images.zip", zipped(files_of(source / images)))
-
-    def convert(root: object, folder: str, out: object) -> int:
-        flags = [item for flag, file in files for item in (flag, f"{root}/{file}")]
-        return recordmill("coco", "--images", f"{root}/{folder}", *flags, "--num-shards", 4, "--output", out).code
-
-    assert [convert(source, images, tmp_path), convert(ROOT, images, OUT)] == [0, 0]
-    local = shards_of(files_of(tmp_path))
-    assert shards_of(objects_of(gcs, "out")) == local
-    assert shown(gcs)["splits"]["train"]["images"] == manifest_of(tmp_path)["splits"]["train"]["images"]
-    check_all_accounted(shown(gcs))
-    if "val" in name:
-        assert convert(ROOT, "images.zip", f"{OUT}-zip") == 0
-        assert shards_of(objects_of(gcs, "out-zip")) == local
-
-
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory) -> Path:
     """Class folders in `images`, and tables of them: one with names, one with whole paths and splits."""
@@ -115,10 +80,7 @@ def write_table(path: Path, rows: Iterable[Iterable[str]]) -> None:
 
 @pytest.mark.parametrize(
     "flags",
-    [
-        ("--split", "train=0.5,val=0.5", "--stratify"),
-        ("--labels", "{}/whole.csv"),
-    ],
+    [("--split", "train=0.5,val=0.5", "--stratify"), ("--labels", "{}/whole.csv")],
     ids=["folders", "whole paths"],
 )
 def test_a_folder_of_classes(gcs, classes, tmp_path, recordmill, flags):

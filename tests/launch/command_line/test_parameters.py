@@ -86,12 +86,6 @@ def test_lists_are_texts_with_commas_or_lists():
         assert command_line("coco", {"images": images}) == ["coco", "--images=a", "--images=b"]
 
 
-@pytest.mark.parametrize("given", ["a,b,c", ["a,b", "c"], ["a", "b", "c"]])
-def test_names_add_up(given):
-    assert parse(command_line("coco", PATHS["coco"] | {"categories": given})).options.categories == ("a", "b", "c")
-    assert parse(command_line("folder", PATHS["folder"] | {"classes": given})).options.classes == ("a", "b", "c")
-
-
 @pytest.mark.parametrize("value", [True, "true", "TRUE", "1", "yes"])
 def test_switches_that_are_on(value):
     assert command_line("coco", {"gzip": value}) == ["coco", "--gzip"]

@@ -174,7 +174,7 @@ def test_every_folder_that_is_within_another_is_told(folder):
 # Files that would be written over
 
 
-def test_an_output_that_cannot_be_written_to_passes_where_it_holds_a_data_set(folder, monkeypatch):
+def test_a_read_only_output_passes_if_it_is_complete(folder, monkeypatch):
     """It may be complete, and `claim_output` says so."""
     monkeypatch.setattr(check_inputs, "folder_fault", lambda path: f"{path} may not be written to")
     assert fault("coco") == "--output out may not be written to"
@@ -192,7 +192,7 @@ def test_an_input_that_the_data_set_would_replace_is_refused(folder):
     assert "features.json would be replaced" in fault("coco", instances="out/features.json", output=str(folder))
 
 
-def test_an_input_that_the_run_would_delete_with_its_state_is_refused(folder):
+def test_an_input_in_the_state_folder_is_refused(folder):
     (folder / "out" / ".recordmill-train").mkdir(parents=True)
     state = "out/.recordmill-train/a.json"
     (folder / state).touch()

@@ -164,28 +164,25 @@ def staging(path: str):
     return beam_options(["--runner=DataflowRunner", f"--temp_location={path}"])
 
 
-def test_a_bucket_for_the_jobs_files_that_may_be_written_stays_as_it_was(gcs):
+def test_a_staging_bucket_is_left_unchanged(gcs):
     check_staging(staging(f"gs://{BUCKET}/tmp"))
     assert gcs.objects() == {}
     assert [call.operation for call in gcs.calls()].count("chunk") == 1
 
 
 @pytest.mark.parametrize("operation", ["chunk", "stat"])
-def test_a_bucket_for_the_jobs_files_that_may_not_be_used_is_told_at_once(gcs, operation):
+def test_a_staging_bucket_without_rights_is_refused(gcs, operation):
     gcs.faults.append(Fault(Kind.STATUS, operation=operation, status=403, times=100))
     with pytest.raises(ConfigError, match=f"--temp_location=gs://{BUCKET}/tmp cannot be written and read, and the job"):
         check_staging(staging(f"gs://{BUCKET}/tmp"))
 
 
-def test_a_bucket_that_is_not_there_is_told(gcs):
-    with pytest.raises(ConfigError, match="--temp_location=gs://nowhere/tmp cannot be written"):
-        check_staging(staging("gs://nowhere/tmp"))
-
-
-def test_the_bucket_of_what_is_staged_must_be_there_as_well(gcs):
-    flags = ["--runner=DataflowRunner", f"--temp_location=gs://{BUCKET}/tmp", "--staging_location=gs://nowhere/staged"]
-    with pytest.raises(ConfigError, match="--staging_location=gs://nowhere/staged cannot be written"):
-        check_staging(beam_options(flags))
+@pytest.mark.usefixtures("gcs")
+@pytest.mark.parametrize("name", ["temp_location", "staging_location"])
+def test_each_bucket_of_the_jobs_files_must_be_there(name):
+    paths = {"temp_location": f"gs://{BUCKET}/tmp", name: "gs://nowhere/x"}
+    with pytest.raises(ConfigError, match=f"--{name}=gs://nowhere/x cannot be written"):
+        check_staging(beam_options(["--runner=DataflowRunner", *(f"--{each}={path}" for each, path in paths.items())]))
 
 
 @pytest.mark.parametrize("verb", ["verify", "extract"])

@@ -23,6 +23,7 @@ from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.join.list_images import listing_of
+from tests.jobs.folders import whole_folder
 from tests.transforms.storage.conftest import gcs, path_of, server
 
 __all__ = ["gcs", "server"]  # fixtures
@@ -92,10 +93,6 @@ def begin(folder, recipe: Recipe = RECIPE) -> None:
 def claim(folder, recipe=RECIPE, overwrite=False) -> OutputState:
     (state,) = claim_output(str(folder), [recipe], overwrite)
     return state
-
-
-def contents(folder) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def manifest_of(folder) -> Manifest:
@@ -249,7 +246,7 @@ CLAIMS = [
 def test_what_may_be_written(tmp_path, left, recipes, overwrite, states):
     """What is there stays, until a new split is whole; each split that is new gets a note, and no state besides."""
     left(tmp_path)
-    before = contents(tmp_path)
+    before = whole_folder(tmp_path)
     assert claim_output(str(tmp_path), recipes, overwrite) == states
     notes = {}
     for recipe, state in zip(recipes, states, strict=True):
@@ -257,7 +254,7 @@ def test_what_may_be_written(tmp_path, left, recipes, overwrite, states):
             folder = f".recordmill-{recipe.split}"
             before = {name: data for name, data in before.items() if not name.startswith(f"{folder}/")}
             notes[f"{folder}/recipe.json"] = encode_json(recipe)
-    assert contents(tmp_path) == before | notes
+    assert whole_folder(tmp_path) == before | notes
 
 
 REFUSED = [
@@ -319,20 +316,20 @@ REFUSED = [
 )
 def test_what_is_refused_changes_nothing(tmp_path, left, recipes, overwrite, word):
     left(tmp_path)
-    before = contents(tmp_path)
+    before = whole_folder(tmp_path)
     with pytest.raises(ConfigError) as caught:
         claim_output(str(tmp_path), recipes, overwrite)
     assert word in str(caught.value)
-    assert contents(tmp_path) == before
+    assert whole_folder(tmp_path) == before
 
 
-def test_two_jobs_at_once_that_learn_vocabularies_are_one_job_where_they_are_named_together(tmp_path):
+def test_splits_of_one_job_share_a_vocabulary(tmp_path):
     first, second = (of_texts(name, caption_text="tfidf") for name in ("train", "val"))
     claim(tmp_path, first)
     assert claim_output(str(tmp_path), [first, second], overwrite=False) == [UNFINISHED, NEW]
 
 
-def test_images_are_listed_once_and_only_where_a_split_is_complete(tmp_path, monkeypatch):
+def test_images_are_listed_once_for_complete_splits(tmp_path, monkeypatch):
     folder = str(tmp_path / "images")
     with_file("images/1.jpg", bytes(3))(tmp_path)
     listed = []
@@ -364,7 +361,7 @@ def test_a_note_that_another_job_has_replaced(tmp_path, monkeypatch, seed):
         return
     with pytest.raises(ConfigError, match="another job has begun to write train"):
         claim(tmp_path, RECIPE)
-    assert list(contents(tmp_path)) == [NOTE]
+    assert list(whole_folder(tmp_path)) == [NOTE]
 
 
 @pytest.mark.parametrize("place", ["", "a", "a/b"])
@@ -381,23 +378,23 @@ def test_what_another_run_claims_stays_when_one_is_released(tmp_path):
     claim(tmp_path / "out", RECIPE)
     claim(tmp_path / "out", VAL)
     release_output(str(tmp_path / "out"), [RECIPE], absent)
-    assert list(contents(tmp_path / "out")) == [".recordmill-val/recipe.json"]
+    assert list(whole_folder(tmp_path / "out")) == [".recordmill-val/recipe.json"]
     assert not (tmp_path / "out" / STATE).exists()
     assert absent_folders("gs://bucket/a") == []
 
 
 def test_a_complete_split_may_be_where_nothing_can_be_written(tmp_path, monkeypatch):
     finish(tmp_path, RECIPE)
-    before = contents(tmp_path)
+    before = whole_folder(tmp_path)
     monkeypatch.setattr(claim_module, "folder_fault", lambda path: f"{path} may not be written to")
     assert claim(tmp_path) is COMPLETE
     for recipe, overwrite in ((RECIPE, True), (VAL, False)):
         with pytest.raises(ConfigError, match=f"^--output {tmp_path} may not be written to$"):
             claim(tmp_path, recipe, overwrite)
-    assert contents(tmp_path) == before
+    assert whole_folder(tmp_path) == before
 
 
-def test_a_split_that_another_run_is_just_replacing_is_none_that_was_not_copied(tmp_path, monkeypatch):
+def test_a_split_that_is_being_replaced_is_not_missing(tmp_path, monkeypatch):
     finish(tmp_path, RECIPE, VAL)
     (tmp_path / "manifest-val.json").unlink()
     read, alone = claim_module.read_manifest, (tmp_path / "manifest-train.json").read_bytes()
@@ -433,9 +430,9 @@ def test_a_bucket_in_which_no_job_could_end_is_refused_each_time(gcs, kept):
     assert list(gcs.objects()) == [f"out/{NOTE}"]
 
 
-def test_what_is_complete_stays_so_in_a_bucket_that_was_given_a_policy_since(gcs, tmp_path):
+def test_a_retention_policy_leaves_complete_splits(gcs, tmp_path):
     finish(tmp_path, RECIPE)
     gcs.protection = {"retentionExpirationTime": "2026-12-24T18:30:00.000Z"}
-    for name, data in contents(tmp_path).items():
+    for name, data in whole_folder(tmp_path).items():
         gcs.put(f"out/{name}", data)
     assert claim_output(path_of("out"), [RECIPE], overwrite=False) == [OutputState.COMPLETE]

@@ -93,7 +93,7 @@ def test_the_local_runner_gets_none_of_it():
     assert beam_options([]).view_as(GoogleCloudOptions).labels is None
 
 
-def test_a_job_may_take_longer_than_the_job_server_takes_to_answer():
+def test_the_job_server_timeout_is_long():
     def timeout(*more: str) -> int:
         options = beam_options(["--runner=PrismRunner", *more])
         return options.view_as(PortableOptions).job_server_timeout

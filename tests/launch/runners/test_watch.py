@@ -162,7 +162,7 @@ def test_ctrl_c_may_leave_the_job_running(said, answer):
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, Terminated])
-def test_where_nobody_can_answer_nobody_is_asked_and_the_job_is_left_running(kind, answer, monkeypatch):
+def test_without_a_terminal_the_job_is_left_running(kind, answer, monkeypatch):
     """`docker stop` of a command on a terminal would wait for an answer until it is killed."""
     answer(AssertionError("asked"))
     if kind is KeyboardInterrupt:

@@ -42,7 +42,7 @@ def test_nothing_happens_where_standard_error_is_closed():
 
 
 @pytest.mark.parametrize("flags", [[], ["--debug"]])
-def test_what_c_code_prints_while_a_command_runs_is_shown_with_debug_only(flags):
+def test_debug_shows_what_c_code_prints(flags):
     code = """
 import os, sys
 from recordmill.launch.cli import command

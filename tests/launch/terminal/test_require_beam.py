@@ -68,7 +68,7 @@ print([name for name in sys.modules if name.startswith(CLIENTS)])
 """
 
 
-def test_a_local_job_runs_without_google_s_clients_and_a_bucket_needs_them(sample, tmp_path):
+def test_a_local_job_needs_no_google_clients(sample, tmp_path):
     command = [sys.executable, "-c", WITHOUT_CLIENTS, *coco_flags(sample, tmp_path, "--progress", "none")]
     ended = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     assert ended.stdout.endswith("\n0 2 2\n[]\n"), ended.stderr

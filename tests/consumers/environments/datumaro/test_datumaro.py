@@ -17,8 +17,7 @@ def imported(truth, tmp_path, recordmill, monkeypatch):
 
     def run(*flags: object) -> dm.Dataset:
         monkeypatch.chdir(tmp_path)
-        outcome = recordmill("coco", *truth.flags, "--output", "out", "--num-shards", 2, *flags)
-        assert outcome.code == 0, outcome
+        assert recordmill("coco", *truth.flags, "--output", "out", "--num-shards", 2, *flags).code == 0
         names: dict = {}
         exec(code_of("consumers.md", "Datumaro"), names)
         return names["dataset"]

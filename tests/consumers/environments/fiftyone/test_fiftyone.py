@@ -13,8 +13,7 @@ from tests.consumers.coco_truth import Truth
 
 def test_detection(truth, tmp_path, recordmill):
     """In the order of the records: FiftyOne numbers the pictures anew, and takes several shards in any order."""
-    outcome = recordmill("coco", *truth.flags, "--output", tmp_path / "out", "--num-shards", 1)
-    assert outcome.code == 0, outcome
+    assert recordmill("coco", *truth.flags, "--output", tmp_path / "out", "--num-shards", 1).code == 0
     pattern = str(tmp_path / "out" / "coco-train.tfrecord-*")
     images = str(tmp_path / "images")
     shards = sorted(map(str, tmp_path.glob("out/*.tfrecord-*")))

@@ -11,7 +11,6 @@ import tensorflow_datasets as tfds
 from tensorflow_datasets.scripts.cli.convert_format_utils import convert_dataset
 
 from recordmill.launch.cli import main
-from tests.consumers.coco_truth import Truth
 from tests.consumers.test_tfds_layouts import pixels_of
 
 mpl.use("Agg")
@@ -85,20 +84,6 @@ def test_show_examples_of_classes(pets):
     assert_shows(figure, [example["image/encoded"] for example in examples(pets, split="train[:9]")])
     names = [example["image/class/text"].decode() for example in examples(pets, split="train[:9]")]
     assert [axes.get_xlabel().split()[0] for axes in figure.axes] == names
-
-
-def test_show_examples_of_panoptic_pictures_by_their_key(sample, tmp_path, recordmill):
-    """There are two pictures an example, so it has to be told which to show."""
-    truth = Truth(sample.images, sample.instances)
-    flags = ["--panoptic", sample.panoptic, "--panoptic-masks", sample.panoptic_masks, "--layout", "tfds"]
-    assert recordmill("coco", *truth.flags, *flags, "--output", tmp_path).code == 0
-    builder = tfds.builder_from_directory(str(tmp_path))
-    records = builder.as_dataset(split="train", shuffle_files=False)
-    with pytest.raises(ValueError, match="image_key"):
-        tfds.show_examples(records, builder.info)
-    figure = tfds.show_examples(records, builder.info, image_key="image")
-    ids = [int(example["image/id"]) for example in tfds.as_numpy(records.take(9))]
-    assert_shows(figure, [pixels_of(truth.path(id_)) for id_ in ids])
 
 
 def assert_shows(figure, pictures: list[np.ndarray]) -> None:

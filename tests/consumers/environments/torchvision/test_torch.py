@@ -23,7 +23,7 @@ def split(tmp_path):
     return write_split(tmp_path, contents, [draw(contents, number) for number in range(RECORDS)])
 
 
-def test_a_picture_of_objects_is_a_pair_as_torchvision_s_detectors_take_it(split):
+def test_a_record_is_a_pair_for_torchvision(split):
     for number in range(RECORDS):
         example, (image, target) = split[number], split.torch()[number]
         height, width, _ = example["image"].shape
