@@ -72,6 +72,11 @@ def screen_annotations(
         for split, number in enumerate(np.bincount(block.split[image_of_object[found]]).tolist()):
             facts.count(splits[split], metric, number)
         dropped |= found
+    has_objects, keeps_objects = (
+        np.bincount(image_of_object[which], minlength=len(block)) > 0 for which in (is_known, ~dropped)
+    )
+    for split, number in enumerate(np.bincount(block.split[has_objects & ~keeps_objects]).tolist()):
+        facts.count(splits[split], Metric.EMPTIED, number)
     return block.take_objects(~dropped) if dropped.any() else block
 
 

@@ -111,6 +111,8 @@ def split_lines(
     }
     if set(kinds.values()) != {annotations.objects, 0}:
         yield "", ", ".join(f"{kind} {number:,}" for kind, number in kinds.items() if number)
+    if lacking := _lacking(split):
+        yield "no objects", lacking
     if annotations.objects and {Part.MASK_PNG, Part.MASK_RLE} & set(manifest.parts):
         others = "; the others have no segmentation" if annotations.masks < annotations.objects else ""
         yield "masks", f"{annotations.masks:,} of {annotations.objects:,} objects{others}"
@@ -126,6 +128,21 @@ def split_lines(
         found = ", ".join(f"{FINDINGS[name]} {number:,}" for name, number in split.findings.items())
         yield "possible problems", f"{found}; examples of each are in {STATISTICS}"
     yield from _shard_lines(split) if planned is None else _planned_lines(manifest, split, planned)
+
+
+_FILTERS = {"category": "--categories", "crowd": "--no-crowd", "area": "--min-area"}
+
+
+def _lacking(split: SplitManifest) -> str:
+    """How many images have no objects, where an input has objects."""
+    images = split.images
+    found = []
+    if images.without_objects and any(rows.kind in _OBJECTS for rows in split.inputs):
+        found.append(f"{images.without_objects:,} of the written images")
+    if images.emptied:
+        flags = ", ".join(flag for name, flag in _FILTERS.items() if name in split.annotations.filtered)
+        found.append(f"{number_text(images.emptied, 'image')} had objects that {flags} skipped, and no other")
+    return "; ".join(found)
 
 
 def _shard_lines(split: SplitManifest) -> Iterator[Line]:
