@@ -142,6 +142,7 @@ class Metric(str, Enum):
     REGIONS = "regions"  # stuff annotations in records
     PANOPTIC = "panoptic"  # panoptic annotations in records
     BOXES_CLIPPED = "boxes_clipped"  # of those, how many were cut at their image's edge
+    KEYPOINTS_OUTSIDE = "keypoints_outside"  # visible keypoints (v = 2) outside their image
     FROM_JPEG = "from_jpeg"  # pictures that were transcoded, by the format of their file
     FROM_PNG = "from_png"
     FROM_WEBP = "from_webp"

@@ -91,6 +91,13 @@ class ExampleEncoder:
         counted: Counter[Metric] = Counter(
             {Metric.OBJECTS: len(objects), Metric.BOXES_CLIPPED: sum(item.box.clipped for item in objects)}
         )
+        if Part.KEYPOINTS in self._parts:
+            width, height = picture.frame
+            counted[Metric.KEYPOINTS_OUTSIDE] = sum(
+                v == 2 and not (0 <= x <= width and 0 <= y <= height)
+                for item in objects
+                for x, y, v in zip(*(item.annotation.keypoints_xyv[axis::3] for axis in range(3)), strict=True)
+            )
         values = image_values(task, picture) | self._object_values(objects, picture)
         if "image.class_index" in self._sources:
             values |= self._class_values(task, picture)

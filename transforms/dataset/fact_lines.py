@@ -118,6 +118,8 @@ def split_lines(
         yield "masks", f"{annotations.masks:,} of {annotations.objects:,} objects{others}"
     if annotations.boxes_clipped:
         yield "boxes", f"{annotations.boxes_clipped:,} clipped at their image's edge"
+    if annotations.keypoints_outside:
+        yield "keypoints", f"{annotations.keypoints_outside:,} visible ones (v = 2) are outside their image, and stay"
     if manifest.features:
         yield "columns", _columns(manifest.features)
     if manifest.categories or not is_table:

@@ -98,6 +98,7 @@ def describe_split(
             boxes_clipped=number[Metric.BOXES_CLIPPED],
             masks=number[Metric.MASKS],
             removed=number[Metric.ANNOTATIONS_REMOVED],
+            keypoints_outside=number[Metric.KEYPOINTS_OUTSIDE],
         ),
         unlisted=Unlisted(facts.unlisted.number, facts.unlisted.first),
         record_bytes=number[Metric.RECORD_BYTES],
