@@ -182,12 +182,9 @@ def check_pixel_count(image: Image.Image) -> None:
         )
 
 
-_OF_PNG = (b"eXIf", b"Raw profile type exif", b"XML:com.adobe.xmp")
-
-
 def _lies(image: Image.Image, data: bytes, kind: str) -> bool:
     """Whether EXIF says that a picture is not stored upright."""
-    if kind == "png" and not any(chunk in data for chunk in _OF_PNG):
+    if kind == "png" and not check_formats.png_may_have_exif(data):
         return False  # Pillow would decode all pixels to look for a chunk behind them
     return orientation_of(image) in TURNS
 
