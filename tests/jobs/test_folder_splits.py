@@ -27,6 +27,12 @@ def test_stratified_groups_of_a_table_are_in_one_split(many, tmp_path, recordmil
     assert Counter(found.values()) == {"train": 20, "val": 9, "test": 11}  # nobody is off by more than a pair
 
 
+def test_splits_by_rank_are_exact_for_the_classes_that_are_wanted(many, tmp_path, recordmill):
+    found = divided(recordmill, many, tmp_path / "out", "--split-by", "rank", "--classes", "a,c")
+    assert Counter(found.values()) == {"train": 14, "val": 7, "test": 7}
+    assert set(found.values()) == set(SPLITS)
+
+
 # Tables of labels
 
 

@@ -90,6 +90,9 @@ def split_lines(
     left_out = images.rejected | {what: number for what, number in further.items() if number}
     is_table = manifest.table.record_of is RecordOf.ROW
     yield "rows" if is_table else "images", f"{images.written:,} of {images.rows:,}{_reasons(left_out)}"
+    if planned and len(of_job) > 1 and (wanted := _share(split)):
+        share = images.written / max(1, sum(each.images.written for each in of_job))
+        yield "share", f"{share:.1%} of all images; {wanted} by --split"
     if images.groups or images.ungrouped:
         yield "groups", _groups(split, of_job)
     if images.rewritten:
@@ -130,6 +133,16 @@ def split_lines(
         found = ", ".join(f"{FINDINGS[name]} {number:,}" for name, number in split.findings.items())
         yield "possible problems", f"{found}; examples of each are in {STATISTICS}"
     yield from _shard_lines(split) if planned is None else _planned_lines(manifest, split, planned)
+
+
+def _share(split: SplitManifest) -> str:
+    """The share of a split in `--split`; empty if something else divides the images.
+
+    The recipe has `train=0.8,val=0.2`.
+    """
+    shares = dict(each.split("=") for each in str(split.recipe.options.get("split", "")).split(",") if "=" in each)
+    share = shares.get(split.recipe.split)
+    return f"{float(share):.1%}" if share else ""
 
 
 _FILTERS = {"category": "--categories", "crowd": "--no-crowd", "area": "--min-area"}

@@ -5,6 +5,7 @@ import posixpath
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -45,12 +46,16 @@ class Demands(NamedTuple):
         sources: what was read.
         max_rejects: fraction of images, and of annotations, that may be rejected.
         output: the data set's folder; empty where nothing is to be written.
+        shares: of the splits; empty if something else divides the images.
+        share_cure: what to do where a split does not get its share.
     """
 
     splits: tuple[str, ...]
     sources: NameSources
     max_rejects: float
     output: str
+    shares: tuple[tuple[str, Fraction], ...] = ()
+    share_cure: str = ""
 
 
 @dataclass(eq=False, repr=False)
@@ -70,12 +75,31 @@ class CheckFindings(beam.PTransform):
 
 def _check(demands: Demands, parts: list[Facts], lists: KindRejects) -> dict[str, Rows]:
     facts = add_facts(parts)
-    texts = {*(text for _, text in facts.warnings), *kinds_apart(facts)}
+    rows = count_rows(demands.splits, facts)
+    unit = next(iter(rows.values())).what
+    texts = {*(text for _, text in facts.warnings), *kinds_apart(facts), *missed_shares(demands, facts, unit)}
     for text in sorted(texts):  # why there may be too much to reject
         _LOGGER.warning(text)
-    rows = count_rows(demands.splits, facts)
     check_findings(demands, rows, facts, lists)
     return rows
+
+
+_SHARE_OFF = 0.02
+
+
+def missed_shares(demands: Demands, facts: Facts, unit: str = "image") -> Iterator[str]:
+    """Yield a sentence if a split gets more than 2 points, and a unit, more or less than its share."""
+    images = {name: facts.plans[name].images if name in facts.plans else 0 for name, _ in demands.shares}
+    total = sum(images.values())
+    wanted = {name: (float(share), images[name] - share * total) for name, share in demands.shares}
+    missed = [
+        f"{name} gets {images[name] / total:.1%}, not {share:.1%}"
+        for name, (share, off) in wanted.items()
+        if abs(off) >= 1 and abs(off) > _SHARE_OFF * total
+    ]
+    if missed:
+        cure = f". {demands.share_cure}" if demands.share_cure else ""
+        yield f"--split: of {total:,} {unit}s, {'; '.join(missed)}{cure}"
 
 
 _MOST_APART = 0.1

@@ -222,8 +222,8 @@ def check_rejects(
     for name, of_split in rows.items():
         if not of_split.images:
             raise EmptyDatasetError(
-                f"split {name} gets none of the {images} {unit}s; give it a larger share, try another --split-seed or "
-                "--stratify (of folder and table), or leave it out; with groups, look whether there "
+                f"split {name} gets none of the {images} {unit}s; give it a larger share, try another --split-seed, "
+                "--split-by rank (of images) or --stratify, or leave it out; with groups, look whether there "
                 "are more than a few"
             )
 
