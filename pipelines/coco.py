@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import apache_beam as beam
 from msgspec.structs import astuple
@@ -61,8 +62,11 @@ def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = 
     asked = FileRules(options.categories, options.splits, *tables, beside)
     described = coco.files | "DescribeFiles" >> DescribeFiles(asked)
     filters = Filters(options.categories, not options.no_crowd, options.min_area)
-    joining = JoinRules(options.sources, bits, options.match, options.seed, filters, options.table, options.max_side)
-    join = JoinImages(joining, described.categories, division, files, masks)
+    divides: Any = "by labels" if options.stratify else f"by {options.split_by}"
+    joining = JoinRules(
+        options.sources, bits, options.match, options.seed, filters, options.table, options.max_side, divides
+    )
+    join = JoinImages(joining, described.categories, division, options.splits, files, masks)
     joined = (coco.rows, coco.annotations) | "JoinImages" >> join
     gathered = Gathered(
         joined.blocks,

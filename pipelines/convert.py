@@ -181,7 +181,9 @@ def _named(keyed: tuple[int, bytes], splits: Sequence[str]) -> Iterator[tuple[st
 
 def demands_of(options: ImageOptions, splits: tuple[str, ...], output: str) -> Demands:
     """Return the limits that the findings of a job are checked against; it writes into the folder `output`."""
-    return Demands(splits, options.name_sources, options.max_rejects, output, options.has_exact_sizes)
+    shares = options.split if options.splits == splits and len(splits) > 1 else ()
+    limits = options.max_rejects, output, options.has_exact_sizes
+    return Demands(splits, options.name_sources, *limits, tuple(shares), options.share_cure)
 
 
 def _writer(

@@ -1,8 +1,10 @@
 """Options of verbs that do not convert."""
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Literal
 
+from recordmill.schemas.dataset.checks import Check
 from recordmill.schemas.inputs.option import ARGUMENT, READ, RUN, WRITE, DataSet, Images, Options, Texts, redefined
 from recordmill.schemas.inputs.options import PictureOptions
 
@@ -30,12 +32,20 @@ class ServiceVerifyOptions(DataSetOptions):
 class VerifyOptions(ServiceVerifyOptions):
     """Options of `recordmill verify`."""
 
-    check: Literal["hashes", "decode", "tensorflow"] = RUN.opt(  # type: ignore[assignment]
+    check: Literal["hashes", "decode", "tensorflow"] | None = RUN.opt(  # type: ignore[assignment]
         "Check checksums and records, decode every image, or use TensorFlow for all of it. `hashes`: checksums, "
         "SHA-256 of files and images, and the contents of records. `decode`: also decode every image. `tensorflow`: "
         "TensorFlow, which must be installed, parses and decodes.",
-        "tensorflow",
+        usual="tensorflow, or decode if TensorFlow is not installed",
     )
+
+    @property
+    def chosen_check(self) -> Check:
+        """The check to do; without an option it depends on this machine."""
+        if self.check is None:
+            return Check.TENSORFLOW if self.recompute or find_spec("tensorflow") else Check.DECODE
+        return Check(self.check)
+
     recompute: int | None = RUN.opt(
         "Number of records of each shard whose features the model computes again. For a data set of `embed`.",
         ge=1,
@@ -54,7 +64,7 @@ class VerifyOptions(ServiceVerifyOptions):
     )
 
     def _faults(self) -> Iterator[str]:
-        if self.recompute is not None and self.check != "tensorflow":
+        if self.recompute is not None and self.check not in (None, "tensorflow"):
             yield f"--recompute needs TensorFlow, and --check {self.check} does without it: give one"
 
 

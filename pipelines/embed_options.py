@@ -92,6 +92,10 @@ class EmbedOptions(LabelledOptions):
         return TableOptions(columns=columns, **{name: getattr(self, name) for name in shared})
 
     @property
+    def share_cure(self) -> str:
+        return self.as_table().share_cure if self.rows else super().share_cure
+
+    @property
     def name_sources(self) -> NameSources:
         return NameSources(self.images, self.rows) if self.rows else super().name_sources
 
@@ -125,3 +129,5 @@ class EmbedOptions(LabelledOptions):
         yield from (
             f"{each} is for images without --rows; give --group-column" for each in self.given("group_from", "groups")
         )
+        if self.given("split_by"):
+            yield "--split-by is for images without --rows; --stratify is exact to one row of each class"

@@ -25,6 +25,7 @@ from recordmill.transforms.folder.folder_options import FolderOptions, LabelledO
 from recordmill.transforms.folder.read_folder import FolderRules, JoinFiles, ListFolders, ReadTables
 from recordmill.transforms.folder.read_labels import LabelTable, table_splits
 from recordmill.transforms.folder.stratify import Stratify
+from recordmill.transforms.join.divide_images import DivideImages
 
 
 def prepare(options: FolderOptions) -> Job:
@@ -87,6 +88,8 @@ def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], 
         rows, files, facts = read.rows, [listed.blocks], (*listed.facts, read[FACTS])
     if options.stratify:
         rows = rows | "Stratify" >> Stratify(division, splits)
+    elif options.split_by == "rank":
+        rows = (rows,) | "DivideImages" >> DivideImages(division, splits, options.classes)
     joined = (rows, *files) | "JoinFiles" >> JoinFiles(rules)
     found = rows | "ListClasses" >> ListClasses(options.classes, _class_folders(options))
     beside = labels_beside(options.output, splits)

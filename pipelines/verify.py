@@ -11,7 +11,7 @@ import msgspec
 from apache_beam.pvalue import AsList, PCollection
 
 from recordmill.pipelines.dataset_options import VerifyOptions
-from recordmill.schemas.dataset.checks import Check, ShardCheck
+from recordmill.schemas.dataset.checks import ShardCheck
 from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.errors import ConfigError, FaultyDatasetError
 from recordmill.schemas.inputs.models import recorded_model
@@ -48,7 +48,7 @@ def expected_shards(options: VerifyOptions) -> list[ShardToVerify]:
             manifest.labels,
             split.recipe.options.get("boxes") != "keep",
             manifest.encoders,
-            Check(options.check),
+            options.chosen_check,
             _recomputing(split.recipe, options),
         )
         for name, split in manifest.splits.items()

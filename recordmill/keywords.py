@@ -31,6 +31,7 @@ class ConvertKeywords(TypedDict, total=False):
     split: Shares
     split_seed: int
     overwrite: bool
+    stratify: bool
     max_rejects: float
     workers: int | None
     progress: Literal["auto", "plain", "none"]
@@ -53,6 +54,7 @@ class CocoKeywords(ConvertKeywords, total=False):
     layout: Literal["detection", "keras", "tfds"]
     group_from: str | None
     groups: Path | None
+    split_by: Literal["hash", "rank"]
     dtype: Pairs
     masks: Literal["none", "png", "rle", "both"]
     check: Literal["none", "header", "decode"]
@@ -88,7 +90,7 @@ class FolderKeywords(ConvertKeywords, total=False):
     dtype: Pairs
     group_from: str | None
     groups: Path | None
-    stratify: bool
+    split_by: Literal["hash", "rank"]
     classes: Texts
     check: Literal["none", "header", "decode"]
     duplicates: Literal["report", "leakage", "fail"]
@@ -122,7 +124,7 @@ class EmbedKeywords(ConvertKeywords, total=False):
     layout: Literal["features"]
     group_from: str | None
     groups: Path | None
-    stratify: bool
+    split_by: Literal["hash", "rank"]
     classes: Texts
     group_column: str | None
 
@@ -144,7 +146,6 @@ class TableKeywords(ConvertKeywords, total=False):
     dtype: Pairs
     split_column: str | None
     group_column: str | None
-    stratify: bool
     check: Literal["none", "header", "decode"]
     duplicates: Literal["report", "leakage", "fail"]
     format: Literal["keep", "jpeg", "png"]
@@ -181,6 +182,8 @@ class ReadCocoKeywords(TypedDict, total=False):
     split_seed: int
     group_from: str | None
     groups: Path | None
+    split_by: Literal["hash", "rank"]
+    stratify: bool
     masks: Literal["none", "png", "rle", "both"]
     no_crowd: bool
     min_area: float
@@ -201,6 +204,7 @@ class ReadFolderKeywords(TypedDict, total=False):
     split_seed: int
     group_from: str | None
     groups: Path | None
+    split_by: Literal["hash", "rank"]
     stratify: bool
     classes: Texts
 

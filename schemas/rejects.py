@@ -131,6 +131,7 @@ class Metric(str, Enum):
     UNGROUPED = "ungrouped"  # images that are in no group of a list of groups
     IMAGES = "images"  # images in records
     OF_OTHER_CLASSES = "of_other_classes"  # images of none of the classes that were asked for
+    EMPTIED = "emptied"  # images all of whose objects were skipped by --categories, --no-crowd or --min-area
     IMAGES_WITHOUT_RECORD = "images_without_record"  # images without objects, in a layout of one record an object
     OF_REJECTED_IMAGES = "of_rejected_images"  # annotations of an image whose reject is in another shard
     OBJECTS = "objects"  # annotations in records
@@ -141,6 +142,7 @@ class Metric(str, Enum):
     REGIONS = "regions"  # stuff annotations in records
     PANOPTIC = "panoptic"  # panoptic annotations in records
     BOXES_CLIPPED = "boxes_clipped"  # of those, how many were cut at their image's edge
+    KEYPOINTS_OUTSIDE = "keypoints_outside"  # visible keypoints (v = 2) outside their image
     FROM_JPEG = "from_jpeg"  # pictures that were transcoded, by the format of their file
     FROM_PNG = "from_png"
     FROM_WEBP = "from_webp"

@@ -15,7 +15,7 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.sizes import number_text, printable, size_text
 from recordmill.transforms.dataset.fact_lines import data_set_lines
 from recordmill.transforms.show.choose_records import Record
-from recordmill.transforms.show.describe_values import describe_record
+from recordmill.transforms.show.describe_values import describe_list, describe_record
 from recordmill.transforms.show.find_shards import Shard, Shards
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -168,7 +168,13 @@ def records_side_by_side(width: int) -> int:
 
 def record_lines(records: Sequence[Record], width: int) -> Iterator[str]:
     """Return a table with a row per feature: name, type, and its values in each record."""
-    described = [describe_record(record.found, record.table, record.meanings) for record in records]
+    described = [
+        [
+            *describe_record(record.found, record.table, record.meanings),
+            *(describe_list(name, steps, record.meanings.get(name, ())) for name, steps in record.lists.items()),
+        ]
+        for record in records
+    ]
     types = {row.name: row.type for rows in described for row in rows}
     values = [{row.name: row.text for row in rows} for rows in described]
     names = sorted(types)

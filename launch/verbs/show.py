@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 from PIL import Image
+from rich.console import Console
 
 from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.terminal.console import searching, terminal
@@ -15,7 +16,7 @@ from recordmill.launch.terminal.show_screen import print_overview, print_records
 from recordmill.pipelines.dataset_options import ShowOptions
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.rejects import UnusableError
-from recordmill.schemas.sizes import printable
+from recordmill.schemas.sizes import number_text, printable
 from recordmill.transforms.insight.draw_record import draw_record
 from recordmill.transforms.insight.overlay import Overlay
 from recordmill.transforms.show.choose_records import Choice, Record, choose_records, json_document
@@ -48,8 +49,7 @@ def run(options: ShowOptions) -> None:
         if options.as_json:
             _print_json(options.path, shards, records)
         elif options.save:
-            for record in records:
-                console.print(_save(options, record, shards))
+            _save_all(options, records, shards, console)
         else:
             print_records(console, records, screen_width(), name_layout=shards.manifest is None)
 
@@ -96,9 +96,30 @@ def drawn(record: Record, side: int) -> tuple[Image.Image, Overlay]:
     return draw_record(picture, overlay, side), overlay
 
 
-def _save(options: ShowOptions, record: Record, shards: Shards) -> str:
+def _save_all(options: ShowOptions, records: Iterable[Record], shards: Shards, console: Console) -> None:
+    """Save the images of records. Of several records, those without an image are counted.
+
+    Raises:
+        ConfigError: no record has a picture.
+    """
+    faults: list[ConfigError] = []
+    saved = 0
+    for record in records:
+        try:
+            picture, overlay = drawn(record, options.side)
+        except ConfigError as fault:
+            faults.append(fault)
+        else:
+            console.print(_save(options, record, shards, picture, overlay))
+            saved += 1
+    if faults and not saved:
+        raise faults[0]
+    if faults:
+        console.print(f"{number_text(len(faults), 'record')} without a picture to save; the first: {faults[0]}")
+
+
+def _save(options: ShowOptions, record: Record, shards: Shards, picture: Image.Image, overlay: Overlay) -> str:
     """Save an image, and return a message."""
-    picture, overlay = drawn(record, options.side)
     path = options.save
     if not options.is_for_one_picture:
         path = join_path(path, picture_name(record, shards.shards.index(record.shard)))

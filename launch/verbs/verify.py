@@ -22,7 +22,9 @@ from recordmill.pipelines import verify
 from recordmill.pipelines.dataset_options import VerifyOptions
 from recordmill.schemas.dataset.checks import Check, ShardCheck
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.statistics import REPORT
 from recordmill.transforms.dataset.dataset_folder import require_manifest
+from recordmill.transforms.insight.write_report import has_report
 from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.verify.check_folder import all_faults
 
@@ -39,10 +41,10 @@ def run(options: VerifyOptions, progress_mode: str, beam_arguments: Sequence[str
     is_remote = runner_of(beams) is not Runner.LOCAL
     if is_remote:
         check_runner(beams, options.paths)
-        if options.check == "tensorflow":
+        if options.check in (None, "tensorflow"):
             raise ConfigError(
-                "--check tensorflow is for this machine: workers elsewhere have no TensorFlow; give --check decode, "
-                "which decodes by the rules that records are written by, or --check hashes"
+                "--check tensorflow (the default) is for this machine: workers elsewhere have no TensorFlow; give "
+                "--check decode, which decodes by the rules that records are written by, or --check hashes"
             )
         if purpose_of(beams) == "dry run":
             raise ConfigError("verify has no dry run: it waits for what the job finds; leave --dry_run out")
@@ -59,9 +61,9 @@ def run(options: VerifyOptions, progress_mode: str, beam_arguments: Sequence[str
     forked = processes_forked(lambda: records >= WORTH_IT, options.workers, local_mode(beams))
     remote = beams if is_remote else None
     with forked, progress.shown(progress_mode), _report_file(options.folder, remote) as report:
-        if options.check == "tensorflow":
+        if options.chosen_check is Check.TENSORFLOW:
             is_checking = options.recompute is None
-            what = "verify --check tensorflow (the default)" if is_checking else "verify --recompute"
+            what = "verify --check tensorflow" if is_checking else "verify --recompute"
             require_tensorflow(what, is_checking)
         verify.load_models(expected)
         progress.expect_records([shard.info for shard in expected], in_this_process=not beam_arguments)
@@ -69,8 +71,21 @@ def run(options: VerifyOptions, progress_mode: str, beam_arguments: Sequence[str
         checks = msgspec.json.decode(storage_for(report).read(report), type=list[ShardCheck])
     faults = all_faults(options.folder, checks)
     listed = sum(len(split.shards) for split in require_manifest(options.folder).splits.values())
-    print_checks(terminal(), options.folder, checks, faults, Check(options.check), listed - len(checks))
+    print_checks(terminal(), options.folder, checks, faults, options.chosen_check, listed - len(checks))
+    for unchecked in _unchecked(options):
+        terminal().print(unchecked)
     return bool(faults)
+
+
+def _unchecked(options: VerifyOptions) -> Iterator[str]:
+    """Yield a sentence for each thing that was not checked."""
+    if options.check is None and options.chosen_check is Check.DECODE:
+        yield (
+            "TensorFlow is not installed, so its decoder and parser were not tried; "
+            'pip install "recordmill[tensorflow]", or say --check decode'
+        )
+    if has_report(options.folder):
+        yield f"{REPORT} was not checked; recordmill report {options.folder} writes it again"
 
 
 @contextmanager

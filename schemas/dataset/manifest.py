@@ -75,7 +75,9 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     `without_record` have no object, in a layout of one record an object. `of_other_classes` are of none of the classes
     that were asked for. `rewritten` counts those written ones that were transcoded; None where there are none. `groups`
     is how many groups the images with a file are of, where groups are kept together; `ungrouped` how many of these
-    images are in no group of --groups, and are divided by their own names.
+    images are in no group of --groups, and are divided by their own names. `without_objects` of the written ones have
+    no object, where records have objects. `emptied` image rows had objects, and --categories, --no-crowd or --min-area
+    skipped all of them; their images are written without objects, or rejected.
     """
 
     rows: int
@@ -87,6 +89,8 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     groups: int = 0
     ungrouped: int = 0
     removed: int = 0
+    without_objects: int = 0
+    emptied: int = 0
 
     @property
     def accounted(self) -> int:
@@ -103,7 +107,7 @@ class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `joined` are keypoint rows that became one object with the instance row of the same id. Of the objects,
     `boxes_clipped` were cut at their image's edge, and `masks` have a mask that is not empty, where masks were asked
-    for.
+    for. `keypoints_outside` of their keypoints are visible (v = 2) and outside their image.
     """
 
     rows: int
@@ -118,6 +122,7 @@ class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     boxes_clipped: int
     masks: int
     removed: int = 0
+    keypoints_outside: int = 0
 
     @property
     def in_records(self) -> int:

@@ -93,6 +93,7 @@ class PictureRules(msgspec.Struct, frozen=True):
         max_side: pixels; larger pictures are shrunk to it.
         jpeg_quality: 1..100, of pictures that are transcoded.
         raw_size: height and width of the pixels that are written instead of files; None for files.
+        upright: True to turn pictures whose size no annotation file states, as their EXIF orientation says.
     """
 
     check: str
@@ -100,6 +101,7 @@ class PictureRules(msgspec.Struct, frozen=True):
     max_side: int | None = None
     jpeg_quality: int = 95
     raw_size: tuple[int, int] | None = None
+    upright: bool = False
 
 
 class Transcoding(msgspec.Struct, frozen=True):
@@ -108,7 +110,7 @@ class Transcoding(msgspec.Struct, frozen=True):
     Attributes:
         original: the format of the file, `webp` for example.
         bytes: size of the file.
-        turned: whether it was turned upright, as its EXIF orientation says and the JSON's size has it.
+        turned: whether it was turned upright, as its EXIF orientation says.
         shrunk: whether it was made smaller.
     """
 

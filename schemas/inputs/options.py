@@ -146,6 +146,11 @@ class ConvertOptions(Options):
         return self.shares.names
 
     @property
+    def share_cure(self) -> str:
+        """What to do about splits that do not get their shares; empty if nothing helps."""
+        return ""
+
+    @property
     def table(self) -> FeatureTable:
         """Features of a record, as far as the options determine them.
 
@@ -259,9 +264,25 @@ class DividedOptions(ImageOptions):
         metavar="FILE",
     )
 
+    split_by: Literal["hash", "rank"] = WRITE.opt(
+        "How images are assigned to splits. `hash`: by a hash of the name, so that an image never moves when others "
+        "are added; the shares of a small data set are not exact. `rank`: in the order of these hashes, each split "
+        "gets its share, exact to one image or one group; images may move when others are added.",
+        "hash",
+    )
+
     @property
     def keeps_groups(self) -> bool:
         return bool(self.group_from or self.groups)
+
+    @property
+    def share_cure(self) -> str:
+        if self.given("split_by", "stratify"):
+            return "Groups stay in one split" if self.keeps_groups else ""
+        return (
+            "--split-by rank is exact to one image, or one group, and --stratify also divides each class so; "
+            "with both, images may move when others are added"
+        )
 
     @property
     def division(self) -> Division:
@@ -274,6 +295,8 @@ class DividedOptions(ImageOptions):
         given = self.given("group_from", "groups")
         if len(self.split) < 2:
             yield from (f"{each} keeps groups of images in one split, but --split names only one" for each in given)
+        if len(self.split) < 2 and self.given("split_by"):
+            yield "--split-by divides a data set, but --split names a single split"
         if len(given) > 1:
             yield "--groups and --group-from both say which images belong together: give one"
         yield from super()._faults()

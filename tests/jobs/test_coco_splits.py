@@ -76,6 +76,22 @@ def test_no_group_is_in_two_splits(converted, inputs, tmp_path, recordmill):
     assert train | val == whole
 
 
+def test_stratified_objects_that_are_wanted(tmp_path, recordmill):
+    """By all objects, dogs would come first; the wanted cats are in the first images by the hash."""
+    for number in range(20):
+        draw_jpeg(tmp_path / "images" / f"{number}.jpg")
+    objects = [annotation(number, number, category_id=3) for number in range(0, 20, 5)]
+    objects += [annotation(100 + number, number, area=90 if number < 8 else 1) for number in range(20)]
+    write_coco(tmp_path, [image_row(number, f"{number}.jpg") for number in range(20)], objects, CATEGORIES)
+    flags = ["--images", tmp_path / "images", "--instances", tmp_path / "instances.json", "--output", tmp_path / "out"]
+    asked = ["--split", "train=0.5,val=0.5", "--stratify", "--categories", "cat", "--min-area", 50]
+    assert recordmill("coco", *flags, *asked).code == 0
+    splits = [by_name(tmp_path / "out", split) for split in ("train", "val")]
+    assert [len(split) for split in splits] == [10, 10]
+    with_cats = [[int(name[:-4]) < 8 for name in split].count(True) for split in splits]
+    assert with_cats == [4, 4]
+
+
 def test_all_that_is_of_an_image_is_counted_in_its_split(converted, inputs, recordmill):
     split_of = {name: split for split in ("train", "val") for name in by_name(converted, split)}
     patients = {name.split("/")[0]: split for name, split in split_of.items()}

@@ -173,6 +173,14 @@ def test_a_stratified_group_is_in_one_split(tmp_path, recordmill):
     assert Counter(splits[1].values()) == {"train": 20, "val": 9, "test": 11}  # no split is off by more than a pair
 
 
+def test_splits_by_rank_are_exact_for_the_wanted_classes(tmp_path, recordmill):
+    numbers = {"a": 24, "b": 12, "c": 4}
+    many = draw_all(tmp_path / "many", [f"{name}/{n}.png" for name, count in numbers.items() for n in range(count)])
+    flags = ["--images", many, "--output", tmp_path / "out", *THREE, "--split-by", "rank", "--classes", "a,c"]
+    assert recordmill("folder", *flags).code == 0
+    assert Counter(splits_of(tmp_path / "out").values()) == {"train": 14, "val": 7, "test": 7}
+
+
 def test_several_tables_with_splits(tmp_path, recordmill):
     names = ["a.jpg", "b.png", "in/c.jpg", "in/d e.JPG", "f.jpg"]
     images = draw_all(tmp_path / "images", [*names, "extra.jpg"])

@@ -38,6 +38,17 @@ def test_pictures_are_saved(out, recordmill, tmp_path):
     assert len(list((tmp_path / "new").iterdir())) == 3
 
 
+def test_records_without_a_picture_are_counted(recordmill, tmp_path):
+    has_picture = {"image__encoded": [picture()], "image__format": [b"jpeg"]}
+    records = example(**has_picture), example(image__encoded=[b"?"], image__format=[b"jpeg"]), example(**has_picture)
+    path = write(tmp_path / "x.tfrecord", *records)
+    outcome = recordmill("show", path, "--save", tmp_path / "saved")
+    assert (outcome.code, len(list((tmp_path / "saved").iterdir()))) == (0, 2)
+    assert "1 record without a picture" in outcome.out
+    path = write(tmp_path / "y.tfrecord", records[1])
+    assert recordmill("show", path, "--save", tmp_path / "none").code == 2
+
+
 def test_names_of_records_are_harmless(tmp_path, recordmill):
     names = ["../../x", "/etc/x", "..", ".", "\x1b]0;owned\x07\u202e", "n" * 300, "<script>alert(1)</script>", "שלום"]
     more = {"image__encoded": [picture()], "image__format": [b"jpeg"]}

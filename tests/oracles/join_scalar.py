@@ -391,6 +391,8 @@ def screen_annotations(
             kept.append(annotation)
     for metric, number in filtered.items():
         yield Count(metric, number)
+    if filtered and not kept:
+        yield Count(Metric.EMPTIED, 1)
     regions, panoptic = [], []
     for region in task.labels.regions:
         if region.category_id in known.segments:

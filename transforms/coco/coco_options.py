@@ -68,6 +68,11 @@ class CocoOptions(TextOptions, PictureOptions, DividedOptions):
     name: str = redefined(PictureOptions, "name", "coco")
     layout: CocoLayout = redefined(PictureOptions, "layout", "detection")
     examples_per_shard: int | None = redefined(PictureOptions, "examples_per_shard", usual="4096 in layout keras")
+    stratify: bool = WRITE.opt(
+        "Give each split its share of the images of every category. Iterative stratification: rare categories first; "
+        "the number of images of a split is exact to one image, or one group. Images may move when others are added.",
+        False,
+    )
     masks: Literal["none", "png", "rle", "both"] = WRITE.opt(
         "Masks of objects. `png`: 8-bit PNG of the complete image with values 0 and 1. `rle`: COCO's compressed run "
         "lengths. With `none`, segmentations are not read.",
@@ -185,6 +190,12 @@ class CocoOptions(TextOptions, PictureOptions, DividedOptions):
                 f"--panoptic is given {len(self.panoptic)} times and --panoptic-masks {len(self.panoptic_masks)}: each "
                 "panoptic file needs the folder or .zip of its PNGs"
             )
+        if self.stratify and len(self.split) < 2:
+            yield "--stratify divides categories, but --split names a single split"
+        if self.stratify and self.given("split_by"):
+            yield f"--stratify and --split-by {self.split_by} contradict each other: give one"
+        if self.stratify and not (self.instances or self.keypoints):
+            yield "--stratify divides the categories of objects: give --instances or --keypoints"
         if self.panoptic and self.stuff:
             yield "--panoptic and --stuff both make the semantic mask: give one"
         for name, parts in self._wanted_parts.items():

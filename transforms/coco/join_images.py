@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import apache_beam as beam
 import msgspec
@@ -22,6 +22,7 @@ from recordmill.transforms.blocks.run_step import run_step
 from recordmill.transforms.coco.join_annotations import JoinInputs, MaskFiles, join_annotations
 from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
+from recordmill.transforms.join.divide_images import DivideImages
 from recordmill.transforms.join.match_blocks import MatchRows
 from recordmill.transforms.shards.plan_blocks import BlockKey, cut_range
 
@@ -40,6 +41,41 @@ class Filters(msgspec.Struct, frozen=True):
     min_area_px2: float = 0.0
 
 
+class ScreenedObjects(NamedTuple):
+    """What is wrong with the M objects of a Block.
+
+    Attributes:
+        is_known: bool [M], a category has the object's id.
+        unwanted: metric of each filter, and bool [M], the filter skips the object.
+    """
+
+    is_known: np.ndarray
+    unwanted: tuple[tuple[Metric, np.ndarray], ...]
+
+    @property
+    def is_wanted(self) -> np.ndarray:
+        """bool [M]."""
+        return self.is_known & ~np.logical_or.reduce([is_unwanted for _, is_unwanted in self.unwanted])
+
+
+def screen_objects(block: Block, labels: LabelMap, filters: Filters) -> ScreenedObjects:
+    """Return which objects are not wanted, or of no category of `labels`, all categories of the input."""
+    categories = sorted(labels.categories, key=lambda category: category.id)
+    known = np.array([category.id for category in categories], np.int64)
+    place = np.minimum(np.searchsorted(known, block.category_id), max(len(known) - 1, 0))
+    nothing = np.zeros(block.num_objects, bool)
+    is_selected = np.array([not filters.categories or each.name in filters.categories for each in categories], bool)
+    return ScreenedObjects(
+        known[place] == block.category_id if len(known) else nothing,
+        (
+            (Metric.FILTERED_CATEGORY, ~is_selected[place] if len(known) else nothing),
+            (Metric.FILTERED_CROWD, block.is_crowd & (not filters.crowd)),
+            # Some tools write -1 for an area.
+            (Metric.FILTERED_AREA, (block.area_px2 < filters.min_area_px2) & (filters.min_area_px2 > 0)),
+        ),
+    )
+
+
 def screen_annotations(
     block: Block, labels: LabelMap, filters: Filters, splits: Sequence[str], facts: FactsBuilder
 ) -> Block:
@@ -50,10 +86,7 @@ def screen_annotations(
         facts: gets what is dropped.
     """
     block = _screen_labels(block, labels, splits, facts)
-    categories = sorted(labels.categories, key=lambda category: category.id)
-    known = np.array([category.id for category in categories], np.int64)
-    place = np.minimum(np.searchsorted(known, block.category_id), max(len(known) - 1, 0))
-    is_known = known[place] == block.category_id if len(known) else np.zeros(block.num_objects, bool)
+    is_known, unwanted = screen_objects(block, labels, filters)
     image_of_object = block.image_of_object
     for index in np.flatnonzero(~is_known).tolist():
         image = image_of_object[index]
@@ -61,17 +94,16 @@ def screen_annotations(
         reject = _unknown(int(block.image_id[image]), int(block.object_id[index]), [category_id])
         facts.reject(splits[block.split[image]], reject)
     dropped = ~is_known
-    is_selected = np.array([not filters.categories or each.name in filters.categories for each in categories], bool)
-    for metric, is_unwanted in (
-        (Metric.FILTERED_CATEGORY, ~is_selected[place] if len(known) else dropped),
-        (Metric.FILTERED_CROWD, block.is_crowd & (not filters.crowd)),
-        # Some tools write -1 for an area.
-        (Metric.FILTERED_AREA, (block.area_px2 < filters.min_area_px2) & (filters.min_area_px2 > 0)),
-    ):
+    for metric, is_unwanted in unwanted:
         found = is_unwanted & ~dropped
         for split, number in enumerate(np.bincount(block.split[image_of_object[found]]).tolist()):
             facts.count(splits[split], metric, number)
         dropped |= found
+    has_objects, keeps_objects = (
+        np.bincount(image_of_object[which], minlength=len(block)) > 0 for which in (is_known, ~dropped)
+    )
+    for split, number in enumerate(np.bincount(block.split[has_objects & ~keeps_objects]).tolist()):
+        facts.count(splits[split], Metric.EMPTIED, number)
     return block.take_objects(~dropped) if dropped.any() else block
 
 
@@ -136,6 +168,7 @@ class JoinRules(NamedTuple):
     filters: Filters
     table: FeatureTable
     max_side: int | None
+    divides: Literal["by hash", "by rank", "by labels"] = "by hash"
 
 
 class JoinedImages(NamedTuple):
@@ -158,6 +191,7 @@ class JoinImages(beam.PTransform):
     rules: JoinRules
     labels: PCollection
     division: Division | AsSingleton
+    splits: Sequence[str]
     files: PCollection | None
     masks: PCollection | None = None
 
@@ -167,8 +201,13 @@ class JoinImages(beam.PTransform):
         sides = (rows,) if self.files is None else (rows, self.files)
         matched = sides | "MatchRows" >> MatchRows(rules.match, self.division, rules.seed, rules.bits)
         masks = None if self.masks is None else AsSingleton(self.masks)
+        divided = matched.rows
+        if rules.divides != "by hash":
+            wanted = beam.FlatMap(_wanted_labels, AsSingleton(self.labels), rules).with_output_types(tuple[int, bytes])
+            found = (annotations | "WantedLabels" >> wanted,) if rules.divides == "by labels" else ()
+            divided = (matched.rows, *found) | "DivideImages" >> DivideImages(self.division, self.splits)
         joined = (
-            (matched.rows, annotations)
+            (divided, annotations)
             | "RowsAndAnnotations" >> beam.Flatten()
             | "GroupByRange" >> beam.GroupByKey()
             | "Join"
@@ -177,6 +216,15 @@ class JoinImages(beam.PTransform):
             .with_outputs(FACTS, main="blocks")
         )
         return JoinedImages(joined.blocks, (matched[FACTS], joined[FACTS]))
+
+
+def _wanted_labels(keyed: tuple[int, bytes], labels: LabelMap, rules: JoinRules) -> Iterator[tuple[int, bytes]]:
+    """Yield int64 [N, 2] as bytes: image id and category id of objects that are wanted."""
+    block = unpack_block(keyed[1])
+    if block.num_objects:
+        is_wanted = screen_objects(block, labels, rules.filters).is_wanted
+        pairs = np.stack([block.image_id[block.image_of_object], block.category_id], axis=1)[is_wanted]
+        yield keyed[0], np.unique(pairs, axis=0).tobytes()
 
 
 def _join(

@@ -90,6 +90,9 @@ def split_lines(
     left_out = images.rejected | {what: number for what, number in further.items() if number}
     is_table = manifest.table.record_of is RecordOf.ROW
     yield "rows" if is_table else "images", f"{images.written:,} of {images.rows:,}{_reasons(left_out)}"
+    if planned and len(of_job) > 1 and (wanted := _share(split)):
+        share = images.written / max(1, sum(each.images.written for each in of_job))
+        yield "share", f"{share:.1%} of all images; {wanted} by --split"
     if images.groups or images.ungrouped:
         yield "groups", _groups(split, of_job)
     if images.rewritten:
@@ -111,11 +114,15 @@ def split_lines(
     }
     if set(kinds.values()) != {annotations.objects, 0}:
         yield "", ", ".join(f"{kind} {number:,}" for kind, number in kinds.items() if number)
+    if lacking := _lacking(split):
+        yield "no objects", lacking
     if annotations.objects and {Part.MASK_PNG, Part.MASK_RLE} & set(manifest.parts):
         others = "; the others have no segmentation" if annotations.masks < annotations.objects else ""
         yield "masks", f"{annotations.masks:,} of {annotations.objects:,} objects{others}"
     if annotations.boxes_clipped:
         yield "boxes", f"{annotations.boxes_clipped:,} clipped at their image's edge"
+    if annotations.keypoints_outside:
+        yield "keypoints", f"{annotations.keypoints_outside:,} visible ones (v = 2) are outside their image, and stay"
     if manifest.features:
         yield "columns", _columns(manifest.features)
     if manifest.categories or not is_table:
@@ -126,6 +133,31 @@ def split_lines(
         found = ", ".join(f"{FINDINGS[name]} {number:,}" for name, number in split.findings.items())
         yield "possible problems", f"{found}; examples of each are in {STATISTICS}"
     yield from _shard_lines(split) if planned is None else _planned_lines(manifest, split, planned)
+
+
+def _share(split: SplitManifest) -> str:
+    """The share of a split in `--split`; empty if something else divides the images.
+
+    The recipe has `train=0.8,val=0.2`.
+    """
+    shares = dict(each.split("=") for each in str(split.recipe.options.get("split", "")).split(",") if "=" in each)
+    share = shares.get(split.recipe.split)
+    return f"{float(share):.1%}" if share else ""
+
+
+_FILTERS = {"category": "--categories", "crowd": "--no-crowd", "area": "--min-area"}
+
+
+def _lacking(split: SplitManifest) -> str:
+    """How many images have no objects, where an input has objects."""
+    images = split.images
+    found = []
+    if images.without_objects and any(rows.kind in _OBJECTS for rows in split.inputs):
+        found.append(f"{images.without_objects:,} of the written images")
+    if images.emptied:
+        flags = ", ".join(flag for name, flag in _FILTERS.items() if name in split.annotations.filtered)
+        found.append(f"{number_text(images.emptied, 'image')} had objects that {flags} skipped, and no other")
+    return "; ".join(found)
 
 
 def _shard_lines(split: SplitManifest) -> Iterator[Line]:

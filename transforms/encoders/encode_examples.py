@@ -288,6 +288,10 @@ def _count(run: Run, per_image: np.ndarray, has_captions: bool) -> Counter[Metri
     """Return the counters of images, by their numbers of records."""
     clipped = int(run.boxes.is_clipped.sum())
     counted = Counter({Metric.OBJECTS: len(run.class_index), Metric.BOXES_CLIPPED: clipped})
+    if run.keypoints:
+        x, y, visibility = (np.asarray(run.keypoints[name]) for name in ("x", "y", "visibility"))
+        is_outside = (x < 0) | (x > 1) | (y < 0) | (y > 1)
+        counted[Metric.KEYPOINTS_OUTSIDE] += int((is_outside & (visibility == 2)).sum())
     for image, number in zip(run.images, per_image.tolist(), strict=True):
         task, picture = image.task, image.picture
         if image.masks:

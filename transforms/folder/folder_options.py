@@ -70,6 +70,8 @@ class LabelledOptions(DividedOptions):
             yield f"--classes names {name!r} twice"
         if self.stratify and len(self.split) < 2:
             yield "--stratify divides classes, but --split names a single split"
+        if self.stratify and self.given("split_by"):
+            yield f"--stratify and --split-by {self.split_by} contradict each other: give one"
         if self.stratify and self.group_from:
             yield (
                 "--stratify and --group-from contradict each other: a group may hold images of several classes, and is "

@@ -14,8 +14,9 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsDict, AsSingleton, PCollection, TaggedOutput
 
-from recordmill.schemas.inputs.splits import Division, SplitShares
+from recordmill.schemas.inputs.splits import Division
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
+from recordmill.transforms.join.divide_images import class_borders
 
 Rows = tuple[int, bytes]
 """Number of a range, and a packed Block of image rows, each with a class."""
@@ -104,22 +105,6 @@ def _mixed(grouped: tuple[str, tuple[str, int, int]]) -> Iterator[tuple[str, str
 def _divided(group: tuple[str, Iterable[bytes]], division: Division) -> tuple[str, tuple[int, ...]]:
     class_name, units = group
     return class_name, class_borders(class_name, np.frombuffer(b"".join(units), np.int64), division.shares)
-
-
-def class_borders(class_name: str, units: np.ndarray, shares: SplitShares) -> tuple[int, ...]:
-    """The position at which each split but the last ends, among the images of one class. What is not divided goes to
-    the split that its middle is in.
-
-    Args:
-        units: int64 [N, 2], `SplitShares.position` and number of the images that are not divided, in any order.
-    """
-    units = units.reshape(-1, 2)
-    ordered = units[np.lexsort((units[:, 1], units[:, 0]))]  # equal positions in one order, too
-    after = np.cumsum(ordered[:, 1])
-    twice_middle = 2 * after - ordered[:, 1]
-    positions = np.append(ordered[:, 0], np.iinfo(np.int64).max)
-    ends = shares.ends(int(ordered[:, 1].sum()), class_name)
-    return tuple(int(positions[np.searchsorted(twice_middle, 2 * end, side="right")]) for end in ends)
 
 
 def _assigned(

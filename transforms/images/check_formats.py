@@ -250,6 +250,17 @@ def png_without_metadata(data: bytes) -> bytes:
     return b"".join((*kept, data[end:]))
 
 
+def png_may_have_exif(data: bytes) -> bool:
+    """Whether a PNG has a chunk that EXIF or XMP may be in. Nothing else of it is checked."""
+    offset = len(PNG_START)
+    while offset + 8 <= len(data):
+        length, kind = struct.unpack_from(">I4s", data, offset)
+        if kind in (b"eXIf", b"tEXt", b"zTXt", b"iTXt"):
+            return True
+        offset += length + 12
+    return False
+
+
 def png_channels(data: bytes) -> int:
     """How many channels TensorFlow makes of a PNG: a palette becomes colours, and so does what is transparent of it.
 

@@ -25,6 +25,7 @@ from recordmill.transforms.images.measure_pixels import measure_file, measure_pi
 from recordmill.transforms.images.open_picture import kind_of, load_small, open_picture
 from recordmill.transforms.images.transcode_picture import (
     LIES_ON_ITS_SIDE,
+    TURNS,
     decode_picture,
     encode_picture,
     for_jpeg,
@@ -109,8 +110,10 @@ def _decoded(
     """An opened file as a picture; `json_size` is its width and height as given in the JSON."""
     with image:
         original = kind or str(image.format).lower()
-        turn = _is_turned(image, *json_size)
-        size = stored_size(image)[::-1] if turn else stored_size(image)
+        turn = _is_turned(image, *json_size) if None not in json_size else rules.upright and _lies(image, data, kind)
+        size = stored_size(image)
+        if turn and orientation_of(image) in LIES_ON_ITS_SIDE:
+            size = size[::-1]
         if kind:
             _check_file(image, data, kind, rules.check)
         target = shrunk_size(*size, rules.max_side)
@@ -177,11 +180,18 @@ def check_pixel_count(image: Image.Image) -> None:
         )
 
 
+def _lies(image: Image.Image, data: bytes, kind: str) -> bool:
+    """Whether EXIF says that a picture is not stored upright."""
+    if kind == "png" and not check_formats.png_may_have_exif(data):
+        return False  # Pillow would decode all pixels to look for a chunk behind them
+    return orientation_of(image) in TURNS
+
+
 def _is_turned(image: Image.Image, width: int | None, height: int | None) -> bool:
     """Return True if the JSON has the size of the upright image, as a viewer shows it with EXIF. COCO's own sizes are
     those of the stored pixels."""
     size = stored_size(image)
-    if width is None or height is None or size == (width, height):
+    if size == (width, height):
         return False
     if size == (height, width) and orientation_of(image) in LIES_ON_ITS_SIDE:
         return True

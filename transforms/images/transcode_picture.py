@@ -14,24 +14,19 @@ _GREY = ("1", "L", "LA", "La")
 _DEEP = "I;16"
 _MAX_SIDE = {"jpeg": 65_500, "png": check_formats.MAX_SIDE}  # pixels, of libjpeg and libpng
 _ORIENTATION = 0x0112  # EXIF
-_TURNS = {
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
     5: Image.Transpose.TRANSPOSE,
     6: Image.Transpose.ROTATE_270,
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-LIES_ON_ITS_SIDE = frozenset(_TURNS)
+LIES_ON_ITS_SIDE = frozenset((5, 6, 7, 8))
 _TURNED_BY_PILLOW = "TIFF"
 """The format whose pixels and size Pillow gives upright by itself."""
-_TURNED_BACK = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_90,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_270,
-}
+_TURNED_BACK = TURNS | {6: Image.Transpose.ROTATE_90, 8: Image.Transpose.ROTATE_270}
 _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", _DEEP)
 
 
@@ -75,7 +70,7 @@ def decode_picture(image: Image.Image, turn: bool) -> Image.Image:
     is_turned = image.format == _TURNED_BY_PILLOW
     image.load()
     if turn and not is_turned:
-        image = image.transpose(_TURNS[orientation])
+        image = image.transpose(TURNS[orientation])
     elif is_turned and not turn and orientation in _TURNED_BACK:
         image = image.transpose(_TURNED_BACK[orientation])
     image = _shallow(image)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from functools import cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -25,19 +25,45 @@ _LISTS = {
 }
 
 
-def parse_example(record: bytes) -> dict[str, tuple[FeatureKind, Values]]:
-    """The values of a record by the names of its features, without those that hold no list.
+TypedValues = tuple[FeatureKind, Values]
+
+
+class ParsedRecord(NamedTuple):
+    """The values of a tf.train.Example or tf.train.SequenceExample, by the names of their features.
+
+    Attributes:
+        features: those of the Example, or of the context; without those that hold no list.
+        lists: the steps of each feature list; None for a step that holds no list.
+    """
+
+    features: dict[str, TypedValues]
+    lists: dict[str, list[TypedValues | None]]
+
+
+def parse_example(record: bytes) -> dict[str, TypedValues]:
+    """See `parse_record`."""
+    return parse_record(record).features
+
+
+def parse_record(record: bytes) -> ParsedRecord:
+    """Parse a record. A SequenceExample is an Example with one more field.
 
     Raises:
         google.protobuf.message.DecodeError: it is no tf.train.Example.
     """
     example = _example_class()()
     example.ParseFromString(record)
-    found = {}
-    for name, feature in example.features.feature.items():
-        if kind := feature.WhichOneof("kind"):
-            found[name] = FeatureKind(kind), _values(FeatureKind(kind), getattr(feature, kind))
-    return found
+    features = ((name, _typed_values(feature)) for name, feature in example.features.feature.items())
+    lists = example.feature_lists.feature_list.items()
+    return ParsedRecord(
+        {name: values for name, values in features if values},
+        {name: [_typed_values(step) for step in steps.feature] for name, steps in lists},
+    )
+
+
+def _typed_values(feature: Any) -> TypedValues | None:
+    kind = feature.WhichOneof("kind")
+    return (FeatureKind(kind), _values(FeatureKind(kind), getattr(feature, kind))) if kind else None
 
 
 def _values(kind: FeatureKind, of: Any) -> Values:
@@ -58,13 +84,17 @@ def _example_class() -> Any:
     feature.oneof_decl.add(name="kind")
     for number, kind in enumerate(_LISTS, 1):
         _add(feature, kind.value, number, f"{kind.value}List", oneof_index=0)
-    features = _message(file, "Features")
-    entry = features.nested_type.add(name="FeatureEntry")
-    entry.options.map_entry = True
-    entry.field.add(name="key", number=1, label=_FIELD.LABEL_OPTIONAL, type=_FIELD.TYPE_STRING)
-    _add(entry, "value", 2, "Feature")
-    _add(features, "feature", 1, "Features.FeatureEntry", label=_FIELD.LABEL_REPEATED)
-    _add(_message(file, "Example"), "features", 1, "Features")
+    _add(_message(file, "FeatureList"), "feature", 1, "Feature", label=_FIELD.LABEL_REPEATED)
+    for of, field in (("Feature", "feature"), ("FeatureList", "feature_list")):
+        map_ = _message(file, f"{of}s")
+        entry = map_.nested_type.add(name=f"{of}Entry")
+        entry.options.map_entry = True
+        entry.field.add(name="key", number=1, label=_FIELD.LABEL_OPTIONAL, type=_FIELD.TYPE_STRING)
+        _add(entry, "value", 2, of)
+        _add(map_, field, 1, f"{of}s.{of}Entry", label=_FIELD.LABEL_REPEATED)
+    example = _message(file, "Example")
+    _add(example, "features", 1, "Features")
+    _add(example, "feature_lists", 2, "FeatureLists")
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.Example"))

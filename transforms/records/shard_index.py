@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.errors import ConfigError, IndexMismatchError, RecordError
-from recordmill.transforms.records.tfrecord import FRAME_BYTES, HEADER_BYTES, read_lengths
+from recordmill.transforms.records.tfrecord import FRAME_BYTES, HEADER_BYTES, read_lengths, read_records
 from recordmill.transforms.storage.interface import Storage
 from recordmill.transforms.storage.read_unpacked import GZIP
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
@@ -165,7 +165,7 @@ def index_shard(path: str, records: int | None, read: Callable[[int], object]) -
     Raises:
         ConfigError, RecordError, OSError: see `build_index`; or there are not so many records.
     """
-    index = build_index(path, read)
+    index = build_index(path, read, checks_records=True)
     if records not in (index.records, None):
         raise RecordError(
             f"{path} has {index.records:,} records, where its manifest says {records:,}: it was replaced or cut; "
@@ -178,26 +178,32 @@ def index_shard(path: str, records: int | None, read: Callable[[int], object]) -
     return index, is_new
 
 
-def build_index(path: str, read: Callable[[int], object] = lambda _: None) -> ShardIndex:
+def build_index(path: str, read: Callable[[int], object] = lambda _: None, checks_records: bool = False) -> ShardIndex:
     """The index of a TFRecord file: the lengths of its records, whose checksums are checked, from the first to the
     last. Of a local file hardly more than these is read; one in a bucket comes whole.
 
     Args:
         read: is called now and then, with how many records have been passed since.
+        checks_records: True to read the records, too, and check their checksums.
 
     Raises:
         ConfigError: it is GZIP, or no TFRecord file.
-        RecordError: at the first record that is cut short, or the checksum of whose length is wrong.
+        RecordError: at the first record that is cut short, or a checksum of which is wrong.
         OSError: the file cannot be read, or is none.
     """
     with storage_for(path).open(path) as file:
         size = file.seek(0, SEEK_END)
         file.seek(0)
         try:
-            return index_of(array("q", _counted(read_lengths(file, size), read)))
+            lengths = map(_length, read_records(file)) if checks_records else read_lengths(file, size)
+            return index_of(array("q", _counted(lengths, read)))
         except RecordError as error:
             file.seek(0)
             raise _explained(path, file.read(HEADER_BYTES), error) from error
+
+
+def _length(record: bytes) -> int:
+    return len(record) + FRAME_BYTES
 
 
 def check_indexable(path: str) -> None:

@@ -5,6 +5,7 @@ import posixpath
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -47,6 +48,8 @@ class Demands(NamedTuple):
         max_rejects: fraction of images, and of annotations, that may be rejected.
         output: the data set's folder; empty where nothing is to be written.
         is_exact: see `recordmill.transforms.shards.check_space`.
+        shares: of the splits; empty if something else divides the images.
+        share_cure: cure for a split that does not get its share.
     """
 
     splits: tuple[str, ...]
@@ -54,6 +57,8 @@ class Demands(NamedTuple):
     max_rejects: float
     output: str
     is_exact: bool
+    shares: tuple[tuple[str, Fraction], ...] = ()
+    share_cure: str = ""
 
 
 @dataclass(eq=False, repr=False)
@@ -72,14 +77,33 @@ class CheckFindings(beam.PTransform):
 
 def _check(demands: Demands, parts: list[Facts], lists: KindRejects) -> dict[str, Rows]:
     facts = add_facts(parts)
-    texts = {*(text for _, text in facts.warnings), *kinds_apart(facts)}
+    rows = count_rows(demands.splits, facts)
+    unit = next(iter(rows.values())).what
+    texts = {*(text for _, text in facts.warnings), *kinds_apart(facts), *missed_shares(demands, facts, unit)}
     for text in sorted(texts):  # why there may be too much to reject
         _LOGGER.warning(text)
-    rows = count_rows(demands.splits, facts)
     check_findings(demands, rows, facts, lists)
     if demands.output:
         check_space(demands.output, facts.plans, demands.is_exact)
     return rows
+
+
+_SHARE_OFF = 0.02
+
+
+def missed_shares(demands: Demands, facts: Facts, unit: str = "image") -> Iterator[str]:
+    """Yield a sentence if a split gets more than 2 points, and a unit, more or less than its share."""
+    images = {name: facts.plans[name].images if name in facts.plans else 0 for name, _ in demands.shares}
+    total = sum(images.values())
+    wanted = {name: (float(share), images[name] - share * total) for name, share in demands.shares}
+    missed = [
+        f"{name} gets {images[name] / total:.1%}, not {share:.1%}"
+        for name, (share, off) in wanted.items()
+        if abs(off) >= 1 and abs(off) > _SHARE_OFF * total
+    ]
+    if missed:
+        cure = f". {demands.share_cure}" if demands.share_cure else ""
+        yield f"--split: of {total:,} {unit}s, {'; '.join(missed)}{cure}"
 
 
 _MOST_APART = 0.1

@@ -26,7 +26,7 @@ from recordmill.schemas.inputs.encoders import TextEncoder
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import FILTERS, REWRITTEN_FROM, Metric, RejectLine, RejectTally
 from recordmill.schemas.shards import ShardInfo, SplitSize
-from recordmill.schemas.statistics import Statistics
+from recordmill.schemas.statistics import ZERO_BIN, Histogram, Statistics
 from recordmill.transforms.blocks.image_tasks import labels_of
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import Facts, add_facts
@@ -65,7 +65,8 @@ def describe_split(
         sorted((rows for (of, _, _), rows in facts.inputs.items() if of == split), key=lambda rows: rows.path)
     )
     number = Counter({metric: facts.counts.get((split, metric.value), 0) for metric in Metric})
-    found = facts.statistics.get(split, Statistics()).findings
+    statistics_ = facts.statistics.get(split, Statistics())
+    objects_an_image = statistics_.histograms.get("objects_an_image", Histogram())
     return SplitManifest(
         recipe=recipe,
         made_by=made_by(recipe.layout),
@@ -81,6 +82,8 @@ def describe_split(
             groups=number[Metric.GROUPS],
             ungrouped=number[Metric.UNGROUPED],
             removed=number[Metric.IMAGES_REMOVED],
+            without_objects=objects_an_image.bins.get(ZERO_BIN, 0),
+            emptied=number[Metric.EMPTIED],
         ),
         annotations=AnnotationCounts(
             rows=sum(rows.annotations for rows in inputs),
@@ -95,6 +98,7 @@ def describe_split(
             boxes_clipped=number[Metric.BOXES_CLIPPED],
             masks=number[Metric.MASKS],
             removed=number[Metric.ANNOTATIONS_REMOVED],
+            keypoints_outside=number[Metric.KEYPOINTS_OUTSIDE],
         ),
         unlisted=Unlisted(facts.unlisted.number, facts.unlisted.first),
         record_bytes=number[Metric.RECORD_BYTES],
@@ -104,7 +108,7 @@ def describe_split(
         class_counts=tuple(class_counts),
         warnings=tuple(sorted(text for of, text in facts.warnings if of == split)),
         texts={column: texts for (of, column), texts in sorted(facts.texts.items()) if of == split},
-        findings={name: finding.number for name, finding in found.items()},
+        findings={name: finding.number for name, finding in statistics_.findings.items()},
         statistics_sha256=sha256(statistics).hexdigest(),
         fingerprints_sha256=shards.fingerprints_sha256,
     )
@@ -218,8 +222,8 @@ def check_rejects(
     for name, of_split in rows.items():
         if not of_split.images:
             raise EmptyDatasetError(
-                f"split {name} gets none of the {images} {unit}s; give it a larger share, try another --split-seed or "
-                "--stratify (of folder and table), or leave it out; with groups, look whether there "
+                f"split {name} gets none of the {images} {unit}s; give it a larger share, try another --split-seed, "
+                "--split-by rank (of images) or --stratify, or leave it out; with groups, look whether there "
                 "are more than a few"
             )
 

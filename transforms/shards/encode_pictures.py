@@ -60,7 +60,8 @@ class EncodePictures(msgspec.Struct, frozen=True, tag=True):
             rows = PictureRowEncoder(of.labels, of.table)
             return partial(_encode_rows, of=of, encoder=rows, estimate=estimate, rules=self.pictures)
         encoder = ExampleEncoder(of.labels, of.table, self.boxes)
-        return partial(_encode_images, of=of, encoder=encoder, estimate=estimate, rules=self.pictures)
+        rules = msgspec.structs.replace(self.pictures, upright="image.class_index" in of.table.sources)
+        return partial(_encode_images, of=of, encoder=encoder, estimate=estimate, rules=rules)
 
 
 class Batch(NamedTuple):

@@ -19,7 +19,7 @@ from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.load_images import picture_size
 from recordmill.transforms.insight.overlay import OverlayReader, shown_text
 from recordmill.transforms.records.example import varint
-from recordmill.transforms.records.parse_record import Values, as_meant, first_line, parse_example
+from recordmill.transforms.records.parse_record import TypedValues, Values, as_meant, first_line, parse_record
 from recordmill.transforms.records.shard_reader import open_records
 from recordmill.transforms.records.tfrecord import FRAME_BYTES
 from recordmill.transforms.show.describe_values import HEX_SHOWN, Meanings, meanings, terms, text_of
@@ -38,6 +38,7 @@ class Record(NamedTuple):
         number: within its shard, from 0.
         offset: where it begins in the file, or in what the file unpacks to.
         found: its features, unchanged.
+        lists: feature lists of a SequenceExample.
         values: what is known of them, by source.
         overlay: reads what is drawn of it.
         meanings: what its integers stand for.
@@ -47,6 +48,7 @@ class Record(NamedTuple):
     number: int
     offset: int
     found: Found
+    lists: dict[str, list[TypedValues | None]]
     table: FeatureTable
     values: dict[str, Any]
     overlay: OverlayReader
@@ -157,16 +159,16 @@ class _Parser:
     def __call__(self, shard: Shard, number: int, offset: int, data: bytes) -> Record:
         where = f"{shard.path}: record {number} at byte {offset:,}"
         try:
-            found = parse_example(data)
+            found, lists = parse_record(data)
         except DecodeError as error:
             raise RecordError(f"{where} is no tf.train.Example ({first_line(error)})") from error
-        if data and not found:
+        if data and not found and not lists:
             raise RecordError(f"{where} is no tf.train.Example: of its {len(data):,} bytes none is a feature's")
         table, reader, known = self._layout(found)
         values = values_by_source(found, table)
         if manifest := self._shards.manifest:
             values = as_meant(values, table, manifest.labels)
-        return Record(shard, number, offset, found, table, values, reader, known)
+        return Record(shard, number, offset, found, lists, table, values, reader, known)
 
     def _layout(self, found: Found) -> _Layout:
         names = frozenset((name, kind) for name, (kind, _) in found.items())
@@ -221,8 +223,9 @@ class _Seen:
             self._names.update(classes)
             return choice.value in classes
         if choice.feature:
-            self._features.update(record.found)
-            return choice.value in _texts(record.found.get(choice.feature, (None, []))[1])
+            self._features.update(record.found, record.lists)
+            parts = [record.found.get(choice.feature), *record.lists.get(choice.feature, ())]
+            return any(choice.value in _texts(part[1]) for part in parts if part)
         return True
 
     def nothing(self, shards: Shards) -> str:
@@ -321,6 +324,10 @@ def _record(record: Record) -> dict[str, Any]:
         "features": {
             name: {"type": kind.value, "values": list(json_values(values))}
             for name, (kind, values) in sorted(record.found.items())
+        },
+        "feature_lists": {
+            name: [step and {"type": step[0].value, "values": list(json_values(step[1]))} for step in steps]
+            for name, steps in sorted(record.lists.items())
         },
     }
 

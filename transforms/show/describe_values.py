@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from math import prod
 from typing import NamedTuple
 
@@ -13,9 +13,9 @@ from recordmill.schemas.features import CLASS_OF_ROW, FeatureTable
 from recordmill.schemas.inputs.encoders import TextForm, decode_encoder
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import UnusableError
-from recordmill.schemas.sizes import size_text
+from recordmill.schemas.sizes import number_text, size_text
 from recordmill.transforms.images.load_images import picture_size
-from recordmill.transforms.records.parse_record import Values
+from recordmill.transforms.records.parse_record import TypedValues, Values
 from recordmill.transforms.show.find_shards import Found
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -53,6 +53,21 @@ def describe_record(found: Found, table: FeatureTable, meanings: Meanings) -> li
         type_ = f"{kind.value} [{', '.join(shape)}]" if shape else kind.value
         rows.append(ValueRow(name, type_, describe_values(values, shape, meanings.get(name, ()))))
     return rows
+
+
+def describe_list(name: str, steps: Sequence[TypedValues | None], names: Sequence[str] = ()) -> ValueRow:
+    """A feature list of a SequenceExample."""
+    found = [step for step in steps if step]
+    kinds = sorted({kind.value for kind, _ in found})
+    text = number_text(len(steps), "step")
+    lengths = sorted(len(step[1]) if step else 0 for step in steps)
+    if lengths and lengths[-1] != 1:
+        text += f" of {' to '.join(dict.fromkeys(map(str, (lengths[0], lengths[-1]))))} values"
+    if len(kinds) == 1:
+        parts = [values for _, values in found]
+        together = list(chain.from_iterable(parts)) if isinstance(parts[0], list) else np.concatenate(parts)
+        text += f": {describe_values(together, names=names)}"
+    return ValueRow(f"{name} (list)", ", ".join(kinds), text)
 
 
 def describe_values(values: Values, shape: tuple[str, ...] = (), names: Sequence[str] = ()) -> str:

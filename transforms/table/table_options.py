@@ -207,6 +207,12 @@ class TableOptions(TextOptions, PictureOptions):
     def defaults(self) -> dict[str, str]:
         return pairs(self.default)
 
+    @property
+    def share_cure(self) -> str:
+        if self.stratify or not self.label:
+            return ""
+        return "--stratify is exact to one row of each class; rows may move when others are added"
+
     def row_splits(self, names: tuple[str, ...]) -> RowSplits:
         """How rows are divided into the splits `names`."""
         return RowSplits(

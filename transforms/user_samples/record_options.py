@@ -84,12 +84,12 @@ def _names(model: type[ConvertOptions], *more: str) -> frozenset[str]:
     return frozenset(each.name for each in options_of(model) if each.group == READ) | {*more}
 
 
-_SPLITS = ("split", "split_seed", "group_from", "groups")
+_SPLITS = ("split", "split_seed", "split_by", "stratify", "group_from", "groups")
 _RECORDS = ("layout", "rename", "label_as", "dtype", "masks", *PARTS, "boxes")
 _IMAGES = ("check", "format", "max_side", "jpeg_quality", "workers")
 TRANSFORM_OPTIONS: dict[str, tuple[type[ConvertOptions], frozenset[str]]] = {
     "ReadCoco": (CocoOptions, _names(CocoOptions, *_SPLITS, "masks", "categories", "no_crowd", "min_area")),
-    "ReadFolder": (FolderOptions, _names(FolderOptions, *_SPLITS, "stratify", "classes")),
+    "ReadFolder": (FolderOptions, _names(FolderOptions, *_SPLITS, "classes")),
     "Encode": (RecordOptions, frozenset((*_RECORDS, *_IMAGES))),
     "WriteDataset": (RecordOptions, frozenset(each.name for each in options_of(RecordOptions)) - {"images", "dry_run"}),
 }

@@ -72,7 +72,7 @@ OF_ROWS = {"embed": ("image_column", "class_column", "key", "group_column", "ren
 PICTURES = {"images": "gs://b/i", "image_column": "image"}
 
 NEEDS_ANOTHER = {
-    *("writer", "masks", "no_list", "split_seed", "group_from", "stratify", "label_separator"),
+    *("writer", "masks", "no_list", "split_seed", "split_by", "group_from", "stratify", "label_separator"),
     *("path_column", "label_column", "split_column", "caption_text"),
     *("text_features", "min_df", "ngrams", "no_lower", "fit_split", "text_names"),
     *("text", "text_column", "image_column", "raw_size"),

@@ -33,10 +33,15 @@ def test_a_verb_that_runs_a_pipeline_needs_beam(verb, recordmill, monkeypatch):
     assert refusal(recordmill(verb, *ARGUMENTS[verb])) == f'recordmill: {verb} needs pip install "recordmill[beam]"'
 
 
-def test_verify_s_default_check_needs_tensorflow(copy_converted, tmp_path, recordmill, monkeypatch):
+def test_verify_without_tensorflow_decodes_and_names_what_it_did_not_check(
+    copy_converted, tmp_path, recordmill, monkeypatch
+):
     copy_converted(tmp_path)
     monkeypatch.setitem(sys.modules, "tensorflow", None)
-    assert 'pip install "recordmill[tensorflow]"' in refusal(recordmill("verify", tmp_path))
+    outcome = recordmill("verify", tmp_path)
+    assert (outcome.code, "TensorFlow is not installed" in outcome.out) == (0, True)
+    assert "report.html was not checked" in outcome.out
+    assert 'pip install "recordmill[tensorflow]"' in refusal(recordmill("verify", tmp_path, "--check", "tensorflow"))
 
 
 @pytest.mark.parametrize("is_checking", [True, False])

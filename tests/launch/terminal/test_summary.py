@@ -46,8 +46,12 @@ CLEAN = SplitManifest(
 VAL = replace(CLEAN, images=ImageCounts(4, 4, 0, {}), class_counts=(0,))
 MIXED = replace(
     CLEAN,
-    images=ImageCounts(1234, 1230, 2, {"image_missing": 3, "too_large": 1}, of_other_classes=2),
-    annotations=AnnotationCounts(5000, 12, 5, 4, 3, 6, {"empty_box": 1000}, {"crowd": 60}, 40, 2345, 11),
+    images=ImageCounts(
+        1234, 1230, 2, {"image_missing": 3, "too_large": 1}, of_other_classes=2, without_objects=1219, emptied=1
+    ),
+    annotations=AnnotationCounts(
+        5000, 12, 5, 4, 3, 6, {"empty_box": 1000}, {"crowd": 60}, 40, 2345, 11, keypoints_outside=3
+    ),
     unlisted=Unlisted(1234, ("a.jpg", "b\x1b[2J.jpg")),
     class_counts=(3, 1, 0, 0, 0, 0),
     shards=(

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
+from PIL import Image, ImageOps
 
 from recordmill.schemas.inputs.annotations import NO_LABELS, Annotation, ImageLabels, TableRow
 from recordmill.schemas.inputs.images import (
@@ -290,6 +290,26 @@ def test_a_transcoded_picture_is_measured_as_it_is_in_the_record(tmp_path, kind,
     assert isinstance(picture, Picture)
     assert picture.transcoding
     assert picture.measures == (measure_file(picture.data, picture.format) if check == "decode" else None)
+
+
+@pytest.mark.parametrize("check", ["none", "header", "decode"])
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "JPEG"])
+@pytest.mark.parametrize("orientation", range(1, 10))
+def test_pictures_without_annotations_are_turned_upright(tmp_path, orientation, kind, check):
+    drawn = Image.fromarray(np.array([[0, 90], [160, 250], [40, 200]], np.uint8)).resize((20, 30), 0)
+    stream, exif = io.BytesIO(), Image.Exif()
+    exif[0x0112] = orientation
+    drawn.save(stream, kind, exif=exif)
+    (tmp_path / "a").write_bytes(data := stream.getvalue())
+    of = ImageTask(1, "a", None, None, ImageRef(str(tmp_path / "a"), len(data)), "train", ())
+    picture = load_image(of, PictureRules(check, upright=True))
+    upright = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
+    found = Image.open(io.BytesIO(picture.data))
+    assert (found.getexif().get(0x0112, 1) in (1, 9), found.size) == (True, (picture.width, picture.height))
+    assert found.size == upright.size
+    assert np.abs(np.asarray(found, np.int16) - np.asarray(upright, np.int16)).max() < 9
+    assert bool(picture.transcoding and picture.transcoding.turned) == (2 <= orientation <= 8)
+    assert (picture.data == data) == (kind != "TIFF" and not 2 <= orientation <= 8)
 
 
 RAW = PictureRules("decode", raw_size=(5, 7))

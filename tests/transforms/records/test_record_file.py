@@ -384,3 +384,10 @@ def test_a_damaged_record_is_told_by_its_offset(tmp_path, data, reason, record, 
     with pytest.raises(RecordError, match=f"{tmp_path}/x: record {record} at byte {offset}: ") as raised:
         lengths(tmp_path / "x")
     assert (raised.value.reason, raised.value.offset) == (reason, offset)
+
+
+def test_a_shard_with_a_damaged_record_gets_no_index(tmp_path):
+    (tmp_path / "x").write_bytes(WHOLE[: SECOND + 20] + b"?" + WHOLE[SECOND + 21 :])
+    with pytest.raises(RecordError, match=f"record 1 at byte {SECOND}: the checksum of the record's 550 bytes"):
+        index_shard(str(tmp_path / "x"), None, lambda records: None)
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]

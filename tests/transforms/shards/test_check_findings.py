@@ -1,3 +1,5 @@
+from fractions import Fraction
+
 import apache_beam as beam
 import msgspec
 import pytest
@@ -9,6 +11,7 @@ from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import EmptyDatasetError, NoImageFoundError, TooManyRejectsError
 from recordmill.schemas.names import NameSources
 from recordmill.schemas.rejects import Metric, Reason, Rejected
+from recordmill.schemas.shards import SplitSize
 from recordmill.transforms.dataset.compare_names import NO_NAMES, Names
 from recordmill.transforms.dataset.facts import AddFacts, Facts, FactsBuilder, add_facts
 from recordmill.transforms.dataset.rejects import RejectKind, Rejects
@@ -20,6 +23,7 @@ from recordmill.transforms.shards.check_findings import (
     check_findings,
     count_rows,
     kinds_apart,
+    missed_shares,
 )
 from recordmill.transforms.shards.describe_split import Rows
 from tests.conftest import rejects_of
@@ -279,3 +283,22 @@ def test_the_rejects_so_far_are_written_by_split_and_counted(tmp_path):
         *(("train", number) for number in range(100)),
         ("val", -1),
     ]
+
+
+@pytest.mark.parametrize(
+    ("images", "missed"),
+    [
+        ((71, 29), "71.0%, not 80.0%; val gets 29.0%, not 20.0%. cure"),
+        ((82, 18), ""),
+        ((825, 175), "82.5%, not 80.0%"),
+        ((3, 1), ""),  # no better division exists
+        ((2, 2), "50.0%, not 80.0%"),
+        ((0, 0), ""),
+    ],
+)
+def test_missed_shares(images, missed):
+    shares = (("train", Fraction(4, 5)), ("val", Fraction(1, 5)))
+    asked = demands(splits=("train", "val"))._replace(shares=shares, share_cure="cure")
+    plans = {name: SplitSize(number, 1, 1) for name, number in zip(("train", "val"), images, strict=True)}
+    found = list(missed_shares(asked, Facts(plans=plans)))
+    assert [missed in sentence for sentence in found] == [True] * bool(missed)

@@ -1,4 +1,5 @@
 import hashlib
+from types import MappingProxyType
 
 import apache_beam as beam
 import msgspec
@@ -23,6 +24,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.rejects import Metric, Reason, Rejected, RejectLine
 from recordmill.schemas.shards import ShardInfo, SplitSize
+from recordmill.schemas.statistics import ZERO_BIN, Histogram, Statistics
 from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.dataset.compare_names import Names
 from recordmill.transforms.dataset.facts import Facts, add_facts
@@ -111,7 +113,7 @@ def without_records(images: ImageCounts) -> SplitManifest:
     )
 
 
-def facts(inputs=INPUTS, counts=COUNTS) -> Facts:
+def facts(inputs=INPUTS, counts=COUNTS, statistics=MappingProxyType({})) -> Facts:
     """Of the split, and of another."""
     splits = {"train": 1, "val": 9}
     return Facts(
@@ -119,6 +121,7 @@ def facts(inputs=INPUTS, counts=COUNTS) -> Facts:
         {(split, rows.path, rows.kind): rows for rows in inputs for split in splits},
         unlisted=Names(UNLISTED.files, UNLISTED.first),
         warnings={("train", "b"), ("train", "a"), ("val", "c")},
+        statistics=dict(statistics),
     )
 
 
@@ -131,6 +134,12 @@ def test_describe_split():
     assert described() == described(REJECTED[::-1], SHARDS[::-1], inputs=INPUTS[::-1]) == SPLIT
     of_rejected = COUNTS | {Metric.OF_REJECTED_IMAGES.value: 1}  # besides those that their rejects count
     assert described(counts=of_rejected).annotations.of_rejected_images == 3
+
+
+def test_images_without_objects():
+    statistics = Statistics(8, {"objects_an_image": Histogram(9, 0.0, 5.0, {ZERO_BIN: 5, 0: 3})})
+    split = described(counts=COUNTS | {Metric.EMPTIED.value: 3}, statistics={"train": statistics})
+    assert (split.images.without_objects, split.images.emptied) == (5, 3)
 
 
 def test_images_of_other_classes_are_counted_apart_and_add_up():

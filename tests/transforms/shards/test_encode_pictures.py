@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from recordmill.schemas.inputs.annotations import Annotation
+from recordmill.schemas.inputs.annotations import Annotation, ImageLabels
 from recordmill.schemas.inputs.images import ImageRef, ImageTask, PictureRules
-from recordmill.schemas.layouts import DETECTION, KERAS
+from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS
+from recordmill.schemas.rejects import Metric
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.shards import encode_pictures
 from recordmill.transforms.shards.encode_pictures import EncodePictures, batches
@@ -63,3 +64,16 @@ def test_no_byte_depends_on_the_run(tmp_path, table, monkeypatch):
         found.append(([b"".join(record) for run in runs for record in run.records], numbers, rejected))
     assert found[0] == found[1] == found[2]
     assert len(found[0][2]) >= 3
+
+
+@pytest.mark.parametrize(("table", "turned"), [(CLASSIFICATION, 1), (DETECTION.with_parts(()), 0)])
+def test_only_images_of_one_class_are_turned_without_a_size(tmp_path, table, turned):
+    path, exif = tmp_path / "a.png", Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (40, 30)).save(path, exif=exif)
+    labels = ImageLabels(class_name=LABELS.categories[0].name)
+    task = ImageTask(1, path.name, None, None, ImageRef(str(path), path.stat().st_size), "train", (), labels)
+    with ThreadPoolExecutor(2) as pool:
+        start = EncodePictures("clip", PictureRules("decode")).start(RecordContext(LABELS, table, pool, 2))
+        (run,) = start(block_of_tasks([task], ("train",)), "train")
+    assert run.counted[Metric.TURNED] == turned

@@ -1,10 +1,13 @@
 import gzip
 
 import pytest
+import tensorflow as tf
 
+from recordmill.launch.terminal.show_screen import record_lines
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.transforms.records.parse_record import parse_example
-from recordmill.transforms.show.choose_records import Choice, choose_records
+from recordmill.transforms.show.choose_records import Choice, choose_records, json_document
+from recordmill.transforms.show.describe_values import describe_list
 from recordmill.transforms.show.find_shards import find_shards
 from tests.gcs_stand_in import BUCKET, running
 from tests.transforms.show.records import example, framed, label_map, picture, write
@@ -183,3 +186,28 @@ def test_files_in_a_bucket(monkeypatch):
         gcs.put("in/x.tfrecord-1", gzip.compress(framed(example(a=[3]))))
         found = chosen(f"gs://{BUCKET}/in/x*")
         assert [record.found["a"][1].tolist() for record in found] == [[1], [2], [3]]
+
+
+def test_feature_lists_of_a_sequence_example(tmp_path):
+    record = tf.train.SequenceExample()
+    record.context.feature["id"].bytes_list.value.append(b"a")
+    for frame in ([1, 2], [], [3]):
+        record.feature_lists.feature_list["label"].feature.add().int64_list.value.extend(frame)
+    record.feature_lists.feature_list["text"].feature.add().bytes_list.value.append(b"cat")
+    record.feature_lists.feature_list["none"].feature.add()
+    shards = find_shards(write(tmp_path / "x.tfrecord", record.SerializeToString()), "")
+    (found,) = choose_records(shards, Choice(feature="text", value="cat"), 9, lambda records: None)
+    document = json_document("x", shards, [found])["records"][0]
+    assert document["features"] == {"id": {"type": "bytes", "values": ["a"]}}
+    assert document["feature_lists"] == {
+        "label": [{"type": "int64", "values": values} for values in ([1, 2], [], [3])],
+        "none": [None],
+        "text": [{"type": "bytes", "values": ["cat"]}],
+    }
+    rows = [[row.type, row.text] for row in (describe_list(*each) for each in sorted(found.lists.items()))]
+    assert rows == [
+        ["int64", "3 steps of 0 to 2 values: [3] 1, 2, 3"],
+        ["", "1 step of 0 values"],
+        ["bytes", "1 step: cat"],
+    ]
+    assert any("label (list)" in line for line in record_lines([found], 100))

@@ -1,0 +1,125 @@
+"""Tests for DivideImages."""
+
+from fractions import Fraction
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.testing.util import assert_that
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordmill.schemas.block import Block, ragged_texts
+from recordmill.schemas.inputs.splits import Division, SplitShares, name_id
+from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
+from recordmill.transforms.join.divide_images import DivideImages, stratify, units_of
+from recordmill.transforms.join.match_blocks import FileState
+
+SHARES = SplitShares((("train", Fraction(7, 10)), ("val", Fraction(1, 5)), ("test", Fraction(1, 10))))
+LABELLED = st.lists(st.sets(st.integers(-2, 9), max_size=4), min_size=1, max_size=60)
+
+
+def split_of_units(labels: list[set[int]], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Split of each image, by position; and the labels of images in another order."""
+    positions = np.sort(np.random.default_rng(3).choice(1 << 40, len(labels), replace=False))
+    pairs = [(positions[image], label) for image, found in enumerate(labels) for label in found]
+    shuffled = np.array(pairs, np.int64).reshape(-1, 2)[np.random.default_rng(seed).permutation(len(pairs))]
+    units = units_of(positions[np.random.default_rng(seed).permutation(len(labels))], shuffled)
+    return stratify(units, SHARES), positions
+
+
+@given(LABELLED, st.integers(0, 99))
+def test_stratified_splits_are_exact_to_one_image_in_any_order(labels, seed):
+    found, _ = split_of_units(labels, seed)
+    assert found.tolist() == split_of_units(labels)[0].tolist()
+    for number, share in zip(np.bincount(found, minlength=3).tolist(), (0.7, 0.2, 0.1), strict=True):
+        assert abs(number - share * len(labels)) < 1 + 1e-9
+
+
+def test_each_label_gets_its_shares():
+    rng = np.random.default_rng(0)
+    labels = [set(rng.choice(12, rng.integers(0, 5), p=np.arange(1, 13) / 78).tolist()) for _ in range(400)]
+    found, _ = split_of_units(labels)
+    for label in range(12):
+        splits = [split for split, of_image in zip(found.tolist(), labels, strict=True) if label in of_image]
+        for split, share in enumerate((0.7, 0.2, 0.1)):
+            assert abs(splits.count(split) - share * len(splits)) <= 2
+
+
+def test_an_image_with_two_labels_counts_for_both():
+    """By the first label alone, val would get three of the four images of label 2."""
+    halves = SplitShares((("train", Fraction(1, 2)), ("val", Fraction(1, 2))))
+    units = units_of(np.arange(8), np.array([(0, 1), (1, 1), (0, 2), (1, 2), (2, 2), (3, 2)], np.int64))
+    found = stratify(units, halves)
+    assert sorted(found[:2].tolist()) == sorted(found[2:4].tolist()) == [0, 1]
+    assert np.bincount(found).tolist() == [4, 4]
+
+
+def rows(names: list[str], missing: set[str]) -> list[tuple[int, bytes]]:
+    """Image rows in Blocks of three, by range; each image has two rows, as of two annotation files."""
+    block = Block(
+        image_id=np.array([name_id(name) for name in names], np.int64),
+        file_name=ragged_texts(names),
+        split=np.full(len(names), 2),
+        state=np.array([FileState.MISSING if name in missing else FileState.FOUND for name in names], np.int64),
+    )
+    parts = [block.cut(start, min(start + 3, len(names))) for start in range(0, len(names), 3)]
+    return [packed for part in parts * 2 for packed in pack_parts(part, part.image_id % 2)]
+
+
+def named(keyed: tuple[int, bytes]) -> list[tuple[str, int]]:
+    block = unpack_block(keyed[1])
+    return list(zip(block.file_name.texts(), block.split.tolist(), strict=True))
+
+
+def assert_divided(names: list[str], division: Division, check, missing=frozenset(), labels=()) -> None:
+    """Check the splits (0 test, 1 train, 2 val) by name."""
+
+    def matches(found: list[tuple[str, int]]) -> None:
+        splits = dict(found)
+        assert len(set(found)) == len(splits) == len(names)
+        check(splits)
+
+    with beam.Pipeline() as p:
+        sides = [p | "Rows" >> beam.Create(rows(names, set(missing)))]
+        if labels:
+            sides.append(p | "Labels" >> beam.Create(labels))
+        assert_that(tuple(sides) | DivideImages(division, ["test", "train", "val"]) | beam.FlatMap(named), matches)
+
+
+NAMES = [f"{number % 5}/{number}.jpg" for number in range(47)]
+
+
+def test_splits_by_rank_are_exact_and_in_the_order_of_positions():
+    missing = set(NAMES[:7])
+
+    def check(splits: dict[str, int]) -> None:
+        found = sorted((SHARES.position(name), splits[name]) for name in NAMES if name not in missing)
+        numbers = [number for _, number in found]
+        assert numbers == sorted(numbers, key=[1, 2, 0].index)
+        assert [numbers.count(number) for number in (1, 2, 0)] == [28, 8, 4]
+        assert {splits[name] for name in missing} == {2}
+
+    assert_divided(NAMES, Division(SHARES), check, missing)
+
+
+def test_groups_stay_together():
+    def check(splits: dict[str, int]) -> None:
+        assert len({(name[0], split) for name, split in splits.items()}) == 5
+        assert sorted(splits.values()).count(1) > 20
+
+    assert_divided(NAMES, Division(SHARES, "^[0-9]"), check)
+    labels = [(name_id(name) % 2, np.array([name_id(name), len(name)], np.int64).tobytes()) for name in NAMES]
+    assert_divided(NAMES, Division(SHARES, "^[0-9]"), check, labels=labels)
+
+
+def test_labels_of_images_decide():
+    """All images of label 1 are the first by position; by rank, train would have all of them."""
+    first = sorted(NAMES, key=SHARES.position)[:20]
+    labels = [(name_id(name) % 2, np.array([name_id(name), 1] * 2, np.int64).tobytes()) for name in first]
+
+    def check(splits: dict[str, int]) -> None:
+        of_label = [splits[name] for name in first]
+        assert [of_label.count(number) for number in (1, 2, 0)] == [14, 4, 2]
+        assert abs(list(splits.values()).count(1) - 0.7 * 47) < 1
+
+    assert_divided(NAMES, Division(SHARES), check, labels=[*labels, (0, np.array([5, 1], np.int64).tobytes())])

@@ -1,0 +1,205 @@
+"""Splits by what all images have: by the rank of their positions, or by their shares of every label.
+
+A position is the hash by which images are divided without these steps, so images keep their order, and the image at a
+border between two splits may move when others are added. All positions are in one worker's memory, 16 bytes an image.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.pvalue import AsIter, AsSingleton
+
+from recordmill.schemas.inputs.splits import Division, SplitShares
+from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
+from recordmill.transforms.join.match_blocks import FileState, name_keys
+
+Rows = tuple[int, bytes]
+"""Number of a range, and a packed Block of image rows."""
+Labels = tuple[int, bytes]
+"""Number of a range, and int64 [N, 2]: image id, and a label that the image has."""
+
+
+@dataclass(eq=False, repr=False)
+class DivideImages(beam.PTransform):
+    """Convert (range, packed Block) of image rows, and perhaps Labels, to the same rows with other splits.
+
+    Without Labels, each split gets its share of the images, and with them its share of each label's images, too. Images
+    of one group stay together.
+
+    Args:
+        splits: of the job; the column `split` is an index of them.
+        classes: names of the classes that are wanted; empty for all.
+    """
+
+    division: Division | AsSingleton
+    splits: Sequence[str]
+    classes: Sequence[str] = ()
+
+    def expand(self, sides):  # PCollections, of which Beam takes no hints
+        rows, *labels = sides
+        places = rows | "PlaceImages" >> beam.Map(_placed, self.division, self.classes).with_output_types(Rows)
+        divided = (
+            (places, *labels)
+            | "PlacesAndLabels" >> beam.CoGroupByKey()
+            | "CountPlaces" >> beam.MapTuple(_counted).with_output_types(tuple[int, tuple[bytes, bytes]])
+            | "AllPlaces" >> beam.GroupByKey()
+            | "DividePlaces" >> beam.Map(_divided, self.division).with_output_types(tuple[bytes, bytes])
+        )
+        assign = beam.Map(_assigned, AsIter(divided), self.division, self.splits)
+        return rows | "AssignSplits" >> assign.with_output_types(Rows)
+
+
+def _positions(names: Iterable[str], division: Division) -> np.ndarray:
+    """Position of the group of each name: int64."""
+    position = division.shares.position
+    return np.array([position(division.group_of(name) or name) for name in names], np.int64)
+
+
+def _placed(keyed: Rows, division: Division, classes: Sequence[str]) -> Rows:
+    """Convert image rows to int64 [N, 2]: image id and position, of images that can be written."""
+    block = unpack_block(keyed[1])
+    if block.state is not None:
+        block = block.take(block.state == FileState.FOUND)
+    if classes and block.class_name is not None:
+        block = block.take(np.array([name in set(classes) for name in block.class_name.texts()], bool))
+    positions = _positions(name_keys(block.file_name.texts()), division)
+    return keyed[0], np.stack([block.image_id, positions], axis=1).tobytes()
+
+
+class Units(NamedTuple):
+    """What is not divided: U images, or groups of images.
+
+    Attributes:
+        positions: int64 [U], ascending.
+        images: int64 [U], number of images of each.
+        labels: int64 [L, 3]: unit, label, and number of the unit's images that have the label; sorted.
+    """
+
+    positions: np.ndarray
+    images: np.ndarray
+    labels: np.ndarray
+
+
+def _counted(_: int, sides: tuple[Iterable[bytes], ...]) -> tuple[int, tuple[bytes, bytes]]:
+    """Convert the places and labels of a range to the positions of its images, and (position, label) of each."""
+    places, *labels = (np.unique(_pairs(side), axis=0) for side in sides)
+    found = np.zeros((0, 2), np.int64)
+    if labels and len(places):
+        row = np.minimum(np.searchsorted(places[:, 0], labels[0][:, 0]), len(places) - 1)
+        is_known = places[row, 0] == labels[0][:, 0]
+        found = np.stack([places[row, 1], labels[0][:, 1]], axis=1)[is_known]
+    return 0, (places[:, 1].tobytes(), found.tobytes())
+
+
+def _pairs(parts: Iterable[bytes]) -> np.ndarray:
+    return np.frombuffer(b"".join(parts), np.int64).reshape(-1, 2)
+
+
+def _divided(keyed: tuple[int, Iterable[tuple[bytes, bytes]]], division: Division) -> tuple[bytes, bytes]:
+    """Return the positions of all units, ascending, and the number of the split of each."""
+    images, labels = zip(*keyed[1], strict=True)
+    units = units_of(np.frombuffer(b"".join(images), np.int64), _pairs(labels))
+    if len(units.labels):
+        numbers = stratify(units, division.shares)
+    else:
+        places = np.stack([units.positions, units.images], axis=1)
+        borders = class_borders("", places, division.shares)
+        numbers = np.searchsorted(np.array(borders, np.int64), units.positions, side="right")
+    return units.positions.tobytes(), numbers.astype(np.int64).tobytes()
+
+
+def units_of(positions: np.ndarray, labels: np.ndarray) -> Units:
+    """Return the Units of images.
+
+    Args:
+        positions: int64 [N], one an image.
+        labels: int64 [L, 2], position and label, one for each label of an image.
+    """
+    places, images = np.unique(positions, return_counts=True)
+    pairs, numbers = np.unique(labels, axis=0, return_counts=True)
+    unit = np.searchsorted(places, pairs[:, 0])
+    return Units(places, images, np.stack([unit, pairs[:, 1], numbers], axis=1))
+
+
+def _assigned(keyed: Rows, divided: Iterable[tuple[bytes, bytes]], division: Division, splits: Sequence[str]) -> Rows:
+    """Give image rows their splits; rows that cannot be written keep theirs."""
+    block = unpack_block(keyed[1])
+    split = block.split.copy()
+    number_of = np.array([splits.index(name) for name in division.names])
+    positions = _positions(name_keys(block.file_name.texts()), division)
+    for places, numbers in (tuple(np.frombuffer(part, np.int64) for part in parts) for parts in divided):
+        if not len(places):
+            continue
+        row = np.minimum(np.searchsorted(places, positions), len(places) - 1)
+        is_known = places[row] == positions
+        split[is_known] = number_of[numbers[row]][is_known]
+    return keyed[0], pack_block(block.having(split=split))
+
+
+def class_borders(class_name: str, units: np.ndarray, shares: SplitShares) -> tuple[int, ...]:
+    """The position at which each split but the last ends, among the images of one class. What is not divided goes to
+    the split that its middle is in.
+
+    Args:
+        units: int64 [N, 2], `SplitShares.position` and number of the images that are not divided, in any order.
+    """
+    units = units.reshape(-1, 2)
+    ordered = units[np.lexsort((units[:, 1], units[:, 0]))]  # equal positions in one order, too
+    after = np.cumsum(ordered[:, 1])
+    twice_middle = 2 * after - ordered[:, 1]
+    positions = np.append(ordered[:, 0], np.iinfo(np.int64).max)
+    ends = shares.ends(int(ordered[:, 1].sum()), class_name)
+    return tuple(int(positions[np.searchsorted(twice_middle, 2 * end, side="right")]) for end in ends)
+
+
+def stratify(units: Units, shares: SplitShares) -> np.ndarray:
+    """Return the number of the split of each unit: int64 [U].
+
+    Iterative stratification (Sechidis et al., 2011): the label with the fewest units left is divided first, and each of
+    its units goes to the split that lacks the label most, then to the one that lacks most images. Where it leaves a
+    choice, the order of positions decides. No split gets a unit once it has its share of images, so each share is exact
+    to one image, or to one group.
+    """
+    total = int(units.images.sum())
+    ends = (0, *shares.ends(total, ""), total)
+    room = [end - start for start, end in itertools.pairwise(ends)]
+    labels, label_of = np.unique(units.labels[:, 1], return_inverse=True)
+    images_of_label = np.bincount(label_of, units.labels[:, 2], len(labels)).tolist()
+    lacking = [[float(share) * number for _, share in shares.shares] for number in images_of_label]
+    units_left = np.bincount(label_of, minlength=len(labels)).tolist()
+    of_label: list[list[int]] = [[] for _ in labels]
+    of_unit: list[list[tuple[int, int]]] = [[] for _ in units.positions]
+    for unit, label, number in zip(
+        units.labels[:, 0].tolist(), label_of.tolist(), units.labels[:, 2].tolist(), strict=True
+    ):
+        of_label[label].append(unit)
+        of_unit[unit].append((label, number))
+    images = units.images.tolist()
+    found = [-1] * len(images)
+
+    def assign(unit: int, wanted: Sequence[float]) -> None:
+        split = max((n for n, free in enumerate(room) if free > 0), key=lambda n: (wanted[n], room[n], -n))
+        found[unit] = split
+        room[split] -= images[unit]
+        for label, number in of_unit[unit]:
+            lacking[label][split] -= number
+            units_left[label] -= 1
+
+    for label in _rarest(units_left):
+        for unit in of_label[label]:
+            if found[unit] < 0:
+                assign(unit, lacking[label])
+    for unit, split in enumerate(found):
+        if split < 0:
+            assign(unit, room)
+    return np.array(found, np.int64)
+
+
+def _rarest(units_left: Sequence[int]) -> Iterator[int]:
+    """Yield labels, each time the one with the fewest units left; the numbers change meanwhile."""
+    while label := min(((left, label) for label, left in enumerate(units_left) if left), default=None):
+        yield label[1]
