@@ -228,6 +228,7 @@ def test_too_many_rejects_fail_loudly_and_accepting_them_goes_on_from_there(samp
         "labels.csv",
         "manifest-train.json",
         "manifest.json",
+        "problems-train.jsonl",
         "rejects-train.jsonl",
         "report.html",
         "statistics-train.json",

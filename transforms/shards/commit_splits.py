@@ -1,9 +1,9 @@
 """A finished split takes its place in the data set's folder.
 
 Its shards were written into the folder of its state. They are moved to where readers look, the split's own manifest is
-written, and manifest.json, label maps, statistics.json, duplicates.jsonl and TFDS's files follow from those of all
-splits. Until then an older split of that name is what readers find. Whoever is killed in between goes on with the same
-command.
+written, and manifest.json, label maps, statistics.json, duplicates.jsonl, problems-SPLIT.jsonl and TFDS's files follow
+from those of all splits. Until then an older split of that name is what readers find. Whoever is killed in between goes
+on with the same command.
 
 Other jobs may commit other splits of the folder at the same moment. No job writes another split's manifest; and
 whoever has written manifest.json looks at the splits once more, and writes it anew if one has come or gone. So it ends
@@ -27,6 +27,7 @@ from recordmill.schemas.inputs.encoders import CLASSES, TextEncoder, classes_fil
 from recordmill.schemas.inputs.labels import LABEL_FILES, label_files
 from recordmill.schemas.inputs.tables import SCHEMA_FILES, schema_files
 from recordmill.schemas.layouts import shard_names
+from recordmill.schemas.problems import split_problems
 from recordmill.schemas.shards import IndexInfo, ShardInfo
 from recordmill.schemas.statistics import REPORT, STATISTICS, split_statistics
 from recordmill.transforms.dataset.dataset_folder import file_sha256, read_split_manifests, tidy
@@ -149,8 +150,8 @@ def _is_ours(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> bool:
 
 
 def publish(output: str) -> Manifest | None:
-    """Make manifest.json, label maps, statistics.json, duplicates.jsonl and TFDS's files say what the splits' own say;
-    None if there are no splits.
+    """Make manifest.json, label maps, statistics.json, duplicates.jsonl, problems-SPLIT.jsonl and TFDS's files say what
+    the splits' own say; None if there are no splits.
 
     Raises:
         CategoryError: the splits do not go together.
@@ -240,11 +241,12 @@ def _write_companions(output: str, manifest: Manifest) -> None:
 
 
 def _with_duplicates(output: str, manifest: Manifest) -> Manifest:
-    """The manifest, with what is in the folder more than once, of which duplicates.jsonl is written."""
+    """The manifest, with what is in the folder more than once and possible problems, whose files are written."""
     storage = storage_for(output)
-    duplicates, lines = duplicates_of(output, manifest) or (msgspec.UNSET, None)
-    _write_or_delete(storage, join_path(output, DUPLICATES), lines)
-    return msgspec.structs.replace(manifest, duplicates=duplicates)
+    duplicates, problems, files = duplicates_of(output, manifest) or (msgspec.UNSET, msgspec.UNSET, {})
+    for file in (DUPLICATES, *map(split_problems, manifest.splits)):
+        _write_or_delete(storage, join_path(output, file), files.get(file))
+    return msgspec.structs.replace(manifest, duplicates=duplicates, problems=problems)
 
 
 def _link_shards(output: str, manifest: Manifest) -> bool:
