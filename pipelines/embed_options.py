@@ -125,3 +125,5 @@ class EmbedOptions(LabelledOptions):
         yield from (
             f"{each} is for images without --rows; give --group-column" for each in self.given("group_from", "groups")
         )
+        if self.exclude:
+            yield "--exclude is for images without --rows: leave the rows out of the table"

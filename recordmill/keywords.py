@@ -55,6 +55,8 @@ class CocoKeywords(ConvertKeywords, total=False):
     groups: Path | None
     dtype: Pairs
     masks: Literal["none", "png", "rle", "both"]
+    exclude: Paths
+    exclude_kinds: Texts
     check: Literal["none", "header", "decode"]
     duplicates: Literal["report", "leakage", "fail"]
     boxes: Literal["clip", "drop", "keep"]
@@ -92,6 +94,8 @@ class FolderKeywords(ConvertKeywords, total=False):
     classes: Texts
     check: Literal["none", "header", "decode"]
     duplicates: Literal["report", "leakage", "fail"]
+    exclude: Paths
+    exclude_kinds: Texts
     format: Literal["keep", "jpeg", "png"]
     max_side: int | None
     jpeg_quality: int
@@ -125,6 +129,8 @@ class EmbedKeywords(ConvertKeywords, total=False):
     stratify: bool
     classes: Texts
     group_column: str | None
+    exclude: Paths
+    exclude_kinds: Texts
 
 
 class TableKeywords(ConvertKeywords, total=False):
