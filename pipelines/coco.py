@@ -8,7 +8,16 @@ import apache_beam as beam
 from msgspec.structs import astuple
 
 from recordmill.pipelines.choose_encoder import choose_encoder, text_files
-from recordmill.pipelines.convert import Gathered, Job, group_files, input_file, pictures, read_division
+from recordmill.pipelines.convert import (
+    Gathered,
+    Job,
+    choose_images,
+    exclude_files,
+    group_files,
+    input_file,
+    pictures,
+    read_division,
+)
 from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder, TextForm
 from recordmill.schemas.layouts import LAYOUTS
@@ -42,6 +51,7 @@ def inputs(options: CocoOptions, text: EncoderSource | None = None) -> Iterator[
         yield input_file(source.kind.value, source.path, source.masks)
     yield from text_files(options, text)
     yield from group_files(options)
+    yield from exclude_files(options)
 
 
 def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = None) -> Gathered:
@@ -68,16 +78,17 @@ def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = 
     )
     join = JoinImages(joining, described.categories, division, options.splits, files, masks)
     joined = (coco.rows, coco.annotations) | "JoinImages" >> join
+    chosen = choose_images(options, joined.blocks, options.splits)
     gathered = Gathered(
-        joined.blocks,
+        chosen.blocks,
         described.labels,
         described.table,
-        (*coco.facts, described.facts, *joined.facts),
+        (*coco.facts, described.facts, *joined.facts, *chosen.facts),
         division=division if options.keeps_groups else None,
     )
     if text is None:
         return gathered
-    encoded = joined.blocks | "EncodeCaptions" >> EncodeCaptions(text, options.splits)
+    encoded = chosen.blocks | "EncodeCaptions" >> EncodeCaptions(text, options.splits)
     warned = encoded.encoder | "EncoderWarnings" >> beam.Map(_warned, options.splits)
     facts = (*gathered.facts, encoded.facts, warned)
     return gathered._replace(blocks=encoded.blocks, facts=facts, encoders=encoded.encoder)

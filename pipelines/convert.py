@@ -17,6 +17,7 @@ from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import AddFacts
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.encoders.record_maker import RecordMaker
+from recordmill.transforms.join.exclude_images import ExcludeImages, read_exclusions
 from recordmill.transforms.join.read_groups import ReadGroups, read_groups
 from recordmill.transforms.shards.check_findings import CheckFindings, Demands, LimitRejects
 from recordmill.transforms.shards.count_groups import CountGroups
@@ -99,6 +100,27 @@ def group_files(options: DividedOptions) -> Iterator[InputFile]:
     if options.groups:
         read_groups(options.groups)
         yield input_file("groups", options.groups)
+
+
+def exclude_files(options: DividedOptions) -> Iterator[InputFile]:
+    """Yield the files of `--exclude`, after a check of their lines."""
+    if options.exclude:
+        read_exclusions(options.exclude, options.exclude_kinds)
+        yield from (input_file("exclude", path) for path in options.exclude)
+
+
+class Chosen(NamedTuple):
+    """The images of a job, and the Facts about those that are left out."""
+
+    blocks: PCollection
+    facts: tuple[PCollection, ...] = ()
+
+
+def choose_images(options: DividedOptions, blocks: PCollection, splits: Sequence[str]) -> Chosen:
+    """Return (BlockKey, packed Block) without the images that options leave out."""
+    if not options.exclude:
+        return Chosen(blocks)
+    return Chosen(*(blocks | "ExcludeImages" >> ExcludeImages(options.exclude, options.exclude_kinds, splits)))
 
 
 class Job(NamedTuple):

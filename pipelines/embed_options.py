@@ -131,3 +131,5 @@ class EmbedOptions(LabelledOptions):
         )
         if self.given("split_by"):
             yield "--split-by is for images without --rows; --stratify is exact to one row of each class"
+        if self.exclude:
+            yield "--exclude is for images without --rows: leave the rows out of the table"

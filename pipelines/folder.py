@@ -7,7 +7,16 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PCollection, TaggedOutput
 
-from recordmill.pipelines.convert import Gathered, Job, group_files, input_file, pictures, read_division
+from recordmill.pipelines.convert import (
+    Gathered,
+    Job,
+    choose_images,
+    exclude_files,
+    group_files,
+    input_file,
+    pictures,
+    read_division,
+)
 from recordmill.schemas.dataset.recipes import InputFile, to_list
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable
@@ -47,6 +56,7 @@ def inputs(options: LabelledOptions) -> Iterator[InputFile]:
     else:
         yield from map(to_list, sorted(options.images))
     yield from group_files(options)
+    yield from exclude_files(options)
 
 
 def splits_of(options: LabelledOptions) -> tuple[str, ...]:
@@ -97,11 +107,12 @@ def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], 
         FACTS, main="labels"
     )
     labels = adopted.labels
+    chosen = choose_images(options, joined.blocks, splits)
     return Gathered(
-        joined.blocks,
+        chosen.blocks,
         labels,
         p | "Table" >> beam.Create([table]),
-        (*facts, joined[FACTS], adopted[FACTS], *_warned(rows, labels, options, splits)),
+        (*facts, joined[FACTS], *chosen.facts, adopted[FACTS], *_warned(rows, labels, options, splits)),
         division=division if options.keeps_groups else None,
     )
 

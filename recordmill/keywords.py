@@ -57,6 +57,8 @@ class CocoKeywords(ConvertKeywords, total=False):
     split_by: Literal["hash", "rank"]
     dtype: Pairs
     masks: Literal["none", "png", "rle", "both"]
+    exclude: Paths
+    exclude_kinds: Texts
     check: Literal["none", "header", "decode"]
     duplicates: Literal["report", "leakage", "fail"]
     boxes: Literal["clip", "drop", "keep"]
@@ -94,6 +96,8 @@ class FolderKeywords(ConvertKeywords, total=False):
     classes: Texts
     check: Literal["none", "header", "decode"]
     duplicates: Literal["report", "leakage", "fail"]
+    exclude: Paths
+    exclude_kinds: Texts
     format: Literal["keep", "jpeg", "png"]
     max_side: int | None
     jpeg_quality: int
@@ -127,6 +131,8 @@ class EmbedKeywords(ConvertKeywords, total=False):
     split_by: Literal["hash", "rank"]
     classes: Texts
     group_column: str | None
+    exclude: Paths
+    exclude_kinds: Texts
 
 
 class TableKeywords(ConvertKeywords, total=False):

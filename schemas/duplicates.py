@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from recordmill.schemas.problems import Problem
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -48,7 +50,7 @@ def split_fingerprints(split: str) -> str:
     return f"fingerprints-{split}.jsonl"
 
 
-class Fingerprints(msgspec.Struct, frozen=True):
+class Fingerprints(msgspec.Struct, frozen=True, omit_defaults=True):
     """Fingerprints of the images of a shard, in the order of their records.
 
     Attributes:
@@ -56,12 +58,14 @@ class Fingerprints(msgspec.Struct, frozen=True):
         names: JSON list of the images' file names; decoded of few.
         rows: of FINGERPRINT, as many as names; bytes, in base64 as JSON.
         version: FINGERPRINT_VERSION.
+        problems: of these images and their annotations, see `recordmill.schemas.problems.MOST_PROBLEMS`.
     """
 
     shard: str
     names: msgspec.Raw
     rows: bytes
     version: int
+    problems: tuple[Problem, ...] = ()
 
     @property
     def array(self) -> "np.ndarray":

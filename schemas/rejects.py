@@ -25,6 +25,7 @@ class Reason(str, Enum):
     DUPLICATE_IMAGE_ID = "duplicate_image_id"  # image: two rows have its id, and say different things, or the same
     MALFORMED_IMAGE = "malformed_image"  # image: its row lacks an id, a file name or a label, or one is of a wrong type
     NO_CLASS = "no_class"  # image: its path or name gives no class
+    EXCLUDED = "excluded"  # image or annotation: --exclude names it
     NO_GROUP = "no_group"  # image: its name gives no group, and --group-from asks for one
     NOT_FINITE = "not_finite"  # row: a number is NaN, infinite, or beyond float32
     UNUSABLE_FEATURE = "unusable_feature"  # image: the model makes NaN of it, infinity, or what float16 cannot hold
@@ -52,6 +53,10 @@ class Reason(str, Enum):
     OTHER_TYPE = "other_type"  # row: a value is not of its column's type
     MISSING_VALUE = "missing_value"  # row: it has no key, label, group or split, or a list has a hole
     UNKNOWN_CLASS = "unknown_class"  # row: its label, split, or value of an enum is none of those there are
+
+
+ASKED_FOR = frozenset({Reason.EXCLUDED.value})
+"""Reasons of rejects that an option asks for: --max-rejects does not limit them."""
 
 
 class Rejected(msgspec.Struct, frozen=True, array_like=True):
@@ -89,7 +94,7 @@ class RejectTally(msgspec.Struct, frozen=True):
     Attributes:
         counts: how many, by `what` and reason.
         annotations: the sum of theirs.
-        first: the first line of each `what` in the order of their list.
+        first: the first line of each `what` in the order of their list, but for those ASKED_FOR.
     """
 
     counts: dict[tuple[str, str], int]

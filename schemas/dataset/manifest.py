@@ -19,6 +19,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import split_name_fault
 from recordmill.schemas.layouts import LAYOUTS, shard_names
 from recordmill.schemas.names import dataset_name_fault
+from recordmill.schemas.problems import SplitProblems
 from recordmill.schemas.rejects import MOST_LISTED, RejectLine
 from recordmill.schemas.shards import ShardInfo, SplitSize
 
@@ -207,6 +208,7 @@ class Manifest(msgspec.Struct, frozen=True):
         encoders: of texts, by which all splits are encoded; their files are beside the shards.
         duplicates: duplicate images of all splits; UNSET where none has fingerprints, and
             in the manifest of one split alone.
+        problems: possible problems of each split that was compared; UNSET where `duplicates` is.
         sha256: hex digest of this JSON with an empty `sha256`: whoever edits a manifest does not do it unseen.
     """
 
@@ -221,6 +223,7 @@ class Manifest(msgspec.Struct, frozen=True):
     features: tuple[Feature, ...] = ()
     encoders: tuple[EncoderInfo, ...] = ()
     duplicates: Duplicates | msgspec.UnsetType = msgspec.UNSET
+    problems: dict[str, SplitProblems] | msgspec.UnsetType = msgspec.UNSET
     sha256: str = ""
 
     @property

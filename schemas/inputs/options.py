@@ -20,7 +20,9 @@ from recordmill.schemas.inputs.option import (
     RUN,
     WRITE,
     File,
+    Files,
     Images,
+    Names,
     Options,
     Output,
     Pairs,
@@ -31,6 +33,7 @@ from recordmill.schemas.inputs.option import (
 from recordmill.schemas.inputs.splits import ONLY_CASE, Division, SplitShares, group_fault, split_name_fault
 from recordmill.schemas.layouts import LAYOUTS, NUMERIC, stored_as
 from recordmill.schemas.names import NameSources, dataset_name_fault
+from recordmill.schemas.problems import PROBLEMS
 from recordmill.schemas.shards import ShardSizing
 
 DEFAULT_SHARD_BYTES = 150_000_000
@@ -270,6 +273,20 @@ class DividedOptions(ImageOptions):
         "gets its share, exact to one image or one group; images may move when others are added.",
         "hash",
     )
+    exclude: Files = LEAVE_OUT.opt(
+        "Leave out the images and annotations that a file names; repeatable. The "
+        "[problems-SPLIT.jsonl](records.md#problems-splitjsonl) of a data set of the same images, or a file name or an "
+        "image id a line. They are rejects, `excluded`, which `--max-rejects` does not limit.",
+        (),
+        "FILE",
+    )
+    exclude_kinds: Names = LEAVE_OUT.opt(
+        "Kinds of problems that `--exclude` leaves out, see [records.md](records.md#problems-splitjsonl).",
+        (),
+        "KIND[,…]",
+        "all",
+        needs="exclude",
+    )
 
     @property
     def keeps_groups(self) -> bool:
@@ -292,6 +309,8 @@ class DividedOptions(ImageOptions):
     def _faults(self) -> Iterator[str]:
         if self.group_from is not None and (fault := group_fault(self.group_from)):
             yield f"--group-from {self.group_from} {fault}"
+        if unknown := sorted(set(self.exclude_kinds) - PROBLEMS.keys()):
+            yield f"--exclude-kinds {unknown[0]}: no such kind of problem; there are {', '.join(PROBLEMS)}"
         given = self.given("group_from", "groups")
         if len(self.split) < 2:
             yield from (f"{each} keeps groups of images in one split, but --split names only one" for each in given)

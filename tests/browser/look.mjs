@@ -17,6 +17,10 @@ async function look(browser, file, width, colorScheme) {
   await page.goto(pathToFileURL(file).href, { waitUntil: "load" });
   found.requests = found.requests.filter((url) => url !== pathToFileURL(file).href);
   found.widthOfContent = await page.evaluate(() => document.documentElement.scrollWidth);
+  found.height = await page.evaluate(() => document.documentElement.scrollHeight);
+  found.endOfChecks = await page.evaluate(() => document.querySelector(".checks").getBoundingClientRect().bottom);
+  found.cut = await page.evaluate(() => [...document.querySelectorAll(".scroll")]
+    .filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => box.getAttribute("aria-label")));
   found.pictures = await page.evaluate(() =>
     [...document.images].map((image) => image.complete && image.naturalWidth > 0));
   found.closed = await page.locator("details").count();

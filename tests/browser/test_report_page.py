@@ -73,10 +73,18 @@ def test_a_page_is_sound_on_wide_and_narrow_light_and_dark_screens(seen, page):
         assert (found["console"], found["requests"], found["dialogs"]) == ([], [], 0)
         assert found["widthOfContent"] <= found["width"]
         assert found["widthWithDetails"] <= found["width"]
+        assert found["cut"] == []
+        assert found["endOfChecks"] < 900  # on the first screen
         assert all(found["pictures"])
         assert found["violations"] == []
         assert found["closed"] > 0
         assert found["leftClosed"] == 0  # Tab and Enter have opened all
+
+
+def test_a_page_is_no_longer_than_it_needs_to_be(seen):
+    assert [
+        found["height"] for page in PAGES for found in seen[page] if found["width"] == 1280 and found["height"] > 8000
+    ] == []
 
 
 def test_pictures_are_on_the_pages_of_data_sets_that_have_some(seen):

@@ -162,6 +162,7 @@ def test_too_many_rejects_fail_until_they_are_accepted(sample, tmp_path, recordm
         "labels.csv",
         "manifest-train.json",
         "manifest.json",
+        "problems-train.jsonl",
         "rejects-train.jsonl",
         "report.html",
         "statistics-train.json",

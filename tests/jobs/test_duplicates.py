@@ -6,7 +6,7 @@ import json
 import pytest
 from PIL import Image
 
-from tests.conftest import manifest_of
+from tests.conftest import manifest_of, rejects_of
 from tests.transforms.images.test_measure_pixels import scene
 
 
@@ -88,3 +88,26 @@ def test_what_is_refused_is_not_visible_and_accepted_at_once(planted, tmp_path, 
     refused = recordmill(*flags(planted, tmp_path, "val", "--duplicates", "leakage"))
     assert refused.code == 1, "splits that are complete are refused likewise"
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_problems_of_a_folder_are_left_out_by_the_next_job(planted, tmp_path, recordmill):
+    for split in ("train", "val"):
+        assert recordmill(*flags(planted, tmp_path / "first", split)).code == 0
+    problems = {split: tmp_path / "first" / f"problems-{split}.jsonl" for split in ("train", "val")}
+    lines = [json.loads(line) for path in problems.values() for line in path.read_text().splitlines()]
+    assert [(each["kind"], each["split"], each["file_name"]) for each in lines] == [
+        ("leakage", "train", "cat/1.jpg"),
+        ("leakage", "train", "cat/0.jpg"),
+        ("exact_duplicates", "train", "dog/2.jpg"),
+    ]
+    assert manifest_of(tmp_path / "first")["problems"]["train"]["numbers"] == {"leakage": 2, "exact_duplicates": 1}
+    more = ("--exclude", problems["train"], "--max-rejects", 0, "--duplicates", "fail")
+    assert recordmill(*flags(planted, tmp_path / "second", "train", *more)).code == 0
+    assert recordmill(*flags(planted, tmp_path / "second", "val", "--duplicates", "fail")).code == 0
+    assert [(each["id"] is None, each["reason"]) for each in rejects_of(tmp_path / "second")] == [
+        (False, "excluded")
+    ] * 3
+    assert manifest_of(tmp_path / "second")["splits"]["train"]["images"]["rejected"] == {"excluded": 3}
+    problems["train"].write_text("cat/2.jpg")
+    changed = recordmill(*flags(planted, tmp_path / "second", "train", *more))
+    assert (changed.code, "exclude" in changed.err) == (2, True)

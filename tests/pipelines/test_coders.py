@@ -18,7 +18,7 @@ ROWS = "table --rows {objects} --label shape --output {out}"
 COMMANDS = {
     "coco": PLAIN,
     "every kind by name and group": f"{ALL} --match name {HALVES} --group-from [0-9] --caption-text tfidf",
-    "folder by group": f"folder {FOLDER} {HALVES} --group-from [0-9]",
+    "folder by group": f"folder {FOLDER} {HALVES} --group-from [0-9] --exclude {{groups}}",
     "features, Beam's sink": f"embed {FOLDER} {MODEL} --writer beam",
     "features of rows": f"embed {OF_PICTURES} {MODEL}",
     "stratified, Beam's sink": f"folder {FOLDER} {HALVES} --stratify --writer beam",

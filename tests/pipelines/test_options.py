@@ -68,6 +68,7 @@ REFUSED = [
     (CocoOptions, {"split": HALVES, "split_by": "rank", "stratify": True}, "--stratify"),
     (CocoOptions, {"split": HALVES, "stratify": True, "instances": (), **CAPTIONS}, "--stratify"),
     (FolderOptions, {"split": HALVES, "split_by": "rank", "stratify": True}, "--stratify"),
+    (CocoOptions, {"exclude": ("x",), "exclude_kinds": ("blured",)}, "--exclude-kinds"),
     *((CocoOptions, {name: "x"}, f"--{name}") for name in ("layout", "boxes", "check", "writer", "masks", "format")),
     *((CocoOptions, {"num_shards": number}, "--num-shards") for number in (0, MAX_SHARDS + 1)),
     (CocoOptions, {"examples_per_shard": -1}, "--examples-per-shard"),
@@ -181,6 +182,7 @@ REFUSED = [
     (EmbedOptions, {**ROWS, "path_column": "x"}, "--path-column"),
     (EmbedOptions, {**ROWS, "split": HALVES, "group_from": "x"}, "--group-from"),
     (EmbedOptions, {**ROWS, "split": HALVES, "groups": "x"}, "--groups"),
+    (EmbedOptions, {**ROWS, "exclude": ("x",)}, "--exclude"),
     (EmbedOptions, {**ROWS, "split_column": "set", "split": HALVES}, "--split-column"),
     # verify
     (VerifyOptions, {"folder": ""}, "OUT"),
@@ -387,10 +389,10 @@ UNRECORDED = {"output", "name", "layout", "images", "workers", "overwrite", "dry
 @pytest.mark.parametrize(
     ("kind", "others"),
     [
-        (CocoOptions, {"duplicates", "groups", "panoptic_masks", "stop_words", "encoders", *ANNOTATIONS}),
-        (FolderOptions, {"duplicates", "groups", "labels"}),
+        (CocoOptions, {"duplicates", "exclude", "groups", "panoptic_masks", "stop_words", "encoders", *ANNOTATIONS}),
+        (FolderOptions, {"duplicates", "exclude", "groups", "labels"}),
         (TableOptions, {"duplicates", "rows", "schema", "stop_words", "encoders"}),
-        (EmbedOptions, {"groups", "labels", "rows"}),
+        (EmbedOptions, {"exclude", "groups", "labels", "rows"}),
     ],
 )
 def test_options_that_change_no_record(kind, others):

@@ -38,6 +38,7 @@ class FactColumns(NamedTuple):
         mask_bounds_px: float64 [M, 4], ymin, xmin, ymax, xmax of the mask; NaN without one.
         num_captions: int64 [N].
         segments: lists of int64 [N], category indices of stuff, or of panoptic segments.
+        object_id: int64 [M], as in the source.
     """
 
     name: Ragged
@@ -54,6 +55,7 @@ class FactColumns(NamedTuple):
     mask_bounds_px: Any = None
     num_captions: Any = None
     segments: Any = None
+    object_id: Any = None
 
     def __len__(self) -> int:
         """Number of images."""
@@ -70,7 +72,7 @@ class FactColumns(NamedTuple):
         return FactColumns(**columns)
 
 
-_OBJECT_COLUMNS = ("class_index", "yxyx_frac", "mask_bounds_px")
+_OBJECT_COLUMNS = ("class_index", "yxyx_frac", "mask_bounds_px", "object_id")
 _IMAGE_COLUMNS = tuple(name for name in FactColumns._fields if name not in (*_OBJECT_COLUMNS, "first_object_of_image"))
 
 
@@ -110,12 +112,14 @@ class SortedObjects(NamedTuple):
         rows: float64 [M, 5], class index and edges.
         is_new_class: bool [M], no object before it in the image has its class.
         is_repeated: bool [M], the object before it in the image has the same class and edges.
+        order: int64 [M], row of each object in FactColumns.
     """
 
     image: np.ndarray
     rows: np.ndarray
     is_new_class: np.ndarray
     is_repeated: np.ndarray
+    order: np.ndarray
 
 
 def sort_objects(facts: FactColumns) -> SortedObjects:
@@ -134,7 +138,7 @@ def sort_objects(facts: FactColumns) -> SortedObjects:
     is_same = (image[1:] == image[:-1]) & (rows[1:, 0] == rows[:-1, 0])  # image was sorted before
     is_new_class[1:] = ~is_same
     is_repeated[1:] = is_same & (rows[1:] == rows[:-1]).all(axis=1)
-    return SortedObjects(image, rows, is_new_class, is_repeated)
+    return SortedObjects(image, rows, is_new_class, is_repeated, order)
 
 
 def _order(image: np.ndarray, classes: np.ndarray, edges: np.ndarray) -> np.ndarray:

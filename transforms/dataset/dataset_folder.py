@@ -22,6 +22,7 @@ from recordmill.schemas.duplicates import DUPLICATES, FINGERPRINTS, split_finger
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.labels import LABEL_FILES, LabelsBeside
 from recordmill.schemas.inputs.tables import SCHEMA_FILES
+from recordmill.schemas.problems import split_problems
 from recordmill.schemas.statistics import REPORT, STATISTICS, SplitStatistics, split_statistics
 from recordmill.transforms.records.shard_index import ENDING, INDEX, index_file
 from recordmill.transforms.storage.interface import UnreadableFileError
@@ -34,7 +35,7 @@ _OF_A_RUN = re.compile(
 """Files of a state folder: finished shards, indexes, notes, sorted rows, temporary files, files of Beam's sink."""
 _OF_A_SPLIT = re.compile(
     f"{split_manifest('([A-Za-z0-9_]+)')}|{split_rejects('[A-Za-z0-9_]+')}|{split_statistics('[A-Za-z0-9_]+')}|"
-    f"{split_fingerprints('[A-Za-z0-9_]+')}"
+    f"{split_fingerprints('[A-Za-z0-9_]+')}|{split_problems('[A-Za-z0-9_]+')}"
 )
 
 

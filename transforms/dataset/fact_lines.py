@@ -15,6 +15,7 @@ from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.inputs.encoders import EncoderInfo, TextCounts, TextForm
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS, has_picture
+from recordmill.schemas.problems import split_problems
 from recordmill.schemas.shards import SplitSize
 from recordmill.schemas.sizes import number_text, printable, size_text
 from recordmill.schemas.statistics import FINDINGS, STATISTICS, SplitComparison
@@ -131,7 +132,7 @@ def split_lines(
         yield "texts", _texts(encoder, split.texts.get(encoder.column))
     if split.findings:
         found = ", ".join(f"{FINDINGS[name]} {number:,}" for name, number in split.findings.items())
-        yield "possible problems", f"{found}; examples of each are in {STATISTICS}"
+        yield "possible problems", f"{found}; {_listed_problems(manifest, split.recipe.split)}"
     yield from _shard_lines(split) if planned is None else _planned_lines(manifest, split, planned)
 
 
@@ -158,6 +159,14 @@ def _lacking(split: SplitManifest) -> str:
         flags = ", ".join(flag for name, flag in _FILTERS.items() if name in split.annotations.filtered)
         found.append(f"{number_text(images.emptied, 'image')} had objects that {flags} skipped, and no other")
     return "; ".join(found)
+
+
+def _listed_problems(manifest: Manifest, split: str) -> str:
+    """Return the file with the problems of a split. A split with damaged fingerprints has no list."""
+    if (listed := (manifest.problems or {}).get(split)) is None:
+        return f"examples of each are in {STATISTICS}"
+    left_out = f", but for {listed.left_out:,}" if listed.left_out else ""
+    return f"each is a line of {split_problems(split)}{left_out}"
 
 
 def _shard_lines(split: SplitManifest) -> Iterator[Line]:

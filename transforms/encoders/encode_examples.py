@@ -230,6 +230,7 @@ class ExampleEncoder:
         if "objects.class_index" in self._sources:
             columns["first_object_of_image"] = run.block.first_object_of_image
             columns["class_index"] = run.class_index
+            columns["object_id"] = run.block.object_id
             columns["yxyx_frac"] = run.boxes.yxyx_frac.astype(np.float32)
         if self._drawer.has_masks:
             bounds = [edges for image in run.images if image.masks for edges in image.masks.bounds_px]

@@ -1,10 +1,11 @@
-"""Files of a data set that follow from all of its splits: statistics.json and duplicates.jsonl."""
+"""Files that follow from all splits of a data set: statistics.json, duplicates.jsonl and problems-SPLIT.jsonl."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from math import asin, sqrt
 from statistics import NormalDist
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,6 +22,7 @@ from recordmill.schemas.duplicates import (
 from recordmill.schemas.errors import DuplicatesError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.layouts import has_picture
+from recordmill.schemas.problems import SplitProblems, split_problems
 from recordmill.schemas.statistics import (
     ClassDrift,
     ClassInOneSplit,
@@ -30,6 +32,7 @@ from recordmill.schemas.statistics import (
 )
 from recordmill.transforms.dataset.dataset_folder import read_file, read_raw_statistics, read_split_manifests
 from recordmill.transforms.insight.find_duplicates import Found, find_duplicates
+from recordmill.transforms.insight.list_problems import list_problems
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -146,9 +149,22 @@ def decode_fingerprints(data: bytes) -> list[Fingerprints]:
     return [msgspec.structs.replace(each, names=each.names.copy()) for each in _DECODER.decode_lines(data)]
 
 
-def duplicates_of(output: str, manifest: Manifest) -> tuple[Duplicates, bytes] | None:
-    """Return the duplicates in a folder for its manifest, and the bytes of duplicates.jsonl; None if no split has
-    fingerprints."""
+class FoundAcross(NamedTuple):
+    """Findings of all splits of a folder, for its manifest and as files.
+
+    Attributes:
+        duplicates: duplicate images.
+        problems: possible problems, by split.
+        files: duplicates.jsonl and problems-SPLIT.jsonl, by name.
+    """
+
+    duplicates: Duplicates
+    problems: dict[str, SplitProblems]
+    files: dict[str, bytes]
+
+
+def duplicates_of(output: str, manifest: Manifest) -> FoundAcross | None:
+    """Compare the splits of a folder; None if no split has fingerprints."""
     fingerprints = read_fingerprints(output, manifest, manifest.splits)
     if not fingerprints:
         return None
@@ -156,7 +172,10 @@ def duplicates_of(output: str, manifest: Manifest) -> tuple[Duplicates, bytes] |
     data = json_lines(found.groups)
     leaks = sum(group.is_leak for group in found.groups)
     copied = {manifest.categories[index].name: number for index, number in found.copied.items()}
-    return Duplicates(sha256(data).hexdigest(), len(found.groups), leaks, found.splits, copied), data
+    duplicates = Duplicates(sha256(data).hexdigest(), len(found.groups), leaks, found.splits, copied)
+    listed = list_problems(fingerprints, found.groups, {name: of.findings for name, of in manifest.splits.items()})
+    files = {split_problems(split): lines for split, (_, lines) in listed.items()}
+    return FoundAcross(duplicates, {split: of for split, (of, _) in listed.items()}, {DUPLICATES: data, **files})
 
 
 def first_groups(output: str, number: int) -> list[DuplicateGroup]:

@@ -2,14 +2,14 @@
 is one image, with a label that says what it shows."""
 
 from collections.abc import Callable, Sequence
-from math import ceil, log10
+from math import ceil, log2, log10
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
 from recordmill.schemas.statistics import Distribution, bin_of, edge
 
-_WIDTH, _HEIGHT = 480, 200
+_WIDTH, _HEIGHT = 360, 180
 _LEFT, _TOP, _BOTTOM = 46, 8, 24
 _CHARACTER_PX = 8
 COLOURS = 4
@@ -23,26 +23,46 @@ Show = Callable[[float], str]
 
 
 class ChartColumn(NamedTuple):
-    """A bin: what it holds, what it begins with, and how many of it each split has."""
+    """A bin: what it holds, what it begins with, and how many of it each split has.
+
+    Attributes:
+        width: of whole numbers how many it holds, of others octaves.
+    """
 
     label: str
     begin: str
     numbers: Sequence[int]
+    width: float = 1
 
 
-def columns(distributions: Sequence[Distribution | None], is_whole: bool, show: Show) -> list[ChartColumn]:
-    """The bins from the first to the last that any split has something in. Of whole numbers, those that hold one."""
+def columns(
+    distributions: Sequence[Distribution | None], is_whole: bool, show: Show, by_octaves: bool = False
+) -> list[ChartColumn]:
+    """The bins from the first to the last that any split has something in. Of whole numbers, those that hold one.
+
+    Args:
+        by_octaves: whether the width of a bin is in octaves; else it is how many whole numbers it holds.
+    """
     numbers = [{bin_of(each.low): each.number for each in found.bins} if found else {} for found in distributions]
     used = sorted({index for of in numbers for index in of if edge(index)})
     zero = [bin_of(0)] if any(bin_of(0) in of for of in numbers) else []
     bins = [*zero, *(range(used[0], used[-1] + 1) if used else ())]
     return [
         ChartColumn(
-            bin_label(index, is_whole, show), show(_begin(index, is_whole)), [of.get(index, 0) for of in numbers]
+            bin_label(index, is_whole, show),
+            show(_begin(index, is_whole)),
+            [of.get(index, 0) for of in numbers],
+            _width(index, by_octaves),
         )
         for index in bins
         if not is_whole or index in zero or ceil(edge(index)) < edge(index + 1)
     ]
+
+
+def _width(index: int, by_octaves: bool) -> float:
+    if index == bin_of(0):
+        return 1
+    return log2(edge(index + 1) / edge(index)) if by_octaves else ceil(edge(index + 1)) - ceil(edge(index))
 
 
 def _begin(index: int, is_whole: bool) -> float:
@@ -62,9 +82,13 @@ def bin_label(index: int, is_whole: bool, show: Show) -> str:
 
 
 def bar_chart(columns: Sequence[ChartColumn], label: str) -> Markup:
-    """Bars of each split side by side, as parts of all that the split has: splits of different sizes compare."""
+    """Bars of each split side by side, as parts of all that the split has, so that splits of different sizes compare;
+    divided by the width of the bin, so that wide bins do not stand out."""
     sums = [sum(each) or 1 for each in zip(*(column.numbers for column in columns), strict=True)]
-    shares = [[number / total for number, total in zip(column.numbers, sums, strict=True)] for column in columns]
+    shares = [
+        [number / total / column.width for number, total in zip(column.numbers, sums, strict=True)]
+        for column in columns
+    ]
     most = max((share for each in shares for share in each), default=0) or 1
     across, down = (_WIDTH - _LEFT) / len(columns), _HEIGHT - _TOP - _BOTTOM
     parts = [_grid(most, down)]
@@ -95,12 +119,12 @@ def _grid(most: float, down: float) -> Markup:
 
 
 def percent(share: float) -> str:
-    """Two digits, or all three of a hundred.
+    """Return two digits, or all digits from a hundred on.
 
-    >>> percent(1), percent(0.125), percent(0.004)
-    ('100%', '12%', '0.4%')
+    >>> percent(1), percent(0.125), percent(0.004), percent(2.4)
+    ('100%', '12%', '0.4%', '240%')
     """
-    return "100%" if share > 0.995 else f"{100 * share:.2g}%"
+    return f"{100 * share:.0f}%" if share > 0.995 else f"{100 * share:.2g}%"
 
 
 def long_tail(counts: Sequence[Sequence[int]], label: str) -> Markup:

@@ -1,7 +1,7 @@
 """Images are counted as their records are written or read."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from math import floor
 
@@ -79,7 +79,7 @@ class ImageCounter:
 def count_images(facts: FactColumns, places: RecordPlaces, objects: SortedObjects | None) -> Statistics:
     """Statistics of images, whose shard has no name yet. Numpy takes as long for one image as for hundreds."""
     first = np.flatnonzero(~facts.is_continuation)
-    boxes = None if objects is None else _Boxes(facts, objects)
+    boxes = None if objects is None else BoxColumns(facts, objects)
     numbers = _of_images(facts, first, objects) | (boxes.numbers() if boxes else {})
     formats = Counter(facts.format[image] for image in first.tolist() if facts.format[image])
     pointers = _Pointers(facts, places)
@@ -147,10 +147,11 @@ def _of_images(facts: FactColumns, first: np.ndarray, objects: SortedObjects | N
     return numbers
 
 
-class _Boxes:
+class BoxColumns:
     """The boxes of some images, as arrays.
 
     Attributes:
+        image: int64 [M], row of each box's image.
         of_image: how many each has.
         sides: of each box: the square root of its area in pixels.
     """
@@ -159,6 +160,7 @@ class _Boxes:
         self._objects = objects
         self._ymin, self._xmin, self._ymax, self._xmax = facts.yxyx_frac.T.astype(np.float64)
         self._masks = facts.mask_bounds_px
+        self.image = objects.image  # sorted already before objects were
         self.of_image = np.diff(facts.first_object_of_image)
         self._width, self._height = facts.size_px[objects.image].T.astype(np.float64)
         self._share = (self._ymax - self._ymin) * (self._xmax - self._xmin)
@@ -171,29 +173,28 @@ class _Boxes:
         aspect = self._width_px[is_area] / self._height_px[is_area]
         return {"box_side": self.sides, "box_share": self._share, "box_aspect": aspect}
 
-    def thin(self) -> np.ndarray:
-        """How many boxes of each image are less than `_THIN` pixels wide or high."""
+    def suspicious(self) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+        """Yield each kind of FINDINGS that is about boxes: its name; int64, rows of the boxes; float64, a score of each
+        from 0, the worst, to 1."""
         # Rounded, as a box of 4 pixels is a little less once its edges are fractions.
-        return self._number(np.minimum(self._width_px, self._height_px).round(2) < _THIN)
+        side_px = np.minimum(self._width_px, self._height_px).round(2)
+        thin = np.flatnonzero(side_px < _THIN)
+        yield "thin_boxes", thin, np.maximum(side_px[thin], 0) / _THIN
+        repeated = self._objects.order[self._objects.is_repeated]
+        yield "repeated_boxes", repeated, np.zeros(len(repeated))
+        if self._masks is not None:
+            yield "box_mask_mismatch", *self._not_around_mask(self._masks)
 
-    def repeated(self) -> np.ndarray:
-        """How many boxes of each image are equal to another of the same class."""
-        return self._number(self._objects.is_repeated)
-
-    def not_around_mask(self) -> np.ndarray:
-        """How many boxes of each image have other bounds than their mask; what has no mask is none of them."""
-        if self._masks is None:
-            return np.zeros(len(self.of_image), np.int64)
+    def _not_around_mask(self, masks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Boxes with other bounds than their mask, and intersection / union; what has no mask is none of them."""
         size = np.stack([self._height, self._width] * 2, axis=1)
         edges = np.stack([self._ymin, self._xmin, self._ymax, self._xmax], axis=1)
         boxes = np.clip(edges, 0, 1) * size  # where masks are, which end with their image
-        common = _areas(np.maximum(boxes, self._masks)[:, :2], np.minimum(boxes, self._masks)[:, 2:])
-        union = _areas(boxes[:, :2], boxes[:, 2:]) + _areas(self._masks[:, :2], self._masks[:, 2:]) - common
-        is_off = np.abs(boxes - self._masks).max(axis=1, initial=0).round(2) > _OFF
-        return self._number(is_off & (common < _OVERLAP * union))
-
-    def _number(self, which: np.ndarray) -> np.ndarray:
-        return np.bincount(self._objects.image[which], minlength=len(self.of_image))
+        common = _areas(np.maximum(boxes, masks)[:, :2], np.minimum(boxes, masks)[:, 2:])
+        union = _areas(boxes[:, :2], boxes[:, 2:]) + _areas(masks[:, :2], masks[:, 2:]) - common
+        is_off = np.abs(boxes - masks).max(axis=1, initial=0).round(2) > _OFF
+        rows = np.flatnonzero(is_off & (common < _OVERLAP * union))
+        return rows, common[rows] / union[rows]
 
     def centres(self) -> dict[int, int]:
         row, column = (
@@ -242,7 +243,7 @@ class _Pointers:
         )
 
 
-def _examples(facts: FactColumns, boxes: _Boxes | None, pointers: _Pointers) -> dict[str, tuple[Example, ...]]:
+def _examples(facts: FactColumns, boxes: BoxColumns | None, pointers: _Pointers) -> dict[str, tuple[Example, ...]]:
     """The images that serve best for each of GALLERY."""
     short, long = _sides(facts)
     is_counted = ~facts.is_continuation & (facts.size_px[:, 0] > 0)
@@ -269,15 +270,23 @@ def _elongation(short: np.ndarray, long: np.ndarray) -> np.ndarray:
     return -(long * SCALE // short)
 
 
-def _findings(facts: FactColumns, boxes: _Boxes | None, pointers: _Pointers) -> dict[str, Finding]:
+def _findings(facts: FactColumns, boxes: BoxColumns | None, pointers: _Pointers) -> dict[str, Finding]:
     """Return possible problems, with the worst images."""
     found: dict[str, Finding] = {}
     if boxes:
-        of_boxes = (boxes.thin(), boxes.repeated(), boxes.not_around_mask())
-        for name, number in zip(("thin_boxes", "repeated_boxes", "box_mask_mismatch"), of_boxes, strict=True):
+        for name, rows, _ in boxes.suspicious():
+            number = np.bincount(boxes.image[rows], minlength=len(facts))
             images = np.flatnonzero(number)
             if len(images):
-                found[name] = Finding(int(number.sum()), pointers.first(FINDING_EXAMPLES, images, -number[images]))
+                found[name] = Finding(len(rows), pointers.first(FINDING_EXAMPLES, images, -number[images]))
+    for name, rank_of in odd_images(facts).items():
+        images, ranked = (np.array(list(each), np.int64) for each in (rank_of.keys(), rank_of.values()))
+        found[name] = Finding(len(images), pointers.first(FINDING_EXAMPLES, images, ranked))
+    return found
+
+
+def odd_images(facts: FactColumns) -> dict[str, dict[int, int]]:
+    """Each kind of FINDINGS that is about images: rows of the images, each with a rank: the smaller, the worse."""
     ranks: dict[str, dict[int, int]] = {}
     for image in np.flatnonzero(~facts.is_continuation).tolist():
         for name, rank in _odd_pixels(facts.measures[image]):
@@ -286,10 +295,18 @@ def _findings(facts: FactColumns, boxes: _Boxes | None, pointers: _Pointers) -> 
     odd = np.flatnonzero(~facts.is_continuation & (short < _LEAST_ASPECT * long))
     if len(odd):
         ranks["odd_aspect"] = dict(zip(odd.tolist(), _elongation(short[odd], long[odd]).tolist(), strict=True))
-    for name, rank_of in ranks.items():
-        images, ranked = (np.array(list(each), np.int64) for each in (rank_of.keys(), rank_of.values()))
-        found[name] = Finding(len(images), pointers.first(FINDING_EXAMPLES, images, ranked))
-    return found
+    return ranks
+
+
+IMAGE_SCORES: Mapping[str, Callable[[int], float]] = {
+    "dark": lambda bright: bright / _DARK,
+    "bright": lambda dark: (255 + dark) / (255 - _BRIGHT),
+    "blank": lambda contrast: contrast / BLANK_CONTRAST,
+    "blurred": lambda sharpness: sharpness / SCALE / _BLURRED,
+    "odd_aspect": lambda elongation: -SCALE / elongation / _LEAST_ASPECT,
+}
+"""The score of a rank of `odd_images`, by kind: what was measured as a fraction of the limit, from 0, the worst, to
+1."""
 
 
 def _odd_pixels(measures: PixelMeasures | None) -> Iterator[tuple[str, int]]:

@@ -65,7 +65,7 @@ def draw_shapes(picture: Image.Image, shapes: Sequence[Shape], side: int = SIDE,
     line = max(2, max(size) // 320)
     for shape in sorted(shapes, key=_area, reverse=True):
         if shape.box_yxyx_frac is not None:
-            _draw_box(pen, _pixels(shape.box_yxyx_frac, size), shape, line)
+            _draw_box(pen, box_pixels(shape.box_yxyx_frac, size), shape, line)
     for shape in shapes:
         _draw_keypoints(pen, shape, size, line)
     if names:
@@ -80,7 +80,7 @@ def _area(shape: Shape) -> float:
     return (ymax - ymin) * (xmax - xmin)
 
 
-def _pixels(box_yxyx_frac: tuple[float, float, float, float], size: tuple[int, int]) -> _Box:
+def box_pixels(box_yxyx_frac: tuple[float, float, float, float], size: tuple[int, int]) -> _Box:
     """The outermost pixels of a box, those within the picture: one that reaches far out of it has its edge at the
     picture's."""
     ymin, xmin, ymax, xmax = box_yxyx_frac
@@ -171,7 +171,7 @@ def _places(
     """Yield positions for a name of `width` x `height` pixels: above, inside, below its box; in the middle of a
     region."""
     if shape.box_yxyx_frac is not None:
-        left, top, right, bottom = _pixels(shape.box_yxyx_frac, size)
+        left, top, right, bottom = box_pixels(shape.box_yxyx_frac, size)
         found = [
             (left, top - height),
             (left, top + line),

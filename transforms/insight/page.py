@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+import msgspec
 from markupsafe import Markup
 
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest
@@ -19,6 +20,7 @@ from recordmill.schemas.statistics import FINDINGS, FRACTIONAL, Distribution, Sp
 from recordmill.transforms.dataset.fact_lines import split_lines
 from recordmill.transforms.insight.across_splits import compare_splits
 from recordmill.transforms.insight.charts import Show, bar_chart, columns, heat_map, long_tail, percent
+from recordmill.transforms.insight.check_data import check_data, order_splits
 from recordmill.transforms.insight.read_examples import Thumbnail, duplicate_rows, duplicate_titles
 
 SplitRow = tuple[str, list[str]]
@@ -88,7 +90,8 @@ def _value(value: object) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-_CLASSES_SHOWN = 30
+_CLASSES_SHOWN = 12
+_GAPS_SHOWN = 5
 _FEW_CLASSES = 10
 """Whose counts are seen in the table as well."""
 _EXAMPLES_OF_REASON = 3
@@ -97,7 +100,7 @@ _TITLES = {
     "objects_an_image": ("Objects an image", "objects"),
     "classes_an_image": ("Classes an image", "classes"),
     "captions_an_image": ("Captions an image", "captions"),
-    "box_side": ("Size of boxes", "square root of the area, pixels; COCO calls those below 32 small, below 96 medium"),
+    "box_side": ("Size of boxes", "pixels, square root of the area; COCO: small below 32, medium below 96"),
     "box_share": ("Share of the image that a box covers", "box area / image area"),
     "box_aspect": ("Shape of boxes", "width / height"),
     "image_width": ("Width of pictures", "pixels"),
@@ -135,12 +138,14 @@ class Chart(NamedTuple):
     """A chart, and the table behind it.
 
     Attributes:
+        bars: what their height is.
         summary: a line for each split.
         head: of the table's columns.
     """
 
     title: str
     unit: str
+    bars: str
     svg: Markup
     summary: Sequence[str]
     head: Sequence[str]
@@ -149,8 +154,9 @@ class Chart(NamedTuple):
 
 def render_page(parts: PageParts) -> bytes:
     """The page as UTF-8. Equal parts give equal bytes."""
-    manifest = parts.manifest
-    splits = list(manifest.splits)
+    splits = order_splits(parts.manifest)
+    manifest = msgspec.structs.replace(parts.manifest, splits={name: parts.manifest.splits[name] for name in splits})
+    parts = parts._replace(manifest=manifest)
     known = [split for split in splits if split in parts.statistics]
     comparison = compare_splits(parts.statistics) or SplitComparison()
     text = _template().render(
@@ -166,20 +172,24 @@ def render_page(parts: PageParts) -> bytes:
         unknown=_without_statistics(parts),
         classes=_classes(manifest, parts.statistics),
         class_charts=_class_charts(manifest, parts.statistics),
+        checks=check_data(manifest, parts.statistics, comparison),
         charts=_charts(known, parts.statistics),
+        constants=_constants(known, parts.statistics),
         heat=[_heat(split, parts.statistics[split]) for split in known if parts.statistics[split].centres],
         segments=_segments(known, parts.statistics),
         rejected=_rejected(manifest, parts.rejects),
         rejects=sum(split.rejects for split in manifest.splits.values()),
         listed=sum(split.listed_rejects for split in manifest.splits.values()),
         most_listed=MOST_LISTED,
-        pictures=_gallery(_WHY, parts.pictures),
+        pictures=_gallery({"sample": _WHY["sample"]}, parts.pictures),
+        more_pictures=_gallery({why: _WHY[why] for why in _WHY if why != "sample"}, parts.pictures),
         findings=_findings(parts.statistics, splits),
-        comparison_of_classes=comparison,
-        in_one_split=[(each.name, each.split, each.images) for each in comparison.one_split_only[:_CLASSES_SHOWN]],
+        gaps_shown=_GAPS_SHOWN,
+        without_any=_without_any(manifest),
+        in_one_split=[(each.name, each.split, each.images) for each in comparison.one_split_only],
         drifting=[
             (each.name, each.split, each.images, f"{each.share:.2%}", f"{each.elsewhere:.2%}")
-            for each in comparison.drifting[:_CLASSES_SHOWN]
+            for each in comparison.drifting
         ],
         finding_pictures=_gallery({name: (title, "") for name, title in _FOUND.items()}, parts.pictures),
         duplicates=duplicate_rows(manifest),
@@ -258,6 +268,11 @@ def _classes(manifest: Manifest, statistics: Mapping[str, SplitStatistics]) -> l
     return sorted(rows, key=lambda row: -row["sum"])
 
 
+def _without_any(manifest: Manifest) -> list[str]:
+    counts = zip(*(split.class_counts for split in manifest.splits.values()), strict=True)
+    return [category.name for category, of in zip(manifest.categories, counts, strict=False) if not any(of)]
+
+
 def _class_charts(manifest: Manifest, statistics: Mapping[str, SplitStatistics]) -> list[Markup]:
     counts = [split.class_counts for split in manifest.splits.values()]
     if len(manifest.categories) <= _FEW_CLASSES or not any(map(any, counts)):
@@ -269,14 +284,31 @@ def _charts(splits: Sequence[str], statistics: Mapping[str, SplitStatistics]) ->
     charts = []
     for name, (title, unit) in _TITLES.items():
         found = [statistics[split].histograms.get(name) for split in splits]
-        if not any(found):
+        if not any(found) or _constant(found) is not None:
             continue
-        show = _SHOW.get(name, _number)
-        table = columns(found, name not in FRACTIONAL, show)
-        svg = bar_chart(table, f"{title} ({unit}), as a part of each split; the numbers are in the table below")
+        show, is_count = _SHOW.get(name, _number), name.endswith("_an_image")
+        table = columns(found, name not in FRACTIONAL, show, by_octaves=not is_count)
+        svg = bar_chart(table, f"{title} ({unit}), by the part of each split; the numbers are in the table below")
         rows = [(column.label, *column.numbers) for column in table]
-        charts.append(Chart(title, unit, svg, [_spread(each, show) for each in found], splits, rows))
+        bars = f"height: part of the split for {f'each number of {unit}' if is_count else 'each doubling'}"
+        charts.append(Chart(title, unit, bars, svg, [_spread(each, show) for each in found], splits, rows))
     return charts
+
+
+def _constant(found: Sequence[Distribution | None]) -> float | None:
+    """The number that all images or boxes of all splits have; None if they differ."""
+    ends = {end for each in found if each for end in (each.least, each.largest)}
+    return ends.pop() if len(ends) == 1 else None
+
+
+def _constants(splits: Sequence[str], statistics: Mapping[str, SplitStatistics]) -> list[str]:
+    """A sentence for each distribution of one number."""
+    sentences = []
+    for name, (title, unit) in _TITLES.items():
+        number = _constant([statistics[split].histograms.get(name) for split in splits])
+        if number is not None:
+            sentences.append(f"{title}: always {_SHOW.get(name, _number)(number)} ({unit.split(',')[0]}).")
+    return sentences
 
 
 def _spread(found: Distribution | None, show: Show) -> str:
@@ -289,7 +321,7 @@ def _spread(found: Distribution | None, show: Show) -> str:
 def _heat(split: str, statistics: SplitStatistics) -> Chart:
     svg = heat_map(statistics.centres, f"Where the centres of boxes lie in the images of {split}; numbers in the table")
     rows = [(index + 1, *row) for index, row in enumerate(statistics.centres)]
-    return Chart(split, "", svg, (), [str(column + 1) for column in range(len(statistics.centres[0]))], rows)
+    return Chart(split, "", "", svg, (), [str(column + 1) for column in range(len(statistics.centres[0]))], rows)
 
 
 def _segments(splits: Sequence[str], statistics: Mapping[str, SplitStatistics]) -> list[tuple[object, ...]]:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,6 +21,7 @@ from recordmill.schemas.statistics import FINDING_EXAMPLES, FINDINGS, GALLERY, E
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.open_picture import kind_of, open_picture
 from recordmill.transforms.images.transcode_picture import for_jpeg
+from recordmill.transforms.insight.draw_problem import draw_problem
 from recordmill.transforms.insight.draw_record import draw_shapes
 from recordmill.transforms.insight.overlay import OverlayReader
 from recordmill.transforms.records.parse_record import RecordParser, as_meant, join_values
@@ -34,6 +36,8 @@ _JPEG_QUALITY = 75
 _NAMED = 6
 """Objects with their names beside them, at the most: more would cover a small picture."""
 _READS = 8
+_ROW_SHOWN = 6
+"""Examples of a kind other than those at random: a row of the page."""
 
 Chosen = tuple[str, str, Example]
 """Why it was chosen, its split, and where it is."""
@@ -63,7 +67,7 @@ def chosen_examples(splits: Mapping[str, SplitStatistics]) -> list[Chosen]:
     of_gallery: dict[tuple[str, int], Chosen] = {}
     for why, most in GALLERY.items():
         of_why = [(why, split, example) for split, of in splits.items() for example in of.examples.get(why, ())]
-        for chosen in _best(of_why, most):
+        for chosen in _best(of_why, most if why == "sample" else _ROW_SHOWN):
             of_gallery.setdefault((chosen[2].shard, chosen[2].record), chosen)
     of_findings: list[Chosen] = []
     for name in FINDINGS:
@@ -77,8 +81,17 @@ def _best(chosen: Iterable[Chosen], most: int) -> list[Chosen]:
     return sorted(chosen, key=lambda each: each[2])[:most]
 
 
-def read_examples(folder: str, manifest: Manifest, chosen: Iterable[Chosen]) -> list[Thumbnail]:
+Suspicious = Mapping[tuple[str, str, str], set[int]]
+"""Ids of annotations by their split, kind of problem and file name."""
+
+
+def read_examples(
+    folder: str, manifest: Manifest, chosen: Iterable[Chosen], suspicious: Suspicious = MappingProxyType({})
+) -> list[Thumbnail]:
     """Return the chosen records that can be read and drawn, in order, and warn of the number of others.
+
+    Args:
+        suspicious: annotations to mark.
 
     Raises:
         OSError: storage fails.
@@ -87,7 +100,9 @@ def read_examples(folder: str, manifest: Manifest, chosen: Iterable[Chosen]) -> 
     with ThreadPoolExecutor(_READS) as pool:
         found = pool.map(partial(_records, folder), _by_shard(ordered))
         records = {place: of_image for part in found for place, of_image in part.items()}
-        drawn = [_thumbnail(each, records.get((each[2].shard, each[2].record), []), manifest) for each in ordered]
+        drawn = [
+            _thumbnail(each, records.get((each[2].shard, each[2].record), []), manifest, suspicious) for each in ordered
+        ]
     shown = [thumbnail for thumbnail in drawn if thumbnail]
     missing = [each for each, thumbnail in zip(ordered, drawn, strict=True) if not thumbnail]
     if missing:
@@ -140,7 +155,7 @@ def _unpacked(path: str, examples: list[Example]) -> dict[tuple[str, int], list[
     return found
 
 
-def _thumbnail(chosen: Chosen, records: list[bytes], manifest: Manifest) -> Thumbnail | None:
+def _thumbnail(chosen: Chosen, records: list[bytes], manifest: Manifest, suspicious: Suspicious) -> Thumbnail | None:
     why, split, _ = chosen
     if not records:
         return None
@@ -151,9 +166,15 @@ def _thumbnail(chosen: Chosen, records: list[bytes], manifest: Manifest) -> Thum
     except Exception:  # of bytes that have been changed since, or were never checked
         _LOGGER.debug("no picture of %s", chosen, exc_info=True)
         return None
-    overlay = OverlayReader(manifest.labels, manifest.table)(RecordView(values, size))
+    record = RecordView(values, size)
+    overlay = OverlayReader(manifest.labels, manifest.table)(record)
     shapes = overlay.layers[0].shapes
-    drawn = draw_shapes(picture, shapes, _SIDE, names=len(shapes) <= _NAMED)
+    if why in GALLERY:
+        drawn = draw_shapes(picture, shapes, _SIDE, names=len(shapes) <= _NAMED)
+    else:
+        ids = suspicious.get((split, why, overlay.lines[0] if overlay.lines else ""), set())
+        marked = [index for index, id_ in enumerate(record.listed("objects.id")[: len(shapes)]) if id_ in ids]
+        drawn = draw_problem(picture, shapes, marked, _SIDE)
     file = io.BytesIO()
     drawn.save(file, "JPEG", quality=_JPEG_QUALITY)
     return Thumbnail(why, split, file.getvalue(), *drawn.size, overlay.lines, len(shapes))
@@ -175,7 +196,7 @@ def _picture(values: dict[str, Any], table: FeatureTable) -> tuple[Image.Image, 
     return for_jpeg(picture), picture.size
 
 
-GROUPS_SHOWN = 12
+GROUPS_SHOWN = 6
 _IMAGES_SHOWN = 3
 """Maximum number of images shown of a group."""
 _ROWS = {

@@ -45,6 +45,7 @@ def write_report(output: str) -> str:
         chosen_examples,
         read_examples,
     )
+    from recordmill.transforms.insight.read_problems import suspicious_annotations
 
     storage = storage_for(output)
     path = join_path(output, REPORT)
@@ -53,7 +54,7 @@ def write_report(output: str) -> str:
         statistics = read_statistics(output, manifest.splits)
         duplicates = first_groups(output, GROUPS_SHOWN)
         chosen = [*chosen_examples(statistics), *chosen_duplicates(duplicates)]
-        pictures = read_examples(output, manifest, chosen)
+        pictures = read_examples(output, manifest, chosen, suspicious_annotations(output, manifest.splits))
         rejects = {split: entry.first_rejects for split, entry in manifest.splits.items()}
         storage.write(path, render_page(PageParts(manifest, statistics, rejects, pictures, duplicates)))
         seen, manifest = manifest, require_manifest(output)

@@ -16,7 +16,7 @@ from apache_beam.utils.shared import Shared
 from recordmill.schemas.errors import EmptyDatasetError, NoImageFoundError, TooManyRejectsError
 from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.names import NameSources, name_fault
-from recordmill.schemas.rejects import Metric, Reason
+from recordmill.schemas.rejects import ASKED_FOR, Metric, Reason
 from recordmill.transforms.dataset.compare_names import Names, compared_text
 from recordmill.transforms.dataset.dataset_folder import forget
 from recordmill.transforms.dataset.facts import Facts, Findings, add_facts
@@ -272,8 +272,8 @@ class RejectLimit:
             return False
         if self._found is None:
             self._found = Counter()
-            for (_, what, _), rejects in found:
-                self._found[what] += rejects.number
+            for (_, what, reason), rejects in found:
+                self._found[what] += 0 if reason in ASKED_FOR else rejects.number
         return any(
             self._numbers[what] >= ENOUGH
             and is_over(self._numbers[what] + self._found[what], total, self._demands.max_rejects)

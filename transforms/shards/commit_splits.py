@@ -1,8 +1,8 @@
 """Commit finished splits.
 
 Shards are moved from the split's state folder to the output. Then the split's manifest is written, and manifest.json,
-label maps, statistics.json, duplicates.jsonl and TFDS's files are built from those of all splits. Until then readers
-find the earlier version of the split. After a kill, the same command continues.
+label maps, statistics.json, duplicates.jsonl, problems-SPLIT.jsonl and TFDS's files are built from those of all splits.
+Until then readers find the earlier version of the split. After a kill, the same command continues.
 
 Other jobs may commit other splits of the folder at the same time. No job writes the manifest of another's split. After
 it has written manifest.json, a job reads the splits' manifests again, and repeats if they have changed. So the last job
@@ -25,6 +25,7 @@ from recordmill.schemas.inputs.encoders import CLASSES, TextEncoder, classes_fil
 from recordmill.schemas.inputs.labels import LABEL_FILES, label_files
 from recordmill.schemas.inputs.tables import SCHEMA_FILES, schema_files
 from recordmill.schemas.layouts import shard_names
+from recordmill.schemas.problems import split_problems
 from recordmill.schemas.shards import IndexInfo, ShardInfo
 from recordmill.schemas.statistics import REPORT, STATISTICS, split_statistics
 from recordmill.transforms.dataset.dataset_folder import file_sha256, read_split_manifests, tidy
@@ -148,8 +149,8 @@ def _is_ours(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> bool:
 
 
 def publish(output: str) -> Manifest | None:
-    """Write manifest.json, label maps, statistics.json, duplicates.jsonl and TFDS's files of all splits; return None
-    without splits.
+    """Write manifest.json, label maps, statistics.json, duplicates.jsonl, problems-SPLIT.jsonl and TFDS's files of all
+    splits; return None without splits.
 
     Raises:
         CategoryError: the splits do not go together.
@@ -239,11 +240,12 @@ def _write_companions(output: str, manifest: Manifest) -> None:
 
 
 def _with_duplicates(output: str, manifest: Manifest) -> Manifest:
-    """Write duplicates.jsonl, and return the manifest with the numbers of duplicates."""
+    """Write the files of duplicates and possible problems, and return the manifest with their numbers."""
     storage = storage_for(output)
-    duplicates, lines = duplicates_of(output, manifest) or (msgspec.UNSET, None)
-    _write_or_delete(storage, join_path(output, DUPLICATES), lines)
-    return msgspec.structs.replace(manifest, duplicates=duplicates)
+    duplicates, problems, files = duplicates_of(output, manifest) or (msgspec.UNSET, msgspec.UNSET, {})
+    for file in (DUPLICATES, *map(split_problems, manifest.splits)):
+        _write_or_delete(storage, join_path(output, file), files.get(file))
+    return msgspec.structs.replace(manifest, duplicates=duplicates, problems=problems)
 
 
 def _link_shards(output: str, manifest: Manifest) -> bool:

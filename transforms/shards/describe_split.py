@@ -24,7 +24,7 @@ from recordmill.schemas.errors import EmptyDatasetError, LostImagesError, TooMan
 from recordmill.schemas.features import CLASS_OF_ROW, FeatureTable, RecordOf
 from recordmill.schemas.inputs.encoders import TextEncoder
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.rejects import FILTERS, REWRITTEN_FROM, Metric, RejectLine, RejectTally
+from recordmill.schemas.rejects import ASKED_FOR, FILTERS, REWRITTEN_FROM, Metric, RejectLine, RejectTally
 from recordmill.schemas.shards import ShardInfo, SplitSize
 from recordmill.schemas.statistics import ZERO_BIN, Histogram, Statistics
 from recordmill.transforms.blocks.image_tasks import labels_of
@@ -210,7 +210,8 @@ def check_rejects(
         raise EmptyDatasetError(f"{where}: no {unit}s, so there is nothing to write")
     for what, total in totals.items():
         reasons = rejected.reasons(what)
-        number = sum(reasons.values())
+        asked_for = sum(reasons.pop(reason, 0) for reason in ASKED_FOR)
+        number, total = sum(reasons.values()), total - asked_for
         if not is_over(number, total, max_rejects):
             continue
         first = msgspec.json.decode(rejected.first[what], type=RejectLine)

@@ -11,7 +11,9 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.block import Block, Ragged, join_blocks, starts_of
+from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.layouts import has_picture
+from recordmill.schemas.problems import Problem
 from recordmill.schemas.rejects import Metric, Rejected
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.schemas.statistics import Statistics
@@ -21,7 +23,9 @@ from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.insight.count_images import ImageCounter
+from recordmill.transforms.insight.find_problems import find_problems
 from recordmill.transforms.insight.fingerprint_images import ImageFingerprints
+from recordmill.transforms.insight.list_problems import worst_problems
 from recordmill.transforms.records.tfrecord import FRAME_BYTES
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import made_by, pack
@@ -118,7 +122,7 @@ def _write(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, of: Reco
         # Of rows without pictures, nothing but their number is counted.
         facts.images.statistics(shard.info.file) if block.rows is None else Statistics(shard.examples),
         dict(classes),
-        facts.fingerprints.of_shard(shard.info.file) if has_picture(of.table) else None,
+        facts.fingerprints_of(shard.info.file) if has_picture(of.table) else None,
     )
 
 
@@ -139,10 +143,11 @@ def find_places(records_per_image: np.ndarray, lengths: np.ndarray, first: int, 
 
 
 class _ShardFacts:
-    """Statistics and fingerprints of a shard's images, counted in groups."""
+    """Statistics, fingerprints and possible problems of a shard's images, counted in groups."""
 
     def __init__(self) -> None:
-        self.images, self.fingerprints = ImageCounter(), ImageFingerprints()
+        self.images, self._fingerprints = ImageCounter(), ImageFingerprints()
+        self._problems: list[Problem] = []
         self._facts: list[FactColumns] = []
         self._places: list[RecordPlaces] = []
 
@@ -160,5 +165,11 @@ class _ShardFacts:
         places = RecordPlaces(*map(np.concatenate, zip(*self._places, strict=True)))
         objects = None if facts.first_object_of_image is None else sort_objects(facts)
         self.images.add(facts, places, objects)
-        self.fingerprints.add(facts, places, objects)
+        self._fingerprints.add(facts, places, objects)
+        self._problems += find_problems(facts, objects)
         self._facts, self._places = [], []
+
+    def fingerprints_of(self, shard: str) -> Fingerprints:
+        """Return the fingerprints of all images, with their problems; `shard` is the name of the file."""
+        fingerprints = self._fingerprints.of_shard(shard)
+        return msgspec.structs.replace(fingerprints, problems=worst_problems(self._problems))

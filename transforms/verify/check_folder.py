@@ -12,6 +12,7 @@ from recordmill.schemas.duplicates import DUPLICATES, split_fingerprints
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import RecordOf
 from recordmill.schemas.layouts import shard_names
+from recordmill.schemas.problems import split_problems
 from recordmill.schemas.shards import is_shard_of
 from recordmill.schemas.statistics import STATISTICS, split_statistics
 from recordmill.transforms.dataset.dataset_folder import (
@@ -77,8 +78,9 @@ def _manifest_faults(storage: Storage, folder: str, manifest: Manifest) -> Itera
     except ConfigError as error:
         yield Fault(MANIFEST, None, "split_manifest", str(error))
         return
+    own = msgspec.structs.replace(manifest, duplicates=msgspec.UNSET, problems=msgspec.UNSET)
     for name, split in manifest.splits.items():
-        expected = msgspec.structs.replace(manifest, splits={name: split}, duplicates=msgspec.UNSET)
+        expected = msgspec.structs.replace(own, splits={name: split})
         if name not in alone:
             yield Fault(split_manifest(name), None, "missing", "it is gone, and adding a split to this folder needs it")
         elif encode_manifest(alone[name]) != encode_manifest(expected):
@@ -160,6 +162,8 @@ def _listed_files(manifest: Manifest) -> Iterator[tuple[str, str]]:
         yield encoder.file, encoder.sha256
     if manifest.duplicates is not msgspec.UNSET:
         yield DUPLICATES, manifest.duplicates.sha256
+    for split, problems in (manifest.problems or {}).items():
+        yield split_problems(split), problems.sha256
 
 
 def _digest_faults(folder: str, file: str, digest: str) -> Iterator[Fault]:

@@ -73,7 +73,7 @@ PICTURES = {"images": "gs://b/i", "image_column": "image"}
 
 NEEDS_ANOTHER = {
     *("writer", "masks", "no_list", "split_seed", "split_by", "group_from", "stratify", "label_separator"),
-    *("path_column", "label_column", "split_column", "caption_text"),
+    *("path_column", "label_column", "split_column", "caption_text", "exclude_kinds"),
     *("text_features", "min_df", "ngrams", "no_lower", "fit_split", "text_names"),
     *("text", "text_column", "image_column", "raw_size"),
     *("classes", "default", "encoding", "group_column", "rename"),

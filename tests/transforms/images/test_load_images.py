@@ -1,5 +1,6 @@
 import errno
 import hashlib
+import io
 import random
 import struct
 import zlib

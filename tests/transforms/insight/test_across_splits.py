@@ -65,7 +65,8 @@ def written(folder, **splits: list[Fingerprints]) -> Manifest:
 
 def test_all_splits_are_compared_and_classes_named(tmp_path):
     manifest = written(tmp_path, train=[shard("t1", *CATS), shard("t0", *OTHER)], val=[shard("v", *ALL)])
-    found, lines = duplicates_of(str(tmp_path), manifest)
+    found, _, files = duplicates_of(str(tmp_path), manifest)
+    lines = files["duplicates.jsonl"]
     assert (found.groups, found.leaks, found.copied_classes) == (6, 6, {"cat": 6})
     assert found.splits == {
         "train": SplitDuplicates(exact=6, leaked=6, labels_differ=6),
@@ -92,8 +93,9 @@ def test_without_fingerprints_or_with_damaged_ones_a_split_is_not_compared(tmp_p
     assert duplicates_of(str(tmp_path), written(tmp_path)) is None
     manifest = written(tmp_path, train=[shard("t", *CATS)], val=[shard("v", *ALL)])
     (tmp_path / "fingerprints-val.jsonl").write_bytes(damaged)
-    found, lines = duplicates_of(str(tmp_path), manifest)
-    assert (list(found.splits), lines) == (["train"], b"")
+    found = duplicates_of(str(tmp_path), manifest)
+    assert (list(found.duplicates.splits), list(found.problems)) == (["train"], ["train"])
+    assert found.files == {"duplicates.jsonl": b"", "problems-train.jsonl": b""}
 
 
 def test_a_split_with_damaged_fingerprints_is_refused_where_duplicates_are(tmp_path):
@@ -117,7 +119,7 @@ def test_a_split_without_fingerprints_leaves_none_of_the_one_before(tmp_path):
     for fingerprints in (lines, b""):
         whole = commit(tmp_path, "val", fingerprints)
         assert (whole.duplicates is not msgspec.UNSET) == bool(fingerprints)
-        for name in ("fingerprints-val.jsonl", "duplicates.jsonl"):
+        for name in ("fingerprints-val.jsonl", "duplicates.jsonl", "problems-val.jsonl"):
             assert (tmp_path / name).exists() == bool(fingerprints)
 
 

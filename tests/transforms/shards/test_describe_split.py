@@ -265,6 +265,14 @@ def test_too_many_rejected_annotations_are_told_even_if_no_image_is():
         check(rejected=of_annotations, max_rejects=0.06)
 
 
+def test_rejects_that_were_asked_for_are_outside_the_limit():
+    asked_for = [Rejected("image", -id_, Reason.EXCLUDED, "'a': excluded") for id_ in range(8)]
+    broken = Rejected("image", 9, Reason.IMAGE_MISSING, "no file")
+    check(rejected=[*asked_for, broken], max_rejects=0.5)  # 1 of the 2 others
+    with pytest.raises(TooManyRejectsError, match=r"^1 of 2 images .*: image_missing 1; the first: no file"):
+        check(rejected=[*asked_for, broken], max_rejects=0.4)
+
+
 def test_rejects_of_all_splits_of_a_job_are_held_against_all_its_rows():
     """One with few images may lose many of them."""
     rows = {"test": Rows(10, 33), "train": Rows(90, 33)}

@@ -1,0 +1,99 @@
+from hashlib import sha256
+
+import msgspec
+import numpy as np
+import pytest
+
+from recordmill.schemas.duplicates import (
+    FINGERPRINT,
+    FINGERPRINT_VERSION,
+    Agreement,
+    DuplicateGroup,
+    DuplicateImage,
+    Fingerprints,
+    Likeness,
+)
+from recordmill.schemas.problems import CopiedImage, Problem, ProblemLine
+from recordmill.schemas.statistics import PixelMeasures
+from recordmill.transforms.blocks.image_facts import FactColumns
+from recordmill.transforms.insight import list_problems as module
+from recordmill.transforms.insight.find_problems import find_problems
+from recordmill.transforms.insight.list_problems import kept_copy, list_problems, worst_problems
+from tests.oracles.fact_columns import fact_columns, sorted_objects
+from tests.oracles.image_facts import ImageFacts
+
+DULL = PixelMeasures(20, 41, 0.075)  # half of the limits of dark and blurred pictures
+
+
+def image(name: str, **values) -> ImageFacts:
+    return ImageFacts(name, 100, 50, "jpeg", 1, **values)
+
+
+def found(*images: ImageFacts, ids: list[int]) -> list[Problem]:
+    facts = FactColumns(**fact_columns(images)._asdict() | {"object_id": np.array(ids)})
+    return sorted(find_problems(facts, sorted_objects(facts)))
+
+
+def test_problems_of_images_and_boxes():
+    # Edges by column: ymin, xmin, ymax, xmax. The boxes of `b` are not in the order that they are sorted in.
+    edges = ((0.5, 0.0, 0.5), (0.5, 0.0, 0.5), (1.0, 1.0, 1.0), (1.0, 0.02, 1.0))
+    images = image("a", measures=DULL, boxes=((),) * 4, classes=[]), image("b", boxes=edges, classes=[3, 3, 3])
+    assert found(*images, ids=[7, 8, 9]) == [
+        Problem("blurred", 0.5, "a"),
+        Problem("dark", 0.5, "a"),
+        Problem("repeated_boxes", 0.0, "b", 9),
+        Problem("thin_boxes", 0.5, "b", 8),  # 2 of 4 pixels
+    ]
+
+
+def test_the_worst_of_each_kind_are_listed(monkeypatch):
+    monkeypatch.setattr(module, "MOST_PROBLEMS", 2)
+    problems = [Problem("dark", score, "a") for score in (0.9, 0.1, 0.5)] + [Problem("blank", 1.0, "a")]
+    assert worst_problems(problems) == tuple(problems[index] for index in (3, 1, 2))
+
+
+def shard(name: str, *hashes: int, problems: tuple[Problem, ...] = ()) -> Fingerprints:
+    rows = np.zeros(len(hashes), FINGERPRINT)
+    rows["hash"], rows["record"] = hashes, range(len(hashes))
+    return Fingerprints(name, b"[]", rows.tobytes(), FINGERPRINT_VERSION, problems)
+
+
+def copy(split: str, name: str, record: int = 0) -> DuplicateImage:
+    return DuplicateImage(split, name, split, record, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("images", "kept"),
+    [
+        ([("train", "a"), ("val", "b")], ("val", "b")),
+        ([("test", "b"), ("train", "a"), ("val", "a")], ("test", "b")),
+        ([("train", "b"), ("train", "a")], ("train", "a")),
+    ],
+)
+def test_evaluation_keeps_its_images(images, kept):
+    assert kept_copy([copy(*each) for each in images]) == copy(*kept)
+
+
+def test_copies_are_listed_but_for_the_one_that_stays(monkeypatch):
+    monkeypatch.setattr(module, "MOST_PROBLEMS", 2)
+    groups = [
+        DuplicateGroup(Likeness.NEAR, Agreement.SAME, (copy("train", "a", 0), copy("val", "v"))),
+        DuplicateGroup(
+            Likeness.EXACT, Agreement.DIFFER, tuple(copy("train", name, 1) for name in ("b", "c", "d", "e"))
+        ),
+    ]
+    problems = Problem("dark", 0.5, "a"), Problem("thin_boxes", 0.25, "b", 7)
+    fingerprints = {"train": [shard("train", 0b1011, 1, problems=problems)], "val": [shard("val", 0b11)]}
+    listed = list_problems(fingerprints, groups, {"train": {"dark": 1, "thin_boxes": 1}, "val": {}})
+    train, lines = listed["train"]
+    assert msgspec.json.Decoder(ProblemLine).decode_lines(lines) == [
+        ProblemLine("train", "image", "leakage", round(1 / 64, 4), "a", copy_of=CopiedImage("val", "v")),
+        *(
+            ProblemLine("train", "image", "exact_duplicates", 0.0, name, None, CopiedImage("train", "b"), "differ")
+            for name in ("c", "d")
+        ),
+        ProblemLine("train", "image", "dark", 0.5, "a"),
+        ProblemLine("train", "annotation", "thin_boxes", 0.25, "b", 7),
+    ]
+    assert train.numbers == {"leakage": 1, "exact_duplicates": 3, "dark": 1, "thin_boxes": 1}
+    assert (train.sha256, listed["val"][1]) == (sha256(lines).hexdigest(), b"")

@@ -1,0 +1,129 @@
+import gzip
+import json
+
+import pytest
+
+from recordmill.schemas.block import join_blocks
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.annotations import Annotation, Caption, ImageLabels
+from recordmill.schemas.inputs.images import ImageRef, ImageTask
+from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.transforms.blocks.image_tasks import image_tasks
+from recordmill.transforms.join.exclude_images import Exclusions, exclude_images, read_exclusions, unmatched_warning
+from tests.oracles.block_of_tasks import block_of_tasks
+
+SPLITS = ("train", "val")
+
+
+def image(id_: int, name: str, split: str = "train", objects: tuple[int, ...] = (), captions: int = 0) -> ImageTask:
+    annotations = tuple(Annotation(number, 1, (0.0, 0.0, 9.0, 9.0), 81.0, False) for number in objects)
+    labels = ImageLabels(tuple(Caption(number, "a") for number in range(captions)))
+    return ImageTask(id_, name, 10, 10, ImageRef(f"images/{name}", 1), split, annotations, labels)
+
+
+IMAGES = [
+    image(1, "a.jpg", objects=(10, 11), captions=1),
+    image(2, "b/é.jpg", objects=(12, 13)),
+    image(3, "4", "val", objects=(10,)),
+    image(4, "c.jpg", "val"),
+]
+
+
+@pytest.fixture
+def read(tmp_path):
+    def run(*lines: object, kinds: tuple[str, ...] = (), packed: bool = False) -> Exclusions:
+        path = tmp_path / "list"
+        text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
+        path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+        return read_exclusions([str(path)], kinds)
+
+    return run
+
+
+def problem(name: str, kind: str, id_: int | None = None, split: str = "train") -> dict:
+    what = {"what": "annotation", "id": id_} if id_ else {"what": "image"}
+    return {"split": split, "file_name": name, "kind": kind, "score": 0.5, **what}
+
+
+LISTS = [
+    (["a.jpg"], [1], {}),
+    (["", "./b//e\u0301.jpg  ", ""], [2], {}),
+    (["4"], [3, 4], {}),  # a file name and an id
+    (
+        [problem("a.jpg", "dark"), problem("4", "dark", split="train")],
+        [1],
+        {},
+    ),  # of a split of the job, that split's only
+    ([problem("4", "dark", split="all")], [3], {}),
+    ([problem("a.jpg", "thin_boxes", 10), problem("b/é.jpg", "thin_boxes", 10)], [], {1: [10]}),
+    ([problem("a.jpg", "thin_boxes", 11), problem("a.jpg", "dark")], [1], {}),
+]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("lines", "images", "objects"), LISTS)
+def test_exclude_images(read, lines, images, objects, packed):
+    kept = exclude_images(block_of_tasks(IMAGES, SPLITS), SPLITS, read(*lines, packed=packed))
+    kept.block.check()
+    left = image_tasks(kept.block, SPLITS)
+    assert {task.image_id for task in left} == {1, 2, 3, 4} - set(images)
+    for task in left:
+        given = {each.id for each in IMAGES[task.image_id - 1].annotations}
+        assert {each.id for each in task.annotations} == given - set(objects.get(task.image_id, ()))
+    of_images = [each.id for _, each in kept.rejected if each.what == "image"]
+    of_objects = [(each.image_id, each.id) for _, each in kept.rejected if each.what == "annotation"]
+    assert (of_images, of_objects) == (images, [(id_, each) for id_ in objects for each in objects[id_]])
+
+
+def test_rejects_of_what_is_excluded(read):
+    exclusions = read(problem("a.jpg", "dark"), problem("a.jpg", "blurred"), problem("b/é.jpg", "thin_boxes", 13))
+    assert exclude_images(block_of_tasks(IMAGES, SPLITS), SPLITS, exclusions).rejected == [
+        ("train", Rejected("image", 1, Reason.EXCLUDED, "'a.jpg': --exclude names it (blurred, dark)", None, 3)),
+        ("train", Rejected("annotation", 13, Reason.EXCLUDED, "'b/é.jpg': --exclude names it (thin_boxes)", 2)),
+    ]
+
+
+@pytest.mark.parametrize(("lines", "images", "objects"), LISTS)
+def test_blocks_may_be_cut_anywhere(read, lines, images, objects):
+    exclusions, whole = read(*lines), block_of_tasks(IMAGES, SPLITS)
+    expected = exclude_images(whole, SPLITS, exclusions)
+    for cut in range(1, len(whole)):
+        parts = [exclude_images(part, SPLITS, exclusions) for part in (whole.cut(0, cut), whole.cut(cut, len(whole)))]
+        joined = join_blocks([part.block for part in parts])
+        assert image_tasks(joined, SPLITS) == image_tasks(expected.block, SPLITS)
+        assert {entry for part in parts for entry in part.found} == set(expected.found)
+        assert sum(len(part.rejected) for part in parts) == len(expected.rejected)
+
+
+def test_kinds_are_chosen(read):
+    lines = problem("a.jpg", "dark"), problem("b/é.jpg", "blurred"), "c.jpg"
+    assert set(read(*lines, kinds=("blurred",)).by_name) == {"b/é.jpg", "c.jpg"}
+
+
+def test_entries_that_name_nothing(read):
+    exclusions = read("a.jpg", "gone.jpg", problem("a.jpg", "thin_boxes", 99))
+    found = exclude_images(block_of_tasks(IMAGES, SPLITS), SPLITS, exclusions).found
+    text = unmatched_warning(exclusions, found)
+    assert text.startswith(
+        "--exclude: 2 of 3 lines name nothing that is converted ('gone.jpg', 'annotation 99 of a.jpg')"
+    )
+    assert unmatched_warning(exclusions, [0, 1, 2]) == ""
+    with pytest.raises(ConfigError, match=r"names nothing that is converted, but 'a\.jpg'"):
+        unmatched_warning(exclusions, [])
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ([""], "has no line. Leave it out"),
+        ([problem("a.jpg", "dark")], "has no line of --exclude-kinds blurred"),
+        (["a.jpg", {"images": []}], "line 2 names no image"),
+        ([{"file_name": 7}], "line 1 names no image"),
+        ([{"file_name": "a", "what": "annotation"}], r"line 1 names no image \(annotation without id\)"),
+        ([problem("a", "thin_boxes", 1 << 63)], "line 1 names no image"),
+        (["{"], "line 1 names no image"),
+    ],
+)
+def test_what_is_no_list_is_refused(read, lines, reason):
+    with pytest.raises(ConfigError, match=reason):
+        read(*lines, kinds=("blurred",) if "kinds" in reason else ())
