@@ -241,6 +241,11 @@ def _warnings(
         return
     if column.type is ColumnType.TIMESTAMP and found.cut:
         yield f"column {name}: {found.cut:,} of {total:,} points in time are finer than a microsecond, which is cut"
+    if column.type is ColumnType.BYTES and found.images:
+        yield (
+            f"column {name}: {found.images:,} of {total:,} values are JPEG or PNG files, which are stored unchecked; "
+            "write them to files, and name a column of their paths by --image-column"
+        )
     others = found.seen.keys() - {Seen.TEXT, Seen.BINARY}
     if column.type is ColumnType.BYTES and others and name not in (*choice.types, *choice.texts):
         look = max(others, key=lambda each: found.seen[each])

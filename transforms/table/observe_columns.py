@@ -34,6 +34,7 @@ class ColumnStats(msgspec.Struct):
         shapes: sizes of lists in lists, see FlatLists; two at most.
         rounded: values that float32 does not equal.
         cut: points in time that are finer than a microsecond.
+        images: values that start as a JPEG or PNG file.
         is_whole: all numbers are whole, and below 2**53 where they are floats.
         names: that its numbers stand for, see RowBatch; None where they stand for none.
         distinct: values, of an enum, or of a column whose classes are asked for; None where there are more than
@@ -47,6 +48,7 @@ class ColumnStats(msgspec.Struct):
     shapes: set[tuple[int, ...]] = msgspec.field(default_factory=set)
     rounded: int = 0
     cut: int = 0
+    images: int = 0
     is_whole: bool = True
     names: tuple[str, ...] | None = None
     distinct: set[str] | None = msgspec.field(default_factory=set)
@@ -61,6 +63,7 @@ class ColumnStats(msgspec.Struct):
         self.shapes = set(sorted(self.shapes | other.shapes)[:2])
         self.rounded += other.rounded
         self.cut += other.cut
+        self.images += other.images
         self.is_whole &= other.is_whole
         # A longer list of classes may have grown at its end.
         self.names = max((self.names, other.names), key=lambda names: len(names or ()))
@@ -242,7 +245,12 @@ def _observe_values(look: Seen, values: pa.Array, lines: np.ndarray, file: int, 
         _note(column, Seen.LARGE, values.filter(pa.array(~fits)), lines[~fits], file)
         values, lines = values.filter(pa.array(fits)), lines[fits]
         _count_rounded(values.cast(pa.int64()), column)
+    elif look is Seen.BINARY:
+        column.images += sum(pc.sum(pc.starts_with(values, start)).as_py() or 0 for start in _IMAGES)
     _note(column, look, values, lines, file)
+
+
+_IMAGES = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 
 
 def _look_of(type_: pa.DataType) -> Seen:

@@ -43,6 +43,12 @@ def types(*files: dict, is_typed: bool = False) -> dict[str, ColumnType]:
     return {column.name: column.type for column in choose(*files, is_typed=is_typed).schema.columns}
 
 
+def test_images_in_a_column_are_said_to_be_unchecked():
+    files = [b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n", b"text", None]
+    (warning,) = choose({"image.bytes": pa.array(files, pa.binary())}, is_typed=True).warnings
+    assert warning.startswith("column image.bytes: 2 of 3 values are JPEG or PNG files, which are stored unchecked")
+
+
 @pytest.mark.parametrize(
     ("values", "type_"),
     [
