@@ -14,7 +14,7 @@ from recordmill.transforms.encoders.estimate_records import (
     _value_bytes,
 )
 from recordmill.transforms.images.transcode_picture import shrunk_size
-from recordmill.transforms.records.tfrecord import FRAME_BYTES
+from recordmill.transforms.records.tfrecord import framed
 
 
 class ScalarEstimate:
@@ -31,7 +31,7 @@ class ScalarEstimate:
         self._parts = frozenset(table.parts)
         keys = sum(len(feature.name) + 12 for feature in table.features)
         self._has_image = "image.encoded" in table.sources
-        self._fixed = keys + _SCALAR_BYTES + FRAME_BYTES + same_bytes
+        self._fixed = framed(keys + _SCALAR_BYTES + same_bytes)
         self._of_object = sum(_value_bytes(feature) for feature in table.features if feature.shape[:1] == ("N",))
         self._of_pixel = sum(1 / _PIXELS_PER_BYTE[source] for source in table.sources & _PIXELS_PER_BYTE.keys())
 

@@ -5,7 +5,7 @@ import numpy as np
 from recordmill.schemas.block import Block, Ragged, starts_of
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable, Part, RecordOf
 from recordmill.transforms.blocks.image_tasks import labels_of
-from recordmill.transforms.records.tfrecord import FRAME_BYTES
+from recordmill.transforms.records.tfrecord import framed
 
 # Mean bytes of a value: floats are four, ids and labels short varints, names as in COCO, each with its list's overhead.
 _VALUE_BYTES = {FeatureKind.FLOAT: 4, FeatureKind.INT64: 2, FeatureKind.BYTES: 9}
@@ -41,7 +41,7 @@ class RecordEstimate:
         self._parts = frozenset(table.parts)
         keys = sum(len(feature.name) + 12 for feature in table.features)
         self._has_image = "image.encoded" in table.sources
-        self._fixed = keys + _SCALAR_BYTES + FRAME_BYTES + same_bytes
+        self._fixed = framed(keys + _SCALAR_BYTES + same_bytes)
         self._of_object = sum(_value_bytes(feature) for feature in table.features if feature.shape[:1] == ("N",))
         self._of_pixel = sum(1 / _PIXELS_PER_BYTE[source] for source in table.sources & _PIXELS_PER_BYTE.keys())
 

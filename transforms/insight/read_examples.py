@@ -26,7 +26,7 @@ from recordmill.transforms.insight.draw_record import draw_shapes
 from recordmill.transforms.insight.overlay import OverlayReader
 from recordmill.transforms.records.parse_record import RecordParser, as_meant, join_values
 from recordmill.transforms.records.shard_reader import ShardReader
-from recordmill.transforms.records.tfrecord import FRAME_BYTES, read_records
+from recordmill.transforms.records.tfrecord import framed, read_records
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)
@@ -149,7 +149,7 @@ def _unpacked(path: str, examples: list[Example]) -> dict[tuple[str, int], list[
         for each in examples:
             if each.offset <= offset < each.offset + each.bytes:
                 found[each.shard, each.record].append(record)
-        offset += len(record) + FRAME_BYTES
+        offset += framed(len(record))
         if offset >= end:
             break
     return found

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.errors import ConfigError, IndexMismatchError, RecordError
-from recordmill.transforms.records.tfrecord import FRAME_BYTES, HEADER_BYTES, read_lengths, read_records
+from recordmill.transforms.records.tfrecord import HEADER_BYTES, framed, read_lengths, read_records
 from recordmill.transforms.storage.interface import Storage
 from recordmill.transforms.storage.read_unpacked import GZIP
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
@@ -90,8 +90,8 @@ def decode_index(data: bytes) -> ShardIndex:
     if len(numbers) != 2 * lines:
         raise ValueError("a line has not two numbers")
     offsets, lengths = numbers.reshape(-1, 2).T
-    if wrong := np.flatnonzero(lengths < FRAME_BYTES).tolist():
-        raise ValueError(f"record {wrong[0]} has {lengths[wrong[0]]} bytes, where a frame alone has {FRAME_BYTES}")
+    if wrong := np.flatnonzero(lengths < framed(0)).tolist():
+        raise ValueError(f"record {wrong[0]} has {lengths[wrong[0]]} bytes, where a frame alone has {framed(0)}")
     bounds = np.concatenate([[0], np.cumsum(lengths)])
     if wrong := np.flatnonzero(offsets != bounds[:-1]).tolist():
         first = wrong[0]
@@ -203,7 +203,7 @@ def build_index(path: str, read: Callable[[int], object] = lambda _: None, check
 
 
 def _length(record: bytes) -> int:
-    return len(record) + FRAME_BYTES
+    return framed(len(record))
 
 
 def check_indexable(path: str) -> None:

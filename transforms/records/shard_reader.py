@@ -10,7 +10,7 @@ from isal import igzip
 from isal.isal_zlib import IsalError
 
 from recordmill.schemas.errors import ConfigError, RecordError
-from recordmill.transforms.records.tfrecord import FRAME_BYTES, ByteStream, read_records
+from recordmill.transforms.records.tfrecord import ByteStream, framed, read_records
 from recordmill.transforms.storage.read_unpacked import GZIP
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -64,7 +64,7 @@ class ShardReader:
 
     def _counted(self, stream: ByteStream) -> Iterator[bytes]:
         for record in read_records(stream):
-            self.lengths.append(len(record) + FRAME_BYTES)
+            self.lengths.append(framed(len(record)))
             yield record
 
 

@@ -6,14 +6,14 @@ A record is: length, uint64 little endian | masked CRC-32C of those 8 bytes | th
 import struct
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import google_crc32c
+import numpy as np
 
 from recordmill.schemas.errors import RecordError
 
-FRAME_BYTES = 16
-"""How many bytes framing adds to each record."""
+Size = TypeVar("Size", int, np.ndarray)
 
 
 class ByteStream(Protocol):
@@ -33,6 +33,15 @@ _CRC = struct.Struct("<I")
 CRC_BYTES = _CRC.size
 HEADER_BYTES = _LENGTH.size + CRC_BYTES
 _READ_BYTES = 1 << 20
+
+
+def framed(size: Size) -> Size:
+    """Return the size of a record of `size` bytes in a file, with its frame. Also for an array of sizes.
+
+    >>> framed(100)
+    116
+    """
+    return size + (HEADER_BYTES + CRC_BYTES)
 
 
 def masked_crc32c(data: bytes) -> int:
@@ -83,7 +92,7 @@ def read_records(stream: ByteStream) -> Iterator[bytes]:
         _check_record(record, crc, index, offset)
         yield record
         index += 1
-        offset += length + FRAME_BYTES
+        offset += framed(length)
 
 
 def read_lengths(stream: SeekableStream, size: int) -> Iterator[int]:
@@ -94,7 +103,7 @@ def read_lengths(stream: SeekableStream, size: int) -> Iterator[int]:
     """
     index = offset = 0
     while offset < size:
-        length = _checked_length(_read_up_to(stream, HEADER_BYTES), index, offset) + FRAME_BYTES
+        length = framed(_checked_length(_read_up_to(stream, HEADER_BYTES), index, offset))
         if length > size - offset:
             detail = f"the file ends {size - offset} bytes into a record that has {length} with its frame"
             raise RecordError(detail, index, "truncated", offset)

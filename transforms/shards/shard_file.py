@@ -18,7 +18,7 @@ from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.dataset.rejects import count_rejects
 from recordmill.transforms.encoders.record_maker import RecordMaker
 from recordmill.transforms.records.shard_index import INDEX, ShardIndex, encode_index, index_file, index_of, index_path
-from recordmill.transforms.records.tfrecord import FRAME_BYTES, frame
+from recordmill.transforms.records.tfrecord import frame, framed
 from recordmill.transforms.runtime.beam_steps import made_by
 from recordmill.transforms.storage.interface import Storage, crc32c_text
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -95,7 +95,7 @@ class ShardFile:
     def append(self, *record: bytes) -> None:
         """Add a record, in one or several parts."""
         before, after = frame(*record)
-        size = sum(map(len, record)) + FRAME_BYTES
+        size = framed(sum(map(len, record)))
         self._pending += (before, *record, after)
         self._pending_bytes += size
         self._lengths.append(size)

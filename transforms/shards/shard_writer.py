@@ -26,7 +26,7 @@ from recordmill.transforms.insight.count_images import ImageCounter
 from recordmill.transforms.insight.find_problems import find_problems
 from recordmill.transforms.insight.fingerprint_images import ImageFingerprints
 from recordmill.transforms.insight.list_problems import worst_problems
-from recordmill.transforms.records.tfrecord import FRAME_BYTES
+from recordmill.transforms.records.tfrecord import framed
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import made_by, pack
 from recordmill.transforms.shards.shard_file import FinishedShards, ShardFile, ShardRecipe, WrittenShard
@@ -101,7 +101,7 @@ def _write(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, of: Reco
                 shard.append(*record)
             lengths = shard.lengths(first)
             counted.update(run.counted)
-            counted[Metric.RECORD_BYTES] += int(lengths.sum()) - len(lengths) * FRAME_BYTES
+            counted[Metric.RECORD_BYTES] += int((lengths - framed(0)).sum())
             classes.update(run.class_counts)
             rejected += run.rejected
             if run.facts:

@@ -21,7 +21,7 @@ from recordmill.transforms.insight.overlay import OverlayReader, shown_text
 from recordmill.transforms.records.example import varint
 from recordmill.transforms.records.parse_record import TypedValues, Values, as_meant, first_line, parse_record
 from recordmill.transforms.records.shard_reader import open_records
-from recordmill.transforms.records.tfrecord import FRAME_BYTES
+from recordmill.transforms.records.tfrecord import framed
 from recordmill.transforms.show.describe_values import HEX_SHOWN, Meanings, meanings, terms, text_of
 from recordmill.transforms.show.find_shards import Found, Shard, Shards, recognise, values_by_source
 from recordmill.transforms.storage.resolve import storage_for
@@ -135,7 +135,7 @@ def _records(shards: Shards, first: int, may_match: Callable[[bytes], bool]) -> 
                 is_reached = True
                 if may_match(data):
                     yield parse(shard, number, offset, data)
-            offset += len(data) + FRAME_BYTES
+            offset += framed(len(data))
         if shard.records not in (None, number + 1):
             found = f"it has {number + 1:,} records, where {shard.records:,} were written"
             raise RecordError(f"{shard.path}: {found}; recordmill verify tells all that is wrong")

@@ -14,7 +14,7 @@ from recordmill.schemas.inputs.tables import RowsFile
 from recordmill.schemas.shards import ShardKey, ShardSizing
 from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.dataset.facts import FACTS, tagged
-from recordmill.transforms.records.tfrecord import FRAME_BYTES
+from recordmill.transforms.records.tfrecord import framed
 from recordmill.transforms.shards.plan_blocks import (
     Census,
     ShardPlans,
@@ -102,9 +102,9 @@ def _plan_splits(sizing: ShardSizing, spills: list[Spill], splits: Sequence[str]
 def plan_rows(spills: Sequence[Spill], sizing: ShardSizing) -> SplitPlan:
     """Plan a split; `before` of the plan is by range of the hash."""
     rows = np.diff(rows_before(spills))
-    sums = np.stack([rows, rows * FRAME_BYTES, rows])
+    sums = np.stack([rows, rows * framed(0), rows])
     sums[1, 0] += sum(spill.bytes for spill in spills)  # in which range does not matter: places are by ranks
-    largest = max((spill.largest for spill in spills), default=0) + FRAME_BYTES
+    largest = framed(max((spill.largest for spill in spills), default=0))
     return plan_split(Census(sums, largest, are_rows=True), sizing)
 
 

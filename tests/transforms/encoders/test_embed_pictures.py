@@ -21,7 +21,7 @@ from recordmill.transforms.encoders import embed_pictures
 from recordmill.transforms.encoders.embed_pictures import EmbedPictures, FeatureEncoder, embed_tasks, in_batches
 from recordmill.transforms.encoders.load_model import LoadedModel, load_model
 from recordmill.transforms.encoders.record_maker import RecordContext
-from recordmill.transforms.records.tfrecord import FRAME_BYTES
+from recordmill.transforms.records.tfrecord import framed
 from tests.conftest import draw_jpeg
 from tests.oracles.encode_tasks import expected_amount
 from tests.tiny_models import saved, tiny
@@ -171,4 +171,4 @@ def test_sizes_are_known_before(tmp_path, maker, dtype):
     (record,) = FeatureEncoder(LABELS, table, dtype).encode(task(1 << 62), feature).records
     estimate = made.estimate(table)
     size, examples = expected_amount(estimate, task(1 << 62))
-    assert (size, examples) == (pytest.approx(len(b"".join(record)) + FRAME_BYTES, rel=0.001), 1)
+    assert (size, examples) == (pytest.approx(framed(len(b"".join(record))), rel=0.001), 1)

@@ -11,7 +11,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, LAYOUTS, TFDS
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.images.masks import grey_png
-from recordmill.transforms.records.tfrecord import FRAME_BYTES
+from recordmill.transforms.records.tfrecord import framed
 from tests.oracles.block_of_tasks import block_of_tasks
 from tests.oracles.encode_tasks import encode_tasks, expected_amount
 
@@ -39,7 +39,7 @@ def task(objects: int = 0, size: int = 10_000, captions: int = 0, keypoints: int
 def framed_bytes(task: ImageTask, table: FeatureTable, picture: Picture | None = None) -> int:
     picture = picture or Picture(bytes(task.ref.size_bytes), "jpeg", task.width, task.height, "0" * 64)
     records = encode_tasks(LABELS, table, "clip", [(task, picture)]).records
-    return sum(len(b"".join(record)) + FRAME_BYTES for record in records)
+    return sum(framed(len(b"".join(record))) for record in records)
 
 
 @pytest.mark.parametrize("objects", [0, 1, 7])
