@@ -30,6 +30,8 @@ demo: $(VENV)/installed-beam  ## Write the sample data set, convert it, verify t
 	@ls -l $(DEMO)/tfrecords
 	@echo "Look at $(DEMO)/tfrecords/report.html, then convert your own data: $(BIN)/recordmill help coco"
 
+# Bytecode of our modules and of pytest's assertions: collecting all tests takes half the time, and so do child processes.
+test test-faults test-engines test-browser: export PYTHONDONTWRITEBYTECODE :=
 # Three, or some of two cores would be idle: tests wait for processes that start, and for threads.
 test: $(VENV)/installed  ## Run the tests
 	$(BIN)/python -m pytest -n 3 --dist worksteal --ignore=tests/consumers --ignore=tests/faults \

@@ -168,11 +168,6 @@ def convert(recordmill, folder: Path, instances: Path, *more: object):
 SQUARE = [[10, 5, 20, 5, 20, 15, 10, 15]]
 """A polygon of 10x10 pixels."""
 SKELETON = {"keypoints": ["nose", "tail"], "skeleton": [[1, 2]]}
-PANOPTIC_CATEGORIES = [
-    {"id": 1, "name": "cat", "isthing": 1},
-    {"id": 3, "name": "dog", "isthing": 1},
-    {"id": 92, "name": "sky", "isthing": 0},
-]
 
 
 def grey(png: bytes) -> np.ndarray:
@@ -194,16 +189,6 @@ class Inputs:
         path = self.folder / name
         path.write_text(json.dumps({"images": images, "annotations": annotations, "categories": categories}))
         return path
-
-    def panoptic(self, ids: np.ndarray | None, segments: list, categories=PANOPTIC_CATEGORIES) -> list:
-        """Flags for a panoptic file whose PNG has the pixels `ids`."""
-        masks = self.folder / "masks"
-        masks.mkdir(exist_ok=True)
-        if ids is not None:
-            channels = np.stack([ids & 255, ids >> 8 & 255, ids >> 16], axis=-1).astype(np.uint8)
-            Image.fromarray(channels).save(masks / "a.png")
-        row = {"image_id": 1, "file_name": "a.png", "segments_info": segments}
-        return ["--panoptic", self.file("panoptic.json", [row], categories), "--panoptic-masks", masks]
 
     def flags(self, *more: object) -> list:
         return ["coco", "--images", self.folder / "images", "--output", self.out, "--max-rejects", 1, *more]

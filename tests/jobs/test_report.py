@@ -1,6 +1,7 @@
 """report.html of whole jobs, and `recordmill report`."""
 
 import base64
+import html
 import io
 import json
 import re
@@ -9,6 +10,7 @@ import pytest
 from PIL import Image
 
 from recordmill.transforms.insight import write_report as module
+from tests.conftest import rejects_of
 
 IMAGES = re.compile(rb'src="data:image/jpeg;base64,([^"]+)"')
 
@@ -24,6 +26,8 @@ def test_a_job_ends_with_a_page_that_shows_its_pictures(tmp_path, copy_converted
     copy_converted(tmp_path, *flags)
     chosen = json.loads((tmp_path / "statistics.json").read_bytes())["splits"]["train"]["examples"]
     assert len(pictures(tmp_path)) == len({each["record"] for of_why in chosen.values() for each in of_why}) >= 12
+    page = html.unescape((tmp_path / "report.html").read_text())
+    assert [each for each in rejects_of(tmp_path) if each["detail"] not in page] == []
 
 
 @pytest.mark.parametrize("flags", [(), ("--gzip",)], ids=["plain", "gzip"])

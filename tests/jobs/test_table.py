@@ -90,6 +90,16 @@ def test_records_hold_the_rows(rows, tmp_path, recordmill):
     assert {"schema.json", "schema.pbtxt", "features.json", "labels.csv"} <= {path.name for path in tmp_path.iterdir()}
 
 
+def test_a_group_of_rows_is_in_one_split(rows, tmp_path, recordmill):
+    flags = ["--rows", rows[1], *SHARES, "--group-column", "patient", "--output", tmp_path]
+    assert recordmill("table", *flags).code == 0
+    split_of = {
+        (record["patient"][0], name) for name in ("train", "val", "test") for record in read_examples(tmp_path, name)
+    }
+    assert len(split_of) == len(dict(split_of)) == 86
+    assert {name for _, name in split_of} == {"train", "val", "test"}
+
+
 def test_stratify_gives_each_split_its_share_of_every_class(tmp_path, recordmill):
     """Of the rows that are not rejected, whatever files they are in; texts are learned from that train."""
     kinds = ["cat"] * 400 + ["dog"] * 150 + ["emu"] * 17

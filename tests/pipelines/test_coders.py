@@ -16,17 +16,14 @@ MODEL = "--model mobilenet-v2 --input-size 32x32 --weights none"
 OF_PICTURES = f"--rows {{pictures}} --images {{classes}} --image-column image --label label {HALVES} --output {{out}}"
 ROWS = "table --rows {objects} --label shape --output {out}"
 COMMANDS = {
-    "coco": PLAIN,
     "every kind by name and group": f"{ALL} --match name {HALVES} --group-from [0-9] --caption-text tfidf",
     "folder by group": f"folder {FOLDER} {HALVES} --group-from [0-9] --exclude {{groups}}",
-    "features, Beam's sink": f"embed {FOLDER} {MODEL} --writer beam",
     "features of rows": f"embed {OF_PICTURES} {MODEL}",
     "stratified, Beam's sink": f"folder {FOLDER} {HALVES} --stratify --writer beam",
-    "table of pictures and texts": f"table {OF_PICTURES} --text-column description --text counts",
     "texts of two columns": f"{ROWS} --text-column image,caption --text counts",
     "table, Beam's sink": f"{ROWS} --key object {HALVES} --stratify --writer beam",
 }
-"""These have every Flatten that a pipeline may have."""
+"""These have every Flatten that a pipeline may have, with each of its inputs."""
 
 
 @pytest.mark.parametrize("line", COMMANDS.values(), ids=COMMANDS)
