@@ -307,7 +307,7 @@ def test_a_file_that_does_not_know_its_size_is_not_read_on_and_on():
 
 def test_what_is_no_file_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", tmp_path):
+    for path, told in ((tmp_path / "pipe", "a pipe or a device"), (tmp_path, "directory")):
         for read in (STORAGE.open, STORAGE.read):
-            with pytest.raises(UnreadableFileError):
+            with pytest.raises(UnreadableFileError, match=told):
                 read(str(path))
