@@ -18,7 +18,6 @@ from recordmill.transforms.extract.extract_shards import ExtractShards
 from recordmill.transforms.records.read_shards import ManifestShard
 from recordmill.transforms.sample.draw_scene import encoded
 
-
 PNG = encoded(Image.new("L", (40, 30)), "PNG")
 
 
