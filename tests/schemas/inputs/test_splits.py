@@ -22,23 +22,20 @@ SHARES = st.lists(st.integers(1, 1000), min_size=1, max_size=6).map(
 # Names of splits
 
 
-@pytest.mark.parametrize("name", ["train", "val_2017", "2017", "A", "x" * 80])
-def test_a_good_name(name):
-    assert split_name_fault(name) == ""
-
-
-@pytest.mark.parametrize("name", ["", "_a", "a-b", "a.b", "a b", "a/b", "été", "a\n", "train=0.8", "٣"])
-def test_a_name_that_cannot_be_part_of_a_file_s_is_told(name):
-    assert split_name_fault(name) == "must be letters, digits and _: it is part of file names"
-
-
-def test_what_tfds_calls_all_splits_together_is_no_split():
-    assert split_name_fault("all") == "is what TFDS calls all splits together"
-    assert [split_name_fault(name) for name in ("All", "ALL", "all_2017", "overall")] == [""] * 4
-
-
-def test_a_name_that_is_too_long_is_told():
-    assert split_name_fault("x" * 81) == "has 81 characters; file names have room for 80"
+@pytest.mark.parametrize(
+    ("names", "fault"),
+    [
+        (("train", "val_2017", "2017", "A", "x" * 80, "All", "ALL", "all_2017", "overall"), ""),
+        (
+            ("", "_a", "a-b", "a.b", "a b", "a/b", "été", "a\n", "train=0.8", "٣"),
+            "must be letters, digits and _: it is part of file names",
+        ),
+        (("all",), "is what TFDS calls all splits together"),
+        (("x" * 81,), "has 81 characters; file names have room for 80"),
+    ],
+)
+def test_what_is_no_name_of_a_split_is_told(names, fault):
+    assert {split_name_fault(name) for name in names} == {fault}
 
 
 # Places

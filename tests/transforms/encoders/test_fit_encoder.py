@@ -8,7 +8,6 @@ from apache_beam.testing.util import assert_that, equal_to
 from recordmill.schemas.errors import VocabularyError
 from recordmill.schemas.inputs.encoders import Terms, TextEncoder, TextForm, TextSettings
 from recordmill.transforms.encoders import fit_encoder
-from recordmill.transforms.encoders import fit_encoder as module
 from recordmill.transforms.encoders.fit_encoder import (
     ChooseTerms,
     FitEncoder,
@@ -38,9 +37,9 @@ def test_terms_are_in_alphabetical_order_and_the_texts_are_counted():
 
 
 def test_counts_that_are_passed_on_early_add_up(monkeypatch):
-    monkeypatch.setattr(module, "_HELD_TERMS", 2)
-    monkeypatch.setattr(module, "AT_ONCE", 2)
-    count = module._CountTerms(COUNTS)
+    monkeypatch.setattr(fit_encoder, "_HELD_TERMS", 2)
+    monkeypatch.setattr(fit_encoder, "AT_ONCE", 2)
+    count = fit_encoder._CountTerms(COUNTS)
     count.start_bundle()
     passed = [counted for text in TEXTS for counted in count.process([text])]
     assert passed
@@ -91,16 +90,6 @@ def test_no_more_than_twice_the_terms_are_held():
     assert (sorted(chosen.terms), chosen.distinct) == (["t7", "t8"], 9)
 
 
-def test_of_equally_frequent_terms_the_first_is_kept():
-    with Pipeline() as p:
-        fitted = (
-            p
-            | beam.Create([TEXTS[:2], TEXTS[2:]])
-            | FitEncoder(TextSettings(TextForm.COUNTS, features=3), "captions", "train")
-        )
-        assert_that(fitted | beam.Map(lambda encoder: encoder.vocabulary), equal_to([("cat", "dog", "mat")]))
-
-
 def test_a_vocabulary_that_is_known_has_to_be_found_again():
     chosen = Terms(["dog", "cat"], [3, 2], [2, 2], 4)
     known = make_encoder(chosen, 5, COUNTS, "captions", "train").info
@@ -125,37 +114,8 @@ def test_no_vocabulary_is_an_error_that_says_why(texts, distinct, settings, said
         make_encoder(Terms([], [], [], distinct), texts, TextSettings(TextForm.COUNTS, **settings), "captions", "train")
 
 
-def split(text: str, **settings) -> list[str]:
-    return TermSplitter(TextSettings(TextForm.COUNTS, **settings))(text)
-
-
-def test_words_of_two_letters_or_more_lower_case():
-    assert split("A Dog, x2 on_the 7 mats!") == ["dog", "x2", "on_the", "mats"]
-
-
-def test_case_is_kept_where_it_is_asked_for():
-    assert split("Dog dog", lower=False) == ["Dog", "dog"]
-
-
-def test_stop_words_are_left_out_before_neighbours_are_joined():
-    assert split("dog on the mat", stop_words=("on", "the"), ngrams=(1, 2)) == ["dog", "mat", "dog mat"]
-
-
-@pytest.mark.parametrize(
-    ("ngrams", "terms"),
-    [
-        ((2, 2), ["aa bb", "bb cc"]),
-        ((1, 3), ["aa", "bb", "cc", "aa bb", "bb cc", "aa bb cc"]),
-        ((3, 9), ["aa bb cc"]),
-        ((4, 5), []),
-    ],
-)
-def test_runs_of_tokens(ngrams, terms):
-    assert split("aa bb cc", ngrams=ngrams) == terms
-
-
 def test_a_million_bytes_are_split():
-    assert len(split("dog cat " * 125_000, ngrams=(1, 2))) == 499_999
+    assert len(TermSplitter(TextSettings(TextForm.COUNTS, ngrams=(1, 2)))("dog cat " * 125_000)) == 499_999
 
 
 def test_stop_words_that_no_text_has():
@@ -197,12 +157,6 @@ def test_tokens_keep_their_order_and_unknown_ones_their_place():
         ([2], [], [1, 0, 1, 0]),
     ]
     assert encoder(TextForm.TOKENS).size == 6
-
-
-def test_weights_are_of_length_1():
-    ((index, value, _),) = encoded(encoder(TextForm.TFIDF, (1.0, 2.0, 9.0, 1.5)), "dog dog mat")
-    assert index == [1, 3]
-    assert value == pytest.approx((4 / 18.25**0.5, 1.5 / 18.25**0.5))
 
 
 @pytest.mark.parametrize("text", ["", "zebra", "\x00"])

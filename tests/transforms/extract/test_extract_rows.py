@@ -1,5 +1,3 @@
-import io
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -10,15 +8,14 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.extract.extract_files import UnusableRecordError
 from recordmill.transforms.extract.extract_rows import Extracted, RowExtractor
+from recordmill.transforms.sample.draw_scene import encoded
 
 CAT, FIGURE, SKY = Category(3, "cat"), Category(7, "figure", keypoints=("head", "foot")), Category(92, "sky", isthing=0)
 LABELS = LabelMap((CAT, FIGURE), (SKY,))
 
 
 def png(width: int = 40, height: int = 30) -> bytes:
-    stream = io.BytesIO()
-    Image.new("L", (width, height)).save(stream, "PNG")
-    return stream.getvalue()
+    return encoded(Image.new("L", (width, height)), "PNG")
 
 
 DETECTION = {

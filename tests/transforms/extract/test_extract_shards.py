@@ -1,9 +1,7 @@
 import hashlib
-import io
 from pathlib import Path
 
 import apache_beam as beam
-import numpy as np
 import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
@@ -18,18 +16,15 @@ from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.extract.extract_pieces import read_piece, records_of_piece
 from recordmill.transforms.extract.extract_shards import ExtractShards
 from recordmill.transforms.records.read_shards import ManifestShard
+from recordmill.transforms.sample.draw_scene import encoded
 
-
-def png() -> bytes:
-    stream = io.BytesIO()
-    Image.fromarray(np.zeros((30, 40), np.uint8)).save(stream, "PNG")
-    return stream.getvalue()
+PNG = encoded(Image.new("L", (40, 30)), "PNG")
 
 
 def keras_record(id_: int, path: bytes) -> bytes:
     example = tf.train.Example()
     feature = example.features.feature
-    feature["image"].bytes_list.value.append(png())
+    feature["image"].bytes_list.value.append(PNG)
     feature["path"].bytes_list.value.append(path)
     for name, value in {"id": id_, "image_id": 4, "category_id": 3, "class_index": 0}.items():
         feature[name].int64_list.value.append(value)
@@ -77,7 +72,7 @@ def test_records_become_rows_and_a_file(tmp_path):
     assert [path.relative_to(tmp_path / "dir") for path in (tmp_path / "dir").rglob("*.png")] == [
         Path("images/val/a/b.png")
     ]
-    assert (tmp_path / "dir" / "images" / "val" / "a" / "b.png").read_bytes() == png()
+    assert (tmp_path / "dir" / "images" / "val" / "a" / "b.png").read_bytes() == PNG
 
 
 def test_a_shard_is_extracted_again_where_a_file_of_it_is_gone(tmp_path):
@@ -95,7 +90,7 @@ def test_a_shard_is_extracted_again_where_a_file_of_it_is_gone(tmp_path):
     before = (images / "0.png").stat().st_mtime_ns
     extract(tmp_path / "dir", *shards)
     assert {path.name: path.read_bytes() for path in images.iterdir()} == {
-        f"{n}.png": png() for n in (*range(4), *range(10, 14))
+        f"{n}.png": PNG for n in (*range(4), *range(10, 14))
     }
     assert (images / "0.png").stat().st_mtime_ns == before
     assert [read_piece(str(tmp_path / "dir"), f"s{n}").faults for n in range(4)] == [Faults()] * 4

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
-from recordmill.transforms.records.example import ExampleWriter, merge_examples, varint
+from recordmill.transforms.records.example import ExampleWriter, merge_examples
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 EDGES = [0, 1, 127, 128, 16383, 16384, (1 << 31) - 1, 1 << 31, 1 << 32, INT64_MAX, -1, -128, -(1 << 31), INT64_MIN]
@@ -79,12 +79,6 @@ def test_a_name_that_begins_another_comes_first():
     assert read(record) == {"a": ("int64", [1]), "a/b": ("int64", [2])}
 
 
-@pytest.mark.parametrize("kind", FeatureKind)
-def test_an_empty_list_keeps_its_type(kind):
-    record = ExampleWriter(table(("x", kind, True))).write({"x": []})
-    assert read(record) == {"x": (kind.value, [])}
-
-
 @pytest.mark.parametrize("number", EDGES)
 def test_the_edges_of_int64(number):
     record = ExampleWriter(table(("x", FeatureKind.INT64, False), ("y", FeatureKind.INT64, True))).write(
@@ -98,22 +92,6 @@ def test_lengths_around_a_varint_s_borders(length):
     record = ExampleWriter(table(("x", FeatureKind.BYTES, False))).write({"x": b"." * length})
     assert tf.train.Example.FromString(record).SerializeToString(deterministic=True) == record
     assert read(record) == {"x": ("bytes", [b"." * length])}
-
-
-@pytest.mark.parametrize(
-    ("number", "expected"),
-    [
-        (0, b"\x00"),
-        (127, b"\x7f"),
-        (128, b"\x80\x01"),
-        (300, b"\xac\x02"),
-        (INT64_MAX, b"\xff" * 8 + b"\x7f"),
-        (-1, b"\xff" * 9 + b"\x01"),
-        (INT64_MIN, b"\x80" * 9 + b"\x01"),
-    ],
-)
-def test_varint(number, expected):
-    assert varint(number) == expected
 
 
 def test_the_value_comes_from_the_source_whatever_the_feature_is_called():

@@ -8,18 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.errors import RecordError
-from recordmill.transforms.records.tfrecord import frame, framed, masked_crc32c, read_records
+from recordmill.transforms.records.tfrecord import framed as framed_size
+from recordmill.transforms.records.tfrecord import masked_crc32c, read_records
+from tests.transforms.show.records import framed
 
 RECORDS = [b"", b"the first", b"\x00\xff\n" * 5]
 RECORDS_LISTS = st.lists(st.binary(max_size=300), max_size=6)
 
 
-def file_of(records: list[bytes]) -> bytes:
-    return b"".join(piece for record in records for piece in (frame(record)[0], record, frame(record)[1]))
-
-
-WHOLE = file_of(RECORDS)
-ENDS = [len(file_of(RECORDS[:count])) for count in range(len(RECORDS) + 1)]
+WHOLE = framed(*RECORDS)
+ENDS = [len(framed(*RECORDS[:count])) for count in range(len(RECORDS) + 1)]
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +57,9 @@ def test_files_are_those_of_tensorflow_s_writer(path, records):
             writer.write(record)
     with open(path, "rb") as file:
         data = file.read()
-    assert file_of(records) == data
+    assert framed(*records) == data
     assert ours(data) == (records, None)
-    assert len(data) == sum(framed(len(record)) for record in records)
+    assert len(data) == sum(framed_size(len(record)) for record in records)
 
 
 def test_a_file_cut_anywhere_gives_the_records_before_the_cut(path):
@@ -98,7 +96,7 @@ def test_a_flipped_bit_is_told_by_record_and_part(bit):
 def test_a_length_beyond_the_file_costs_no_memory():
     length = struct.pack("<Q", 1 << 50)
     data = length + struct.pack("<I", masked_crc32c(length)) + b"few bytes"
-    records, fault = ours(file_of([b"good"]) + data)
+    records, fault = ours(framed(b"good") + data)
     assert records == [b"good"]
     assert str(fault) == f"record 1: the file ends 9 bytes into a record of {1 << 50} bytes"
 

@@ -7,7 +7,6 @@ import pytest
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage.gcs_storage import GcsStorage
-from recordmill.transforms.storage.local_storage import LocalStorage
 from recordmill.transforms.storage.resolve import archive_of, join_path, local_copy, storage_for
 from tests.transforms.storage.conftest import path_of
 
@@ -20,12 +19,6 @@ def test_an_archive_in_a_bucket_is_read_there(gcs):
     storage_for(path_of("resolved")).write(path_of("resolved/x.zip"), stream.getvalue())
     assert archive_of(path) == path_of("resolved/x.zip")
     assert storage_for(path).read(path) == b"of the bucket"
-
-
-def test_a_folder_may_be_called_as_archives_are(tmp_path):
-    (tmp_path / "x.zip").mkdir()
-    assert archive_of(str(tmp_path / "x.zip" / "a")) == ""
-    assert isinstance(storage_for(str(tmp_path / "x.zip" / "a")), LocalStorage)
 
 
 def test_paths_of_buckets_and_of_nobody():
