@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.engines import fetch
 from tests.engines.command import Command
 from tests.engines.conftest import SHARDS, in_pool, of_job_server
 from tests.engines.output import files_of
@@ -95,6 +96,8 @@ def test_a_killed_worker_is_replaced(disturbed, cluster, patient_pool):
     assert any("io.grpc.StatusRuntimeException" in failure for failure in cluster.failures()), "a connection is lost"
 
 
-def test_a_killed_task_manager_is_replaced(disturbed, cluster):
+@pytest.mark.parametrize("flink", [fetch.FLINK, fetch.NEWER_FLINK], indirect=True)
+def test_a_killed_task_manager_is_replaced(disturbed, cluster, flink):
+    assert cluster.version() == flink
     disturbed.run(cluster.kill_task_manager, cluster.start_task_manager)
     assert any("TaskManager" in failure for failure in cluster.failures())
