@@ -51,7 +51,7 @@ test-airflow: $(VENV)/installed .venv-airflow/installed  ## Have Airflow run the
 	cd tests/airflow && PROJECT_PYTHON=$(abspath $(BIN))/python ../../.venv-airflow/bin/pytest $(PYTEST_ARGS)
 
 test-faults:  ## Kill jobs, fill disks, break requests: nothing may be lost or half-written
-test-engines: .venv-worker/installed .venv-light/installed .engines/fetched  ## Have Flink, Prism and several processes run the jobs
+test-engines: .venv-worker/installed .venv-light/installed .engines/fetched  ## Have Flink, Spark, Prism and several processes run the jobs
 test-browser: .browser/installed  ## Have headless Chromium open report.html
 test-faults test-engines test-browser: $(VENV)/installed
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(@:test-%=tests/%) $(PYTEST_ARGS)

@@ -28,14 +28,14 @@ from tests.engines.worker_pool import build_wheel, running_pool, worker_environm
 @contextlib.contextmanager
 def engines(folder: Path) -> Iterator[dict[str, tuple[list[str], set[int]]]]:
     """By name: what stands after `--`, and the servers that work for it."""
-    jars = fetch.JOB_SERVER.folder(PARTS) / fetch.JOB_SERVER_JAR
+    jars = fetch.job_server("flink", fetch.FLINK).folder(PARTS) / fetch.JOB_SERVER_JAR
     worker = worker_environment(folder / "worker", build_wheel(folder / "wheel"))
     logs = [folder / name for name in ("local", "cluster", "server")]
     for log in logs:
         log.mkdir()
     with (
         running_job_server(jars, LOCAL, logs[0]) as local,
-        FlinkCluster(fetch.FLINK_CLUSTER.folder(PARTS), logs[1]) as cluster,
+        FlinkCluster(fetch.flink(fetch.FLINK).folder(PARTS), logs[1]) as cluster,
         running_job_server(jars, cluster.master, logs[2]) as server,
         running_pool(worker, folder / "pool.log") as pool,
     ):

@@ -32,8 +32,14 @@ def fetched(part: fetch.Part) -> Path:
 
 
 @pytest.fixture(scope="session")
-def job_server_jar() -> Path:
-    return fetched(fetch.JOB_SERVER) / fetch.JOB_SERVER_JAR
+def flink(request) -> str:
+    """Version of Flink and its job server; a test chooses another one by an indirect parameter."""
+    return getattr(request, "param", fetch.FLINK)
+
+
+@pytest.fixture(scope="session")
+def job_server_jar(flink) -> Path:
+    return fetched(fetch.job_server("flink", flink)) / fetch.JOB_SERVER_JAR
 
 
 @pytest.fixture(scope="session")
@@ -55,8 +61,8 @@ def flink_local(job_server_jar, tmp_path_factory) -> Iterator[list[str]]:
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory) -> Iterator[FlinkCluster]:
-    with FlinkCluster(fetched(fetch.FLINK_CLUSTER), tmp_path_factory.mktemp("flink")) as running:
+def cluster(flink, tmp_path_factory) -> Iterator[FlinkCluster]:
+    with FlinkCluster(fetched(fetch.flink(flink)), tmp_path_factory.mktemp("flink")) as running:
         yield running
 
 

@@ -13,20 +13,23 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 FLINK = "1.19.3"
+NEWER_FLINK = "1.20.5"
+"""Flink that a few tests run: Beam's runner for 1.20 cannot be had, and the one for 1.19 runs there."""
+SPARK = "3.5.9"
 BEAM_JAVA = "2.62.0"
-"""Of the job server. Newer ones are made of parts that could not be had together; the Python SDK does not mind."""
+"""Version of the job servers. The parts of newer ones cannot be had together; the Python SDK does not mind."""
 
 FLINK_OPERATOR = "1.10.0"
 
 OPERATOR_SCHEMA = "flinkdeployments.yml"
-JOB_SERVER_JAR = "beam-runners-flink-job-server.jar"
+JOB_SERVER_JAR = "job-server.jar"
 
-_DRIVER = "org.apache.beam.runners.flink.FlinkJobServerDriver"
-_POM = Path(__file__).resolve().parent / "flink_job_server" / "pom.xml"
+_POMS = Path(__file__).resolve().parent / "job_servers"
 _TIMEOUT_S = 1200
 
 
@@ -54,48 +57,59 @@ class Part:
         return parts / f"{self.name}-{self.version}.missing"
 
 
-def fetch_job_server(folder: Path) -> None:
-    """Beam's Flink job server: one jar, as Beam would download it, made of its parts.
+def job_server(engine: str, engine_version: str) -> Part:
+    """Beam's job server for `flink` or `spark`: one jar, as Beam would download it, merged from its parts.
 
-    A job brings its jars along; there are 161, of which Flink takes in 13 a second, and so one is quicker.
+    A job ships its jars; there are more than 160, of which Flink takes in 13 a second, and so one is quicker.
     """
-    with tempfile.TemporaryDirectory() as jars:
-        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
-        _run(["mvn", "--batch-mode", "--quiet", f"--file={_POM}", f"-Dbeam.version={BEAM_JAVA}", *goal])
-        merge_jars(sorted(Path(jars).glob("*.jar")), folder / JOB_SERVER_JAR)
+
+    def fetch_jars(folder: Path) -> None:
+        with tempfile.TemporaryDirectory() as jars:
+            versions = [f"-Dbeam.version={BEAM_JAVA}", f"-Dengine.version={engine_version}"]
+            goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
+            _run(["mvn", "--batch-mode", "--quiet", f"--file={_POMS / engine}.xml", *versions, *goal])
+            driver = f"org.apache.beam.runners.{engine}.{engine.title()}JobServerDriver"
+            merge_jars(sorted(Path(jars).glob("*.jar")), folder / JOB_SERVER_JAR, driver)
+
+    return Part(f"{engine}-{engine_version}-job-server", BEAM_JAVA, fetch_jars)
 
 
-def merge_jars(jars: Iterable[Path], merged: Path) -> None:
-    """One jar of many. Of files that several have the first is taken; lists of services are joined."""
+def merge_jars(jars: Iterable[Path], merged: Path, main: str) -> None:
+    """Merge jars into one with a main class. The first of several files of one name is kept; lists of services are
+    joined. Folders are kept, because Spark looks for one."""
     services: dict[str, bytes] = {}
     names = {"META-INF/MANIFEST.MF"}
     with zipfile.ZipFile(merged, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        archive.writestr("META-INF/MANIFEST.MF", f"Manifest-Version: 1.0\nMulti-Release: true\nMain-Class: {_DRIVER}\n")
+        archive.writestr("META-INF/MANIFEST.MF", f"Manifest-Version: 1.0\nMulti-Release: true\nMain-Class: {main}\n")
         for jar in jars:
             with zipfile.ZipFile(jar) as part:
                 for name in part.namelist():
                     if name.startswith("META-INF/services/") and not name.endswith("/"):
                         services[name] = services.get(name, b"") + part.read(name) + b"\n"
-                    elif name not in names and not name.endswith(("/", ".SF", ".RSA", ".DSA")):
+                    elif name not in names and not name.endswith((".SF", ".RSA", ".DSA")):
                         names.add(name)
                         archive.writestr(name, part.read(name))
         for name, lines in services.items():
             archive.writestr(name, lines)
 
 
-def fetch_flink(folder: Path) -> None:
+def flink(flink_version: str) -> Part:
     """Flink itself, from the package that PyFlink depends on; without SQL and Scala."""
-    with tempfile.TemporaryDirectory() as download:
-        name = f"apache-flink-libraries=={FLINK}"
-        _run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", download, name])
-        (package,) = Path(download).glob("*.tar.gz")
-        with tarfile.open(package) as archive:
-            for member in archive:
-                path = Path(member.name)
-                wanted = path.match("deps/lib/flink-dist-*") or path.match("deps/lib/log4j-*")
-                if wanted or path.match("deps/bin/bash-java-utils.jar"):
-                    member.name = path.name
-                    archive.extract(member, folder, filter="data")
+
+    def fetch_package(folder: Path) -> None:
+        with tempfile.TemporaryDirectory() as download:
+            name = f"apache-flink-libraries=={flink_version}"
+            _run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", download, name])
+            (package,) = Path(download).glob("*.tar.gz")
+            with tarfile.open(package) as archive:
+                for member in archive:
+                    path = Path(member.name)
+                    wanted = path.match("deps/lib/flink-dist-*") or path.match("deps/lib/log4j-*")
+                    if wanted or path.match("deps/bin/bash-java-utils.jar"):
+                        member.name = path.name
+                        archive.extract(member, folder, filter="data")
+
+    return Part("flink", flink_version, fetch_package)
 
 
 def fetch_operator(folder: Path) -> None:
@@ -130,8 +144,7 @@ def _run(command: list[str], environment: Mapping[str, str] = {}) -> None:
         ) from error
 
 
-JOB_SERVER = Part("flink-job-server", BEAM_JAVA, fetch_job_server)
-FLINK_CLUSTER = Part("flink", FLINK, fetch_flink)
+SPARK_JOB_SERVER = job_server("spark", SPARK)
 PRISM = Part("prism", version("apache-beam"), fetch_prism)
 OPERATOR = Part("flink-operator", FLINK_OPERATOR, fetch_operator)
 
@@ -159,5 +172,6 @@ def fetch(part: Part, parts: Path) -> None:
 
 
 if __name__ == "__main__":
-    for wanted_part in (JOB_SERVER, FLINK_CLUSTER, PRISM, OPERATOR):
+    flinks = [make(it) for it in (FLINK, NEWER_FLINK) for make in (flink, partial(job_server, "flink"))]
+    for wanted_part in (*flinks, SPARK_JOB_SERVER, PRISM, OPERATOR):
         fetch(wanted_part, Path(sys.argv[1]))

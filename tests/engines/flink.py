@@ -123,6 +123,9 @@ class FlinkCluster:
     def start_task_manager(self) -> None:
         self._task_manager = self._stack.enter_context(self._running_task_manager())
 
+    def version(self) -> str:
+        return self._ask("overview")["flink-version"]
+
     def failures(self) -> list[str]:
         """Why the job that was started last had to begin anew, each time."""
         jobs = self._ask("jobs/overview")["jobs"]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.engines import fetch
 from tests.engines.command import Command
 from tests.engines.conftest import in_pool, of_job_server
 from tests.engines.disturbed_job import DisturbedJob
@@ -59,6 +60,8 @@ def test_a_killed_worker_is_replaced(disturb, cluster, patient_pool):
     assert any("io.grpc.StatusRuntimeException" in failure for failure in cluster.failures()), "a connection is lost"
 
 
-def test_a_killed_task_manager_is_replaced(disturb, cluster):
+@pytest.mark.parametrize("flink", [fetch.FLINK, fetch.NEWER_FLINK], indirect=True)
+def test_a_killed_task_manager_is_replaced(disturb, cluster, flink):
+    assert cluster.version() == flink
     disturb(cluster.kill_task_manager, cluster.start_task_manager)
     assert any("TaskManager" in failure for failure in cluster.failures())

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.conftest import draw_jpeg, every_kind, manifest_of, read_examples, rejects_of
+from tests.engines import fetch
 from tests.engines.command import Command
 from tests.engines.output import files_of, records_of, without_shards
 
@@ -13,6 +14,14 @@ def test_planned_shards_are_the_same_bytes(coco, engine, convert):
     reference = convert("reference", sized)
     assert len(manifest_of(reference)["splits"]["train"]["shards"]) > 3
     assert files_of(convert("engine", sized, engine)) == files_of(reference)
+
+
+@pytest.mark.parametrize("flink", [fetch.NEWER_FLINK], indirect=True)
+@pytest.mark.parametrize("engine", ["flink_local", "flink_cluster"], indirect=True)
+@pytest.mark.parametrize("coco", ["sample"], indirect=True)
+def test_newer_flink_writes_the_same_bytes(coco, engine, cluster, flink, convert):
+    assert cluster.version() == flink
+    assert files_of(convert("engine", coco, engine)) == files_of(convert("reference", coco))
 
 
 def test_stock_shards_are_the_same_records(sample, engine, convert):
