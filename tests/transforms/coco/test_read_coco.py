@@ -145,7 +145,7 @@ def test_whole_numbers_are_ids_however_they_are_written(tmp_path, id_):
     assert read.rejected == []
 
 
-NO_IDS = [True, 5.5, "five", None, INT64_MAX + 1, INT64_MIN - 1, 1e19]
+NO_IDS = [True, 5.5, [5], "", None, INT64_MAX + 1, INT64_MIN - 1, 1e19]
 
 
 @pytest.mark.parametrize("id_", NO_IDS)
@@ -322,7 +322,7 @@ def test_a_bad_row_changes_nothing_for_the_others(tmp_path_factory, images, anno
     assert (fast.parts, fast.rejected) == (expected, [])
     in_blocks = Read(folder, document(images, annotations), 90)
     assert (in_blocks.parts, in_blocks.file) == (fast.parts, fast.file)
-    slow = Read(folder, document([*images, {"id": 1}], [{**ROW, "image_id": "?"}, *annotations]))
+    slow = Read(folder, document([*images, {"id": 1}], [{**ROW, "image_id": ["?"]}, *annotations]))
     assert slow.parts == expected
     assert sorted(slow.reasons, key=str) == [
         ("annotation", 7, "malformed_annotation", None),
