@@ -156,6 +156,11 @@ class DataSet:
         """How many; 0 where the records have none."""
         return len(self.manifest.categories)
 
+    @property
+    def num_labels(self) -> int:
+        """Largest label of the records' own numbers, + 1: `num_classes` of manifest.json and of Model Garden."""
+        return self.manifest.num_classes
+
     def __getitem__(self, split: str) -> Split:
         """
         Raises:

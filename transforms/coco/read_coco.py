@@ -286,11 +286,15 @@ LABELS = {
 _BOXES = msgspec.json.Decoder(list[tuple[float, float, float, float]])
 
 
+def _without_parents(name: str) -> str:
+    return posixpath.normpath(name) if "/../" in name else name
+
+
 def image_block(rows: Sequence[CocoImageRow]) -> Block:
     """Image rows in the order of the file, some of which may have one id."""
     return Block(
         image_id=np.array([row.id for row in rows], np.int64),
-        file_name=ragged_texts([row.file_name for row in rows]),
+        file_name=ragged_texts([_without_parents(row.file_name) for row in rows]),
         image_size_px=np.array([size_of(row) or (0, 0) for row in rows], np.int64).reshape(-1, 2),
         labels=label_column(list(map(_lvis_labels, rows))),
     )
