@@ -164,6 +164,11 @@ class DataSet:
         """Number of classes; 0 if the records have none."""
         return len(self.manifest.categories)
 
+    @property
+    def num_labels(self) -> int:
+        """Largest label of the records' own numbers, + 1: `num_classes` of manifest.json and of Model Garden."""
+        return self.manifest.num_classes
+
     def __getitem__(self, split: str) -> Split:
         """
         Raises:

@@ -91,6 +91,7 @@ class Block:
 
     Attributes:
         image_id: int64 [N], as in the source.
+        id_text: texts [N], the text that the source has as id, of which image_id is the hash; empty for a number.
         source: int64 [N], index of the input file among the sources of the job.
         part: int64 [N], number of the part of that file.
         file_name: texts [N], relative to the image folder; the name that records have.
@@ -112,6 +113,7 @@ class Block:
         ranks: int64 [N, 2], first and end of the shard among all of `rows`, sorted.
         first_object_of_image: int64 [N + 1], ascending, from 0 to M.
         object_id, category_id: int64 [M], as in the source.
+        object_id_text: texts [M], as id_text.
         boxes_xywh_px: float64 [M, 4], left, top, width, height; width and height >= 0. A box may cross the edge.
         area_px2: float64 [M].
         is_crowd: bool [M].
@@ -120,6 +122,7 @@ class Block:
     """
 
     image_id: Any = None
+    id_text: Any = None
     source: Any = None
     part: Any = None
     file_name: Any = None
@@ -139,6 +142,7 @@ class Block:
     ranks: Any = None
     first_object_of_image: Any = None
     object_id: Any = None
+    object_id_text: Any = None
     category_id: Any = None
     boxes_xywh_px: Any = None
     area_px2: Any = None

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from enum import Enum
+from typing import NamedTuple
 
 import msgspec
 
@@ -77,6 +78,27 @@ class Rejected(msgspec.Struct, frozen=True, array_like=True):
     detail: str
     image_id: int | None = None
     annotations: int = 0
+
+
+class IdTexts(NamedTuple):
+    """Texts that the source has as ids, by the numbers that stand for them: of images, and of annotations."""
+
+    images: dict[int, str]
+    annotations: dict[int, str]
+
+    def named(self, reject: Rejected) -> Rejected:
+        """The reject with the texts of its ids in the detail."""
+        image_id = reject.id if reject.what == "image" else reject.image_id
+        texts = {
+            "image id": None if image_id is None else self.images.get(image_id),
+            "annotation id": self.annotations.get(reject.id) if reject.what == "annotation" and reject.id else None,
+        }
+        if not (found := [f"{what} {text!r}" for what, text in texts.items() if text]):
+            return reject
+        return msgspec.structs.replace(reject, detail=f"{reject.detail} ({', '.join(found)})")
+
+
+NO_ID_TEXTS = IdTexts({}, {})
 
 
 class RejectLine(msgspec.Struct, frozen=True):

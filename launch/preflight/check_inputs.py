@@ -140,6 +140,8 @@ def _real(path: str) -> str:
 
 def _near(path: str) -> str:
     """Return a hint at the path that was probably meant."""
+    if path.startswith("~") and os.path.exists(os.path.expanduser(path)):
+        return f": a shell expands ~, and nothing else does; give {os.path.expanduser(path)}"
     folder, name = os.path.split(path.rstrip("/"))
     if is_remote(path) or not os.path.isdir(folder or ".") or os.path.exists(path):
         return ""

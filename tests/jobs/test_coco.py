@@ -14,6 +14,7 @@ from PIL import Image
 from recordmill.launch.cli import main
 from recordmill.schemas.block import Block
 from recordmill.schemas.inputs.images import ImageTask
+from recordmill.schemas.inputs.splits import name_id
 from tests.conftest import (
     CATEGORIES,
     annotation,
@@ -109,7 +110,7 @@ def test_every_reason_and_nothing_is_lost(tmp_path, recordmill):
         (image_row(11, "https://example.org/a.jpg"), "unsafe_file_name"),
         ({"id": 12, "width": 40, "height": 30}, "malformed_image"),
         (image_row(13, "[été]/ü 日本.jpg"), None),
-        ({"id": "x", "file_name": "good.jpg"}, "malformed_image"),
+        ({"id": 14.5, "file_name": "good.jpg"}, "malformed_image"),
     ]
     annotations = [
         (annotation(1, 1), None),
@@ -128,7 +129,7 @@ def test_every_reason_and_nothing_is_lost(tmp_path, recordmill):
     assert outcome.code == 0, outcome
     reasons = {(row["what"], row["id"], row["reason"]) for row in rejects_of(tmp_path / "out")}
     expected = {(what, row["id"], reason) for what, part in parts.items() for row, reason in part if reason}
-    assert reasons == expected - {("image", "x", "malformed_image")} | {("image", None, "malformed_image")}
+    assert reasons == expected - {("image", 14.5, "malformed_image")} | {("image", None, "malformed_image")}
     split = manifest_of(tmp_path / "out")["splits"]["train"]
     assert split["images"]["rows"] == 15 == split["images"]["written"] + sum(split["images"]["rejected"].values())
     assert split["annotations"]["rows"] == 11
@@ -138,6 +139,24 @@ def test_every_reason_and_nothing_is_lost(tmp_path, recordmill):
     examples = {example["image/source_id"][0]: example for example in read_examples(tmp_path / "out")}
     assert examples.keys() == {b"1", b"13"}
     assert examples[b"13"]["image/filename"] == ["[été]/ü 日本.jpg".encode()]
+
+
+def test_text_ids_are_numbers_in_records_and_texts_in_rejects(tmp_path, recordmill):
+    rows = [image_row(id_, f"{number}.jpg") for number, id_ in enumerate(("0998", "1000", "a.jpg"))]
+    for number in range(3):
+        draw_jpeg(tmp_path / "images" / f"{number}.jpg")
+    objects = [annotation(f"good {number}", row["id"]) for number, row in enumerate(rows)]
+    bad = [annotation("x", "a.jpg", bbox="no"), annotation("y", "a.jpg", bbox=(0, 0, 0, 0)), annotation("z", "b.jpg")]
+    instances = write_coco(tmp_path, rows, [*objects, *bad, annotation("no", "1000", category_id=9)], CATEGORIES)
+    assert convert(recordmill, tmp_path, instances, "--max-rejects", 1).code == 0
+    examples = {example["image/source_id"][0]: example for example in read_examples(tmp_path / "out")}
+    assert examples.keys() == {b"998", b"1000", b"%d" % name_id("a.jpg")}
+    assert [len(example["image/object/area"]) for example in examples.values()] == [1, 1, 1]
+    details = {row["reason"]: row["detail"] for row in rejects_of(tmp_path / "out")}
+    named = {"malformed_box": "x", "empty_box": "y", "unknown_image": "z", "unknown_category": "no"}
+    assert details.keys() == named.keys()
+    assert all(f"annotation id {text!r}" in details[reason] for reason, text in named.items())
+    assert all("image id 'a.jpg'" in details[reason] for reason in ("malformed_box", "empty_box"))
 
 
 def test_too_many_rejects_fail_until_they_are_accepted(sample, tmp_path, recordmill):

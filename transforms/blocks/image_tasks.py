@@ -9,6 +9,7 @@ import numpy as np
 from recordmill.schemas.block import Block, Ragged, ragged_bytes, ragged_numbers, ragged_texts
 from recordmill.schemas.inputs.annotations import NO_LABELS, Annotation, ImageLabels
 from recordmill.schemas.inputs.images import ImageRef, ImageTask
+from recordmill.schemas.rejects import IdTexts
 from recordmill.transforms.runtime.beam_steps import pack, unpacker
 
 _UNPACK_LABELS = unpacker(ImageLabels)
@@ -101,6 +102,25 @@ def labels_of(block: Block) -> list[ImageLabels]:
     if block.class_name is None:
         return labels
     return [ImageLabels(class_name=name) for name in block.class_name.texts()]
+
+
+def with_id_texts(block: Block, texts: IdTexts) -> Block:
+    """The Block with the texts of ids, if there are any."""
+    columns = {}
+    if texts.images:
+        columns["id_text"] = ragged_texts([texts.images.get(id_, "") for id_ in block.image_id.tolist()])
+    if texts.annotations and block.num_objects:
+        columns["object_id_text"] = ragged_texts([texts.annotations.get(id_, "") for id_ in block.object_id.tolist()])
+    return block.having(**columns)
+
+
+def id_texts(block: Block) -> IdTexts:
+    """The texts of ids."""
+    images = [] if block.id_text is None else zip(block.image_id.tolist(), block.id_text.texts(), strict=True)
+    objects = block.object_id_text is not None and zip(
+        block.object_id.tolist(), block.object_id_text.texts(), strict=True
+    )
+    return IdTexts(*({id_: text for id_, text in pairs or () if text} for pairs in (images, objects)))
 
 
 def object_columns(objects: Sequence[Annotation]) -> dict[str, Any]:

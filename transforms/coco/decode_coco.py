@@ -1,16 +1,18 @@
 """The JSON of a COCO file becomes rows of the expected types."""
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 
-from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.errors import AnnotationFileError, CollidingImagesError
 from recordmill.schemas.inputs.annotations import Category, Int64
 from recordmill.schemas.inputs.coco import AnnotationKind, FieldRows, SegmentId
 from recordmill.schemas.inputs.file_kinds import describe_content
-from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.schemas.inputs.splits import name_id
+from recordmill.schemas.rejects import NO_ID_TEXTS, IdTexts, Reason, Rejected
 from recordmill.transforms.coco.file_fields import (
     FIELDS,
     LISTS,
@@ -152,6 +154,7 @@ class CocoRows(NamedTuple):
         has_annotations: whether there is the list, if an empty one.
         sampled: every so manieth row of objects, with its segmentation.
         without_box: number of rows of objects that had no `bbox`.
+        id_texts: ids that are texts, and no decimal numbers.
     """
 
     images: list[CocoImageRow]
@@ -163,6 +166,7 @@ class CocoRows(NamedTuple):
     has_annotations: bool
     sampled: list[Any] = []
     without_box: int = 0
+    id_texts: IdTexts = NO_ID_TEXTS
 
 
 class _RowType(NamedTuple):
@@ -188,7 +192,6 @@ _MASKED_ROW_TYPES = _ROW_TYPES | {
 RAW_FILE = msgspec.json.Decoder(RawFile)
 _AS_FILE = {"": b"%b", "images": b'{"images":[%b]}', "annotations": b'{"images":[],"annotations":[%b]}'}
 """A file that has only what is in a block."""
-_IMAGE_ROW = msgspec.json.Decoder(AddressedImageRow, strict=False)
 _CATEGORY_ROW = msgspec.json.Decoder(Category, strict=False)
 
 
@@ -210,6 +213,79 @@ def polygon_bounds(segmentation: bytes) -> tuple[float, float, float, float] | N
     return None
 
 
+_DECIMAL = re.compile(r"([+-]?[0-9]+)(\.0*)?")
+
+
+def _id_number(text: str) -> tuple[int, bool]:
+    """The number that stands for an id, and whether the text is another form of it: else it is a hash.
+
+    >>> _id_number("0998"), _id_number("a.jpg")
+    ((998, True), (5996240643517367183, False))
+    """
+    match = _DECIMAL.fullmatch(text)
+    if match and -(1 << 63) <= (number := int(match[1])) < 1 << 63:
+        return number, True
+    return name_id(text), False
+
+
+class _RowDecoder:
+    """Decodes rows one by one; ids that are texts become numbers.
+
+    Args:
+        type_: of rows.
+        texts: gets the ids that are no decimal numbers.
+    """
+
+    def __init__(self, type_: Any, texts: IdTexts):
+        self._decode = msgspec.json.Decoder(type_, strict=False).decode
+        fields = () if type_ is msgspec.Raw else type_.__struct_fields__
+        known = {"image_id": texts.images, "id": texts.annotations if "image_id" in fields else texts.images}
+        self._texts = {key: found for key, found in known.items() if key in fields}
+        self._decode_texts = self._decode
+        if self._texts:
+            with_texts = msgspec.defstruct(type_.__name__, [(key, Int64 | str) for key in self._texts], bases=(type_,))
+            self._decode_texts = msgspec.json.Decoder(with_texts, strict=False).decode
+        self._has_texts = False
+
+    def __call__(self, raw: Any) -> Any:
+        """
+        Raises:
+            msgspec.ValidationError: a field is of another type.
+            CollidingImagesError: the hash of two texts is the same.
+        """
+        if not self._has_texts:
+            with contextlib.suppress(msgspec.ValidationError):
+                return self._decode(raw)
+        row = self._decode_texts(raw)
+        for key, found in self._texts.items():
+            text = getattr(row, key)
+            if not isinstance(text, str):
+                continue
+            if not text:
+                return self._decode(raw)  # which raises
+            number, is_decimal = _id_number(text)
+            setattr(row, key, number if is_decimal else _known(found, number, text))
+            self._has_texts = True
+        return row
+
+
+def _known(texts: dict[int, str], number: int, text: str) -> int:
+    """The number, when the text is in `texts`.
+
+    Raises:
+        CollidingImagesError: another text has it.
+    """
+    if texts.setdefault(number, text) != text:
+        raise collision(number, text, texts[number])
+    return number
+
+
+def collision(id_: int, *texts: str) -> CollidingImagesError:
+    """The error for two ids, one of which is a text, that have one number."""
+    shown = " and ".join(repr(text) if text else f"the number {id_}" for text in sorted(texts))
+    return CollidingImagesError(f"the ids {shown} have the same hash, {id_}: rename one")
+
+
 def _with_box(raw: msgspec.Raw) -> msgspec.Raw:
     """Return an object's row, with the bounds of its polygons as `bbox` if it has none."""
     fields = FIELDS.decode(raw)
@@ -227,7 +303,7 @@ def sample_rows(list_: str, text: bytes, kind: AnnotationKind, first: int, step:
     Args:
         first: index of the first of them in the block.
     """
-    decode = msgspec.json.Decoder(_MASKED_ROW_TYPES[kind].type, strict=False).decode
+    decode = _RowDecoder(_MASKED_ROW_TYPES[kind].type, IdTexts({}, {}))
     rows, data = [], _AS_FILE[list_] % text
     try:
         annotations = RAW_FILE.decode(data).annotations
@@ -292,26 +368,30 @@ def _decode_row_by_row(path: str, data: bytes, row: _RowType) -> CocoRows:
         raise _not_coco(path, data, error) from error
     images, annotations = [], []
     rejected = []
+    texts = IdTexts({}, {})
+    decode_image, decode = _RowDecoder(AddressedImageRow, texts), _RowDecoder(row.type, texts)
     for raw in file.images:
         try:
-            images.append(_IMAGE_ROW.decode(raw))
+            images.append(decode_image(raw))
         except msgspec.ValidationError as error:
-            rejected.append(Rejected("image", _peek(raw, "id"), Reason.MALFORMED_IMAGE, f"image row: {error}"))
+            rejected.append(
+                Rejected("image", _peek(raw, "id", texts.images), Reason.MALFORMED_IMAGE, f"image row: {error}")
+            )
     rows = file.annotations or []
-    decoder = msgspec.json.Decoder(row.type, strict=False)
     without_box = 0
     for raw in rows:
         try:
             filled = _with_box(raw) if row.fills_boxes else raw
-            annotations.append(decoder.decode(filled))
+            annotations.append(decode(filled))
             without_box += filled is not raw
         except msgspec.ValidationError as error:
             detail = f"annotation row: {error}"
-            rejected.append(Rejected("annotation", _peek(raw, "id"), row.malformed, detail, _peek(raw, "image_id")))
+            id_, image_id = _peek(raw, "id", texts.annotations), _peek(raw, "image_id", texts.images)
+            rejected.append(Rejected("annotation", id_, row.malformed, detail, image_id))
     counts = count_fields([msgspec.Raw(data)]), count_fields(file.images), count_fields(rows)
     usable = annotations if file.annotations is not msgspec.UNSET else msgspec.UNSET
     found = _rows(path, DecodedFile(images, usable, file.categories, counts), rejected, row)
-    return found._replace(without_box=without_box)
+    return found._replace(without_box=without_box, id_texts=texts)
 
 
 def _rows(path: str, file: DecodedFile, rejected: list[Rejected], row: _RowType) -> CocoRows:
@@ -368,12 +448,15 @@ _OPTIONAL_TYPES = {field.name: field.type for field in msgspec.structs.fields(Ca
 _OPTIONAL_FIELDS = _OPTIONAL_TYPES.keys()
 
 
-def _peek(raw: msgspec.Raw, key: str) -> int | None:
-    """An id from a row that did not decode, for the reject's line; None where there is none."""
+def _peek(raw: msgspec.Raw, key: str, texts: dict[int, str]) -> int | None:
+    """An id from a row that did not decode, for the reject's line; None where there is none. A text joins `texts`."""
     try:
         value = msgspec.json.decode(raw)[key]
     except (msgspec.DecodeError, KeyError, TypeError):
         return None
+    if isinstance(value, str) and value:
+        number, is_decimal = _id_number(value)
+        return number if is_decimal else _known(texts, number, value)
     return value if type(value) is int and -(1 << 63) <= value < 1 << 63 else None
 
 
@@ -393,14 +476,15 @@ def _are_quoted(data: bytes, list_: str, decode: Callable[[msgspec.Raw], Any], k
 def _without_quoted_texts(rows: CocoRows, data: bytes, row_type: _RowType) -> CocoRows:
     """A caption or a file name NaN, as pandas writes one that is missing, is no text, though it has become one."""
     images, annotations, rejected = [], [], []
-    are_quoted = _are_quoted(data, "images", lambda raw: _IMAGE_ROW.decode(raw).named(), "file_name")
+    decode_image = _RowDecoder(AddressedImageRow, IdTexts({}, {}))
+    are_quoted = _are_quoted(data, "images", lambda raw: decode_image(raw).named(), "file_name")
     for image in rows.images:
         if image.file_name in _NO_TEXTS and next(are_quoted):
             detail = f"the file_name is {image.file_name}, no text"
             rejected.append(Rejected("image", image.id, Reason.MALFORMED_IMAGE, detail))
         else:
             images.append(image)
-    decode = msgspec.json.Decoder(row_type.type, strict=False).decode
+    decode = _RowDecoder(row_type.type, IdTexts({}, {}))
     key = "caption" if row_type.type is CaptionRow else "file_name"
     are_quoted = _are_quoted(data, "annotations", decode, key)
     for row in rows.annotations:

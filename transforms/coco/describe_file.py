@@ -226,8 +226,8 @@ def shared_ids_warnings(path: str, packed: Sequence[bytes]) -> Iterator[str]:
         one, other = sorted(images[first])[:2]
         yield (
             f"{path}: annotations of different images share an id, as those of the images {one} and {other} share "
-            f"{first} (number of such ids: {len(shared):,}); all are kept, but tools that look annotations up by id, "
-            "such as pycocotools, find one of each: renumber them if you evaluate with them"
+            f"{first} (number of such ids: {len(shared):,}); none is rejected for it, but tools that look annotations "
+            "up by id, such as pycocotools, find one of each: renumber them if you evaluate with them"
         )
 
 

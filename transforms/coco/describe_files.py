@@ -98,7 +98,7 @@ def input_facts(files: Sequence[AnnotationFile], layout: FeatureTable, splits: S
     for file in files:
         for text in file.warnings:
             facts.warn(splits[0], text)
-    for text in _unsaid_things(files):
+    for text in (*_unsaid_things(files), *_without_categories(files)):
         facts.warn(splits[0], text)
     return facts.build()
 
@@ -118,6 +118,20 @@ def _unsaid_things(files: Sequence[AnnotationFile]) -> Iterator[str]:
 
 
 _CATEGORIES_SHOWN = 3
+_NEED_CATEGORIES = (
+    *(AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS),
+    *(AnnotationKind.STUFF, AnnotationKind.PANOPTIC),
+)
+
+
+def _without_categories(files: Sequence[AnnotationFile]) -> Iterator[str]:
+    """That no annotation has a class, as no file has categories."""
+    without = [file.path for file in files if file.annotations and file.kind in _NEED_CATEGORIES]
+    if without and not any(file.categories for file in files):
+        yield (
+            f"{', '.join(without)}: no categories, so no annotation has a class; add the list categories, of objects "
+            "with an integer id and a name, from the file of another split for example"
+        )
 
 
 def describe_inputs(files: Iterable[AnnotationFile], layout: FeatureTable) -> list[InputRows]:

@@ -25,10 +25,19 @@ from recordmill.schemas.inputs.images import MAX_FILE_BYTES, MAX_PIXELS, NO_FILE
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_key
-from recordmill.schemas.rejects import Count, Reason, Rejected
-from recordmill.transforms.blocks.image_tasks import NO_IMAGES, annotations_of, label_column, labels_of, object_columns
+from recordmill.schemas.rejects import Count, IdTexts, Reason, Rejected
+from recordmill.transforms.blocks.image_tasks import (
+    NO_IMAGES,
+    annotations_of,
+    id_texts,
+    label_column,
+    labels_of,
+    object_columns,
+    with_id_texts,
+)
 from recordmill.transforms.blocks.run_step import hash_images, image_order
 from recordmill.transforms.coco.convert_rows import other_format
+from recordmill.transforms.coco.decode_coco import collision
 from recordmill.transforms.coco.merge_annotations import complete_annotations, merge_parts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.list_images import ListParts, list_images
@@ -141,6 +150,7 @@ def join_annotations(blocks: Iterable[Block], inputs: JoinInputs, facts: FactsBu
         CollidingImagesError: see `merge_parts` and `match_mask`.
     """
     parts = sorted(blocks, key=lambda block: (int(block.source[0]), int(block.part[0])))
+    facts.texts = _id_texts(parts)
     of_images = [part for part in parts if part.file_name is not None]
     of_annotations = [part for part in parts if part.file_name is None]
     images = join_blocks(of_images) if of_images else NO_IMAGES
@@ -149,10 +159,32 @@ def join_annotations(blocks: Iterable[Block], inputs: JoinInputs, facts: FactsBu
     odd = _odd_ids(images, annotations, inputs.sources)
     plain = _join_plain(images.take(~np.isin(images.image_id, odd)), annotations, inputs, facts)
     others = _merge_odd(odd, images, annotations, inputs, facts)
-    block = join_blocks([plain, *others])
+    block = with_id_texts(join_blocks([plain, *others]), facts.texts)
     division = inputs.division
     block = without_faults(block, division.names, facts, inputs.match, division.group_from)
     return block.take(image_order(block, hash_images(block.image_id, inputs.seed)))
+
+
+def _id_texts(blocks: Sequence[Block]) -> IdTexts:
+    """The texts of all ids.
+
+    Raises:
+        CollidingImagesError: two texts, or a text and a number, are one id.
+    """
+    found = IdTexts({}, {})
+    if all(block.id_text is None and block.object_id_text is None for block in blocks):
+        return found
+    images: list[tuple[int, str]] = []
+    objects: list[tuple[int, str]] = []
+    for block in blocks:
+        numbers = block.image_id.tolist()
+        images += zip(numbers, [""] * len(numbers) if block.id_text is None else block.id_text.texts(), strict=True)
+        objects += id_texts(block).annotations.items()
+    for known, ids in (found.images, images), (found.annotations, objects):
+        for id_, text in ids:
+            if known.setdefault(id_, text) != text:
+                raise collision(id_, text, known[id_])
+    return found
 
 
 NO_ANNOTATIONS = Block(

@@ -27,8 +27,8 @@ from recordmill.schemas.inputs.annotations import NO_LABELS, ImageLabels
 from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource
 from recordmill.schemas.inputs.images import USUAL_IMAGE_BYTES
 from recordmill.schemas.names import name_fault
-from recordmill.schemas.rejects import Rejected
-from recordmill.transforms.blocks.image_tasks import file_folder, label_column, object_columns
+from recordmill.schemas.rejects import NO_ID_TEXTS, IdTexts, Rejected
+from recordmill.transforms.blocks.image_tasks import file_folder, label_column, object_columns, with_id_texts
 from recordmill.transforms.blocks.pack_block import pack_parts
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.coco.convert_rows import Converter, other_format, row_converter
@@ -161,14 +161,14 @@ def range_bits(sources: Iterable[AnnotationSource]) -> int:
 def _read(block: AnnotationBlock, rules: ReadRules) -> Iterator[Any]:
     progress.set_step("reading annotations")
     rows = read_block(block, rules.masks)
-    facts = FactsBuilder()
+    facts = FactsBuilder(rows.id_texts)
     for reject in rows.rejected:
         if reject.image_id is None:
             facts.reject(rules.first_split, reject)
     yield tagged(facts)
     yield TaggedOutput(_SUMMARIES, (block.source, summarize(block, rows)))
     if rows.images:
-        found = with_origin(image_block(rows.images), block, rules.sources)
+        found = with_origin(with_id_texts(image_block(rows.images), rows.id_texts), block, rules.sources)
         keys = name_keys(found.file_name.texts())
         if rules.folder:
             found = _with_files(found, rules.folder)
@@ -179,7 +179,8 @@ def _read(block: AnnotationBlock, rules: ReadRules) -> Iterator[Any]:
     for reject in rejected:
         progress.rejected(reject)
     if annotations or rejected:
-        of_images = annotation_block(block.source, annotations, rejected, row_converter(block.source))
+        of_images = annotation_block(block.source, annotations, rejected, row_converter(block.source), rows.id_texts)
+        of_images = with_id_texts(of_images, rows.id_texts)
         ranges = ranges_of(hash_images(of_images.image_id, rules.seed), rules.bits)
         yield from pack_parts(with_origin(of_images, block, rules.sources), ranges)
 
@@ -285,11 +286,15 @@ LABELS = {
 _BOXES = msgspec.json.Decoder(list[tuple[float, float, float, float]])
 
 
+def _without_parents(name: str) -> str:
+    return posixpath.normpath(name) if "/../" in name else name
+
+
 def image_block(rows: Sequence[CocoImageRow]) -> Block:
     """Image rows in the order of the file, some of which may have one id."""
     return Block(
         image_id=np.array([row.id for row in rows], np.int64),
-        file_name=ragged_texts([row.file_name for row in rows]),
+        file_name=ragged_texts([_without_parents(row.file_name) for row in rows]),
         image_size_px=np.array([size_of(row) or (0, 0) for row in rows], np.int64).reshape(-1, 2),
         labels=label_column(list(map(_lvis_labels, rows))),
     )
@@ -305,19 +310,25 @@ def _lvis_labels(row: CocoImageRow) -> ImageLabels:
 
 
 def annotation_block(
-    source: AnnotationSource, rows: Sequence[Any], rejected: Sequence[Rejected], convert: Converter
+    source: AnnotationSource,
+    rows: Sequence[Any],
+    rejected: Sequence[Rejected],
+    convert: Converter,
+    texts: IdTexts = NO_ID_TEXTS,
 ) -> Block:
     """Group annotations by image, in the order of the file. Each image has one row.
 
     Args:
         rejected: rows of known images that could not be decoded.
+        texts: of ids.
     """
     if source.kind is AnnotationKind.INSTANCES and not other_format(source):
         typed = _typed_objects(rows)
         if typed is not None and not rejected:
             return _by_image(np.array([row.image_id for row in rows], np.int64), typed)
     converted = [convert(row) for row in rows]
-    bad = [*rejected, *(each for each in converted if isinstance(each, Rejected))]
+    named = IdTexts({}, texts.annotations).named  # images are named where they are joined
+    bad = [named(each) for each in (*rejected, *converted) if isinstance(each, Rejected)]
     good = [(row.image_id, each) for row, each in zip(rows, converted, strict=True) if not isinstance(each, Rejected)]
     image_ids = np.array([image_id for image_id, _ in good], np.int64)
     usable: list[Any] = [each for _, each in good]

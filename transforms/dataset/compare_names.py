@@ -153,7 +153,14 @@ def _pair(image: str, file: str) -> Pair:
     return Pair(Difference.FOLDER, image, file)
 
 
-def compared_text(images: Names, files: Names, sources: NameSources, beside: str = "", is_all: bool = True) -> str:
+def compared_text(
+    images: Names,
+    files: Names,
+    sources: NameSources,
+    beside: str = "",
+    is_all: bool = True,
+    suffix_finds_all: bool = False,
+) -> str:
     """Return sentences with the comparison, the likely cause and the cure.
 
     Args:
@@ -161,12 +168,13 @@ def compared_text(images: Names, files: Names, sources: NameSources, beside: str
         files: names of files without an image.
         beside: the folder that holds the images after all, where that is known.
         is_all: whether no other image has a file.
+        suffix_finds_all: True if --match suffix was tried, and finds all files of the compared names.
     """
     rows, folders = " ".join(sources.rows), " ".join(sources.images)
     if not sources.is_listed:
         return f"{rows} names {_shown(images)}; what is in {folders} is not known with --no-list."
     found = f"{folders} has {_shown(files)}" if files.number else f"{folders} has no further file"
-    cause = _cause(images, files, sources, is_all)
+    cause = _cause(images, files, sources, is_all, suffix_finds_all)
     return f"{rows} names {_shown(images)}; {found}. " + (
         f"They are in {beside}: give --images {beside}." if beside else cause
     )
@@ -176,7 +184,7 @@ def _shown(names: Names) -> str:
     return ", ".join(map(repr, names.first[:_COMPARED_SHOWN])) + (" …" if names.number > _COMPARED_SHOWN else "")
 
 
-def _cause(images: Names, files: Names, sources: NameSources, is_all: bool) -> str:
+def _cause(images: Names, files: Names, sources: NameSources, is_all: bool, suffix_finds_all: bool) -> str:
     pairs = list(pair_names(images.compared, files.compared))
     counts = Counter(pair.difference for pair in pairs if pair.file)
     if not counts:
@@ -185,7 +193,7 @@ def _cause(images: Names, files: Names, sources: NameSources, is_all: bool) -> s
     cause = max(counts, key=lambda kind: (counts[kind], -_ORDER.index(kind)))
     example = next(pair for pair in pairs if pair.difference is cause)
     like = f"{example.image!r} may be {example.file!r} ({counts[cause]:,} of {len(pairs):,} names compared)"
-    return f"{_wrong(example)}: {like}: {_cure(example, pairs, sources)}."
+    return f"{_wrong(example)}: {like}: {_cure(example, pairs, sources, suffix_finds_all)}."
 
 
 def _wrong(pair: Pair) -> str:
@@ -206,18 +214,16 @@ def _wrong(pair: Pair) -> str:
     }[pair.difference]
 
 
-def _cure(pair: Pair, pairs: Iterable[Pair], sources: NameSources) -> str:
+def _cure(pair: Pair, pairs: Iterable[Pair], sources: NameSources, suffix_finds_all: bool) -> str:
     if pair.difference in (Difference.CASE, Difference.ZEROS, Difference.HASH):
         return "rename the files, or correct the names"
     if pair.difference is Difference.ENCODED:
         return "decode them, with urllib.parse.unquote for example"
     if pair.difference is Difference.ENDING:
         return "were the pictures converted? Correct the names"
-    cures = []
+    cures = ["--match suffix"] if suffix_finds_all else []
     if {other.folder for other in pairs if other.difference is Difference.DEEPER} == {pair.folder}:
         cures += [
             f"--images {folder.rstrip('/')}/{pair.folder}" for folder in sources.images if len(sources.images) == 1
         ]
-    if sources.match == "path":
-        cures.append("--match suffix")
     return f"give {' or '.join(cures)}" if cures else "correct the names"

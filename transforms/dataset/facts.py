@@ -13,7 +13,7 @@ from apache_beam.pvalue import PCollection, TaggedOutput
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.inputs.encoders import TextCounts
-from recordmill.schemas.rejects import Metric, Rejected
+from recordmill.schemas.rejects import NO_ID_TEXTS, IdTexts, Metric, Rejected
 from recordmill.schemas.shards import SplitSize
 from recordmill.schemas.statistics import FINDING_EXAMPLES, GALLERY, Example, Finding, Histogram, Statistics
 from recordmill.transforms.dataset.compare_names import NO_NAMES, Names, add_names
@@ -138,9 +138,14 @@ class Findings(NamedTuple):
 
 
 class FactsBuilder:
-    """Builder of the Facts of one step."""
+    """Builder of the Facts of one step.
 
-    def __init__(self) -> None:
+    Args:
+        texts: of ids, for the details of rejects.
+    """
+
+    def __init__(self, texts: IdTexts = NO_ID_TEXTS) -> None:
+        self.texts = texts
         self._facts = Facts()
         self._rejects = KindsBuilder()
         self._unlisted: list[str] = []
@@ -157,7 +162,7 @@ class FactsBuilder:
 
     def reject(self, split: str, reject: Rejected) -> None:
         progress.rejected(reject)
-        self._rejects.add(split, reject)
+        self._rejects.add(split, self.texts.named(reject))
 
     def count_rejected_rows(self, path: str, kind: str) -> None:
         """Count all rejects so far as image rows of an input."""

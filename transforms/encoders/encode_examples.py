@@ -17,7 +17,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import column_of
 from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
 from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns
-from recordmill.transforms.blocks.image_tasks import object_columns
+from recordmill.transforms.blocks.image_tasks import id_texts, object_columns
 from recordmill.transforms.encoders.draw_masks import DrawnMasks, MaskDrawer
 from recordmill.transforms.encoders.encode_objects import FittedBoxes, KeypointEncoder, fit_boxes
 from recordmill.transforms.encoders.record_maker import EncodedRun, check_size, transcoding_counts
@@ -148,7 +148,7 @@ class ExampleEncoder:
             facts if per_image.all() else facts.take(np.flatnonzero(per_image)),
             per_image[per_image > 0],
             _count(run, per_image, Part.CAPTIONS in self._parts) + left_out.counted,
-            left_out.rejected,
+            list(map(id_texts(block).named, left_out.rejected)),
             _numbers(facts.image_class if self._has_class else run.class_index),
             *_count_files(images),
             left_out.bytes,

@@ -13,7 +13,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
 from apache_beam.utils.shared import Shared
 
-from recordmill.schemas.errors import EmptyDatasetError, NoImageFoundError, TooManyRejectsError
+from recordmill.schemas.errors import CollidingImagesError, EmptyDatasetError, NoImageFoundError, TooManyRejectsError
 from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.names import NameSources, name_fault
 from recordmill.schemas.rejects import ASKED_FOR, Metric, Reason
@@ -29,6 +29,7 @@ from recordmill.transforms.dataset.rejects import (
     tally_rejects,
     write_rejects,
 )
+from recordmill.transforms.join.match_blocks import base_name, match_names
 from recordmill.transforms.shards.check_space import check_space
 from recordmill.transforms.shards.describe_split import Rows, check_rejects, is_over, rows_of_all
 from recordmill.transforms.shards.shard_file import WrittenShard
@@ -164,7 +165,7 @@ def check_findings(demands: Demands, rows: dict[str, Rows], facts: Facts, lists:
             f"{_compared(demands, images, files, is_all=True)}"
         )
     nothing = "No picture was read" if unit == "image" else "No shard was written"
-    advice = f"{nothing}: run again with the data mended, or with a larger --max-rejects to accept this"
+    advice = nothing
     if not_found > demands.max_rejects * total:
         advice = f"{_compared(demands, images, files, is_all=False)} {advice}"
     if demands.output:
@@ -183,7 +184,22 @@ def check_findings(demands: Demands, rows: dict[str, Rows], facts: Facts, lists:
 
 def _compared(demands: Demands, images: Names, files: Names, is_all: bool) -> str:
     beside = _folder_of_rows(demands.sources, images.first[:3])
-    return compared_text(images, files, demands.sources, beside, is_all)
+    sources = demands.sources
+    has_ends = sources.match == "path" and sources.is_listed and _suffix_finds_all(images, files)
+    return compared_text(images, files, sources, beside, is_all, has_ends)
+
+
+def _suffix_finds_all(images: Names, files: Names) -> bool:
+    """True if --match suffix finds the file of each of the names that are compared."""
+    by_end: dict[str, tuple[list[str], list[str]]] = {}
+    for side, names in enumerate((images.compared, files.compared)):
+        for name in names:
+            by_end.setdefault(base_name(name), ([], []))[side].append(name)
+    try:
+        found = sum(len(match_names(*names, "suffix")) for names in by_end.values())
+    except CollidingImagesError:
+        return False
+    return found == len(images.compared) > 0
 
 
 def _folder_of_rows(sources: NameSources, names: Iterable[str]) -> str:
@@ -292,6 +308,5 @@ class RejectLimit:
             demands.max_rejects,
             demands.sources.rows,
             "The job stops before all pictures are read, as it cannot succeed any more. The rejects so far are in "
-            f"{rejects_paths(demands.output, demands.splits)}. Finished shards are kept: run again with the data "
-            "mended, or with a larger --max-rejects to accept this",
+            f"{rejects_paths(demands.output, demands.splits)}. Finished shards are kept",
         )

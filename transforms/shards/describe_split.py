@@ -218,7 +218,7 @@ def check_rejects(
         counted = ", ".join(f"{reason} {count}" for reason, count in reasons.items())
         raise TooManyRejectsError(
             f"{number} of {total} {what}s ({number / total:.1%}) are rejected, more than --max-rejects {max_rejects:g} "
-            f"allows: {counted}; the first: {first.detail}. {advice}"
+            f"allows: {counted}; the first: {first.detail}. {advice}: {_cure(number < total)}"
         )
     for name, of_split in rows.items():
         if not of_split.images:
@@ -227,6 +227,11 @@ def check_rejects(
                 "--split-by rank (of images) or --stratify, or leave it out; with groups, look whether there "
                 "are more than a few"
             )
+
+
+def _cure(is_any_left: bool) -> str:
+    larger = ", or with a larger --max-rejects to accept this" if is_any_left else ", as nothing is left of it"
+    return f"run again with the data mended{larger}"
 
 
 def check_examples(splits: Mapping[str, SplitManifest], rejects_path: str) -> None:

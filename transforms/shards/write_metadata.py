@@ -233,8 +233,7 @@ def _check(target: Target, splits: Mapping[str, SplitManifest], rejected: Reject
         rejected,
         target.max_rejects,
         [file.path for recipe in target.recipes for file in recipe.inputs],
-        f"They are listed in {paths}. The shards are kept: run again with the data mended, or with a larger "
-        "--max-rejects to accept this",
+        f"They are listed in {paths}. The shards are kept",
     )
     for name, split in splits.items():
         if not split.examples:

@@ -82,6 +82,7 @@ def test_good_inputs_pass(folder, verb, given):
 REFUSED = [
     ("coco", {"instances": "instance.json"}, ["--instances instance.json: no such file", "mean instances.json?"]),
     ("coco", {"instances": "qwertz"}, ["--instances qwertz: no such file"]),
+    ("coco", {"instances": "~"}, ["--instances ~: no such file: a shell expands ~, and nothing else does"]),
     ("coco", {"instances": "gone/instances.json"}, ["--instances gone/instances.json: no such file"]),
     ("coco", {"instances": "images"}, ["--instances images", "folder"]),
     ("coco", {"instances": ("instances.json", "./instances.json")}, ["--instances", "the same"]),

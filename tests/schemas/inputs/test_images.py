@@ -58,5 +58,5 @@ def test_other_files_and_hidden_ones_are_no_images(path):
 
 
 def test_a_folder_called_as_macos_s_resource_forks_holds_images_none_of_which_is_hidden():
-    assert is_image_name("__MACOSX/cat/1.jpg")
-    assert not is_image_name("__MACOSX/cat/._1.jpg")
+    assert not is_image_name("__MACOSX/cat/1.jpg")
+    assert not is_image_name("cat/.ipynb_checkpoints/1-checkpoint.jpg")

@@ -3,12 +3,14 @@ import math
 
 import pytest
 
-from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.errors import AnnotationFileError, CollidingImagesError
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import AnnotationKind
+from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.transforms.coco import decode_coco as decode_coco_module
 from recordmill.transforms.coco.cut_blocks import cut_blocks
-from recordmill.transforms.coco.decode_coco import CocoImageRow, CocoRows, decode_coco
+from recordmill.transforms.coco.decode_coco import CocoImageRow, CocoRows, decode_coco, sample_rows
 
 IMAGE = {"id": 1, "file_name": "a.jpg", "width": 40, "height": 30}
 ROW = {"id": 7, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3.5, 4], "area": 12.5, "iscrowd": 1}
@@ -62,6 +64,40 @@ def test_rows_are_typed_and_boxes_keep_their_text(bad_rows):
     assert len(rows.rejected) == 2 * bool(bad_images)
 
 
+def of_texts(image_ids: tuple[object, ...], **more: object) -> CocoRows:
+    """One image and one object for each id; the first object is of another type in a field."""
+    rows = [ROW | {"id": f"o{number}", "image_id": id_} for number, id_ in enumerate(image_ids)]
+    content = document([IMAGE | {"id": id_} for id_ in image_ids], [rows[0] | more, *rows[1:]])
+    return decode_coco("a.json", "", json.dumps(content).encode(), AnnotationKind.INSTANCES)
+
+
+@pytest.mark.parametrize(("area", "bad"), [(12.5, 0), (math.nan, 0), ("x", 1)])
+def test_ids_that_are_texts(area, bad):
+    rows = of_texts(("0998", "-7", "1x3", 5, "12.0", "a.jpg"), area=area)
+    numbers = [998, -7, name_id("1x3"), 5, 12, name_id("a.jpg")]
+    assert [image.id for image in images(rows)] == numbers
+    assert [row.image_id for row in rows.annotations] == numbers[bad:]
+    assert [row.id for row in rows.annotations] == [name_id(f"o{number}") for number in range(bad, 6)]
+    assert [(reject.id, reject.image_id) for reject in rows.rejected] == [(name_id("o0"), 998)] * bad
+    assert rows.id_texts.images == {name_id(text): text for text in ("1x3", "a.jpg")}
+    assert rows.id_texts.annotations == {name_id(f"o{number}"): f"o{number}" for number in range(6)}
+    sampled = sample_rows("annotations", json.dumps(ROW | {"image_id": "a"}).encode(), AnnotationKind.INSTANCES, 0, 1)
+    assert [row.image_id for row in sampled] == [name_id("a")]
+
+
+def test_two_texts_of_one_hash_end_the_job(monkeypatch):
+    monkeypatch.setattr(decode_coco_module, "name_id", lambda text: 5)
+    with pytest.raises(CollidingImagesError, match="the ids 'a' and 'b' have the same hash, 5"):
+        of_texts(("a", "b"))
+
+
+@pytest.mark.parametrize("id_", ["", None, [1], 1.5])
+def test_what_is_no_id(id_):
+    rows = of_texts((3, id_))
+    assert [image.id for image in images(rows)] == [3]
+    assert [reject.reason for reject in rows.rejected] == [Reason.MALFORMED_IMAGE, Reason.MALFORMED_ANNOTATION]
+
+
 def test_what_a_row_may_leave_out():
     rows = decode(document([{"id": 1, "file_name": ""}], [{"id": 7, "image_id": 1, "category_id": 3, "bbox": 0}], []))
     assert images(rows) == [CocoImageRow(1, "", None, None)]
@@ -101,12 +137,12 @@ def test_a_file_name_that_is_no_text_is_malformed_and_not_a_name(name):
     assert [row.file_name for row in decode(document([{**IMAGE, "file_name": "NaN"}])).images] == ["NaN"]
 
 
-@pytest.mark.parametrize("neighbours", [[], [{"id": "x"}], [{"id": 3, "coco_url": "http://host/c.jpg"}]])
+@pytest.mark.parametrize("neighbours", [[], [{"id": ["x"]}], [{"id": 3, "coco_url": "http://host/c.jpg"}]])
 def test_the_address_of_an_image_with_a_name_is_counted_and_not_looked_at_whatever_its_neighbours_are(neighbours):
     addressed = [{**IMAGE, "coco_url": 5}, {**IMAGE, "id": 2, "coco_url": "http://host/b.jpg"}]
     rows = decode(document([*addressed, *neighbours]))
     assert [row.id for row in rows.images][:2] == [1, 2]
-    assert [reject.id for reject in rows.rejected] == [None] * (neighbours == [{"id": "x"}])
+    assert [reject.id for reject in rows.rejected] == [None] * (neighbours == [{"id": ["x"]}])
     assert rows.unread == {"images": {"coco_url": 2 + ("coco_url" in str(neighbours))}}
 
 
@@ -120,7 +156,7 @@ def test_an_address_that_is_no_text_is_no_name():
 def test_a_text_nan_is_a_text_whatever_its_neighbours_are(word):
     bare = float(word)
     kept = [{**IMAGE, "id": 3, "file_name": word}, {"id": 4, "coco_url": f"http://host/{word}"}]
-    of_images = [{**IMAGE, "id": 1, "file_name": bare}, {"id": "x", "file_name": word}, *kept]
+    of_images = [{**IMAGE, "id": 1, "file_name": bare}, {"id": ["x"], "file_name": word}, *kept]
     captions = [{"id": id_, "image_id": 3, "caption": text} for id_, text in enumerate([word, bare, word])]
     rows = decode(document(of_images, captions), AnnotationKind.CAPTIONS)
     assert [(row.id, row.file_name) for row in rows.images] == [(3, word), (4, word)]

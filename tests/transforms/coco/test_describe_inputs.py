@@ -76,3 +76,12 @@ def test_panoptic_categories_that_are_not_said_to_be_things():
     assert text.startswith("p.json: 1 of 2 categories have no isthing (cup) and are written as stuff")
     assert not input_facts([panoptic, other], LAYOUTS["detection"], ("train",)).warnings
     assert not input_facts([file("s.json", AnnotationKind.STUFF)], LAYOUTS["detection"], ("train",)).warnings
+
+
+def test_annotations_without_any_category():
+    bare = msgspec.structs.replace(file("i.json", AnnotationKind.INSTANCES), categories=())
+    captions = msgspec.structs.replace(file("c.json", AnnotationKind.CAPTIONS), categories=())
+    ((_, text),) = input_facts([bare, captions], LAYOUTS["detection"], ("train",)).warnings
+    assert text.startswith("i.json: no categories, so no annotation has a class")
+    for others in ([captions], [bare, file("k.json", AnnotationKind.KEYPOINTS)]):
+        assert input_facts(others, LAYOUTS["detection"], ("train",)).warnings == set()

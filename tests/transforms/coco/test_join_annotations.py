@@ -3,17 +3,20 @@ from collections import Counter
 from collections.abc import Set
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.annotations import Annotation
 from recordmill.schemas.inputs.images import MAX_FILE_BYTES, NO_FILE, ImageRef, ImageTask
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.layouts import DETECTION
 from recordmill.schemas.names import name_key
-from recordmill.transforms.blocks.image_tasks import image_tasks
+from recordmill.transforms.blocks.image_tasks import image_tasks, object_columns
 from recordmill.transforms.coco.join_annotations import JoinInputs, join_annotations
 from recordmill.transforms.coco.join_images import Filters, limit_records, screen_annotations
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
@@ -129,3 +132,18 @@ def test_join_annotations(drawn, images, rules, rng):
             join(drawn, images, rules, rng)
     else:
         check(join(drawn, images, rules, rng), expected, shared_names(drawn))
+
+
+@pytest.mark.parametrize(("texts", "is_image"), [(("a", "b"), True), (("a", ""), True), (("a", "b"), False)])
+def test_two_ids_of_one_hash_end_the_job(texts, is_image):
+    """A text that is empty stands for a number."""
+    zeros, parts = np.zeros(1, np.int64), []
+    for part, text in enumerate(texts):
+        columns = {"id_text": ragged_texts([text])} if is_image else {"object_id_text": ragged_texts([text])}
+        objects = object_columns([Annotation(7, 1, (0, 0, 1, 1), 1, False)])
+        starts = np.array([0, 1])
+        parts.append(Block(image_id=zeros, source=zeros, part=zeros + part, first_object_of_image=starts, **objects))
+        parts[-1] = parts[-1].having(**columns)
+    inputs = JoinInputs((), CATEGORIES, ONE, "path", SEED)
+    with pytest.raises(CollidingImagesError, match=f"'a'.* have the same hash, {0 if is_image else 7}"):
+        join_annotations(parts, inputs, FactsBuilder())

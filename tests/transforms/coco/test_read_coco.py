@@ -21,7 +21,8 @@ from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_paths
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
-from recordmill.transforms.coco.read_coco import ReadAnnotations, ReadRules, cut_file, read_block
+from recordmill.transforms.coco.decode_coco import CocoImageRow
+from recordmill.transforms.coco.read_coco import ReadAnnotations, ReadRules, cut_file, image_block, read_block
 from recordmill.transforms.join.match_blocks import name_buckets
 from recordmill.transforms.runtime.beam_steps import unpacker
 from recordmill.transforms.storage import zip_storage
@@ -145,7 +146,7 @@ def test_whole_numbers_are_ids_however_they_are_written(tmp_path, id_):
     assert read.rejected == []
 
 
-NO_IDS = [True, 5.5, "five", None, INT64_MAX + 1, INT64_MIN - 1, 1e19]
+NO_IDS = [True, 5.5, [5], "", None, INT64_MAX + 1, INT64_MIN - 1, 1e19]
 
 
 @pytest.mark.parametrize("id_", NO_IDS)
@@ -257,7 +258,7 @@ def test_annotations_of_several_images_that_share_an_id_are_kept_and_warned_of(t
     (warning,) = read.file.warnings
     assert warning.startswith(
         f"{read.path}: annotations of different images share an id, as those of the images 2 and 3 share 7 (number of "
-        "such ids: 2); all are kept, but "
+        "such ids: 2); none is rejected for it, but "
     )
 
 
@@ -322,7 +323,7 @@ def test_a_bad_row_changes_nothing_for_the_others(tmp_path_factory, images, anno
     assert (fast.parts, fast.rejected) == (expected, [])
     in_blocks = Read(folder, document(images, annotations), 90)
     assert (in_blocks.parts, in_blocks.file) == (fast.parts, fast.file)
-    slow = Read(folder, document([*images, {"id": 1}], [{**ROW, "image_id": "?"}, *annotations]))
+    slow = Read(folder, document([*images, {"id": 1}], [{**ROW, "image_id": ["?"]}, *annotations]))
     assert slow.parts == expected
     assert sorted(slow.reasons, key=str) == [
         ("annotation", 7, "malformed_annotation", None),
@@ -443,3 +444,8 @@ def test_blocks_of_a_member_are_those_of_the_file(tmp_path, monkeypatch, method)
         cut = [msgspec.structs.replace(block, source=instances(""), text=b"") for block in blocks]
         found.append((cut, list(map(read_block, blocks))))
     assert found[0] == found[1]
+
+
+def test_a_name_that_leads_through_another_folder_is_that_of_its_file():
+    rows = [CocoImageRow(1, "a/../b.jpg"), CocoImageRow(2, "../b.jpg"), CocoImageRow(3, "a/../../b.jpg")]
+    assert image_block(rows).file_name.texts() == ["b.jpg", "../b.jpg", "../b.jpg"]

@@ -82,7 +82,7 @@ def test_the_likeliest_file_is_taken():
 @pytest.mark.parametrize(
     ("images", "files", "cause", "cure"),
     [
-        (["1.jpg", "2.jpg"], ["t/1.jpg", "t/2.jpg"], "further folder 't'", "give --images img/t or --match suffix."),
+        (["1.jpg", "2.jpg"], ["t/1.jpg", "t/2.jpg"], "further folder 't'", "give --match suffix or --images img/t."),
         (["1.jpg", "2.jpg"], ["t/1.jpg", "v/2.jpg"], "further folder", "compared): give --match suffix."),
         (["i/1.jpg"], ["1.jpg"], "begin with 'i', which", "(1 of 1 names compared): give --match suffix."),
         (["/i/1.jpg"], ["1.jpg"], "Names are absolute paths: ", "give --match suffix."),
@@ -99,7 +99,7 @@ def test_the_likeliest_file_is_taken():
     ],
 )
 def test_the_likely_cause_and_the_cure_are_told_after_what_was_compared(images, files, cause, cure):
-    text = told(images, files)
+    text = told(images, files, suffix_finds_all=True)
     shown = ", ".join(map(repr, images)), ", ".join(map(repr, files))
     assert text.startswith(f"a.json names {shown[0]}; img has {shown[1]}. ")
     assert cause in text

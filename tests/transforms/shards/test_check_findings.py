@@ -96,7 +96,7 @@ def test_without_any_file_nothing_is_written_and_what_was_compared_is_told(tmp_p
             names("t/1.jpg"),
         )
     assert str(caught.value).startswith("none of the 2 images has a file in --images, so nothing is written: a.json na")
-    assert str(caught.value).endswith("give --images img/t or --match suffix.")
+    assert str(caught.value).endswith("give --match suffix or --images img/t.")
     assert (caught.value.exit_code, list(tmp_path.iterdir())) == (2, [])
 
 
@@ -118,6 +118,16 @@ def test_of_images_that_files_alone_name_no_name_is_compared():
     with pytest.raises(TooManyRejectsError) as caught:
         check(demands(), {"train": Rows(2, 0)}, rejected(2, Reason.UNSAFE_FILE_NAME), NO_NAMES, names("a.txt"))
     assert "a.txt" not in str(caught.value)
+
+
+def test_match_suffix_is_offered_where_it_finds_one_file_for_each_name():
+    for files, cure in (
+        (("a/1.jpg", "b/2.jpg"), "give --match suffix."),
+        (("a/1.jpg", "b/1.jpg"), "give --images img/a."),
+    ):
+        with pytest.raises(NoImageFoundError) as caught:
+            check(demands(), {"train": Rows(2, 0)}, rejected(2), names("1.jpg", "2.jpg"), names(*files))
+        assert str(caught.value).endswith(cure)
 
 
 def test_one_file_that_is_found_makes_it_a_matter_of_the_limit():

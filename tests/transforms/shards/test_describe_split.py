@@ -234,7 +234,7 @@ ROWS = {"train": Rows(images=10, annotations=33)}
 
 
 def check(rows=ROWS, rejected=REJECTED, max_rejects=1.0, inputs=("a.json",)) -> None:
-    check_rejects(rows, tally(rejected), max_rejects, inputs, "Do this.")
+    check_rejects(rows, tally(rejected), max_rejects, inputs, "Do this")
 
 
 @pytest.mark.parametrize("max_rejects", [0.2, 0.5, 1.0])
@@ -255,8 +255,14 @@ def test_too_many_rejected_images_are_told_with_the_first_of_them_and_what_to_do
         check(max_rejects=0.19)
     assert str(caught.value) == (
         "2 of 10 images (20.0%) are rejected, more than --max-rejects 0.19 allows: "
-        "image_missing 1, malformed_image 1; the first: no file 'ü.jpg'. Do this."
+        "image_missing 1, malformed_image 1; the first: no file 'ü.jpg'. Do this: "
+        "run again with the data mended, or with a larger --max-rejects to accept this"
     )
+
+
+def test_no_larger_limit_is_advised_where_nothing_is_left():
+    with pytest.raises(TooManyRejectsError, match=r"10 of 10 images .*: run again with the data mended, as nothing is"):
+        check(rejected=[Rejected("image", id_, Reason.IMAGE_MISSING, "") for id_ in range(10)], max_rejects=0.5)
 
 
 def test_too_many_rejected_annotations_are_told_even_if_no_image_is():
