@@ -58,7 +58,7 @@ class CocoKeywords(ConvertKeywords, total=False):
     exclude: Paths
     exclude_kinds: Texts
     check: Literal["none", "header", "decode"]
-    duplicates: Literal["report", "leakage", "fail"]
+    duplicates: Literal["report", "leakage", "fail", "drop"]
     boxes: Literal["clip", "drop", "keep"]
     no_crowd: bool
     min_area: float
@@ -93,7 +93,7 @@ class FolderKeywords(ConvertKeywords, total=False):
     stratify: bool
     classes: Texts
     check: Literal["none", "header", "decode"]
-    duplicates: Literal["report", "leakage", "fail"]
+    duplicates: Literal["report", "leakage", "fail", "drop"]
     exclude: Paths
     exclude_kinds: Texts
     format: Literal["keep", "jpeg", "png"]
@@ -152,7 +152,7 @@ class TableKeywords(ConvertKeywords, total=False):
     group_column: str | None
     stratify: bool
     check: Literal["none", "header", "decode"]
-    duplicates: Literal["report", "leakage", "fail"]
+    duplicates: Literal["report", "leakage", "fail", "drop"]
     format: Literal["keep", "jpeg", "png"]
     max_side: int | None
     jpeg_quality: int
@@ -255,7 +255,7 @@ class WriteDatasetKeywords(TypedDict, total=False):
     panoptic: bool
     max_rejects: float
     check: Literal["none", "header", "decode"]
-    duplicates: Literal["report", "leakage", "fail"]
+    duplicates: Literal["report", "leakage", "fail", "drop"]
     boxes: Literal["clip", "drop", "keep"]
     format: Literal["keep", "jpeg", "png"]
     max_side: int | None

@@ -19,7 +19,7 @@ COMMANDS = {
     "coco": PLAIN,
     "every kind by name and group": f"{ALL} --match name {HALVES} --group-from [0-9] --caption-text tfidf",
     "no list, Beam's sink": f"{ALL} --no-list --writer beam --num-shards 2",
-    "folder by group": f"folder {FOLDER} {HALVES} --group-from [0-9] --exclude {{groups}}",
+    "folder by group": f"folder {FOLDER} {HALVES} --group-from [0-9] --exclude {{groups}} --duplicates drop",
     "by a list of groups": f"{PLAIN} {HALVES} --groups {{groups}}",
     "stratified by a list of groups": f"folder {FOLDER} {HALVES} --stratify --groups {{groups}}",
     "features of random weights": f"embed {FOLDER} {MODEL}",

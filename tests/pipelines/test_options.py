@@ -63,6 +63,7 @@ REFUSED = [
     (CocoOptions, {"groups": "x"}, "--groups"),
     (CocoOptions, {"split": HALVES, "groups": "x", "group_from": "x"}, "--groups"),
     (CocoOptions, {"split": HALVES, "group_from": "a("}, "--group-from"),
+    (TableOptions, {**PICTURES, "duplicates": "drop"}, "--duplicates"),
     (CocoOptions, {"exclude": ("x",), "exclude_kinds": ("blured",)}, "--exclude-kinds"),
     *((CocoOptions, {name: "x"}, f"--{name}") for name in ("layout", "boxes", "check", "writer", "masks", "format")),
     *((CocoOptions, {"num_shards": number}, "--num-shards") for number in (0, MAX_SHARDS + 1)),
