@@ -17,6 +17,7 @@ from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import AddFacts
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.encoders.record_maker import RecordMaker
+from recordmill.transforms.join.drop_copies import DropCopies
 from recordmill.transforms.join.exclude_images import ExcludeImages, read_exclusions
 from recordmill.transforms.join.read_groups import ReadGroups, read_groups
 from recordmill.transforms.shards.check_findings import CheckFindings, Demands, LimitRejects
@@ -113,14 +114,18 @@ class Chosen(NamedTuple):
     """The images of a job, and the Facts about those that are left out."""
 
     blocks: PCollection
-    facts: tuple[PCollection, ...] = ()
+    facts: tuple[PCollection, ...]
 
 
 def choose_images(options: DividedOptions, blocks: PCollection, splits: Sequence[str]) -> Chosen:
     """Return (BlockKey, packed Block) without the images that options leave out."""
-    if not options.exclude:
-        return Chosen(blocks)
-    return Chosen(*(blocks | "ExcludeImages" >> ExcludeImages(options.exclude, options.exclude_kinds, splits)))
+    facts: tuple[PCollection, ...] = ()
+    if options.exclude:
+        blocks, facts = blocks | "ExcludeImages" >> ExcludeImages(options.exclude, options.exclude_kinds, splits)
+    if isinstance(options, PictureOptions) and options.duplicates == "drop":
+        blocks, dropped = blocks | "DropCopies" >> DropCopies(splits)
+        facts += dropped
+    return Chosen(blocks, facts)
 
 
 class Job(NamedTuple):
@@ -160,7 +165,7 @@ class Job(NamedTuple):
         writer = _writer(options, gathered, checked, self.contents.maker, self.splits)
         written = planned.placed | "WriteShards" >> writer
         written | "LimitRejects" >> LimitRejects(checked, findings, demands)
-        duplicates = options.duplicates if isinstance(options, PictureOptions) else "report"
+        duplicates = options.refused_duplicates if isinstance(options, PictureOptions) else "report"
         target = Target(tuple(recipes), options.output, options.max_rejects, duplicates)
         metadata = WriteMetadata(gathered.labels, gathered.table, findings, target, gathered.encoders)
         manifest = written | "WriteMetadata" >> metadata

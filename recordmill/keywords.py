@@ -60,7 +60,7 @@ class CocoKeywords(ConvertKeywords, total=False):
     exclude: Paths
     exclude_kinds: Texts
     check: Literal["none", "header", "decode"]
-    duplicates: Literal["report", "leakage", "fail"]
+    duplicates: Literal["report", "leakage", "fail", "drop"]
     boxes: Literal["clip", "drop", "keep"]
     no_crowd: bool
     min_area: float
@@ -95,7 +95,7 @@ class FolderKeywords(ConvertKeywords, total=False):
     split_by: Literal["hash", "rank"]
     classes: Texts
     check: Literal["none", "header", "decode"]
-    duplicates: Literal["report", "leakage", "fail"]
+    duplicates: Literal["report", "leakage", "fail", "drop"]
     exclude: Paths
     exclude_kinds: Texts
     format: Literal["keep", "jpeg", "png"]
@@ -153,7 +153,7 @@ class TableKeywords(ConvertKeywords, total=False):
     split_column: str | None
     group_column: str | None
     check: Literal["none", "header", "decode"]
-    duplicates: Literal["report", "leakage", "fail"]
+    duplicates: Literal["report", "leakage", "fail", "drop"]
     format: Literal["keep", "jpeg", "png"]
     max_side: int | None
     jpeg_quality: int
@@ -259,7 +259,7 @@ class WriteDatasetKeywords(TypedDict, total=False):
     panoptic: bool
     max_rejects: float
     check: Literal["none", "header", "decode"]
-    duplicates: Literal["report", "leakage", "fail"]
+    duplicates: Literal["report", "leakage", "fail", "drop"]
     boxes: Literal["clip", "drop", "keep"]
     format: Literal["keep", "jpeg", "png"]
     max_side: int | None

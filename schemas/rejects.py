@@ -27,6 +27,7 @@ class Reason(str, Enum):
     MALFORMED_IMAGE = "malformed_image"  # image: its row lacks an id, a file name or a label, or one is of a wrong type
     NO_CLASS = "no_class"  # image: its path or name gives no class
     EXCLUDED = "excluded"  # image or annotation: --exclude names it
+    DUPLICATE = "duplicate"  # image: another one of the same bytes is kept, and --duplicates drop was asked for
     NO_GROUP = "no_group"  # image: its name gives no group, and --group-from asks for one
     NOT_FINITE = "not_finite"  # row: a number is NaN, infinite, or beyond float32
     UNUSABLE_FEATURE = "unusable_feature"  # image: the model makes NaN of it, infinity, or what float16 cannot hold
@@ -56,7 +57,7 @@ class Reason(str, Enum):
     UNKNOWN_CLASS = "unknown_class"  # row: its label, split, or value of an enum is none of those there are
 
 
-ASKED_FOR = frozenset({Reason.EXCLUDED.value})
+ASKED_FOR = frozenset({Reason.EXCLUDED.value, Reason.DUPLICATE.value})
 """Reasons of rejects that an option asks for: --max-rejects does not limit them."""
 
 

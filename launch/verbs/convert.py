@@ -77,10 +77,10 @@ def convert(job: Job, progress_mode: str | Show, beam_arguments: Sequence[str]) 
         console.print(said)
         if purpose == "template":
             started.run_nothing(said)
-        if isinstance(options, PictureOptions) and options.duplicates != "report":
+        if isinstance(options, PictureOptions) and options.refused_duplicates != "report":
             # as the job that writes these splits would
             table = require_manifest(options.output).table
-            check_complete_duplicates(options.output, job.splits, table, options.duplicates)
+            check_complete_duplicates(options.output, job.splits, table, options.refused_duplicates)
     else:
         if OutputState.UNFINISHED in states:
             finished = finished_shards(options.output, recipes)

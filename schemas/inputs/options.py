@@ -329,11 +329,13 @@ class PictureOptions(ImageOptions):
         "end of the file; `decode` also reads every marker or chunk and decodes every pixel.",
         "decode",
     )
-    duplicates: Literal["report", "leakage", "fail"] = LEAVE_OUT.opt(
+    duplicates: Literal["report", "leakage", "fail", "drop"] = LEAVE_OUT.opt(
         "What to do about duplicate images. `report` lists them in [duplicates.jsonl](records.md#duplicatesjsonl); "
         "`leakage` refuses an image that is in two splits, exactly or nearly; `fail` also one that is in a split "
         "twice. The shards are kept: the same command with `report` accepts them at once. Complete splits are checked, "
-        "too, and stay.",
+        "too, and stay. `drop` (of `coco` and `folder`) keeps one of a job's images whose files have the same bytes; "
+        "the others are rejects, `duplicate`, which `--max-rejects` does not limit. Near copies are found when images "
+        "are decoded: `--exclude` drops them in the next run.",
         "report",
         recorded=False,
     )
@@ -363,7 +365,9 @@ class PictureOptions(ImageOptions):
         return {key: NUMERIC[name] for key, name in pairs(self.dtype).items() if name in NUMERIC}
 
     def _faults(self) -> Iterator[str]:
-        if self.writer == "beam" and self.duplicates != "report":
+        if self.duplicates == "drop" and not isinstance(self, DividedOptions):
+            yield "--duplicates drop is for coco and folder"
+        if self.writer == "beam" and self.refused_duplicates != "report":
             yield f"--writer beam does not search for duplicates: leave out --duplicates {self.duplicates}"
         yield from pair_faults("dtype", self.dtype, "KEY=int64 or KEY=float32", NUMERIC)
         yield from super()._faults()
@@ -377,6 +381,16 @@ class PictureOptions(ImageOptions):
     def _check_keys(self) -> None:
         """Raise ConfigError if `--rename` or `--dtype` cannot be."""
         self.stored(LAYOUTS[self.layout])
+
+    @property
+    def refused_duplicates(self) -> str:
+        """See `recordmill.transforms.insight.across_splits.check_duplicates`; `report` refuses none."""
+        return "report" if self.duplicates == "drop" else self.duplicates
+
+    @property
+    def record_options(self) -> dict[str, RecipeValue]:
+        found = super().record_options
+        return found | {"duplicates": self.duplicates} if self.duplicates == "drop" else found
 
     @property
     def holds_pictures(self) -> bool:

@@ -111,3 +111,25 @@ def test_problems_of_a_folder_are_left_out_by_the_next_job(planted, tmp_path, re
     problems["train"].write_text("cat/2.jpg")
     changed = recordmill(*flags(planted, tmp_path / "second", "train", *more))
     assert (changed.code, "exclude" in changed.err) == (2, True)
+
+
+def test_copies_are_dropped(planted, tmp_path, recordmill):
+    rows = ["path,label,split"]
+    for path in sorted(planted.rglob("*.jpg")):
+        split, label, _ = path.relative_to(planted).parts
+        rows.append(f"{path.relative_to(planted)},{label},{split}")
+    labels = tmp_path / "labels.csv"
+    labels.write_text("\n".join(rows))
+    out, flags_ = tmp_path / "out", ("--duplicates", "drop", "--max-rejects", 0)
+    result = recordmill("folder", "--images", planted, "--labels", labels, "--output", out, *flags_)
+    assert result.code == 0
+    details = sorted(line["detail"] for line in rejects_of(out))
+    assert details == [
+        "'train/cat/1.jpg': the same bytes as 'val/dog/1.jpg' of val, which is kept, with other labels",
+        "'train/dog/2.jpg': the same bytes as 'train/cat/2.jpg' of train, which is kept, with other labels",
+    ]
+    assert manifest_of(out)["splits"]["train"]["images"]["rejected"] == {"duplicate": 2}
+    assert groups(out) == [("near", "same", ["train/train/cat/0.jpg", "val/val/cat/half.jpg"])]
+    assert "2 of the dropped images have other labels" in result.out
+    again = recordmill("folder", "--images", planted, "--labels", labels, "--output", out)
+    assert again.code == 2, "the option is part of the recipe"

@@ -17,7 +17,7 @@ OF_PICTURES = f"--rows {{pictures}} --images {{classes}} --image-column image --
 ROWS = "table --rows {objects} --label shape --output {out}"
 COMMANDS = {
     "every kind by name and group": f"{ALL} --match name {HALVES} --group-from [0-9] --caption-text tfidf",
-    "folder by group": f"folder {FOLDER} {HALVES} --group-from [0-9] --exclude {{groups}}",
+    "folder by group": f"folder {FOLDER} {HALVES} --group-from [0-9] --exclude {{groups}} --duplicates drop",
     "features of rows": f"embed {OF_PICTURES} {MODEL}",
     "stratified, Beam's sink": f"folder {FOLDER} {HALVES} --stratify --writer beam",
     "texts of two columns": f"{ROWS} --text-column image,caption --text counts",

@@ -1,7 +1,7 @@
 """Images and annotations that files name are left out, as rejects of reason `excluded`."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ _SHOWN = 3
 _FOUND = "found"
 
 
-class _ExcludedLine(msgspec.Struct):
+class ExcludedLine(msgspec.Struct, frozen=True):
     """A line of problems-SPLIT.jsonl; its other fields are not used."""
 
     file_name: str
@@ -36,25 +36,20 @@ class _ExcludedLine(msgspec.Struct):
     kind: str = ""
 
 
-_DECODER = msgspec.json.Decoder(_ExcludedLine)
+_DECODER = msgspec.json.Decoder(ExcludedLine)
 
 
 class Exclusions(msgspec.Struct, frozen=True):
-    """What is to be left out, as numbered entries.
+    """What is to be left out.
 
     Attributes:
-        names: Of each entry what it names, for messages.
-        kinds: Of each entry the kind of problem; empty for none.
-        by_name: Entries of images by the key of their name, each with a split or, for any, an empty text.
-        by_id: Entries of images by their id.
-        by_object: Likewise of annotations, by their id, each also with the key of the image's name.
+        by_name: Indices of lines, by the key of the image's name.
+        by_id: Indices of lines that may be an image id.
     """
 
-    names: list[str] = []
-    kinds: list[str] = []
-    by_name: dict[str, list[tuple[str, int]]] = {}
-    by_id: dict[int, list[int]] = {}
-    by_object: dict[int, list[tuple[str, str, int]]] = {}
+    lines: list[ExcludedLine]
+    by_name: dict[str, list[int]]
+    by_id: dict[int, list[int]]
 
 
 def read_exclusions(paths: Iterable[str], kinds: Sequence[str] = ()) -> Exclusions:
@@ -67,59 +62,38 @@ def read_exclusions(paths: Iterable[str], kinds: Sequence[str] = ()) -> Exclusio
         ConfigError: A file is neither, or has nothing to leave out; the message names the line.
         OSError: storage fails.
     """
-    found = Exclusions([], [], defaultdict(list), defaultdict(list), defaultdict(list))
+    found, by_name, by_id = list[ExcludedLine](), defaultdict[str, list[int]](list), defaultdict[int, list[int]](list)
     for path in paths:
-        before = len(found.names)
-        for number, line in enumerate(_text_of(path).split("\n"), 1):
-            if line := line.strip():
-                try:
-                    _add(found, _DECODER.decode(line) if line.startswith("{") else line, kinds)
-                except (msgspec.DecodeError, ValueError) as error:
-                    raise ConfigError(
-                        f"--exclude {path}, line {number} names no image ({error}). Each line must be one of "
-                        "problems-SPLIT.jsonl of a data set, a file name or an image id."
-                    ) from error
-        if len(found.names) == before:
+        before = len(found)
+        for line in _lines(path):
+            if not kinds or line.kind in ("", *kinds):
+                by_name[name_key(line.file_name)].append(len(found))
+                if not line.kind and line.file_name.isascii() and line.file_name.isdecimal():
+                    by_id[int(line.file_name)].append(len(found))
+                found.append(line)
+        if len(found) == before:
             of_kinds = f" of --exclude-kinds {','.join(kinds)}" if kinds else ""
             raise ConfigError(f"--exclude {path} has no line{of_kinds}. Leave it out if nothing is to be excluded.")
-    return msgspec.structs.replace(
-        found, by_name=dict(found.by_name), by_id=dict(found.by_id), by_object=dict(found.by_object)
-    )
+    return Exclusions(found, dict(by_name), dict(by_id))
 
 
-def _text_of(path: str) -> str:
+def _lines(path: str) -> Iterator[ExcludedLine]:
     try:
-        return read_unpacked(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"--exclude {path} is not UTF-8 ({error.reason} at byte {error.start}).") from error
-    except AnnotationFileError as error:  # of gzip
-        raise ConfigError(f"--exclude {error}") from error
-
-
-def _add(found: Exclusions, line: _ExcludedLine | str, kinds: Sequence[str]) -> None:
-    """
-    Raises:
-        ValueError: A line about an annotation has no id.
-    """
-    entry = len(found.names)
-    if isinstance(line, str):
-        found.by_name[name_key(line)].append(("", entry))
-        if line.isascii() and line.isdecimal():
-            found.by_id[int(line)].append(entry)
-        name, kind = line, ""
-    else:
-        name, kind = line.file_name, line.kind
-        if kinds and kind not in ("", *kinds):
-            return
-        if line.what == "image":
-            found.by_name[name_key(name)].append((line.split, entry))
-        elif line.id is None:
-            raise ValueError(f"{line.what} without id")
-        else:
-            found.by_object[line.id].append((name_key(name), line.split, entry))
-            name = f"{line.what} {line.id} of {name}"
-    found.names.append(name)
-    found.kinds.append(kind)
+        text = read_unpacked(path).decode("utf-8-sig")
+    except (UnicodeDecodeError, AnnotationFileError) as error:  # the latter of gzip
+        raise ConfigError(f"--exclude {path} cannot be read as UTF-8 text: {error}") from error
+    for number, row in enumerate(map(str.strip, text.split("\n")), 1):
+        try:
+            line = _DECODER.decode(row) if row.startswith("{") else ExcludedLine(row)
+        except msgspec.DecodeError as error:
+            raise ConfigError(
+                f"--exclude {path}, line {number} names no image ({error}). Each line must be one of "
+                "problems-SPLIT.jsonl of a data set, a file name or an image id."
+            ) from error
+        if (line.what == "image") != (line.id is None):
+            raise ConfigError(f"--exclude {path}, line {number} is about an {line.what}, with id {line.id}.")
+        if row:
+            yield line
 
 
 class Kept(NamedTuple):
@@ -127,7 +101,7 @@ class Kept(NamedTuple):
 
     Attributes:
         rejected: Splits and what is left out of each.
-        found: Entries that name an image or annotation of the Block.
+        found: Indices of lines that name an image or annotation of the Block.
     """
 
     block: Block
@@ -136,57 +110,62 @@ class Kept(NamedTuple):
 
 
 def exclude_images(block: Block, splits: Sequence[str], exclusions: Exclusions) -> Kept:
-    """Leave out images and annotations of a whole Block that has all columns of the join.
+    """Leave out images and annotations of a whole Block.
 
     A line with one of the splits of the job names an image of that split; any other line one of any split.
 
     Args:
         splits: Of the job, by the column `split`.
     """
-    keys, split_of = name_keys(block.file_name.texts()), [splits[index] for index in block.split.tolist()]
-
-    def is_of(split: str, row: int) -> bool:
-        return split not in splits or split == split_of[row]
-
-    of_image: dict[int, list[int]] = {}
-    for row, (key, id_) in enumerate(zip(keys, block.image_id.tolist(), strict=True)):
-        entries = [entry for split, entry in exclusions.by_name.get(key, ()) if is_of(split, row)]
-        if entries := [*entries, *exclusions.by_id.get(id_, ())]:
-            of_image[row] = entries
-    of_object: dict[int, list[int]] = {}
-    if exclusions.by_object and block.num_objects:
-        image_of_object = block.image_of_object
-        named = np.flatnonzero(np.isin(block.object_id, np.array(list(exclusions.by_object))))
-        for object_ in named.tolist():
-            row = int(image_of_object[object_])
-            listed = exclusions.by_object[int(block.object_id[object_])]
-            if entries := [entry for key, split, entry in listed if key == keys[row] and is_of(split, row)]:
-                of_object[object_] = entries
-    found = [entry for entries in (*of_image.values(), *of_object.values()) for entry in entries]
-    if not found:
-        return Kept(block, [], [])
-    rows = np.array(list(of_image), np.int64)
-    rejected = [
-        (task.split, task.rejected(Reason.EXCLUDED, _reason(entries, exclusions)))
-        for task, entries in zip(image_tasks(block.take(rows), splits), of_image.values(), strict=True)
-    ]
-    is_kept = np.ones(block.num_objects, bool)
-    for object_, entries in of_object.items():
-        row, is_kept[object_] = int(image_of_object[object_]), False
-        if row not in of_image:
-            detail = f"{keys[row]!r}: {_reason(entries, exclusions)}"
+    images, objects = defaultdict[int, set[str]](set), defaultdict[int, set[str]](set)
+    found: list[int] = []
+    columns = name_keys(block.file_name.texts()), block.image_id.tolist(), block.split.tolist()
+    for row, (key, id_, split) in enumerate(zip(*columns, strict=True)):
+        for number in (*exclusions.by_name.get(key, ()), *exclusions.by_id.get(id_, ())):
+            line = exclusions.lines[number]
+            if line.split in splits and line.split != splits[split]:
+                continue
+            if line.id is None:
+                images[row].add(line.kind)
+                found.append(number)
+            elif block.num_objects:
+                first, last = block.first_object_of_image[row : row + 2].tolist()
+                for object_ in np.flatnonzero(block.object_id[first:last] == line.id).tolist():
+                    objects[first + object_].add(line.kind)
+                    found.append(number)
+    rejected = []
+    for object_, kinds in objects.items():
+        row = int(np.searchsorted(block.first_object_of_image, object_, "right")) - 1
+        if row not in images:
             id_, image_id = int(block.object_id[object_]), int(block.image_id[row])
-            rejected.append((split_of[row], Rejected("annotation", id_, Reason.EXCLUDED, detail, image_id)))
-    if of_object:
-        block = block.take_objects(is_kept)
-    is_image_kept = np.ones(len(block), bool)
-    is_image_kept[rows] = False
-    return Kept(block.take(is_image_kept), rejected, found)
+            reject = Rejected("annotation", id_, Reason.EXCLUDED, f"{columns[0][row]!r}: {_named(kinds)}", image_id)
+            rejected.append((splits[columns[2][row]], reject))
+    if objects:
+        block = block.take_objects(~np.isin(np.arange(block.num_objects), list(objects)))
+    texts = {row: _named(kinds) for row, kinds in images.items()}
+    left, of_images = leave_out(block, splits, Reason.EXCLUDED, texts)
+    return Kept(left, [*of_images, *rejected], found)
 
 
-def _reason(entries: Sequence[int], exclusions: Exclusions) -> str:
-    kinds = ", ".join(sorted({exclusions.kinds[entry] for entry in entries} - {""}))
-    return f"--exclude names it{f' ({kinds})' if kinds else ''}"
+def _named(kinds: set[str]) -> str:
+    known = ", ".join(sorted(kinds - {""}))
+    return f"--exclude names it{f' ({known})' if known else ''}"
+
+
+def leave_out(
+    block: Block, splits: Sequence[str], reason: Reason, texts: Mapping[int, str]
+) -> tuple[Block, list[tuple[str, Rejected]]]:
+    """Return a Block without some images, and these as rejects with their splits.
+
+    Args:
+        texts: Details of the rejects, by the row of the image.
+    """
+    if not texts:
+        return block, []
+    rows = np.array(list(texts), np.int64)
+    tasks = zip(image_tasks(block.take(rows), splits), texts.values(), strict=True)
+    rejected = [(task.split, task.rejected(reason, text)) for task, text in tasks]
+    return block.take(~np.isin(np.arange(len(block)), rows)), rejected
 
 
 @dataclass(eq=False, repr=False)
@@ -207,26 +186,28 @@ class ExcludeImages(beam.PTransform):
     def expand(self, blocks: PCollection) -> tuple[PCollection, tuple[PCollection, ...]]:
         once = blocks.pipeline | "ExcludeFiles" >> beam.Create([tuple(self.paths)])
         exclusions = AsSingleton(once | "ReadExclusions" >> beam.Map(read_exclusions, tuple(self.kinds)))
-        kept = blocks | "Exclude" >> beam.FlatMap(_exclude, tuple(self.splits), exclusions).with_outputs(
-            FACTS, _FOUND, main="blocks"
-        )
-        found = AsIter(kept[_FOUND])
-        unmatched = once | "Unmatched" >> beam.Map(_unmatched, found, exclusions, self.splits[0])
+        exclude = beam.FlatMap(_exclude, tuple(self.splits), exclusions)
+        kept = blocks | "Exclude" >> exclude.with_outputs(FACTS, _FOUND, main="blocks")
+        unmatched = once | "Unmatched" >> beam.Map(_unmatched, AsIter(kept[_FOUND]), exclusions, self.splits[0])
         return kept.blocks, (kept[FACTS], unmatched)
 
 
 def _exclude(keyed: tuple[Any, bytes], splits: tuple[str, ...], exclusions: Exclusions) -> Iterator[Any]:
     key, packed = keyed
-    kept = run_step(
-        "exclude images", lambda blocks: exclude_images(blocks[0], splits, exclusions), [unpack_block(packed)]
-    )
+    block = unpack_block(packed)
+    kept = run_step("exclude images", lambda blocks: exclude_images(blocks[0], splits, exclusions), [block])
+    yield from (TaggedOutput(_FOUND, number) for number in kept.found)
+    yield from without_rejected(key, kept.block, kept.rejected)
+
+
+def without_rejected(key: Any, block: Block, rejected: Iterable[tuple[str, Rejected]]) -> Iterator[Any]:
+    """Yield (BlockKey, packed Block), if images are left, and the Facts of those that are not."""
     facts = FactsBuilder()
-    for split, rejected in kept.rejected:
-        facts.reject(split, rejected)
+    for split, reject in rejected:
+        facts.reject(split, reject)
     yield tagged(facts)
-    yield from (TaggedOutput(_FOUND, entry) for entry in kept.found)
-    if len(kept.block):
-        yield key, pack_block(kept.block) if kept.found else packed
+    if len(block):
+        yield key, pack_block(block)
 
 
 def _unmatched(_: Any, found: Iterable[int], exclusions: Exclusions, split: str) -> Facts:
@@ -235,26 +216,26 @@ def _unmatched(_: Any, found: Iterable[int], exclusions: Exclusions, split: str)
 
 
 def unmatched_warning(exclusions: Exclusions, found: Iterable[int]) -> str:
-    """Return a sentence about entries that name nothing; empty if each names something.
+    """Return a sentence about lines that name nothing; empty if each names something.
 
     Args:
-        found: Entries that name an image or annotation of the job.
+        found: Indices of lines that name an image or annotation of the job.
 
     Raises:
-        ConfigError: No entry does.
+        ConfigError: No line does.
     """
     named = set(found)
-    unmatched = [name for entry, name in enumerate(exclusions.names) if entry not in named]
+    unmatched = [line for number, line in enumerate(exclusions.lines) if number not in named]
     if not unmatched:
         return ""
-    shown = ", ".join(map(repr, unmatched[:_SHOWN])) + " …" * (len(unmatched) > _SHOWN)
-    advice = (
-        "File names are paths below --images, as image/filename of records has them. A line with a split names an "
-        "image of that split only: to exclude it from any, leave `split` out of the line"
+    shown = (each.file_name if each.id is None else f"{each.what} {each.id} of {each.file_name}" for each in unmatched)
+    shown_text = ", ".join(map(repr, list(shown)[:_SHOWN])) + " …" * (len(unmatched) > _SHOWN)
+    what = f"{len(unmatched):,} of {len(exclusions.lines):,} lines name nothing" if named else "no line names anything"
+    text = (
+        f"--exclude: {what} that is converted ({shown_text}). File names are paths below --images, as image/filename "
+        "of records has them. A line with a split names an image of that split only: to exclude it from any, leave "
+        "`split` out of the line."
     )
     if not named:
-        raise ConfigError(f"--exclude names nothing that is converted, but {shown}, so it would do nothing. {advice}.")
-    return (
-        f"--exclude: {len(unmatched):,} of {len(exclusions.names):,} lines name nothing that is converted ({shown}). "
-        f"{advice}"
-    )
+        raise ConfigError(text)
+    return text

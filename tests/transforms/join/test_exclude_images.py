@@ -108,7 +108,7 @@ def test_entries_that_name_nothing(read):
         "--exclude: 2 of 3 lines name nothing that is converted ('gone.jpg', 'annotation 99 of a.jpg')"
     )
     assert unmatched_warning(exclusions, [0, 1, 2]) == ""
-    with pytest.raises(ConfigError, match=r"names nothing that is converted, but 'a\.jpg'"):
+    with pytest.raises(ConfigError, match=r"no line names anything that is converted \('a\.jpg'"):
         unmatched_warning(exclusions, [])
 
 
@@ -119,7 +119,7 @@ def test_entries_that_name_nothing(read):
         ([problem("a.jpg", "dark")], "has no line of --exclude-kinds blurred"),
         (["a.jpg", {"images": []}], "line 2 names no image"),
         ([{"file_name": 7}], "line 1 names no image"),
-        ([{"file_name": "a", "what": "annotation"}], r"line 1 names no image \(annotation without id\)"),
+        ([{"file_name": "a", "what": "annotation"}], "line 1 is about an annotation, with id None"),
         ([problem("a", "thin_boxes", 1 << 63)], "line 1 names no image"),
         (["{"], "line 1 names no image"),
     ],
