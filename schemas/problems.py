@@ -26,7 +26,7 @@ def split_problems(split: str) -> str:
     return f"problems-{split}.jsonl"
 
 
-class Problem(msgspec.Struct, frozen=True, array_like=True, order=True):
+class Problem(msgspec.Struct, frozen=True, array_like=True):
     """A possible problem of an image or an annotation, as a shard's fingerprints list it.
 
     Attributes:

@@ -28,7 +28,9 @@ COMMANDS = {
 
 @pytest.mark.parametrize("line", COMMANDS.values(), ids=COMMANDS)
 def test_what_is_flattened_has_one_coder(sample, tmp_path, line):
-    command = parse(line.format(**sample._asdict(), out=tmp_path / "out").split())
+    groups = tmp_path / "groups.csv"
+    groups.write_text("file_name,group\n1.jpg,a\n")
+    command = parse(line.format(**sample._asdict(), out=tmp_path / "out", groups=groups).split())
     job = VERBS[command.verb].load("prepare")(command.options)
     p = beam.Pipeline(options=PipelineOptions([]))
     job.write(p, job.recipes())

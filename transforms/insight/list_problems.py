@@ -25,12 +25,17 @@ _ENCODE_LINES = msgspec.json.Encoder().encode_lines
 
 def worst_problems(problems: Sequence[Problem]) -> tuple[Problem, ...]:
     """Return the worst MOST_PROBLEMS of each kind, sorted."""
-    ordered, kept, seen = sorted(problems), list[Problem](), dict[str, int]()
-    for problem in ordered:
+    kept, seen = list[Problem](), dict[str, int]()
+    for problem in sorted(problems, key=_worst_first):
         seen[problem.kind] = seen.get(problem.kind, 0) + 1
         if seen[problem.kind] <= MOST_PROBLEMS:
             kept.append(problem)
     return tuple(kept)
+
+
+def _worst_first(problem: Problem) -> tuple:
+    """Sort key. Rows of a table may name one image, so only the ids may differ, and an image has none."""
+    return problem.kind, problem.score, problem.file_name, problem.id is not None, problem.id or 0
 
 
 def kept_copy(images: Sequence[DuplicateImage]) -> DuplicateImage:

@@ -93,8 +93,8 @@ NO_RECORDMILL = "the workers would not have Recordmill: say how they are"
             ["--runner=FlinkRunner", "--flink_master=http://localhost:1/", LOOPBACK],
             "no Flink listens at --flink_master=http://localhost:1/ (Connection refused)",
         ),
-        (["--runner=PrismRunner", "--environment_type=EXTERNAL"], "--environment_config is missing: EXTERNAL wants"),
-        (["--runner=PrismRunner", "--environment_type=PROCESS"], "--environment_config is missing: PROCESS wants"),
+        (["--runner=PrismRunner", "--environment_type=EXTERNAL"], "--environment_config is missing: EXTERNAL needs"),
+        (["--runner=PrismRunner", "--environment_type=PROCESS"], "--environment_config is missing: PROCESS needs"),
         ([JOB, EMBEDDED], NO_RECORDMILL),
         ([JOB, EMBEDDED, "--environment_type=DOCKER"], NO_RECORDMILL),
         (["--runner=SparkRunner"], NO_RECORDMILL),
@@ -119,11 +119,11 @@ def test_what_a_job_server_may_take(arguments):
     assert faults(arguments) == []
 
 
-def test_workers_elsewhere_need_whole_paths():
+def test_workers_elsewhere_need_absolute_paths():
     external = ["--environment_type=EXTERNAL", "--environment_config=h:1"]
     job = ["--runner=PortableRunner", "--job_endpoint=embed"]
     paths = ("images", "/data/a.json", "gs://b/o", "./out")
-    told = "workers run in folders of their own, so give whole paths, not ./out, images"
+    told = "workers run in other folders, so give absolute paths, not ./out, images"
     assert faults([*job, *external], paths) == [told]
     assert faults([*job, *external], paths[1:3]) == []
     assert faults([*job, LOOPBACK], paths) == []

@@ -274,7 +274,7 @@ REFUSED = [
     *((left(), [of_split("TRAIN")], [False], "differ only in case") for left in (begun, finished)),
     (finished(CAPTIONED), [of_split("val", parts=(Part.CAPTIONS,))], BOTH, "records with mask_png, captions"),
     (finished(KERAS), [of_split("val", layout="keras")], BOTH, "layout keras"),
-    (begun(KERAS), [of_split("val", layout="keras")], [False], "--split val an --output"),
+    (begun(KERAS), [of_split("val", layout="keras")], [False], "--split val a separate --output"),
     *(
         (finished(RECIPE, VAL), [of_split(name, **fields) for name in names.split()], each, f"(splits: {kept})")
         for fields in ({"name": "faces"}, {"layout": "tfds"})

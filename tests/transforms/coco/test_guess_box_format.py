@@ -267,6 +267,6 @@ def test_a_refusal_names_the_flag_that_reads_the_boxes_and_the_one_that_takes_th
     check(scattered(9))
     with pytest.raises(WrongFlagError, match=r"^a\.json: .*--bbox-format rel-xyxy reads that, --bbox-format xywh"):
         check([written(box, REL_XYXY) for box in scattered(9)])
-    with pytest.raises(WrongFlagError, match=r"made smaller.*: convert them, or --bbox-format xywh takes") as caught:
+    with pytest.raises(WrongFlagError, match=r"made smaller.*: convert them, or --bbox-format xywh accepts") as caught:
         check(scattered(30), {1: (160, 120)})
     assert "reads" not in str(caught.value)
