@@ -54,7 +54,7 @@ def data_set_lines(
         files = ", ".join(os.path.join(folder, split_rejects(name)) for name in rejecting)
         number = sum(split.rejects for split in rejecting.values())
         listed = sum(split.listed_rejects for split in rejecting.values())
-        how_many = "Every reject is" if listed == number else f"{listed:,} of {number:,} rejects are listed"
+        how_many = "Rejects are listed" if listed == number else f"{listed:,} of {number:,} rejects are listed"
         yield f"{how_many} in {files}"
 
 
@@ -100,7 +100,7 @@ def split_lines(
         yield "rewritten", _rewritten(images.rewritten)
     left_out = annotations.rejected | annotations.filtered
     if annotations.of_rejected_images:
-        left_out["of rejected images"] = annotations.of_rejected_images
+        left_out["image rejected"] = annotations.of_rejected_images
     if annotations.removed:
         left_out["removed by the pipeline"] = annotations.removed
     if annotations.rows or not (is_table or "image.class_index" in manifest.table.sources):
@@ -202,9 +202,9 @@ def _shared_lines(manifest: Manifest, of_job: Sequence[SplitManifest]) -> Iterat
     """Yield the lines that are the same for all splits of a job."""
     inputs = [rows for split in of_job for rows in split.inputs]
     uncarried = uncarried_lines(inputs, manifest.layout)
-    yield from zip(chain(["fields not written"], repeat("")), map(printable, uncarried), strict=False)
+    yield from zip(chain(["not written"], repeat("")), map(printable, uncarried), strict=False)
     if number := manifest.num_classes:
-        yield "num_labels", f"{number:,}, which is the largest label, {number - 1:,}, + 1: num_classes of Model Garden"
+        yield "num_labels", f"{number:,}: the largest label, {number - 1:,}, + 1 (num_classes of Model Garden)"
     if names := LabelMap(manifest.categories).duplicate_names():
         yield "", f"several category ids share a name: {', '.join(map(printable, names))}"
     for category in manifest.categories:
@@ -260,7 +260,7 @@ def _duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> I
         )
     for name, each in of.items():
         if each.exact or each.near:
-            differ = f", {each.labels_differ:,} with other labels" if each.labels_differ else ""
+            differ = f" ({each.labels_differ:,} with different labels)" if each.labels_differ else ""
             text = f"{name}: {each.exact:,} exact, {each.near:,} near{differ}; see {file}"
             yield "duplicates", text
     if missing := ", ".join(name for name in manifest.splits if name not in found.splits):
@@ -321,7 +321,7 @@ def _reasons(counts: Mapping[str, int]) -> str:
 
 
 _SHOWN = 8
-_LISTS = {"annotations": "of annotations", "images": "of images", "categories": "of categories", "file": "of the file"}
+_LISTS = ("annotations", "images", "categories", "file")
 _USUAL = {"file": ("info", "licenses"), "images": ("license", "coco_url", "flickr_url", "date_captured")}
 """Fields of nearly every COCO file, which nobody trains on. They take one short line."""
 
@@ -347,7 +347,7 @@ def uncarried_lines(inputs: Iterable[InputRows], layout: str) -> Iterator[str]:
                 counts[list_, name] = counts.get((list_, name), 0) + number
                 cures[list_, name] = _cure(rows.kind, list_, name, layout)
     usual = [(list_, name) for list_, names in _USUAL.items() for name in names if (list_, name) in counts]
-    for list_, where in _LISTS.items():
+    for list_ in _LISTS:
         names = sorted(
             (name for of_list, name in counts.keys() - usual if of_list == list_),
             key=lambda name: (not cures[list_, name], cures[list_, name], name),
@@ -355,13 +355,13 @@ def uncarried_lines(inputs: Iterable[InputRows], layout: str) -> Iterator[str]:
         texts = []
         for cure, alike in groupby(names[:_SHOWN], key=lambda name: cures[list_, name]):
             counted = ", ".join(f"{name} {counts[list_, name]:,}" for name in alike)
-            texts.append(f"{counted} ({cure})" if cure else counted)
+            texts.append(f"{counted} (add {cure})" if cure else counted)
         if len(names) > _SHOWN:
             texts.append(f"and {len(names) - _SHOWN:,} more fields, which the manifest has")
         if texts:
-            yield f"{where}: {', '.join(texts)}"
+            yield f"{list_}: {', '.join(texts)}"
     if usual:
-        yield f"of every COCO file: {', '.join(name for _, name in usual)}"
+        yield f"in every COCO file: {', '.join(name for _, name in usual)}"
 
 
 def _cure(kind: str, list_: str, name: str, layout: str) -> str:

@@ -11,7 +11,7 @@ def test_nothing():
     assert lines(("instances", {})) == []
 
 
-def test_fields_with_what_carries_them_and_those_of_every_file_in_a_line_of_their_own():
+def test_fields_with_their_flags_and_the_usual_ones_apart():
     fields = {
         "file": {"info": 1, "licenses": 1, "videos": 1},
         "images": {"license": 9, "coco_url": 9, "lens": 4},
@@ -19,21 +19,21 @@ def test_fields_with_what_carries_them_and_those_of_every_file_in_a_line_of_thei
         "categories": {"synset": 3},
     }
     assert lines(("instances", fields), ("instances", {"annotations": {"x": 1}})) == [
-        "of annotations: keypoints 7, num_keypoints 6 (--keypoints FILE), segmentation 36,781 (--masks png), x 1,235",
-        "of images: lens 4",
-        "of categories: synset 3",
-        "of the file: videos 1",
-        "of every COCO file: info, licenses, license, coco_url",
+        "annotations: keypoints 7, num_keypoints 6 (add --keypoints FILE), segmentation 36,781 (add --masks png), x 1,235",
+        "images: lens 4",
+        "categories: synset 3",
+        "file: videos 1",
+        "in every COCO file: info, licenses, license, coco_url",
     ]
 
 
-def test_flags_are_those_that_the_layout_and_the_kind_allow():
+def test_flags_that_the_layout_and_the_kind_allow():
     fields = {"annotations": {"area": 2, "bbox": 2, "iscrowd": 1}}
-    assert lines(("stuff", fields)) == ["of annotations: area 2, bbox 2, iscrowd 1 (--instances FILE)"]
+    assert lines(("stuff", fields)) == ["annotations: area 2, bbox 2, iscrowd 1 (add --instances FILE)"]
     crowds = {"annotations": {"iscrowd": 1, "segmentation": 2}, "images": {"neg_category_ids": 3}}
     assert lines(("instances", crowds), layout="keras") == [
-        "of annotations: iscrowd 1 (--layout detection), segmentation 2 (--layout detection --masks png)",
-        "of images: neg_category_ids 3 (--layout detection)",
+        "annotations: iscrowd 1 (add --layout detection), segmentation 2 (add --layout detection --masks png)",
+        "images: neg_category_ids 3 (add --layout detection)",
     ]
 
 
@@ -43,6 +43,6 @@ def test_many_fields_are_cut_and_counted():
     assert line.endswith("field 07 1, and 1,226 more fields, which the manifest has")
 
 
-def test_an_input_that_several_splits_are_of_is_told_once():
+def test_an_input_of_several_splits_is_counted_once():
     rows = [InputRows("a", kind, 1, 1, {"images": {"lens": 4}}) for kind in ("instances", "instances", "captions")]
-    assert list(uncarried_lines(rows, "detection")) == ["of images: lens 8"]
+    assert list(uncarried_lines(rows, "detection")) == ["images: lens 8"]
