@@ -15,11 +15,11 @@ def test_fields_with_their_flags_and_the_usual_ones_apart():
     fields = {
         "file": {"info": 1, "licenses": 1, "videos": 1},
         "images": {"license": 9, "coco_url": 9, "lens": 4},
-        "annotations": {"x": 1234, "segmentation": 36781, "keypoints": 7, "num_keypoints": 6},
+        "annotations": {"x": 12, "segmentation": 3678, "keypoints": 7, "num_keypoints": 6},
         "categories": {"synset": 3},
     }
     assert lines(("instances", fields), ("instances", {"annotations": {"x": 1}})) == [
-        "annotations: keypoints 7, num_keypoints 6 (add --keypoints FILE), segmentation 36,781 (add --masks png), x 1,235",
+        "annotations: keypoints 7, num_keypoints 6 (add --keypoints FILE), segmentation 3,678 (add --masks png), x 13",
         "images: lens 4",
         "categories: synset 3",
         "file: videos 1",
