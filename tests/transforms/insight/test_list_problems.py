@@ -31,7 +31,7 @@ def image(name: str, **values) -> ImageFacts:
 
 def found(*images: ImageFacts, ids: list[int]) -> list[Problem]:
     facts = FactColumns(**fact_columns(images)._asdict() | {"object_id": np.array(ids)})
-    return sorted(find_problems(facts, sorted_objects(facts)))
+    return list(worst_problems(find_problems(facts, sorted_objects(facts))))
 
 
 def test_problems_of_images_and_boxes():
@@ -50,6 +50,8 @@ def test_the_worst_of_each_kind_are_listed(monkeypatch):
     monkeypatch.setattr(module, "MOST_PROBLEMS", 2)
     problems = [Problem("dark", score, "a") for score in (0.9, 0.1, 0.5)] + [Problem("blank", 1.0, "a")]
     assert worst_problems(problems) == tuple(problems[index] for index in (3, 1, 2))
+    rows_of_one_image = [Problem("dark", 0.1, "a"), Problem("dark", 0.1, "a")]
+    assert list(worst_problems(rows_of_one_image)) == rows_of_one_image
 
 
 def shard(name: str, *hashes: int, problems: tuple[Problem, ...] = ()) -> Fingerprints:
