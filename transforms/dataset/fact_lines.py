@@ -70,7 +70,7 @@ def plan_lines(plan: Plan, output: str) -> Iterator[str]:
 
 
 def _aligned(lines: Iterable[Line]) -> Iterator[str]:
-    return (f"  {label:<18} {text}" for label, text in lines)
+    return (f"  {label:<18}  {text}" for label, text in lines)
 
 
 def split_lines(
@@ -202,7 +202,7 @@ def _shared_lines(manifest: Manifest, of_job: Sequence[SplitManifest]) -> Iterat
     """Yield the lines that are the same for all splits of a job."""
     inputs = [rows for split in of_job for rows in split.inputs]
     uncarried = uncarried_lines(inputs, manifest.layout)
-    yield from zip(chain(["not written"], repeat("")), map(printable, uncarried), strict=False)
+    yield from zip(chain(["fields not written"], repeat("")), map(printable, uncarried), strict=False)
     if number := manifest.num_classes:
         yield "num_labels", f"{number:,}: the largest label, {number - 1:,}, + 1 (num_classes of Model Garden)"
     if names := LabelMap(manifest.categories).duplicate_names():
