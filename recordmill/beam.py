@@ -11,7 +11,12 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import apache_beam as beam
+try:
+    import apache_beam as beam
+except ModuleNotFoundError as error:
+    from recordmill.schemas.errors import missing_extra
+
+    raise missing_extra("recordmill.beam", "beam") from error
 from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.conversion import plain_value

@@ -122,7 +122,10 @@ class Split(SplitRecords):
             ConfigError: the shards are compressed, `seed`, `part` or `even` is given without `iterable`, or a key is
                 none of `features`.
         """
-        from recordmill.torch_dataset import torch_dataset
+        try:
+            from recordmill.torch_dataset import torch_dataset
+        except ModuleNotFoundError as error:
+            raise ConfigError("Split.torch needs pip install torch") from error
 
         split = self.with_keys(keys)
         return torch_dataset(split, iterable=iterable, seed=seed, part=part, even=even, transform=transform)

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from recordmill.schemas.errors import missing_extra
+
 
 class FeatureKind(str, Enum):
     """The three list types of tf.train.Feature."""
@@ -235,13 +237,18 @@ def parse_spec(table: FeatureTable) -> dict[str, Any]:
     A feature of fixed size (a single value, a box) becomes a dense tensor, and parsing fails where it is missing. A
     list becomes a dense vector when one record is parsed, and a ragged tensor when a batch is; a list of boxes becomes
     [N, 4] or [batch, N, 4] in the same way. Imports TensorFlow.
+
+    Raises:
+        ConfigError: TensorFlow is not installed.
     """
     return {feature.name: _spec(feature) for feature in table.features}
 
 
 def _spec(feature: Feature) -> Any:
-    import tensorflow as tf
-
+    try:
+        import tensorflow as tf
+    except ModuleNotFoundError as error:
+        raise missing_extra("recordmill.parse_spec", "tensorflow") from error
     dtype = {FeatureKind.BYTES: tf.string, FeatureKind.FLOAT: tf.float32, FeatureKind.INT64: tf.int64}[feature.kind]
     if feature.is_packed:
         return tf.io.FixedLenFeature([], dtype)

@@ -154,6 +154,7 @@ class CocoRows(NamedTuple):
         has_annotations: whether there is the list, if an empty one.
         sampled: every so manieth row of objects, with its segmentation.
         without_box: number of rows of objects that had no `bbox`.
+        rotated: number of rows with a rotation among their attributes, as CVAT writes it.
         id_texts: ids that are texts, and no decimal numbers.
     """
 
@@ -166,6 +167,7 @@ class CocoRows(NamedTuple):
     has_annotations: bool
     sampled: list[Any] = []
     without_box: int = 0
+    rotated: int = 0
     id_texts: IdTexts = NO_ID_TEXTS
 
 
@@ -195,6 +197,7 @@ _AS_FILE = {"": b"%b", "images": b'{"images":[%b]}', "annotations": b'{"images":
 _CATEGORY_ROW = msgspec.json.Decoder(Category, strict=False)
 
 
+_ROTATION = re.compile(rb'"attributes"\s*:\s*\{[^{}]*"rotation"\s*:\s*-?[0-9.]*[1-9]')
 _OF_BOX = 4
 _POLYGONS = msgspec.json.Decoder(list[list[float]])
 
@@ -332,7 +335,8 @@ def decode_coco(
     data = _AS_FILE[list_] % text
     try:
         try:
-            return _decode_rows(path, data, row)
+            rows = _decode_rows(path, data, row)
+            return rows._replace(rotated=len(_ROTATION.findall(data))) if b'"rotation"' in data else rows
         except msgspec.DecodeError:
             data = without_lone_surrogates(data)
         rows = _decode_rows(path, quote_nan(data), row)

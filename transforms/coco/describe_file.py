@@ -33,6 +33,7 @@ class BlockSummary(msgspec.Struct, frozen=True):
         keypoints: by category id, how many rows have how many keypoints.
         has_keypoint: whether a keypoint of some row is labelled.
         without_box: rows of objects without `bbox`.
+        rotated: rows with a rotation among their attributes.
         boxes: of some rows of objects.
         sizes: columns of image id, width, height (pixels) of image rows that have a size.
         ids: columns of annotation id and image id.
@@ -51,6 +52,7 @@ class BlockSummary(msgspec.Struct, frozen=True):
     keypoints: dict[int, dict[int, int]]
     has_keypoint: bool
     without_box: int
+    rotated: int
     boxes: SampledBoxes | None
     sizes: bytes
     ids: bytes
@@ -75,6 +77,7 @@ def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
         count_keypoints(rows.annotations) if kind is AnnotationKind.KEYPOINTS else {},
         kind is AnnotationKind.KEYPOINTS and any(has_data(row.keypoints) for row in rows.annotations),
         rows.without_box,
+        rows.rotated,
         sample_boxes(rows.sampled) if guesses_boxes(block.source) else None,
         _pack(_known_sizes(rows.images)) if guesses_boxes(block.source) else b"",
         _pack(_ids(with_ids)),
@@ -136,7 +139,7 @@ def describe_file(source: AnnotationSource, summaries: Iterable[BlockSummary]) -
 
 
 def _missing_warnings(source: AnnotationSource, blocks: Sequence[BlockSummary]) -> Iterator[str]:
-    """Yield warnings: no keypoint is labelled; boxes are bounds of polygons."""
+    """Yield warnings: no keypoint is labelled; boxes are bounds of polygons, or upright ones of rotated boxes."""
     number = sum(block.annotations for block in blocks)
     if source.kind is AnnotationKind.KEYPOINTS and number and not any(block.has_keypoint for block in blocks):
         yield (
@@ -147,6 +150,11 @@ def _missing_warnings(source: AnnotationSource, blocks: Sequence[BlockSummary]) 
         yield (
             f"{source.path}: {without:,} of {number:,} annotations have no bbox; the bounds of their polygons are "
             "their boxes"
+        )
+    if source.kind in OF_OBJECTS and (rotated := sum(block.rotated for block in blocks)):
+        yield (
+            f"{source.path}: {rotated:,} of {number:,} annotations have attributes.rotation, as CVAT's rotated boxes; "
+            "boxes are stored upright, without the rotation: export polygons to keep it"
         )
 
 

@@ -76,6 +76,7 @@ _SEVERAL = 3
 """… as may a box or two across the edge, which look as if they had two corners where they are large …"""
 _ENOUGH = 20
 """… and of fewer boxes most may cross the edge for other reasons."""
+_FEW_ACROSS = 0.05
 _MANY_ACROSS = 0.2
 """Boxes that overlap the edge on purpose are fewer, where all of them look as if they had two corners."""
 _APART, _TOGETHER = 0.5, 0.7
@@ -258,9 +259,15 @@ def _guess_other(boxes: Boxes) -> Guess | None:
     said = f"{apart:,} of {number:,} boxes with polygons overlap them by less than half"
     formats = _that_hold_polygons(boxes, tuple(_MEANINGS))
     left, top, width, height = boxes.numbers
-    mirrored = _overlaps(boxes, np.stack([boxes.sizes[0] - left - width, top, boxes.sizes[0] - left, top + height]))
-    if not formats and (mirrored > _TOGETHER).sum() > number * _NEARLY_ALL:
-        said += ", and fit if they are mirrored from left to right"
+    right = boxes.sizes[0] - left
+    changes = {
+        "they are mirrored from left to right": [right - width, top, right, top + height],
+        "x and y are swapped": [top, left, top + height, left + width],
+    }
+    for change, edges in changes.items():
+        if not formats and (_overlaps(boxes, np.stack(edges)) > _TOGETHER).sum() > number * _NEARLY_ALL:
+            said += f", and fit if {change}"
+            break
     return Guess(formats, said)
 
 
@@ -296,10 +303,15 @@ def _guess_across(boxes: Boxes) -> Guess | None:
     """Boxes of other images, or of these before they were shrunk."""
     left, top, third, fourth = boxes.numbers
     number = boxes.areas.size
-    across = _is_across(boxes, np.stack([left, top, left + third, top + fourth])).sum()
-    if number >= _ENOUGH and across > number * _MOST:
-        shrunk = "as if it had been made smaller after they were drawn"
-        return Guess((), f"{across:,} of {number:,} boxes reach beyond the edge of their image, {shrunk}")
+    edges = np.stack([left, top, left + third, top + fourth])
+    across = _is_across(boxes, edges).sum()
+    if number < _ENOUGH or across < max(_SEVERAL, number * _FEW_ACROSS):
+        return None
+    said = f"{across:,} of {number:,} boxes reach beyond the edge of their image"
+    if not _is_across(boxes, edges[[1, 0, 3, 2]]).any():
+        return Guess((), f"{said}, and none if x and y are swapped")
+    if across > number * _MOST:
+        return Guess((), f"{said}, as if it had been made smaller after they were drawn")
     return None
 
 

@@ -126,8 +126,10 @@ def split_lines(
         yield "keypoints", f"{annotations.keypoints_outside:,} visible ones (v = 2) are outside their image, and stay"
     if manifest.features:
         yield "columns", _columns(manifest.features)
-    if manifest.categories or not is_table:
+    if manifest.categories or not (is_table or manifest.segments):
         yield "classes", _classes([category.name for category in manifest.categories], split.class_counts)
+    if manifest.segments:
+        yield "segment classes", _class_names([category.name for category in manifest.segments])
     for encoder in manifest.encoders:
         yield "texts", _texts(encoder, split.texts.get(encoder.column))
     if split.findings:
@@ -306,6 +308,11 @@ def _classes(names: Sequence[str], counts: Sequence[int]) -> str:
     empty = sum(count == 0 for count in counts)
     lacking = f"; {empty:,} without any" if empty else ""
     return f"{len(names):,}{': ' if names else ''}{shown}{more}{lacking}"
+
+
+def _class_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _CLASSES_SHOWN:,} more" if len(names) > _CLASSES_SHOWN else ""
+    return f"{len(names):,}: {', '.join(map(printable, names[:_CLASSES_SHOWN]))}{more}"
 
 
 def _columns(features: Sequence[Feature]) -> str:

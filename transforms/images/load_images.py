@@ -37,6 +37,9 @@ from recordmill.transforms.runtime.threads import Budget
 from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError, UnreadableFileError
 from recordmill.transforms.storage.resolve import storage_for
 
+_ROUNDING = 0.1
+"""A side that differs by less is rounded, or cut."""
+
 
 def fetch_file(file: ImageRef) -> bytes:
     """Read an image file by one request, unless its bytes are there."""
@@ -195,7 +198,11 @@ def _is_turned(image: Image.Image, width: int | None, height: int | None) -> boo
         return False
     if size == (height, width) and orientation_of(image) in LIES_ON_ITS_SIDE:
         return True
-    raise UnusableError(Reason.SIZE_MISMATCH, f"its pixels are {size[0]}x{size[1]}, the JSON says {width}x{height}")
+    detail = f"its pixels are {size[0]}x{size[1]}, the JSON says {width}x{height}"
+    factor = size[0] / width if width and height else 1.0
+    if height and abs(factor - 1) > _ROUNDING and abs(factor * height - size[1]) <= max(1, factor):
+        detail += f"; if it is the same picture, scale the annotations by {factor:.3g}"
+    raise UnusableError(Reason.SIZE_MISMATCH, detail)
 
 
 def _check_file(image: Image.Image, data: bytes, kind: str, check: str) -> None:

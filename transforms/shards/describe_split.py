@@ -230,7 +230,7 @@ def check_rejects(
 
 
 def _cure(is_any_left: bool) -> str:
-    larger = ", or with a larger --max-rejects to accept this" if is_any_left else ", as nothing is left of it"
+    larger = ", or with a larger --max-rejects to accept this" if is_any_left else ""
     return f"run again with the data mended{larger}"
 
 

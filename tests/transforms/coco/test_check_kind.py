@@ -119,6 +119,12 @@ def test_a_keypoints_file_without_a_keypoint(tmp_path, points):
     assert warnings_of(tmp_path, "keypoints", {**OBJECT, **points}, {**OBJECT, "id": 8, **POINTS}) == ()
 
 
+def test_rotated_boxes(tmp_path):
+    rotated, upright = ({**OBJECT, "attributes": {"occluded": True, "rotation": angle}} for angle in (30.5, 0.0))
+    (text,) = warnings_of(tmp_path, "instances", rotated, {**upright, "id": 8})
+    assert "1 of 2 annotations have attributes.rotation" in text
+
+
 def test_boxes_of_polygons(tmp_path):
     outlined = {key: value for key, value in {**OBJECT, **OUTLINE}.items() if key != "bbox"}
     (text,) = warnings_of(tmp_path, "instances", OBJECT, {**outlined, "id": 8})

@@ -95,6 +95,7 @@ def test_the_likeliest_file_is_taken():
         (["%31.jpg"], ["1.jpg"], "Names are percent-encoded: '%31.jpg' may be '1.jpg' (1 of 1", "unquote"),
         (["1.jpg"], ["01.jpg"], "differ in leading zeros: '1.jpg' may be '01.jpg'", "rename the files"),
         (["1.png"], ["1.jpg"], "differ in their ending: '1.png' may be '1.jpg'", "converted"),
+        (["1.jpg"], ["a/b.zip"], "Archives within --images are not read", "unpack 'a/b.zip', or give it to --images."),
         (["val_1.jpg"], ["train_1.jpg"], "No file of such a name", "is it that of another split?"),
     ],
 )

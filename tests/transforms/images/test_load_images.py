@@ -120,6 +120,11 @@ def test_a_size_that_is_not_the_json_s_is_rejected(tmp_path, data, size):
     assert_rejected(load(tmp_path, data, *size), Reason.SIZE_MISMATCH, detail)
 
 
+def test_a_picture_of_twice_the_size_has_a_cure(tmp_path):
+    detail = "its pixels are 40x30, the JSON says 20x15; if it is the same picture, scale the annotations by 2"
+    assert_rejected(load(tmp_path, JPEG, 20, 15), Reason.SIZE_MISMATCH, detail)
+
+
 @pytest.mark.parametrize("check", ["none", "decode"])
 @pytest.mark.parametrize(
     ("data", "reason", "detail"),
