@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from hashlib import sha256
 from math import asin, sqrt
 from statistics import NormalDist
@@ -30,7 +31,7 @@ from recordmill.schemas.statistics import (
     SplitComparison,
     SplitStatistics,
 )
-from recordmill.transforms.dataset.dataset_folder import read_file, read_raw_statistics, read_split_manifests
+from recordmill.transforms.dataset.dataset_folder import read_raw_statistics, read_split_manifests
 from recordmill.transforms.insight.find_duplicates import Found, find_duplicates
 from recordmill.transforms.insight.list_problems import list_problems
 from recordmill.transforms.storage.interface import UnreadableFileError
@@ -132,21 +133,37 @@ def fingerprint_line(fingerprints: Fingerprints) -> bytes:
     return json_lines([fingerprints])
 
 
-def read_fingerprints(output: str, manifest: Manifest, splits: Iterable[str]) -> dict[str, list[Fingerprints]]:
-    """The fingerprints of those of the splits that have some, as they were written."""
-    found = {}
-    for split in splits:
-        data = read_file(output, split_fingerprints(split))
-        if data is None or sha256(data).hexdigest() != manifest.splits[split].fingerprints_sha256:
-            continue
-        found[split] = decode_fingerprints(data)
-    return found
+@dataclass(frozen=True)
+class FingerprintFile:
+    """Fingerprints of the shards of a split in a file, which is read again whenever they are iterated."""
+
+    path: str
+
+    def __iter__(self) -> Iterator[Fingerprints]:
+        with storage_for(self.path).open(self.path) as file:
+            yield from map(_DECODER.decode, file)
 
 
-def decode_fingerprints(data: bytes) -> list[Fingerprints]:
-    """The lines of fingerprints-SPLIT.jsonl."""
-    # Names would keep all of the file in memory, of which they are a sixth.
-    return [msgspec.structs.replace(each, names=each.names.copy()) for each in _DECODER.decode_lines(data)]
+def read_fingerprints(output: str, manifest: Manifest, splits: Iterable[str]) -> dict[str, FingerprintFile]:
+    """Return the fingerprints of those of the splits that have some, as they were written."""
+    found = {split: join_path(output, split_fingerprints(split)) for split in splits}
+    return {
+        split: FingerprintFile(path)
+        for split, path in found.items()
+        if _digest(path) == manifest.splits[split].fingerprints_sha256
+    }
+
+
+def _digest(path: str) -> str | None:
+    """Return the SHA-256 of a file; None if it does not exist, or is not a file."""
+    digest = sha256()
+    try:
+        with storage_for(path).open(path) as file:
+            while data := file.read(_READ_BYTES):
+                digest.update(data)
+    except (FileNotFoundError, UnreadableFileError):
+        return None
+    return digest.hexdigest()
 
 
 class FoundAcross(NamedTuple):
@@ -173,7 +190,7 @@ def duplicates_of(output: str, manifest: Manifest) -> FoundAcross | None:
     leaks = sum(group.is_leak for group in found.groups)
     copied = {manifest.categories[index].name: number for index, number in found.copied.items()}
     duplicates = Duplicates(sha256(data).hexdigest(), len(found.groups), leaks, found.splits, copied)
-    listed = list_problems(fingerprints, found.groups, {name: of.findings for name, of in manifest.splits.items()})
+    listed = list_problems(fingerprints, found, {name: of.findings for name, of in manifest.splits.items()})
     files = {split_problems(split): lines for split, (_, lines) in listed.items()}
     return FoundAcross(duplicates, {split: of for split, (of, _) in listed.items()}, {DUPLICATES: data, **files})
 
@@ -191,12 +208,12 @@ def first_groups(output: str, number: int) -> list[DuplicateGroup]:
     return []
 
 
-def compared(fingerprints: Mapping[str, Sequence[Fingerprints]], table: FeatureTable) -> Found:
+def compared(fingerprints: Mapping[str, Iterable[Fingerprints]], table: FeatureTable) -> Found:
     return find_duplicates(fingerprints, has_classes=bool(table.class_source))
 
 
 def check_duplicates(
-    output: str, fingerprints: Mapping[str, Sequence[Fingerprints]], table: FeatureTable, policy: str
+    output: str, fingerprints: Mapping[str, Iterable[Fingerprints]], table: FeatureTable, policy: str
 ) -> set[str]:
     """Compare a job's splits with each other, and with those that jobs before have written to the folder.
 
@@ -242,7 +259,7 @@ def check_complete_duplicates(output: str, splits: Iterable[str], table: Feature
         )
 
 
-def _fingerprints_of(output: str, manifests: Mapping[str, Manifest]) -> dict[str, list[Fingerprints]]:
+def _fingerprints_of(output: str, manifests: Mapping[str, Manifest]) -> dict[str, FingerprintFile]:
     """The fingerprints of splits, of which these are the manifests."""
     found = (read_fingerprints(output, manifest, [split]) for split, manifest in manifests.items())
     return {split: of_shards for each in found for split, of_shards in each.items()}
@@ -251,7 +268,7 @@ def _fingerprints_of(output: str, manifests: Mapping[str, Manifest]) -> dict[str
 def _refused(
     output: str,
     found: Mapping[str, Manifest],
-    fingerprints: Mapping[str, Sequence[Fingerprints]],
+    fingerprints: Mapping[str, Iterable[Fingerprints]],
     table: FeatureTable,
     policy: str,
 ) -> list[DuplicateGroup]:

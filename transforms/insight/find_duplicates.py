@@ -1,7 +1,9 @@
 """Fingerprints of splits become groups of images that show the same."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress, groupby
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -25,7 +27,7 @@ NEAR_BITS = 8
 _BANDS = range(0, 64, 16)
 """Hashes are cut into four bands. Of two that differ in less than 8 bits, one band differs in one bit at the most. So
 it is with 96 % of those that differ in 8."""
-_FLIPS = np.array([0, *(1 << bit for bit in range(16))], np.uint64)
+_FLIPS = (0, *(1 << bit for bit in range(16)))
 _SURE_BITS = 24
 """Hashes with so many bits in common are of pictures full of detail. Those of drawings of a few flat shapes have less:
 half of their frequencies are 0."""
@@ -35,6 +37,7 @@ _MOST = 1024
 """Hashes that one is compared with, of the next ones of a band: data of which more are equal there (a million icons)
 takes minutes so, not days, and their groups are long anyway. Of one hash, the next ones are those of the next form."""
 _PAIRS_AT_ONCE = 1 << 16
+_ROWS_AT_ONCE = 1 << 17
 _BITS_SET = np.array([number.bit_count() for number in range(1 << 16)], np.uint8)
 
 
@@ -93,22 +96,33 @@ def _join(first: np.ndarray, one: np.ndarray, other: np.ndarray) -> None:
 
 
 def _near_pairs(hashes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Indices of the one and the other of hashes that are near each other; some pairs more than once."""
+    """Yield indices of the one and the other of hashes that are near each other; some pairs more than once."""
     for band in _BANDS:
-        values = hashes >> np.uint64(band) & np.uint64(0xFFFF)
-        order = np.lexsort((hashes, values))
-        ordered, sorted_hashes = values[order], hashes[order]
-        for flip in _FLIPS:
-            starts, ends = (np.searchsorted(ordered, ordered ^ flip, side) for side in ("left", "right"))
-            # Each pair once: of equal bands the later hashes, of others those of the larger value.
-            if flip:
-                starts = np.where(ordered < ordered ^ flip, starts, ends)
-            else:  # and of equal hashes in one band only
-                starts = np.arange(1, len(ordered) + 1) if band == _BANDS[0] else _ends_of_runs(sorted_hashes)
-            for one, other in _ranges(starts, np.minimum(ends, starts + _MOST)):
-                near = bits_set(sorted_hashes[one] ^ sorted_hashes[other]) <= NEAR_BITS
-                if near.any():
-                    yield order[one[near]], order[other[near]]
+        order = np.lexsort((hashes, _band(hashes, band)))
+        sorted_hashes = hashes[order]
+        bounds = np.searchsorted(_band(sorted_hashes, band), np.arange((1 << 16) + 1))  # of each value of the band
+        ends_of_equal = _ends_of_runs(sorted_hashes)
+        for begin in range(0, len(order), _ROWS_AT_ONCE):
+            rows = np.arange(begin, min(begin + _ROWS_AT_ONCE, len(order)))
+            values = _band(sorted_hashes[rows], band).astype(np.int64)
+            for flip in _FLIPS:
+                # Each pair once: of equal bands the later hashes, of others those of the larger value.
+                if flip:
+                    smaller = values < values ^ flip
+                    chosen, of = rows[smaller], values[smaller] ^ flip
+                    starts = bounds[of]
+                else:  # and of equal hashes in one band only
+                    chosen, of = rows, values
+                    starts = rows + 1 if band == _BANDS[0] else ends_of_equal[rows]
+                for one, other in _ranges(chosen, starts, np.minimum(bounds[of + 1], starts + _MOST)):
+                    near = bits_set(sorted_hashes[one] ^ sorted_hashes[other]) <= NEAR_BITS
+                    if near.any():
+                        yield order[one[near]], order[other[near]]
+
+
+def _band(hashes: np.ndarray, band: int) -> np.ndarray:
+    """Return 16 bits of each hash: uint16 [n]."""
+    return (hashes >> np.uint64(band)).astype(np.uint16)
 
 
 def _ends_of_runs(values: np.ndarray) -> np.ndarray:
@@ -121,8 +135,8 @@ def _ends_of_runs(values: np.ndarray) -> np.ndarray:
     return np.repeat(ends, np.diff(ends, prepend=0))
 
 
-def _ranges(starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Every index with each of its range, some at a time."""
+def _ranges(rows: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield every row with each index of its range, some at a time."""
     lengths = ends - starts
     total = np.cumsum(lengths)
     begin = 0
@@ -132,7 +146,7 @@ def _ranges(starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[np.ndarray, 
         number = lengths[begin:end]
         one = np.repeat(np.arange(begin, end), number)
         within = np.arange(len(one)) - np.repeat(total[begin:end] - number - before, number)
-        yield one, starts[one] + within
+        yield rows[one], starts[one] + within
         begin = end
 
 
@@ -149,51 +163,102 @@ _ENOUGH = 5
 
 
 class Found(NamedTuple):
-    """The duplicates of some splits.
+    """Duplicates of some splits.
 
     Attributes:
         groups: those that are in several splits first, then exact before near ones.
         splits: how many of each split.
         copied: see `copied_classes`.
+        hashes: perceptual hashes of the images of near groups, by shard and record.
     """
 
     groups: Sequence[DuplicateGroup]
     splits: Mapping[str, SplitDuplicates]
     copied: Mapping[int, int]
+    hashes: Mapping[tuple[str, int], int]
 
 
-def find_duplicates(fingerprints: Mapping[str, Sequence[Fingerprints]], has_classes: bool) -> Found:
-    """
+def find_duplicates(fingerprints: Mapping[str, Iterable[Fingerprints]], has_classes: bool) -> Found:
+    """Return the duplicates of all images.
+
+    Fingerprints of 10 million images have 0.7 GB, and few images have a copy. So fingerprints are read twice: the
+    columns that decide which images may have a copy, then the rows of these images.
+
     Args:
-        fingerprints: of the shards of each split.
+        fingerprints: of the shards of each split; iterated twice.
         has_classes: whether each image has one class.
     """
     splits = sorted(fingerprints)
-    images = _Images([(split, shard) for split in splits for shard in fingerprints[split]])
-    copied = copied_classes(images.picture, image_class(images.rows["labels"])) if has_classes else {}
+    may_have_copy = _may_have_copies(shard for split in splits for shard in fingerprints[split])
+    images = _Images(((split, shard) for split in splits for shard in fingerprints[split]), may_have_copy)
+    classes = image_class(images.rows["labels"])
+    copied = copied_classes(images.picture, classes, images.others) if has_classes else {}
     groups = sorted(
         images.groups(),
         key=lambda each: (not each.is_leak, each.kind is Likeness.NEAR, each.labels is Agreement.SAME, each.images),
     )
-    return Found(groups, {split: images.counts(split) for split in splits}, copied)
+    return Found(groups, {split: images.counts(split) for split in splits}, copied, images.hashes())
+
+
+def _may_have_copies(shards: Iterable[Fingerprints]) -> np.ndarray:
+    """Return for each image whether the first half of its picture's digest, or nearly its hash, is another one's, too:
+    bool [n]."""
+    columns = [(shard.array["picture"][:, 0].copy(), shard.array["hash"].copy()) for shard in shards]
+    pictures, hashes = (np.concatenate([np.zeros(0, np.uint64), *column]) for column in zip(*columns, strict=True))
+    del columns
+    return _is_in(hashes, _repeated_or_near(hashes)) | _is_in(pictures, _repeated(pictures))
+
+
+def _repeated(values: np.ndarray) -> np.ndarray:
+    """Return the values that occur more than once, sorted."""
+    ordered = np.sort(values)
+    return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+
+
+def _repeated_or_near(hashes: np.ndarray) -> np.ndarray:
+    """Return the hashes that occur more than once, or are near another one, sorted."""
+    values, number = np.unique(hashes[hashes != NO_HASH], return_counts=True)
+    is_like = number > 1
+    for one, other in _near_pairs(values):
+        is_like[one] = is_like[other] = True
+    return values[is_like]
+
+
+def _is_in(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
+    """Return for each value whether it is among sorted ones."""
+    places = np.searchsorted(ordered, values)
+    return np.append(ordered, 0)[places] == values if len(ordered) else np.zeros(len(values), bool)
 
 
 class _Images:
-    """Images as arrays.
+    """Images that may have copies, as arrays.
 
     Attributes:
         rows: FINGERPRINT [n].
         picture: of each the index of the first image with the same picture.
+        others: number of all other images, by the index of their class.
     """
 
-    def __init__(self, shards: Sequence[tuple[str, Fingerprints]]):
-        self._shards = shards
-        parts = [np.zeros(0, FINGERPRINT), *(shard.array for _, shard in shards)]
+    def __init__(self, shards: Iterable[tuple[str, Fingerprints]], may_have_copy: np.ndarray):
+        parts, numbers, begin = [np.zeros(0, FINGERPRINT)], [], 0
+        self._places: list[tuple[str, str]] = []  # split and file
+        self._names: list[str] = []
+        self.others: Counter[int] = Counter()
+        for split, shard in shards:
+            rows = shard.array
+            which = may_have_copy[begin : begin + len(rows)]
+            begin += len(rows)
+            classes, counts = np.unique(image_class(rows["labels"][~which]), return_counts=True)
+            self.others.update(dict(zip(classes.tolist(), counts.tolist(), strict=True)))
+            parts.append(rows[which])
+            numbers.append(len(parts[-1]))
+            self._places.append((split, shard.shard))
+            self._names += compress(msgspec.json.decode(shard.names, type=list[str]), which) if numbers[-1] else ()
         self.rows = np.concatenate(parts)
-        self._bounds = np.cumsum([len(part) for part in parts])
-        self._splits = sorted({split for split, _ in shards})
-        of_shards = np.array([self._splits.index(split) for split, _ in shards], np.int64)
-        self._split = np.repeat(of_shards, np.diff(self._bounds))
+        self._place = np.repeat(np.arange(len(numbers)), numbers)
+        self._splits = sorted({split for split, _ in self._places})
+        of_places = np.array([self._splits.index(split) for split, _ in self._places], np.int64)
+        self._split = of_places[self._place]
         self.picture = _first_of_equal(self.rows["picture"])
         self._group = self._groups_of_near()
         number = len(self.rows)
@@ -220,27 +285,27 @@ class _Images:
         which = (self._has_copy, self._has_like & ~self._has_copy, self._is_leak, self._differs)
         return SplitDuplicates(*(int((of & each).sum()) for each in which))
 
+    def hashes(self) -> dict[tuple[str, int], int]:
+        """Hashes of the images of near groups, by shard and record."""
+        rows = self.rows[self._is_near]
+        shards = (self._places[place][1] for place in self._place[self._is_near].tolist())
+        return dict(zip(zip(shards, rows["record"].tolist(), strict=True), rows["hash"].tolist(), strict=True))
+
     def groups(self) -> Iterator[DuplicateGroup]:
         members = np.flatnonzero(self._has_like)
-        found = dict(zip(members.tolist(), self._described(members), strict=True))
         ordered = members[np.argsort(self._group[members], kind="stable")].tolist()
         for _, of_group in groupby(ordered, lambda index: self._group[index]):
             indices = list(of_group)
             yield DuplicateGroup(
                 Likeness.NEAR if self._is_near[indices[0]] else Likeness.EXACT,
                 Agreement.DIFFER if self._differs[indices[0]] else Agreement.SAME,
-                tuple(sorted(found[index] for index in indices)),
+                tuple(sorted(map(self._image, indices))),
             )
 
-    def _described(self, members: np.ndarray) -> Iterator[DuplicateImage]:
-        """Yield the names of ascending indices, decoded shard by shard."""
-        of_shard = np.split(members, np.searchsorted(members, self._bounds[1:-1]))
-        for (split, shard), begin, indices in zip(self._shards, self._bounds[:-1].tolist(), of_shard, strict=False):
-            names = msgspec.json.decode(shard.names, type=list[str]) if len(indices) else []
-            for index in indices.tolist():
-                row = self.rows[index]
-                place = (int(row[name]) for name in ("record", "offset", "bytes"))
-                yield DuplicateImage(split, names[index - begin], shard.shard, *place)
+    def _image(self, index: int) -> DuplicateImage:
+        split, shard = self._places[self._place[index]]
+        record, offset, bytes_ = (int(self.rows[name][index]) for name in ("record", "offset", "bytes"))
+        return DuplicateImage(split, self._names[index], shard, record, offset, bytes_)
 
 
 def _first_of_equal(pictures: np.ndarray) -> np.ndarray:
@@ -261,13 +326,16 @@ def _varies(group: np.ndarray, values: np.ndarray) -> np.ndarray:
     return varies[group]
 
 
-def copied_classes(pictures: np.ndarray, classes: np.ndarray) -> dict[int, int]:
+def copied_classes(
+    pictures: np.ndarray, classes: np.ndarray, others: Mapping[int, int] = MappingProxyType({})
+) -> dict[int, int]:
     """Classes most of whose pictures are other classes' pictures, too, and how many are: a folder of all pictures
     beside folders of the classes. What is found to be one does not count against the others.
 
     Args:
         pictures: int64 [n], equal for equal pictures.
         classes: uint64 [n], class indices.
+        others: number of further pictures without a copy, by class index.
 
     >>> copied_classes(np.array([0, 1, 2, 3, 4, 5] * 2), np.array([7] * 6 + [1, 1, 1, 2, 2, 2]))
     {7: 6}
@@ -277,7 +345,8 @@ def copied_classes(pictures: np.ndarray, classes: np.ndarray) -> dict[int, int]:
     while len(pairs):
         _, which, number = np.unique(pairs[:, 0], return_inverse=True, return_counts=True)
         indices, of_class = np.unique(pairs[:, 1], return_inverse=True)
-        all_of, copies = np.bincount(of_class), np.bincount(of_class[number[which] > 1], minlength=len(indices))
+        all_of = np.bincount(of_class) + [others.get(index, 0) for index in indices.tolist()]
+        copies = np.bincount(of_class[number[which] > 1], minlength=len(indices))
         copies[(2 * copies <= all_of) | (all_of < _ENOUGH)] = 0
         if not copies.any():
             break

@@ -1,10 +1,9 @@
 """Possible problems of all splits of a folder, as lines of problems-SPLIT.jsonl."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 
 import msgspec
-import numpy as np
 
 from recordmill.schemas.duplicates import DuplicateGroup, DuplicateImage, Fingerprints, Likeness
 from recordmill.schemas.problems import (
@@ -16,7 +15,7 @@ from recordmill.schemas.problems import (
     ProblemLine,
     SplitProblems,
 )
-from recordmill.transforms.insight.find_duplicates import bits_set
+from recordmill.transforms.insight.find_duplicates import Found
 
 SCORE_DIGITS = 4
 _HASH_BITS = 64
@@ -50,21 +49,20 @@ def copy_order(split: str, file_name: str) -> tuple[bool, str, str]:
 
 
 def list_problems(
-    fingerprints: Mapping[str, Sequence[Fingerprints]],
-    groups: Sequence[DuplicateGroup],
+    fingerprints: Mapping[str, Iterable[Fingerprints]],
+    duplicates: Found,
     findings: Mapping[str, Mapping[str, int]],
 ) -> dict[str, tuple[SplitProblems, bytes]]:
     """Return what the manifest says of each split's file of problems, and the lines of the file.
 
     Args:
         fingerprints: of each split, a shard each.
-        groups: of images of these splits that show the same.
+        duplicates: of these splits.
         findings: of each split, the number of problems of its images and annotations, by kind.
     """
     lines: dict[str, dict[str, list[ProblemLine]]] = {split: {kind: [] for kind in PROBLEMS} for split in fingerprints}
-    hashes = _Hashes(fingerprints)
-    for group in groups:
-        for line in _copies(group, hashes):
+    for group in duplicates.groups:
+        for line in _copies(group, duplicates.hashes):
             lines[line.split][line.kind].append(line)
     found = {}
     for split, of_kind in lines.items():
@@ -78,31 +76,23 @@ def list_problems(
     return found
 
 
-def _copies(group: DuplicateGroup, hashes: "_Hashes") -> Iterator[ProblemLine]:
+def _copies(group: DuplicateGroup, hashes: Mapping[tuple[str, int], int]) -> Iterator[ProblemLine]:
     """Yield all images of a group but the one that stays."""
     kept = kept_copy(group.images)
     copy_of = CopiedImage(kept.split, kept.file_name)
     for image in group.images:
         if image is not kept:
             kind = LEAKAGE if image.split != kept.split else f"{group.kind.value}_duplicates"
-            score = 0.0 if group.kind is Likeness.EXACT else hashes.distance(image, kept)
+            score = (
+                0.0
+                if group.kind is Likeness.EXACT
+                else _distance(*(hashes[each.shard, each.record] for each in (image, kept)))
+            )
             yield ProblemLine(
                 image.split, "image", kind, score, image.file_name, copy_of=copy_of, labels=group.labels.value
             )
 
 
-class _Hashes:
-    """Perceptual hashes of images, by where their records are."""
-
-    def __init__(self, fingerprints: Mapping[str, Sequence[Fingerprints]]):
-        self._rows = {shard.shard: shard.array for shards in fingerprints.values() for shard in shards}
-
-    def distance(self, one: DuplicateImage, other: DuplicateImage) -> float:
-        """Return the fraction of the bits of two hashes that differ; 1 if a picture has none, as it was not decoded."""
-        hashes = self._hash(one), self._hash(other)
-        return round(int(bits_set(hashes[0] ^ hashes[1])[0]) / _HASH_BITS, SCORE_DIGITS) if all(hashes) else 1.0
-
-    def _hash(self, image: DuplicateImage) -> np.ndarray:
-        rows = self._rows[image.shard]
-        row = int(np.searchsorted(rows["record"], image.record))
-        return np.ascontiguousarray(rows["hash"][row : row + 1])
+def _distance(*hashes: int) -> float:
+    """Return the fraction of the bits of two hashes that differ; 1 if a picture has none, as it was not decoded."""
+    return round((hashes[0] ^ hashes[1]).bit_count() / _HASH_BITS, SCORE_DIGITS) if all(hashes) else 1.0

@@ -23,9 +23,9 @@ from recordmill.transforms.dataset.dataset_folder import forget, read_manifest, 
 from recordmill.transforms.dataset.facts import AddFacts, Facts, Findings, add_facts
 from recordmill.transforms.dataset.rejects import KindRejects, rejects_paths, tally_rejects, write_rejects
 from recordmill.transforms.insight.across_splits import (
+    FingerprintFile,
     check_complete_duplicates,
     check_duplicates,
-    decode_fingerprints,
     fingerprint_line,
     fingerprints_path,
 )
@@ -160,7 +160,7 @@ def write_metadata(
     compared: set[str] = set()
     if target.duplicates != "report":
         fingerprints = {
-            split: decode_fingerprints(storage_for(target.output).read(fingerprints_path(target.output, split)))
+            split: FingerprintFile(fingerprints_path(target.output, split))
             for split, of in splits.items()
             if of.fingerprints_sha256 is not msgspec.UNSET
         }

@@ -227,6 +227,7 @@ def test_of_none_there_are_none():
         [],
         {"train": SplitDuplicates(), "val": SplitDuplicates()},
         {},
+        {},
     )
 
 

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from recordmill.schemas.duplicates import (
-    FINGERPRINT,
     FINGERPRINT_VERSION,
     Agreement,
     DuplicateGroup,
@@ -17,6 +16,7 @@ from recordmill.schemas.problems import CopiedImage, Problem, ProblemLine
 from recordmill.schemas.statistics import PixelMeasures
 from recordmill.transforms.blocks.image_facts import FactColumns
 from recordmill.transforms.insight import list_problems as module
+from recordmill.transforms.insight.find_duplicates import Found
 from recordmill.transforms.insight.find_problems import find_problems
 from recordmill.transforms.insight.list_problems import kept_copy, list_problems, worst_problems
 from tests.oracles.fact_columns import fact_columns, sorted_objects
@@ -54,10 +54,8 @@ def test_the_worst_of_each_kind_are_listed(monkeypatch):
     assert list(worst_problems(rows_of_one_image)) == rows_of_one_image
 
 
-def shard(name: str, *hashes: int, problems: tuple[Problem, ...] = ()) -> Fingerprints:
-    rows = np.zeros(len(hashes), FINGERPRINT)
-    rows["hash"], rows["record"] = hashes, range(len(hashes))
-    return Fingerprints(name, b"[]", rows.tobytes(), FINGERPRINT_VERSION, problems)
+def shard(name: str, problems: tuple[Problem, ...] = ()) -> Fingerprints:
+    return Fingerprints(name, b"[]", b"", FINGERPRINT_VERSION, problems)
 
 
 def copy(split: str, name: str, record: int = 0) -> DuplicateImage:
@@ -85,8 +83,9 @@ def test_copies_are_listed_but_for_the_one_that_stays(monkeypatch):
         ),
     ]
     problems = Problem("dark", 0.5, "a"), Problem("thin_boxes", 0.25, "b", 7)
-    fingerprints = {"train": [shard("train", 0b1011, 1, problems=problems)], "val": [shard("val", 0b11)]}
-    listed = list_problems(fingerprints, groups, {"train": {"dark": 1, "thin_boxes": 1}, "val": {}})
+    fingerprints = {"train": [shard("train", problems=problems)], "val": [shard("val")]}
+    duplicates = Found(groups, {}, {}, {("train", 0): 0b1011, ("val", 0): 0b11})
+    listed = list_problems(fingerprints, duplicates, {"train": {"dark": 1, "thin_boxes": 1}, "val": {}})
     train, lines = listed["train"]
     assert msgspec.json.Decoder(ProblemLine).decode_lines(lines) == [
         ProblemLine("train", "image", "leakage", round(1 / 64, 4), "a", copy_of=CopiedImage("val", "v")),
