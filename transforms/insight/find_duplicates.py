@@ -203,25 +203,29 @@ def find_duplicates(fingerprints: Mapping[str, Iterable[Fingerprints]], has_clas
 def _may_have_copies(shards: Iterable[Fingerprints]) -> np.ndarray:
     """Return for each image whether the first half of its picture's digest, or nearly its hash, is another one's, too:
     bool [n]."""
-    columns = [(shard.array["picture"][:, 0].copy(), shard.array["hash"].copy()) for shard in shards]
-    pictures, hashes = (np.concatenate([np.zeros(0, np.uint64), *column]) for column in zip(*columns, strict=True))
-    del columns
-    return _is_in(hashes, _repeated_or_near(hashes)) | _is_in(pictures, _repeated(pictures))
+    pictures, hashes = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)]
+    for shard in shards:
+        pictures.append(shard.array["picture"][:, 0].copy())
+        hashes.append(shard.array["hash"].copy())
+    has_copy = _is_repeated(np.concatenate(pictures))
+    del pictures  # of 10 million images, each column has 80 MB
+    return has_copy | _is_repeated_or_near(np.concatenate(hashes))
 
 
-def _repeated(values: np.ndarray) -> np.ndarray:
-    """Return the values that occur more than once, sorted."""
+def _is_repeated(values: np.ndarray) -> np.ndarray:
+    """Return for each value whether it occurs more than once."""
     ordered = np.sort(values)
-    return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    return _is_in(values, np.unique(ordered[1:][ordered[1:] == ordered[:-1]]))
 
 
-def _repeated_or_near(hashes: np.ndarray) -> np.ndarray:
-    """Return the hashes that occur more than once, or are near another one, sorted."""
+def _is_repeated_or_near(hashes: np.ndarray) -> np.ndarray:
+    """Return for each hash whether it occurs more than once, or is near another one."""
     values, number = np.unique(hashes[hashes != NO_HASH], return_counts=True)
     is_like = number > 1
+    del number
     for one, other in _near_pairs(values):
         is_like[one] = is_like[other] = True
-    return values[is_like]
+    return _is_in(hashes, values[is_like])
 
 
 def _is_in(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:

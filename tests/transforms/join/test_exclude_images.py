@@ -112,11 +112,16 @@ def test_entries_that_name_nothing(read):
         unmatched_warning(exclusions, [])
 
 
+def test_an_empty_list_of_problems_excludes_nothing(tmp_path):
+    (tmp_path / "problems-val.jsonl").touch()
+    exclusions = read_exclusions([str(tmp_path / "problems-val.jsonl")])
+    assert (exclusions.lines, unmatched_warning(exclusions, [])) == ([], "")
+
+
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
         ([""], "has no line. Leave it out"),
-        ([problem("a.jpg", "dark")], "has no line of --exclude-kinds blurred"),
         (["a.jpg", {"images": []}], "line 2 names no image"),
         ([{"file_name": 7}], "line 1 names no image"),
         ([{"file_name": "a", "what": "annotation"}], "line 1 is about an annotation, with id None"),
@@ -126,4 +131,4 @@ def test_entries_that_name_nothing(read):
 )
 def test_what_is_no_list_is_refused(read, lines, reason):
     with pytest.raises(ConfigError, match=reason):
-        read(*lines, kinds=("blurred",) if "kinds" in reason else ())
+        read(*lines)
