@@ -34,6 +34,7 @@ class BlockSummary(msgspec.Struct, frozen=True):
         has_keypoint: whether a keypoint of some row is labelled.
         without_box: rows of objects without `bbox`.
         rotated: rows with a rotation among their attributes.
+        hashed_ids: number of images, and of annotations, whose id is a text of which a hash is stored.
         boxes: of some rows of objects.
         sizes: columns of image id, width, height (pixels) of image rows that have a size.
         ids: columns of annotation id and image id.
@@ -53,6 +54,7 @@ class BlockSummary(msgspec.Struct, frozen=True):
     has_keypoint: bool
     without_box: int
     rotated: int
+    hashed_ids: tuple[int, int]
     boxes: SampledBoxes | None
     sizes: bytes
     ids: bytes
@@ -78,6 +80,7 @@ def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
         kind is AnnotationKind.KEYPOINTS and any(has_data(row.keypoints) for row in rows.annotations),
         rows.without_box,
         rows.rotated,
+        (sum(row.id in rows.id_texts.images for row in rows.images), len(rows.id_texts.annotations)),
         sample_boxes(rows.sampled) if guesses_boxes(block.source) else None,
         _pack(_known_sizes(rows.images)) if guesses_boxes(block.source) else b"",
         _pack(_ids(with_ids)),
@@ -139,7 +142,7 @@ def describe_file(source: AnnotationSource, summaries: Iterable[BlockSummary]) -
 
 
 def _missing_warnings(source: AnnotationSource, blocks: Sequence[BlockSummary]) -> Iterator[str]:
-    """Yield warnings: no keypoint is labelled; boxes are bounds of polygons, or upright ones of rotated boxes."""
+    """Yield warnings about keypoints, boxes and ids that are stored otherwise than in the file."""
     number = sum(block.annotations for block in blocks)
     if source.kind is AnnotationKind.KEYPOINTS and number and not any(block.has_keypoint for block in blocks):
         yield (
@@ -150,6 +153,12 @@ def _missing_warnings(source: AnnotationSource, blocks: Sequence[BlockSummary]) 
         yield (
             f"{source.path}: {without:,} of {number:,} annotations have no bbox; the bounds of their polygons are "
             "their boxes"
+        )
+    hashed = [sum(numbers) for numbers in zip(*(block.hashed_ids for block in blocks), strict=True)]
+    if any(hashed):
+        yield (
+            f"{source.path}: {hashed[0]:,} images and {hashed[1]:,} annotations have ids that are texts; records have "
+            "a hash of each in its place, and the file names"
         )
     if source.kind in OF_OBJECTS and (rotated := sum(block.rotated for block in blocks)):
         yield (

@@ -125,6 +125,11 @@ def test_rotated_boxes(tmp_path):
     assert "1 of 2 annotations have attributes.rotation" in text
 
 
+def test_ids_that_are_texts(tmp_path):
+    (text,) = warnings_of(tmp_path, "instances", OBJECT, {**OBJECT, "id": "eight"}, {**OBJECT, "id": "0009"})
+    assert "0 images and 1 annotations have ids that are texts" in text
+
+
 def test_boxes_of_polygons(tmp_path):
     outlined = {key: value for key, value in {**OBJECT, **OUTLINE}.items() if key != "bbox"}
     (text,) = warnings_of(tmp_path, "instances", OBJECT, {**outlined, "id": 8})
