@@ -98,13 +98,13 @@ def _join(first: np.ndarray, one: np.ndarray, other: np.ndarray) -> None:
 def _near_pairs(hashes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield indices of the one and the other of hashes that are near each other; some pairs more than once."""
     for band in _BANDS:
-        order = np.lexsort((hashes, _band(hashes, band)))
-        sorted_hashes = hashes[order]
-        bounds = np.searchsorted(_band(sorted_hashes, band), np.arange((1 << 16) + 1))  # of each value of the band
-        ends_of_equal = _ends_of_runs(sorted_hashes)
+        turned = hashes << np.uint64(48 - band) | hashes >> np.uint64(band + 16)  # the band is in the highest bits
+        order = np.argsort(turned, kind="stable")
+        turned = turned[order]
+        bounds = np.searchsorted(turned >> np.uint64(48), np.arange((1 << 16) + 1))  # of each value of the band
         for begin in range(0, len(order), _ROWS_AT_ONCE):
             rows = np.arange(begin, min(begin + _ROWS_AT_ONCE, len(order)))
-            values = _band(sorted_hashes[rows], band).astype(np.int64)
+            values = (turned[rows] >> np.uint64(48)).astype(np.int64)
             for flip in _FLIPS:
                 # Each pair once: of equal bands the later hashes, of others those of the larger value.
                 if flip:
@@ -113,26 +113,11 @@ def _near_pairs(hashes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
                     starts = bounds[of]
                 else:  # and of equal hashes in one band only
                     chosen, of = rows, values
-                    starts = rows + 1 if band == _BANDS[0] else ends_of_equal[rows]
+                    starts = rows + 1 if band == _BANDS[0] else np.searchsorted(turned, turned[rows], "right")
                 for one, other in _ranges(chosen, starts, np.minimum(bounds[of + 1], starts + _MOST)):
-                    near = bits_set(sorted_hashes[one] ^ sorted_hashes[other]) <= NEAR_BITS
+                    near = bits_set(turned[one] ^ turned[other]) <= NEAR_BITS
                     if near.any():
                         yield order[one[near]], order[other[near]]
-
-
-def _band(hashes: np.ndarray, band: int) -> np.ndarray:
-    """Return 16 bits of each hash: uint16 [n]."""
-    return (hashes >> np.uint64(band)).astype(np.uint16)
-
-
-def _ends_of_runs(values: np.ndarray) -> np.ndarray:
-    """Return for each value the index after the last equal neighbour.
-
-    >>> _ends_of_runs(np.array([5, 5, 7]))
-    array([2, 2, 3])
-    """
-    ends = np.append(np.flatnonzero(values[1:] != values[:-1]) + 1, len(values))
-    return np.repeat(ends, np.diff(ends, prepend=0))
 
 
 def _ranges(rows: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -209,7 +194,9 @@ def _may_have_copies(shards: Iterable[Fingerprints]) -> np.ndarray:
         hashes.append(shard.array["hash"].copy())
     has_copy = _is_repeated(np.concatenate(pictures))
     del pictures  # of 10 million images, each column has 80 MB
-    return has_copy | _is_repeated_or_near(np.concatenate(hashes))
+    column = np.concatenate(hashes)
+    del hashes
+    return has_copy | _is_repeated_or_near(column)
 
 
 def _is_repeated(values: np.ndarray) -> np.ndarray:
