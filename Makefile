@@ -59,9 +59,10 @@ test-faults test-engines test-browser: $(VENV)/installed
 test-newest:  ## Run `make test` with the newest versions that setup.py allows, in .venv-newest (2.8 GB)
 	$(MAKE) test VENV=.venv-newest PINS=
 
-lint: $(VENV)/installed  ## Check style and types
+lint: $(VENV)/installed  ## Check style, types and words
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/python docs/check_words.py
 	$(BIN)/mypy
 
 format: $(VENV)/installed  ## Rewrite the code in its style

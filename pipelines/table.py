@@ -1,4 +1,4 @@
-"""`recordmill table`: rows of tables become TFRecord shards."""
+"""`recordmill table`: convert rows of tables to TFRecord shards."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -33,7 +33,7 @@ from recordmill.transforms.table.table_options import TableOptions
 
 
 class Table(NamedTuple):
-    """A table to write.
+    """Table to write.
 
     Attributes:
         files: in the order of their paths.
@@ -107,7 +107,7 @@ def inputs(table: Table) -> Iterable[InputFile]:
 
 
 def gather(p: beam.Pipeline, table: Table) -> Gathered:
-    """Rows as records, in sorted files; or, with their classes and splits and the files that they name, as images."""
+    """Return rows as records, in sorted files; or, with classes, splits and file names, as images."""
     options, recipe = table.options, table.recipe
     features = options.table.features
     files = p | "Files" >> beam.Create(table.files)
@@ -137,14 +137,14 @@ def gather(p: beam.Pipeline, table: Table) -> Gathered:
 
 
 class _Columns(NamedTuple):
-    """How columns are written: one ChosenSchema, and the encoders of texts; None where there are none."""
+    """Steps that choose how columns are written: one ChosenSchema, and the encoders of texts; None without texts."""
 
     chosen: PCollection
     encoders: PCollection | None
 
 
 def _choose_columns(files: PCollection, table: Table, taken: tuple[str, ...]) -> _Columns:
-    """Look at all rows; `taken` as of ColumnChoice."""
+    """Read all rows; `taken` as in ColumnChoice."""
     options, recipe = table.options, table.recipe
     choice = _choice(options, table.given, recipe.splits.columns)._replace(taken=taken)
     chosen = files | "InferSchema" >> InferSchema(choice, table.files, recipe)
@@ -158,8 +158,8 @@ def _choose_columns(files: PCollection, table: Table, taken: tuple[str, ...]) ->
 
 
 def _choice(options: TableOptions, given: TableSchema | None, required: tuple[str, ...]) -> ColumnChoice:
-    """Return the choices for columns: those of the flags, then those of the schema. Of a column of encoded texts, the
-    schema has only that it was a text."""
+    """Return the choices for columns: those of the flags, then those of the schema. The schema says of a column of
+    encoded texts only that it was a text."""
     read = options.read_columns
     columns = [column for column in given.columns if not read or column.name in read] if given else []
     plain = [column for column in columns if column.type not in TEXT_PARTS]
@@ -196,5 +196,5 @@ def labels_of(chosen: ChosenSchema) -> LabelMap:
 
 
 def table_of(chosen: ChosenSchema, pictures: tuple[Feature, ...] = ()) -> FeatureTable:
-    """The features of columns, and of the pictures that rows name."""
+    """Return the features of columns, and of the images that rows name."""
     return chosen.schema.table(pictures)

@@ -70,7 +70,7 @@ class ProblemLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SplitProblems(msgspec.Struct, frozen=True):
-    """What the manifest says of a file of problems.
+    """Entry of a file of problems in the manifest.
 
     Attributes:
         sha256: Hex digest of the file.

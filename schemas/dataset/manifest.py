@@ -95,7 +95,7 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def accounted(self) -> int:
-        """What became of rows: as many as there are, if nothing was lost."""
+        """Counts of image rows."""
         rejected = sum(self.rejected.values())
         return self.written + self.without_record + self.of_other_classes + self.removed + rejected
 
@@ -132,7 +132,7 @@ class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def accounted(self) -> int:
-        """What became of rows: as many as there are, if nothing was lost."""
+        """Counts of annotation rows."""
         left_out = sum(self.rejected.values()) + sum(self.filtered.values()) + self.removed
         return self.in_records + left_out + self.of_rejected_images
 

@@ -150,7 +150,7 @@ class ConvertOptions(Options):
 
     @property
     def share_cure(self) -> str:
-        """What to do about splits that do not get their shares; empty if nothing helps."""
+        """Return the cure for splits that do not get their shares; empty if nothing helps."""
         return ""
 
     @property

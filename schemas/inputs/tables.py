@@ -1,4 +1,4 @@
-"""Tables: what their columns hold, and which features of a record they become."""
+"""Tables: contents of columns, and their features in a record."""
 
 import os
 import re
@@ -35,18 +35,18 @@ TEXT_PARTS = {
     ColumnType.TERM_COUNT: "value",
     ColumnType.TOKEN_IDS: "tokens",
 }
-"""What a column of texts becomes, which may be two features: see `recordmill.transforms.encoders.fit_encoder`."""
+"""Features of a column of texts, which may be two: see `recordmill.transforms.encoders.fit_encoder`."""
 
 
 _ROW = "row."
 _LIST, _OPTIONAL, _TERMS = "N of ", "0 or 1 of ", "T of "
 
 SCHEMA_FILES = ("schema.json", "schema.pbtxt")
-"""Beside the shards of a table."""
+"""Files of a table beside its shards."""
 
 
 class Column(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A column, and how it is written.
+    """Column, and how it is written.
 
     Attributes:
         name: as in the table; of nested columns the path, with dots.
@@ -73,7 +73,8 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def as_feature(self) -> Feature:
-        """Its feature. Of an optional column it is a list of no value or one, so that readers take records without."""
+        """Feature of the column. For an optional column it is a list of no value or one, so that readers take records
+        without."""
         if self.type in TEXT_PARTS:
             source = f"{self.name}.{TEXT_PARTS[self.type]}"
             shape: tuple[str, ...] = (f"{_TERMS}{self.name}",)
@@ -91,7 +92,7 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of_feature(cls, feature: Feature) -> "Column":
-        """The column that became a feature, which has a column type."""
+        """Return the column of a feature that has a column type."""
         name = feature.source.removeprefix(CLASS_OF_ROW).removeprefix(_ROW)
         type_ = ColumnType(feature.column_type)
         shape = "".join(feature.shape)
@@ -104,7 +105,7 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TableSchema(msgspec.Struct, frozen=True):
-    """The columns that are written, in the order of the table."""
+    """Columns that are written, in the order of the table."""
 
     columns: tuple[Column, ...]
 
@@ -113,7 +114,7 @@ class TableSchema(msgspec.Struct, frozen=True):
         return tuple(sorted((column.as_feature for column in self.columns), key=lambda feature: feature.name))
 
     def table(self, pictures: tuple[Feature, ...] = ()) -> FeatureTable:
-        """The features of columns, and of the pictures that rows name."""
+        """Return the features of columns, and of the images that rows name."""
         features = sorted((*self.features, *pictures), key=lambda feature: feature.name)
         return msgspec.structs.replace(TABLE, features=tuple(features))
 
@@ -123,7 +124,7 @@ class TableSchema(msgspec.Struct, frozen=True):
 
 
 class RowsFile(msgspec.Struct, frozen=True, array_like=True):
-    """A file of rows.
+    """File of rows.
 
     Attributes:
         number: its place in the order of paths.
@@ -137,7 +138,7 @@ class RowsFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RowsReading(NamedTuple):
-    """How files of rows are read.
+    """Rules for reading files of rows.
 
     Attributes:
         columns: the only ones that are read; all where empty.
@@ -153,8 +154,8 @@ class RowsReading(NamedTuple):
 
 
 def schema_files(features: Iterable[Feature], classes: Iterable[str]) -> dict[str, str]:
-    """What is beside the shards, by name: the columns as JSON, which --schema takes, and all features as TensorFlow
-    Metadata's schema."""
+    """Return the files beside the shards by name: the columns as JSON, which --schema reads, and all features as
+    TensorFlow Metadata's schema."""
     features = tuple(features)
     schema = TableSchema.of_features(features)
     as_json = msgspec.json.format(msgspec.json.encode(schema), indent=2).decode()
@@ -163,7 +164,7 @@ def schema_files(features: Iterable[Feature], classes: Iterable[str]) -> dict[st
 
 
 def schema_pbtxt(schema: TableSchema, classes: Iterable[str], pictures: Iterable[Feature] = ()) -> str:
-    """The schema as TensorFlow Metadata's schema.proto in text form, which TFX and TFDV read.
+    """Return the schema as TensorFlow Metadata's schema.proto in text form, which TFX and TFDV read.
 
     Args:
         pictures: further features, which every record has.
@@ -208,7 +209,7 @@ _PACKED = re.compile(r"[.](gz|bz2|zst)$")
 
 
 def rows_format(path: str) -> str:
-    """`csv`, `tsv`, `json` or `parquet`, by the ending of a file's name; empty for any other.
+    """Return `csv`, `tsv`, `json` or `parquet`, by the ending of a file's name; empty for any other.
 
     >>> rows_format("gs://b/rows-00001-of-00002.csv.gz")
     'csv'

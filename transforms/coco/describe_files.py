@@ -125,7 +125,7 @@ _NEED_CATEGORIES = (
 
 
 def _without_categories(files: Sequence[AnnotationFile]) -> Iterator[str]:
-    """That no annotation has a class, as no file has categories."""
+    """Yield a warning if no annotation has a class because no file has categories."""
     without = [file.path for file in files if file.annotations and file.kind in _NEED_CATEGORIES]
     if without and not any(file.categories for file in files):
         yield (

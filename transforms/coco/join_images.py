@@ -42,7 +42,7 @@ class Filters(msgspec.Struct, frozen=True):
 
 
 class ScreenedObjects(NamedTuple):
-    """What is wrong with the M objects of a Block.
+    """Faults of the M objects of a Block.
 
     Attributes:
         is_known: bool [M], a category has the object's id.

@@ -1,4 +1,4 @@
-"""The classes of images: those that were asked for, or all that there are."""
+"""Classes of images: those of --classes, or all."""
 
 import logging
 import os
@@ -64,7 +64,7 @@ def named_rows(block: Block) -> Block:
 
 
 def path_fault(name: str, rule: PathLabels, division: Division) -> tuple[Reason, str] | None:
-    """Why an image cannot be used, by its name; None if it can."""
+    """Return the reason, by its name, why an image cannot be used; None if it can."""
     if fault := name_fault(name):
         return Reason.UNSAFE_FILE_NAME, f"{name!r} {fault}"
     if not rule.class_of(name):
@@ -187,7 +187,7 @@ def _warned(nested: list[Nested], labels: LabelMap, splits: tuple[str, ...]) -> 
 
 
 def nested_classes(nested: Iterable[Nested], labels: LabelMap) -> Iterator[str]:
-    """A sentence for each class whose folder holds some that are named like other classes, in whatever case."""
+    """Yield a sentence for each class whose folder holds folders that are named like other classes, in any case."""
     names = [category.name for category in labels.categories]
     known = {name.casefold(): name for name in names}
     found: dict[str, list[tuple[str, int]]] = {}

@@ -1,4 +1,4 @@
-"""A table of image paths and their labels becomes image rows. The table is CSV, its first line names the columns."""
+"""Read tables of image paths and labels as image rows. A table is CSV, its first line names the columns."""
 
 import csv
 import io
@@ -37,7 +37,7 @@ _LINES_AT_ONCE = 10_000
 
 
 class LabelTable(msgspec.Struct, frozen=True):
-    """A table to read.
+    """Table to read.
 
     Attributes:
         folders: the image folders; paths in the table are relative to them, or full and begin with one of them.
@@ -49,7 +49,7 @@ class LabelTable(msgspec.Struct, frozen=True):
 
 
 class LabelRow(NamedTuple):
-    """A row of the table.
+    """Row of a table.
 
     Attributes:
         line: that it begins on, counted from 1.
@@ -65,7 +65,7 @@ class LabelRow(NamedTuple):
 
 
 def read_labels(table: LabelTable, division: Division, splits: tuple[str, ...], facts: FactsBuilder) -> Iterator[Block]:
-    """Image rows of a table, each with its split.
+    """Yield the image rows of a table, each with its split.
 
     Args:
         division: gives each image its split if the table does not.
@@ -103,7 +103,7 @@ def _labelled(
 
 
 def _fault(row: LabelRow, path: str, division: Division) -> tuple[Reason, str] | None:
-    """Why the row of the image at `path` below the images cannot be used."""
+    """Return the reason why the row of the image at `path` below the images cannot be used."""
     if row.fault:
         return Reason.MALFORMED_IMAGE, row.fault
     if unsafe := name_fault(path):
@@ -114,12 +114,12 @@ def _fault(row: LabelRow, path: str, division: Division) -> tuple[Reason, str] |
 
 
 def picture_name(path: str, folders: tuple[str, ...]) -> str:
-    """The `recordmill.schemas.names.name_key` of the file that a table's path names, relative to its folder."""
+    """Return the `recordmill.schemas.names.name_key` of the file that a table's path names, relative to its folder."""
     return name_key(path_below(path.strip(), folders))
 
 
 def path_below(path: str, folders: tuple[str, ...]) -> str:
-    """A path relative to the folder of images that it is in; as it is where it is relative already, or in none."""
+    """Return a path relative to its folder of images; unchanged if it is relative, or in no such folder."""
     if not path.startswith("/") and "://" not in path:
         return path
     whole = _whole(path)
@@ -130,18 +130,18 @@ def path_below(path: str, folders: tuple[str, ...]) -> str:
 
 @lru_cache
 def _whole_folders(folders: tuple[str, ...], _: str) -> list[str]:
-    """The innermost first; relative ones are below the folder that the process is in, the second parameter."""
+    """Return folders, the innermost first; relative ones are below the working folder, the second parameter."""
     return sorted((f"{_whole(folder)}/" for folder in folders), key=len, reverse=True)
 
 
 def _whole(path: str) -> str:
-    """One spelling of a path, from its root; what stands before `://` is left alone."""
+    """Return the one spelling of a path, from its root; the text before `://` is unchanged."""
     scheme, separator, rest = path.rpartition("://")
     return scheme + separator + posixpath.normpath(rest) if separator else os.path.abspath(path)
 
 
 def table_splits(path: str, columns: LabelColumns) -> tuple[str, ...] | None:
-    """The splits that a table gives, sorted; None where it has no column of them.
+    """Return the splits that a table gives, sorted; None if it has no column of them.
 
     Raises:
         AnnotationFileError: see `label_rows`.
@@ -154,7 +154,7 @@ def table_splits(path: str, columns: LabelColumns) -> tuple[str, ...] | None:
 
 
 def label_rows(path: str, columns: LabelColumns) -> Iterator[LabelRow]:
-    """The lines of a table. Names of splits are lower case, so that TRAIN and train are one.
+    """Yield the lines of a table. Names of splits are lower case, so that TRAIN and train are one.
 
     Raises:
         AnnotationFileError: it is not UTF-8, not CSV, or a column is missing.
@@ -175,7 +175,7 @@ def label_rows(path: str, columns: LabelColumns) -> Iterator[LabelRow]:
 
 @contextmanager
 def _text(path: str) -> Iterator[TextIO]:
-    """The table's text.
+    """Open the text of a table.
 
     Raises:
         AnnotationFileError: on reading, it is not UTF-8.

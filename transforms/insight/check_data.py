@@ -88,8 +88,8 @@ def _parts(numbers: Mapping[str, int]) -> str:
 
 
 def order_splits(manifest: Manifest) -> list[str]:
-    """Return the names of the splits in the order that `--split` gave; those of several jobs as they are used, training
-    first.
+    """Return the names of the splits in the order that `--split` gave; those of several jobs in the usual order,
+    training first.
 
     >>> from types import SimpleNamespace as Of
     >>> of = {name: Of(recipe=Of(options={"split": name})) for name in ("test", "train", "val")}

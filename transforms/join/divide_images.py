@@ -71,7 +71,7 @@ def _placed(keyed: Rows, division: Division, classes: Sequence[str]) -> Rows:
 
 
 class Units(NamedTuple):
-    """What is not divided: U images, or groups of images.
+    """Units that are divided: U images, or groups of images.
 
     Attributes:
         positions: int64 [U], ascending.

@@ -1,4 +1,4 @@
-"""Of images whose files have the same bytes one is kept; the others are rejects of reason `duplicate`."""
+"""Keep one of the images whose files have the same bytes; the others are rejects of reason `duplicate`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -40,7 +40,7 @@ _DECODER = msgspec.json.Decoder(ExcludedLine)
 
 
 class Exclusions(msgspec.Struct, frozen=True):
-    """What is to be left out.
+    """Lines of the files of `--exclude`.
 
     Attributes:
         by_name: Indices of lines, by the key of the image's name.
@@ -96,7 +96,7 @@ def _lines(path: str) -> Iterator[ExcludedLine]:
 
 
 class Kept(NamedTuple):
-    """What is left of a Block.
+    """Block without excluded images and annotations.
 
     Attributes:
         rejected: Splits and what is left out of each.

@@ -1,4 +1,4 @@
-"""How the columns of a table are written, from what was found in all rows."""
+"""Choose how columns are written, from facts of all rows."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -29,7 +29,7 @@ _TYPES = (
 
 
 class ColumnChoice(NamedTuple):
-    """What the user says of columns.
+    """Options about columns.
 
     Attributes:
         columns: that are written; all where empty.
@@ -42,7 +42,7 @@ class ColumnChoice(NamedTuple):
         pictures: column of paths of pictures, which is not written unless it is asked for; empty for none.
         taken: names of features that columns cannot have.
         label_type: how the label is stored.
-        dtypes: numeric types by column, whatever `types` or the values say.
+        dtypes: numeric types by column; they overrule `types` and the values.
         counts: features of texts that hold their counts as integers.
     """
 
@@ -73,7 +73,7 @@ class ColumnChoice(NamedTuple):
 
 
 class ChosenSchema(NamedTuple):
-    """A table's schema, its classes, what is not likely to be meant, and what texts are encoded by.
+    """Schema of a table, its classes, warnings, and the encoders of its texts.
 
     Attributes:
         borders: by class index, where splits end, of classes that are divided one by one; see `SplitShares.borders`.
@@ -127,7 +127,7 @@ def with_texts(
     names: Mapping[str, Mapping[str, str]],
     choice: ColumnChoice,
 ) -> ChosenSchema:
-    """The schema with the features of texts as numbers in place of the texts.
+    """Return the schema with the features of encoded texts in place of the texts.
 
     Args:
         names: of features, by column, and by what TEXT_PARTS calls them.
@@ -189,7 +189,7 @@ def _column(name: str, found: ColumnStats, choice: ColumnChoice) -> Column:
 
 
 def _shape(name: str, found: ColumnStats) -> tuple[int, ...]:
-    """The shape that all values of a column have; () of a column of plain lists, or of none."""
+    """Return the shape that all values of a column have; () of a column of plain lists, or of none."""
     shape = next(iter(found.shapes), ())
     if Seen.NESTED not in found.seen and found.shapes <= {()}:
         return ()
@@ -204,7 +204,7 @@ def _shape(name: str, found: ColumnStats) -> tuple[int, ...]:
 
 
 def _enum(name: str, found: ColumnStats, choice: ColumnChoice) -> tuple[str, ...]:
-    """The names of an enum in the order of their numbers."""
+    """Return the names of an enum in the order of their numbers."""
     if names := choice.enums.get(name):
         if len(set(names)) < len(names):
             raise ConfigError(f"--schema: column {name} is an enum with a value twice")
@@ -217,7 +217,7 @@ def _enum(name: str, found: ColumnStats, choice: ColumnChoice) -> tuple[str, ...
 
 
 def _type(found: ColumnStats) -> ColumnType:
-    """The narrowest type that holds all values as they are; NaN and infinity are none."""
+    """Return the narrowest type that holds all values unchanged; NaN and infinity hold none."""
     looks = set(found.seen)
     if looks and looks <= {Seen.INT64, Seen.FLOAT} and found.is_whole and found.rounded:
         return ColumnType.INT64  # whole numbers that int64 holds and float32 does not
@@ -262,7 +262,7 @@ def _warnings(
 
 
 def _of_rounded(columns: Iterable[Column], stats: TableStats) -> Iterator[str]:
-    """A sentence for all columns of numbers that float32 does not hold."""
+    """Return a sentence for all columns of numbers that float32 does not hold."""
     found = {column.name: stats.columns[column.name] for column in columns if column.type is ColumnType.FLOAT}
     if rounded := {name: of for name, of in found.items() if of.rounded}:
         numbers = (f"{name} ({of.rounded:,} of {sum(of.seen.values()):,})" for name, of in rounded.items())

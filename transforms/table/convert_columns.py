@@ -1,4 +1,4 @@
-"""Values of a column become those of its feature; rows with a value that does not fit are found."""
+"""Convert values of columns to values of features, and find rows whose value does not fit."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ _MOST_COUNTED = 1 << 16
 
 
 class FeatureColumn(NamedTuple):
-    """A feature's values for a batch of rows.
+    """Values of a feature for a batch of rows.
 
     Attributes:
         values: of all rows one after the other: int64 or float32, or a binary array.
@@ -40,7 +40,7 @@ class FeatureColumn(NamedTuple):
 
 
 def encode_rows(features: Sequence[FeatureColumn], rows: int) -> pa.LargeBinaryArray:
-    """A record a row; of features sorted by name, as the map of a serialised Example is."""
+    """Yield a record for each row. The features are sorted by name, as the map of a serialised Example is."""
     pieces: list[pa.Array] = []
     for feature in sorted(features, key=lambda feature: feature.name):
         pieces += _entry(feature)
@@ -49,7 +49,7 @@ def encode_rows(features: Sequence[FeatureColumn], rows: int) -> pa.LargeBinaryA
 
 
 def _entry(feature: FeatureColumn) -> list[pa.Array]:
-    """What a feature adds to each record: the map entry up to the values, and the values."""
+    """Bytes that a feature adds to each record: the map entry up to the values, and the values."""
     payload = _payloads(feature)
     key = _FIELD_1 + varint(len(feature.name.encode())) + feature.name.encode() + _FIELD_2
     is_packed = feature.kind is not FeatureKind.BYTES
@@ -68,7 +68,7 @@ def _entry(feature: FeatureColumn) -> list[pa.Array]:
 
 
 def _payloads(feature: FeatureColumn) -> pa.LargeBinaryArray:
-    """The values of each row, as they stand in the record."""
+    """Values of each row, as stored in the record."""
     if feature.kind is FeatureKind.FLOAT:
         data, ends = np.asarray(feature.values, "<f4").tobytes(), feature.ends * 4
     elif feature.kind is FeatureKind.INT64:
@@ -84,7 +84,7 @@ def _payloads(feature: FeatureColumn) -> pa.LargeBinaryArray:
 
 
 def _varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
-    """Values as varints one after the other, and where each begins; one place more, for the end."""
+    """Return values as consecutive varints, and where each begins; one place more, for the end."""
     rest = values.astype(np.uint64)
     septets = np.empty((len(values), _MOST_SEPTETS), np.uint8)
     lengths = np.ones(len(values), np.int64)
@@ -102,7 +102,7 @@ def _varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
 
 
 def _by_length(lengths: np.ndarray, made: Callable[[int], bytes]) -> pa.LargeBinaryArray:
-    """For each row what `made` gives for its length; it is called once a length."""
+    """Return for each row what `made` gives for its length; it is called once for each length."""
     if not len(lengths):
         return _constant(b"", 0)
     least = int(lengths.min())
@@ -140,7 +140,7 @@ _NAMED = (*CLASS_TYPES, ColumnType.ENUM)
 
 
 class ValueFault(NamedTuple):
-    """What is wrong with a value: its row's place in the batch, a reason, and what was found."""
+    """Fault of a value: place of its row in the batch, reason, and the value."""
 
     place: int
     reason: Reason
@@ -148,7 +148,7 @@ class ValueFault(NamedTuple):
 
 
 class Converted(NamedTuple):
-    """A feature's values; those of rows with a fault are whatever."""
+    """Values of a feature; undefined in rows with a fault."""
 
     feature: FeatureColumn
     faults: list[ValueFault]
@@ -157,7 +157,7 @@ class Converted(NamedTuple):
 def convert_column(
     column: Column, array: pa.Array | None, rows: int, is_typed: bool, indices: Mapping[str, int]
 ) -> Converted:
-    """The feature of a column for a batch of `rows` rows.
+    """Return the feature of a column for a batch of `rows` rows.
 
     Args:
         array: None where the file has no such column.
@@ -209,7 +209,7 @@ def convert_column(
 
 
 def _items(array: pa.Array, has_lists: bool, is_missing: np.ndarray) -> tuple[pa.Array, np.ndarray]:
-    """Items of all lists, and how many each row has; a single value is a list of one."""
+    """Return the items of all lists, and the number of each row; a single value is a list of one."""
     if not has_lists:
         return array.filter(pa.array(~is_missing)), (~is_missing).astype(np.int64)
     items, counts, _ = flat_lists(array)
@@ -219,7 +219,7 @@ def _items(array: pa.Array, has_lists: bool, is_missing: np.ndarray) -> tuple[pa
 def _convert(
     column: Column, array: pa.Array, is_wanted: np.ndarray, indices: Mapping[str, int]
 ) -> tuple[np.ndarray | pa.Array, list[ValueFault]]:
-    """Values of the column's type, one for each of `array`; faults have places in `array`."""
+    """Return values of the column's type, one for each of `array`; faults have places in `array`."""
     if column.type is ColumnType.BYTES:
         return pc.fill_null(_texts(array).cast(pa.large_binary()), b""), _holes(column, array, is_wanted)
     if column.type in _NAMED:
@@ -249,7 +249,7 @@ def _holes(column: Column, array: pa.Array, is_wanted: np.ndarray) -> list[Value
 
 
 def _cast(column: Column, array: pa.Array, is_wanted: np.ndarray) -> tuple[pa.Array, list[ValueFault]]:
-    """Arrow's own conversion of all values at once; where one does not fit, of each."""
+    """Convert all values at once by Arrow; if one does not fit, one by one."""
     target = _ARROW[column.type]
     if not is_wanted.all():
         array = pc.if_else(pa.array(is_wanted), array, pa.scalar(None, array.type))
@@ -291,7 +291,7 @@ def _cast_all(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _whole_numbers(texts: pa.Array) -> pa.Array:
-    """Whole numbers, also written as 12.0 or 1e3."""
+    """Parse whole numbers, also written as 12.0 or 1e3."""
     try:
         return texts.cast(pa.int64())
     except pa.ArrowInvalid:
@@ -302,7 +302,7 @@ def _whole_numbers(texts: pa.Array) -> pa.Array:
 
 
 def _timestamps(texts: pa.Array) -> pa.Array:
-    """ISO 8601, with an offset from UTC or without; days begin at 0:00."""
+    """Parse ISO 8601, with an offset from UTC or without; days begin at 0:00."""
     has_zone = pc.match_substring_regex(texts, r"[T ].*(Z|[+-][0-9]{2}:?[0-9]{2})$")
     without = pc.if_else(has_zone, pa.scalar(None, texts.type), texts).cast(pa.timestamp("us"))
     with_zone = pc.if_else(has_zone, texts, pa.scalar(None, texts.type)).cast(pa.timestamp("us", "UTC"))
@@ -312,7 +312,7 @@ def _timestamps(texts: pa.Array) -> pa.Array:
 def _numbers(
     column: Column, array: pa.Array, is_wanted: np.ndarray, indices: Mapping[str, int]
 ) -> tuple[np.ndarray, list[ValueFault]]:
-    """The index of each value's name."""
+    """Return the index of each value's name."""
     encoded = array.dictionary_encode()
     names = [class_name(value) for value in python_values(encoded.dictionary)]
     table = np.array([*(indices.get(name, -1) for name in names), 0])
@@ -326,7 +326,7 @@ def _numbers(
 
 
 def _texts(array: pa.Array) -> pa.Array:
-    """Values as texts, see `as_text`; bytes as they are."""
+    """Return values as texts, see `as_text`; bytes unchanged."""
     type_ = array.type
     if pa.types.is_binary(type_) or pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_):
         return array.cast(pa.large_binary())
@@ -344,11 +344,11 @@ def _is_no(column: Column, value: pa.Scalar) -> str:
 
 _TERM_VALUES = {ColumnType.TERM_VALUE: np.float32, ColumnType.TERM_COUNT: np.int64}
 MOST_TEXT_BYTES = 1 << 24
-"""As long as a row of CSV may be. The terms of a text take thirty times its memory."""
+"""Maximum length in bytes, as of a row of CSV. The terms of a text take thirty times its memory."""
 
 
 class ConvertedTexts(NamedTuple):
-    """A column's features; those of rows with a fault are whatever.
+    """Features of a column; undefined in rows with a fault.
 
     Attributes:
         counts: int64 [rows, 4]: what TextCounts has, of each row.
@@ -362,7 +362,7 @@ class ConvertedTexts(NamedTuple):
 def convert_texts(
     columns: Sequence[Column], array: pa.Array | None, rows: int, is_typed: bool, vectorize: TextVectorizer
 ) -> ConvertedTexts:
-    """The features of a column of texts. A row without a text has no terms.
+    """Return the features of a column of texts. A row without a text has no terms.
 
     Args:
         columns: what the column becomes, one a feature.
@@ -382,7 +382,7 @@ def convert_texts(
 def column_texts(
     column: Column, array: pa.Array | None, rows: int, is_typed: bool
 ) -> tuple[list[str | None], list[ValueFault]]:
-    """The text of each row, None where it has none; and rows whose bytes are no UTF-8, or too many."""
+    """Return the text of each row, None for a missing one; and rows whose bytes are not UTF-8, or too many."""
     raw = Column(column.name, column.name, ColumnType.BYTES, is_optional=True, default=column.default)
     converted = convert_column(raw, array, rows, is_typed, {})
     found = iter(converted.feature.values.to_pylist())

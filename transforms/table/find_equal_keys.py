@@ -1,4 +1,4 @@
-"""Rows that have one key are found and told of: they are kept, and may be meant, or be one row that is there twice."""
+"""Find rows that share a key. They are kept, and a warning has their number."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ from recordmill.transforms.runtime import progress
 from recordmill.transforms.table.spill_file import RANGES, Spill, read_index, rows_before, spill_path
 
 _SLICE_ROWS = 1 << 20
-"""That are looked at together, at 20 bytes each."""
+"""Rows per slice, at 20 bytes each."""
 _READS = 16
 """Files that are read at once."""
 
@@ -69,7 +69,7 @@ def _equal_keys(slice_: tuple[int, int], spills: list[Spill], output: str) -> Eq
 
 
 def equal_keys(spills: Sequence[Spill], output: str, first: int, end: int) -> EqualKeys:
-    """Keys of several rows, among those whose hashes are in the ranges `first` up to `end`.
+    """Return keys of several rows, among those whose hashes are in the ranges `first` up to `end`.
 
     Raises:
         EndedElsewhereError, OSError: see `read_index`.
@@ -94,14 +94,14 @@ def equal_keys(spills: Sequence[Spill], output: str, first: int, end: int) -> Eq
 
 
 def added(found: Iterable[EqualKeys]) -> EqualKeys:
-    """Those of several slices together."""
+    """Add the keys of several slices."""
     found = list(found)
     keys, rows, divided = (sum(numbers) for numbers in zip(*((0, 0, 0), *(each[:3] for each in found)), strict=True))
     return EqualKeys(keys, rows, divided, min((each.example for each in found if each.example), default=None))
 
 
 def equal_keys_warning(found: EqualKeys, column: str) -> str:
-    """A sentence; empty where each row has a key of its own."""
+    """Return a sentence; empty if no rows share a key."""
     if found.example is None:
         return ""
     one, other = (f"{path} row {line:,}" for path, line in found.example[1:])

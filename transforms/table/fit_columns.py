@@ -1,4 +1,4 @@
-"""Steps that read all rows before records are made: types of columns, and encoders of their texts."""
+"""Steps that read all rows before records are made: choose the types of columns, fit encoders of texts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from recordmill.transforms.table.read_rows import read_rows
 
 
 class InferSchema(beam.PTransform):
-    """RowsFile become one ChosenSchema.
+    """Convert RowsFile to one ChosenSchema.
 
     Args:
         files: all of them, for messages.
@@ -54,7 +54,7 @@ def _observe(file: RowsFile, recipe: RowsRecipe, distinct: tuple[str, ...]) -> T
 
 
 def _choose(found: list[TableStats], choice: ColumnChoice, files: tuple[RowsFile, ...]) -> ChosenSchema:
-    """In the files' order, so that columns are in that of the first file that has them."""
+    """Merge facts in the order of the files: columns are in the order of the first file that has them."""
     total = TableStats()
     for stats in sorted(found, key=lambda stats: sorted(stats.bad)):
         total.add(stats)
@@ -62,7 +62,7 @@ def _choose(found: list[TableStats], choice: ColumnChoice, files: tuple[RowsFile
 
 
 class RowTexts(NamedTuple):
-    """The texts of a column that an encoder is fitted on.
+    """Texts of a column, for fitting an encoder.
 
     Attributes:
         split: whose rows have them.
@@ -76,7 +76,7 @@ class RowTexts(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class FitTexts(beam.PTransform):
-    """RowsFile become TextEncoder, one for each of `sources`.
+    """Convert RowsFile to TextEncoder, one for each of `sources`.
 
     Args:
         chosen: a PCollection of one ChosenSchema, without which no row is read.
@@ -116,7 +116,7 @@ def _texts(
 def row_texts(
     file: RowsFile, wanted: Sequence[RowTexts], recipe: RowsRecipe, chosen: ChosenSchema
 ) -> Iterator[tuple[int, list[str]]]:
-    """The texts of columns, a list for many rows, with the number of the column among those that are wanted.
+    """Yield the texts of columns, a list for many rows, with the index of the column among the wanted ones.
 
     Args:
         chosen: which says how classes are divided, where they are.

@@ -1,4 +1,4 @@
-"""A batch of rows becomes records, each with its split; rows that do not fit are rejects."""
+"""Convert batches of rows to records, each with its split. Rows that do not fit are rejects."""
 
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
@@ -26,7 +26,7 @@ _MOST_SPLITS = 20
 
 
 class RowsRecipe(NamedTuple):
-    """How rows become records.
+    """Rules for records of rows.
 
     Attributes:
         output: folder of the data set; empty in a dry run.
@@ -44,7 +44,7 @@ class RowsRecipe(NamedTuple):
 
 
 class GoodRows(NamedTuple):
-    """The rows of a batch that become records.
+    """Rows of a batch that become records.
 
     Attributes:
         places: int64 [rows]: in the batch.
@@ -79,7 +79,7 @@ class MadeRows(NamedTuple):
 
 
 class RowEncoder:
-    """Makes records of one table."""
+    """Converter of rows to records of one table."""
 
     def __init__(self, chosen: ChosenSchema, recipe: RowsRecipe):
         self._schema = chosen.schema
@@ -211,7 +211,7 @@ class RowEncoder:
 
 
 def _path_faults(batch: RowBatch, recipe: RowsRecipe) -> Iterator[ValueFault]:
-    """Rows whose path leads to no picture."""
+    """Yield faults of rows whose path leads to no image file."""
     column = recipe.image_column
     for place, path in enumerate(batch.values(column) if column else ()):
         if path is None or path == "":
@@ -223,7 +223,7 @@ def _path_faults(batch: RowBatch, recipe: RowsRecipe) -> Iterator[ValueFault]:
 
 
 def split_name(value: str) -> str:
-    """A split as a table names it: in lower case.
+    """Return the name of a split in lower case.
 
     >>> split_name(" Train")
     'train'
@@ -232,7 +232,7 @@ def split_name(value: str) -> str:
 
 
 def named_splits(files: Iterable[RowsFile], column: str, reading: RowsReading) -> tuple[str, ...]:
-    """The splits that `column` names in any row, sorted.
+    """Return the splits that `column` names in any row, sorted.
 
     Raises:
         ConfigError: a file has no such column; its values are no names of splits, or too many.
@@ -263,7 +263,7 @@ def named_splits(files: Iterable[RowsFile], column: str, reading: RowsReading) -
 
 
 def _name(identity: bytes, is_text: bool) -> str:
-    """What the hash of a row's split is made of; of a record, its digest, as it may be megabytes."""
+    """Input of the hash that decides a row's split; of a record its digest, as it may have megabytes."""
     return identity.decode() if is_text else blake2b(identity, digest_size=16).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What a table's columns hold, summed up over all rows: from that follows how each is written."""
+"""Facts of a table's columns, merged over all rows: they decide how each column is written."""
 
 from collections.abc import Iterable
 
@@ -20,11 +20,11 @@ from recordmill.transforms.table.row_batch import (
 MOST_DISTINCT = 100_000
 """Classes, or values of an enum, that a column may have."""
 MOST_NAME_BYTES = 1000
-"""Of one of them."""
+"""Bytes of one class or value of an enum."""
 
 
 class ColumnStats(msgspec.Struct):
-    """A column's values, summed up.
+    """Facts of a column's values.
 
     Attributes:
         seen: how many values look how; of lists, their items.
@@ -74,11 +74,11 @@ class ColumnStats(msgspec.Struct):
 
 
 class TableStats(msgspec.Struct):
-    """A table's rows, summed up.
+    """Facts of a table's rows.
 
     Attributes:
-        rows: how many could be read, by the number of their file; of files without any, nothing.
-        bad: how many could not, likewise.
+        rows: how many could be read, by the number of their file; without files that have none.
+        bad: how many could not, by the number of their file.
         first_bad: the first of them: (file's number, line, what was found).
         columns: in the order in which they are found.
         in_files: numbers of the files that have each column.
@@ -114,7 +114,7 @@ _LOOKS = (
 
 
 def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableStats:
-    """A batch of the file number `file`, summed up.
+    """Return the facts of a batch of the file number `file`.
 
     Args:
         distinct: columns whose values are kept.
@@ -162,7 +162,7 @@ def _distinct(values: pa.Array) -> set[str] | None:
 
 
 def class_name(value: object) -> str:
-    """What a class is called whose label is `value`.
+    """Return the name of the class whose label is `value`.
 
     >>> class_name("cat"), class_name(3), class_name(True)
     ('cat', '3', 'true')
@@ -173,7 +173,7 @@ def class_name(value: object) -> str:
 
 
 def _given(texts: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """The cells that are not empty, and where they are."""
+    """Return the cells that are not empty, and their places."""
     is_given = pc.not_equal(texts, "").to_numpy(zero_copy_only=False)
     return (texts if is_given.all() else texts.filter(pa.array(is_given))), is_given
 
@@ -197,7 +197,7 @@ def _observe_texts(texts: pa.Array, lines: np.ndarray, file: int, column: Column
 
 
 def _observe_such(look: Seen, texts: pa.Array, lines: np.ndarray, file: int, column: ColumnStats) -> None:
-    """Texts of one look, where they fit its type; others are taken for what they still may be."""
+    """Return the texts that fit the type of a look; others are tried as the next possible types."""
     if look is Seen.INT64:
         fits = _fits(texts, pa.int64())
         _count_rounded(texts.filter(pa.array(fits)).cast(pa.int64()), column)

@@ -1,4 +1,4 @@
-"""Rows of CSV as batches of texts, by Arrow's reader."""
+"""Read rows of CSV as batches of texts, with Arrow's reader."""
 
 import codecs
 import csv
@@ -28,7 +28,7 @@ _SEP = re.compile(rb"sep=([^\r\n])\r?\n?", re.IGNORECASE)
 
 
 class CsvHead(NamedTuple):
-    """The first line of a CSV file.
+    """First line of a CSV file.
 
     Attributes:
         rest: bytes that were read beyond it.
@@ -95,7 +95,8 @@ def read_csv(path: str, stream: BinaryIO, how: RowsReading) -> Iterator[RowBatch
 
 
 def _as_utf8(stream: BinaryIO, encoding: str) -> BinaryIO:
-    """The stream as UTF-8, before lines are looked for: a line of UTF-16 does not end with the byte of a line's end."""
+    """Return the stream as UTF-8, before it is cut into lines: a line of UTF-16 does not end with the byte of a
+    newline."""
     if codecs.lookup(encoding).name == "utf-8":
         return stream
     transcoded = pa.transcoding_input_stream(pa.PythonFile(stream, "r"), encoding, "utf-8")
@@ -103,8 +104,8 @@ def _as_utf8(stream: BinaryIO, encoding: str) -> BinaryIO:
 
 
 def read_head(path: str, stream: BinaryIO, how: RowsReading) -> CsvHead:
-    """Names of columns, and what separates cells: `how.delimiter`, that of a line `sep=;` (Excel's), or the one of
-    DELIMITERS that the first line has most of.
+    """Return the names of columns, and the delimiter: `how.delimiter`, that of a line `sep=;` (Excel's), or the most
+    frequent one of DELIMITERS in the first line.
 
     Raises:
         AnnotationFileError: the first line is no CSV.
@@ -165,7 +166,7 @@ def _check_names(path: str, names: list[str], delimiter: str) -> None:
 
 
 class _StrictQuotes:
-    """A stream of CSV that ends before a row that has text after a closing quote, which Arrow would join.
+    """Stream of CSV that ends before a row with text after a closing quote, which Arrow would join.
 
     Attributes:
         is_open: a quoted cell goes on at the end of what was read.
@@ -208,7 +209,7 @@ class _StrictQuotes:
         return self._check_each(text)
 
     def _check_each(self, text: bytes) -> int:
-        """The same, of text that has quotes within cells that are not quoted: 5" for example."""
+        """Do the same for text that has quotes within cells that are not quoted: 5" for example."""
         row, closed = 0, 0
         for run in _QUOTES.finditer(text):
             number = len(run[0])
@@ -238,7 +239,7 @@ _QUOTES = re.compile(b'"+')
 
 
 class _Malformed:
-    """Arrow's handler of rows with too few cells, or too many: they are bad.
+    """Handler of Arrow for rows with too few or too many cells: they are bad.
 
     Attributes:
         number: of the last of them.
@@ -268,7 +269,7 @@ class _Malformed:
 
 
 def _open(stream: Any, names: list[str], delimiter: str, malformed: _Malformed) -> Iterator[pa.RecordBatch]:
-    """All columns: an open quote may begin in one that is not wanted."""
+    """Read all columns: an open quote may begin in a column that is not wanted."""
     try:
         return arrow_csv.open_csv(
             pa.PythonFile(stream, "r"),
@@ -285,7 +286,7 @@ def _open(stream: Any, names: list[str], delimiter: str, malformed: _Malformed) 
 
 
 def _numbers(before: int, count: int, left_out: set[int]) -> np.ndarray:
-    """The numbers of the next rows, in a file of which some are left out."""
+    """Return the numbers of the next rows in a file, without the rows that are left out."""
     if not left_out:
         return np.arange(before + 1, before + 1 + count)
     found: list[int] = []

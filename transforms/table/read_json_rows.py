@@ -77,7 +77,7 @@ _MOST_KEYS = 1000
 
 
 def _no_lines(line: bytes) -> str:
-    """What a file is, by its first line, that does not have a row a line; empty if it may have."""
+    """Return the kind of a file without a row on each line, by its first line; empty if it may have rows."""
     if line.lstrip().startswith(b"["):
         return "is one JSON array; give a JSON object a line (jq -c '.[]')"
     if line.strip() == b"{":
@@ -109,7 +109,7 @@ def _decode(line: bytes) -> dict[str, Any]:
 
 
 def _with_nan(line: bytes) -> Any:
-    """The value of a line that is JSON but for NaN or Infinity, which Python writes; None for any other."""
+    """Return the value of a line that is JSON but for NaN or Infinity, which Python writes; None for any other."""
     found: list[str] = []
 
     def number(text: str) -> float:
@@ -125,7 +125,7 @@ def _with_nan(line: bytes) -> Any:
 
 
 def flat(row: dict[str, Any], prefix: str, keys: dict[str, set[str]]) -> dict[str, Any]:
-    """A row without objects in objects.
+    """Return a row without nested objects.
 
     Args:
         keys: gets the keys of each object in it, by its name.
@@ -164,8 +164,8 @@ def _columns(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> dict[str, 
 def _batches(
     rows: list[dict[str, Any]], numbers: list[int], bad: list[BadRow], columns: tuple[str, ...]
 ) -> Iterator[RowBatch]:
-    """One batch; where a column has lists and other values, a batch of the rows with each. So what becomes of a row
-    does not depend on those beside it."""
+    """Yield one batch; if a column has lists and other values, a batch for each. So the result of a row does not depend
+    on the rows beside it."""
     values = _columns(rows, columns)
     arrays = {name: _of_one_type(column) for name, column in values.items()}
     mixed = [column for name, column in values.items() if arrays[name] is None and _has_lists_and_others(column)]
@@ -188,7 +188,8 @@ def _has_lists_and_others(values: list[Any]) -> bool:
 
 
 def _of_one_type(values: list[Any]) -> pa.Array | None:
-    """As Arrow takes them; None where they are of several types, or nested, or some too large beside others."""
+    """Return an array as Arrow takes it; None if values are of several types, or nested, or some too large beside
+    others."""
     try:
         array = pa.array(values)
     except (pa.ArrowException, OverflowError):
@@ -205,7 +206,7 @@ def _of_one_type(values: list[Any]) -> pa.Array | None:
 
 
 def _texts(values: list[Any]) -> pa.Array:
-    """A column, or the items of its lists, as texts: see `as_text`."""
+    """Return a column, or the items of its lists, as texts: see `as_text`."""
 
     def text(value: Any) -> str | None:
         return None if value is None else as_text(value)
@@ -217,7 +218,7 @@ def _texts(values: list[Any]) -> pa.Array:
 
 
 def _parts(values: list[Any]) -> Iterator[ColumnPart]:
-    """The values of each look, of lists their items."""
+    """Yield the values of each look; of lists their items."""
     by_look: dict[Seen, list[tuple[int, Any]]] = {}
     for place, value in enumerate(values):
         for item in value if isinstance(value, list) else (value,):
@@ -239,7 +240,7 @@ _LOOKS = {bool: Seen.BOOL, int: Seen.INT64, float: Seen.FLOAT, str: Seen.TEXT, l
 
 
 def as_text(value: Any) -> str:
-    """A value of a column that must be text: as JSON writes it, without the quotes of what is one text there.
+    """Return a value of a column of texts: as JSON writes it; a single text without quotes.
 
     >>> from decimal import Decimal
     >>> as_text(True), as_text("a"), as_text([1, "b"]), as_text(Decimal("1.50"))

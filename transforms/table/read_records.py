@@ -1,4 +1,4 @@
-"""Rows of a file as records, and what is known of them."""
+"""Read rows of a file as records, with their Facts."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ Made = TypeVar("Made")
 
 
 class RowReader:
-    """Iterates over the records of a file, a batch of rows at a time; rows that do not fit are counted as rejects.
+    """Iterator over the records of a file, a batch of rows at a time; rows that do not fit are counted as rejects.
 
     Attributes:
         facts: of the rows so far.
@@ -67,14 +67,14 @@ class RowReader:
 
 
 def made_ahead(make: Callable[[RowBatch], Made], file: RowsFile, recipe: RowsRecipe) -> Iterator[Made]:
-    """What is made of batches, in their order; threads make it, as Arrow's work needs no interpreter."""
+    """Yield the results of batches in their order; threads make them, as Arrow's work needs no interpreter."""
     cores = usable_cores()
     with ThreadPoolExecutor(cores) as pool:
         yield from look_ahead(make, read_rows(file, recipe.reading), pool, cores)
 
 
 BUCKETS = 64
-"""Of names, in which rows meet their files."""
+"""Buckets of names, in which rows meet their files."""
 
 
 class ReadPictureRows(beam.PTransform):
@@ -105,7 +105,7 @@ def _read(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[
 
 
 def picture_block(made: MadeRows, file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Block:
-    """The rows of a batch as images."""
+    """Return the rows of a batch as images."""
     good, labels = made.good, []
     class_names = [category.name for category in chosen.labels.categories]
     of_rows = [None] * len(made.names) if good.classes is None else [class_names[c] for c in good.classes.tolist()]

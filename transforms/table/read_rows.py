@@ -1,4 +1,4 @@
-"""Rows of CSV, TSV, JSON Lines and Parquet files as batches of columns."""
+"""Read rows of CSV, TSV, JSON Lines and Parquet files as batches of columns."""
 
 import io
 import re
@@ -65,7 +65,7 @@ def read_parquet(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_ro
 
 
 def _open_parquet(stream: BinaryIO) -> tuple[pq.ParquetFile, pa.Schema]:
-    """A file to read, and its schema as it was written."""
+    """File to read, and its schema."""
     # The default for Spark's timestamps, nanoseconds, ends in the year 2262 and wraps.
     file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
     schema = file.schema_arrow
@@ -90,14 +90,14 @@ def _has_fixed_lists(type_: pa.DataType) -> bool:
 
 
 def _wanted(schema: pa.Schema, columns: tuple[str, ...]) -> list[str] | None:
-    """The columns of the file that hold `columns`; None for all."""
+    """Return the columns of the file that hold `columns`; None for all."""
     if not columns:
         return None
     return [name for name in schema.names if any(c == name or c.startswith(f"{name}.") for c in columns)]
 
 
 def _class_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
-    """Names of ClassLabel columns, which Hugging Face's `datasets` writes into the schema's metadata."""
+    """Return the names of ClassLabel columns, which Hugging Face's `datasets` writes into the schema's metadata."""
     try:
         found = msgspec.json.decode((schema.metadata or {}).get(b"huggingface", b"{}"), type=_HuggingFace)
     except msgspec.DecodeError:
@@ -122,7 +122,7 @@ class _HuggingFace(msgspec.Struct):
 
 
 def _named(batch: RowBatch) -> RowBatch:
-    """The batch with the names that numbers of ClassLabel stand for; -1 is a missing label, and any other number
+    """Return the batch with names in place of the numbers of ClassLabel; -1 is a missing label, and any other number
     without a name a bad row."""
     bad: dict[int, BadRow] = {}
     for column, names in batch.names.items():
@@ -140,11 +140,11 @@ _BATCH_ROWS = 8192
 
 
 def read_rows(file: RowsFile, how: RowsReading) -> Iterator[RowBatch]:
-    """Yield the rows of a file, in their order, in batches of bounded size.
+    """Yield the rows of a file in their order, in batches of bounded size.
 
     Raises:
-        AnnotationFileError: it is no file of its kind, or is cut short or damaged; or it is not the one that was found
-            when the job began, as it is read twice.
+        AnnotationFileError: it has another format, is cut short or damaged, or has changed since it was found
+            when the job began: the file is read twice.
         OSError: see `Storage.open`.
     """
     for batch in _read(file, how):
@@ -186,7 +186,7 @@ _BZIP2 = re.compile(rb"BZh[1-9]1AY&SY")
 
 
 def _unpacked(stream: Any) -> BinaryIO:
-    """The stream without its compression by gzip, bzip2 or zstd, which its first bytes tell."""
+    """Return the stream without its compression by gzip, bzip2 or zstd, which its first bytes show."""
     buffered = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
     head = buffered.peek(10)[:10]
     packed = next((name for start, name in _PACKED.items() if head.startswith(start)), "")

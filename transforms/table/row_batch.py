@@ -1,4 +1,4 @@
-"""Rows as they are read: columns of a batch of rows."""
+"""Batch of rows as columns."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 from recordmill.schemas.rejects import Reason, Rejected
 
 MOST_CELL_BYTES = 64 << 20
-"""A longer cell is a fault: of a quote that is not closed, or of a file without ends of lines."""
+"""Maximum bytes of a cell. A longer one comes from a quote that is not closed, or a file without newlines."""
 MOST_COLUMNS = 10_000
 _SHOWN = 60
 
 
 class BadRow(NamedTuple):
-    """A row that is left out.
+    """Row that is left out.
 
     Attributes:
         line: see RowBatch.lines; the reject's id.
@@ -33,7 +33,7 @@ class BadRow(NamedTuple):
 
 
 class Seen(str, Enum):
-    """What a value looks like."""
+    """Kind of a value by its form."""
 
     BOOL = "true or false"
     INT64 = "whole numbers"
@@ -50,7 +50,7 @@ class Seen(str, Enum):
 
 
 class ColumnPart(NamedTuple):
-    """The values of a column that look alike, or items of its lists; `places` are those of their rows in the batch."""
+    """Values of a column that look alike, or items of its lists; `places` are their rows in the batch."""
 
     look: Seen
     places: np.ndarray
@@ -58,7 +58,7 @@ class ColumnPart(NamedTuple):
 
 
 class RowBatch(NamedTuple):
-    """Rows that follow each other in a file.
+    """Consecutive rows of a file.
 
     Attributes:
         columns: by name, of equal length; of nested columns the path, with dots.
@@ -94,7 +94,7 @@ class RowBatch(NamedTuple):
 
 
 def checked(batch: RowBatch, names: Iterable[str], cure: str) -> RowBatch:
-    """The batch with its texts as such. Rows with a text that is not UTF-8 are bad.
+    """Return the batch with texts in place of bytes. Rows with a text that is not UTF-8 are bad.
 
     Args:
         names: columns whose values are names: of classes, keys, groups, splits. Their bytes are texts, and NaN in them
@@ -126,14 +126,14 @@ def checked(batch: RowBatch, names: Iterable[str], cure: str) -> RowBatch:
 
 
 def has_texts(type_: pa.DataType) -> bool:
-    """Whether values of a type hold texts, which a Parquet file does not guarantee to be UTF-8."""
+    """Return True if values of a type hold texts, which a Parquet file does not guarantee to be UTF-8."""
     if pa.types.is_dictionary(type_):
         return has_texts(type_.value_type)
     return pa.types.is_large_string(type_) or any(has_texts(type_.field(i).type) for i in range(type_.num_fields))
 
 
 def plain_array(array: pa.Array, cut: list[int], shape: tuple[int, ...] = ()) -> pa.Array:
-    """The same values, of one of the types that columns are made of: views, fixed sizes, extensions are none.
+    """Return the same values in one of the types that columns have, without views, fixed sizes and extensions.
 
     Whole decimals are int64 where all of them fit. Points in time are at least microseconds, as Python's are.
 
@@ -184,13 +184,13 @@ def is_list(type_: pa.DataType) -> bool:
 
 
 def _lists(array: pa.Array, counts: np.ndarray, items: pa.Array) -> pa.Array:
-    """Lists of so many items each; missing where `array` has a missing value."""
+    """Return lists of so many items each; missing where `array` has a missing value."""
     ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     return pa.LargeListArray.from_arrays(pa.array(ends), items, mask=array.is_null())
 
 
 class FlatLists(NamedTuple):
-    """Lists, and lists in lists, as their items.
+    """Return the items of lists, and of lists of lists.
 
     Attributes:
         counts: int64 [rows]: items of each row.
@@ -203,7 +203,7 @@ class FlatLists(NamedTuple):
 
 
 def flat_lists(array: pa.Array) -> FlatLists:
-    """Items of all levels of lists.
+    """Return the items of all levels of lists.
 
     >>> flat_lists(pa.array([[[1, 2, 3], [4, 5, 6]], None]))[1:]
     (array([6, 0]), (2, 3))
@@ -220,7 +220,7 @@ def flat_lists(array: pa.Array) -> FlatLists:
 
 
 def python_values(array: pa.Array) -> list[Any]:
-    """The values of an array; dates and points in time that Python has not are texts."""
+    """Return the values of an array; dates and times beyond Python's range as texts."""
     try:
         return array.to_pylist()
     except (OverflowError, ValueError):
@@ -235,6 +235,6 @@ def _python_value(value: pa.Scalar) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A value for a message; also one of Arrow's."""
+    """Return a value for a message; also one of Arrow's."""
     text = repr(_python_value(value) if isinstance(value, pa.Scalar) else value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

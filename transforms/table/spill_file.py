@@ -1,4 +1,4 @@
-"""Records on their way from the rows' order to the shards': sorted runs in the folder of a split's state.
+"""Sorted files of records in the state folder of a split, between the order of rows and the order of shards.
 
 A table's rows must be mixed, and there may be more of them than memory holds. So encoded records are sorted in pieces
 of bounded size, each written as one file, and whoever writes a shard reads a range of every file. What moves between
@@ -30,7 +30,7 @@ _RANGE_SHIFT = _HASH_BITS - 12
 
 
 class Spill(msgspec.Struct, frozen=True):
-    """A file of records, sorted by order.
+    """File of records, sorted by order.
 
     Attributes:
         source: the file of rows that they were made of.
@@ -54,14 +54,14 @@ class Spill(msgspec.Struct, frozen=True):
         return int(np.frombuffer(self.bytes_before, np.int64)[-1])
 
     def piece(self, first: int, end: int) -> "SpillPiece":
-        """The records of ranges `first` up to `end`."""
+        """Return the records of ranges `first` up to `end`."""
         rows, data = (np.frombuffer(before, np.int64) for before in (self.rows_before, self.bytes_before))
         start = int(rows[-1]) * _INDEX.itemsize + int(data[first])
         return SpillPiece(int(rows[first]), int(rows[end] - rows[first]), start, int(data[end] - data[first]))
 
 
 class SpillPiece(NamedTuple):
-    """Neighbours in a Spill: the first of them, their number, offset and bytes of their records."""
+    """Neighbours in a Spill: index of the first, number, offset and bytes of their records."""
 
     first: int
     rows: int
@@ -74,7 +74,7 @@ def spill_path(output: str, split: str, name: str) -> str:
 
 
 def sort_records(records: pa.Table) -> pa.Table:
-    """Records by order; those of one order by their bytes, so that the input's order does not matter.
+    """Sort records by order, and by their bytes if orders are equal, so that the input's order does not matter.
 
     Args:
         records: `order`, uint64; `line`, int64, see RowBatch; and `record`, large_binary.
@@ -83,7 +83,7 @@ def sort_records(records: pa.Table) -> pa.Table:
 
 
 def record_orders(seed: int, identities: list[bytes]) -> np.ndarray:
-    """The sort key of each record in its split, 0 .. 2**63 - 1: a hash, evenly distributed and the same on every
+    """Return the sort key of each record in its split, 0 .. 2**63 - 1: a hash, evenly distributed and the same on every
     machine.
 
     >>> record_orders(0, [b"139"]).tolist()
@@ -99,7 +99,7 @@ def record_orders(seed: int, identities: list[bytes]) -> np.ndarray:
 
 
 def write_spill(output: str, split: str, source: str, name: str, records: pa.Table) -> Spill:
-    """Write sorted `records` of the file `source` as the file `name`; nothing where `output` is empty."""
+    """Write sorted `records` of the file `source` as the file `name`; nothing if `output` is empty."""
     data = records["record"].chunk(0)
     index = np.zeros(len(data), _INDEX)
     index["order"], index["line"] = records["order"].to_numpy(), records["line"].to_numpy()
@@ -126,7 +126,7 @@ _INDEX = np.dtype([("order", "<u8"), ("line", "<i8"), ("length", "<u4")])
 
 
 def read_index(path: str, piece: SpillPiece) -> np.ndarray:
-    """`order`, `line` and `length` of records of the Spill `path`.
+    """Return `order`, `line` and `length` of records of the Spill `path`.
 
     Raises:
         EndedElsewhereError: another run of the job is done, and has deleted the file.
@@ -136,7 +136,7 @@ def read_index(path: str, piece: SpillPiece) -> np.ndarray:
 
 
 def rows_before(spills: Iterable[Spill]) -> np.ndarray:
-    """int64 [RANGES + 1]: how many rows of all `spills` lie ahead of each range."""
+    """Return the number of rows of all `spills` before each range: int64 [RANGES + 1]."""
     return sum((np.frombuffer(spill.rows_before, np.int64) for spill in spills), np.zeros(RANGES + 1, np.int64))
 
 
@@ -165,7 +165,7 @@ def _delete_unowned(folder: str) -> None:
 
 
 def read_piece(path: str, piece: Sequence[int]) -> pa.Table:
-    """Records of the Spill `path`, see `sort_records`; `piece` has what SpillPiece has.
+    """Return records of the Spill `path`, see `sort_records`; `piece` has the fields of SpillPiece.
 
     Raises:
         EndedElsewhereError: another run of the job is done, and has deleted the file.
@@ -180,7 +180,7 @@ def read_piece(path: str, piece: Sequence[int]) -> pa.Table:
 
 
 def _bytes_of(array: pa.LargeBinaryArray) -> bytes:
-    """The bytes of all values."""
+    """Return the bytes of all values."""
     _, buffer, data = array.buffers()
     offsets = np.frombuffer(buffer, np.int64, len(array) + 1, array.offset * 8)
     return data.slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes()
@@ -192,7 +192,7 @@ _RUN_ROWS = 1 << 14
 
 
 class CopyRows(msgspec.Struct, frozen=True, tag=True):
-    """A RecordMaker, of Blocks that `recordmill.transforms.table.spill_rows` makes."""
+    """RecordMaker for Blocks of `recordmill.transforms.table.spill_rows`."""
 
     def start(self, of: RecordContext) -> EncodeBlock:
         return lambda block, split: _copy(block, split, of.output)
@@ -210,7 +210,7 @@ def _copy(block: Block, split: str, output: str) -> Iterator[EncodedRun]:
 
 
 def read_shard(block: Block, split: str, output: str) -> pa.LargeBinaryArray:
-    """The shard's records in their order.
+    """Yield the shard's records in their order.
 
     Raises:
         EndedElsewhereError, OSError: see `read_piece`.

@@ -1,4 +1,4 @@
-"""Files of rows become sorted files of records, see `recordmill.transforms.table.spill_file`."""
+"""Write records of rows to sorted files, see `recordmill.transforms.table.spill_file`."""
 
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
@@ -29,7 +29,7 @@ from recordmill.transforms.table.read_records import RowReader
 from recordmill.transforms.table.spill_file import Spill, record_orders, rows_before, sort_records, write_spill
 
 _SPILL_BYTES = 64_000_000
-"""Of records, and so what a worker holds."""
+"""Bytes of records that a worker holds."""
 
 
 class SpillRows(beam.PTransform):
@@ -109,7 +109,7 @@ def plan_rows(spills: Sequence[Spill], sizing: ShardSizing) -> SplitPlan:
 
 
 def shard_block(plan: SplitPlan, index: int, spills: Sequence[Spill]) -> Block:
-    """The pieces of sorted files that a shard's rows are in; empty if it gets none."""
+    """Return the pieces of sorted files with a shard's rows; empty if it has none."""
     first, end = shard_ranks(plan, index)
     before = np.frombuffer(plan.before, np.int64)[: len(plan.before) // 24]
     first_range = int(np.searchsorted(before, first, "right")) - 1

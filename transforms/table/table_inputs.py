@@ -11,7 +11,7 @@ from recordmill.transforms.storage.resolve import match_files, storage_for
 
 
 def read_schema(path: str) -> TableSchema:
-    """The schema in a file: JSON as `schema.json` of a data set, or TensorFlow Metadata's text form.
+    """Return the schema in a file: JSON as `schema.json` of a data set, or TensorFlow Metadata's text form.
 
     Raises:
         ConfigError: it is neither, or has a column twice.

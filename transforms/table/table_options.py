@@ -159,12 +159,12 @@ class TableOptions(TextOptions, PictureOptions):
 
     @property
     def encoded_columns(self) -> tuple[str, ...]:
-        """The columns whose texts become numbers."""
+        """Columns whose texts become numbers."""
         return () if self.text_form is TextForm.RAW else self.text_column
 
     @property
     def text_names_by_column(self) -> dict[str, dict[str, str]]:
-        """Names of features that are asked for, see `TextOptions.text_feature_names`."""
+        """Names for features, see `TextOptions.text_feature_names`."""
         return {column: self.text_feature_names(self.text_form, column) for column in self.encoded_columns}
 
     @property
@@ -214,7 +214,7 @@ class TableOptions(TextOptions, PictureOptions):
         return "--stratify is exact to one row of each class; rows may move when others are added"
 
     def row_splits(self, names: tuple[str, ...]) -> RowSplits:
-        """How rows are divided into the splits `names`."""
+        """Return the division of rows into the splits `names`."""
         return RowSplits(
             self.shares,
             names,
@@ -227,14 +227,14 @@ class TableOptions(TextOptions, PictureOptions):
 
     @property
     def reading(self) -> RowsReading:
-        """How files are read."""
+        """Options for reading files."""
         names = *filter(None, [self.label]), *self.row_splits(()).columns
         delimiter = "\t" if self.delimiter == "tab" else self.delimiter
         return RowsReading(self.read_columns, self.encoding, delimiter, tuple(dict.fromkeys(names)))
 
     @property
     def read_columns(self) -> tuple[str, ...]:
-        """The columns that are read; all where empty."""
+        """Columns that are read; empty for all."""
         if not self.columns:
             return ()
         divided = self.row_splits(()).columns
@@ -244,7 +244,7 @@ class TableOptions(TextOptions, PictureOptions):
 
     @property
     def written_columns(self) -> tuple[str, ...]:
-        """The columns that are written; all but one that names splits where empty."""
+        """Columns that are written; empty for all but the column of splits."""
         asked = *self.columns, *filter(None, [self.label]), *self.text_column
         return tuple(dict.fromkeys(asked)) if self.columns else ()
 
