@@ -15,14 +15,14 @@ def benchmark(monkeypatch):
     return __import__
 
 
-def test_free_cores_take_the_next_bundle(benchmark):
+def test_free_cores_take_next_bundle(benchmark):
     of = benchmark("simulate_workers")
     steps = [of.Step("read", 1, 7), of.Step("write", 5, 2)]
     assert of.simulate(steps, of.Cluster(workers=2, cores=2)) == {"read": 7, "write": 4}
     assert of.predicted(steps, of.Cluster(2, 2, start_s=10, step_s=0.5)) == 10 + 7.5 + 4.5
 
 
-def test_a_step_waits_for_its_network_and_its_requests(benchmark):
+def test_step_waits_for_its_network_and_its_requests(benchmark):
     of = benchmark("simulate_workers")
     cluster = of.Cluster(workers=2, cores=2, bytes_a_second=100, latency_s=0.1)
     slow = of.Step("write", 4, processor_s=1, bytes=150)  # two bundles share a worker's 100 bytes a second
@@ -41,7 +41,7 @@ def test_a_step_waits_for_its_network_and_its_requests(benchmark):
         (0, b"", BAD.encode(), None, "left out, named"),
     ],
 )
-def test_what_a_peer_does_about_a_bad_picture(benchmark, tmp_path, status, said, written, some, expected):
+def test_what_peer_does_about_bad_picture(benchmark, tmp_path, status, said, written, some, expected):
     (tmp_path / "part").mkdir()
     (tmp_path / "part" / "file").write_bytes(written)
     assert benchmark("compare_peers").answer(status, said, tmp_path, BAD, some) == expected

@@ -145,7 +145,7 @@ def reached(module: str, imports: Callable[[str], set[str]] = at_import) -> set[
     return seen
 
 
-def test_the_parsing_sees_what_it_should():
+def test_parsing_sees_what_it_should():
     assert "recordmill.transforms.storage.resolve" in ever("recordmill.launch.preflight.check_inputs")
     assert "recordmill.launch.verbs.convert" in ever("recordmill.launch.cli") - at_import("recordmill.launch.cli")
     assert "tensorflow" in ever("recordmill.tensorflow_reader") - at_import("recordmill.tensorflow_reader")
@@ -224,7 +224,7 @@ def test_what_must_be_quick_to_import_reaches_no_extra():
     assert [name for name in light if roots(reached(name)) & EXTRAS] == []
 
 
-def test_the_distribution_holds_every_room_and_nothing_else(monkeypatch):
+def test_distribution_holds_every_room_and_nothing_else(monkeypatch):
     given = {}
     monkeypatch.setattr("setuptools.setup", given.update)
     runpy.run_path(str(ROOT / "setup.py"))
@@ -241,7 +241,7 @@ def test_what_is_ours_is_imported_by_its_one_name():
 
 
 @pytest.mark.parametrize("path", DEPLOYED, ids=lambda path: path.name)
-def test_what_is_deployed_imports_what_is_in_the_distribution(path):
+def test_what_is_deployed_imports_what_is_in_distribution(path):
     assert path.parent.parent == ROOT / "launch"
     assert not (path.parent / "__init__.py").exists()  # a package within would be left out of the distribution
     ours = {name for name in imported(ast.parse(path.read_text())) if name.startswith("recordmill.")}

@@ -52,7 +52,7 @@ def shards(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("[!.]*.tfrecord-*")}
 
 
-def test_a_run_converts_verifies_and_publishes_and_a_rerun_does_nothing(start, sample, tmp_path):
+def test_run_converts_verifies_and_publishes_and_rerun_does_nothing(start, sample, tmp_path):
     dated = tmp_path / "2026" / "11" / "02"
     dated.parent.mkdir(parents=True)
     dated.symlink_to(sample / "images")
@@ -78,7 +78,7 @@ def test_a_run_converts_verifies_and_publishes_and_a_rerun_does_nothing(start, s
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == times
 
 
-def test_convert_in_a_task_of_ones_own(start, sample, tmp_path):
+def test_convert_in_task_of_ones_own(start, sample, tmp_path):
     (instances,) = coco(sample)["instances"]
     params = {"images": str(sample / "images"), "instances": instances, "output": str(tmp_path / "own")}
     done = start(params, "own").wait()
@@ -88,7 +88,7 @@ def test_convert_in_a_task_of_ones_own(start, sample, tmp_path):
     assert shards(tmp_path / "own") == shards(tmp_path / "plain") != {}
 
 
-def test_a_param_that_breaks_its_schema(start, sample, tmp_path):
+def test_param_that_breaks_its_schema(start, sample, tmp_path):
     done = start({**coco(sample), "num_shards": 0}).wait()
     assert done.code == 1
     assert "Invalid input for param num_shards: 0 is less than the minimum of 1" in done.log
@@ -103,7 +103,7 @@ def test_options_that_contradict_each_other_are_not_tried_again(start, sample):
     assert "flock" not in done.log
 
 
-def test_a_second_run_at_once_is_in_use(start, sample, tmp_path):
+def test_second_run_at_once_is_in_use(start, sample, tmp_path):
     waiting = tmp_path / "waiting"
     waiting.write_text(
         f"#!/bin/bash\ntouch {tmp_path}/started\n"
@@ -223,7 +223,7 @@ def end(built: SimpleNamespace, deferred: TaskDeferred) -> dict:
     return getattr(built.task, deferred.method_name)(built.context, asyncio.run(event()))
 
 
-def test_dataflow_starts_a_job_and_waits_for_it(dataflow):
+def test_dataflow_starts_job_and_waits_for_it(dataflow):
     queued, done = {"job": JOB | {"currentState": "JOB_STATE_QUEUED"}}, JOB | {"currentState": "JOB_STATE_DONE"}
     built = dataflow("convert", [queued, done], ["JOB_STATE_RUNNING", "JOB_STATE_DONE"])
     launch, deferred = launched(built)
@@ -242,7 +242,7 @@ def test_dataflow_starts_a_job_and_waits_for_it(dataflow):
     assert end(built, deferred)["currentState"] == "JOB_STATE_DONE"
 
 
-def test_a_job_that_fails_fails_its_task(dataflow):
+def test_job_that_fails_fails_its_task(dataflow):
     built = dataflow("verify", [{"job": JOB}], ["JOB_STATE_FAILED"])
     launch, deferred = launched(built)
     assert (launch["containerSpecGcsPath"], launch["parameters"]) == (

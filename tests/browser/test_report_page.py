@@ -67,7 +67,7 @@ PAGES = ("every kind", "hostile", "folder", "table")
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_is_sound_on_wide_and_narrow_light_and_dark_screens(seen, page):
+def test_page_is_sound_on_wide_and_narrow_light_and_dark_screens(seen, page):
     assert len(seen[page]) == 4
     for found in seen[page]:
         assert (found["console"], found["requests"], found["dialogs"]) == ([], [], 0)
@@ -81,17 +81,17 @@ def test_a_page_is_sound_on_wide_and_narrow_light_and_dark_screens(seen, page):
         assert found["leftClosed"] == 0  # Tab and Enter have opened all
 
 
-def test_a_page_is_no_longer_than_it_needs_to_be(seen):
+def test_page_is_no_longer_than_it_needs_to_be(seen):
     assert [
         found["height"] for page in PAGES for found in seen[page] if found["width"] == 1280 and found["height"] > 8000
     ] == []
 
 
-def test_pictures_are_on_the_pages_of_data_sets_that_have_some(seen):
+def test_pictures_are_on_pages_of_data_sets_that_have_some(seen):
     assert [len(seen[page][0]["pictures"]) > 10 for page in PAGES] == [True, True, True, False]
 
 
-def test_names_from_the_data_stand_there_as_text(seen):
+def test_names_from_data_stand_there_as_text(seen):
     for found in seen["hostile"]:
         for name in (SCRIPT, LONG, RIGHT_TO_LEFT, "{{ 7 * 7 }}"):
             assert name in found["text"]

@@ -51,7 +51,7 @@ def config(consumer: str, out: Path) -> str:
 
 
 @pytest.mark.parametrize("consumer", EXPERIMENTS)
-def test_the_configuration_follows_from_the_data_set(consumer, request):
+def test_configuration_follows_from_data_set(consumer, request):
     out = request.getfixturevalue("classes" if consumer == "classification" else "detection")
     found, manifest = yaml.safe_load(config(consumer, out)), manifest_of(out)
     task, trainer = found["task"], found["trainer"]
@@ -69,7 +69,7 @@ def test_the_configuration_follows_from_the_data_set(consumer, request):
     assert trainer["train_steps"] % trainer["steps_per_loop"] == 0
 
 
-def test_a_data_set_without_masks_is_refused(sample, tmp_path, recordmill):
+def test_data_set_without_masks_is_refused(sample, tmp_path, recordmill):
     flags = ["--images", sample.images, "--instances", sample.instances, "--max-rejects", 0.2]
     assert recordmill("coco", *flags, "--split", "train=0.7,val=0.3", "--output", tmp_path / "out").code == 0
     with pytest.raises(subprocess.CalledProcessError) as refused:
@@ -104,13 +104,13 @@ def train(consumer: str, out: Path, folder: Path) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("consumer", "measured"), [("retinanet", "AP"), ("maskrcnn", "mask_AP"), ("segmentation", "mean_iou")]
 )
-def test_a_detector_trains_and_is_evaluated(consumer, measured, detection, tmp_path):
+def test_detector_trains_and_is_evaluated(consumer, measured, detection, tmp_path):
     found = train(consumer, detection, tmp_path)
     assert 0 <= found[measured] <= 1
     assert math.isfinite(found["validation_loss"]) or consumer == "maskrcnn"  # whose evaluation has none
 
 
-def test_a_classifier_trains_and_is_evaluated(classes, tmp_path):
+def test_classifier_trains_and_is_evaluated(classes, tmp_path):
     found = train("classification", classes, tmp_path)
     assert found["accuracy"] in [hit / len(read_examples(classes, "val")) for hit in range(9)]
     assert math.isfinite(found["validation_loss"])

@@ -78,7 +78,7 @@ def test_facemask_has_boxes_and_no_mask(tmp_path, recordmill):
             assert np.array_equal(np.asarray(Image.open(io.BytesIO(png))), np.zeros(size))
 
 
-def test_the_data_folder_is_beside_the_project():
+def test_data_folder_is_beside_project():
     """So that a moved folder does not turn the tests above into silence on the machines that have it."""
     beside = Path(__file__).resolve().parents[3] / "shared"
     assert SHARED_DATA.exists() == beside.exists()

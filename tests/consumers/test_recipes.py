@@ -9,7 +9,7 @@ from recordmill.launch.cli import main
 PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
 
 
-def test_the_recipes_run_in_an_empty_folder(tmp_path, monkeypatch):
+def test_recipes_run_in_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     commands = [shlex.split(line) for line in PAGE.read_text().splitlines() if line.startswith("    recordmill ")]
     assert [main(command[1:]) for command in commands] == [0] * 10

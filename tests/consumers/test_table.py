@@ -43,7 +43,7 @@ def batches(out, split: str):
     )
 
 
-def test_the_reader_of_batches_of_features(out):
+def test_reader_of_batches_of_features(out):
     read = [number for features, _ in batches(out, "train") for number in features["id"].numpy().tolist()]
     read += [number for features, _ in batches(out, "val") for number in features["id"].numpy().tolist()]
     assert sorted(read) == list(range(ROWS))

@@ -72,7 +72,7 @@ def test_keras(truth, tmp_path, recordmill, flags):
     assert [(tmp_path / link).resolve().name for link in links] == shards
 
 
-def test_tfds_has_the_structure_of_what_is_published(sample, tmp_path, recordmill):
+def test_tfds_has_structure_of_what_is_published(sample, tmp_path, recordmill):
     """dtypes and shapes, by the own code of coco/2017 and coco/2017_panoptic; captions are named as in the JSON."""
     truth, out = Truth(sample.images, sample.instances), tmp_path / "out"
     flags = ["--captions", sample.captions, "--panoptic", sample.panoptic, "--panoptic-masks", sample.panoptic_masks]

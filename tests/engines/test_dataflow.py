@@ -32,7 +32,7 @@ def local(sample: SampleFiles, tmp_path_factory) -> Path:
     return folder
 
 
-def test_a_job_is_submitted_followed_and_run(gcs, dataflow, local, recordmill, monkeypatch):
+def test_job_is_submitted_followed_and_run(gcs, dataflow, local, recordmill, monkeypatch):
     from recordmill.launch.runners import watch
 
     monkeypatch.setattr(watch, "_ASK_EVERY_S", 0.2)
@@ -91,7 +91,7 @@ def counts_of_progress(monkeypatch) -> dict[str, int]:
     return seen
 
 
-def test_a_job_that_fails_is_told_by_its_cause_and_goes_on(gcs, dataflow, recordmill):
+def test_job_that_fails_is_named_by_its_cause_and_goes_on(gcs, dataflow, recordmill):
     dataflow.messages.append(("JOB_MESSAGE_WARNING", "Quota CPUS exceeded. Limit: 8.0 in region europe-west4."))
     ended = recordmill(*coco(dataflow, "--max-rejects", "0"))
     assert ended.code == 1
@@ -105,7 +105,7 @@ def test_a_job_that_fails_is_told_by_its_cause_and_goes_on(gcs, dataflow, record
     assert "Going on with an unfinished run" in again.out
 
 
-def test_a_job_that_the_service_refuses_costs_nothing(gcs, dataflow, recordmill):
+def test_job_that_service_refuses_costs_nothing(gcs, dataflow, recordmill):
     """https://github.com/apache/beam/pull/29441 has the service's answer to a second job of a name."""
     assert recordmill(*coco(dataflow)).code == 0
     before = written(gcs)
@@ -121,7 +121,7 @@ def test_a_job_that_the_service_refuses_costs_nothing(gcs, dataflow, recordmill)
     assert written(gcs)["manifest.json"] != before["manifest.json"]
 
 
-def test_a_template_is_made_and_runs_later(gcs, dataflow, recordmill):
+def test_template_is_made_and_runs_later(gcs, dataflow, recordmill):
     template = coco(dataflow, beam=(f"--template_location=gs://{BUCKET}/t/job.json",))
     ended = recordmill(*template)
     assert ended.code == 0, ended
@@ -139,7 +139,7 @@ def test_a_template_is_made_and_runs_later(gcs, dataflow, recordmill):
     assert written(gcs) == before
 
 
-def test_a_dry_run_of_beams_changes_nothing(gcs, dataflow, recordmill):
+def test_dry_run_of_beams_changes_nothing(gcs, dataflow, recordmill):
     """Not even with --overwrite."""
     assert recordmill(*coco(dataflow)).code == 0
     before = gcs.objects()
@@ -161,7 +161,7 @@ def launched(gcs: GcsStandIn, dataflow: DataflowStandIn) -> str:
     return state
 
 
-def test_a_job_verifies_and_its_template_fails_at_a_fault(gcs, dataflow, recordmill):
+def test_job_verifies_and_its_template_fails_at_fault(gcs, dataflow, recordmill):
     arguments = coco(dataflow)
     assert recordmill(*arguments).code == 0
     engine = arguments[arguments.index("--") :]

@@ -77,7 +77,7 @@ QUESTION = f"Job {JOB_ID} runs on Dataflow. Cancel it (c), or leave it running a
 
 
 @pytest.mark.parametrize(("answer", "state"), [("c\n", "CANCELLED"), ("\n", "RUNNING")])
-def test_ctrl_c_asks_what_is_to_become_of_the_job(dataflow, answer, state):
+def test_ctrl_c_asks_what_is_to_become_of_job(dataflow, answer, state):
     with held(dataflow) as typed:
         os.kill(typed.process.pid, signal.SIGINT)
         typed.wait_for(QUESTION)

@@ -22,21 +22,21 @@ def instructions(keyword: str) -> list[str]:
     return [line.removeprefix(f"{keyword} ") for line in lines if line.startswith(f"{keyword} ")]
 
 
-def test_its_bases_are_of_one_python_and_of_the_beam_that_is_pinned():
+def test_its_bases_are_of_one_python_and_of_beam_pinned():
     bases = instructions("FROM")
     assert [re.findall(r"python(?:_sdk)?:?3\.?11", base) != [] for base in bases] == [True] * 4
     (pin,) = re.findall(r"^apache-beam==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     assert bases[0].split()[0] == f"apache/beam_python3.11_sdk:{pin}"
 
 
-def test_every_file_that_the_wheel_needs_is_copied():
+def test_every_file_that_wheel_needs_is_copied():
     copied = [ROOT / path for line in instructions("COPY") if "--from" not in line for path in line.split()[:-1]]
     needed = [*FILES.values(), *DATA, *(ROOT / name for name in ("setup.py", "pyproject.toml", "LICENSE"))]
     assert [path for path in copied if not path.exists()] == []
     assert [file for file in needed if not any(file.is_relative_to(path) for path in copied)] == []
 
 
-def test_the_build_converts_and_verifies(tmp_path):
+def test_build_converts_and_verifies(tmp_path):
     """The shell runs the line as it is, but in another folder than /tmp."""
     (line,) = (line for line in instructions("RUN") if "recordmill sample" in line)
     folder = tmp_path / "smoke"
@@ -52,7 +52,7 @@ def test_the_build_converts_and_verifies(tmp_path):
 @pytest.mark.parametrize(
     ("image", "ours"), [("h/i:t", ["--command=folder", "--sdk_container_image=h/i:t"]), ("", ["--command=folder"])]
 )
-def test_the_image_says_which_command_it_runs_and_what_workers_run(monkeypatch, image, ours):
+def test_image_says_which_command_it_runs_and_what_workers_run(monkeypatch, image, ours):
     given = []
     monkeypatch.setattr("recordmill.launch.flat.main", lambda arguments: given.extend(arguments) or 7)
     monkeypatch.setenv("RECORDMILL_COMMAND", "folder")

@@ -72,7 +72,7 @@ def test_kubernetes_knows_all_that_it_is_given():
         kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
 
 
-def test_the_operator_knows_all_that_it_is_given(operator):
+def test_operator_knows_all_that_it_is_given(operator):
     deployment = the("FlinkDeployment", "operator")
     operator.validate(deployment["spec"])
     with pytest.raises(jsonschema.ValidationError):

@@ -36,7 +36,7 @@ def run(python, tmp_path):
     return command
 
 
-def test_the_environment_is_whole_small_and_has_no_extra(python, tmp_path):
+def test_environment_is_whole_small_and_has_no_extra(python, tmp_path):
     assert pip(python, "check").strip() == "No broken requirements found."
     code = "import sys; from importlib.util import find_spec as f; print([n for n in sys.argv[1:] if f(n)])"
     assert output(python, code, *sorted(EXTRAS), "recordmill", cwd=tmp_path) == "['recordmill']"
@@ -51,7 +51,7 @@ def test_all_modules_that_reach_no_extra_can_be_imported(python, tmp_path):
     assert len(light) > 100
 
 
-def test_a_data_set_is_looked_at_and_reported_as_with_beam(run, tmp_path, copy_converted, recordmill):
+def test_data_set_is_looked_at_and_reported_as_with_beam(run, tmp_path, copy_converted, recordmill):
     copy_converted(tmp_path / "out", "--masks", "png")
     with_beam = recordmill("show", tmp_path / "out", "--json").out
     page = (tmp_path / "out" / "report.html").read_bytes()
@@ -83,7 +83,7 @@ def digest_of(example: dict) -> str:
     return hashlib.sha256(example["image"].tobytes() + example["masks"].tobytes()).hexdigest()
 
 
-def test_a_sample_is_drawn_and_its_conversion_names_the_extra(run, sample, tmp_path):
+def test_sample_is_drawn_and_its_conversion_names_extra(run, sample, tmp_path):
     assert run("sample", tmp_path / "drawn", "--count", 3).returncode == 0
     assert (tmp_path / "drawn" / "annotations" / "instances.json").exists()
     refused = run(*coco_flags(sample, tmp_path / "out"))

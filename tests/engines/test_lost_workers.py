@@ -61,7 +61,7 @@ def test_a_killed_worker_is_replaced(disturb, cluster, patient_pool):
 
 
 @pytest.mark.parametrize("flink", [fetch.FLINK, fetch.NEWER_FLINK], indirect=True)
-def test_a_killed_task_manager_is_replaced(disturb, cluster, flink):
+def test_killed_task_manager_is_replaced(disturb, cluster, flink):
     assert cluster.version() == flink
     disturb(cluster.kill_task_manager, cluster.start_task_manager)
     assert any("TaskManager" in failure for failure in cluster.failures())

@@ -7,7 +7,7 @@ import sys
 from tests.conftest import coco_flags
 
 
-def test_folders_of_a_project_do_not_shadow_ours(sample, processes, tmp_path):
+def test_folders_of_project_do_not_shadow_ours(sample, processes, tmp_path):
     """With names as ours have in the checkout, and on the path before everything else."""
     for name in ("schemas", "pipelines", "launch"):
         (tmp_path / name).mkdir()

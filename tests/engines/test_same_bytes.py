@@ -8,7 +8,7 @@ from tests.engines.command import Command
 from tests.engines.output import files_of, records_of, without_shards
 
 
-def test_planned_shards_are_the_same_bytes(coco, engine, convert):
+def test_planned_shards_are_same_bytes(coco, engine, convert):
     """And so is all else that is in the folder; nothing more is."""
     sized = [*coco, "--shard-size", "50kB" if "both" in coco else "2MB"]
     reference = convert("reference", sized)
@@ -19,12 +19,12 @@ def test_planned_shards_are_the_same_bytes(coco, engine, convert):
 @pytest.mark.parametrize("flink", [fetch.NEWER_FLINK], indirect=True)
 @pytest.mark.parametrize("engine", ["flink_local", "flink_cluster"], indirect=True)
 @pytest.mark.parametrize("coco", ["sample"], indirect=True)
-def test_newer_flink_writes_the_same_bytes(coco, engine, cluster, flink, convert):
+def test_newer_flink_writes_same_bytes(coco, engine, cluster, flink, convert):
     assert cluster.version() == flink
     assert files_of(convert("engine", coco, engine)) == files_of(convert("reference", coco))
 
 
-def test_stock_shards_are_the_same_records(sample, engine, convert):
+def test_stock_shards_are_same_records(sample, engine, convert):
     """Beam's own writer lets chance decide which shard a record is in."""
     stock = ["coco", *every_kind(sample), "--writer", "beam", "--num-shards", "3"]
     reference = convert("reference", stock)
@@ -51,7 +51,7 @@ def classes(tmp_path):
     return ["--images", str(tmp_path / "pictures"), *flags]
 
 
-def test_two_splits_of_classes_on_a_cluster(classes, flink_cluster, convert):
+def test_two_splits_of_classes_on_cluster(classes, flink_cluster, convert):
     reference = convert("reference", ["folder", *classes])
     output = convert("engine", ["folder", *classes], flink_cluster)
     assert files_of(output) == files_of(reference)
@@ -67,7 +67,7 @@ def test_features_of_random_weights(classes, engine, convert):
     assert files_of(convert("engine", embed, engine)) == files_of(reference)
 
 
-def test_rows_of_a_table_on_each_engine(sample, engine, convert):
+def test_rows_of_table_on_each_engine(sample, engine, convert):
     rows = ["table", "--rows", sample.objects, "--label", "shape", "--key", "object", "--num-shards", "3"]
     rows += ["--split", "train=0.7,val=0.3", "--stratify"]
     reference = convert("reference", rows)
@@ -85,7 +85,7 @@ def test_pictures_of_rows_on_each_engine(sample, engine, convert):
     assert files_of(convert("engine", rows, engine)) == files_of(reference)
 
 
-def test_a_data_set_is_verified_on_each_engine(sample, engine, convert, tmp_path):
+def test_data_set_is_verified_on_each_engine(sample, engine, convert, tmp_path):
     """Without TensorFlow, which the cluster's workers do not have."""
     inputs = ["--images", sample.images, "--instances", sample.instances, "--max-rejects", "0.2"]
     output = convert("out", ["coco", *inputs, "--num-shards", "3"])

@@ -79,7 +79,7 @@ def submit(arguments: Words, pool: Pool, log: Path) -> Command:
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_the_same_data_set_as_in_process(python, inputs, recordmill, tmp_path, name):
+def test_same_data_set_as_in_process(python, inputs, recordmill, tmp_path, name):
     shipped, out, log = tmp_path / "shipped", tmp_path / "out", tmp_path / "pool.log"
     job = JOBS[name].format(**inputs).split()
     with running_pool(python, log) as pool:
@@ -103,7 +103,7 @@ def all_records(folder: Path) -> list[bytes]:
     return sorted(record for path in folder.glob("*.tfrecord-*") for record in records(path))
 
 
-def test_without_the_wheel_the_job_fails(inputs, tmp_path):
+def test_without_wheel_job_fails(inputs, tmp_path):
     python, log = worker_environment(tmp_path / "environment", None), tmp_path / "pool.log"
     with running_pool(python, log) as pool:
         words = [*JOBS["rows of a table"].format(**inputs).split(), "--output", str(tmp_path / "out")]

@@ -31,7 +31,7 @@ def goes_on(interrupted: DisturbedJob) -> None:
 @pytest.mark.parametrize(
     ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 )
-def test_a_signal_keeps_finished_shards(job, engine, number, code, word):
+def test_signal_keeps_finished_shards(job, engine, number, code, word):
     interrupted = job(engine)
 
     def send(command: Command) -> None:
@@ -47,7 +47,7 @@ def test_a_signal_keeps_finished_shards(job, engine, number, code, word):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("begun", [0, 1, 2])
-def test_a_signal_while_worker_processes_start(sample, processes, tmp_path, number, begun):
+def test_signal_while_worker_processes_start(sample, processes, tmp_path, number, begun):
     """Beam alone waits for ever for one that was being started when it gave up."""
     flags = ["--images", sample.images, "--instances", sample.instances, "--max-rejects", 0.2, "--progress", "none"]
     command = Command(["coco", *flags, "--output", tmp_path / "out", "--", *processes], tmp_path / "says")

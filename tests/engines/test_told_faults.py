@@ -26,7 +26,7 @@ def without_progress(arguments: list[str]) -> list[str]:
     return [*arguments, "--progress", "none"]
 
 
-def test_nobody_listens_where_the_workers_should_be(sample, flink_local, tmp_path):
+def test_nobody_listens_where_workers_should_be(sample, flink_local, tmp_path):
     arguments = without_progress(coco_flags(sample, tmp_path / "out"))
     with servers.port_without_server() as port:
         beam = [*flink_local[:2], "--environment_type=EXTERNAL", f"--environment_config=localhost:{port}"]
@@ -34,21 +34,21 @@ def test_nobody_listens_where_the_workers_should_be(sample, flink_local, tmp_pat
 
 
 @pytest.mark.parametrize("engine_name", ["flink_local", "prism"])
-def test_an_error_of_ours_is_told_as_it_is(engine_name, sample, tmp_path, request):
+def test_error_of_ours_is_named_unchanged(engine_name, sample, tmp_path, request):
     arguments = ["coco", "--images", sample.images, "--instances", sample.instances, "--output", tmp_path / "out"]
     engine = request.getfixturevalue(engine_name)
     told = line_of(Command([*without_progress(arguments), "--", *engine], tmp_path).end())
     assert told.startswith("recordmill: 1 of 24 images (4.2%) are rejected, more than --max-rejects 0.01 allows: ")
 
 
-def test_a_good_job_says_nothing_on_standard_error(sample, prism, flink_local, tmp_path):
+def test_good_job_says_nothing_on_standard_error(sample, prism, flink_local, tmp_path):
     for number, engine in enumerate((prism, flink_local)):
         arguments = without_progress(coco_flags(sample, tmp_path / str(number)))
         command = Command([*arguments, "--", *engine], tmp_path).end()
         assert (command.code, command.err) == (0, ""), command
 
 
-def test_the_job_server_dies_in_the_middle(slow_job, bucket, job_server_jar, tmp_path):
+def test_job_server_dies_in_middle(slow_job, bucket, job_server_jar, tmp_path):
     """And finished shards are kept, so that the next run goes on from there."""
     with running_job_server(job_server_jar, LOCAL, tmp_path) as server:
         job = DisturbedJob(slow_job, [*of_job_server(server), LOOPBACK], bucket, tmp_path)

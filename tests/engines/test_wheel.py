@@ -40,7 +40,7 @@ def modules(built: Path) -> dict[Path, bytes]:
     return {file: (built.with_name("clone") / file.relative_to(ROOT)).read_bytes() for file in files}
 
 
-def test_the_wheel_holds_the_packages_and_nothing_else(built_wheel):
+def test_wheel_holds_packages_and_nothing_else(built_wheel):
     with zipfile.ZipFile(built_wheel) as wheel:
         files = {name: wheel.read(name) for name in wheel.namelist()}
     folder = f"recordmill-{version(built_wheel)}.dist-info"
@@ -51,7 +51,7 @@ def test_the_wheel_holds_the_packages_and_nothing_else(built_wheel):
     assert files[f"{folder}/top_level.txt"].split() == [b"recordmill"]
 
 
-def test_the_source_distribution_holds_its_sources(built_sdist):  # noqa: F811
+def test_source_distribution_holds_its_sources(built_sdist):  # noqa: F811
     folder = built_sdist.name.removesuffix(".tar.gz")
     with tarfile.open(built_sdist) as archive:
         files = {
@@ -70,7 +70,7 @@ def test_the_source_distribution_holds_its_sources(built_sdist):  # noqa: F811
     assert files["pyproject.toml"] == built_sdist.with_name("clone").joinpath("pyproject.toml").read_bytes()
 
 
-def test_the_source_distribution_becomes_the_same_wheel(built_sdist, built_wheel, tmp_path):  # noqa: F811
+def test_source_distribution_becomes_same_wheel(built_sdist, built_wheel, tmp_path):  # noqa: F811
     """Workers install the source distribution where `--setup_file` is given."""
     pip(Path(sys.executable), "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, built_sdist)
     wheels = zipfile.ZipFile(tmp_path / built_wheel.name), zipfile.ZipFile(built_wheel)
@@ -83,12 +83,12 @@ def version(wheel: Path) -> str:
     return wheel.name.split("-")[1]
 
 
-def test_all_that_the_wheel_needs_is_there(python):
+def test_all_that_wheel_needs_is_there(python):
     """pip prints what is not, and fails."""
     assert pip(python, "check").strip() == "No broken requirements found."
 
 
-def test_every_module_of_the_wheel_can_be_imported(python, built_wheel, tmp_path):
+def test_every_module_of_wheel_can_be_imported(python, built_wheel, tmp_path):
     """Without TensorFlow, and without the files that are beside the packages in a clone."""
     code = "import importlib, json, sys; print(json.dumps([importlib.import_module(n).__file__ for n in sys.argv[1:]]))"
     importable = FILES.keys() - OF_OTHERS

@@ -12,7 +12,7 @@ from tests.faults.failing import fail_once
 
 @pytest.mark.usefixtures("small_writes")
 @pytest.mark.parametrize("where", ["a record", "the file's end", "the note of it"])
-def test_a_bundle_that_failed_is_done_again(shard, place, is_gzip, where, monkeypatch):
+def test_bundle_that_failed_is_done_again(shard, place, is_gzip, where, monkeypatch):
     whole = shard.undisturbed(is_gzip)
     storage = storage_for(shard.output)
     match where:
@@ -31,7 +31,7 @@ def test_a_bundle_that_failed_is_done_again(shard, place, is_gzip, where, monkey
     assert shard.files() == whole
 
 
-def test_a_bundle_that_is_done_twice_is_written_once(shard, is_gzip):
+def test_bundle_done_twice_is_written_once(shard, is_gzip):
     whole = shard.undisturbed(is_gzip)
     results = [shard.finish(is_gzip) for _ in range(2)]
     assert results[0] == results[1]
@@ -39,7 +39,7 @@ def test_a_bundle_that_is_done_twice_is_written_once(shard, is_gzip):
 
 
 @pytest.mark.usefixtures("small_writes")
-def test_a_bundle_that_two_workers_do_at_once(shard, is_gzip):
+def test_bundle_that_two_workers_do_at_once(shard, is_gzip):
     whole = shard.undisturbed(is_gzip)
     for number in range(10):
         output = f"{shard.output}{number}"

@@ -24,7 +24,7 @@ def when_writing_begins(monkeypatch, change: Callable[[], object]) -> Iterator[N
     assert done
 
 
-def test_images_out_of_reach_are_read_by_the_next_run(sample_job, recordmill, monkeypatch):
+def test_images_out_of_reach_are_read_by_next_run(sample_job, recordmill, monkeypatch):
     """A network drive that comes and goes: too many rejects, and the same command goes on."""
     whole = sample_job.undisturbed(recordmill)
     away = sample_job.images.with_name("away")

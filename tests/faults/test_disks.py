@@ -64,7 +64,7 @@ def test_a_full_disk(pictures, tmp_path):
         subprocess.run(["umount", disk], check=True)
 
 
-def test_an_image_that_the_disk_does_not_give(sample_job, recordmill, monkeypatch):
+def test_image_that_disk_does_not_give(sample_job, recordmill, monkeypatch):
     """It is no reason to leave it out: the disk may be well again."""
     whole = sample_job.undisturbed(recordmill)
     error = OSError(errno.EIO, os.strerror(errno.EIO))

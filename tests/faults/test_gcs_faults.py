@@ -197,7 +197,7 @@ def check_goes_on(gcs: GcsStandIn, expected: dict[str, bytes], job) -> None:
     check_all_accounted(shown(gcs))
 
 
-def test_the_state_of_shards_cannot_be_deleted(gcs, expected, job):
+def test_state_of_shards_cannot_be_deleted(gcs, expected, job):
     gcs.faults = [refusal("delete", "out/.*")]
     outcome = job()
     assert (outcome.code, is_one_line(outcome.err)) == (1, True), outcome
@@ -215,7 +215,7 @@ REJECTED = [
 
 
 @pytest.mark.parametrize(("fault", "number", "reason"), REJECTED)
-def test_images_that_are_rejected_are_counted_and_named(gcs, monkeypatch, expected, job, fault, number, reason):
+def test_images_rejected_are_counted_and_named(gcs, monkeypatch, expected, job, fault, number, reason):
     gcs.faults = [fault]
     outcome = job("--max-rejects", 1)
     assert outcome.code == 0, outcome
@@ -228,7 +228,7 @@ def test_images_that_are_rejected_are_counted_and_named(gcs, monkeypatch, expect
 
 
 @pytest.mark.parametrize("times", [1, ALWAYS])
-def test_a_table_that_is_damaged_on_its_way(gcs, recordmill, times):
+def test_table_damaged_on_its_way(gcs, recordmill, times):
     """It is read again; it is not taken for what it says."""
     rows = ["path,label", *(f"{number}.jpg,{('cat', 'dog')[number % 4 // 2]}" for number in range(0, COUNT, 2))]
     gcs.put("labels.csv", "\n".join(rows).encode())

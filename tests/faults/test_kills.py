@@ -87,7 +87,7 @@ def coco_val(pictures: Path, output: str) -> list[object]:
 
 
 @pytest.mark.parametrize("command", [coco_with_another_seed, coco_val])
-def test_killed_at_random_over_a_data_set(command, pictures, tmp_path, request):
+def test_killed_at_random_over_data_set(command, pictures, tmp_path, request):
     """--overwrite, and a second split: until the new data set is whole, what the manifest lists is of the old one."""
     first = Job(LocalPlace(tmp_path / "first"), tmp_path, partial(coco, pictures))
     old = first.undisturbed()
@@ -129,7 +129,7 @@ def kill_at_random(job: Job, old: Files, seed: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["local", "gs", "s3"], indirect=True)
-def test_killed_before_a_change_at_the_end(small_job):
+def test_killed_before_change_at_end(small_job):
     """Every third one; every ninth on s3://, whose client takes long to start."""
     whole = small_job.undisturbed()
     small_job.before = small_job.all_but_the_end()
@@ -148,7 +148,7 @@ def test_killed_before_a_change_at_the_end(small_job):
     print(f"KILLS {kills}, each before a change at the end")
 
 
-def test_a_kill_within_rejects_jsonl_leaves_nothing(pictures, tmp_path):
+def test_kill_within_rejects_jsonl_leaves_nothing(pictures, tmp_path):
     job = SmallJob(LocalPlace(tmp_path), tmp_path, small_coco(pictures, tmp_path))
     whole = job.undisturbed()
     output = job.all_but_the_end()
@@ -158,7 +158,7 @@ def test_a_kill_within_rejects_jsonl_leaves_nothing(pictures, tmp_path):
 
 
 @pytest.mark.parametrize("place", ["local", "gs", "s3"], indirect=True)
-def test_a_kill_before_the_tidying_leaves_nothing(small_job):
+def test_kill_before_tidying_leaves_nothing(small_job):
     whole = small_job.undisturbed()
     output = small_job.all_but_the_end()
     small_job.place.copy(f"{small_job.place.root}/out1", output)
@@ -176,7 +176,7 @@ def converted(pictures, tmp_path_factory) -> str:
 
 
 @pytest.mark.parametrize("where", ["local", "gs", "s3"])
-def test_an_extraction_that_is_killed_goes_on(where, converted, tmp_path, server):
+def test_extraction_killed_goes_on(where, converted, tmp_path, server):
     """At moments of a seeded random generator, twice before it goes on to its end. Shards that were extracted are kept,
     the bytes are those of an undisturbed run, and nothing is left besides."""
     job = Job(place_called(where, tmp_path, server), tmp_path, lambda output: ["extract", converted, output])

@@ -48,7 +48,7 @@ def check_ended(s3: S3StandIn, expected: dict[str, bytes]) -> None:
     assert [name for name in objects_of(s3, "out") if name.startswith(".recordmill")] == []
 
 
-def test_the_first_line_says_what_is_not_checked(s3, expected, job, recordmill):
+def test_first_line_says_what_is_not_checked(s3, expected, job, recordmill):
     outcome = job()
     assert outcome.code == 0, outcome
     first = " ".join(outcome.err.split()).removeprefix("note: ")

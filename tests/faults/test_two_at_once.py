@@ -76,7 +76,7 @@ def test_one_pauses_while_another_does_it_all(small_job, begin):
         pause(small_job, step, whole)
 
 
-def test_a_run_pauses_before_it_reads_a_note(pictures, tmp_path):
+def test_run_pauses_before_it_reads_note(pictures, tmp_path):
     job = SmallJob(LocalPlace(tmp_path), tmp_path, small_coco(pictures, tmp_path))
     whole = job.undisturbed()
     job.before = job.all_but_the_end()

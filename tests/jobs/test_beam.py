@@ -56,7 +56,7 @@ def piped(tmp_path):
     return write
 
 
-def test_unchanged_samples_give_the_bytes_of_the_command(sample, tmp_path, recordmill):
+def test_unchanged_samples_give_bytes_of_command(sample, tmp_path, recordmill):
     split = ["--split", "train=0.75,val=0.25", "--num-shards", "2", "--masks", "both"]
     assert recordmill("coco", *every_kind(sample), *split, "--output", tmp_path / "command").code == 0
     shares = {"train": 0.75, "val": 0.25}
@@ -84,7 +84,7 @@ def test_unchanged_samples_give_the_bytes_of_the_command(sample, tmp_path, recor
     assert recordmill("verify", tmp_path / "out").code == 0
 
 
-def test_class_folders_give_the_bytes_of_the_command(sample, tmp_path, recordmill):
+def test_class_folders_give_bytes_of_command(sample, tmp_path, recordmill):
     classes = Path(sample.images).parent / "classes"
     assert recordmill("folder", "--images", classes, "--output", tmp_path / "command").code == 0
     with beam.Pipeline() as p:
@@ -93,7 +93,7 @@ def test_class_folders_give_the_bytes_of_the_command(sample, tmp_path, recordmil
     assert shard_bytes(tmp_path / "out") == shard_bytes(tmp_path / "command")
 
 
-def test_what_a_pipeline_removes_and_adds_is_counted(sample, tmp_path):
+def test_what_pipeline_removes_and_adds_is_counted(sample, tmp_path):
     def changed(one: Sample) -> list[Sample]:
         twice = msgspec.structs.replace(one, file_name=f"again/{one.file_name}", image_id=None)
         return [one, twice] if one.split == "train" else [one] if one.image_id % 2 else []
@@ -125,12 +125,12 @@ def test_samples_of_ones_own(piped, caplog):
     assert "Samples have class_name, which is not stored in layout detection: the layout has no feature" in caplog.text
 
 
-def test_two_samples_of_one_key_end_the_job(piped):
+def test_two_samples_of_one_key_end_job(piped):
     with pytest.raises(CollidingImagesError, match=r"two Samples have the name '1\.jpg'"):
         piped([drawn_sample(1), drawn_sample(1, captions=["other"])])
 
 
-def test_an_element_that_is_no_sample_is_refused(tmp_path):
+def test_element_no_sample_is_refused(tmp_path):
     with pytest.raises(TypeCheckError), beam.Pipeline() as p:
         p | beam.Create(["a.jpg"]) | WriteDataset(tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -141,7 +141,7 @@ def test_a_sample_is_no_key():
         p | beam.Create([(drawn_sample(1), 1)]).with_output_types(tuple[Sample, int]) | beam.GroupByKey()
 
 
-def test_an_output_that_holds_a_data_set(piped, tmp_path):
+def test_output_that_holds_data_set(piped, tmp_path):
     samples = [drawn_sample(number) for number in range(4)]
     piped(samples)
     before = shard_bytes(tmp_path / "out")
@@ -154,7 +154,7 @@ def test_an_output_that_holds_a_data_set(piped, tmp_path):
     assert shard_bytes(tmp_path / "out") != before
 
 
-def test_a_run_that_was_stopped_goes_on(piped, tmp_path, caplog):
+def test_run_that_was_stopped_goes_on(piped, tmp_path, caplog):
     samples = [drawn_sample(number) for number in range(8)] + [Sample("broken.jpg", data=b"\xff\xd8\xff broken")]
     with pytest.raises(TooManyRejectsError):
         piped(samples, num_shards=3, max_rejects=0)
@@ -163,7 +163,7 @@ def test_a_run_that_was_stopped_goes_on(piped, tmp_path, caplog):
     assert caplog.text.count("is there already") == 3
 
 
-def test_options_in_the_words_of_python(tmp_path):
+def test_options_in_words_of_python(tmp_path):
     with pytest.raises(ConfigError) as error:
         WriteDataset(tmp_path, num_shrads=4, masks="jpeg")
     assert (
@@ -178,7 +178,7 @@ def test_options_in_the_words_of_python(tmp_path):
         WriteDataset(tmp_path, layout="keras", captions=True)
 
 
-def test_records_for_any_sink_are_those_of_shards(piped, tmp_path):
+def test_records_for_any_sink_are_shards(piped, tmp_path):
     samples = [drawn_sample(number, captions=["a"]) for number in range(20)] + [Sample("none.jpg")]
     data = piped(samples, captions=True, max_rejects=1)
     pipeline = beam.Pipeline()

@@ -74,7 +74,7 @@ def test_flags_have_their_effect(flags, sample, tmp_path, recordmill):
     assert {flag: COCO_FLAGS[flag][1](tmp_path) for flag in flags} == dict.fromkeys(flags, True)
 
 
-def test_the_plain_conversion_lacks_what_the_flags_bring(tmp_path, copy_converted):
+def test_plain_conversion_lacks_what_flags_bring(tmp_path, copy_converted):
     """Otherwise the table above could hold by itself."""
     copy_converted(tmp_path)
     assert read_examples(tmp_path)[0]["image/source_id"] == [FIRST_WITH_SEED_0]
@@ -108,7 +108,7 @@ def test_live_progress_on_a_terminal(sample, tmp_path):
 # The other verbs
 
 
-def test_a_job_from_flat_flags_writes_what_the_command_writes(sample, tmp_path, copy_converted):
+def test_job_from_flat_flags_writes_what_command_writes(sample, tmp_path, copy_converted):
     """As template launchers and Airflow start it: ours and Beam's in one list."""
     copy_converted(tmp_path / "typed", "--num-shards", 2)
     arguments = [

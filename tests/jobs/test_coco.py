@@ -36,7 +36,7 @@ from tests.jobs.folders import whole_folder
 # What is in the records
 
 
-def test_every_field_is_the_json_s_and_the_file_s(sample, tmp_path, copy_converted):
+def test_every_field_is_json_s_and_file_s(sample, tmp_path, copy_converted):
     copy_converted(tmp_path, "--num-shards", 3)
     truth, seen = Truth(sample.images, sample.instances), set()
     for example in read_examples(tmp_path):
@@ -52,7 +52,7 @@ def test_every_field_is_the_json_s_and_the_file_s(sample, tmp_path, copy_convert
 # The same bytes every time
 
 
-def test_shuffled_rows_give_the_same_bytes(sample, tmp_path, copy_converted, recordmill):
+def test_shuffled_rows_give_same_bytes(sample, tmp_path, copy_converted, recordmill):
     copy_converted(tmp_path / "here", "--num-shards", 3)
     document = json.loads(Path(sample.instances).read_text())
     for seed, rows in enumerate(document.values()):
@@ -65,7 +65,7 @@ def test_shuffled_rows_give_the_same_bytes(sample, tmp_path, copy_converted, rec
     assert shard_bytes(tmp_path / "here") == shard_bytes(tmp_path / "shuffled")
 
 
-def test_both_writers_write_the_same_records(sample, tmp_path, recordmill):
+def test_both_writers_write_same_records(sample, tmp_path, recordmill):
     found = {}
     for writer in ("planned", "beam"):
         folder = tmp_path / writer
@@ -193,7 +193,7 @@ def test_too_many_rejects_fail_until_they_are_accepted(sample, tmp_path, recordm
 # The output folder
 
 
-def test_a_split_stays_is_added_or_is_replaced(sample, tmp_path, recordmill, copy_converted):
+def test_split_stays_is_added_or_is_replaced(sample, tmp_path, recordmill, copy_converted):
     copy_converted(tmp_path, "--num-shards", 4)
     times = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     (tmp_path / ".recordmill-train").mkdir()  # as of a run that is killed between its manifest and its tidying
@@ -221,7 +221,7 @@ def test_a_split_stays_is_added_or_is_replaced(sample, tmp_path, recordmill, cop
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_after_a_signal_the_same_command_goes_on(sample, tmp_path, recordmill, number, code):
+def test_after_signal_same_command_goes_on(sample, tmp_path, recordmill, number, code):
     """A process that gets Ctrl-C, or what Kubernetes sends, while it writes its second shard."""
     folder = tmp_path / "out"
     flags = coco_flags(sample, folder, "--num-shards", 3)
@@ -233,7 +233,7 @@ def test_after_a_signal_the_same_command_goes_on(sample, tmp_path, recordmill, n
     assert len(shard_bytes(folder)) == 3
 
 
-def test_shards_of_an_earlier_plan_are_deleted(tmp_path, recordmill):
+def test_shards_of_earlier_plan_are_deleted(tmp_path, recordmill):
     """An interrupted run, then images that arrive late: the plan has another number of shards."""
     rows = [image_row(number, f"{number}.jpg") for number in range(6)]
     instances = write_coco(tmp_path, rows, [], CATEGORIES)
@@ -249,7 +249,7 @@ def test_shards_of_an_earlier_plan_are_deleted(tmp_path, recordmill):
     assert recordmill("verify", tmp_path / "out").code == 0
 
 
-def test_overwrite_keeps_shards_if_the_input_is_malformed(tmp_path, recordmill):
+def test_overwrite_keeps_shards_if_input_is_malformed(tmp_path, recordmill):
     draw_jpeg(tmp_path / "images" / "a.jpg")
     instances = write_coco(tmp_path, [image_row(1, "a.jpg")], [annotation(1, 1)], CATEGORIES)
     assert convert(recordmill, tmp_path, instances).code == 0
@@ -274,7 +274,7 @@ def test_overwrite_keeps_shards_if_the_input_is_malformed(tmp_path, recordmill):
         ("encoders.encode_examples.ExampleEncoder._fit", "encode images"),
     ],
 )
-def test_a_fault_of_ours_names_step_and_image(name, step, sample, tmp_path, monkeypatch, capsys):
+def test_fault_of_ours_names_step_and_image(name, step, sample, tmp_path, monkeypatch, capsys):
     row = json.loads(Path(sample.instances).read_text())["images"][2]
     real = pkgutil.resolve_name(f"recordmill.transforms.{name}")
 

@@ -76,7 +76,7 @@ def test_no_group_is_in_two_splits(converted, inputs, tmp_path, recordmill):
     assert train | val == whole
 
 
-def test_stratified_objects_that_are_wanted(tmp_path, recordmill):
+def test_stratified_objects_wanted(tmp_path, recordmill):
     """By all objects, dogs would come first; the wanted cats are in the first images by the hash."""
     for number in range(20):
         draw_jpeg(tmp_path / "images" / f"{number}.jpg")
@@ -92,7 +92,7 @@ def test_stratified_objects_that_are_wanted(tmp_path, recordmill):
     assert with_cats == [4, 4]
 
 
-def test_all_that_is_of_an_image_is_counted_in_its_split(converted, inputs, recordmill):
+def test_all_image_is_counted_in_its_split(converted, inputs, recordmill):
     split_of = {name: split for split in ("train", "val") for name in by_name(converted, split)}
     patients = {name.split("/")[0]: split for name, split in split_of.items()}
     names = dict(enumerate([*NAMES, "nobody.jpg"]))
@@ -119,7 +119,7 @@ def test_all_that_is_of_an_image_is_counted_in_its_split(converted, inputs, reco
     assert recordmill("verify", converted).code == 0
 
 
-def test_a_split_that_is_added_has_the_classes_of_the_others(tmp_path, recordmill):
+def test_split_added_has_classes_of_others(tmp_path, recordmill):
     def split(name: str, categories: list[dict]) -> Outcome:
         draw_jpeg(tmp_path / name / "images" / f"{name}.jpg")
         objects = [annotation(7, 1, category_id=categories[-1]["id"])]

@@ -39,7 +39,7 @@ def options(sample, output: Path) -> dict:
     [["--runner=DirectRunner"], PipelineOptions(["--runner=DirectRunner", "--direct_num_workers=1"])],
     ids=["flags", "PipelineOptions"],
 )
-def test_convert_writes_what_the_command_writes(sample, tmp_path, copy_converted, caplog, runner_options):
+def test_convert_writes_what_command_writes(sample, tmp_path, copy_converted, caplog, runner_options):
     data = recordmill.convert("coco", **options(sample, tmp_path / "out"), runner_options=runner_options)
     copy_converted(tmp_path / "command", "--split", "train=0.75,val=0.25", "--num-shards", 2)
     assert shard_bytes(tmp_path / "out") == shard_bytes(tmp_path / "command")
@@ -49,7 +49,7 @@ def test_convert_writes_what_the_command_writes(sample, tmp_path, copy_converted
     assert sum(warned[-2:]) == rejects > 0
 
 
-def test_children_of_an_event_loop_and_of_a_thread_at_once(sample, tmp_path, copy_converted, caplog):
+def test_children_of_event_loop_and_of_thread_at_once(sample, tmp_path, copy_converted, caplog):
     caplog.set_level(logging.INFO, "recordmill")
 
     async def convert() -> list[recordmill.DataSet]:
@@ -65,7 +65,7 @@ def test_children_of_an_event_loop_and_of_a_thread_at_once(sample, tmp_path, cop
 
 
 @pytest.mark.parametrize("runner_options", [None, ["--runner=DirectRunner"]], ids=["child", "here"])
-def test_config_error_has_every_fault_in_the_words_of_keywords(runner_options):
+def test_config_error_has_every_fault_in_words_of_keywords(runner_options):
     with pytest.raises(recordmill.ConfigError) as raised:
         recordmill.convert("coco", imges="x", shards=2, num_shards=0, boxes="cut", runner_options=runner_options)
     faults = str(raised.value).split("; ")
@@ -92,7 +92,7 @@ def test_config_error(verb, values, fault):
         recordmill.convert(verb, **values)
 
 
-def test_job_error_has_the_traceback_of_the_child(sample, tmp_path):
+def test_job_error_has_traceback_of_child(sample, tmp_path):
     with pytest.raises(WrongFlagError, match="give the file to captions") as raised:
         recordmill.convert("coco", images=sample.images, instances=sample.captions, output=tmp_path / "out")
     assert isinstance(raised.value, recordmill.JobError)
@@ -129,19 +129,19 @@ def read_to_end(connection: socket.socket) -> None:
         pass
 
 
-def test_the_child_ends_with_a_caller_that_is_killed(waiting_call):
+def test_child_ends_with_caller_killed(waiting_call):
     caller, connection = waiting_call
     caller.kill()
     read_to_end(connection)
 
 
-def test_ctrl_c_in_the_caller_ends_the_child(waiting_call):
+def test_ctrl_c_in_caller_ends_child(waiting_call):
     caller, connection = waiting_call
     caller.send_signal(signal.SIGINT)
     read_to_end(connection)
     assert (caller.communicate()[0], caller.returncode) == (b"interrupted\n", 0)
 
 
-def test_the_types_of_keywords_are_those_of_the_options():
+def test_types_of_keywords_are_options():
     module = Path(recordmill.__file__).with_name("keywords.py")
     assert module.read_text(encoding="utf-8") == keywords_module(), "make templates writes it"

@@ -56,7 +56,7 @@ def flags(planted, out, split: str, *more: object) -> list[object]:
     return ["folder", "--images", planted / split, "--output", out, "--split", split, *more]
 
 
-def test_a_second_job_finds_what_the_first_has_written_already(planted, tmp_path, recordmill):
+def test_second_job_finds_what_first_has_written_already(planted, tmp_path, recordmill):
     first = recordmill(*flags(planted, tmp_path, "train"))
     assert (first.code, "LEAKAGE" in first.out, groups(tmp_path)) == (0, False, [WITHIN])
     second = recordmill(*flags(planted, tmp_path, "val"))
@@ -90,7 +90,7 @@ def test_what_is_refused_is_not_visible_and_accepted_at_once(planted, tmp_path, 
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
-def test_problems_of_a_folder_are_left_out_by_the_next_job(planted, tmp_path, recordmill):
+def test_problems_of_folder_are_left_out_by_next_job(planted, tmp_path, recordmill):
     for split in ("train", "val"):
         assert recordmill(*flags(planted, tmp_path / "first", split)).code == 0
     problems = {split: tmp_path / "first" / f"problems-{split}.jsonl" for split in ("train", "val")}

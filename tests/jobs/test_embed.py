@@ -51,7 +51,7 @@ def by_the_recipe(inputs: Path) -> dict[str, np.ndarray]:
     return features
 
 
-def test_records_are_what_the_recipe_s_loop_would_write(inputs, embedded):
+def test_records_are_what_recipe_s_loop_would_write(inputs, embedded):
     expected = by_the_recipe(inputs)
     assert len(expected) == 19
     examples = [example for split in ("train", "val") for example in read_examples(embedded, split)]
@@ -70,7 +70,7 @@ def test_records_are_what_the_recipe_s_loop_would_write(inputs, embedded):
     assert rejected == {"cat/4.jpg": "image_unreadable", "dog/11.jpg": "image_unreadable"}
 
 
-def test_verify_lets_the_model_make_features_again(inputs, embedded, tmp_path, recordmill):
+def test_verify_lets_model_make_features_again(inputs, embedded, tmp_path, recordmill):
     assert recordmill("extract", embedded, tmp_path / "extracted").code == 2, "there are no pictures in it"
     assert recordmill("verify", embedded, "--recompute", 3).code == 0
     draw_jpeg(tmp_path / "elsewhere" / "cat" / "0.jpg", 40, 30, colour=(250, 80, 0))
@@ -78,7 +78,7 @@ def test_verify_lets_the_model_make_features_again(inputs, embedded, tmp_path, r
     assert (outcome.code, "19 faults" in outcome.out) == (1, True), "the others are not there"
 
 
-def test_another_model_of_the_same_name_is_refused(inputs, tmp_path, recordmill):
+def test_another_model_of_same_name_is_refused(inputs, tmp_path, recordmill):
     shutil.copytree(inputs, tmp_path / "in")
     assert recordmill(*flags(tmp_path / "in", tmp_path / "out")).code == 0
     other = tiny()
@@ -88,7 +88,7 @@ def test_another_model_of_the_same_name_is_refused(inputs, tmp_path, recordmill)
     assert recordmill("verify", tmp_path / "out", "--recompute", 1).code == 1
 
 
-def test_rows_name_pictures_and_each_becomes_a_record(inputs, embedded, tmp_path, recordmill):
+def test_rows_name_pictures_and_each_becomes_record(inputs, embedded, tmp_path, recordmill):
     names = sorted(str(path.relative_to(inputs / "images")) for path in (inputs / "images").rglob("*.jpg"))
     rows = [{"file": name, "kind": name.split("/")[0], "n": n} for name in names for n in (0, 1)]
     (tmp_path / "rows.jsonl").write_text(

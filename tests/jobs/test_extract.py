@@ -59,7 +59,7 @@ def bad_images(folder: Path) -> set[int]:
 # What comes out is what went in
 
 
-def test_masks_of_whole_images_are_the_records_own(of_every_kind, tmp_path, recordmill):
+def test_masks_of_whole_images_are_records_own(of_every_kind, tmp_path, recordmill):
     extracted = tmp_path / "new"
     assert recordmill("extract", of_every_kind, extracted).code == 0
     folders = {"semantic": "segmentation/class/encoded", "panoptic_categories": "panoptic/category_mask"}
@@ -73,7 +73,7 @@ def test_masks_of_whole_images_are_the_records_own(of_every_kind, tmp_path, reco
 
 
 @pytest.mark.parametrize("layout", ["detection", "keras", "tfds"])
-def test_what_was_extracted_gives_the_same_shards_again(layout, of_every_kind, sample, tmp_path, recordmill):
+def test_what_was_extracted_gives_same_shards_again(layout, of_every_kind, sample, tmp_path, recordmill):
     """Byte for byte. The two bad images are left out of the input, as they take part in the plan of shards."""
     bad = bad_images(of_every_kind)
     assert len(bad) == 2
@@ -193,7 +193,7 @@ def test_records_that_contradict_themselves(tmp_path, recordmill):
     assert files == {f"{id_}.jpg": originals[f"{id_}.jpg"] for id_ in (1, 6, 8, *range(9, 15))}
 
 
-def test_an_extraction_goes_on_after_a_full_disk(folder, tmp_path, recordmill, monkeypatch):
+def test_extraction_goes_on_after_full_disk(folder, tmp_path, recordmill, monkeypatch):
     """The same command goes on; another is refused, as is the same of another data set."""
     assert recordmill("extract", tmp_path / "out", tmp_path / "whole").code == 0
 
@@ -213,7 +213,7 @@ def test_an_extraction_goes_on_after_a_full_disk(folder, tmp_path, recordmill, m
     assert whole_folder(tmp_path / "dir") == whole_folder(tmp_path / "whole")
 
 
-def test_a_file_system_without_locks_will_do(folder, tmp_path, recordmill, monkeypatch):
+def test_file_system_without_locks_will_do(folder, tmp_path, recordmill, monkeypatch):
     def no_locks(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 

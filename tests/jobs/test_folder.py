@@ -105,7 +105,7 @@ def test_every_feature_is_the_file_s(pictures, converted):
     assert (converted / "labels.csv").read_text() == "0,Cat\n1,big dog\n2,Öl\n"
 
 
-def test_what_was_extracted_gives_the_same_bytes(converted, tmp_path, recordmill):
+def test_what_was_extracted_gives_same_bytes(converted, tmp_path, recordmill):
     extracted = tmp_path / "extracted"
     assert recordmill("extract", converted, extracted).code == 0
     flags = ["--output", tmp_path / "out", "--num-shards", 2]
@@ -116,7 +116,7 @@ def test_what_was_extracted_gives_the_same_bytes(converted, tmp_path, recordmill
     assert shard_bytes(tmp_path / "out") == shard_bytes(converted)
 
 
-def test_a_zip_and_one_thread_give_the_same_bytes(pictures, converted, tmp_path, recordmill):
+def test_zip_and_one_thread_give_same_bytes(pictures, converted, tmp_path, recordmill):
     archive = tmp_path / "pictures.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for path in sorted(pictures.rglob("*")):
@@ -125,7 +125,7 @@ def test_a_zip_and_one_thread_give_the_same_bytes(pictures, converted, tmp_path,
     assert shard_bytes(tmp_path / "out") == shard_bytes(converted)
 
 
-def test_a_complete_data_set_stays_until_overwrite(pictures, converted, tmp_path, recordmill):
+def test_complete_data_set_stays_until_overwrite(pictures, converted, tmp_path, recordmill):
     images = Path(shutil.copytree(pictures, tmp_path / "images"))
     out = tmp_path / "out"
     shutil.copytree(converted, out)
@@ -146,7 +146,7 @@ def test_a_complete_data_set_stays_until_overwrite(pictures, converted, tmp_path
     assert recordmill("verify", out).code == 0
 
 
-def test_a_job_stops_when_it_cannot_succeed(tmp_path, recordmill):
+def test_job_stops_when_it_cannot_succeed(tmp_path, recordmill):
     images = tmp_path / "images" / "a"
     images.mkdir(parents=True)
     for number in range(400):
@@ -156,7 +156,7 @@ def test_a_job_stops_when_it_cannot_succeed(tmp_path, recordmill):
     assert 100 <= len(rejects_of(tmp_path / "out")) < 200
 
 
-def test_a_stratified_group_is_in_one_split(tmp_path, recordmill):
+def test_stratified_group_is_in_one_split(tmp_path, recordmill):
     """Half of a and b are in pairs of one of each, where paths are typed with `./`."""
     numbers = {"a": 24, "b": 12, "c": 4}
     many = draw_all(tmp_path / "many", [f"{name}/{n}.png" for name, count in numbers.items() for n in range(count)])
@@ -173,7 +173,7 @@ def test_a_stratified_group_is_in_one_split(tmp_path, recordmill):
     assert Counter(splits[1].values()) == {"train": 20, "val": 9, "test": 11}  # no split is off by more than a pair
 
 
-def test_splits_by_rank_are_exact_for_the_wanted_classes(tmp_path, recordmill):
+def test_splits_by_rank_are_exact_for_wanted_classes(tmp_path, recordmill):
     numbers = {"a": 24, "b": 12, "c": 4}
     many = draw_all(tmp_path / "many", [f"{name}/{n}.png" for name, count in numbers.items() for n in range(count)])
     flags = ["--images", many, "--output", tmp_path / "out", *THREE, "--split-by", "rank", "--classes", "a,c"]

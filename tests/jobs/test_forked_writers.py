@@ -9,7 +9,7 @@ from tests.conftest import coco_flags, shard_bytes
 from tests.faults.warm_process import Command, write_in_forked_processes_only
 
 
-def test_the_bytes_are_those_of_one_process(sample, tmp_path, copy_converted):
+def test_bytes_are_one_process(sample, tmp_path, copy_converted):
     shards = 12  # more than may be in hand at once
     flags = coco_flags(sample, tmp_path / "out", "--num-shards", shards)
     command = Command(flags, tmp_path / "log", disturbance=write_in_forked_processes_only).end()
@@ -19,7 +19,7 @@ def test_the_bytes_are_those_of_one_process(sample, tmp_path, copy_converted):
     assert [path.name for path in (tmp_path / "out").iterdir() if path.name.startswith(".")] == [".index"]
 
 
-def test_a_single_shard_is_written_by_the_job_s_own_process(sample, tmp_path):
+def test_single_shard_is_written_by_job_s_own_process(sample, tmp_path):
     flags = coco_flags(sample, tmp_path / "out", "--num-shards", 1)
     command = Command(flags, tmp_path / "log", disturbance=write_in_forked_processes_only).end()
     assert "a shard is written by the process that runs the job" in command.err
@@ -42,7 +42,7 @@ def forked(command: Command) -> list[int]:
     return found
 
 
-def test_ctrl_c_reaches_all_and_is_told_once(sample, tmp_path):
+def test_ctrl_c_reaches_all_and_is_named_once(sample, tmp_path):
     """As a terminal sends it."""
     command = Command(coco_flags(sample, tmp_path / "out", "--num-shards", 4), tmp_path / "log")
     found = forked(command)

@@ -37,7 +37,7 @@ def loaded(*names):
 """
 
 
-def test_help_and_a_wrong_flag_import_next_to_nothing():
+def test_help_and_wrong_flag_import_next_to_nothing():
     code = (
         f"{LOADED}\nfrom recordmill.launch.cli import main\n"
         "try: main(['coco', '--help'])\n"
@@ -48,7 +48,7 @@ def test_help_and_a_wrong_flag_import_next_to_nothing():
     assert run(code).splitlines()[-3:] == ["[]", "2", "[]"]
 
 
-def test_convert_leaves_the_job_s_modules_to_its_child():
+def test_convert_leaves_job_s_modules_to_its_child():
     code = (
         f"{LOADED}\nimport recordmill\n"
         "try: recordmill.convert('coco')\n"
@@ -57,7 +57,7 @@ def test_convert_leaves_the_job_s_modules_to_its_child():
     assert run(code).splitlines() == ["[]"]
 
 
-def test_the_package_is_found_beside_the_clone(tmp_path):
+def test_package_is_found_beside_clone(tmp_path):
     """Not the clone itself, as a namespace package."""
     (tmp_path / "recordmill").symlink_to(Path(__file__).parents[2])
     subprocess.run([sys.executable, "-c", "import recordmill; recordmill.open"], cwd=tmp_path, check=True)

@@ -19,7 +19,7 @@ def out(tmp_path, copy_converted) -> Path:
     return tmp_path / "out"
 
 
-def test_a_data_set_has_the_indexes_that_the_verb_would_make(out, recordmill):
+def test_data_set_has_indexes_that_verb_would_make(out, recordmill):
     before = whole_folder(out)
     assert len([name for name in before if name.startswith(".index/")]) == 2
     assert recordmill("index", out).code == 0

@@ -34,7 +34,7 @@ def job(tmp_path) -> list[object]:
     return ["coco", "--images", tmp_path / "images", "--instances", write_coco(tmp_path, rows, objects, CATEGORIES)]
 
 
-def test_bad_annotations_fail_before_the_first_picture(tmp_path, recordmill, job, pictures_read):
+def test_bad_annotations_fail_before_first_picture(tmp_path, recordmill, job, pictures_read):
     for name in NAMES:
         draw_jpeg(tmp_path / "images" / name)
     job += ["--output", tmp_path / "out"]
@@ -57,7 +57,7 @@ def test_where_no_picture_is_found_nothing_is_written(tmp_path, recordmill, job,
     assert (sorted(tmp_path.rglob("*")), pictures_read) == (before, [])
 
 
-def test_without_a_listing_the_records_are_the_same(sample, tmp_path, recordmill, copy_converted):
+def test_without_listing_records_are_same(sample, tmp_path, recordmill, copy_converted):
     """Missing files show when they are read."""
     listed, unlisted = tmp_path / "listed", tmp_path / "unlisted"
     copy_converted(listed)

@@ -35,7 +35,7 @@ def test_keras_reads_each_image_once(inputs, recordmill, monkeypatch):
     assert len({record["image"][0] for record in keras_records(inputs.out)}) == 1
 
 
-def test_keras_shards_are_full_and_count_a_reject_once(inputs, recordmill):
+def test_keras_shards_are_full_and_count_reject_once(inputs, recordmill):
     draw_jpeg(inputs.folder / "images" / "b.jpg")
     (inputs.folder / "images" / "c.jpg").write_bytes(b"\xff\xd8\xff cut short")
     rows = [annotation(10 * image_id + number, image_id) for image_id in (1, 2, 3) for number in range(5)]

@@ -54,7 +54,7 @@ def drawn(tmp_path_factory) -> Drawn:
     return Drawn(tmp_path_factory.mktemp("drawn"))
 
 
-def test_each_row_is_a_record_with_its_picture(drawn, tmp_path, recordmill):
+def test_each_row_is_record_with_its_picture(drawn, tmp_path, recordmill):
     assert recordmill(*drawn.flags(tmp_path, "--label", "kind", *SHARES, "--num-shards", 2)).code == 0
     records = [(record, split) for split in SPLITS for record in read_examples(tmp_path, split)]
     by_row = {(r["image/filename"][0].decode(), r["price"][0]): (r, split) for r, split in records}

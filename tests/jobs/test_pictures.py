@@ -79,7 +79,7 @@ LYING = np.zeros((40, 60, 3), np.uint8)
 LYING[8:28, 12:42] = (250, 20, 30)  # the object, as the pixels are stored
 
 
-def test_a_picture_of_the_stored_size_passes_through(album, recordmill):
+def test_picture_of_stored_size_passes_through(album, recordmill):
     data = encoded(Image.fromarray(LYING), "JPEG", quality=100, subsampling=0, exif=exif(6))
     album.add("a.jpg", data, 60, 40, bbox=[12, 8, 30, 20], segmentation=[[12, 8, 42, 8, 42, 28, 12, 28]])
     (example,) = album.convert(recordmill, "--masks", "png").values()
@@ -88,7 +88,7 @@ def test_a_picture_of_the_stored_size_passes_through(album, recordmill):
 
 
 @pytest.mark.parametrize("orientation", [6, 7])
-def test_a_picture_of_the_upright_size_is_turned(album, recordmill, orientation):
+def test_picture_of_upright_size_is_turned(album, recordmill, orientation):
     """The annotations are of what a viewer shows: drawn upright, and stored lying as a camera does."""
     upright = np.zeros((60, 40, 3), np.uint8)
     upright[12:42, 8:28] = (250, 20, 30)

@@ -22,7 +22,7 @@ def pictures(folder) -> list[Image.Image]:
 
 
 @pytest.mark.parametrize("flags", [(), ("--gzip",), ("--layout", "keras")], ids=["plain", "gzip", "keras"])
-def test_a_job_ends_with_a_page_that_shows_its_pictures(tmp_path, copy_converted, flags):
+def test_job_ends_with_page_that_shows_its_pictures(tmp_path, copy_converted, flags):
     copy_converted(tmp_path, *flags)
     chosen = json.loads((tmp_path / "statistics.json").read_bytes())["splits"]["train"]["examples"]
     assert len(pictures(tmp_path)) == len({each["record"] for of_why in chosen.values() for each in of_why}) >= 12
@@ -31,7 +31,7 @@ def test_a_job_ends_with_a_page_that_shows_its_pictures(tmp_path, copy_converted
 
 
 @pytest.mark.parametrize("flags", [(), ("--gzip",)], ids=["plain", "gzip"])
-def test_a_shard_that_is_cut_costs_its_pictures(tmp_path, copy_converted, recordmill, caplog, flags):
+def test_shard_cut_costs_its_pictures(tmp_path, copy_converted, recordmill, caplog, flags):
     copy_converted(tmp_path, *flags)
     (shard,) = tmp_path.glob("coco-train.tfrecord-*")
     data = shard.read_bytes()
@@ -43,7 +43,7 @@ def test_a_shard_that_is_cut_costs_its_pictures(tmp_path, copy_converted, record
     assert b"No statistics of train" in (tmp_path / "report.html").read_bytes()
 
 
-def test_a_page_that_cannot_be_made_fails_no_job(sample, tmp_path, recordmill, monkeypatch, caplog):
+def test_page_that_cannot_be_made_fails_no_job(sample, tmp_path, recordmill, monkeypatch, caplog):
     flags = ("table", "--rows", sample.objects, "--output", tmp_path / "out", "--split", "train=0.5,val=0.5")
     with monkeypatch.context() as patch:
         patch.setattr(module, "write_report", lambda _: 1 / 0)

@@ -17,7 +17,7 @@ def out(tmp_path, copy_converted):
     return tmp_path / "out"
 
 
-def test_one_record_by_its_id_and_those_of_a_class(out, recordmill):
+def test_one_record_by_its_id_and_class(out, recordmill):
     (record,) = json.loads(recordmill("show", out, "--index", 4, "--json").out)["records"]
     same = json.loads(recordmill("show", out, "--id", record["ids"][0], "--json").out)["records"]
     assert same == [record]
@@ -38,7 +38,7 @@ def test_pictures_are_saved(out, recordmill, tmp_path):
     assert len(list((tmp_path / "new").iterdir())) == 3
 
 
-def test_records_without_a_picture_are_counted(recordmill, tmp_path):
+def test_records_without_picture_are_counted(recordmill, tmp_path):
     has_picture = {"image__encoded": [picture()], "image__format": [b"jpeg"]}
     records = example(**has_picture), example(image__encoded=[b"?"], image__format=[b"jpeg"]), example(**has_picture)
     path = write(tmp_path / "x.tfrecord", *records)

@@ -54,7 +54,7 @@ def test_image_bytes_are_not_shuffled(noise, tmp_path, recordmill, shuffled, com
     assert 0 < sum(shuffled) < 0.05 * image_bytes(noise)
 
 
-def test_the_stock_sink_shuffles_them_twice(noise, tmp_path, recordmill, shuffled):
+def test_stock_sink_shuffles_them_twice(noise, tmp_path, recordmill, shuffled):
     """Which is why it is not the default; and the count above sees what it should."""
     flags = ["--images", noise / "images", "--instances", noise / "instances.json", "--num-shards", 4]
     assert recordmill("coco", *flags, "--output", tmp_path / "out", "--writer", "beam").code == 0

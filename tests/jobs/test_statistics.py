@@ -10,7 +10,7 @@ from recordmill.transforms.insight.across_splits import compare_splits
 from tests.conftest import read_examples
 
 
-def test_splits_of_a_folder_each_have_theirs(sample, tmp_path, recordmill):
+def test_splits_of_folder_each_have_theirs(sample, tmp_path, recordmill):
     flags = ("folder", "--images", sample.classes, "--output", tmp_path, "--split", "train=0.5,val=0.5")
     assert recordmill(*flags).code == 0
     whole = json.loads((tmp_path / "statistics.json").read_bytes())

@@ -55,7 +55,7 @@ def rows(tmp_path_factory) -> list[Path]:
     return [folder / "part-*.csv", folder / "rows.jsonl", folder / "rows.parquet"]
 
 
-def test_one_table_in_three_formats_gives_the_same_shards(rows, tmp_path, recordmill):
+def test_one_table_in_three_formats_gives_same_shards(rows, tmp_path, recordmill):
     """Whatever the order of files and rows: they are mixed by a hash of what they are."""
     more = ["--label", "kind", *SHARES, "--num-shards", "3", "--gzip"]
     for number, path in enumerate(rows):
@@ -90,7 +90,7 @@ def test_records_hold_the_rows(rows, tmp_path, recordmill):
     assert {"schema.json", "schema.pbtxt", "features.json", "labels.csv"} <= {path.name for path in tmp_path.iterdir()}
 
 
-def test_a_group_of_rows_is_in_one_split(rows, tmp_path, recordmill):
+def test_group_of_rows_is_in_one_split(rows, tmp_path, recordmill):
     flags = ["--rows", rows[1], *SHARES, "--group-column", "patient", "--output", tmp_path]
     assert recordmill("table", *flags).code == 0
     split_of = {
@@ -128,7 +128,7 @@ def test_stratify_gives_each_split_its_share_of_every_class(tmp_path, recordmill
     assert recordmill("verify", tmp_path / "o").code == 0
 
 
-def test_the_schema_of_a_data_set_writes_it_again(rows, tmp_path, recordmill):
+def test_schema_of_data_set_writes_it_again(rows, tmp_path, recordmill):
     """With the names of features, and the defaults, that were given for it."""
     flags = ["--rows", rows[1], "--label", "kind", "--num-shards", "2"]
     named = ["--rename", "id=row/id,kind=species", "--default", "note=none"]

@@ -47,7 +47,7 @@ def texts_of(split: str) -> dict[int, str]:
 
 
 @pytest.mark.parametrize(("form", "vectorizer"), [("tfidf", TfidfVectorizer), ("counts", CountVectorizer)])
-def test_columns_and_values_are_those_of_scikit_learn(rows, tmp_path, recordmill, form, vectorizer):
+def test_columns_and_values_are_scikit_learn(rows, tmp_path, recordmill, form, vectorizer):
     assert recordmill(*flags(rows, tmp_path, "--text", form, "--ngrams", "1,2", "--min-df", 2)).code == 0
     expected = vectorizer(ngram_range=(1, 2), min_df=2).fit(texts_of("train").values())
     words = package.encoders(str(tmp_path))["title"]
@@ -65,7 +65,7 @@ def test_columns_and_values_are_those_of_scikit_learn(rows, tmp_path, recordmill
     assert recordmill("verify", tmp_path).code == 0
 
 
-def test_the_same_bytes_by_saved_encoders(rows, tmp_path, recordmill):
+def test_same_bytes_by_saved_encoders(rows, tmp_path, recordmill):
     more = ["--text", "tfidf", "--text-features", 40]
     assert recordmill(*flags(rows, tmp_path / "one", *more)).code == 0
     again = recordmill(*flags(rows, tmp_path / "saved", "--text", "tfidf", "--encoders", tmp_path / "one"))
@@ -81,7 +81,7 @@ def written(path: Path, rows: list[tuple[str, str]]) -> Path:
     return path
 
 
-def test_classes_are_those_of_the_saved_encoders(tmp_path, recordmill):
+def test_classes_are_saved_encoders(tmp_path, recordmill):
     """So that an index is the same class in both data sets, and what is new is a reject."""
     more = ["--text-column", "text", "--text", "counts", "--label", "kind"]
     first = written(tmp_path / "first.csv", [("red dog", "dog"), ("red cat", "cat"), ("yak", "yak")])

@@ -13,7 +13,7 @@ def flags(files: SampleFiles, output: Path, *more: object) -> list[str]:
     return ["coco", *map(str, inputs), "--output", str(output), *map(str, more)]
 
 
-def test_a_further_split_keeps_the_vocabulary(sample, tmp_path, recordmill):
+def test_further_split_keeps_vocabulary(sample, tmp_path, recordmill):
     """The same command finds the split complete, and learns no vocabulary."""
     folder = tmp_path / "out"
     tfidf = ["--caption-text", "tfidf", "--ngrams", "1,2"]

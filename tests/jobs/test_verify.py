@@ -66,7 +66,7 @@ def test_each_damage_is_found_by_its_place_and_reason(folder, recordmill, damage
     assert [told for told in found if told not in outcome.out] == []
 
 
-def test_a_sample_of_shards_and_a_foreign_path(folder, recordmill):
+def test_sample_of_shards_and_foreign_path(folder, recordmill):
     cut(folder)
     assert recordmill("verify", folder, "--check", "hashes", "--sample", "0.1").code == 0
     assert recordmill("verify", folder, "--check", "hashes").code == 1

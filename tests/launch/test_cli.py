@@ -18,12 +18,12 @@ command(lambda: 130)
 """
 
 
-def test_an_interrupted_command_leaves_threads_behind():
+def test_interrupted_command_leaves_threads_behind():
     ended = subprocess.run([sys.executable, "-c", THREAD_LEFT], stdout=subprocess.PIPE, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (130, b"told\n")
 
 
-def test_without_a_verb_its_use_is_told_where_others_are_hidden():
+def test_without_verb_its_use_is_named_where_others_are_hidden():
     command = [sys.executable, "-m", "recordmill.launch.cli"]
     ended = subprocess.run(command, capture_output=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr[:6]) == (2, b"", b"usage:")
@@ -42,7 +42,7 @@ command(lambda: {}["a\\nb"])
         (["--debug"], b"^Traceback (.*\n)*KeyError: 'a.*b'\n$"),
     ],
 )
-def test_an_error_that_nobody_foresaw_is_told(flags, told):
+def test_error_that_nobody_foresaw_is_named(flags, told):
     ended = subprocess.run([sys.executable, "-c", UNFORESEEN, *flags], capture_output=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert re.match(told, ended.stderr)
@@ -87,7 +87,7 @@ cli.command(lambda: number)
         (signal.SIGHUP, "ignored", 100),
     ],
 )
-def test_a_late_signal_keeps_the_exit_code(number, when, code):
+def test_late_signal_keeps_exit_code(number, when, code):
     """The command's exit code is the signal's number; it would be negative where the signal has ended it."""
     command = [sys.executable, "-c", SIGNAL_WHEN_ALL_IS_DONE, str(int(number)), when]
     ended = subprocess.run(command, stdout=subprocess.PIPE, timeout=60, check=False)
@@ -95,7 +95,7 @@ def test_a_late_signal_keeps_the_exit_code(number, when, code):
 
 
 @pytest.mark.parametrize("verb", ["coco", "extract"])
-def test_who_interrupts_hears_that_the_command_goes_on_from_there(verb, monkeypatch, capsys):
+def test_who_interrupts_hears_that_command_goes_on_from_there(verb, monkeypatch, capsys):
     def interrupted(*_: object) -> int:
         raise KeyboardInterrupt
 

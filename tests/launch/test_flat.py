@@ -52,6 +52,6 @@ def test_what_is_refused(arguments, capsys):
     assert capsys.readouterr().err == f"recordmill: {caught.value}\n"
 
 
-def test_a_parameter_that_the_template_has_not():
+def test_parameter_that_template_has_not():
     with pytest.raises(ConfigError):
         command_line("verify", {"folder": "gs://b/out", "recompute": 1})

@@ -63,12 +63,12 @@ def chosen(folder: Path, *splits: str, form: TextForm = TextForm.COUNTS, **optio
         (("train", "b"), "b", "b"),
     ],
 )
-def test_the_split_that_a_new_folder_learns_from(tmp_path, splits, asked, fitted):
+def test_split_that_new_folder_learns_from(tmp_path, splits, asked, fitted):
     source = chosen(tmp_path / "new", *splits, fit_split=asked)
     assert source == EncoderSource("captions", COUNTS, fitted)
 
 
-def test_a_further_split_is_encoded_as_the_first(tmp_path):
+def test_further_split_is_encoded_as_first(tmp_path):
     folder = data_set(tmp_path / "out", "train", by=encoder())
     for options in ({}, {"fit_split": "train"}):
         source = chosen(folder, "val", **options)
@@ -77,13 +77,13 @@ def test_a_further_split_is_encoded_as_the_first(tmp_path):
 
 
 @pytest.mark.parametrize(("fitted", "splits"), [("train", ("train",)), ("val", ("val",)), ("val", ("val", "test"))])
-def test_the_split_that_was_learned_from_is_learned_from_again(tmp_path, fitted, splits):
+def test_split_that_was_learned_from_is_learned_from_again(tmp_path, fitted, splits):
     """So that the same command finds what it has written."""
     folder = data_set(tmp_path / "out", fitted, by=encoder(fitted))
     assert chosen(folder, *splits) == EncoderSource("captions", COUNTS, fitted)
 
 
-def test_a_shared_vocabulary_is_learned_again_or_kept(tmp_path):
+def test_shared_vocabulary_is_learned_again_or_kept(tmp_path):
     """As `--overwrite` of one split would make the indices of the others mean other terms."""
     folder = data_set(tmp_path / "out", "train", "val", by=encoder())
     assert chosen(folder, "train") == EncoderSource("captions", COUNTS, "train", known=encoder().info)
@@ -170,7 +170,7 @@ def test_what_is_meant_is_said(tmp_path):
 
 
 @pytest.mark.parametrize("below", ["", "encoders"])
-def test_saved_encoders_are_those_of_a_data_set_or_a_folder_of_them(tmp_path, below):
+def test_saved_encoders_are_data_set_or_folder_of_them(tmp_path, below):
     folder = save(tmp_path / "a" / "encoders", encoder()).parent / below
     source = chosen(tmp_path / "new", "test", encoders=(str(folder),))
     assert (source.saved, source.path) == (encoder(), str(tmp_path / "a" / "encoders" / "captions.json"))

@@ -292,7 +292,7 @@ def test_sources_are_all_annotation_files_with_their_kinds_and_masks():
         ({"image_info": ("i.json",), "layout": "keras"}, ()),
     ],
 )
-def test_a_record_holds_the_parts_of_the_flags(changed, parts):
+def test_record_holds_parts_of_flags(changed, parts):
     found = options(CocoOptions, **changed)
     assert found.table == LAYOUTS[found.layout].with_parts(parts)
     assert found.table.parts == parts
@@ -318,7 +318,7 @@ def test_groups_are_looked_for_in_letters_as_names_have_them():
     assert given.division == Division(SplitShares(HALVES), "\u00e9")
 
 
-def test_rows_are_known_by_their_picture_unless_there_is_a_key():
+def test_rows_are_known_by_their_picture_unless_there_is_key():
     of_picture = options(TableOptions, **PICTURES).row_splits(("train",))
     assert (of_picture.key, of_picture.images, of_picture.columns) == ("path", ("pics",), ("path",))
     of_key = options(TableOptions, **PICTURES, key="id").row_splits(("train",))
@@ -329,7 +329,7 @@ def test_rows_are_known_by_their_picture_unless_there_is_a_key():
     assert options(TableOptions, **PICTURES, raw_size="24x32").pictures == PictureRules("decode", raw_size=(24, 32))
 
 
-def test_rows_of_embed_are_those_of_a_table():
+def test_rows_of_embed_are_table():
     more = {"split": HALVES, "split_seed": 3, "stratify": True, "classes": ("x", "y"), "key": "id"}
     given = options(EmbedOptions, **ROWS, **more)
     table = given.as_table()
@@ -340,7 +340,7 @@ def test_rows_of_embed_are_those_of_a_table():
     assert "t.csv" in given.paths
 
 
-def test_the_files_of_a_model_are_inputs(tmp_path):
+def test_files_of_model_are_inputs(tmp_path):
     model, weights = tmp_path / "a.keras", tmp_path / "w"
     model.touch()
     given = options(EmbedOptions, model=str(model), weights=str(weights))
@@ -354,7 +354,7 @@ def test_the_files_of_a_model_are_inputs(tmp_path):
 @pytest.mark.parametrize(
     ("given", "min_df"), [("1", 1), ("25", 25), ("0.25", 0.25), (".5", 0.5), ("1.0", 1.0), ("1e-3", 0.001)]
 )
-def test_a_fraction_of_texts_is_told_from_a_number(given, min_df):
+def test_fraction_of_texts_is_named_from_number(given, min_df):
     """As scikit-learn does, for which 1 is a text and 1.0 are all."""
     found = options(CocoOptions, **CAPTIONS, min_df=given).settings(TextForm.COUNTS, ()).min_df
     assert (found, type(found)) == (min_df, type(min_df))
@@ -378,7 +378,7 @@ def test_settings_of_texts():
         ("tfds", "tokens", "tokens=words", ["words"]),
     ],
 )
-def test_features_of_texts_have_the_names_that_were_asked_for(layout, form, names, expected):
+def test_features_of_texts_have_names_that_were_asked_for(layout, form, names, expected):
     found = options(CocoOptions, captions=("c.json",), layout=layout, caption_text=form, text_names=names).table
     before = {feature.name for feature in LAYOUTS[layout].with_parts(found.parts[:1]).features}
     assert [feature.name for feature in found.features if feature.name not in before] == expected
@@ -400,7 +400,7 @@ def test_options_that_change_no_record(kind, others):
     assert {each.name for each in options_of(kind) if not each.is_recorded} == UNRECORDED | others
 
 
-def test_the_recipe_has_options_that_are_not_at_their_defaults():
+def test_recipe_has_options_not_at_their_defaults():
     given = {"split": HALVES, "gzip": True, "check": "none", "classes": ("cat", "dog"), "seed": 0, "format": "keep"}
     assert options(FolderOptions, **given).record_options == {
         "split": "a=0.5,b=0.5",
@@ -436,6 +436,6 @@ def test_keys_of_images_that_rows_name_are_none_of_columns():
     assert options(TableOptions, **rename).renamed == {"a": "b", "image/width": "w"}
 
 
-def test_a_key_of_what_the_input_may_have_can_be_renamed():
+def test_key_of_what_input_may_have_can_be_renamed():
     given = options(CocoOptions, rename=("image/neg_category_ids=negative",))
     assert "negative" in {feature.name for feature in given.layout_table.features}

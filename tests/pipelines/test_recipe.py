@@ -45,7 +45,7 @@ def table(folder, name: str, text: str) -> InputFile:
     return InputFile("labels", name, len(text), checksum(text.encode()))
 
 
-def test_a_recipe_of_annotation_files_has_their_checksums(folder):
+def test_recipe_of_annotation_files_has_their_checksums(folder):
     (folder / "a.json").write_bytes(b"{}")
     (folder / "p.json").write_bytes(b"[]")
     given = CocoOptions(
@@ -61,7 +61,7 @@ def test_a_recipe_of_annotation_files_has_their_checksums(folder):
     assert coco.prepare(given).recipes() == [expected]
 
 
-def test_a_recipe_of_texts_has_their_files(folder):
+def test_recipe_of_texts_has_their_files(folder):
     (folder / "c.json").write_bytes(b"{}")
     (folder / "stop.txt").write_bytes(b"the")
     (folder / "e.json").write_bytes(b"[]")
@@ -75,7 +75,7 @@ def test_a_recipe_of_texts_has_their_files(folder):
     assert list(applied)[1:] == [InputFile("encoders", "e.json", 2, checksum(b"[]"))]
 
 
-def test_the_order_of_repeated_flags_does_not_matter(folder):
+def test_order_of_repeated_flags_does_not_matter(folder):
     for name in ("a.json", "b.json", "p.json", "q.json"):
         (folder / name).write_text(f'"{name}"')
     given = CocoOptions(
@@ -98,7 +98,7 @@ def test_the_order_of_repeated_flags_does_not_matter(folder):
 # Folders whose names give the labels
 
 
-def test_without_tables_the_inputs_are_folders(folder):
+def test_without_tables_inputs_are_folders(folder):
     inputs = (InputFile("images", "images", 0, ""), InputFile("images", "more", 0, ""))
     asked = options(split=HALVES)
     assert recipes_of(asked) == [
@@ -110,7 +110,7 @@ def test_without_tables_the_inputs_are_folders(folder):
 # Tables of labels
 
 
-def test_tables_without_splits_leave_them_to_the_options(folder):
+def test_tables_without_splits_leave_them_to_options(folder):
     inputs = table(folder, "a.csv", "path,label\ncat/1.jpg,cat\n"), table(folder, "b.csv", "path,label\nx.jpg,\n")
     recipes = recipes_of(options(labels=("b.csv", "a.csv"), split=HALVES))
     assert [(recipe.split, recipe.inputs) for recipe in recipes] == [("b", inputs), ("a", inputs)]
@@ -148,7 +148,7 @@ def test_splits_are_given_in_one_way(folder, tables, split, word):
     assert word in str(caught.value)
 
 
-def test_a_table_without_its_columns_is_told_before_anything_runs(folder):
+def test_table_without_its_columns_is_named_before_anything_runs(folder):
     table(folder, "a.csv", "path\n1.jpg\n")
     with pytest.raises(AnnotationFileError, match=r"a\.csv has no column of labels"):
         recipes_of(options(labels=("a.csv",)))

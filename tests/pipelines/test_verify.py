@@ -23,7 +23,7 @@ def test_boxes_that_were_kept_as_they_came_may_lie_outside(tmp_path, boxes, insi
 
 
 @pytest.mark.parametrize(("fraction", "number"), [(1.0, 100), (0.995, 100), (0.25, 25), (0.001, 1), (0.0, 1)])
-def test_the_sample_of_shards_is_fixed(tmp_path, fraction, number):
+def test_sample_of_shards_is_fixed(tmp_path, fraction, number):
     shard = SPLIT.shards[0]
     shards = tuple(msgspec.structs.replace(shard, file=f"coco-train.tfrecord-{n:05}-of-00100") for n in range(100))
     write(tmp_path, msgspec.structs.replace(SPLIT, shards=shards))
@@ -39,7 +39,7 @@ def check() -> ShardCheck:
     return ShardCheck("train", "coco-train.tfrecord-00000-of-00001", 3, 4, 500, 600, Faults())
 
 
-def test_a_judging_job_fails_by_all_faults(monkeypatch, check, caplog):
+def test_judging_job_fails_by_all_faults(monkeypatch, check, caplog):
     found = [Fault(check.file, number, "schema", "no class") for number in range(4)]
     elsewhere = Fault("labels.csv", None, "missing", "it is gone")
     checks = [msgspec.structs.replace(check, split="val", examples=2000), check]
@@ -55,6 +55,6 @@ def test_a_judging_job_fails_by_all_faults(monkeypatch, check, caplog):
     assert [record.message for record in caplog.records] == [f"gs://b/out: {each}" for each in (elsewhere, *found)]
 
 
-def test_a_job_that_judges_ends_well_without_faults(monkeypatch, check):
+def test_job_that_judges_ends_well_without_faults(monkeypatch, check):
     monkeypatch.setattr(verify, "all_faults", lambda folder, ordered: Faults())
     verify._judge("gs://b/out", [check])

@@ -19,7 +19,7 @@ def test_what_is_no_data_set(tmp_path, copy_converted):
         recordmill.open(str(tmp_path))["test"]
 
 
-def test_splits_are_a_mapping_and_survive_chdir(tmp_path, copy_converted, monkeypatch):
+def test_splits_are_mapping_and_survive_chdir(tmp_path, copy_converted, monkeypatch):
     copy_converted(tmp_path / "out", "--num-shards", 3)
     monkeypatch.chdir(tmp_path)
     data = recordmill.open("out")
@@ -30,7 +30,7 @@ def test_splits_are_a_mapping_and_survive_chdir(tmp_path, copy_converted, monkey
     assert next(iter(train))["image_id"] == train[0]["image_id"] == next(iter(train.tensorflow()))["image_id"]
 
 
-def test_a_shard_that_is_replaced_is_an_error(tmp_path, copy_converted):
+def test_shard_replaced_is_error(tmp_path, copy_converted):
     copy_converted(tmp_path, "--num-shards", 3)
     train = recordmill.open(tmp_path)["train"]
     path = Path(train.shards[0].path)
@@ -73,7 +73,7 @@ def test_a_bucket_without_permission(tmp_path, copy_converted, monkeypatch, oper
                 read()
 
 
-def test_features_of_a_model_have_the_shape_of_the_recipe(tmp_path, copy_converted):
+def test_features_of_model_have_shape_of_recipe(tmp_path, copy_converted):
     copy_converted(tmp_path, "--num-shards", 3)
     path = Path(tmp_path / "manifest.json")
     manifest = json.loads(path.read_text())

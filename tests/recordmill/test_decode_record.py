@@ -22,7 +22,7 @@ def decoded(name: str, values: dict, table=None) -> dict:
 
 @pytest.mark.parametrize("name", CONTENTS)
 @pytest.mark.parametrize("number", [0, 3])
-def test_types_and_shapes_are_those_of_the_table(name, number):
+def test_types_and_shapes_are_table(name, number):
     found = decoded(name, draw(CONTENTS[name], number).values)
     table, _, shape = CONTENTS[name]
     readings = readings_of(table, shape)
@@ -41,7 +41,7 @@ def test_types_and_shapes_are_those_of_the_table(name, number):
         assert value.flags.writeable, key
 
 
-def test_a_record_of_the_layout_detection():
+def test_record_of_layout_detection():
     values, expected = draw(CONTENTS["detection"], 3)
     found = decoded("detection", values)
     with Image.open(io.BytesIO(values["image.encoded"])) as picture:
@@ -58,7 +58,7 @@ def test_a_record_of_the_layout_detection():
         assert (found[name] == expected[name]).all(), name
 
 
-def test_labels_that_are_stored_as_text():
+def test_labels_stored_as_text():
     table = stored_as(TFDS.with_parts(()), {"objects/label": "label"}, {"objects/id": FeatureKind.FLOAT}, True)
     readings = readings_of(table)
     assert (readings["labels"].dtype, readings["labels"].meaning) == ("bytes", "class name")

@@ -12,7 +12,7 @@ def test_each_epoch_has_each_record_once(records):
     assert np.array_equal(np.sort(numbers), np.tile(np.arange(records), (3, 1)))
 
 
-def test_the_order_is_the_same_for_ever():
+def test_order_is_same_for_ever():
     """Who resumes with another version of anything goes on in the same order."""
     order = GlobalOrder(1000, seed=7)
     assert order.numbers(np.arange(6)).tolist() == [99, 838, 300, 135, 787, 874]
@@ -33,7 +33,7 @@ def test_every_record_is_as_often_at_every_position():
     assert ((found - 100) ** 2 / 100).sum() < 130  # chi square of 81 degrees of freedom: 1 in 2,000 is above that
 
 
-def test_neighbours_in_the_data_set_are_none_in_the_order():
+def test_neighbours_in_data_set_are_none_in_order():
     numbers = GlobalOrder(10_000, seed=5).numbers(np.arange(10_000))
     assert abs(np.corrcoef(numbers[:-1], numbers[1:])[0, 1]) < 0.03
     assert (abs(np.diff(numbers)) == 1).sum() < 10
@@ -57,7 +57,7 @@ def interleaved(hosts: list[HostOrder], rounds: int | None = None) -> list[int]:
 
 @pytest.mark.parametrize("hosts", [1, 2, 3, 8])
 @pytest.mark.parametrize("epochs", [1, 2])
-def test_any_number_of_hosts_has_the_same_order(hosts, epochs):
+def test_any_number_of_hosts_has_same_order(hosts, epochs):
     order = GlobalOrder(10_001, seed=1)
     found = interleaved([order.of_host(host, hosts, epochs=epochs) for host in range(hosts)])
     assert found == order.numbers(np.arange(epochs * 10_001)).tolist()
@@ -81,7 +81,7 @@ def test_stops_lose_and_repeat_nothing(order, least):
     assert found == order.numbers(np.arange(order.records)).tolist()
 
 
-def test_at_the_end_hosts_that_had_one_more_and_one_less_go_on_alike():
+def test_at_end_hosts_that_had_one_more_and_one_less_go_on_alike():
     hosts = [GlobalOrder(10).of_host(host, 4) for host in range(4)]
     assert [len(list(host)) for host in hosts] == [3, 3, 2, 2]
     assert {host.position for host in hosts} == {10}
@@ -89,7 +89,7 @@ def test_at_the_end_hosts_that_had_one_more_and_one_less_go_on_alike():
 
 
 @pytest.mark.parametrize("start", [10, 11, 25])
-def test_beyond_the_end_a_position_stays_where_it_was(start):
+def test_beyond_end_position_stays_where_it_was(start):
     """As of a run that is to go on with fewer epochs than it had before."""
     host = GlobalOrder(10).of_host(0, 4, start=start)
     assert host.position == start
@@ -97,7 +97,7 @@ def test_beyond_the_end_a_position_stays_where_it_was(start):
     assert host.position == start
 
 
-def test_without_an_end_epoch_follows_epoch():
+def test_without_end_epoch_follows_epoch():
     host = GlobalOrder(3, seed=1).of_host(1, 2, epochs=None)
     assert [next(host) for _ in range(9)] == GlobalOrder(3, seed=1).numbers(np.arange(1, 19, 2)).tolist()
     assert host.position == 18
@@ -111,6 +111,6 @@ def test_no_records():
 
 
 @pytest.mark.parametrize(("host", "hosts", "start"), [(2, 2, 0), (-1, 2, 0), (0, 0, 0), (0, 1, -1)])
-def test_hosts_and_positions_that_there_are_not(host, hosts, start):
+def test_hosts_and_positions_that_not(host, hosts, start):
     with pytest.raises(ValueError, match="counted from 0"):
         GlobalOrder(3).of_host(host, hosts, start=start)

@@ -17,7 +17,7 @@ def same(one, other) -> bool:
     return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
 
 
-def test_records_are_those_of_the_split_one_by_one_and_several(split):
+def test_records_are_split_one_by_one_and_several(split):
     source = split.grain()
     assert len(source) == 5
     assert same(source[3], split[3])
@@ -33,7 +33,7 @@ def test_compressed_shards_are_refused_when_it_is_made(tmp_path):
         split.grain()
 
 
-def test_a_copy_in_another_process_reads_the_same(split):
+def test_copy_in_another_process_reads_same(split):
     source = split.grain()
     first = source[0]
     assert same(pickle.loads(pickle.dumps(source))[0], first)

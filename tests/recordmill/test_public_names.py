@@ -32,12 +32,12 @@ def test_imports_load_neither_beam_nor_tensorflow():
     assert out.splitlines() == ["['recordmill']", "[]"]
 
 
-def test_what_is_not_there_is_an_attribute_error():
+def test_what_is_not_there_is_attribute_error():
     with pytest.raises(AttributeError, match="'datasets'"):
         _ = recordmill.datasets
 
 
-def test_the_page_of_the_api_is_made_of_the_docstrings():
+def test_page_of_api_is_made_of_docstrings():
     docs = Path(__file__).parents[2] / "docs"
     page = runpy.run_path(str(docs / "make_api.py"))["api_page"]()
     assert (docs / "api.md").read_text(encoding="utf-8") == page, "make templates"

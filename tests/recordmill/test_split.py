@@ -103,7 +103,7 @@ def test_a_slice_with_a_step(split):
 
 
 @pytest.mark.parametrize("hosts", [1, 2, 3, 9])
-def test_hosts_read_each_record_once_and_as_many_as_the_others(split, hosts):
+def test_hosts_read_each_record_once_and_as_many_as_others(split, hosts):
     parts = [split.pieces(host, hosts) for host in range(hosts)]
     numbers = [sum(piece.end - piece.first for piece in pieces) for pieces in parts]
     assert max(numbers) - min(numbers) <= 1
@@ -118,7 +118,7 @@ def test_hosts_read_each_record_once_and_as_many_as_the_others(split, hosts):
     ]
 
 
-def test_a_record_that_cannot_be_decoded_is_named(tmp_path):
+def test_record_that_cannot_be_decoded_is_named(tmp_path):
     values = draw(CLASSES, 1).values
     writer = ExampleWriter(CLASSES.table)
     records = [writer.write(each) for each in (values, values | {"image.encoded": b"none"})]
@@ -146,7 +146,7 @@ def test_a_damaged_record(tmp_path):
         next(read)
 
 
-def test_a_shard_that_is_overwritten_is_an_error(tmp_path):
+def test_shard_overwritten_is_error(tmp_path):
     records = [bytes([number]) * 100_000 for number in range(3)]
     split = split_of(tmp_path, CLASSES, [records])
     path = tmp_path / split.shards[0].info.file
@@ -159,7 +159,7 @@ def test_a_shard_that_is_overwritten_is_an_error(tmp_path):
         list(read)
 
 
-def test_a_shard_with_fewer_records_than_the_manifest_has(tmp_path):
+def test_shard_with_fewer_records_than_manifest_has(tmp_path):
     split = write_split(tmp_path, CLASSES, [draw(CLASSES, number) for number in range(2)], shards=1)
     info = msgspec.structs.replace(split.shards[0].info, examples=3)
     longer = type(split)("train", str(tmp_path), [split.shards[0]._replace(info=info)], CLASSES)

@@ -29,7 +29,7 @@ def is_equal(one, other) -> bool:
     )
 
 
-def test_without_tensorflow_the_error_names_the_extra(tmp_path, monkeypatch):
+def test_without_tensorflow_error_names_extra(tmp_path, monkeypatch):
     split = split_of(tmp_path, "rle")
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     with pytest.raises(ConfigError, match=r'pip install "recordmill\[tensorflow\]"'):
@@ -37,7 +37,7 @@ def test_without_tensorflow_the_error_names_the_extra(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_values_are_those_of_the_numpy_reader(tmp_path, name):
+def test_values_are_numpy_reader(tmp_path, name):
     split = split_of(tmp_path, name, 4, compressed=name == "keras")
     data = split.tensorflow()
     assert int(data.cardinality()) == 4
@@ -136,7 +136,7 @@ def test_shards_are_visited_in_another_order(tmp_path, monkeypatch):
     assert {ids(split.tensorflow(shuffle=True, seed=seed))[0] for seed in range(8)} == {0, 2}
 
 
-def test_the_buffer_is_of_the_records_that_are_read(tmp_path, monkeypatch):
+def test_buffer_is_of_records_read(tmp_path, monkeypatch):
     asked = []
     shuffle = tf.data.Dataset.shuffle
     monkeypatch.setattr(tf.data.Dataset, "shuffle", lambda self, size, *seed: asked.append(size) or shuffle(self, size))
@@ -235,7 +235,7 @@ def test_more_objects_than_are_padded_to(tmp_path):
     split_of(tmp_path, "keras").tensorflow(batch=4, resize=(2, 2), pad=2)  # an object a record: none is a list
 
 
-def test_a_replaced_shard_is_an_error_at_once(tmp_path):
+def test_replaced_shard_is_error_at_once(tmp_path):
     split = split_of(tmp_path, "classification")
     split_of(tmp_path, "classification", RECORDS - 1)
     with pytest.raises(RecordError, match="bytes, where its manifest says"):

@@ -27,7 +27,7 @@ def test_the_spec_parses_one_record():
     assert parsed["c/ids"].numpy().tolist() == [7, -7]
 
 
-def test_the_spec_parses_a_batch_whose_lists_differ_in_length():
+def test_spec_parses_batch_whose_lists_differ_in_length():
     records = [record(b"x.jpg", [], []), record(b"y.jpg", [1.5, 2.5], [7, 8])]
     parsed = tf.io.parse_example(records, parse_spec(TABLE))
     assert parsed["a/name"].numpy().tolist() == [b"x.jpg", b"y.jpg"]
@@ -50,7 +50,7 @@ def boxed(box: list[float], boxes: list[float], pairs: list[int]) -> bytes:
 
 
 @pytest.mark.parametrize("boxes", [[], [[0, 1, 2, 3]], [[0, 1, 2, 3], [4, 5, 6, 7]]])
-def test_a_box_and_a_list_of_boxes_keep_their_shape_in_one_record(boxes):
+def test_box_and_list_of_boxes_keep_their_shape_in_one_record(boxes):
     record = boxed([1, 2, 3, 4], [edge for box in boxes for edge in box], [5, 6])
     parsed = tf.io.parse_single_example(record, parse_spec(BOXED))
     assert parsed["a/box"].numpy().tolist() == [1, 2, 3, 4]
@@ -59,7 +59,7 @@ def test_a_box_and_a_list_of_boxes_keep_their_shape_in_one_record(boxes):
     assert parsed["c/pairs"].numpy().tolist() == [[5, 6]]
 
 
-def test_lists_of_boxes_keep_their_records_apart_in_a_batch():
+def test_lists_of_boxes_keep_their_records_apart_in_batch():
     records = [boxed([1, 2, 3, 4], [], []), boxed([5, 6, 7, 8], [*range(8)], [1, 2]), boxed([0] * 4, [9] * 4, [])]
     parsed = tf.io.parse_example(records, parse_spec(BOXED))
     assert parsed["a/box"].numpy().tolist() == [[1, 2, 3, 4], [5, 6, 7, 8], [0, 0, 0, 0]]
@@ -76,7 +76,7 @@ RUNS = Feature("e/runs", "objects.mask_rle", FeatureKind.BYTES, ("N",), "RLE", "
 OPTIONAL = FeatureTable("optional", (NAME, CAPTIONS, IDS, MASKS, RUNS), groups=("d",), examples_per_shard=7)
 
 
-def test_parts_are_those_of_the_features_in_the_order_of_part():
+def test_parts_are_features_in_order_of_part():
     assert OPTIONAL.parts == (Part.MASK_PNG, Part.MASK_RLE, Part.CAPTIONS)
     assert TABLE.parts == ()
 
@@ -91,7 +91,7 @@ def test_parts_are_those_of_the_features_in_the_order_of_part():
         (OPTIONAL.parts, OPTIONAL.features),
     ],
 )
-def test_a_table_with_some_parts_keeps_what_every_record_has_and_nothing_else_on_top(parts, features):
+def test_table_with_some_parts_keeps_what_every_record_has_and_nothing_else_on_top(parts, features):
     chosen = OPTIONAL.with_parts(parts)
     assert chosen.features == features
     assert set(chosen.parts) == set(parts) & set(OPTIONAL.parts)

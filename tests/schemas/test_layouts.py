@@ -29,7 +29,7 @@ def test_every_layout_is_of_annotated_images_or_of_images_of_one_class():
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_a_layout_is_found_by_its_name_and_holds_each_value_once(name):
+def test_layout_is_found_by_its_name_and_holds_each_value_once(name):
     table = LAYOUTS[name]
     sources = [feature.source for feature in table.features]
     assert table.layout == name
@@ -51,12 +51,12 @@ def markdown(table: FeatureTable) -> str:
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_the_documentation_shows_the_table(name):
+def test_documentation_shows_table(name):
     page = (Path(__file__).parents[2] / "docs" / "records.md").read_text()
     assert markdown(LAYOUTS[name]) in page
 
 
-def test_what_a_model_makes_of_pictures():
+def test_what_model_makes_of_pictures():
     table = features_table((7, 7, 1280), "float32")
     assert {feature.name: (feature.kind.value, feature.shape) for feature in table.features} == {
         "feature": ("float", ("7", "7", "1280")),
@@ -73,7 +73,7 @@ def test_what_a_model_makes_of_pictures():
     assert markdown(table) in page
 
 
-def test_the_documentation_lists_every_reason_and_part():
+def test_documentation_lists_every_reason_and_part():
     docs = Path(__file__).parents[2] / "docs"
     reasons = (docs / "cli.md").read_text()
     assert [reason.value for reason in Reason if f"`{reason.value}`" not in reasons] == []
@@ -96,12 +96,12 @@ def test_the_documentation_lists_every_reason_and_part():
         ({}, {"image": FeatureKind.INT64}, "texts or files"),
     ],
 )
-def test_keys_and_types_that_a_layout_cannot_have(names, kinds, word):
+def test_keys_and_types_that_layout_cannot_have(names, kinds, word):
     with pytest.raises(ConfigError, match=word):
         stored_as(TFDS, names, kinds)
 
 
-def test_classes_are_numbered_by_the_label_whatever_its_key():
+def test_classes_are_numbered_by_label_whatever_its_key():
     labels = LabelMap((Category(5, "a"), Category(90, "b")))
     for table, number in ((TFDS, 2), (KERAS, 91), (DETECTION, 91), (CLASSIFICATION, 2)):
         key = next(feature.name for feature in table.features if feature.source == table.label)

@@ -21,7 +21,7 @@ SPLITS = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_]{0,8}", fullmatch=True)
         (ShardKey("train", 123_456, 200_000), False, "coco-train.tfrecord-123456-of-200000"),
     ],
 )
-def test_a_shard_is_called_as_beam_and_tfds_call_it(key, gzip, file):
+def test_shard_is_called_as_beam_and_tfds_call_it(key, gzip, file):
     names = ShardNames("coco", key.split)
     assert names.file(key, 17, gzip) == file
     assert names.stable(key) == file.removesuffix(".gz")
@@ -35,7 +35,7 @@ def test_a_shard_is_known_by_its_name(name, split, index, count, gzip):
 
 
 @given(NAMES, SPLITS, NAMES, SPLITS)
-def test_a_shard_is_not_taken_for_another_split_s(name, split, other_name, other_split):
+def test_shard_is_not_taken_for_another_split_s(name, split, other_name, other_split):
     file = ShardNames(name, split).file(ShardKey(split, 0, 1), 1, gzip=False)
     assert ShardNames(other_name, other_split).is_one(file) == ((name, split) == (other_name, other_split))
 
@@ -71,7 +71,7 @@ KERAS_NAMES = ShardNames("coco", "train", ShardNaming.KERAS)
         (123, 12, False, "file_123-12.tfrec"),
     ],
 )
-def test_a_shard_of_the_keras_recipe_is_called_by_its_number_and_its_examples(index, examples, gzip, file):
+def test_shard_of_keras_recipe_is_called_by_its_number_and_its_examples(index, examples, gzip, file):
     key = ShardKey("train", index, 200)
     assert KERAS_NAMES.file(key, examples, gzip) == file
     assert KERAS_NAMES.stable(key) == f"coco-train.tfrecord-{index:05d}-of-00200"
@@ -79,7 +79,7 @@ def test_a_shard_of_the_keras_recipe_is_called_by_its_number_and_its_examples(in
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**9), st.booleans())
-def test_a_shard_of_the_keras_recipe_is_known_by_its_name_and_so_is_a_link_to_it(index, examples, gzip):
+def test_shard_of_keras_recipe_is_known_by_its_name_and_so_is_link_to_it(index, examples, gzip):
     key = ShardKey("train", index, index + 1)
     assert KERAS_NAMES.is_one(KERAS_NAMES.file(key, examples, gzip))
     assert KERAS_NAMES.is_one(KERAS_NAMES.stable(key))
@@ -100,12 +100,12 @@ def test_a_shard_of_the_keras_recipe_is_known_by_its_name_and_so_is_a_link_to_it
         "coco-val.tfrecord-00000-of-00001",
     ],
 )
-def test_what_is_no_shard_of_the_keras_recipe(file):
+def test_what_is_no_shard_of_keras_recipe(file):
     assert not KERAS_NAMES.is_one(file)
 
 
 @pytest.mark.parametrize("file", ["file_00-4096.tfrec", "file_00-4096.tfrec.gz"])
-def test_other_layouts_do_not_take_the_keras_recipe_s_files_for_theirs(file):
+def test_other_layouts_do_not_take_keras_recipe_s_files_for_theirs(file):
     assert not ShardNames("coco", "train").is_one(file)
 
 

@@ -10,7 +10,7 @@ def writes(gcs: GcsStandIn) -> list[str]:
     return [call.name for call in gcs.calls("start", "chunk", "delete", "copy")]
 
 
-def test_a_job_that_is_done_writes_nothing(gcs, converted, recordmill):
+def test_job_done_writes_nothing(gcs, converted, recordmill):
     outcome = recordmill(*converted)
     assert outcome.code == 0
     assert f"{OUT} holds the whole split already" in outcome.out
@@ -45,7 +45,7 @@ def test_overwrite(gcs, converted, recordmill):
 # Back again
 
 
-def test_extract_gives_the_images_back(gcs, converted, sample, local_run, tmp_path, recordmill):
+def test_extract_gives_images_back(gcs, converted, sample, local_run, tmp_path, recordmill):
     assert recordmill("extract", local_run(), tmp_path / "local").code == 0
     local = files_of(tmp_path / "local")
     assert recordmill("extract", OUT, f"{ROOT}/back").code == 0

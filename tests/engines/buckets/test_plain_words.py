@@ -40,7 +40,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_failures_are_told_in_one_line(gcs, sample, recordmill, name):
+def test_failures_are_named_in_one_line(gcs, sample, recordmill, name):
     harm, others, code, told = FAILURES[name]
     upload(gcs, Path(sample.images).parent, "in")
     harm(gcs)

@@ -41,7 +41,7 @@ def tiny(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("method", [STORED, DEFLATED])
-def test_a_member_of_a_large_archive_is_one_request(gcs, tiny, tmp_path, recordmill, method, monkeypatch):
+def test_member_of_large_archive_is_one_request(gcs, tiny, tmp_path, recordmill, method, monkeypatch):
     """The job and its workers are one process here, which reads the archive's directory twice."""
     monkeypatch.setattr(zip_storage, "KEPT_BYTES", 0)
     gcs.put("tiny.zip", zipped(files_of(tiny / "images"), method))

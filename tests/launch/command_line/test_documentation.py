@@ -7,11 +7,11 @@ from recordmill.launch.command_line.documentation import with_tables
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
 
 
-def test_the_page_has_the_options_as_they_are():
+def test_page_has_options_unchanged():
     assert with_tables(PAGE) == PAGE, "make templates writes it again"
 
 
-def test_a_table_says_flag_meaning_and_default():
+def test_table_says_flag_meaning_and_default():
     page = with_tables("<!-- options: coco -->\nold\n<!-- end of options -->\nkept")
     assert page.endswith("<!-- end of options -->\nkept")
     assert "\nold\n" not in page

@@ -43,7 +43,7 @@ def test_help_fits_the_terminal(verb, columns, monkeypatch):
     assert max(map(len, lines)) > columns - 15
 
 
-def test_a_narrow_terminal_loses_nothing(monkeypatch):
+def test_narrow_terminal_loses_nothing(monkeypatch):
     texts = []
     for columns in ("1", "200"):
         monkeypatch.setenv("COLUMNS", columns)
@@ -60,7 +60,7 @@ def test_help_of_all_verbs(monkeypatch):
 
 @pytest.mark.parametrize("columns", [30, 80, 200])
 @pytest.mark.parametrize("verb", ["", *VERBS])
-def test_examples_are_shown_as_a_shell_takes_them(verb, columns, monkeypatch):
+def test_examples_are_shown_as_shell_takes_them(verb, columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     shown = (verb_help(verb) if verb else program_help()).partition("examples:\n")[2]
     commands = [shlex.join(shlex.split(line)) for line in shown.replace("\\\n", " ").splitlines()]

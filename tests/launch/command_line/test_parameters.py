@@ -26,7 +26,7 @@ def test_every_option_is_a_parameter(command):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_must_be_given_is_what_the_command_misses(command):
+def test_what_must_be_given_is_what_command_misses(command):
     required = {each.flag for each in parameters(command).values() if each.is_required}
     with pytest.raises(ConfigError) as caught:
         parse([command])
@@ -45,7 +45,7 @@ def test_no_name_is_one_of_beams(command):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_value_of_every_parameter_is_taken_by_the_command(command):
+def test_value_of_every_parameter_is_taken_by_command(command):
     """All but those that contradict each other, each with a value that is not its default."""
     paths = PATHS[command] | (PICTURES if command == "table" else {})
     plain = parse(command_line(command, paths)).options
@@ -96,7 +96,7 @@ def test_switches_that_are_off(value):
     assert command_line("coco", {"gzip": value}) == ["coco"]
 
 
-def test_a_value_that_begins_with_a_dash_stays_a_value():
+def test_value_that_begins_with_dash_stays_value():
     assert parse(command_line("coco", PATHS["coco"] | {"seed": -3})).options.seed == -3
     with pytest.raises(ConfigError, match="--name '--gzip' must be letters"):
         parse(command_line("coco", PATHS["coco"] | {"name": "--gzip"}))

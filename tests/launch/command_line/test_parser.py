@@ -25,7 +25,7 @@ def fault(*arguments: str) -> str:
     return str(caught.value)
 
 
-def test_without_flags_the_options_are_the_defaults():
+def test_without_flags_options_are_defaults():
     assert options() == PLAIN
 
 
@@ -54,7 +54,7 @@ FLAGS = [  # one or two of each kind; tests/launch/command_line/test_parameters.
 
 
 @pytest.mark.parametrize(("flags", "changed"), FLAGS)
-def test_a_flag_sets_its_option_and_no_other(flags, changed):
+def test_flag_sets_its_option_and_no_other(flags, changed):
     assert options(*flags) == PLAIN.model_copy(update=changed)
 
 
@@ -62,7 +62,7 @@ def folder_of(*flags: str) -> FolderOptions:
     return parse(["folder", "--images", "images", "--output", "out", *flags]).options
 
 
-def test_all_faults_of_values_are_told_at_once():
+def test_all_faults_of_values_are_named_at_once():
     message = fault("folder", "--split", "a=0.5,a=0.4", "--label-column", "x", "--layout", "keras")
     found = [part.split()[0].rstrip(":") for part in message.split("; ")]
     assert sorted(found) == ["--images", "--label-column", "--layout", "--output", "--split", "--split"]
@@ -105,14 +105,14 @@ def test_all_faults_of_values_are_told_at_once():
         ("--gzpi coco", ["unknown", "--gzpi"]),
     ],
 )
-def test_a_fault_is_told_and_where_help_is(arguments, words):
+def test_fault_is_named_and_where_help_is(arguments, words):
     message = fault(*arguments.split())
     assert [word for word in words if word not in message] == []
     is_of_words = any(word in message for word in ("unknown", "unexpected", "needs a value", "takes no value", "verb"))
     assert ("--help lists the" in message) == is_of_words
 
 
-def test_faults_of_every_kind_are_told_at_once_and_each_once():
+def test_faults_of_every_kind_are_named_at_once_and_each_once():
     message = fault(
         *("coco", "--num-shards", "x", "--shard-size", "big", "--boxes", "y", "--gzip=1", "--imagse", "i"),
         *("--instances", "a", "--categories", ",", "--output", "--split", "a-b"),
@@ -123,7 +123,7 @@ def test_faults_of_every_kind_are_told_at_once_and_each_once():
     assert found == ["--gzip", "--imagse", "--output", *wrong, "--split"]
 
 
-def test_the_value_of_an_unknown_flag_is_no_fault_of_its_own():
+def test_value_of_unknown_flag_is_no_fault():
     for command in ([*INPUTS, "--frobnicate", "x", "--gzip"], ["verify", "--frobnicate", "out"]):
         assert fault(*command).startswith("unknown flag --frobnicate (recordmill ")
 
@@ -146,7 +146,7 @@ def test_shares_add_up():
     assert folder_of("--split", "a=0.75", "--split", "b=1/4").split == (("a", Fraction(3, 4)), ("b", Fraction(1, 4)))
 
 
-def test_of_values_given_twice_the_last_counts_and_that_is_said(caplog):
+def test_of_values_given_twice_last_counts_and_said(caplog):
     assert options("--num-shards", "2", "--num-shards=2", "--seed", "1").num_shards == 2
     assert caplog.text == ""
     assert options("--num-shards", "2", "--num-shards=3").num_shards == 3
@@ -154,7 +154,7 @@ def test_of_values_given_twice_the_last_counts_and_that_is_said(caplog):
 
 
 @pytest.mark.parametrize("value", ["-", "-3", "-.5", "- -", "--a b"])
-def test_a_value_may_begin_with_a_dash(value):
+def test_value_may_begin_with_dash(value):
     assert folder_of("--label-from", "name", "--label-separator", value).label_separator == value
 
 

@@ -46,7 +46,7 @@ print(len(times), times != [bytes(1)])
 """
 
 
-def test_the_caller_s_process_is_left_unchanged(sample, tmp_path):
+def test_caller_s_process_is_left_unchanged(sample, tmp_path):
     command = [sys.executable, "-c", PROGRAM, sample.images, sample.instances, str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.splitlines()[-2:] == ["[] 0", "1 True"], done.stdout + done.stderr

@@ -57,7 +57,7 @@ def told(mode: str, is_own: bool) -> str:
         ("", True, False),
     ],
 )
-def test_a_note_says_that_beam_processes_are_slower(mode, is_own, is_told):
+def test_note_says_that_beam_processes_are_slower(mode, is_own, is_told):
     with ProcessPoolExecutor(1, warm_process._warm()) as pool:
         assert ("in less time" in pool.submit(told, mode, is_own).result()) == is_told
 

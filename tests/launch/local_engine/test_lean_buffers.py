@@ -41,7 +41,7 @@ def grouped() -> execution.GroupingBuffer:
 
 
 @pytest.mark.parametrize("parts", [1, 3])
-def test_groups_are_the_same_in_pieces(parts):
+def test_groups_are_same_in_pieces(parts):
     ours, theirs = grouped(), grouped()
     pieces = lean_buffers.partition(ours, parts)
     assert [b"".join(part) for part in pieces] == [b"".join(part) for part in lean_buffers._partition(theirs, parts)]
@@ -50,7 +50,7 @@ def test_groups_are_the_same_in_pieces(parts):
     assert not ours._table
 
 
-def test_a_group_is_let_go_as_it_is_encoded(monkeypatch):
+def test_group_is_let_go_unchanged_encoded(monkeypatch):
     held = []
     buffer = grouped()
     create = lean_buffers.create_OutputStream
@@ -154,7 +154,7 @@ def test_what_is_large_is_sent_in_messages_of_its_pieces_and_in_order():
     ]
 
 
-def test_what_a_step_gives_goes_on_in_pieces_and_its_buffer_is_let_go(monkeypatch):
+def test_what_step_gives_goes_on_in_pieces_and_its_buffer_is_let_go(monkeypatch):
     sizes, operations = [], []
     drained, finish = lean_buffers.input_elements, bundle_processor.DataOutputOperation.finish
 
@@ -179,7 +179,7 @@ def test_what_a_step_gives_goes_on_in_pieces_and_its_buffer_is_let_go(monkeypatc
     assert not any(hasattr(operation, "output_stream") for operation in operations)
 
 
-def test_the_pinned_beam_s_sources_are_known():
+def test_pinned_beam_s_sources_are_known():
     """Where the pin has moved: compare the methods and their callers, then add the hash."""
     assert lean_buffers.sources_hash(lean_buffers._REPLACED) in lean_buffers._KNOWN_SOURCES
 
@@ -198,7 +198,7 @@ def _another_finish(operation):
     ],
     ids=["known", "another source", "no source", "bundles that run several times"],
 )
-def test_methods_of_a_known_beam_are_replaced_for_a_block(monkeypatch, options, method, is_replaced):
+def test_methods_of_known_beam_are_replaced_for_block(monkeypatch, options, method, is_replaced):
     buffer = execution.GroupingBuffer
     monkeypatch.setattr(buffer, "partition", lean_buffers._partition)
     monkeypatch.setattr(lean_buffers, "_REPLACED", (*lean_buffers._REPLACED[:-1], method))

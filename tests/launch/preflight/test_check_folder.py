@@ -62,19 +62,19 @@ def test_links_in_a_circle(tmp_path):
     assert "circle" in folder_fault(str(tmp_path / "a" / "b"))
 
 
-def test_a_folder_that_may_not_be_written_to(open_folder):
+def test_folder_that_may_not_be_written_to(open_folder):
     (open_folder / "out").mkdir(mode=0o555)
     out = open_folder / "out"
     assert fault_for_nobody(out).startswith(f"{out} may not be written to")
     assert fault_for_nobody(out / "a" / "b").startswith(f"{out}/a/b cannot be made: {out} may not be written to")
 
 
-def test_a_folder_that_may_not_be_entered(open_folder):
+def test_folder_that_may_not_be_entered(open_folder):
     (open_folder / "closed").mkdir(mode=0o000)
     assert fault_for_nobody(open_folder / "closed" / "out").startswith(f"{open_folder}/closed/out: permission denied")
 
 
-def test_a_file_system_that_may_only_be_read(tmp_path):
+def test_file_system_that_may_only_be_read(tmp_path):
     mount = ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", tmp_path]
     if subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("no file system may be mounted here")

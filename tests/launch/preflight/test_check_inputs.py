@@ -166,7 +166,7 @@ def test_a_fault_names_its_flag(folder, verb, given, words):
     assert found.count("; --") + 1 == wanted, found
 
 
-def test_every_folder_that_is_within_another_is_told(folder):
+def test_every_folder_within_another_is_named(folder):
     (folder / "images" / "deep" / "er").mkdir()
     (folder / "images" / "deep" / "er" / "b.jpg").touch()
     assert fault("folder", images=("images/deep/er", "images", "images/deep")).count(" is within ") == 3
@@ -175,7 +175,7 @@ def test_every_folder_that_is_within_another_is_told(folder):
 # Files that would be written over
 
 
-def test_a_read_only_output_passes_if_it_is_complete(folder, monkeypatch):
+def test_read_only_output_passes_if_it_is_complete(folder, monkeypatch):
     """It may be complete, and `claim_output` says so."""
     monkeypatch.setattr(check_inputs, "folder_fault", lambda path: f"{path} may not be written to")
     assert fault("coco") == "--output out may not be written to"
@@ -184,7 +184,7 @@ def test_a_read_only_output_passes_if_it_is_complete(folder, monkeypatch):
     assert fault("coco") == ""
 
 
-def test_an_input_that_the_data_set_would_replace_is_refused(folder):
+def test_input_that_data_set_would_replace_is_refused(folder):
     (folder / "features.json").touch()
     found = fault("folder", labels="labels.csv", output=".")
     assert "labels.csv would be replaced" in found
@@ -193,7 +193,7 @@ def test_an_input_that_the_data_set_would_replace_is_refused(folder):
     assert "features.json would be replaced" in fault("coco", instances="out/features.json", output=str(folder))
 
 
-def test_an_input_in_the_state_folder_is_refused(folder):
+def test_input_in_state_folder_is_refused(folder):
     (folder / "out" / ".recordmill-train").mkdir(parents=True)
     state = "out/.recordmill-train/a.json"
     (folder / state).touch()
@@ -205,7 +205,7 @@ NAMES = ("label_map.json", "rejects-val.jsonl", "manifest-train.json", "report.h
 
 
 @pytest.mark.parametrize("name", [*NAMES, "a-b.labels.txt"])
-def test_somebody_else_s_file_of_such_a_name_is_refused(folder, name):
+def test_somebody_else_s_file_of_such_name_is_refused(folder, name):
     (folder / "out").mkdir()
     (folder / "out" / name).touch()
     assert f"--output out has {name}" in fault("coco")
@@ -220,7 +220,7 @@ def test_what_is_no_file_but_called_as_one_of_ours_is_refused(folder, name, make
 
 
 @pytest.mark.parametrize("ours", ["manifest.json", ".recordmill-val/recipe.json"])
-def test_files_of_a_data_set_or_of_an_unfinished_run_are_ours(folder, ours):
+def test_files_of_data_set_or_of_unfinished_run_are_ours(folder, ours):
     for name in ("labels.csv", "rejects-train.jsonl", ours):
         (folder / "out" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "out" / name).write_text("{}")

@@ -74,7 +74,7 @@ def test_a_container_has_its_share(tmp_path, monkeypatch, limit, expected, versi
     assert memory_bytes() == expected
 
 
-def test_a_job_is_refused_before_it_starts_and_so_is_a_plan(recordmill, sample, tmp_path, monkeypatch):
+def test_job_is_refused_before_it_starts_and_so_is_plan(recordmill, sample, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "memory_bytes", lambda: 200_000_000)
     for more in ([], ["--dry-run"]):
         outcome = recordmill(*coco_flags(sample, tmp_path / "out", *more))

@@ -24,14 +24,14 @@ CUSTOM = {
         ({}, "us-west1", None),  # as some emulators answer
     ],
 )
-def test_a_bucket_is_near_if_one_of_its_regions_is_the_jobs(gcs, place, region, where):
+def test_bucket_is_near_if_one_of_its_regions_is_jobs(gcs, place, region, where):
     gcs.bucket_place = place
     warnings = list(distant_buckets(["gs://bucket/x", "gs://bucket/y", "local/folder"], region))
     beginning = f"gs://bucket is in {where}, the job runs in {region}: "
     assert [line[: len(beginning)] for line in warnings] == ([beginning] if where else [])
 
 
-def test_a_bucket_whose_metadata_cannot_be_read_is_skipped(gcs):
+def test_bucket_whose_metadata_cannot_be_read_is_skipped(gcs):
     assert list(distant_buckets(["gs://there-is-none/x"], "us-west1")) == []
     gcs.faults = [Fault(Kind.STATUS, status=403, message="no storage.buckets.get access")]
     assert list(distant_buckets(["gs://bucket/x"], "us-west1")) == []

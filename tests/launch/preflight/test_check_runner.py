@@ -71,7 +71,7 @@ def test_all_faults_come_at_once():
         ("--template_location=gs://b/t", "--template_location is Dataflow's"),
     ],
 )
-def test_flags_for_which_a_local_job_has_no_use(flag, told):
+def test_flags_for_which_local_job_has_no_use(flag, told):
     assert [fault[: len(told)] for fault in faults([flag], ("out",))] == ([told] if told else [])
 
 
@@ -100,7 +100,7 @@ NO_RECORDMILL = "the workers would not have Recordmill: say how they are"
         (["--runner=SparkRunner"], NO_RECORDMILL),
     ],
 )
-def test_what_a_job_server_would_refuse_late(arguments, told):
+def test_what_job_server_would_refuse_late(arguments, told):
     (fault,) = faults(arguments)
     assert fault.startswith(told)
 
@@ -138,7 +138,7 @@ def test_a_job_server_must_listen():
         assert fault.startswith(f"no job server listens at localhost:{listening.getsockname()[1]} (")
 
 
-def test_what_listens_must_be_a_job_server(monkeypatch):
+def test_what_listens_must_be_job_server(monkeypatch):
     """A server of something else, and one that says nothing at all."""
     monkeypatch.setattr(check_runner_module, "_ANSWER_S", 1)
     with running() as http:
@@ -164,14 +164,14 @@ def staging(path: str):
     return beam_options(["--runner=DataflowRunner", f"--temp_location={path}"])
 
 
-def test_a_staging_bucket_is_left_unchanged(gcs):
+def test_staging_bucket_is_left_unchanged(gcs):
     check_staging(staging(f"gs://{BUCKET}/tmp"))
     assert gcs.objects() == {}
     assert [call.operation for call in gcs.calls()].count("chunk") == 1
 
 
 @pytest.mark.parametrize("operation", ["chunk", "stat"])
-def test_a_staging_bucket_without_rights_is_refused(gcs, operation):
+def test_staging_bucket_without_rights_is_refused(gcs, operation):
     gcs.faults.append(Fault(Kind.STATUS, operation=operation, status=403, times=100))
     with pytest.raises(ConfigError, match=f"--temp_location=gs://{BUCKET}/tmp cannot be written and read, and the job"):
         check_staging(staging(f"gs://{BUCKET}/tmp"))
@@ -179,7 +179,7 @@ def test_a_staging_bucket_without_rights_is_refused(gcs, operation):
 
 @pytest.mark.usefixtures("gcs")
 @pytest.mark.parametrize("name", ["temp_location", "staging_location"])
-def test_each_bucket_of_the_jobs_files_must_be_there(name):
+def test_each_bucket_of_jobs_files_must_be_there(name):
     paths = {"temp_location": f"gs://{BUCKET}/tmp", name: "gs://nowhere/x"}
     with pytest.raises(ConfigError, match=f"--{name}=gs://nowhere/x cannot be written"):
         check_staging(beam_options(["--runner=DataflowRunner", *(f"--{each}={path}" for each, path in paths.items())]))

@@ -323,7 +323,7 @@ def test_what_is_refused_changes_nothing(tmp_path, left, recipes, overwrite, wor
     assert whole_folder(tmp_path) == before
 
 
-def test_splits_of_one_job_share_a_vocabulary(tmp_path):
+def test_splits_of_one_job_share_vocabulary(tmp_path):
     first, second = (of_texts(name, caption_text="tfidf") for name in ("train", "val"))
     claim(tmp_path, first)
     assert claim_output(str(tmp_path), [first, second], overwrite=False) == [UNFINISHED, NEW]
@@ -352,7 +352,7 @@ def test_images_are_listed_once_for_complete_splits(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_note_that_another_job_has_replaced(tmp_path, monkeypatch, seed):
+def test_note_that_another_job_has_replaced(tmp_path, monkeypatch, seed):
     """Of the same seed, it is a second run of the job."""
     write_note = claim_module._note_recipe
     monkeypatch.setattr(claim_module, "_note_recipe", lambda output, _: write_note(output, with_options(seed=seed)))
@@ -383,7 +383,7 @@ def test_what_another_run_claims_stays_when_one_is_released(tmp_path):
     assert absent_folders("gs://bucket/a") == []
 
 
-def test_a_complete_split_may_be_where_nothing_can_be_written(tmp_path, monkeypatch):
+def test_complete_split_may_be_where_nothing_can_be_written(tmp_path, monkeypatch):
     finish(tmp_path, RECIPE)
     before = whole_folder(tmp_path)
     monkeypatch.setattr(claim_module, "folder_fault", lambda path: f"{path} may not be written to")
@@ -394,7 +394,7 @@ def test_a_complete_split_may_be_where_nothing_can_be_written(tmp_path, monkeypa
     assert whole_folder(tmp_path) == before
 
 
-def test_a_split_that_is_being_replaced_is_not_missing(tmp_path, monkeypatch):
+def test_split_being_replaced_is_not_missing(tmp_path, monkeypatch):
     finish(tmp_path, RECIPE, VAL)
     (tmp_path / "manifest-val.json").unlink()
     read, alone = claim_module.read_manifest, (tmp_path / "manifest-train.json").read_bytes()
@@ -408,7 +408,7 @@ def test_a_split_that_is_being_replaced_is_not_missing(tmp_path, monkeypatch):
     assert claim(tmp_path, TEST) is NEW
 
 
-def test_a_state_folder_that_leads_elsewhere_costs_nobody_a_file(tmp_path):
+def test_state_folder_that_leads_elsewhere_costs_nobody_file(tmp_path):
     with_file("mine/thesis.txt")(tmp_path)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / STATE).symlink_to(tmp_path / "mine")
@@ -421,7 +421,7 @@ def test_a_state_folder_that_leads_elsewhere_costs_nobody_a_file(tmp_path):
 
 
 @pytest.mark.parametrize("kept", [{"retentionExpirationTime": "2026-12-24T18:30:00.000Z"}, {"eventBasedHold": True}])
-def test_a_bucket_in_which_no_job_could_end_is_refused_each_time(gcs, kept):
+def test_bucket_in_which_no_job_could_end_is_refused_each_time(gcs, kept):
     output = path_of("out")
     gcs.protection = kept
     for _ in range(2):
@@ -430,7 +430,7 @@ def test_a_bucket_in_which_no_job_could_end_is_refused_each_time(gcs, kept):
     assert list(gcs.objects()) == [f"out/{NOTE}"]
 
 
-def test_a_retention_policy_leaves_complete_splits(gcs, tmp_path):
+def test_retention_policy_leaves_complete_splits(gcs, tmp_path):
     finish(tmp_path, RECIPE)
     gcs.protection = {"retentionExpirationTime": "2026-12-24T18:30:00.000Z"}
     for name, data in whole_folder(tmp_path).items():

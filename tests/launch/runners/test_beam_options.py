@@ -29,7 +29,7 @@ DATAFLOW = ["--runner=DataflowRunner", "--project=p-12345", "--region=us-central
 
 
 @pytest.mark.parametrize("named", [[], ["--runner=DirectRunner"], ["--runner=direct"], ["--runner=FnApiRunner"]])
-def test_local_runs_name_the_runner_that_downloads_nothing(named):
+def test_local_runs_name_runner_that_downloads_nothing(named):
     options = beam_options(named)
     assert options.view_as(StandardOptions).runner.endswith(".fn_api_runner.FnApiRunner")
     assert runner_of(options) is Runner.LOCAL
@@ -51,17 +51,17 @@ def test_runners(name, runner):
 
 
 @pytest.mark.parametrize("name", ["DaskRunner", "InteractiveRunner", "Flnk", "apache_beam.runners.ray.RayRunner"])
-def test_a_runner_that_is_not_known_to_work_is_refused(name):
+def test_runner_not_known_to_work_is_refused(name):
     with pytest.raises(ConfigError, match="is none of DataflowRunner"):
         beam_options([f"--runner={name}"])
 
 
-def test_a_setup_file_has_a_whole_path():
+def test_setup_file_has_whole_path():
     assert os.path.isabs(beam_options(["--setup_file=setup.py"]).view_as(SetupOptions).setup_file)
 
 
 @pytest.mark.parametrize("arguments", [[], DATAFLOW, ["--runner=FlinkRunner"], [*DATAFLOW, "--save_main_session"]])
-def test_the_main_session_is_never_shipped(arguments):
+def test_main_session_is_never_shipped(arguments):
     assert beam_options(arguments).view_as(SetupOptions).save_main_session is False
 
 
@@ -88,12 +88,12 @@ def test_what_is_said_stays():
     assert options.view_as(GoogleCloudOptions).labels == ["a=b", "made-by=recordmill"]
 
 
-def test_the_local_runner_gets_none_of_it():
+def test_local_runner_gets_none_of_it():
     assert beam_options([]).view_as(WorkerOptions).machine_type is None
     assert beam_options([]).view_as(GoogleCloudOptions).labels is None
 
 
-def test_the_job_server_timeout_is_long():
+def test_job_server_timeout_is_long():
     def timeout(*more: str) -> int:
         options = beam_options(["--runner=PrismRunner", *more])
         return options.view_as(PortableOptions).job_server_timeout
@@ -136,7 +136,7 @@ def test_what_is_done_with_a_job():
     assert purpose_of(beam_options([])) == "run"
 
 
-def test_jobs_that_write_the_same_have_one_name():
+def test_jobs_that_write_same_have_one_name():
     named = with_job_name(DATAFLOW, "gs://b/out", ["val"])
     assert beam_options(named).view_as(GoogleCloudOptions).job_name == "recordmill-b-out-val"
     assert with_job_name([*DATAFLOW, "--job_name=mine"], "gs://b/out", ["val"]) == [*DATAFLOW, "--job_name=mine"]

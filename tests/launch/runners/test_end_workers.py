@@ -66,7 +66,7 @@ def heard() -> Iterator[list[int]]:
     signal.signal(signal.SIGTERM, before)
 
 
-def test_a_signal_ends_them_and_comes_to_whoever_had_it_before(heard, monkeypatch):
+def test_signal_ends_them_and_comes_to_whoever_had_it_before(heard, monkeypatch):
     killed = threading.Event()
     monkeypatch.setattr(signals, "_GRACE_S", 0.0)
     monkeypatch.setattr(signals, "kill_workers", killed.set)
@@ -79,7 +79,7 @@ def test_a_signal_ends_them_and_comes_to_whoever_had_it_before(heard, monkeypatc
 
 
 @pytest.mark.usefixtures("heard")
-def test_a_thread_that_may_not_ask_for_signals_goes_without():
+def test_thread_that_may_not_ask_for_signals_goes_without():
     def within() -> str:
         with workers_end_too():
             return "ran"

@@ -21,13 +21,13 @@ def failure(error: Exception) -> Exception:
     return caught.value
 
 
-def test_an_error_of_ours_comes_out_of_a_step_as_it_went_in():
+def test_error_of_ours_comes_out_of_step_as_it_went_in():
     error = RecordError("the checksum is wrong", 3, "data_crc")
     told = failure(error)
     assert (type(told), str(told)) == (type(error), str(error))
 
 
-def test_another_error_is_told_with_its_step():
+def test_another_error_is_named_with_its_step():
     assert re.search("in step Some: .*ValueError: one: two", str(failure(ValueError("one: two"))))
 
 
@@ -36,11 +36,11 @@ def _interrupt(kind: type) -> None:
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, Terminated])
-def test_ctrl_c_within_a_step_is_ctrl_c_and_no_failure(kind):
+def test_ctrl_c_within_step_is_ctrl_c_and_no_failure(kind):
     with pytest.raises(KeyboardInterrupt):
         run(lambda p: p | "Once" >> beam.Create([kind]) | "Some" >> beam.Map(_interrupt), [])
 
 
-def test_a_pipeline_that_cannot_be_built_is_told():
+def test_pipeline_that_cannot_be_built_is_named():
     with pytest.raises(JobError, match="the job failed: KeyError: "):
         run(lambda p: {}[p], [])

@@ -15,7 +15,7 @@ def number(request) -> Iterator[int]:
     signal.signal(request.param, before)
 
 
-def test_a_signal_ends_what_is_within_and_is_told(number):
+def test_signal_ends_what_is_within_and_is_named(number):
     signal.signal(number, signal.SIG_DFL)
     with terminated_as_by_ctrl_c() as signals, pytest.raises(Terminated):
         signal.raise_signal(number)
@@ -23,7 +23,7 @@ def test_a_signal_ends_what_is_within_and_is_told(number):
     assert signal.getsignal(number) is signal.SIG_DFL
 
 
-def test_a_signal_that_is_ignored_stays_so(number):
+def test_signal_ignored_stays_so(number):
     """As nohup has it: the terminal may be closed."""
     signal.signal(number, signal.SIG_IGN)
     with terminated_as_by_ctrl_c():

@@ -77,7 +77,7 @@ def answer(monkeypatch):
     return says
 
 
-def test_a_dataflow_jobs_id_and_link_are_told(capsys):
+def test_dataflow_jobs_id_and_link_are_named(capsys):
     watch.wait(Job(), Runner.DATAFLOW, OPTIONS)
     told = capsys.readouterr().err
     assert "Created job with id: [2026-11-21_1]\n" in told
@@ -120,7 +120,7 @@ class AskedOnce(Job):
     asked = 1
 
 
-def test_a_job_server_is_asked_again_and_again(monkeypatch):
+def test_job_server_is_asked_again_and_again(monkeypatch):
     monkeypatch.setattr(watch, "_ASK_EVERY_S", 0.001)
 
     def until_three() -> None:
@@ -141,7 +141,7 @@ def test_ctrl_c_may_cancel(said, answer):
     assert (job.cancelled, str(caught.value)) == (1, "")
 
 
-def test_ctrl_c_while_a_job_is_submitted_tells_how_to_find_it():
+def test_ctrl_c_while_job_is_submitted_tells_how_to_find_it():
     name = OPTIONS.view_as(GoogleCloudOptions).job_name
     with pytest.raises(watch.LeftRunning) as caught:
         watch.submit(SimpleNamespace(run=interrupted), Runner.DATAFLOW, OPTIONS)
@@ -152,7 +152,7 @@ def test_ctrl_c_while_a_job_is_submitted_tells_how_to_find_it():
 
 
 @pytest.mark.parametrize("said", ["", "no", KeyboardInterrupt(), EOFError()])
-def test_ctrl_c_may_leave_the_job_running(said, answer):
+def test_ctrl_c_may_leave_job_running(said, answer):
     answer(said)
     job = Job(interrupted)
     with pytest.raises(watch.LeftRunning) as caught:
@@ -162,7 +162,7 @@ def test_ctrl_c_may_leave_the_job_running(said, answer):
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, Terminated])
-def test_without_a_terminal_the_job_is_left_running(kind, answer, monkeypatch):
+def test_without_terminal_job_is_left_running(kind, answer, monkeypatch):
     """`docker stop` of a command on a terminal would wait for an answer until it is killed."""
     answer(AssertionError("asked"))
     if kind is KeyboardInterrupt:
@@ -177,7 +177,7 @@ def test_without_a_terminal_the_job_is_left_running(kind, answer, monkeypatch):
     assert job.cancelled == 0
 
 
-def test_a_job_of_a_job_server_is_cancelled_with_the_command():
+def test_job_of_job_server_is_cancelled_with_command():
     job = Job(interrupted)
     with pytest.raises(KeyboardInterrupt) as caught:
         watch.wait(job, Runner.PORTABLE, OPTIONS)
@@ -185,7 +185,7 @@ def test_a_job_of_a_job_server_is_cancelled_with_the_command():
 
 
 @pytest.mark.parametrize("error", [grpc.RpcError(), ValueError("Cannot invoke RPC on closed channel!")])
-def test_ctrl_c_that_has_reached_the_job_server_as_well_is_ctrl_c(error):
+def test_ctrl_c_that_has_reached_job_server_as_well_is_ctrl_c(error):
     class WithoutServer(Job):
         def cancel(self) -> None:
             raise error
@@ -194,7 +194,7 @@ def test_ctrl_c_that_has_reached_the_job_server_as_well_is_ctrl_c(error):
         watch.wait(WithoutServer(interrupted), Runner.PORTABLE, OPTIONS)
 
 
-def test_what_dataflow_says_is_told_in_a_line_once(capsys):
+def test_what_dataflow_says_is_named_in_line_once(capsys):
     before = SERVICE.parent.level
     SERVICE.parent.setLevel(logging.CRITICAL)
     try:

@@ -76,14 +76,14 @@ def test_dataflow_reads_buckets_only():
     assert not re.search(remote, "/data/out")
 
 
-def test_a_run_sets_what_differs_from_the_defaults():
+def test_run_sets_what_differs_from_defaults():
     defaults = {name: schema.get("default") for name, schema in airflow_params("coco", False, {}).items()}
     assert run_values("coco", defaults | INPUTS, "/o", WHEN) == {**INPUTS, "output": "/o"}
     changed = {"max_rejects": 0, "gzip": True, "seed": -1, "categories": "cat", "output": "/mine"}
     assert run_values("coco", defaults | INPUTS | changed, "/o", WHEN) == {**INPUTS, **changed}
 
 
-def test_paths_have_the_date_of_the_run_and_nothing_else_has():
+def test_paths_have_date_of_run_and_nothing_else_has():
     params = {
         "images": ["/b/{%Y/%m}/{%d}", "/c"],
         "instances": ["/a"],

@@ -92,12 +92,12 @@ def test_good_values_match_and_bad_ones_do_not(name):
 @pytest.mark.parametrize("name", ["output", "seed", "num_shards", "examples_per_shard", "max_rejects", "min_area"])
 @settings(max_examples=20)
 @given(data=st.data())
-def test_the_command_takes_every_value_that_matches(name, data):
+def test_command_takes_every_value_that_matches(name, data):
     options_of("coco", **{name: data.draw(st.from_regex(regex_of(name), fullmatch=True))})
 
 
 @pytest.mark.parametrize("command", TEMPLATES)
-def test_the_defaults_that_a_form_shows_change_nothing(command):
+def test_defaults_that_form_shows_change_nothing(command):
     found = {each["name"]: each for each in metadata(command)["parameters"] if "defaultValue" in each}
     defaults = {name: each["defaultValue"] for name, each in found.items()}
     expected = {"sample": "1.0"} if command == "verify" else {"seed": "0", "gzip": "false", "max_rejects": "0.01"}

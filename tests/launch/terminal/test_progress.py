@@ -120,17 +120,17 @@ FULL = Progress("x", 118_287, 123, 1_000, 0, 190_000_000, 0, 1_234)
         (1, "…"),
     ],
 )
-def test_a_line_fits_its_terminal_and_what_matters_least_goes_first(width, line):
+def test_line_fits_its_terminal_and_what_matters_least_goes_first(width, line):
     assert progress_line(FULL, 60.0, width) == line
     assert len(line) <= width
 
 
 @pytest.mark.parametrize(("columns", "bar"), [(45, 24), (44, 12), (33, 12), (32, 0), (20, 0)])
-def test_the_bar_gives_way_to_the_line(columns, bar):
+def test_bar_gives_way_to_line(columns, bar):
     assert bar_width("9 of 10 images (90%)", columns) == bar
 
 
-def test_records_are_counted_where_a_data_set_is_read_back():
+def test_records_are_counted_where_data_set_is_read_back():
     shards = [ShardInfo("a", 7, 100, "", ""), ShardInfo("b", 3, 50, "", "")]
     expect_records(shards, in_this_process=False)
     assert progress_line(progress.snapshot(), 0.0) == "reading 2 shards"
@@ -143,7 +143,7 @@ def test_records_are_counted_where_a_data_set_is_read_back():
 
 
 @pytest.mark.parametrize("mode", ["none", "plain", "auto"])
-def test_showing_begins_at_zero_and_ends_with_the_block(mode, capsys):
+def test_showing_begins_at_zero_and_ends_with_block(mode, capsys):
     progress.planned(5, 5)
     with shown(mode):
         assert progress.snapshot() == Progress()

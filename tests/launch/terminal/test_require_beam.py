@@ -28,7 +28,7 @@ def refusal(outcome) -> str:
 
 
 @pytest.mark.parametrize("verb", sorted(name for name, verb in VERBS.items() if verb.runs_beam))
-def test_a_verb_that_runs_a_pipeline_needs_beam(verb, recordmill, monkeypatch):
+def test_verb_that_runs_pipeline_needs_beam(verb, recordmill, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     assert refusal(recordmill(verb, *ARGUMENTS[verb])) == f'recordmill: {verb} needs pip install "recordmill[beam]"'
 
@@ -73,7 +73,7 @@ print([name for name in sys.modules if name.startswith(CLIENTS)])
 """
 
 
-def test_a_local_job_needs_no_google_clients(sample, tmp_path):
+def test_local_job_needs_no_google_clients(sample, tmp_path):
     command = [sys.executable, "-c", WITHOUT_CLIENTS, *coco_flags(sample, tmp_path, "--progress", "none")]
     ended = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     assert ended.stdout.endswith("\n0 2 2\n[]\n"), ended.stderr

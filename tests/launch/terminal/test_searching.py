@@ -24,7 +24,7 @@ def printed(monkeypatch, is_terminal: bool, quiet_seconds: float = 0.0) -> str:
     return stream.getvalue()
 
 
-def test_a_search_that_takes_a_while_says_how_far_it_is(monkeypatch):
+def test_search_that_takes_while_says_how_far_it_is(monkeypatch):
     before, after = printed(monkeypatch, is_terminal=True).split("<record>")
     assert "123,456 records read" in before
     assert before.endswith("\x1b[2K") or "\x1b[2K" in before.rpartition("read")[2]  # the line is gone
@@ -32,5 +32,5 @@ def test_a_search_that_takes_a_while_says_how_far_it_is(monkeypatch):
 
 
 @pytest.mark.parametrize(("is_terminal", "quiet_seconds"), [(False, 0.0), (True, 99.0)])
-def test_nothing_is_said_in_a_pipe_or_at_once(monkeypatch, is_terminal, quiet_seconds):
+def test_nothing_is_said_in_pipe_or_at_once(monkeypatch, is_terminal, quiet_seconds):
     assert "records read" not in printed(monkeypatch, is_terminal, quiet_seconds)

@@ -44,7 +44,7 @@ def test_a_data_set(tmp_path, copy_converted):
     assert next(iter(shown)) == max(counts, key=lambda name: counts[name])
 
 
-def test_of_a_manifest_that_was_edited(tmp_path, copy_converted):
+def test_of_manifest_that_was_edited(tmp_path, copy_converted):
     """It may have fewer of what there is one a class of, or a shard; and reasons that would steer the terminal."""
     copy_converted(tmp_path, "--num-shards", 3)
     manifest = require_manifest(str(tmp_path))
@@ -78,7 +78,7 @@ def records(tmp_path):
 
 
 @pytest.mark.parametrize("width", [1, 40, 80, 200])
-def test_records_are_cut_to_the_width_and_escaped(records, width):
+def test_records_are_cut_to_width_and_escaped(records, width):
     lines = list(record_lines(records, width))
     assert all(char.isprintable() for line in lines for char in line)
     assert [line.split()[0] for line in lines[:5]] == ["feature", "name", "name\\n", "only_here", "text"]
@@ -97,7 +97,7 @@ def test_as_many_side_by_side_as_there_is_room_for(records, capsys):
     assert [line for line in lines if "layout" in line] == lines[:1]
 
 
-def test_records_before_a_damaged_one_are_printed(records, capsys):
+def test_records_before_damaged_one_are_printed(records, capsys):
     def damaged():
         yield from records[:1]
         raise RecordError("damaged")

@@ -77,7 +77,7 @@ MANIFEST = Manifest(
 )
 
 
-def test_a_manifest_is_read_as_it_was_written():
+def test_manifest_is_read_as_it_was_written():
     assert decode_manifest(encode_json(MANIFEST), "manifest.json") == MANIFEST
 
 
@@ -98,7 +98,7 @@ def test_anybody_can_read_it():
     assert document["splits"]["train"]["recipe"]["options"] == RECIPE.options
 
 
-def test_totals_are_those_of_the_shards():
+def test_totals_are_shards():
     assert (SPLIT.examples, SPLIT.bytes) == (3, 948)
 
 
@@ -113,7 +113,7 @@ def test_images_are_written_or_accounted_for_otherwise():
     assert SPLIT.images.accounted == SPLIT.images.rows
 
 
-def test_table_and_labels_are_those_of_the_layout_with_its_parts():
+def test_table_and_labels_are_layout_with_its_parts():
     assert MANIFEST.table == DETECTION.with_parts((Part.CAPTIONS, Part.LVIS))
     assert (MANIFEST.labels.categories, MANIFEST.labels.segments) == (MANIFEST.categories, MANIFEST.segments)
 
@@ -136,15 +136,15 @@ FROM_0 = (Category(0, "car"), Category(1, "van"))
         ("classification", (), 0),
     ],
 )
-def test_a_model_has_to_know_the_largest_label_and_one_more(layout, categories, number):
+def test_model_has_to_know_largest_label_and_one_more(layout, categories, number):
     assert num_classes(LabelMap(categories), LAYOUTS[layout].with_parts(())) == number
 
 
-def test_segments_that_are_no_class_do_not_count():
+def test_segments_no_class_do_not_count():
     assert num_classes(LabelMap(COCO_IDS, (Category(200, "sky", isthing=0),)), DETECTION.with_parts(())) == 91
 
 
-def test_a_layout_that_is_not_known_is_refused_by_name():
+def test_layout_not_known_is_refused_by_name():
     data = encode_json(msgspec.structs.replace(MANIFEST, layout="yolo"))
     with pytest.raises(ConfigError, match=r"manifest\.json is of layout 'yolo', which this program does not know"):
         decode_manifest(data, "manifest.json")
@@ -171,7 +171,7 @@ def test_what_is_no_manifest_is_refused_by_name(data):
 
 
 @pytest.mark.parametrize("more", [{}, {"name": "coco", "layout": "detection", "categories": [], "splits": {}}])
-def test_another_format_is_told_apart_even_when_it_has_another_shape(more):
+def test_another_format_is_named_apart_even_when_it_has_another_shape(more):
     data = json.dumps({"format": FORMAT + 1, **more}).encode()
     with pytest.raises(ConfigError, match=f"is of manifest format {FORMAT + 1}"):
         decode_manifest(data, "manifest.json")
@@ -189,7 +189,7 @@ SHARD = "coco-train.tfrecord-00001-of-00002"
         "a/file_00-1.tfrec",
     ],
 )
-def test_a_file_that_is_not_named_as_a_shard_of_its_split_is_refused(file, layout):
+def test_file_not_named_as_shard_of_its_split_is_refused(file, layout):
     data = encode_json(msgspec.structs.replace(MANIFEST, layout=layout))
     assert decode_manifest(data, "manifest.json").layout == layout
     changed = data.replace(json.dumps(SHARD).encode(), json.dumps(file).encode())
@@ -205,7 +205,7 @@ def test_a_file_that_is_not_named_as_a_shard_of_its_split_is_refused(file, layou
         ('"split": "train"', '"split": "val"', "the recipe of coco-train is that of coco-val"),
     ],
 )
-def test_a_manifest_names_nothing_outside_its_folder(known, changed, told):
+def test_manifest_names_nothing_outside_its_folder(known, changed, told):
     """Its names begin those of files that --overwrite deletes."""
     data = encode_json(MANIFEST).decode()
     assert known in data

@@ -36,7 +36,7 @@ def test_pairs_are_of_records_with_one_picture_and_one_class(layout, keys):
 
 
 @pytest.mark.parametrize("name", ["", " \n"])
-def test_a_class_without_a_name_has_its_id(name):
+def test_class_without_name_has_its_id(name):
     """TFDS takes an empty line for no class at all."""
     assert class_names((Category(7, name), Category(8, "a  cat"))) == ["(id 7)", "a cat"]
 

@@ -9,7 +9,7 @@ SETTINGS = TextSettings(TextForm.TFIDF, ngrams=(1, 2), stop_words=("on", "the"),
 ENCODER = TextEncoder(1, "captions", SETTINGS, "train", 7, ("cat", "dog", "狗"), (1.1, 2.0, 2.386294361119891))
 
 
-def test_a_file_gives_its_encoder_back_and_is_plain_json():
+def test_file_gives_its_encoder_back_and_is_plain_json():
     data = encode_encoder(ENCODER)
     assert decode_encoder(data, "x") == ENCODER
     read = json.loads(data)
@@ -20,13 +20,13 @@ def test_a_file_gives_its_encoder_back_and_is_plain_json():
 
 
 @pytest.mark.parametrize(("min_df", "kind"), [(1, int), (1.0, float)])
-def test_a_number_of_texts_stays_one_and_a_fraction_too(min_df, kind):
+def test_number_of_texts_stays_one_and_fraction_too(min_df, kind):
     settings = TextSettings(TextForm.COUNTS, min_df=min_df)
     encoder = TextEncoder(1, "captions", settings, "train", 7, ("cat",))
     assert type(decode_encoder(encode_encoder(encoder), "x").settings.min_df) is kind
 
 
-def test_a_size_is_that_of_the_vector_and_of_the_token_ids():
+def test_size_is_that_of_vector_and_of_token_ids():
     assert ENCODER.size == ENCODER.info.size == 3
     tokens = TextEncoder(1, "captions", TextSettings(TextForm.TOKENS), "train", 7, ("cat", "dog"))
     assert tokens.size == 4

@@ -70,7 +70,7 @@ def test_what_a_file_is(kind):
         json.dumps([{"id": 1, "file_name": "a.jpg"}]).encode(),
     ],
 )
-def test_what_is_nothing_that_is_known(content):
+def test_what_is_nothing_known(content):
     assert describe_content(content) == ""
 
 
@@ -80,7 +80,7 @@ def test_what_was_to_be_a_table(kind):
     assert expected in describe_table(content)
 
 
-def test_coco_s_json_in_place_of_a_table_and_tables():
+def test_coco_s_json_for_table_and_tables():
     assert "recordmill coco reads it" in describe_table(json.dumps(COCO))
     assert [describe_table(KINDS[kind][0]) for kind in ("csv", "tsv")] == ["", ""]
     assert [describe_table(header) for header in ("path,label\n", "file;class\n", "path", "")] == [""] * 4

@@ -14,7 +14,7 @@ from recordmill.schemas.inputs.images import PathLabels, is_image_name
         ("", ""),
     ],
 )
-def test_the_first_folder_is_the_class(path, class_name):
+def test_first_folder_is_class(path, class_name):
     assert PathLabels().class_of(path) == class_name
 
 
@@ -35,7 +35,7 @@ def test_the_first_folder_is_the_class(path, class_name):
         ("__", "a_b__0.jpg", "a_b"),
     ],
 )
-def test_the_file_s_name_up_to_the_last_separator_is_the_class(separator, path, class_name):
+def test_file_s_name_up_to_last_separator_is_class(separator, path, class_name):
     assert PathLabels(separator).class_of(path) == class_name
 
 
@@ -57,6 +57,6 @@ def test_other_files_and_hidden_ones_are_no_images(path):
     assert not is_image_name(path)
 
 
-def test_a_folder_called_as_macos_s_resource_forks_holds_images_none_of_which_is_hidden():
+def test_folder_called_as_macos_s_resource_forks_holds_images_none_of_hidden():
     assert not is_image_name("__MACOSX/cat/1.jpg")
     assert not is_image_name("cat/.ipynb_checkpoints/1-checkpoint.jpg")

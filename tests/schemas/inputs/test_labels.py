@@ -61,7 +61,7 @@ def read_pbtxt(text: str, message) -> list[tuple[int, str]]:
         (EMPTY, []),
     ],
 )
-def test_the_object_detection_api_gets_ids_from_1(labels, items, string_int_label_map):
+def test_object_detection_api_gets_ids_from_1(labels, items, string_int_label_map):
     assert read_pbtxt(maps(labels)["label_map.pbtxt"], string_int_label_map) == items
 
 
@@ -70,7 +70,7 @@ def test_shifted_ids_are_said_to_be_shifted():
     assert not maps(GAPPED)["label_map.pbtxt"].startswith("#")
 
 
-def test_the_csv_is_that_of_model_garden():
+def test_csv_is_that_of_model_garden():
     assert maps(GAPPED)["labels.csv"] == "1,cat\n3,dog\n90,tooth brush\n"
 
 
@@ -89,7 +89,7 @@ def test_the_csv_is_that_of_model_garden():
         (LabelMap((Category(1, "cat"),), (Category(0, "background"),)), False),
     ],
 )
-def test_labels_are_the_ids_unless_one_is_below_1_and_no_background(labels, is_shifted):
+def test_labels_are_ids_unless_one_is_below_1_and_no_background(labels, is_shifted):
     assert labels.is_shifted == is_shifted
     ids = [category.id for category in labels.all]
     assert (sorted(labels.label_by_id().values()) == ids) == (not is_shifted)
@@ -101,7 +101,7 @@ ANY_IDS = st.dictionaries(
 
 
 @given(names=ANY_IDS, segments=ANY_IDS)
-def test_the_label_maps_agree_and_no_class_has_the_background_s_label(names, segments, string_int_label_map):
+def test_label_maps_agree_and_no_class_has_background_s_label(names, segments, string_int_label_map):
     names = {**names, **{id_: segments[id_] for id_ in names.keys() & segments.keys()}}
     labels = LabelMap(*(tuple(Category(id_, of[id_]) for id_ in sorted(of)) for of in (names, segments)))
     files = maps(labels)
@@ -114,7 +114,7 @@ def test_the_label_maps_agree_and_no_class_has_the_background_s_label(names, seg
     assert [(label_by_id[str(category.id)], category.name) for category in labels.all] == [item[:2] for item in items]
 
 
-def test_there_is_no_label_map_for_a_reader_that_would_take_a_class_for_background():
+def test_there_is_no_label_map_for_reader_that_would_take_class_for_background():
     as_they_are = {category.id: category.id for category in ZERO_BASED.categories}
     files = label_files(ZERO_BASED, as_they_are)
     assert files["labels.csv"] == "0,face\n1,face\n5,hand\n"
@@ -175,7 +175,7 @@ STUFF_MAPS = st.dictionaries(
 
 
 @given(STUFF_MAPS)
-def test_all_things_share_one_value_and_every_stuff_has_its_own_in_a_byte(things):
+def test_all_things_share_one_value_and_every_stuff_has_its_own_in_byte(things):
     labels = segments(*(Category(id_, "name", isthing=things[id_]) for id_ in sorted(things)))
     values = labels.semantic_by_id()
     stuff = [value for id_, value in values.items() if not things[id_]]
@@ -191,14 +191,14 @@ BOTH = LabelMap(
 )
 
 
-def test_all_are_classes_and_segments_each_once_by_id_as_the_classes_have_it():
+def test_all_are_classes_and_segments_each_once_by_id_as_classes_have_it():
     assert BOTH.all == (*BOTH.categories, BOTH.segments[1])
     assert GAPPED.all == GAPPED.categories
     assert segments(*BOTH.segments).all == BOTH.segments
 
 
 @pytest.mark.parametrize(("labels", "most"), [(BOTH, 2), (GAPPED, 0), (EMPTY, 0), (segments(*BOTH.categories), 0)])
-def test_keypoints_are_those_of_the_class_that_has_the_most(labels, most):
+def test_keypoints_are_class_that_has_most(labels, most):
     assert labels.keypoints == most
 
 
@@ -208,13 +208,13 @@ def test_label_maps_name_segments_too(string_int_label_map):
     assert maps(BOTH)["labels.csv"] == "".join(f"{id_},{name}\n" for id_, name in named)
 
 
-def test_where_labels_are_shifted_those_of_segments_follow_those_of_classes(string_int_label_map):
+def test_where_labels_are_shifted_segments_follow_classes(string_int_label_map):
     labels = LabelMap((Category(3, "cat"), Category(8, "dog")), (Category(0, "road"), Category(3, "cat")))
     assert labels.label_by_id() == {3: 1, 8: 2, 0: 3}
     assert read_pbtxt(maps(labels)["label_map.pbtxt"], string_int_label_map) == [(3, "road"), (1, "cat"), (2, "dog")]
 
 
-def test_the_json_says_what_semantic_masks_hold_where_there_are_segments():
+def test_json_says_what_semantic_masks_hold_where_segments():
     assert json.loads(maps(BOTH)["label_map.json"]) == {
         "index_by_id": {"1": 0, "17": 1, "90": 2},
         "label_by_id": {"1": 1, "17": 17, "90": 90, "92": 92},
@@ -239,7 +239,7 @@ _COUNT = "labels count the classes from 0, so "
         (["-1", "1"], "that of class '-1' is 0 (1 of 2 are other numbers than their class): labels.csv has both"),
     ],
 )
-def test_classes_that_are_called_by_other_numbers_than_their_labels_are_told(names, told):
+def test_classes_called_by_other_numbers_than_their_labels_are_named(names, told):
     labels = LabelMap(tuple(Category(index, name) for index, name in enumerate(names)))
     assert [text[: len(_COUNT + told)] for text in misread_numbers(labels)] == [_COUNT + told] * bool(told)
     assert all(("--classes" in text) == ("-1" not in names) for text in misread_numbers(labels))
@@ -254,6 +254,6 @@ def test_classes_that_are_called_by_other_numbers_than_their_labels_are_told(nam
         (["cat", "cats", "_", "-", "cat"], ""),
     ],
 )
-def test_classes_whose_names_are_alike_are_told(names, told):
+def test_classes_whose_names_are_alike_are_named(names, told):
     labels = LabelMap(tuple(Category(index, name) for index, name in enumerate(names)))
     assert [text[: len(told)] for text in alike_names(labels)] == [told] * bool(told)

@@ -29,7 +29,7 @@ OPTIONS = {
         ),
     ],
 )
-def test_a_model_is_known_by_the_options_of_its_split(recorded, choice):
+def test_model_is_known_by_options_of_its_split(recorded, choice):
     options = OPTIONS | recorded
     found = FeatureModel("top_activation", 236, (224, 160), options["preprocess"], (7, 7, 1280), "ab")
     assert recorded_model(options) == (choice, found)

@@ -34,7 +34,7 @@ SHARES = st.lists(st.integers(1, 1000), min_size=1, max_size=6).map(
         (("x" * 81,), "has 81 characters; file names have room for 80"),
     ],
 )
-def test_what_is_no_name_of_a_split_is_told(names, fault):
+def test_what_is_no_name_of_split_is_named(names, fault):
     assert {split_name_fault(name) for name in names} == {fault}
 
 
@@ -45,14 +45,14 @@ PLACES = [6177560984862207779, 8772244499902826278, 9111327869143913822, 6310081
 IDS = [5996240643517367183, 2695367441031891898, 3301394070633481237, 3421847916251069624]
 
 
-def test_places_are_the_same_everywhere_and_for_ever():
+def test_places_are_same_everywhere_and_for_ever():
     """Other values would move the images of every data set that has been divided so far."""
     assert [THREE.position(name) for name in ("a.jpg", "Cat/1.jpg", "é/日本.png", "")] == PLACES
     assert [name_id(name) for name in ("a.jpg", "Cat/1.jpg", "é/日本.png", "")] == IDS
 
 
 @given(st.text(), st.integers(-(1 << 63), MAX))
-def test_a_place_and_an_id_fit_int64_and_are_not_negative(name, seed):
+def test_place_and_id_fit_int64_and_are_not_negative(name, seed):
     assert 0 <= SplitShares(THREE.shares, seed).position(name) <= MAX
     assert 0 <= name_id(name) <= MAX
 
@@ -86,7 +86,7 @@ def test_shares_hold_within_one_percent_of_twenty_thousand_images(shares, seed):
 
 
 @given(SHARES, st.integers(0, MAX))
-def test_a_place_is_in_the_split_whose_borders_are_around_it(shares, place):
+def test_place_is_in_split_whose_borders_are_around_it(shares, place):
     borders = shares.borders
     index = shares.names.index(shares.split_at(place, borders))
     assert list(borders) == sorted(borders)
@@ -94,7 +94,7 @@ def test_a_place_is_in_the_split_whose_borders_are_around_it(shares, place):
     assert ((0, *borders)[index]) <= place < (*borders, MAX + 1)[index]
 
 
-def test_borders_follow_the_order_in_which_the_splits_are_named():
+def test_borders_follow_order_in_which_splits_are_named():
     eighth = (MAX + 1) // 8
     shares = (("a", Fraction(1, 8)), ("b", Fraction(3, 4)), ("c", Fraction(1, 8)))
     assert SplitShares(shares).borders == (eighth, 7 * eighth)
@@ -126,7 +126,7 @@ GROUPS = [f"class {number}" for number in range(500)]
         (THREE.shares, 17),
     ],
 )
-def test_over_many_small_groups_the_shares_hold(shares, images, seed):
+def test_over_many_small_groups_shares_hold(shares, images, seed):
     """Rounding to the nearest would give all images of groups of 1 or 2 to train."""
     divided = SplitShares(shares, seed)
     totals = [sum(column) for column in zip(*(counts(divided, images, group) for group in GROUPS), strict=True)]
@@ -145,18 +145,18 @@ def test_each_split_gets_its_share_rounded_up_or_down(shares, images, group):
 
 
 @pytest.mark.parametrize("images", [0, 10, 20, 10**17])
-def test_shares_without_a_remainder_are_exact_whatever_the_group(images):
+def test_shares_without_remainder_are_exact_whatever_group(images):
     expected = {(images * 8 // 10, images // 10, images // 10)}
     assert {counts(THREE, images, group) for group in GROUPS[:20]} == expected
 
 
-def test_which_way_is_rounded_is_the_same_everywhere_and_for_ever():
+def test_which_way_is_rounded_is_same_everywhere_and_for_ever():
     """Others would move images of every data set that has been stratified so far."""
     assert [THREE.ends(17, group) for group in ("cat", "dog", "é", "")] == [(14, 15), (14, 15), (14, 15), (13, 15)]
     assert "".join(str(THREE.ends(4, group)[0]) for group in GROUPS[:20]) == "43334343334333333333"
 
 
-def test_which_way_is_rounded_is_a_matter_of_the_group_and_the_seed_alone():
+def test_which_way_is_rounded_is_matter_of_group_and_seed_alone():
     by_group = [THREE.ends(2, group) for group in GROUPS]
     assert by_group == [THREE.ends(2, group) for group in GROUPS]
     assert set(by_group) == {(1, 1), (1, 2), (2, 2)}
@@ -174,7 +174,7 @@ def test_which_way_is_rounded_is_a_matter_of_the_group_and_the_seed_alone():
         ((("a", Fraction(1, 4)), ("b", Fraction(3, 4))), "a=0.25,b=0.75"),
     ],
 )
-def test_as_text_shares_are_as_the_flag_has_them(shares, text):
+def test_as_text_shares_are_as_flag_has_them(shares, text):
     assert str(SplitShares(shares)) == text
 
 
@@ -193,7 +193,7 @@ def test_as_text_shares_are_as_the_flag_has_them(shares, text):
         ("(z)?patient", ""),
     ],
 )
-def test_a_group_is_the_first_of_the_pattern_or_all_that_it_finds(pattern, group):
+def test_group_is_first_of_pattern_or_all_that_it_finds(pattern, group):
     assert find_group(pattern, "x/patient7_2.jpg") == group
 
 
@@ -205,13 +205,13 @@ def test_what_is_no_pattern_is_told(pattern, fault):
     assert bool(group_fault(pattern)) == bool(fault)
 
 
-def test_a_pattern_that_takes_for_ever_is_an_error(monkeypatch):
+def test_pattern_that_takes_for_ever_is_error(monkeypatch):
     monkeypatch.setattr(splits, "_SEARCH_S", 0.2)
     with pytest.raises(SlowPatternError, match=r"--group-from \(a\|aa\)\+\$ takes more than 0.2 seconds for 'aaa"):
         find_group("(a|aa)+$", "a" * 200 + "b")
 
 
-def test_images_of_a_group_are_in_its_split_and_others_in_that_of_their_name():
+def test_images_of_group_are_in_its_split_and_others_in_that_of_their_name():
     divided = Division(THREE, "^(g[0-9]+)_")
     for number in range(50):
         found = {divided.split_of(f"g{number}_{image}.jpg") for image in range(20)}

@@ -104,7 +104,7 @@ def test_images_that_fail_only_together():
         run_step("join", failing({0, 8}), [ROWS, FILES])
 
 
-def test_what_is_raised_on_purpose_for_some_images_is_not_the_fault():
+def test_what_is_raised_on_purpose_for_some_images_is_not_fault():
     def step(blocks: list[Block]) -> None:
         ids = set(join_blocks(blocks).image_id.tolist())
         if len(ids) < len(IDS) and 0 in ids:

@@ -27,7 +27,7 @@ def test_one_box_in_each_format(format_, numbers):
     st.tuples(st.integers(0, 10_000), st.integers(1, 10_000)),
     st.integers(1, 10_000),
 )
-def test_a_box_that_ends_at_the_edge_is_not_beyond_it_by_the_last_bit_of_a_float(format_, parts, side):
+def test_box_that_ends_at_edge_is_not_beyond_it_by_last_bit_of_float(format_, parts, side):
     low = parts[0] / sum(parts)
     third = {XYXY: float(side), REL_XYWH: parts[1] / sum(parts), REL_XYXY: 1.0}[format_]
     first = low * side if format_ is XYXY else low
@@ -50,6 +50,6 @@ def test_a_box_that_ends_at_the_edge_is_not_beyond_it_by_the_last_bit_of_a_float
         (REL_XYWH, 1.5, 1.5),
     ],
 )
-def test_an_area_that_was_made_of_the_numbers_is_that_of_the_box(format_, area, expected):
+def test_area_that_was_made_of_numbers_is_that_of_box(format_, area, expected):
     numbers = {XYXY: (20.0, 10.0, 80.0, 35.0)}.get(format_, (0.25, 0.25, 0.75, 0.625))
     assert box_area_px2(area, numbers, format_, (20.0, 10.0, 60.0, 25.0)) == expected

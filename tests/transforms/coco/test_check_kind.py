@@ -71,7 +71,7 @@ def test_stuff_without_a_segmentation(tmp_path, segmentation):
 
 
 @pytest.mark.parametrize("flag", [*ROWS, "image_info"])
-def test_a_file_without_a_list_of_annotations_is_one_of_images(tmp_path, flag):
+def test_file_without_list_of_annotations_is_of_images(tmp_path, flag):
     if flag == "image_info":
         assert read(tmp_path, flag, {"images": [IMAGE]})
         return
@@ -81,18 +81,18 @@ def test_a_file_without_a_list_of_annotations_is_one_of_images(tmp_path, flag):
     read(tmp_path, flag, {"images": [IMAGE], "annotations": []})
 
 
-def test_rows_that_have_the_field_and_another_fault_are_rejected_as_ever(tmp_path):
+def test_rows_that_have_field_and_another_fault_are_rejected_as_ever(tmp_path):
     document = {"images": [IMAGE], "annotations": [{**ROWS["keypoints"], "id": None}], "categories": []}
     assert any(getattr(item, "reason", None) for item in read(tmp_path, "keypoints", document))
 
 
-def test_stuff_that_is_empty_and_of_no_other_kind_stays(tmp_path):
+def test_stuff_empty_and_of_no_other_kind_stays(tmp_path):
     row = {**ROWS["stuff"], "segmentation": []}
     assert read(tmp_path, "stuff", {"images": [IMAGE], "annotations": [row]})
 
 
 @pytest.mark.parametrize("rows", [[{**ROWS["instances"], "id": None}], [{"id": 1}], [5]])
-def test_rows_that_are_bad_and_of_no_other_kind_are_rejected_as_ever(tmp_path, rows):
+def test_rows_bad_and_of_no_other_kind_are_rejected_as_ever(tmp_path, rows):
     document = {"images": [IMAGE], "annotations": rows}
     assert any(getattr(item, "reason", None) for item in read(tmp_path, "instances", document))
 
@@ -113,7 +113,7 @@ def warnings_of(folder: Path, flag: str, *annotations: dict) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("points", [{}, {"keypoints": []}, {"keypoints": [0, 0, 0]}])
-def test_a_keypoints_file_without_a_keypoint(tmp_path, points):
+def test_keypoints_file_without_keypoint(tmp_path, points):
     (text,) = warnings_of(tmp_path, "keypoints", {**OBJECT, **points}, {**OBJECT, "id": 8, **points})
     assert "none of the 2 annotations has a labelled keypoint" in text
     assert warnings_of(tmp_path, "keypoints", {**OBJECT, **points}, {**OBJECT, "id": 8, **POINTS}) == ()

@@ -20,14 +20,14 @@ def file(lvis: bool) -> AnnotationFile:
     ("files", "lvis"),
     [([], ()), ([file(False)], ()), ([file(True)], (Part.LVIS,)), ([file(False), file(True)], (Part.LVIS,))],
 )
-def test_lvis_s_lists_join_what_was_asked_for_where_a_file_has_them(files, lvis, asked):
+def test_lvis_s_lists_join_what_was_asked_for_where_file_has_them(files, lvis, asked):
     table = choose_features(files, FROM_1, DETECTION.with_parts(asked), DETECTION)
     assert table == DETECTION.with_parts((*asked, *lvis))
     assert table.parts == (*asked, *lvis)
 
 
 @pytest.mark.parametrize("layout", [KERAS, TFDS])
-def test_a_layout_without_room_for_what_the_input_has_stays_as_it_is(layout):
+def test_layout_without_room_for_what_input_has_stays_unchanged(layout):
     asked = layout.with_parts(())
     assert choose_features([file(True)], FROM_0, asked, layout) == asked
 

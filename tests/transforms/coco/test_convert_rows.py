@@ -78,7 +78,7 @@ def read_in(folder: Path, format_: BoxFormat | None, rows: list[dict], image: di
         (BoxFormat.REL_XYXY, [0.25, 0.1, 0.75, 0.6]),
     ],
 )
-def test_a_box_in_a_format_that_is_given_becomes_pixels(tmp_path, format_, numbers, kind):
+def test_box_in_format_given_becomes_pixels(tmp_path, format_, numbers, kind):
     without_area = without(OBJECT, "area") | {"bbox": numbers}
     rows = [without_area, OBJECT | {"id": 8, "bbox": numbers, "keypoints": [1, 2, 2, 0, 0, 0]}]
     part, _ = read_in(tmp_path, format_, rows, kind=kind)
@@ -88,7 +88,7 @@ def test_a_box_in_a_format_that_is_given_becomes_pixels(tmp_path, format_, numbe
 
 
 @pytest.mark.parametrize("image", [{"id": 1, "file_name": "a.jpg"}, IMAGE | {"width": 0}, IMAGE | {"height": -1}])
-def test_fractions_of_an_image_whose_size_is_not_known_are_rejected(tmp_path, image):
+def test_fractions_of_image_whose_size_is_not_known_are_rejected(tmp_path, image):
     row = OBJECT | {"bbox": [0.25, 0.1, 0.5, 0.5]}
     reject, part, _ = read_in(tmp_path, BoxFormat.REL_XYWH, [row], image)
     detail = "bbox is fractions of an image whose width and height the file does not say: [0.25, 0.1, 0.5, 0.5]"
@@ -98,7 +98,7 @@ def test_fractions_of_an_image_whose_size_is_not_known_are_rejected(tmp_path, im
     assert part.annotations[0].bbox_xywh_px == (1, 2, 2.5, 2)
 
 
-def test_fractions_of_an_image_that_the_file_does_not_have_are_told_as_such(tmp_path):
+def test_fractions_of_image_that_file_does_not_have_are_named_as_such(tmp_path):
     row = OBJECT | {"image_id": 99, "bbox": [0.25, 0.1, 0.5, 0.5]}
     items = read_in(tmp_path, BoxFormat.REL_XYXY, [OBJECT | {"bbox": [0.1, 0.1, 0.5, 0.5]}, row])
     assert [item for item in items if isinstance(item, Rejected)] == [
@@ -114,7 +114,7 @@ def test_fractions_of_an_image_that_the_file_does_not_have_are_told_as_such(tmp_
     assert not any(isinstance(item, Rejected) for item in items)
 
 
-def test_a_box_whose_second_corner_is_before_the_first_is_rejected_with_its_own_numbers(tmp_path):
+def test_box_whose_second_corner_is_before_first_is_rejected_with_its_own_numbers(tmp_path):
     reject, _, _ = read_in(tmp_path, BoxFormat.XYXY, [OBJECT | {"bbox": [10, 3, 9, 18]}])
     assert (reject.reason, reject.detail) == (
         Reason.MALFORMED_BOX,
@@ -123,7 +123,7 @@ def test_a_box_whose_second_corner_is_before_the_first_is_rejected_with_its_own_
 
 
 @pytest.mark.parametrize("kind", ["instances", "keypoints"])
-def test_a_file_whose_boxes_do_not_look_like_coco_s_is_refused_unless_the_format_is_given(tmp_path, kind):
+def test_file_whose_boxes_do_not_look_like_coco_s_is_refused_unless_format_is_given(tmp_path, kind):
     rows = [OBJECT | {"id": id_, "bbox": [0.25, 0.1, 0.5, 0.5]} for id_ in range(9)]
     with pytest.raises(WrongFlagError, match=r"9 of 9 boxes have no number above 1 and look like .* fractions"):
         read_in(tmp_path, None, rows, kind=kind)
@@ -137,7 +137,7 @@ def test_a_file_whose_boxes_do_not_look_like_coco_s_is_refused_unless_the_format
 
 @pytest.mark.parametrize("segmentation", [RUNS, None, [math.nan]])
 @pytest.mark.parametrize("kind", [AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS])
-def test_a_segmentation_is_kept_as_text_where_masks_are_wanted_and_not_looked_at(tmp_path, kind, segmentation):
+def test_segmentation_is_kept_as_text_where_masks_are_wanted_and_not_looked_at(tmp_path, kind, segmentation):
     row = {**OBJECT, "segmentation": segmentation}
     (kept,) = Read(tmp_path, kind, [row], masks=True).part.annotations
     (plain,) = Read(tmp_path, kind, [row]).part.annotations
@@ -179,14 +179,14 @@ def test_keypoints_of_an_object(tmp_path, keypoints, expected):
         "12 2",
     ],
 )
-def test_malformed_keypoints_are_rejected_and_the_others_stay(tmp_path, keypoints):
+def test_malformed_keypoints_are_rejected_and_others_stay(tmp_path, keypoints):
     good = {**OBJECT, "id": 8, "keypoints": [1, 2, 2, 4, 5, 0]}
     read = Read(tmp_path, AnnotationKind.KEYPOINTS, [{**OBJECT, "keypoints": keypoints}, good])
     assert read.reasons == [("annotation", 7, Reason.MALFORMED_KEYPOINTS, 1)]
     assert [annotation.id for annotation in read.part.annotations] == [8]
 
 
-def test_a_category_that_names_no_keypoints_has_as_many_as_most_of_its_rows(tmp_path):
+def test_category_that_names_no_keypoints_has_as_many_as_most_of_its_rows(tmp_path):
     lengths = [(2, 6), (2, 3), (2, 6), (2, 0), (3, 9), (3, 3), (1, 6), (2, 5)]
     rows = [
         {**OBJECT, "id": id_, "category_id": category, "keypoints": [1] * length}
@@ -204,20 +204,20 @@ def test_a_category_that_names_no_keypoints_has_as_many_as_most_of_its_rows(tmp_
     assert Category(2, "tree") in read.file.categories
 
 
-def test_a_category_without_keypoints_and_rows_without_any(tmp_path):
+def test_category_without_keypoints_and_rows_without_any(tmp_path):
     rows = [{**OBJECT, "category_id": 2, "keypoints": keypoints} for keypoints in ([], None, [1, 2, 3, 4])]
     read = Read(tmp_path, AnnotationKind.KEYPOINTS, [{**row, "id": id_} for id_, row in enumerate(rows)])
     assert read.file.keypoints == {}
     assert [row.id for row in read.part.annotations] == [0, 1]
 
 
-def test_keypoints_of_an_unknown_category_are_told_by_their_category_later(tmp_path):
+def test_keypoints_of_unknown_category_are_named_by_their_category_later(tmp_path):
     read = Read(tmp_path, AnnotationKind.KEYPOINTS, [{**OBJECT, "category_id": 5, "keypoints": [1]}])
     assert [(annotation.id, annotation.category_id) for annotation in read.part.annotations] == [(7, 5)]
     assert read.rejected == []
 
 
-def test_a_bad_box_of_an_object_with_keypoints_is_told_as_such(tmp_path):
+def test_bad_box_of_object_with_keypoints_is_named_as_such(tmp_path):
     row = {**OBJECT, "bbox": [1, 2, -3, 4], "keypoints": [1, 2, 2, 4, 5, 0]}
     assert Read(tmp_path, AnnotationKind.KEYPOINTS, [row]).reasons == [("annotation", 7, Reason.MALFORMED_BOX, 1)]
 
@@ -226,7 +226,7 @@ NUMBERS = st.floats() | st.integers(-5, 5).map(float)
 
 
 @given(st.lists(NUMBERS, max_size=9).map(tuple), st.integers(0, 3))
-def test_keypoints_without_a_fault_are_finite_threes_of_known_visibility(numbers, expected):
+def test_keypoints_without_fault_are_finite_threes_of_known_visibility(numbers, expected):
     good = (
         len(numbers) in (0, 3 * expected)
         and all(map(math.isfinite, numbers))
@@ -247,7 +247,7 @@ def test_a_caption_keeps_its_text(tmp_path):
 
 
 @pytest.mark.parametrize("caption", [None, 5])
-def test_a_caption_that_is_not_text_is_rejected_and_the_others_stay(tmp_path, caption):
+def test_caption_not_text_is_rejected_and_others_stay(tmp_path, caption):
     other = {**CAPTION, "id": 5}
     read = Read(tmp_path, AnnotationKind.CAPTIONS, [{**CAPTION, "caption": caption}, other], categories=())
     assert read.reasons == [("annotation", 4, Reason.MALFORMED_CAPTION, 1)]
@@ -255,7 +255,7 @@ def test_a_caption_that_is_not_text_is_rejected_and_the_others_stay(tmp_path, ca
 
 
 @pytest.mark.parametrize("key", CAPTION)
-def test_a_caption_that_lacks_a_field_is_rejected(tmp_path, key):
+def test_caption_that_lacks_field_is_rejected(tmp_path, key):
     row = without(CAPTION, key)
     read = Read(tmp_path, AnnotationKind.CAPTIONS, [row], categories=())
     assert read.reasons == [("annotation", row.get("id"), Reason.MALFORMED_CAPTION, row.get("image_id"))]
@@ -276,7 +276,7 @@ ROWS = {
 @pytest.mark.parametrize(
     ("kind", "key"), [(kind, key) for kind, (row, _) in ROWS.items() for key in row if key.endswith("id")]
 )
-def test_a_row_of_any_kind_with_an_unusable_id_is_rejected(tmp_path, kind, key, id_):
+def test_row_of_any_kind_with_unusable_id_is_rejected(tmp_path, kind, key, id_):
     row, reason = ROWS[kind]
     read = Read(tmp_path, kind, [{**row, key: id_}])
     left = without(row, key)
@@ -286,7 +286,7 @@ def test_a_row_of_any_kind_with_an_unusable_id_is_rejected(tmp_path, kind, key, 
 
 @pytest.mark.parametrize("row", [5, {}])
 @pytest.mark.parametrize("kind", ROWS)
-def test_rows_that_are_no_objects_are_rejected(tmp_path, kind, row):
+def test_rows_no_objects_are_rejected(tmp_path, kind, row):
     assert Read(tmp_path, kind, [row]).reasons == [("annotation", None, ROWS[kind][1], None)]
 
 
@@ -294,14 +294,14 @@ def test_rows_that_are_no_objects_are_rejected(tmp_path, kind, row):
 
 
 @pytest.mark.parametrize("segmentation", [RUNS, "nonsense"])
-def test_a_region_keeps_its_segmentation_as_text_and_is_not_looked_at(tmp_path, segmentation):
+def test_region_keeps_its_segmentation_as_text_and_is_not_looked_at(tmp_path, segmentation):
     read = Read(tmp_path, AnnotationKind.STUFF, [{**REGION, "segmentation": segmentation}])
     assert read.part.labels == ImageLabels(regions=(StuffAnnotation(5, 92, json.dumps(segmentation).encode()),))
     assert read.rejected == []
 
 
 @pytest.mark.parametrize("key", REGION)
-def test_a_region_that_lacks_a_field_is_rejected(tmp_path, key):
+def test_region_that_lacks_field_is_rejected(tmp_path, key):
     row = without(REGION, key)
     read = Read(tmp_path, AnnotationKind.STUFF, [row])
     assert read.reasons == [("annotation", row.get("id"), Reason.MALFORMED_ANNOTATION, row.get("image_id"))]
@@ -310,7 +310,7 @@ def test_a_region_that_lacks_a_field_is_rejected(tmp_path, key):
 # PanopticAnnotation
 
 
-def test_a_panoptic_row_knows_its_png_and_its_segments(tmp_path):
+def test_panoptic_row_knows_its_png_and_its_segments(tmp_path):
     bare = {"id": 1, "category_id": 92}
     read = Read(tmp_path, AnnotationKind.PANOPTIC, [{**PANOPTIC, "segments_info": [SEGMENT, bare]}])
     segments = (Segment(263, 1, True, (0.0, 0.0, 4.5, 5.0), 9.0), Segment(1, 92, False, None, None))
@@ -320,7 +320,7 @@ def test_a_panoptic_row_knows_its_png_and_its_segments(tmp_path):
 
 
 @pytest.mark.parametrize("file_name", ["../../x", "", None])
-def test_a_png_that_must_not_be_looked_up_is_rejected(tmp_path, file_name):
+def test_png_that_must_not_be_looked_up_is_rejected(tmp_path, file_name):
     read = Read(tmp_path, AnnotationKind.PANOPTIC, [{**PANOPTIC, "file_name": file_name}])
     assert read.reasons == [("annotation", None, Reason.MALFORMED_PANOPTIC, 1)]
     assert read.part.labels.panoptic == ()
@@ -341,7 +341,7 @@ BAD_SEGMENTS = [
 
 
 @pytest.mark.parametrize("segments", BAD_SEGMENTS, ids=range(len(BAD_SEGMENTS)))
-def test_a_panoptic_row_with_a_malformed_segment_is_rejected(tmp_path, segments):
+def test_panoptic_row_with_malformed_segment_is_rejected(tmp_path, segments):
     read = Read(tmp_path, AnnotationKind.PANOPTIC, [{**PANOPTIC, "segments_info": segments}])
     assert read.reasons == [("annotation", None, Reason.MALFORMED_PANOPTIC, 1)]
 
@@ -350,7 +350,7 @@ BOX_NUMBERS = st.floats() | st.floats(-2e18, 2e18)
 
 
 @given(st.tuples(BOX_NUMBERS, BOX_NUMBERS, BOX_NUMBERS, BOX_NUMBERS))
-def test_a_box_without_a_fault_is_finite_and_not_negative(box):
+def test_box_without_fault_is_finite_and_not_negative(box):
     good = all(abs(number) <= 1e18 for number in box) and box[2] >= 0 and box[3] >= 0
     assert (box_fault(box) == "") == good
 
@@ -358,12 +358,12 @@ def test_a_box_without_a_fault_is_finite_and_not_negative(box):
 # Files of images, and LVIS's
 
 
-def test_a_file_of_images_has_no_annotations(tmp_path):
+def test_file_of_images_has_no_annotations(tmp_path):
     read = Read(tmp_path, AnnotationKind.IMAGE_INFO, [])
     assert (read.part.annotations, read.part.labels) == ((), ImageLabels())
 
 
-def test_annotations_of_a_file_of_images_would_be_lost_and_are_refused(tmp_path):
+def test_annotations_of_file_of_images_would_be_lost_and_are_refused(tmp_path):
     with pytest.raises(AnnotationFileError, match=r"file\.json has 2 annotations, which --image-info would drop"):
         Read(tmp_path, AnnotationKind.IMAGE_INFO, [OBJECT, CAPTION])
 
@@ -376,7 +376,7 @@ def test_annotations_of_a_file_of_images_would_be_lost_and_are_refused(tmp_path)
         ({"neg_category_ids": None, "not_exhaustive_category_ids": [7]}, (), (7,)),
     ],
 )
-def test_lvis_s_lists_go_with_their_image_and_the_file_is_known_by_them(tmp_path, more, neg, not_exhaustive):
+def test_lvis_s_lists_go_with_their_image_and_file_is_known_by_them(tmp_path, more, neg, not_exhaustive):
     read = Read(tmp_path, AnnotationKind.INSTANCES, [OBJECT], image={**IMAGE, **more})
     assert read.part.labels == ImageLabels(neg_category_ids=neg, not_exhaustive_category_ids=not_exhaustive)
     assert read.file.lvis

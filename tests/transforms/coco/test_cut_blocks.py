@@ -49,7 +49,7 @@ def test_blocks_hold_all_rows_in_order_at_their_offsets(images, annotations, inf
     assert json.loads(rest.text) == {"images": [], "annotations": [], "info": is_told}
 
 
-def test_a_list_that_nobody_reads_is_not_held():
+def test_list_that_nobody_reads_is_not_held():
     row = b'{"subject": 1, "object": 2}'
     pieces = [b'{"categories": [{"id": 1}], "relations": [', *[row + b","] * 40_000, row, b'], "zeros": ["", 0, []]}']
     tracemalloc.start()
@@ -62,7 +62,7 @@ def test_a_list_that_nobody_reads_is_not_held():
     assert peak < len(row) * 40_000 / 4
 
 
-def test_blocks_are_no_larger_than_was_asked_for_unless_a_row_is():
+def test_blocks_are_no_larger_than_was_asked_for_unless_row_is():
     row = {"id": 1, "segmentation": {"counts": [1, 2], "size": [3, 4]}}
     data = json.dumps({"images": [], "annotations": [row] * 500 + [{**row, "x": "y" * 5000}] + [row] * 500}).encode()
     sizes = [len(block.text) for block in cut(data, 1000) if block.list]
@@ -89,7 +89,7 @@ GOOD = json.dumps({"info": {"a": [1]}, "images": [{"id": 1, "x": "}, {"}, {"id":
         "[1, 2] 3",
     ],
 )
-def test_a_fault_is_told_with_the_same_place_whatever_the_blocks(data, size):
+def test_fault_is_named_with_same_place_whatever_blocks(data, size):
     def fault(size: int) -> str:
         with pytest.raises(AnnotationFileError) as caught:
             cut(data.encode(), size)
@@ -111,12 +111,12 @@ def test_rows_of_hundreds_of_objects_are_cut(text, more):
 
 @pytest.mark.parametrize("end", ['"annotations": [{"id": 1, "caption": "cut \\ud83d"}]', '"categories": ["\\ud83d"]'])
 @pytest.mark.parametrize("block_bytes", [16, 1 << 20])
-def test_half_a_surrogate_pair_at_the_end_is_not_a_file_that_has_been_cut(end, block_bytes):
+def test_half_surrogate_pair_at_end_is_not_file_that_has_been_cut(end, block_bytes):
     text = b'{"images": [], %b}' % end.encode()
     assert b"".join(block.text for block in cut_blocks("a.json", [text], block_bytes)).count(b"ud83d") == 1
 
 
-def test_a_key_that_is_none_is_told_before_the_rest_is_read():
+def test_key_none_is_named_before_rest_is_read():
     def pieces():
         yield b"{'images': [" + b" " * 64
         raise AssertionError("read on")
@@ -126,7 +126,7 @@ def test_a_key_that_is_none_is_told_before_the_rest_is_read():
 
 
 @pytest.mark.parametrize("block_bytes", [20, 40, 1 << 20])
-def test_a_trailing_comma_is_told_wherever_it_was_cut(block_bytes):
+def test_trailing_comma_is_named_wherever_it_was_cut(block_bytes):
     text = b'{"images":[{"id":1,"file_name":"a.jpg"},],"annotations":[]}'
     pieces = [text[start : start + block_bytes] for start in range(0, len(text), block_bytes)]
     with pytest.raises(AnnotationFileError, match="trailing comma"):
@@ -147,6 +147,6 @@ def test_a_fault_is_told_where_it_is(text, place):
     assert place in str(caught.value)
 
 
-def test_a_field_that_nobody_reads_may_be_there_twice():
+def test_field_that_nobody_reads_may_be_there_twice():
     (rest,) = cut(b'{"info": 1, "info": 0}', 100)
     assert rest.text == b'{"info":false}'

@@ -85,7 +85,7 @@ def test_ids_that_are_texts(area, bad):
     assert [row.image_id for row in sampled] == [name_id("a")]
 
 
-def test_two_texts_of_one_hash_end_the_job(monkeypatch):
+def test_two_texts_of_one_hash_end_job(monkeypatch):
     monkeypatch.setattr(decode_coco_module, "name_id", lambda text: 5)
     with pytest.raises(CollidingImagesError, match="the ids 'a' and 'b' have the same hash, 5"):
         of_texts(("a", "b"))
@@ -106,13 +106,13 @@ def test_what_a_row_may_leave_out():
     assert decode({"images": []}) == CocoRows([], [], [], [], {}, frozenset(), has_annotations=False)
 
 
-def test_a_reject_names_the_row_and_the_field():
+def test_reject_names_row_and_field():
     (reject,) = decode(document(annotations=[{**ROW, "category_id": "three"}])).rejected
     detail = "annotation row: Expected `int`, got `str` - at `$.category_id`"
     assert reject == Rejected("annotation", 7, Reason.MALFORMED_ANNOTATION, detail, 1)
 
 
-def test_nan_costs_the_row_that_needs_a_number_there_and_no_other():
+def test_nan_costs_row_that_needs_number_there_and_no_other():
     images = [{**IMAGE, "score": math.nan}, {**IMAGE, "id": 2, "width": math.inf}, {**IMAGE, "id": 3}]
     rows = decode(document(images, [{**ROW, "score": -math.inf}]))
     assert [row.id for row in rows.images] == [1, 3]
@@ -121,7 +121,7 @@ def test_nan_costs_the_row_that_needs_a_number_there_and_no_other():
 
 
 @pytest.mark.parametrize("name", [math.nan, math.inf, -math.inf])
-def test_a_file_name_that_is_no_text_is_malformed_and_not_a_name(name):
+def test_file_name_no_text_is_malformed_and_not_name(name):
     images = [IMAGE, {**IMAGE, "id": 2, "file_name": name}, {**IMAGE, "id": 3, "file_name": "NaN.jpg"}]
     rows = decode(document(images))
     assert [row.id for row in rows.images] == [1, 3]
@@ -138,7 +138,7 @@ def test_a_file_name_that_is_no_text_is_malformed_and_not_a_name(name):
 
 
 @pytest.mark.parametrize("neighbours", [[], [{"id": ["x"]}], [{"id": 3, "coco_url": "http://host/c.jpg"}]])
-def test_the_address_of_an_image_with_a_name_is_counted_and_not_looked_at_whatever_its_neighbours_are(neighbours):
+def test_address_of_image_with_name_is_counted_and_not_looked_at_whatever_its_neighbours_are(neighbours):
     addressed = [{**IMAGE, "coco_url": 5}, {**IMAGE, "id": 2, "coco_url": "http://host/b.jpg"}]
     rows = decode(document([*addressed, *neighbours]))
     assert [row.id for row in rows.images][:2] == [1, 2]
@@ -146,14 +146,14 @@ def test_the_address_of_an_image_with_a_name_is_counted_and_not_looked_at_whatev
     assert rows.unread == {"images": {"coco_url": 2 + ("coco_url" in str(neighbours))}}
 
 
-def test_an_address_that_is_no_text_is_no_name():
+def test_address_no_text_is_no_name():
     (reject,) = decode(document([{"id": 1, "coco_url": 5}])).rejected
     detail = "image row: it has no file_name, and its coco_url is no text (Expected `str | null`, got `int`)"
     assert reject == Rejected("image", 1, Reason.MALFORMED_IMAGE, detail)
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
-def test_a_text_nan_is_a_text_whatever_its_neighbours_are(word):
+def test_text_nan_is_text_whatever_its_neighbours_are(word):
     bare = float(word)
     kept = [{**IMAGE, "id": 3, "file_name": word}, {"id": 4, "coco_url": f"http://host/{word}"}]
     of_images = [{**IMAGE, "id": 1, "file_name": bare}, {"id": ["x"], "file_name": word}, *kept]
@@ -184,14 +184,14 @@ def test_a_text_nan_is_a_text_whatever_its_neighbours_are(word):
         ('{"images": [{"id": 1, "NaN": NaN, "x": "Infinity"}, }', "line 1, column 53 "),
     ],
 )
-def test_malformed_json_is_told_by_file_line_and_column(text, place):
+def test_malformed_json_is_named_by_file_line_and_column(text, place):
     message = fault(text.encode())
     assert message.startswith("in/a.json is not JSON: ")
     assert place in message
     assert "\n" not in message
 
 
-def test_a_file_cut_anywhere_is_told_to_be_no_json():
+def test_file_cut_anywhere_is_named_to_be_no_json():
     whole = json.dumps(document([{**IMAGE, "file_name": "é\u2028\\.jpg"}]), indent=1, ensure_ascii=False)
     data = whole.encode()
     for size in range(1, len(data)):
@@ -203,17 +203,17 @@ def test_a_file_cut_anywhere_is_told_to_be_no_json():
 
 
 @pytest.mark.parametrize("data", [b"", b" \n\n"])
-def test_an_empty_file_is_told_to_be_empty(data):
+def test_empty_file_is_named_to_be_empty(data):
     assert fault(data).startswith("in/a.json is empty")
 
 
-def test_a_byte_order_mark_is_passed_over():
+def test_byte_order_mark_is_passed_over():
     rows = decode(json.dumps(document(annotations=[])).encode("utf-8-sig"))
     assert images(rows) == [CocoImageRow(1, "a.jpg", 40, 30)]
 
 
 @pytest.mark.parametrize("first", [IMAGE, {"id": "x"}, {**IMAGE, "score": math.nan}])
-def test_text_that_is_not_utf_8_is_told_by_file(first):
+def test_text_not_utf_8_is_named_by_file(first):
     text = json.dumps(document([first, {**IMAGE, "file_name": "caf\u00e9.jpg"}]), ensure_ascii=False)
     assert fault(text.encode("latin-1")).startswith("in/a.json is not UTF-8")
 
@@ -232,7 +232,7 @@ def test_text_that_is_not_utf_8_is_told_by_file(first):
         (document(categories=["dog"]), "Expected `object`, got `str`"),
     ],
 )
-def test_json_that_is_not_coco_s_is_told_by_file_and_fault(content, what):
+def test_json_not_coco_s_is_named_by_file_and_fault(content, what):
     message = fault(content)
     assert message.startswith("in/a.json is JSON, but not a COCO file: ")
     assert what in message
@@ -246,7 +246,7 @@ def test_json_that_is_not_coco_s_is_told_by_file_and_fault(content, what):
         ({"keypoints": [1], "skeleton": [[1, 2]], "supercategory": "x"}, {"skeleton": ((1, 2),), "supercategory": "x"}),
     ],
 )
-def test_an_odd_field_of_a_category_costs_that_field(more, kept):
+def test_odd_field_of_category_costs_that_field(more, kept):
     (category,) = decode(document(categories=[{"id": 3, "name": "dog", **more}])).categories
     assert category == Category(3, "dog", **kept)
 
@@ -254,7 +254,7 @@ def test_an_odd_field_of_a_category_costs_that_field(more, kept):
 DEEP = "[" * 100_000 + "]" * 100_000
 
 
-def test_a_category_whose_name_is_nan_is_refused_and_one_that_is_called_so_is_not():
+def test_category_whose_name_is_nan_is_refused_and_one_called_so_is_not():
     text = '{"images": [], "annotations": [], "categories": [{"id": 7, "name": %s, "score": NaN}]}'
     assert fault((text % "NaN").encode()) == "in/a.json: the name of category 7 is NaN, no text"
     assert [category.name for category in decode((text % '"NaN"').encode()).categories] == ["NaN"]
@@ -264,13 +264,13 @@ def test_a_category_whose_name_is_nan_is_refused_and_one_that_is_called_so_is_no
 @pytest.mark.parametrize(
     "row", ['{"id": 1, "score": %s, "x": %s}', '{"id": 1, "file_name": "a", "score": %s, "x": %s}']
 )
-def test_what_nests_too_deeply_is_told_whatever_else_is_odd(score, row):
+def test_what_nests_too_deeply_is_named_whatever_else_is_odd(score, row):
     assert "nests lists or objects too deeply" in fault(f'{{"images": [{row % (score, DEEP)}]}}'.encode())
 
 
 @pytest.mark.parametrize("name", ["images", "annotations", "categories"])
 @pytest.mark.parametrize("odd", [{}, {"id": "1"}, {"score": math.nan}])
-def test_a_list_that_is_there_twice_is_refused(name, odd):
+def test_list_there_twice_is_refused(name, odd):
     lists = document([{**IMAGE, **odd}])
     for first in (name, name.title()), (name.title(), name):
         text = json.dumps({**lists, "Images": [], "Annotations": [], "Categories": []})
@@ -283,7 +283,7 @@ def test_a_list_that_is_there_twice_is_refused(name, odd):
 
 
 @pytest.mark.parametrize("odd", [{}, {"id": "1"}])
-def test_the_name_of_a_list_may_be_within(odd):
+def test_name_of_list_may_be_within(odd):
     words = ["images", "annotations", "categories"]
     within = dict.fromkeys(words, 1)
     plain = document([{**IMAGE, **odd}], [ROW, {**ROW, "id": 8}])
@@ -305,7 +305,7 @@ def test_files_of_other_tools_are_named(content, what):
     assert fault(content).startswith(f"in/a.json is {what}")
 
 
-def test_half_a_character_costs_that_character():
+def test_half_character_costs_that_character():
     """As Python's json writes it; the escapes around it stay."""
     text = json.dumps("a\ud800b \\ud800 \U0001f600 \udc00")
     file = json.dumps(document(images=[{"id": 1, "file_name": "NAME"}])).replace('"NAME"', text)

@@ -27,7 +27,7 @@ def test_each_file_has_its_own():
     ]
 
 
-def test_of_a_file_that_is_read_twice_what_neither_carries():
+def test_of_file_read_twice_what_neither_carries():
     instances = file("a", AnnotationKind.INSTANCES, {"file": {"info": 1}, "annotations": {"segmentation": 5, "x": 2}})
     stuff = file("a", AnnotationKind.STUFF, {"file": {"info": 1}, "annotations": {"area": 5, "bbox": 5, "x": 2}})
     assert uncarried(instances, stuff) == [
@@ -36,7 +36,7 @@ def test_of_a_file_that_is_read_twice_what_neither_carries():
     ]
 
 
-def test_keypoints_of_instances_are_those_of_a_keypoints_file_where_there_is_one():
+def test_keypoints_of_instances_are_keypoints_file_with_one():
     instances = file("a", AnnotationKind.INSTANCES, {"annotations": {"keypoints": 5, "num_keypoints": 5, "x": 1}})
     assert uncarried(instances)[0][2] == instances.unread
     assert uncarried(instances, file("b", AnnotationKind.KEYPOINTS))[0][2] == {"annotations": {"x": 1}}
@@ -49,7 +49,7 @@ LVIS = {"neg_category_ids": 2, "not_exhaustive_category_ids": 1}
     ("layout", "expected"),
     [("detection", {}), ("tfds", {"images": LVIS}), ("keras", {"annotations": {"iscrowd": 3}, "images": LVIS})],
 )
-def test_what_a_layout_has_no_feature_for(layout, expected):
+def test_what_layout_has_no_feature_for(layout, expected):
     given = file("a", AnnotationKind.INSTANCES, {}, {"images": LVIS, "annotations": {"iscrowd": 3}})
     assert uncarried(given, layout=layout) == [("a", "instances", expected)]
     assert isinstance(describe_inputs([given], LAYOUTS[layout])[0], InputRows)
@@ -65,7 +65,7 @@ def test_input_facts():
     assert facts.warnings == {("train", "odd")}
 
 
-def test_panoptic_categories_that_are_not_said_to_be_things():
+def test_panoptic_categories_not_said_to_be_things():
     panoptic = msgspec.structs.replace(
         file("p.json", AnnotationKind.PANOPTIC), categories=(Category(1, "cup"), Category(2, "wall", isthing=0))
     )

@@ -40,7 +40,7 @@ def test_data_is_what_is_not_empty_null_false_or_zero(value, indent):
         assert has_data(msgspec.Raw(text)) == says_something(value)
 
 
-def test_keys_that_are_empty_take_no_longer_than_others():
+def test_keys_empty_take_no_longer_than_others():
     assert has_data(msgspec.Raw(b"{%b}" % b",".join([b'"": 0'] * 60 + [b'"": 1'])))
 
 
@@ -98,7 +98,7 @@ def test_rows_that_differ_and_names_that_no_type_can_have_are_counted():
         (AnnotationKind.PANOPTIC, False, "area bbox caption category_id id keypoints num_keypoints segmentation"),
     ],
 )
-def test_what_a_kind_does_not_read_of_a_row_that_has_all(kind, masks, expected, with_bad_row):
+def test_what_kind_does_not_read_of_row_that_has_all(kind, masks, expected, with_bad_row):
     row = {
         **ROW,
         "segmentation": [[1, 2, 3, 4, 5, 6]],
@@ -128,7 +128,7 @@ def test_fields_of_segments_are_counted_wherever_they_stand(bad):
 
 
 @pytest.mark.parametrize("with_bad_row", [False, True])
-def test_an_address_that_gave_the_name_is_not_carried_whole(with_bad_row):
+def test_address_that_gave_name_is_not_carried_whole(with_bad_row):
     images = [{"id": 1, "coco_url": "http://x/a.jpg"}, {"id": 2, "coco_url": "http://x/b.jpg", "file_name": "b"}]
     bad = [5, {"id": "x", "coco_url": "http://x/c.jpg"}] if with_bad_row else []
     assert unread({"images": images + bad, "annotations": []}) == {"images": {"coco_url": 2 + with_bad_row}}

@@ -92,27 +92,27 @@ def test_two_boxes_are_enough_where_areas_or_polygons_say_it(number):
 
 
 @pytest.mark.parametrize("others", [0, 3])
-def test_two_boxes_across_the_edge_are_no_evidence(others):
+def test_two_boxes_across_edge_are_no_evidence(others):
     large = [row((30, 20, 620, 470))]
     inside = [row((0, 0, 620, 470))] * others
     assert formats(large * 2 + inside) is None
     assert formats(large * 3 + inside) == (XYXY,)
 
 
-def test_a_few_large_boxes_across_the_edge_among_many_are_no_evidence():
+def test_few_large_boxes_across_edge_among_many_are_no_evidence():
     inside = [row((100, 100, 400, 300))]
     assert formats([row((30, 20, 620, 470))] * 4 + inside * 17) is None
     assert formats([row((30, 20, 620, 470))] * 4 + inside * 16) == (XYXY,)
 
 
-def test_where_areas_are_those_of_the_boxes_most_must_be_across_the_edge():
+def test_where_areas_are_boxes_most_must_be_across_edge():
     across, inside = [row((30, 20, 620, 470), 620 * 470)], [row((100, 100, 400, 300), 120_000)]
     assert formats(across * 9 + inside * 10) is None
     assert formats(across * 10 + inside * 10) == (XYXY,)
 
 
 @pytest.mark.parametrize("format_", [REL_XYWH, REL_XYXY])
-def test_a_single_box_of_fractions_is_known(format_):
+def test_single_box_of_fractions_is_known(format_):
     assert format_ in formats([row(written(scattered(1)[0], format_))])
     assert format_ in formats([row(written(scattered(1)[0], format_))], {})
 
@@ -121,12 +121,12 @@ def test_of_boxes_that_fit_as_both_kinds_of_fractions_both_are_named():
     assert formats([row((0.1, 0.1, 0.5, 0.5))] * 9) == (REL_XYXY, REL_XYWH)
 
 
-def test_fractions_that_fit_neither_way_are_told_without_a_format():
+def test_fractions_that_fit_neither_way_are_named_without_format():
     assert formats([row((0.9, 0.9, 0.4, 0.4)), row((0.5, 0.1, 0.6, 0.2))]) == ()
 
 
 @pytest.mark.parametrize("format_", [CXCYWH, REL_XYWH, REL_XYXY, REL_CXCYWH])
-def test_boxes_that_are_elsewhere_than_their_polygons(format_):
+def test_boxes_elsewhere_than_their_polygons(format_):
     boxes = [(40 + 100 * number, 60, 20 + 10 * number, 70) for number in range(4)]
     rows = [row(written(box, format_), 9, outline(box)) for box in boxes]
     assert formats(rows) == (format_,)
@@ -196,17 +196,17 @@ def ordered(number: int) -> list[tuple[float, ...]]:
         *("across by rounding", "across on purpose", "huge", "beyond any image"),
     ],
 )
-def test_boxes_that_are_right_are_left_alone(rows):
+def test_boxes_right_are_left_alone(rows):
     assert formats(rows) is None
 
 
 @pytest.mark.parametrize("size", [(1, 1), (8, 8)])
-def test_boxes_of_a_pixel_or_less_are_right_in_tiny_images(size):
+def test_boxes_of_pixel_or_less_are_right_in_tiny_images(size):
     assert formats([row((0, 0, 0.5, 1))] * 50, {1: size}) is None
     assert formats([row((0, 0, 0.5, 1))] * 50, {1: (9, size[1])}) == (REL_XYXY, REL_XYWH)
 
 
-def test_a_few_boxes_of_another_format_among_many_are_no_evidence():
+def test_few_boxes_of_another_format_among_many_are_no_evidence():
     boxes = scattered(300)
     mixed = [row(written(box, REL_XYXY if index % 10 == 0 else XYWH)) for index, box in enumerate(boxes)]
     assert formats(mixed) is None
@@ -231,7 +231,7 @@ def test_boxes_inside_their_image_are_never_taken_for_another_format(parts, has_
 # Boxes of other images
 
 
-def test_boxes_of_pictures_that_were_shrunk_are_told_without_a_format():
+def test_boxes_of_pictures_that_were_shrunk_are_named_without_format():
     boxes = scattered(300)
     assert formats([row(box) for box in boxes], {1: (160, 120)}) == ()
     assert formats([row(box) for box in boxes[:20]], {1: (160, 120)}) == ()
@@ -272,7 +272,7 @@ def check(boxes: list, sizes: dict = SIZES) -> None:
     check_box_format("a.json", sample_boxes([row(box) for box in boxes]).boxes(sizes))
 
 
-def test_a_refusal_names_the_flag_that_reads_the_boxes_and_the_one_that_takes_them_as_they_are():
+def test_refusal_names_flag_that_reads_boxes_and_one_that_takes_them_unchanged():
     check(scattered(9))
     with pytest.raises(WrongFlagError, match=r"^a\.json: .*--bbox-format rel-xyxy reads that, --bbox-format xywh"):
         check([written(box, REL_XYXY) for box in scattered(9)])

@@ -135,7 +135,7 @@ def test_join_annotations(drawn, images, rules, rng):
 
 
 @pytest.mark.parametrize(("texts", "is_image"), [(("a", "b"), True), (("a", ""), True), (("a", "b"), False)])
-def test_two_ids_of_one_hash_end_the_job(texts, is_image):
+def test_two_ids_of_one_hash_end_job(texts, is_image):
     """A text that is empty stands for a number."""
     zeros, parts = np.zeros(1, np.int64), []
     for part, text in enumerate(texts):

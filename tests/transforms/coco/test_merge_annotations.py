@@ -64,22 +64,22 @@ def test_objects_of_all_files_are_in_order_of_their_ids():
 
 
 @pytest.mark.parametrize(("boxes", "points"), [("a.json", "b.json"), ("b.json", "a.json")])
-def test_an_instance_and_the_keypoints_of_its_id_are_one_object_with_the_instance_s_box_and_mask(boxes, points):
+def test_instance_and_keypoints_of_its_id_are_one_object_with_instance_s_box_and_mask(boxes, points):
     merged = merge(part(boxes, instance(5), instance(6)), part(points, keyed(5), kind=KEYPOINTS))
     assert merged == MergedAnnotations((joined(5), instance(6)), ImageLabels(), [], 1)
 
 
-def test_keypoints_without_an_instance_are_an_object_of_their_own():
+def test_keypoints_without_instance_are_object_of_their_own():
     merged = merge(part("a.json", instance(6)), part("b.json", keyed(5), kind=KEYPOINTS))
     assert (merged.annotations, merged.joined) == ((keyed(5), instance(6)), 0)
 
 
-def test_keypoints_of_another_category_are_not_the_same_object():
+def test_keypoints_of_another_category_are_not_same_object():
     merged = merge(part("a.json", instance(5)), part("b.json", keyed(5, category_id=2), kind=KEYPOINTS))
     assert merged == MergedAnnotations((instance(5),), ImageLabels(), [twice(5, "a.json", "b.json")], 0)
 
 
-def test_an_instance_is_joined_with_the_first_keypoints_and_the_second_are_rejected():
+def test_instance_is_joined_with_first_keypoints_and_second_are_rejected():
     other = keyed(5, xyv=(7.0, 7.0, 1.0))
     merged = merge(
         part("a.json", instance(5)), part("b.json", keyed(5), kind=KEYPOINTS), part("c.json", other, kind=KEYPOINTS)
@@ -87,13 +87,13 @@ def test_an_instance_is_joined_with_the_first_keypoints_and_the_second_are_rejec
     assert merged == MergedAnnotations((joined(5),), ImageLabels(), [twice(5, "b.json", "c.json")], 1)
 
 
-def test_a_second_instance_is_rejected_and_the_first_still_finds_its_keypoints():
+def test_second_instance_is_rejected_and_first_still_finds_its_keypoints():
     merged = merge(part("a.json", instance(5)), part("b.json", instance(5)), part("k.json", keyed(5), kind=KEYPOINTS))
     assert merged == MergedAnnotations((joined(5),), ImageLabels(), [twice(5, "a.json", "b.json")], 1)
 
 
 @pytest.mark.parametrize("kind", [INSTANCES, KEYPOINTS])
-def test_an_id_twice_in_a_file_is_told_of_that_file(kind):
+def test_id_twice_in_file_is_named_of_that_file(kind):
     first, second = instance(5, area=1.0), instance(5, area=2.0)
     for rows in ((first, second), (second, first)):
         merged = merge(part("a.json", *rows, kind=kind))
@@ -122,7 +122,7 @@ def test_ids_of_different_kinds_do_not_meet():
     assert merged == MergedAnnotations((instance(5),), labels, [], 0)
 
 
-def test_of_several_panoptic_rows_the_first_is_kept():
+def test_of_several_panoptic_rows_first_is_kept():
     rows = [PanopticAnnotation(f"masks/{name}", name, ()) for name in ("x.png", "y.png", "z.png")]
     merged = merge(
         part("b.json", kind=AnnotationKind.PANOPTIC, panoptic=(rows[0],)),
@@ -136,7 +136,7 @@ def test_of_several_panoptic_rows_the_first_is_kept():
 
 
 @pytest.mark.parametrize("kind", ["captions", "regions"])
-def test_of_captions_and_regions_with_one_id_the_first_of_the_file_is_kept(kind):
+def test_of_captions_and_regions_with_one_id_first_of_file_is_kept(kind):
     rows = {
         "captions": (Caption(2, "z"), Caption(2, "a")),
         "regions": (StuffAnnotation(2, 92, b"[9]"), StuffAnnotation(2, 92, b"[1]")),
@@ -147,7 +147,7 @@ def test_of_captions_and_regions_with_one_id_the_first_of_the_file_is_kept(kind)
         assert merged.rejected == [twice(2, "a.json")]
 
 
-def test_lvis_s_lists_are_those_of_the_file_that_has_them():
+def test_lvis_s_lists_are_file_that_has_them():
     merged = merge(part("a.json"), part("b.json", neg_category_ids=(5, 2), not_exhaustive_category_ids=(7,)))
     assert merged.labels == ImageLabels(neg_category_ids=(5, 2), not_exhaustive_category_ids=(7,))
 
@@ -160,7 +160,7 @@ ROWS = st.lists(
 
 @settings(deadline=None)
 @given(ROWS, st.randoms(use_true_random=False))
-def test_every_row_is_an_object_is_joined_or_is_rejected_and_no_id_is_there_twice(rows, rng: random.Random):
+def test_every_row_is_object_is_joined_or_is_rejected_and_no_id_is_there_twice(rows, rng: random.Random):
     by_file: dict[tuple, list[Annotation]] = {}
     for file, kind, id_, category_id in rows:
         row = instance(id_, category_id) if kind is INSTANCES else keyed(id_, category_id)

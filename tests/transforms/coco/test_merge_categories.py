@@ -33,7 +33,7 @@ def test_categories_are_in_order_of_their_ids(files, expected):
 
 
 @pytest.mark.parametrize("ids", [(8, 1), (2_000_000_000, 17, 5)])
-def test_categories_are_in_order_of_their_ids_where_a_set_has_them_in_another(ids):
+def test_categories_are_in_order_of_their_ids_where_set_has_them_in_another(ids):
     """A permuted label map is a data set whose every label is wrong."""
     rows = [Category(id_, f"number {id_}") for id_ in ids]
     in_order = tuple(sorted(rows, key=lambda category: category.id))
@@ -41,7 +41,7 @@ def test_categories_are_in_order_of_their_ids_where_a_set_has_them_in_another(id
     assert merge_categories(files) == LabelMap(in_order, in_order)
 
 
-def test_of_rows_that_agree_on_the_name_that_of_the_first_file_stands():
+def test_of_rows_that_agree_on_name_that_of_first_file_stands():
     other = Category(17, "cat", "pet")
     for files in ([file("a.json", CAT), file("b.json", other)], [file("b.json", other), file("a.json", CAT)]):
         assert merge_categories(files) == LabelMap((CAT,))
@@ -50,7 +50,7 @@ def test_of_rows_that_agree_on_the_name_that_of_the_first_file_stands():
 @pytest.mark.parametrize(
     "files", [[file("a.json", CAT), file("b.json", Category(17, "dog"))], [file("a.json", CAT, Category(17, "dog"))]]
 )
-def test_an_id_with_two_names_is_an_error(files):
+def test_id_with_two_names_is_error(files):
     with pytest.raises(CategoryError, match=r"category id 17 is 'cat' in a\.json and 'dog' in [ab]\.json"):
         merge_categories(reversed(files))
 
@@ -95,21 +95,21 @@ def test_rows_of_one_id_add_up(one, other, both):
         assert labels == LabelMap((both,), (both,))
 
 
-def test_an_id_with_two_sets_of_keypoints_is_an_error():
+def test_id_with_two_sets_of_keypoints_is_error():
     other = Category(17, "cat", keypoints=("tail", "nose"))
     files = [file("a.json", KEYED_CAT, kind=AnnotationKind.KEYPOINTS), file("b.json", other)]
     with pytest.raises(CategoryError, match=r"'cat' \(id 17\) has 2 keypoints in a\.json and others.* in b\.json"):
         merge_categories(files)
 
 
-def test_an_object_and_a_segment_of_one_id_and_two_names_are_an_error():
+def test_object_and_segment_of_one_id_and_two_names_are_error():
     files = [file("a.json", CAT), file("p.json", Category(17, "sky"), kind=AnnotationKind.PANOPTIC)]
     with pytest.raises(CategoryError, match=r"category id 17 is 'cat' in a\.json and 'sky' in p\.json"):
         merge_categories(files)
 
 
 @pytest.mark.parametrize(("stuff", "fits"), [(253, True), (254, False)])
-def test_more_stuff_than_a_byte_has_values_for_is_an_error(stuff, fits):
+def test_more_stuff_than_byte_has_values_for_is_error(stuff, fits):
     categories = (Category(1, "thing", isthing=1), *(Category(id_, f"stuff {id_}") for id_ in range(2, 2 + stuff)))
     files = [file("p.json", *categories, kind=AnnotationKind.PANOPTIC)]
     if fits:
@@ -119,7 +119,7 @@ def test_more_stuff_than_a_byte_has_values_for_is_an_error(stuff, fits):
             merge_categories(files)
 
 
-def test_an_id_that_leaves_no_number_for_num_classes_is_an_error():
+def test_id_that_leaves_no_number_for_num_classes_is_error():
     largest = (1 << 63) - 1
     with pytest.raises(CategoryError, match=f"category 'far' has the id {largest}: num_classes, .* renumber it"):
         merge_categories([file("a.json", CAT, Category(largest, "far"))])
@@ -144,7 +144,7 @@ def test_keypoints_that_no_file_names_are_as_many_as_rows_have():
     assert merge_categories(files) == merge_categories(reversed(files)) == LabelMap((named, DOG))
 
 
-def test_names_of_keypoints_are_those_of_another_file_where_it_has_as_many():
+def test_names_of_keypoints_are_another_file_where_it_has_as_many():
     named = msgspec.structs.replace(CAT, keypoints=("nose", "tail"))
     assert merge_categories([keypoints_file("a.json", CAT, 2), file("b.json", named)]) == LabelMap((named,))
     for other in (file("b.json", named), keypoints_file("b.json", CAT, 2)):
@@ -170,7 +170,7 @@ def test_select_categories(names, expected):
         (("Dog",), "did you mean 'dog'"),
     ],
 )
-def test_a_name_that_no_category_has_is_an_error(names, hint):
+def test_name_that_no_category_has_is_error(names, hint):
     with pytest.raises(CategoryError) as caught:
         select_categories(ALL, names)
     assert f"--categories {names[-1]!r}: no category has that name" in str(caught.value)

@@ -122,13 +122,13 @@ def test_what_only_some_layouts_carry_is_counted(tmp_path):
         ({"width": 40.0, "height": "30"}, (40, 30)),
     ],
 )
-def test_a_size_is_known_whole_or_not_at_all(tmp_path, size, expected):
+def test_size_is_known_whole_or_not_at_all(tmp_path, size, expected):
     read = Read(tmp_path, document([{"id": 1, "file_name": "a.jpg", **size}], []))
     assert read.parts == {1: ((ImageRow(1, "a.jpg", *expected),), ())}
 
 
 @pytest.mark.parametrize("width", ["wide", 40.5, True, 1 << 70])
-def test_a_size_that_is_none_costs_its_row(tmp_path, width):
+def test_size_none_costs_its_row(tmp_path, width):
     read = Read(tmp_path, document([{**IMAGE, "width": width}], []))
     assert read.reasons == [("image", 1, "malformed_image", None)]
 
@@ -150,7 +150,7 @@ NO_IDS = [True, 5.5, [5], "", None, INT64_MAX + 1, INT64_MIN - 1, 1e19]
 
 
 @pytest.mark.parametrize("id_", NO_IDS)
-def test_an_image_without_a_usable_id_is_rejected(tmp_path, id_):
+def test_image_without_usable_id_is_rejected(tmp_path, id_):
     read = Read(tmp_path, document([{**IMAGE, "id": id_}, {**IMAGE, "id": 2}], []))
     assert read.reasons == [("image", None, "malformed_image", None)]
     assert list(read.parts) == [2]
@@ -159,7 +159,7 @@ def test_an_image_without_a_usable_id_is_rejected(tmp_path, id_):
 
 @pytest.mark.parametrize("id_", NO_IDS)
 @pytest.mark.parametrize("key", ["id", "image_id", "category_id"])
-def test_an_annotation_without_usable_ids_is_rejected(tmp_path, id_, key):
+def test_annotation_without_usable_ids_is_rejected(tmp_path, id_, key):
     read = Read(tmp_path, document(annotations=[{**ROW, key: id_}, {**ROW, "id": 8}]))
     known = {name: value for name, value in ROW.items() if name != key}
     assert read.reasons == [("annotation", known.get("id"), "malformed_annotation", known.get("image_id"))]
@@ -168,7 +168,7 @@ def test_an_annotation_without_usable_ids_is_rejected(tmp_path, id_, key):
 
 
 @pytest.mark.parametrize("id_", [INT64_MAX + 1, True, None])
-def test_a_category_without_a_usable_id_stops_the_file(tmp_path, id_):
+def test_category_without_usable_id_stops_file(tmp_path, id_):
     with pytest.raises(AnnotationFileError, match="a category has an integer id and a name"):
         Read(tmp_path, document(categories=[{**CATEGORY, "id": id_}]))
 
@@ -177,14 +177,14 @@ def test_a_category_without_a_usable_id_stops_the_file(tmp_path, id_):
 
 
 @pytest.mark.parametrize("key", ["id", "file_name"])
-def test_an_image_row_that_lacks_a_field_is_rejected(tmp_path, key):
+def test_image_row_that_lacks_field_is_rejected(tmp_path, key):
     read = Read(tmp_path, document([without(IMAGE, key)], []))
     assert read.reasons == [("image", without(IMAGE, key).get("id"), "malformed_image", None)]
     assert key in read.rejected[0].detail
 
 
 @pytest.mark.parametrize("key", ["id", "image_id", "category_id", "bbox"])
-def test_an_annotation_row_that_lacks_a_field_is_rejected(tmp_path, key):
+def test_annotation_row_that_lacks_field_is_rejected(tmp_path, key):
     read = Read(tmp_path, document(annotations=[without(ROW, key)]))
     left = without(ROW, key)
     assert read.reasons == [("annotation", left.get("id"), "malformed_annotation", left.get("image_id"))]
@@ -193,7 +193,7 @@ def test_an_annotation_row_that_lacks_a_field_is_rejected(tmp_path, key):
 
 
 @pytest.mark.parametrize("row", [None, [1, "a.jpg"], {}])
-def test_rows_that_are_no_objects_are_rejected(tmp_path, row):
+def test_rows_no_objects_are_rejected(tmp_path, row):
     read = Read(tmp_path, document([row, IMAGE], [row, ROW]))
     assert read.reasons == [
         ("image", None, "malformed_image", None),
@@ -204,13 +204,13 @@ def test_rows_that_are_no_objects_are_rejected(tmp_path, row):
 
 
 @pytest.mark.parametrize(("area", "expected"), [(None, 14.0), (0, 0.0), (12.5, 12.5), ("7", 7.0), (1e18, 1e18)])
-def test_the_area_is_the_json_s_or_the_box_s(tmp_path, area, expected):
+def test_area_is_json_s_or_box_s(tmp_path, area, expected):
     read = Read(tmp_path, document(annotations=[{**ROW, "area": area}]))
     assert [annotation.area_px2 for annotation in read.parts[1][1]] == [expected]
 
 
 @pytest.mark.parametrize("area", [math.nan, 1e19, -1e30, "nan", "wide", True, []])
-def test_an_area_that_is_no_number_of_pixels_costs_its_row(tmp_path, area):
+def test_area_no_number_of_pixels_costs_its_row(tmp_path, area):
     read = Read(tmp_path, document(annotations=[{**ROW, "area": area}, {**ROW, "id": 8}]))
     assert read.reasons == [("annotation", 7, "malformed_annotation", 1)]
     assert [annotation.id for annotation in read.parts[1][1]] == [8]
@@ -239,7 +239,7 @@ def test_iscrowd_as_it_is_found(tmp_path, iscrowd, expected):
         [0, 0, 1, 1e19],
     ],
 )
-def test_a_malformed_box_is_rejected_and_shown(tmp_path, bbox):
+def test_malformed_box_is_rejected_and_shown(tmp_path, bbox):
     read = Read(tmp_path, document(annotations=[{**ROW, "bbox": bbox}, {**ROW, "id": 8}]))
     assert read.reasons == [("annotation", 7, "malformed_box", 1)]
     shown = json.dumps(bbox).replace("NaN", '"NaN"').replace("Infinity", '"Infinity"')
@@ -250,7 +250,7 @@ def test_a_malformed_box_is_rejected_and_shown(tmp_path, bbox):
 # Annotation ids
 
 
-def test_annotations_of_several_images_that_share_an_id_are_kept_and_warned_of(tmp_path):
+def test_annotations_of_several_images_that_share_id_are_kept_and_warned_of(tmp_path):
     images = [{**IMAGE, "id": id_} for id_ in (1, 2, 3)]
     rows = [{**ROW, "id": id_, "image_id": image} for id_, image in ((7, 3), (8, 1), (7, 2), (9, 1), (8, 2), (9, 1))]
     read = Read(tmp_path, document(images, rows))
@@ -269,7 +269,7 @@ def test_no_warning_of_ids_that_only_annotations_of_one_image_share(tmp_path):
 # NaN and Infinity, which are not JSON, but which Python writes
 
 
-def test_words_that_are_no_json_are_read_outside_of_strings_only(tmp_path):
+def test_words_no_json_are_read_outside_of_strings_only(tmp_path):
     image = {**IMAGE, "file_name": 'NaN "-Infinity" \\.jpg', "score": -math.inf}
     row = {**ROW, "score": math.nan, "segmentation": [[math.inf, -math.inf]]}
     category = {**CATEGORY, "name": "Infinity"}
@@ -316,7 +316,7 @@ def expected_parts(images: list[dict], annotations: list[dict]) -> dict:
 
 @settings(max_examples=60, deadline=None)
 @given(images=st.lists(IMAGES, max_size=5), annotations=st.lists(ANNOTATIONS, max_size=8))
-def test_a_bad_row_changes_nothing_for_the_others(tmp_path_factory, images, annotations):
+def test_bad_row_changes_nothing_for_others(tmp_path_factory, images, annotations):
     folder = tmp_path_factory.getbasetemp()
     expected = expected_parts(images, annotations)
     fast = Read(folder, document(images, annotations))
@@ -397,7 +397,7 @@ def annotation_rows(number: int, packed: bytes) -> list[tuple]:
 
 
 @pytest.mark.parametrize("kind", AnnotationKind)
-def test_blocks_of_any_size_say_the_same_of_each_image(sample, kind):
+def test_blocks_of_any_size_say_same_of_each_image(sample, kind):
     path = getattr(sample, kind.value)
     source = AnnotationSource(kind, str(path), "masks")
     whole, cut = (sorted(read_whole(source, masks=True, block_bytes=size), key=repr) for size in (1 << 20, 200))
@@ -405,7 +405,7 @@ def test_blocks_of_any_size_say_the_same_of_each_image(sample, kind):
     assert cut == whole
 
 
-def test_no_runner_has_to_hold_the_text_of_a_packed_file():
+def test_no_runner_has_to_hold_text_of_packed_file():
     """Two steps of one stage pass on what is made as it is made; a Flatten or a shuffle begins another stage."""
     p = beam.Pipeline(FnApiRunner(), PipelineOptions([]))
     sources = instances("a.json.gz"), instances("b.json")
@@ -418,7 +418,7 @@ def test_no_runner_has_to_hold_the_text_of_a_packed_file():
         assert users == [taken_by]
 
 
-def test_a_block_is_what_it_was_when_the_file_was_cut(tmp_path):
+def test_block_is_what_it_was_when_file_was_cut(tmp_path):
     path = tmp_path / "instances.json"
     path.write_text(json.dumps(document()))
     images, *_ = cut_file(instances(path))
@@ -428,7 +428,7 @@ def test_a_block_is_what_it_was_when_the_file_was_cut(tmp_path):
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_blocks_of_a_member_are_those_of_the_file(tmp_path, monkeypatch, method):
+def test_blocks_of_member_are_file(tmp_path, monkeypatch, method):
     """Those of a stored one are read by range."""
     monkeypatch.setattr(zip_storage, "WHOLE_BYTES", 0)
     data = json.dumps(document(annotations=[{**ROW, "id": id_} for id_ in range(100)])).encode()
@@ -446,6 +446,6 @@ def test_blocks_of_a_member_are_those_of_the_file(tmp_path, monkeypatch, method)
     assert found[0] == found[1]
 
 
-def test_a_name_that_leads_through_another_folder_is_that_of_its_file():
+def test_name_that_leads_through_another_folder_is_that_of_its_file():
     rows = [CocoImageRow(1, "a/../b.jpg"), CocoImageRow(2, "../b.jpg"), CocoImageRow(3, "a/../../b.jpg")]
     assert image_block(rows).file_name.texts() == ["b.jpg", "../b.jpg", "../b.jpg"]

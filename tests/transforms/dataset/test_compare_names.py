@@ -34,7 +34,7 @@ def test_names_of():
     assert sampled([]) == add_names([]) == NO_NAMES
 
 
-def test_of_many_names_those_are_kept_that_are_in_both_lots():
+def test_of_many_names_those_are_kept_in_both_lots():
     """Thirty times as many files, of other endings and folders, in another order and other bundles."""
     images = [f"{number}.jpg" for number in range(3_000)]
     files = [f"{number * 7919 % 90_000:05}/{number}.png" for number in range(90_000)]
@@ -99,7 +99,7 @@ def test_the_likeliest_file_is_taken():
         (["val_1.jpg"], ["train_1.jpg"], "No file of such a name", "is it that of another split?"),
     ],
 )
-def test_the_likely_cause_and_the_cure_are_told_after_what_was_compared(images, files, cause, cure):
+def test_likely_cause_and_cure_are_named_after_what_was_compared(images, files, cause, cure):
     text = told(images, files, suffix_finds_all=True)
     shown = ", ".join(map(repr, images)), ", ".join(map(repr, files))
     assert text.startswith(f"a.json names {shown[0]}; img has {shown[1]}. ")
@@ -107,31 +107,31 @@ def test_the_likely_cause_and_the_cure_are_told_after_what_was_compared(images, 
     assert cure in text
 
 
-def test_three_names_of_many_are_told_and_the_commonest_cause():
+def test_three_names_of_many_are_named_and_commonest_cause():
     text = told(["1.jpg", "2.jpg", "3.jpg", "4.jpg", "5.jpg"], ["t/3.jpg", "1.JPG", "t/2.jpg", "z.jpg"])
     assert text.startswith("a.json names '1.jpg', '2.jpg', '3.jpg' …; img has '1.JPG', 't/2.jpg', 't/3.jpg' …. ")
     assert "'2.jpg' may be 't/2.jpg' (2 of 5 names compared)" in text
 
 
 @pytest.mark.parametrize("match", ["", "suffix", "name"])
-def test_no_flag_is_advised_that_the_verb_lacks_or_that_is_given(match):
+def test_no_flag_is_advised_that_verb_lacks_or_given(match):
     sources = NameSources(("img", "more"), ("a.csv", "b.csv"), match)
     text = told(["i/1.jpg"], ["1.jpg"], sources)
     assert text.startswith("a.csv b.csv names 'i/1.jpg'; img more has '1.jpg'. ")
     assert text.endswith("(1 of 1 names compared): correct the names.")
 
 
-def test_images_beside_the_file_that_names_them_are_told_of():
+def test_images_beside_file_that_names_them_are_named_of():
     assert told(["1.jpg"], ["x.jpg"], beside="data/train").endswith("They are in data/train: give --images data/train.")
 
 
-def test_where_other_images_have_files_the_folder_is_not_doubted():
+def test_where_other_images_have_files_folder_is_not_doubted():
     text = told(["1.jpg"], [], is_all=False)
     assert "img has no further file" in text
     assert "is a part of the images elsewhere?" in text
     assert "split" not in text
 
 
-def test_nothing_is_said_of_a_folder_that_was_not_looked_into():
+def test_nothing_is_said_of_folder_that_was_not_looked_into():
     text = told(["/1.jpg"], [], NameSources(("img",), ("a.json",), "path", is_listed=False))
     assert text == "a.json names '/1.jpg'; what is in img is not known with --no-list."

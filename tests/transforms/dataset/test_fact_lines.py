@@ -11,7 +11,7 @@ def test_nothing():
     assert lines(("instances", {})) == []
 
 
-def test_fields_with_their_flags_and_the_usual_ones_apart():
+def test_fields_with_their_flags_and_usual_ones_apart():
     fields = {
         "file": {"info": 1, "licenses": 1, "videos": 1},
         "images": {"license": 9, "coco_url": 9, "lens": 4},
@@ -27,7 +27,7 @@ def test_fields_with_their_flags_and_the_usual_ones_apart():
     ]
 
 
-def test_flags_that_the_layout_and_the_kind_allow():
+def test_flags_that_layout_and_kind_allow():
     fields = {"annotations": {"area": 2, "bbox": 2, "iscrowd": 1}}
     assert lines(("stuff", fields)) == ["annotations: area 2, bbox 2, iscrowd 1 (add --instances FILE)"]
     crowds = {"annotations": {"iscrowd": 1, "segmentation": 2}, "images": {"neg_category_ids": 3}}
@@ -43,6 +43,6 @@ def test_many_fields_are_cut_and_counted():
     assert line.endswith("field 07 1, and 1,226 more fields, which the manifest has")
 
 
-def test_an_input_of_several_splits_is_counted_once():
+def test_input_of_several_splits_is_counted_once():
     rows = [InputRows("a", kind, 1, 1, {"images": {"lens": 4}}) for kind in ("instances", "instances", "captions")]
     assert list(uncarried_lines(rows, "detection")) == ["images: lens 8"]

@@ -141,7 +141,7 @@ def test_add_facts():
         assert_that(nothing.facts, equal_to([]), "Nothing")
 
 
-def test_facts_are_at_most_a_megabyte_whatever_they_are_of():
+def test_facts_are_at_most_megabyte_whatever_they_are_of():
     """Three splits of 10,000 classes, names of 1,024 characters, and all histograms, examples and reasons full."""
     splits, example = ("train", "val", "test"), Example(1, 1 << 62, "x" * 60, 9, 1 << 40, 1 << 20)
     statistics = Statistics(

@@ -74,7 +74,7 @@ def test_neither_order_nor_bundles_decide_what_is_kept(monkeypatch, most):
         assert (found.number, found.annotations) == (1020, sum(reject.annotations for reject in rejects))
 
 
-def test_a_list_within_the_bound_is_whole_and_in_order():
+def test_list_within_bound_is_whole_and_in_order():
     rejects = drawn(1000)
     found = counted(rejects)
     assert sorted(map(repr, map(rejected, found.lines()))) == sorted(map(repr, rejects))
@@ -89,7 +89,7 @@ def test_what_is_kept_is_spread_over_all(monkeypatch):
     assert all(60 < number < 140 for number in tenths)
 
 
-def test_a_quarter_of_a_million_are_counted_and_100_000_listed():
+def test_quarter_of_million_are_counted_and_100_000_listed():
     rejects = [Rejected("annotation", id_, Reason.EMPTY_BOX, f"n {id_}", id_ // 7) for id_ in range(250_000)]
     whole = counted(rejects)
     random.Random(1).shuffle(rejects)
@@ -109,7 +109,7 @@ def test_ids_beyond_64_bits_are_at_their_end_and_come_back():
 WIDE = [2**70, 5, None, -(2**70), 2**63 - 1, -(2**63)]
 
 
-def test_a_line_is_json_that_says_everything():
+def test_line_is_json_that_says_everything():
     kinds = count_rejects([("val", Rejected("annotation", 4, Reason.EMPTY_BOX, 'a "b"\n', 2, 3))])
     ((kind, rejects),) = kinds.items()
     (keyed,) = rejects.lines()
@@ -125,7 +125,7 @@ def test_a_line_is_json_that_says_everything():
     }
 
 
-def test_each_split_has_its_list_and_the_first_of_each_reason_are_known(tmp_path):
+def test_each_split_has_its_list_and_first_of_each_reason_are_known(tmp_path):
     few = [("train", Rejected("annotation", id_, Reason.EMPTY_BOX, f"n {id_}")) for id_ in range(5)]
     many = [("train", Rejected("image", id_, Reason.NO_CLASS, f"n {id_}")) for id_ in reversed(range(3000))]
     last = [("train", Rejected("image", 9999, Reason.EMPTY_BOX, "last"))]
@@ -148,14 +148,14 @@ def test_each_split_has_its_list_and_the_first_of_each_reason_are_known(tmp_path
     assert (tmp_path / ".recordmill-val" / "rejects.jsonl").read_bytes() == b""
 
 
-def test_rejects_of_a_split_that_is_not_written_are_not_dropped(tmp_path):
+def test_rejects_of_split_not_written_are_not_dropped(tmp_path):
     with pytest.raises(KeyError, match="tset"):
         write_rejects(str(tmp_path), ["train"], kind_rejects([("tset", Rejected("image", 1, Reason.NO_CLASS, ""))]))
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(("most", "bound"), [(99, 99), (100_000, 300)])
-def test_the_list_is_bounded_and_the_tally_is_not(tmp_path, monkeypatch, most, bound):
+def test_list_is_bounded_and_tally_is_not(tmp_path, monkeypatch, most, bound):
     monkeypatch.setattr(rejects_module, "MOST_LISTED", most)
     rejects = [("train", Rejected("image", id_, Reason.NO_CLASS, f"n {id_}", None, 2)) for id_ in range(300)]
     few = [("train", Rejected("annotation", id_, Reason.EMPTY_BOX, "")) for id_ in range(5)]
@@ -167,7 +167,7 @@ def test_the_list_is_bounded_and_the_tally_is_not(tmp_path, monkeypatch, most, b
     assert write_rejects(str(tmp_path), ["train"], kind_rejects([*few, *rejects[::-1]]))["train"] == found
 
 
-def test_a_list_that_cannot_be_written_whole_is_not_there(tmp_path, monkeypatch):
+def test_list_that_cannot_be_written_whole_is_not_there(tmp_path, monkeypatch):
     (tmp_path / ".recordmill-train").mkdir()
     monkeypatch.setattr(LocalUpload, "commit", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -175,7 +175,7 @@ def test_a_list_that_cannot_be_written_whole_is_not_there(tmp_path, monkeypatch)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_another_run_deletes_the_folder_of_the_state_while_the_list_is_written(tmp_path, monkeypatch):
+def test_another_run_deletes_folder_of_state_while_list_is_written(tmp_path, monkeypatch):
     state = tmp_path / ".recordmill-train"
     state.mkdir()
     commit = LocalUpload.commit

@@ -55,7 +55,7 @@ def encoded(feature: np.ndarray, dtype: str = "float32"):
     return FeatureEncoder(LABELS, table, dtype).encode(task(7), feature), parse_spec(table)
 
 
-def test_a_record_has_the_feature_and_whose_it_is():
+def test_record_has_feature_and_whose_it_is():
     feature = np.arange(24, dtype=np.float32).reshape(2, 3, 4) / 7
     made, spec = encoded(feature)
     assert (made.counted, made.class_counts, made.rejected) == ({Metric.IMAGES: 1}, {1: 1}, [])
@@ -67,7 +67,7 @@ def test_a_record_has_the_feature_and_whose_it_is():
     assert (parsed["image/filename"].numpy(), parsed["image/source_id"].numpy()) == (b"dog/7.jpg", b"7")
 
 
-def test_a_record_of_half_precision_has_bytes():
+def test_record_of_half_precision_has_bytes():
     feature = np.arange(24, dtype=np.float32).reshape(2, 3, 4) / 7
     made, spec = encoded(feature, "float16")
     parsed = tf.io.parse_single_example(b"".join(made.records[0]), spec)
@@ -88,7 +88,7 @@ def test_a_record_of_half_precision_has_bytes():
         ((0, 1e-9, -2e-9, 0), "float16", "none is other than 0 as float16; the largest is 2e-09"),
     ],
 )
-def test_what_nobody_could_train_on_is_a_reject(values, dtype, told):
+def test_what_nobody_could_train_on_is_reject(values, dtype, told):
     made, _ = encoded(np.array(values, np.float32), dtype)
     assert isinstance(made, Rejected)
     assert (made.id, made.reason) == (7, Reason.UNUSABLE_FEATURE)
@@ -143,7 +143,7 @@ def test_every_picture_in_order_and_broken_ones_beside(tmp_path, maker, threads)
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_the_model_is_given_whole_batches(tmp_path, maker, monkeypatch):
+def test_model_is_given_whole_batches(tmp_path, maker, monkeypatch):
     sizes = []
 
     def counting(choice, found):
@@ -155,7 +155,7 @@ def test_the_model_is_given_whole_batches(tmp_path, maker, monkeypatch):
     assert sizes == [4, 4, 4, 3]
 
 
-def test_a_shard_of_broken_pictures_only(tmp_path, maker):
+def test_shard_of_broken_pictures_only(tmp_path, maker):
     tasks = drawn(tmp_path / "pictures", 3)[2:]
     ((_, outcome),) = make(maker(), tasks)
     assert outcome.reason is Reason.IMAGE_UNREADABLE

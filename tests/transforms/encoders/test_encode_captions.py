@@ -80,7 +80,7 @@ def test_a_sentence_for_each(split, stop_words, told):
     assert [text for text, start in zip(found, told, strict=True) if not text.startswith(start)] == []
 
 
-def test_a_vocabulary_that_no_worker_holds_easily(monkeypatch):
+def test_vocabulary_that_no_worker_holds_easily(monkeypatch):
     monkeypatch.setattr(module, "_MANY_TERMS", 1)
     encoder = TextEncoder(1, "captions", TextSettings(TextForm.COUNTS), "train", 7, ("cat", "dog"))
     (told,) = encoder_warnings(encoder)

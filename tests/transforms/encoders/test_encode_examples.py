@@ -179,7 +179,7 @@ def test_many_objects(table):
     assert_is_that_of_each_image(random_tasks.LABELS, table, "clip", loaded)
 
 
-def test_an_unknown_category_is_an_error_of_ours():
+def test_unknown_category_is_error_of_ours():
     with pytest.raises(KeyError, match="2"):
         encode(task(msgspec.structs.replace(INSIDE, category_id=2)))
 
@@ -212,7 +212,7 @@ def test_every_feature():
     }
 
 
-def test_labels_begin_at_1_where_a_category_has_id_0_and_ids_are_kept_beside_them():
+def test_labels_begin_at_1_where_category_has_id_0_and_ids_are_kept_beside_them():
     """Model Garden takes 0 for the background, and would never learn the class."""
     both = task(CROSSING, INSIDE)
     found = only(encode(both, table=DETECTION.with_parts((Part.CATEGORY_ID,))))
@@ -250,7 +250,7 @@ def test_every_layout_can_be_computed_and_has_empty_lists_without_objects(table)
 # The layouts keras and tfds
 
 
-def test_every_feature_of_the_layout_keras():
+def test_every_feature_of_layout_keras():
     encoded = encode(task(INSIDE, OUTSIDE, CROSSING), table=KERAS)
     image = {"image": [PICTURE.data], "image_id": [139], "path": ["train/é.jpg".encode()]}
     assert [read(b"".join(record)) for record in encoded.records] == [
@@ -275,7 +275,7 @@ def test_every_feature_of_the_layout_keras():
     assert [(reject.id, reject.reason) for reject in encoded.rejected] == [(9, Reason.EMPTY_BOX)]
 
 
-def test_every_feature_of_the_layout_tfds():
+def test_every_feature_of_layout_tfds():
     captions = (Caption(4, "un été"), Caption(6, ""))
     table = TFDS.with_parts((Part.CAPTIONS,))
     encoded = encode(task(INSIDE, CROSSING, captions=captions), table=table)
@@ -327,7 +327,7 @@ FIRST_COLUMN = np.pad(np.ones((50, 1), np.uint8), ((0, 0), (0, 99)))
     ],
 )
 @pytest.mark.parametrize("is_crowd", [False, True])
-def test_a_mask_is_the_same_picture_as_png_and_as_run_lengths(segmentation, expected, is_crowd):
+def test_mask_is_same_picture_as_png_and_as_run_lengths(segmentation, expected, is_crowd):
     encoded = encode(task(masked(1, segmentation, is_crowd=is_crowd)), table=MASKED)
     found = only(encoded)
     (png,), (counts,) = found["image/object/mask"], found["image/object/mask/rle"]
@@ -344,7 +344,7 @@ def test_a_mask_is_the_same_picture_as_png_and_as_run_lengths(segmentation, expe
         ([[200, 0, 300, 9]], 0),
     ],
 )
-def test_run_lengths_of_several_runs_count_as_a_mask_even_without_a_pixel(segmentation, number):
+def test_run_lengths_of_several_runs_count_as_mask_even_without_pixel(segmentation, number):
     encoded = encode(task(masked(1, segmentation)), table=MASKED)
     assert not pixels(only(encoded)["image/object/mask"][0]).any()
     assert encoded.counted.get(Metric.MASKS, 0) == number
@@ -358,7 +358,7 @@ BAD_MASKS = [
 
 
 @pytest.mark.parametrize(("segmentation", "reason"), BAD_MASKS, ids=range(len(BAD_MASKS)))
-def test_an_object_whose_mask_is_malformed_is_rejected_and_the_others_stay(segmentation, reason):
+def test_object_whose_mask_is_malformed_is_rejected_and_others_stay(segmentation, reason):
     encoded = encode(task(masked(1, POLYGON), masked(2, segmentation), masked(3, [])), table=MASKED)
     found = only(encoded)
     assert found["image/object/id"] == [1, 3]
@@ -376,7 +376,7 @@ def region(id_: int, category_id: int, segmentation: object) -> StuffAnnotation:
     return StuffAnnotation(id_, category_id, json.dumps(segmentation).encode())
 
 
-def test_stuff_becomes_a_semantic_mask_where_the_later_of_two_is_seen():
+def test_stuff_becomes_semantic_mask_where_later_of_two_is_seen():
     left, all_of_it = [[0, 0, 50, 0, 50, 50, 0, 50]], {"counts": [0, 5000], "size": [50, 100]}
     regions = (region(1, 100, all_of_it), region(2, 92, left))
     encoded = encode(task(regions=regions), table=SEMANTIC)
@@ -408,7 +408,7 @@ def columns(left: int, middle: int, right: int) -> np.ndarray:
     return np.tile(np.repeat(np.array([left, middle, right], np.uint8), (40, 20, 40)), (50, 1))
 
 
-def test_a_panoptic_annotation_becomes_three_masks(panoptic):
+def test_panoptic_annotation_becomes_three_masks(panoptic):
     encoded = encode(task(INSIDE, panoptic=(panoptic,)), table=PANOPTIC)
     found = [pixels(only(encoded)[name][0]) for name in MASK_NAMES]
     for mask, expected in zip(found, (columns(2, 0, 5), columns(2, 0, 0), columns(1, 255, 10)), strict=True):
@@ -417,7 +417,7 @@ def test_a_panoptic_annotation_becomes_three_masks(panoptic):
 
 
 @pytest.mark.parametrize("rows", [(), (PanopticAnnotation("gone.png", "gone.png", ()),)])
-def test_without_a_usable_panoptic_annotation_all_is_void(rows):
+def test_without_usable_panoptic_annotation_all_is_void(rows):
     encoded = encode(task(INSIDE, panoptic=rows), table=PANOPTIC)
     found = [pixels(only(encoded)[name][0]) for name in MASK_NAMES]
     for mask, void in zip(found, (0, 0, 255), strict=True):
@@ -440,7 +440,7 @@ def limit_records(monkeypatch):
     return limit
 
 
-def test_masks_are_drawn_no_further_than_a_record_holds(limit, monkeypatch):
+def test_masks_are_drawn_no_further_than_record_holds(limit, monkeypatch):
     drawn = []
     limit(3000)
     monkeypatch.setattr(draw_masks, "mask_png", lambda *_: drawn.append(1) or bytes(500))
@@ -451,14 +451,14 @@ def test_masks_are_drawn_no_further_than_a_record_holds(limit, monkeypatch):
 
 
 @pytest.mark.parametrize("table", [PLAIN, KERAS])
-def test_a_picture_that_no_record_holds_is_rejected(table, limit):
+def test_picture_that_no_record_holds_is_rejected(table, limit):
     limit(len(PICTURE.data) - 1)
     (rejected,) = encode(task(INSIDE), table=table).rejected
     assert (rejected.what, rejected.id, rejected.reason) == ("image", 139, Reason.RECORD_TOO_LARGE)
     assert f"its record would have {len(PICTURE.data)} bytes or more" in rejected.detail
 
 
-def test_a_record_of_many_small_values_is_rejected_and_the_others_stay(limit):
+def test_record_of_many_small_values_is_rejected_and_others_stay(limit):
     limit(3000)
     few, many = (task(*(masked(id_, POLYGON) for id_ in range(number)), OUTSIDE) for number in (5, 100))
     found = encode_tasks(LABELS, PLAIN, "clip", [(few, PICTURE), (many, PICTURE), (few, PICTURE)])
@@ -470,7 +470,7 @@ def test_a_record_of_many_small_values_is_rejected_and_the_others_stay(limit):
     ]
 
 
-def test_records_of_objects_are_made_one_at_a_time():
+def test_records_of_objects_are_made_one_at_time():
     """A megabyte for each of a thousand objects would be a gigabyte."""
     picture = msgspec.structs.replace(PICTURE, data=bytes(1_000_000))
     objects = [msgspec.structs.replace(INSIDE, id=number) for number in range(1000)]
@@ -485,7 +485,7 @@ NUMBERED = LabelMap((Category(0, "été"), Category(3, "dog"), Category(90, "cat
 
 
 @pytest.mark.parametrize("layout", ["detection", "keras", "tfds", "classification"])
-def test_what_is_stored_otherwise_means_the_same(layout):
+def test_what_is_stored_otherwise_means_same(layout):
     """Names of classes in place of numbers, floats in place of integers, under other keys."""
     table = TABLES[layout]
     whole = [each.name for each in table.features if each.kind is FeatureKind.INT64 and each.source != table.label]
@@ -523,6 +523,6 @@ def test_what_is_stored_otherwise_means_the_same(layout):
         ),
     ],
 )
-def test_a_number_that_a_type_does_not_hold_ends_the_job(key, kind, annotation, word):
+def test_number_that_type_does_not_hold_ends_job(key, kind, annotation, word):
     with pytest.raises(ConfigError, match=word):
         encode(task(annotation), table=stored_as(KERAS, {}, {key: kind}))

@@ -51,14 +51,14 @@ def three_segments(tmp_path) -> PanopticAnnotation:
     return PanopticAnnotation(str(tmp_path / "p.png"), "é.png", segments)
 
 
-def test_the_masks_of_a_panoptic_annotation(three_segments):
+def test_masks_of_panoptic_annotation(three_segments):
     values = RegionEncoder(LABELS, MASKS).of_panoptic(three_segments, PICTURE)
     assert grey(values["panoptic.category_png"]) == [[3, 0, 200], [3, 3, 3]]
     assert grey(values["panoptic.instance_png"]) == [[2, 0, 0], [3, 3, 3]]
     assert grey(values["semantic.png"]) == [[1, 255, 110], [1, 1, 1]]
 
 
-def test_a_segment_that_vanishes_when_the_picture_is_shrunk_keeps_its_box_and_area(three_segments):
+def test_segment_that_vanishes_when_picture_is_shrunk_keeps_its_box_and_area(three_segments):
     """The car's single pixel is not in a picture of 1 x 1; no JSON says where it was."""
     unsaid = msgspec.structs.replace(
         three_segments, segments=tuple(msgspec.structs.replace(s, bbox_xywh_px=None) for s in three_segments.segments)
@@ -69,7 +69,7 @@ def test_a_segment_that_vanishes_when_the_picture_is_shrunk_keeps_its_box_and_ar
     assert values["segments.area"] == [1, 7, 3]
 
 
-def test_the_lists_of_a_panoptic_annotation(three_segments):
+def test_lists_of_panoptic_annotation(three_segments):
     values = RegionEncoder(LABELS, TFDS.sources).of_panoptic(three_segments, PICTURE)
     assert values == {
         "panoptic.file_name": "é.png".encode(),
@@ -84,7 +84,7 @@ def test_the_lists_of_a_panoptic_annotation(three_segments):
 
 
 @pytest.mark.parametrize("sources", [MASKS, TFDS.sources, DETECTION.sources])
-def test_an_image_without_a_panoptic_annotation_is_void(sources):
+def test_image_without_panoptic_annotation_is_void(sources):
     values = RegionEncoder(LABELS, sources).of_void(3, 2)
     if "panoptic.png" in sources:
         with Image.open(io.BytesIO(values["panoptic.png"])) as image:
@@ -100,7 +100,7 @@ def test_an_image_without_a_panoptic_annotation_is_void(sources):
 
 
 @pytest.mark.parametrize("category_id", [256, 1 << 40])
-def test_a_category_id_that_a_byte_does_not_hold_is_refused_where_there_is_a_category_mask(tmp_path, category_id):
+def test_category_id_that_byte_does_not_hold_is_refused_with_category_mask(tmp_path, category_id):
     labels = LabelMap((), (Category(category_id, "odd"),))
     Image.new("RGB", (3, 2), (5, 0, 0)).save(tmp_path / "p.png")
     row = PanopticAnnotation(str(tmp_path / "p.png"), "p.png", (Segment(5, category_id, False),))
@@ -110,7 +110,7 @@ def test_a_category_id_that_a_byte_does_not_hold_is_refused_where_there_is_a_cat
     assert RegionEncoder(labels, TFDS.sources).of_panoptic(row, PICTURE)["segments.class_index"] == [0]
 
 
-def test_a_category_mask_holds_labels_so_that_category_id_0_is_not_void(tmp_path):
+def test_category_mask_holds_labels_so_that_category_id_0_is_not_void(tmp_path):
     labels = LabelMap((Category(7, "car"),), (Category(-1, "sky"), Category(0, "road"), Category(7, "car")))
     Image.fromarray(np.array([[[5, 0, 0], [6, 0, 0], [7, 0, 0]]] * 2, np.uint8)).save(tmp_path / "p.png")
     segments = (Segment(5, 0, False), Segment(6, 7, False), Segment(7, -1, False))
@@ -120,14 +120,14 @@ def test_a_category_mask_holds_labels_so_that_category_id_0_is_not_void(tmp_path
 
 
 @pytest.mark.parametrize("category_id", [3, 255])
-def test_the_edges_of_what_a_category_mask_holds(tmp_path, category_id):
+def test_edges_of_what_category_mask_holds(tmp_path, category_id):
     Image.new("RGB", (3, 2), (5, 0, 0)).save(tmp_path / "p.png")
     row = PanopticAnnotation(str(tmp_path / "p.png"), "p.png", (Segment(5, category_id, False),))
     values = RegionEncoder(LABELS, MASKS).of_panoptic(row, PICTURE)
     assert grey(values["panoptic.category_png"]) == [[category_id] * 3] * 2
 
 
-def test_of_regions_that_overlap_the_later_one_is_seen():
+def test_of_regions_that_overlap_later_one_is_seen():
     regions = [
         (StuffAnnotation(1, 92, b""), np.array([0, 4, 2])),
         (StuffAnnotation(2, 200, b""), np.array([2, 2, 2])),
@@ -139,7 +139,7 @@ def test_of_regions_that_overlap_the_later_one_is_seen():
     assert [LABELS.segments[index].id for index in values["segments.class_index"]] == [92, 200, 3, 255]
 
 
-def test_a_picture_that_was_shrunk_has_masks_of_its_size_and_boxes_of_the_one_it_was(tmp_path):
+def test_picture_that_was_shrunk_has_masks_of_its_size_and_boxes_of_one_it_was(tmp_path):
     """Every other column of six goes; the segments' boxes are in pixels of the six."""
     columns = np.array([[[1, 0, 0]] * 4 + [[2, 0, 0]] * 2] * 2, np.uint8)
     Image.fromarray(columns).save(tmp_path / "p.png")
@@ -194,7 +194,7 @@ def test_pixels_become_places_in_segments_info(tmp_path, data):
     assert (found.data, found.indices.dtype, found.indices.tolist()) == (data, np.uint8, PLACES)
 
 
-def test_an_image_without_segments_is_all_void(tmp_path):
+def test_image_without_segments_is_all_void(tmp_path):
     found = read(tmp_path, png(np.zeros((3, 2, 3), np.uint8)), segments=())
     assert found.indices.tolist() == [[0, 0]] * 3
 
@@ -214,7 +214,7 @@ def test_every_id_is_found_whatever_its_order(tmp_path_factory, ids, rng):
     assert found.indices.tolist() == [places]
 
 
-def test_as_many_segments_as_a_byte_tells_apart_and_one_more(tmp_path):
+def test_as_many_segments_as_byte_tells_apart_and_one_more(tmp_path):
     ids = np.arange(1, MAX_SEGMENTS + 2, dtype=np.uint16)
     colours = np.stack([ids & 255, ids >> 8, 0 * ids], -1)[None].astype(np.uint8)
     segments = [Segment(int(id_), 1, False) for id_ in ids]
@@ -227,7 +227,7 @@ def test_as_many_segments_as_a_byte_tells_apart_and_one_more(tmp_path):
 # Missing and broken
 
 
-def test_a_png_that_is_not_there_is_told_by_its_name_in_the_json(tmp_path):
+def test_png_not_there_is_named_by_its_name_in_json(tmp_path):
     with pytest.raises(UnusableError, match=r"'sub/gone\.png': no such file under --panoptic-masks") as caught:
         read_panoptic(
             PanopticAnnotation(str(tmp_path / "sub" / "gone.png"), "sub/gone.png", SEGMENTS), 2, 3, CATEGORIES
@@ -253,7 +253,7 @@ def broken() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("data", broken().values(), ids=broken())
-def test_a_png_that_does_not_decode_is_unreadable(tmp_path, data):
+def test_png_that_does_not_decode_is_unreadable(tmp_path, data):
     reason, detail = fault(tmp_path, data)
     assert reason is Reason.MASK_UNREADABLE
     assert detail.startswith("it does not decode as PNG")
@@ -261,7 +261,7 @@ def test_a_png_that_does_not_decode_is_unreadable(tmp_path, data):
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_a_damaged_png_is_read_or_refused_and_nothing_else_happens(tmp_path_factory, data):
+def test_damaged_png_is_read_or_refused_and_nothing_else_happens(tmp_path_factory, data):
     damaged = bytearray(png())
     for place in data.draw(st.lists(st.integers(0, len(damaged) - 1), min_size=1, max_size=4)):
         damaged[place] = data.draw(st.integers(0, 255))
@@ -274,18 +274,18 @@ def test_a_damaged_png_is_read_or_refused_and_nothing_else_happens(tmp_path_fact
 
 
 @pytest.mark.parametrize(("mode", "told"), [("L", "mode L"), ("1", "mode 1"), ("LA", "mode LA"), ("I;16", "mode I;16")])
-def test_a_png_that_holds_no_colours_is_unreadable(tmp_path, mode, told):
+def test_png_that_holds_no_colours_is_unreadable(tmp_path, mode, told):
     reason, detail = fault(tmp_path, encoded(Image.new(mode, (2, 3)), "PNG"))
     assert (reason, detail) == (Reason.MASK_UNREADABLE, f"a PNG of {told}; segment ids are written as RGB")
 
 
 @pytest.mark.parametrize(("width", "height"), [(3, 2), (2, 4), (1, 3), (200, 300)])
-def test_a_png_of_another_size_than_its_image_is_told_with_both(tmp_path, width, height):
+def test_png_of_another_size_than_its_image_is_named_with_both(tmp_path, width, height):
     found = fault(tmp_path, png(), width=width, height=height)
     assert found == (Reason.MASK_SIZE_MISMATCH, f"it is 2x3, its image {width}x{height}")
 
 
-def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
+def test_file_too_large_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(load_images, "MAX_FILE_BYTES", 1234)
     assert fault(tmp_path, bytes(1235)) == (Reason.MASK_UNREADABLE, "1,235 bytes, where at most 1,234 are read")
 
@@ -293,7 +293,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
 # PNG and row contradict each other
 
 
-def test_pixels_of_segments_that_the_row_does_not_list(tmp_path):
+def test_pixels_of_segments_that_row_does_not_list(tmp_path):
     found = fault(tmp_path, png(), *SEGMENTS[:1])
     assert found == (Reason.SEGMENT_MISMATCH, "3 of its pixels are of segments that segments_info does not list")
 
@@ -304,7 +304,7 @@ def test_segments_without_a_pixel(tmp_path):
     assert found == (Reason.SEGMENT_MISMATCH, "segments 300, 301, 302, 303, 304 have no pixel in it")
 
 
-def test_the_two_channel_format_is_known_by_its_categories(tmp_path):
+def test_two_channel_format_is_known_by_its_categories(tmp_path):
     """panopticapi's: red is the category, green the instance; the ids of the row are not in it."""
     colours = np.array([[[1, 0, 0], [1, 1, 0]], [[92, 0, 0], [0, 0, 0]], [[3, 2, 0], [3, 1, 0]]], np.uint8)
     reason, detail = fault(tmp_path, png(colours))
@@ -319,12 +319,12 @@ def test_ids_that_look_like_two_channels_but_match_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("colour", [(2, 0, 0), (1, 0, 1), (1, 0, 0), (0, 0, 0)])
-def test_colours_that_are_no_categories_are_not_taken_for_two_channels(tmp_path, colour):
+def test_colours_no_categories_are_not_taken_for_two_channels(tmp_path, colour):
     colours = np.full((3, 2, 3), colour, np.uint8)
     assert fault(tmp_path, png(colours))[0] is Reason.SEGMENT_MISMATCH
 
 
-def test_pixels_are_decoded_out_of_the_budget_of_all_pictures(tmp_path, monkeypatch):
+def test_pixels_are_decoded_out_of_budget_of_all_pictures(tmp_path, monkeypatch):
     parts: list[int] = []
 
     class Noted(Budget):

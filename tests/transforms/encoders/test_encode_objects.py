@@ -116,7 +116,7 @@ def test_objects_with_all_keypoints_with_fewer_and_with_none():
 
 
 @pytest.mark.parametrize("labels", [LabelMap((TREE,)), LabelMap(())])
-def test_without_keypoints_all_lists_but_the_counts_are_empty(labels):
+def test_without_keypoints_all_lists_but_counts_are_empty(labels):
     annotations = [annotation(category) for category in labels.categories]
     expected = {"num": [0] * len(annotations), "text": [], "visibility": [], "x": [], "y": []}
     assert encode(*annotations, labels=labels) == expected
@@ -134,7 +134,7 @@ def annotations(draw) -> Annotation:
 
 
 @given(st.lists(annotations(), max_size=5), st.integers(1, 5000), st.integers(1, 5000))
-def test_every_object_has_as_many_keypoints_and_one_that_is_not_labelled_is_at_0(items, width, height):
+def test_every_object_has_as_many_keypoints_and_one_not_labelled_is_at_0(items, width, height):
     expected: dict[str, list] = {"num": [], "visibility": [], "x": [], "y": [], "text": []}
     for item in items:
         names = [name.encode() for name in LABELS.categories[item.category_id - 1].keypoints]

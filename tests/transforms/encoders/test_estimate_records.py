@@ -43,7 +43,7 @@ def framed_bytes(task: ImageTask, table: FeatureTable, picture: Picture | None =
 
 
 @pytest.mark.parametrize("objects", [0, 1, 7])
-def test_a_record_is_of_an_image_or_of_an_object(objects):
+def test_record_is_of_image_or_of_object(objects):
     found = {layout: expected_amount(RecordEstimate(table), task(objects))[1] for layout, table in LAYOUTS.items()}
     assert found == {"detection": 1, "tfds": 1, "keras": objects, "classification": 1, "features": 1, "table": 1}
 
@@ -60,13 +60,13 @@ def test_a_record_is_of_an_image_or_of_an_object(objects):
     ],
     ids=["plain", "keras", "tfds", "captions", "keypoints"],
 )
-def test_what_is_expected_is_what_is_written_within_a_tenth(table, objects):
+def test_what_is_expected_is_what_is_written_within_tenth(table, objects):
     full = task(objects, captions=5, keypoints=17)
     assert expected_bytes(full, table) == pytest.approx(framed_bytes(full, table), rel=0.1)
 
 
 @pytest.mark.parametrize("parts", [(Part.MASK_PNG,), (Part.MASK_RLE,), (Part.MASK_PNG, Part.MASK_RLE)])
-def test_masks_are_guessed_at_within_a_factor_of_three(parts):
+def test_masks_are_guessed_at_within_factor_of_three(parts):
     table = DETECTION.with_parts(parts)
     of_masks = framed_bytes(task(30), table) - framed_bytes(task(30), PLAIN)
     guessed = expected_bytes(task(30), table) - expected_bytes(task(30), PLAIN)
@@ -74,7 +74,7 @@ def test_masks_are_guessed_at_within_a_factor_of_three(parts):
 
 
 @pytest.mark.parametrize("parts", [(Part.SEMANTIC,), (Part.SEMANTIC, Part.PANOPTIC)])
-def test_masks_of_a_whole_image_grow_with_its_pixels_and_an_unknown_size_is_the_usual_one(parts):
+def test_masks_of_whole_image_grow_with_its_pixels_and_unknown_size_is_usual_one(parts):
     table = DETECTION.with_parts(parts)
 
     def guessed(width, height):
@@ -96,7 +96,7 @@ def test_more_of_anything_is_never_expected_to_be_smaller(table, objects, size, 
     assert expected_bytes(task(objects, size, captions + 1), table) >= less
 
 
-def test_a_record_of_one_class_is_what_is_expected_within_a_tenth():
+def test_record_of_one_class_is_what_is_expected_within_tenth():
     of_one_class = msgspec.structs.replace(task(size=len(GREY_PNG)), labels=ImageLabels(class_name="bottle"))
     picture = Picture(GREY_PNG, "png", 320, 240, "0" * 64)
     written = framed_bytes(of_one_class, CLASSIFICATION, picture)

@@ -22,7 +22,7 @@ TEXTS = ["dog cat dog", "cat", "mat dog", "yak", ""]
 COUNTS = TextSettings(TextForm.COUNTS)
 
 
-def test_terms_are_in_alphabetical_order_and_the_texts_are_counted():
+def test_terms_are_in_alphabetical_order_and_texts_are_counted():
     with Pipeline() as p:
         fitted = (
             p
@@ -36,7 +36,7 @@ def test_terms_are_in_alphabetical_order_and_the_texts_are_counted():
     assert (expected.vocabulary, expected.texts) == (("cat", "dog"), 5)
 
 
-def test_counts_that_are_passed_on_early_add_up(monkeypatch):
+def test_counts_passed_on_early_add_up(monkeypatch):
     monkeypatch.setattr(fit_encoder, "_HELD_TERMS", 2)
     monkeypatch.setattr(fit_encoder, "AT_ONCE", 2)
     count = fit_encoder._CountTerms(COUNTS)
@@ -80,7 +80,7 @@ def test_terms_are_chosen_alike_whatever_is_merged_first(most):
             assert chosen.distinct == part * len(parts)
 
 
-def test_no_more_than_twice_the_terms_are_held():
+def test_no_more_than_twice_terms_are_held():
     combine = ChooseTerms(2)
     held = combine.create_accumulator()
     for number in range(9):
@@ -90,7 +90,7 @@ def test_no_more_than_twice_the_terms_are_held():
     assert (sorted(chosen.terms), chosen.distinct) == (["t7", "t8"], 9)
 
 
-def test_a_vocabulary_that_is_known_has_to_be_found_again():
+def test_vocabulary_known_has_to_be_found_again():
     chosen = Terms(["dog", "cat"], [3, 2], [2, 2], 4)
     known = make_encoder(chosen, 5, COUNTS, "captions", "train").info
     assert make_encoder(chosen, 5, COUNTS, "captions", "train", known).info == known
@@ -109,7 +109,7 @@ def test_a_vocabulary_that_is_known_has_to_be_found_again():
         (0, 0, {"stop_words": ("dog",)}, "the 0 texts of split train have no word"),
     ],
 )
-def test_no_vocabulary_is_an_error_that_says_why(texts, distinct, settings, said):
+def test_no_vocabulary_is_error_that_says_why(texts, distinct, settings, said):
     with pytest.raises(VocabularyError, match=said):
         make_encoder(Terms([], [], [], distinct), texts, TextSettings(TextForm.COUNTS, **settings), "captions", "train")
 
@@ -161,14 +161,14 @@ def test_tokens_keep_their_order_and_unknown_ones_their_place():
 
 @pytest.mark.parametrize("text", ["", "zebra", "\x00"])
 @pytest.mark.parametrize("form", [TextForm.COUNTS, TextForm.TFIDF])
-def test_a_text_without_a_known_term_is_an_empty_vector(form, text):
+def test_text_without_known_term_is_empty_vector(form, text):
     idf = (1.0,) * 4 if form is TextForm.TFIDF else ()
     ((index, value, _),) = encoded(encoder(form, idf), text)
     assert (index, value) == ([], [])
 
 
 @pytest.mark.parametrize("form", list(TextForm)[1:])
-def test_texts_are_the_same_however_many_are_at_once(form, monkeypatch):
+def test_texts_are_same_however_many_are_at_once(form, monkeypatch):
     idf = (1.0, 2.0, 9.0, 1.5) if form is TextForm.TFIDF else ()
     texts = ["mat dog", "", "cat cat yak", "dog", "zebra"]
     whole = encoded(encoder(form, idf), *texts)

@@ -27,11 +27,11 @@ def noise(size: tuple[int, int], number: int = 3) -> np.ndarray:
     ("name", "meant"),
     [("efficientnet-b0", "EfficientNetB0"), ("ResNet50", "ResNet50"), ("mobilenet_v3_small", "MobileNetV3Small")],
 )
-def test_a_model_of_keras_applications_is_known_however_it_is_spelt(name, meant):
+def test_model_of_keras_applications_is_known_however_it_is_spelt(name, meant):
     assert application(name) == meant
 
 
-def test_features_of_a_named_model_are_those_of_keras_with_its_own_preprocessing():
+def test_features_of_named_model_are_keras_with_its_own_preprocessing():
     pixels = noise((32, 32))
     loaded = load_model(NAMED)
     model = keras.applications.MobileNetV2(include_top=False, weights=None, input_shape=(32, 32, 3))
@@ -43,7 +43,7 @@ def test_features_of_a_named_model_are_those_of_keras_with_its_own_preprocessing
     assert loaded.found.preprocess == "keras.applications.mobilenet_v2.preprocess_input"
 
 
-def test_random_weights_are_always_the_same_whoever_draws_numbers_meanwhile():
+def test_random_weights_are_always_same_whoever_draws_numbers_meanwhile():
     done = threading.Event()
 
     def draw() -> None:
@@ -68,7 +68,7 @@ def test_a_model_is_loaded_once(tmp_path):
     assert load_same(choice, loaded.found) is load_same(choice, loaded.found) is loaded
 
 
-def test_a_file_that_has_changed_is_another_model(tmp_path):
+def test_file_that_has_changed_is_another_model(tmp_path):
     choice = ModelChoice(saved(tiny(), tmp_path / "tiny.keras"))
     before = load_model(choice).found
     other = tiny()
@@ -77,7 +77,7 @@ def test_a_file_that_has_changed_is_another_model(tmp_path):
     assert load_model(choice).found != before
 
 
-def test_a_file_gives_its_features_before_pooling(tmp_path):
+def test_file_gives_its_features_before_pooling(tmp_path):
     model = tiny()
     found, features = load_model(ModelChoice(saved(model, tmp_path / "tiny.keras")))
     assert (found.layer, found.input_size, found.feature_shape) == ("patches", (16, 12), (4, 3, 5))
@@ -112,7 +112,7 @@ def test_a_layer_that_is_a_model(tmp_path):
 
 
 @pytest.mark.parametrize("layer", ["", "patches"])
-def test_a_model_of_two_outputs_gives_what_is_before_its_pooling_or_asked_for(tmp_path, layer):
+def test_model_of_two_outputs_gives_what_is_before_its_pooling_or_asked_for(tmp_path, layer):
     model = tiny()
     heads = keras.Model(model.inputs, [model.get_layer(name).output for name in ("head", "mean")])
     found = load_model(ModelChoice(saved(heads, tmp_path / "heads.keras"), layer=layer)).found
@@ -137,14 +137,14 @@ def test_pixels_are_prepared_as_asked(tmp_path, preprocess, expected):
     np.testing.assert_allclose(features(pixels), expected(pixels.astype(np.float64)), rtol=1e-5, atol=1e-5)
 
 
-def test_a_model_of_any_size_takes_the_one_that_is_asked_for(tmp_path):
+def test_model_of_any_size_takes_one_asked_for(tmp_path):
     path = saved(tiny((None, None)), tmp_path / "tiny.keras")
     assert load_model(ModelChoice(path, input_size=(20, 8))).found.feature_shape == (5, 2, 5)
     with pytest.raises(ConfigError, match="any size: give --input-size"):
         load_model(ModelChoice(path))
 
 
-def test_weights_of_a_file_take_the_place_of_the_model_s(tmp_path):
+def test_weights_of_file_take_place_of_model_s(tmp_path):
     path = saved(tiny(), tmp_path / "tiny.keras")
     other = tiny()
     other.set_weights([weight + 1 for weight in other.get_weights()])
@@ -170,7 +170,7 @@ def bucket(monkeypatch):
         yield put
 
 
-def test_models_and_weights_of_a_bucket_are_those_of_the_files(tmp_path, bucket):
+def test_models_and_weights_of_bucket_are_files(tmp_path, bucket):
     here = tmp_path / "models"
     model = tiny()
     saved(model, here / "tiny.keras")
@@ -231,7 +231,7 @@ def not_built() -> keras.Model:
         (without_rescaling, {}, "give --preprocess, one of none, unit, tf, torch, caffe"),
     ],
 )
-def test_a_model_that_cannot_be_used_so(tmp_path, model, choice, told):
+def test_model_that_cannot_be_used_so(tmp_path, model, choice, told):
     with pytest.raises(ConfigError, match=told):
         load_model(ModelChoice(saved(model(), tmp_path / "model.keras"), **choice))
 
@@ -250,7 +250,7 @@ def test_a_model_that_cannot_be_used_so(tmp_path, model, choice, told):
         (ModelChoice("{folder}/tiny.keras", "{folder}/wider.weights.h5"), "wider.weights.h5 do not fit"),
     ],
 )
-def test_files_that_are_no_model_or_none_of_its_weights(tmp_path, choice, told):
+def test_files_no_model_or_none_of_its_weights(tmp_path, choice, told):
     (tmp_path / "text.keras").write_text("no model")
     (tmp_path / "empty").mkdir()
     saved(tiny(), tmp_path / "tiny.h5")
@@ -282,7 +282,7 @@ def test_published_weights_are_only_taken_from_where_keras_keeps_them(tmp_path, 
     assert home.get_file is fetch
 
 
-def test_a_worker_that_finds_another_model_stops_the_job(tmp_path):
+def test_worker_that_finds_another_model_stops_job(tmp_path):
     choice = ModelChoice(saved(tiny(), tmp_path / "tiny.keras"))
     found = load_model(choice).found
     assert load_same(choice, found).found == found

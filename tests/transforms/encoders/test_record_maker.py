@@ -54,7 +54,7 @@ def test_a_file_and_a_row():
     assert (made.counted, made.rejected, made.class_counts) == ({Metric.IMAGES: 1}, [], {1: 1})
 
 
-def test_what_is_expected_is_what_is_written_within_a_tenth():
+def test_what_is_expected_is_what_is_written_within_tenth():
     row = TableRow(RECORD + bytes(3000), 4, "")  # what is in it makes no difference here
     task = msgspec.structs.replace(TASK, ref=ImageRef("a.jpg", 0), labels=ImageLabels(row=row))
     columns_not_known = msgspec.structs.replace(TABLE, features=picture_of_row((20, 30)))
@@ -67,7 +67,7 @@ def test_what_is_expected_is_what_is_written_within_a_tenth():
     assert len(RECORD) + 8000 < expected_amount(estimate, of_file)[0] < 1.1 * (len(RECORD) + 8000)
 
 
-def test_pixels_and_a_row_without_a_class():
+def test_pixels_and_row_without_class():
     pixels = bytes(range(12))
     task = msgspec.structs.replace(TASK, labels=ImageLabels(row=ROW))
     picture = Picture(pixels, "raw", 2, 2, "", None, Transcoding("jpeg", 99))
@@ -88,7 +88,7 @@ def test_pixels_and_a_row_without_a_class():
     assert (made.counted[Metric.REWRITTEN_BYTES_READ], made.counted[Metric.REWRITTEN_BYTES]) == (99, 12)
 
 
-def test_a_record_that_no_reader_takes_is_a_reject_of_its_row(monkeypatch):
+def test_record_that_no_reader_takes_is_reject_of_its_row(monkeypatch):
     for limit, size in ((20, len(JPEG) + len(RECORD)), (len(JPEG) + len(RECORD), None)):
         monkeypatch.setattr(record_maker, "MAX_RECORD_BYTES", limit)
         reject = PictureRowEncoder(LABELS, table(None)).encode(TASK, Picture(JPEG, "jpeg", 40, 30, "ab"))

@@ -63,7 +63,7 @@ def matrix(encoder: TextEncoder, texts: list[str]) -> np.ndarray:
 
 @pytest.mark.parametrize("form", [TextForm.COUNTS, TextForm.TFIDF])
 @pytest.mark.parametrize("changed", SETTINGS, ids=str)
-def test_columns_and_values_are_those_of_scikit_learn(form, changed):
+def test_columns_and_values_are_scikit_learn(form, changed):
     settings = TextSettings(form, **changed)
     encoder, theirs = fitted(TEXTS, settings), vectorizer(settings)
     expected = theirs.fit_transform(TEXTS).toarray()

@@ -24,7 +24,7 @@ from tests.transforms.extract.pieces import record, row, write_piece
 LABELS = LabelMap((Category(3, "cat", isthing=1), Category(7, "figure", keypoints=("head",), skeleton=((1, 1),))))
 
 
-def test_rows_are_in_the_order_of_shards_and_records(tmp_path):
+def test_rows_are_in_order_of_shards_and_records(tmp_path):
     torn = Fault("two", 1, "truncated", "cut")
     shards = [
         write_piece(tmp_path, "two", record(0, 4, "b.jpg", instances=(row(9), row(7))), faults=(torn,)),
@@ -48,7 +48,7 @@ def test_rows_are_in_the_order_of_shards_and_records(tmp_path):
     }
 
 
-def test_each_kind_has_a_file_of_its_own(tmp_path):
+def test_each_kind_has_file(tmp_path):
     table = LAYOUTS["detection"].with_parts((Part.KEYPOINTS, Part.CAPTIONS))
     one = record(0, 4, "b.jpg", keypoints=(row(9),), captions=(CaptionEntry(None, 4, "a cat"),))
     split = write_documents("val", [write_piece(tmp_path, "one", one)], str(tmp_path), table, LABELS)
@@ -138,7 +138,7 @@ def test_objects_of_one_image_share_its_row(tmp_path):
     assert [image["file_name"] for image in found["images"]] == ["a.jpg"]
 
 
-def test_images_of_one_class_become_a_table_of_labels(tmp_path):
+def test_images_of_one_class_become_table_of_labels(tmp_path):
     shards = [
         write_piece(tmp_path, "two", record(0, 4, "cat/b.jpg", class_name="cat")),
         write_piece(
@@ -156,7 +156,7 @@ def test_images_of_one_class_become_a_table_of_labels(tmp_path):
     )
 
 
-def test_a_file_that_cannot_be_made_whole_is_not_there(tmp_path):
+def test_file_that_cannot_be_made_whole_is_not_there(tmp_path):
     def rows():
         yield Row(1, b"1")
         raise ValueError("damaged")

@@ -29,7 +29,7 @@ def test_a_name_within_the_folder(name, path):
 
 
 @pytest.mark.parametrize("name", ["", "./.", "a/..", "../a", "/a", "..\\a", "C:\\a", "a\0", "file://a", "\x1b[2J"])
-def test_a_name_that_leads_elsewhere_or_is_no_file_s(name):
+def test_name_that_leads_elsewhere_or_is_no_file_s(name):
     with pytest.raises(UnusableRecordError) as caught:
         path_below("images", name)
     assert caught.value.reason == "file_name"
@@ -69,7 +69,7 @@ def test_a_folder_called_zip(tmp_path):
 
 
 @pytest.mark.parametrize("data", [None, b"b", b"aa"])
-def test_whether_a_file_is_still_as_it_was(data, tmp_path):
+def test_whether_file_is_still_as_it_was(data, tmp_path):
     written = FileWriter(str(tmp_path)).write(ExtractedFile("x/a", b"a"))
     assert is_there(str(tmp_path), written)
     (tmp_path / "x" / "a").unlink() if data is None else (tmp_path / "x" / "a").write_bytes(data)

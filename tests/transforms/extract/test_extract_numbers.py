@@ -12,7 +12,7 @@ places = st.floats(-2, 3) | st.just(1.0)
 
 
 @given(sizes, st.data())
-def test_a_box_with_three_decimals_comes_back_as_it_was(size, data):
+def test_box_with_three_decimals_comes_back_as_it_was(size, data):
     start = data.draw(st.integers(0, size * 1000 - 1))
     x, width = start / 1000, data.draw(st.integers(1, size * 1000 - start)) / 1000
     edges = np.float32(fit_box((x, x, width, width), size, size, "keep")[:4])
@@ -21,7 +21,7 @@ def test_a_box_with_three_decimals_comes_back_as_it_was(size, data):
 
 
 @given(places, st.floats(1e-3, 3), sizes, st.sampled_from(["clip", "keep"]))
-def test_a_box_gives_the_same_bits_again(place, length, size, policy):
+def test_box_gives_same_bits_again(place, length, size, policy):
     x, width = place * size, length * size
     fitted = fit_box((x, x, width, width), size, size, policy)
     assume(not isinstance(fitted, Reason))
@@ -34,13 +34,13 @@ def test_a_box_gives_the_same_bits_again(place, length, size, policy):
 
 
 @given(places, sizes)
-def test_a_keypoint_gives_the_same_bits_again(place, size):
+def test_keypoint_gives_same_bits_again(place, size):
     fraction = np.float32(place)
     assert np.float32(shortest_px(fraction, size) / size) == fraction
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False, width=32))
-def test_a_decimal_gives_the_same_bits_again(value):
+def test_decimal_gives_same_bits_again(value):
     assert np.float32(shortest_decimal(np.float32(value))) == np.float32(value)
 
 

@@ -14,20 +14,20 @@ def change_a_byte(path):
 
 @pytest.mark.parametrize("suffix", ["records", "json"])
 @pytest.mark.parametrize("harm", [lambda path: path.unlink(), lose_a_byte, change_a_byte])
-def test_a_piece_that_is_not_whole_is_not_found(harm, suffix, tmp_path):
+def test_piece_not_whole_is_not_found(harm, suffix, tmp_path):
     write_piece(tmp_path, "one", record(0, 4, "a.jpg"))
     assert found_piece(str(tmp_path), "one") == read_piece(str(tmp_path), "one")
     harm(tmp_path / ".recordmill-extract" / "pieces" / f"one.{suffix}")
     assert found_piece(str(tmp_path), "one") is None
 
 
-def test_the_piece_of_a_damaged_shard_is_made_again(tmp_path):
+def test_piece_of_damaged_shard_is_made_again(tmp_path):
     write_piece(tmp_path, "one", record(0, 4, "a.jpg"), is_damaged=True)
     assert read_piece(str(tmp_path), "one").is_damaged
     assert found_piece(str(tmp_path), "one") is None
 
 
-def test_a_piece_that_is_made_again_is_not_found_before_it_is_whole(tmp_path):
+def test_piece_made_again_is_not_found_before_it_is_whole(tmp_path):
     """Its note is of a file that is replaced."""
     write_piece(tmp_path, "one", record(0, 4, "a.jpg"))
     piece = PieceFile(str(tmp_path), "one")

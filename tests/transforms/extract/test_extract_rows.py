@@ -65,7 +65,7 @@ def test_detection():
     assert (rows.instances[1].id, rows.keypoints, rows.captions, rows.panoptic, faults) == (12, (), (), None, [])
 
 
-def test_keypoints_are_those_of_the_category():
+def test_keypoints_are_category():
     values = DETECTION | {
         "objects.keypoint_num": np.array([0, 1]),
         "objects.keypoint_x": np.float32([0, 0, 0.55, 0.9]),
@@ -126,7 +126,7 @@ def test_tfds():
         ({"segments.class_index": np.array([-1])}, "class"),
     ],
 )
-def test_a_panoptic_row_that_cannot_be_used_costs_itself(changes, reason):
+def test_panoptic_row_that_cannot_be_used_costs_itself(changes, reason):
     rows, files, faults = extract("tfds", TFDS | changes, Part.PANOPTIC)
     assert (rows.panoptic, len(files), len(rows.instances)) == (None, 1, 1)
     assert [fault[0] for fault in faults] == [reason]
@@ -137,6 +137,6 @@ def test_no_panoptic_row_is_no_fault():
     assert (rows.panoptic, len(files), faults) == (None, 1, [])
 
 
-def test_without_a_size_there_are_no_pixels():
+def test_without_size_no_pixels():
     with pytest.raises(UnusableRecordError, match="header"):
         extract("tfds", TFDS | {"image.encoded": b"no picture"})

@@ -56,7 +56,7 @@ def extract(folder: Path, *shards: ManifestShard) -> None:
         assert_that(extracted, equal_to([("val", shard.info.file) for shard in shards]))
 
 
-def test_records_become_rows_and_a_file(tmp_path):
+def test_records_become_rows_and_file(tmp_path):
     """Two objects of one image, one with a name that must not be used, and a shard that is not there."""
     records = keras_record(7, b"a/b.png"), keras_record(8, b"a/b.png"), keras_record(9, b"../b.png")
     gone = shard_of(tmp_path, ShardInfo("two", 3, 1, "", ""))
@@ -75,7 +75,7 @@ def test_records_become_rows_and_a_file(tmp_path):
     assert (tmp_path / "dir" / "images" / "val" / "a" / "b.png").read_bytes() == PNG
 
 
-def test_a_shard_is_extracted_again_where_a_file_of_it_is_gone(tmp_path):
+def test_shard_is_extracted_again_where_file_of_it_is_gone(tmp_path):
     """And no other; also where it was damaged, and is whole now."""
     records = [(keras_record(n, b"%d.png" % n), keras_record(10 + n, b"1%d.png" % n)) for n in range(4)]
     shards = [write_shard(tmp_path, f"s{n}", *records[n]) for n in range(4)]

@@ -22,7 +22,7 @@ def test_files_that_differ_spoil_every_spelling_of_their_name(tmp_path):
     assert (pieces.images, pieces.image_bytes) == (2, 200)
 
 
-def test_a_record_that_is_left_out_does_not_take_an_id(tmp_path):
+def test_record_left_out_does_not_take_id(tmp_path):
     """The first with the id 5 has a name that another has, too; of the others, the first is kept."""
     shard = write_piece(
         tmp_path,
@@ -40,7 +40,7 @@ def test_a_record_that_is_left_out_does_not_take_an_id(tmp_path):
     assert [row.json for row in pieces.image_rows()] == [b'{"id":5,"file_name":"b.jpg","width":40,"height":30}']
 
 
-def test_faults_are_in_the_order_of_shards_and_records(tmp_path):
+def test_faults_are_in_order_of_shards_and_records(tmp_path):
     """Not of names or ids."""
     shards = [
         write_piece(tmp_path, "a", *(record(n, 20 - n, f"{20 - n}.jpg", "x") for n in range(5))),
@@ -54,7 +54,7 @@ def test_faults_are_in_the_order_of_shards_and_records(tmp_path):
     assert found == [("duplicate_image_id", "e", n) for n in range(3)]
 
 
-def test_ids_beyond_64_bits_are_told_apart(tmp_path):
+def test_ids_beyond_64_bits_are_named_apart(tmp_path):
     ids = (1 << 70, 5, 1 << 65, -(1 << 70))
     shard = write_piece(tmp_path, "one", *(record(n, id_, f"{n}.jpg") for n, id_ in enumerate(ids)))
     pieces = merged(tmp_path, [shard])
@@ -62,7 +62,7 @@ def test_ids_beyond_64_bits_are_told_apart(tmp_path):
     assert [row.id for row in pieces.image_rows()] == list(ids)
 
 
-def test_the_same_image_in_two_records_of_a_layout_of_images_is_one_too_many(tmp_path):
+def test_same_image_in_two_records_of_layout_of_images_is_one_too_many(tmp_path):
     shard = write_piece(tmp_path, "one", *(record(n, 4, "a.jpg", instances=(row(n),)) for n in range(2)))
     assert [fault.reason for fault in merged(tmp_path, [shard]).faults.listed] == ["duplicate_image_id"]
     assert not merged(tmp_path, [shard], "keras").faults

@@ -30,7 +30,7 @@ def looked_at(*folders: str, **options) -> None:
         (["cat/a.txt", "cat/.b.jpg"], "'cat/.b.jpg' has no suffix of an image format"),
     ],
 )
-def test_a_bucket_without_any_is_refused(gcs, names, why):
+def test_bucket_without_any_is_refused(gcs, names, why):
     for name in names:
         gcs.put(f"images/{name}", b"")
     with pytest.raises(ConfigError) as caught:
@@ -38,7 +38,7 @@ def test_a_bucket_without_any_is_refused(gcs, names, why):
     assert str(caught.value) == f"--images gs://bucket/images has no image of a class: {why}"
 
 
-def test_a_bucket_without_any_among_its_first_files_is_warned_of(gcs, caplog):
+def test_bucket_without_any_among_its_first_files_is_warned_of(gcs, caplog):
     for number in range(9):
         gcs.put(f"images/a{number}.txt", b"")
     gcs.put("images/cat/1.jpg", b"")
@@ -63,7 +63,7 @@ def test_classes_may_stand_in_names(gcs):
     looked_at("gs://bucket/images", label_from="name")
 
 
-def test_local_folders_are_for_the_job_to_see(tmp_path):
+def test_local_folders_are_for_job_to_see(tmp_path):
     (tmp_path / "a.jpg").touch()
     looked_at(str(tmp_path))
 
@@ -75,7 +75,7 @@ def test_the_commands_look(gcs, recordmill, verb):
     assert (outcome.code, "has no image of a class: 'a.jpg' is in no folder" in outcome.err) == (2, True), outcome
 
 
-def test_where_a_table_names_images_nobody_looks(gcs, recordmill):
+def test_where_table_names_images_nobody_looks(gcs, recordmill):
     gcs.put("images/a.jpg", b"")
     gcs.put("labels.csv", b"path,label\nb.jpg,cat\n")
     flags = ["--images", "gs://bucket/images", "--labels", "gs://bucket/labels.csv", "--output", "gs://bucket/out"]

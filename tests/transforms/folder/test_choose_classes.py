@@ -44,7 +44,7 @@ def test_all_classes_are_sorted_and_numbers_by_their_value(found, expected):
 
 
 @pytest.mark.parametrize("asked", [("dog", "cat"), ("9", "10", "1"), ("10",), ("unicorn", "cat"), ("cat", "35")])
-def test_classes_that_are_asked_for_keep_their_order(asked):
+def test_classes_asked_for_keep_their_order(asked):
     assert names(class_labels(["cat", "dog", "10", "9", "1"], asked)) == list(asked)
 
 

@@ -19,7 +19,7 @@ def labels(*names: str) -> LabelMap:
 PETS = labels("Cat", "Dog", "cleaned")
 
 
-def test_a_copy_of_all_classes_is_told_with_its_numbers_and_the_flag_that_leaves_it_out():
+def test_copy_of_all_classes_is_named_with_its_numbers_and_flag_that_leaves_it_out():
     nested = [(("cleaned", "dog"), 12_499), (("cleaned", "Cat"), 12_499)]
     (text,) = nested_classes(nested, PETS)
     assert text.startswith("class 'cleaned' holds folders named like other classes")

@@ -126,7 +126,7 @@ def test_missing_columns(rows, tmp_path, header, columns, told):
     assert str(caught.value) == f"{tmp_path}/labels.csv {told}"
 
 
-def test_a_table_without_rows_has_none(rows):
+def test_table_without_rows_has_none(rows):
     assert rows("path,label\n") == rows("path,label") == []
 
 
@@ -142,13 +142,13 @@ def test_fields_in_quotes_hold_delimiters_quotes_and_line_breaks(rows):
     ]
 
 
-def test_lines_are_counted_as_an_editor_counts_them(rows):
+def test_lines_are_counted_as_editor_counts_them(rows):
     table = 'path,label\n\na.jpg,cat\n,cat\n"b\n\nc.jpg",dog\n\n\nd.jpg,cow\n'
     assert {row.path: row.line for row in rows(table)} == {"a.jpg": 3, "": 4, "b\n\nc.jpg": 5, "d.jpg": 10}
 
 
 @pytest.mark.parametrize("line_break", ["\n", "\r\n", "\r"])
-def test_a_row_s_line_is_that_on_which_it_begins(rows, line_break):
+def test_row_s_line_is_that_on_which_it_begins(rows, line_break):
     table = line_break.join(["path,label", '"a', 'b.jpg",cat', "b.jpg,", "c.jpg,dog", ""])
     assert [row.line for row in rows(table)] == [2, 4, 5]
     with pytest.raises(AnnotationFileError, match=r"labels\.csv line 6 cannot be read as CSV"):
@@ -179,7 +179,7 @@ def test_rows_whose_fields_are_all_blank_are_passed_over(rows, blank):
         )
     )
 )
-def test_whatever_the_standard_library_writes_is_read_as_it_was(rows, tmp_path, delimiter, labels):
+def test_whatever_standard_library_writes_is_read_as_it_was(rows, tmp_path, delimiter, labels):
     with (tmp_path / "written.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, delimiter=delimiter).writerows([("path", "label"), *labels])
     found = rows((tmp_path / "written.csv").read_bytes())
@@ -204,14 +204,14 @@ def test_whatever_the_standard_library_writes_is_read_as_it_was(rows, tmp_path, 
         ("a.jpg,cat,ALL", "'a.jpg' is of split 'all', which is what TFDS calls all splits together"),
     ],
 )
-def test_a_row_that_lacks_something_is_told(rows, row, fault):
+def test_row_that_lacks_something_is_named(rows, row, fault):
     found = rows(f"path,label,split\n{row}\nb.jpg,dog,val\n")
     assert [found[0].line, found[0].fault] == [2, fault]
     assert found[1] == good(3, "b.jpg", "dog", "val")
 
 
 @pytest.mark.parametrize("label", ["cat\ndog", "c\x00t", "c\x9bt"])
-def test_a_label_with_a_control_character_is_malformed(rows, label):
+def test_label_with_control_character_is_malformed(rows, label):
     """It would break a line of labels.csv, or steer a terminal."""
     if "\0" in label and sys.version_info < (3, 11):
         pytest.skip("csv of Python 3.10 reads no NUL")
@@ -258,7 +258,7 @@ def test_good_labels(rows, label, read_as):
     ],
     ids=["latin-1", "utf-16", "unclosed quote", "text after a quote", "a column twice", "a field of a megabyte"],
 )
-def test_what_is_no_table_is_told_by_its_name(rows, data, told):
+def test_what_is_no_table_is_named_by_its_name(rows, data, told):
     with pytest.raises(AnnotationFileError, match=told):
         rows(data)
 
@@ -282,12 +282,12 @@ def test_a_table_may_be_compressed(rows, tmp_path):
         ("0 0.5 0.5 0.1 0.1\n", "is YOLO's text"),
     ],
 )
-def test_what_is_a_file_of_another_kind_is_named(rows, data, what):
+def test_what_is_file_of_another_kind_is_named(rows, data, what):
     with pytest.raises(AnnotationFileError, match=what):
         rows(data)
 
 
-def test_a_first_line_without_an_end_is_not_read_whole(rows):
+def test_first_line_without_end_is_not_read_whole(rows):
     with pytest.raises(AnnotationFileError, match="no column of paths") as caught:
         rows("x" * (3 << 20))
     assert len(str(caught.value)) < 1 << 21
@@ -298,7 +298,7 @@ def test_long_fields_are_read(rows):
     assert rows(f"path,label\na.jpg,{label}\n") == [good(2, "a.jpg", label)]
 
 
-def test_a_nul_is_an_error_or_a_name_that_is_rejected(rows, tmp_path):
+def test_nul_is_error_or_name_rejected(rows, tmp_path):
     """Python 3.10's csv gives up at it."""
     table = "path,label\na\0.jpg,cat\n"
     if sys.version_info < (3, 11):
@@ -310,7 +310,7 @@ def test_a_nul_is_an_error_or_a_name_that_is_rejected(rows, tmp_path):
         assert found.reject.reason is Reason.UNSAFE_FILE_NAME
 
 
-def test_where_a_file_stops_being_utf_8_is_told_from_its_beginning(rows):
+def test_where_file_stops_being_utf_8_is_named_from_its_beginning(rows):
     data = b"path,label\n" + b"a.jpg,cat\n" * 3000
     with pytest.raises(AnnotationFileError, match=rf"in line 3002, at byte {len(data)}\)"):
         rows(data + b"\xff.jpg,cat\n")
@@ -332,7 +332,7 @@ def test_where_a_file_stops_being_utf_8_is_told_from_its_beginning(rows):
         ("path,label,split\n,,\n", ()),
     ],
 )
-def test_the_splits_of_a_table_are_those_of_rows_that_can_be_used(tmp_path, table, splits):
+def test_splits_of_table_are_rows_that_can_be_used(tmp_path, table, splits):
     (tmp_path / "labels.csv").write_text(table)
     assert table_splits(str(tmp_path / "labels.csv"), USUAL) == splits
 

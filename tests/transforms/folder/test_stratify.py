@@ -49,7 +49,7 @@ PLACES = st.lists(st.integers(0, MAX - 1), unique=True, max_size=60)
 
 
 @given(PLACES, st.sampled_from([THREE, THIRDS]), st.text(max_size=8), st.randoms())
-def test_a_class_ends_where_its_shares_do_whatever_the_places_and_their_order(places, shares, class_name, shuffling):
+def test_class_ends_where_its_shares_do_whatever_places_and_their_order(places, shares, class_name, shuffling):
     splits = dict(zip(places, divided(places, shares, class_name), strict=True))
     assert counts(list(splits.values()), shares) == expected_counts(len(places), shares, class_name)
     in_order = [shares.names.index(splits[place]) for place in sorted(places)]
@@ -58,7 +58,7 @@ def test_a_class_ends_where_its_shares_do_whatever_the_places_and_their_order(pl
     assert dict(zip(shuffled, divided(shuffled, shares, class_name), strict=True)) == splits
 
 
-def test_an_image_moves_by_one_border_at_most_when_another_one_is_added():
+def test_image_moves_by_one_border_at_most_when_another_one_is_added():
     places = [THREE.position(f"{number}.jpg") for number in range(1000)]
     before, after = divided(places, THREE), divided([*places, THREE.position("new.jpg")], THREE)
     assert sum(old != new for old, new in zip(before, after, strict=False)) <= 2
@@ -68,7 +68,7 @@ GROUPS = st.lists(st.tuples(st.integers(0, MAX - 1), st.integers(1, 9)), unique_
 
 
 @given(GROUPS, st.sampled_from([THREE, THIRDS]), st.randoms())
-def test_a_group_is_of_the_split_that_its_middle_is_in(units, shares, shuffling):
+def test_group_is_of_split_that_its_middle_is_in(units, shares, shuffling):
     expected, before = {}, 0
     ends = shares.ends(sum(size for _, size in units), "cat")
     for place, size in sorted(units):

@@ -100,7 +100,7 @@ def flat(*sampling: tuple[int, int]) -> bytes:
         (((1, 3), (1, 2), (1, 1)), False),
     ],
 )
-def test_channels_that_are_no_whole_fraction_of_another(sampling, is_decodable):
+def test_channels_no_whole_fraction_of_another(sampling, is_decodable):
     data = flat(*sampling)
     check_jpeg(data)
     assert jpeg_frame(data).is_tf_decodable == decodes(data) == is_decodable
@@ -137,7 +137,7 @@ def test_a_jpeg_without_a_frame(data):
         jpeg_frame(data)
 
 
-def test_a_marker_in_the_scan_that_tensorflow_does_not_forgive_is_found():
+def test_marker_in_scan_that_tensorflow_does_not_forgive_is_found():
     """Pillow does forgive some: bytes of the scan become 0xff and any other, over and over."""
     rng = random.Random(0)
     found = missed = 0
@@ -172,7 +172,7 @@ def test_a_marker_in_the_scan_that_tensorflow_does_not_forgive_is_found():
         (0xDD, b"\0\0", True),
     ],
 )
-def test_what_decides_pixels_and_which_way_is_up_is_all_that_is_kept(marker, body, is_kept):
+def test_what_decides_pixels_and_which_way_is_up_is_all_kept(marker, body, is_kept):
     segment = bytes((0xFF, marker)) + struct.pack(">H", len(body) + 2) + body
     data = JPEG[:2] + segment + JPEG[2:]
     assert jpeg_without_metadata(data) == (data if is_kept else JPEG)
@@ -225,7 +225,7 @@ def test_every_colour_type_and_depth(colour, depth, interlace):
         (6, 8, [PALETTE], 4),
     ],
 )
-def test_transparency_counts_where_there_is_a_palette(colour, depth, more, channels):
+def test_transparency_counts_with_palette(colour, depth, more, channels):
     data = drawn(colour, depth, *more)
     assert png_channels(data) == decoded_channels(data) == channels
 
@@ -247,7 +247,7 @@ def test_transparency_that_libpng_passes_over_does_not_count(depth, more):
 
 
 @pytest.mark.parametrize("cut", [8, 12, 33, 40])
-def test_a_png_that_is_cut_short_has_no_header_or_no_pixels(cut):
+def test_png_cut_short_has_no_header_or_no_pixels(cut):
     with pytest.raises((struct.error, ValueError)):
         png_channels(drawn(0, 8)[:cut])
 
@@ -298,7 +298,7 @@ UPRIGHT = [(b"eXIf", b"II*\0"), (b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0<x/>")]
         (3, [(b"tRNS", bytes(1)), PALETTE, IMAGE, END], [0]),
     ],
 )
-def test_what_decides_pixels_and_which_way_is_up_is_all_that_is_kept_of_a_png(colour, chunks, dropped):
+def test_what_decides_pixels_and_which_way_is_up_is_all_kept_of_png(colour, chunks, dropped):
     head = PNG_START + chunk(b"IHDR", struct.pack(">IIBBBBB", 4, 3, 8, colour, 0, 0, 0))
     kept = [each for index, each in enumerate(chunks) if index not in dropped]
     data, expected = (head + b"".join(chunk(*each) for each in listed) for listed in (chunks, kept))

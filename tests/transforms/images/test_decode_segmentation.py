@@ -178,14 +178,14 @@ def test_what_is_malformed_is_told(text, message):
     assert "\n" not in str(caught.value)
 
 
-def test_of_a_long_text_the_message_shows_the_beginning():
+def test_of_long_text_message_shows_beginning():
     with pytest.raises(UnusableError) as caught:
         compress_segmentation(b"[[" + b"1," * 50_000 + b"1]]", 4, 3)
     assert str(caught.value) == f"a polygon of 50001 numbers: '[[{'1,' * 39}'…"
 
 
 @pytest.mark.parametrize("size", [[4, 3], [3], [-3, -4], [1 << 40, 1 << 40], [7] * 5000])
-def test_another_size_is_told_with_both(size):
+def test_another_size_is_named_with_both(size):
     with pytest.raises(UnusableError) as caught:
         compress_segmentation(rle([12], size), width=4, height=3)
     assert caught.value.reason is Reason.MASK_SIZE_MISMATCH
@@ -193,7 +193,7 @@ def test_another_size_is_told_with_both(size):
     assert str(caught.value) == found
 
 
-def test_the_error_crosses_process_borders():
+def test_error_crosses_process_borders():
     error = pickle.loads(pickle.dumps(UnusableError(Reason.MASK_SIZE_MISMATCH, "found")))
     assert (error.reason, str(error)) == (Reason.MASK_SIZE_MISMATCH, "found")
 
@@ -218,7 +218,7 @@ NEARLY = st.fixed_dictionaries(
 @given((JSON | NEARLY).map(lambda value: json.dumps(value).encode()) | st.binary(max_size=40))
 @example(b'{"counts":"<","size":[3,4]}')
 @example(b"[[0,0,4,3],[1e-320,-0.0,5e7,1]]")
-def test_whatever_it_is_it_becomes_runs_or_a_segmentation_error(text):
+def test_it_becomes_runs_or_segmentation_error(text):
     with contextlib.suppress(UnusableError):
         runs = decode_text(text, width=4, height=3)
         assert runs.dtype == np.int64
@@ -256,7 +256,7 @@ def test_hostile_input_is_done_with_soon(text, legal):
     assert time.perf_counter() - began < 10
 
 
-def test_polygons_in_images_beyond_pycocotools_are_told():
+def test_polygons_in_images_beyond_pycocotools_are_named():
     with pytest.raises(UnusableError, match="polygons in an image of 8000x8000 pixels"):
         compress_segmentation(b"[[0, 0, 9, 0, 9, 9]]", 8000, 8000)
     assert decode_text(rle([64_000_000], [8000, 8000]), 8000, 8000).tolist() == [64_000_000]

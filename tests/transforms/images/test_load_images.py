@@ -104,23 +104,23 @@ def test_good_files_pass_as_they_are(tmp_path, kind, check):
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("data", BOTH)
 @pytest.mark.parametrize("size", [(None, None), (None, 30)])
-def test_a_size_that_the_json_does_not_give_is_the_picture_s(tmp_path, data, size, check):
+def test_size_that_json_does_not_give_is_picture_s(tmp_path, data, size, check):
     picture = load(tmp_path, data, *size, check=check)
     assert (picture.width, picture.height) == (40, 30)
 
 
-def test_check_none_takes_the_json_s_word(tmp_path):
+def test_check_none_takes_json_s_word(tmp_path):
     assert load(tmp_path, JPEG[:20], 7, 9, check="none").width == 7
 
 
 @pytest.mark.parametrize("data", BOTH)
 @pytest.mark.parametrize("size", [(41, 30), (30, 40)])
-def test_a_size_that_is_not_the_json_s_is_rejected(tmp_path, data, size):
+def test_size_not_json_s_is_rejected(tmp_path, data, size):
     detail = f"its pixels are 40x30, the JSON says {size[0]}x{size[1]}"
     assert_rejected(load(tmp_path, data, *size), Reason.SIZE_MISMATCH, detail)
 
 
-def test_a_picture_of_twice_the_size_has_a_cure(tmp_path):
+def test_picture_of_twice_size_has_cure(tmp_path):
     detail = "its pixels are 40x30, the JSON says 20x15; if it is the same picture, scale the annotations by 2"
     assert_rejected(load(tmp_path, JPEG, 20, 15), Reason.SIZE_MISMATCH, detail)
 
@@ -152,12 +152,12 @@ def test_a_file_cut_short_is_rejected(tmp_path, kind, check):
 
 @pytest.mark.parametrize("check", ["header", "decode"])
 @pytest.mark.parametrize("data", BOTH)
-def test_bytes_after_the_end_are_let_pass(tmp_path, data, check):
+def test_bytes_after_end_are_let_pass(tmp_path, data, check):
     assert load(tmp_path, data + b"appended" * 100, check=check).data == data + b"appended" * 100
 
 
 @pytest.mark.parametrize("check", ["header", "decode"])
-def test_the_end_of_a_thumbnail_is_not_the_picture_s(tmp_path, check):
+def test_end_of_thumbnail_is_not_picture_s(tmp_path, check):
     comment = b"\xff\xfe\x00\x04\xff\xd9"
     assert isinstance(load(tmp_path, JPEG[:2] + comment + JPEG[2:], check=check), Picture)
     assert_rejected(
@@ -189,14 +189,14 @@ def test_decode_finds_what_header_does_not(tmp_path):
         pytest.param(png(header(40, 30), pixels(30), END)[:-1], id="end cut"),
     ],
 )
-def test_a_png_that_tensorflow_refuses_is_rejected(tmp_path, data):
+def test_png_that_tensorflow_refuses_is_rejected(tmp_path, data):
     with pytest.raises(tf.errors.InvalidArgumentError):
         tf.io.decode_image(data, channels=3)
     assert_rejected(load(tmp_path, data), Reason.IMAGE_UNREADABLE, "")
 
 
 @pytest.mark.parametrize(("width", "height"), [(40, 30), (1, 1), (3, 2), (8, 8), (5, 1)])
-def test_an_interlaced_png_needs_all_of_its_passes(tmp_path, width, height):
+def test_interlaced_png_needs_all_its_passes(tmp_path, width, height):
     starts_and_steps = [
         (0, 0, 8, 8),
         (4, 0, 8, 8),
@@ -231,14 +231,14 @@ def test_what_passes_after_bits_were_flipped_still_decodes_in_tensorflow(tmp_pat
     assert (passed > 0) == ("jpeg" in kind)
 
 
-def test_a_header_that_claims_too_many_pixels_is_rejected_unread(tmp_path):
+def test_header_that_claims_too_many_pixels_is_rejected_unread(tmp_path):
     data = png(header(20_000, 10_000), END)
     for check in ("header", "decode"):
         loaded = load(tmp_path, data, None, None, check)
         assert_rejected(loaded, Reason.TOO_LARGE, "20000x10000 pixels; at most 178,000,000 are decoded")
 
 
-def test_pixels_are_decoded_out_of_a_budget_that_all_threads_share(tmp_path, monkeypatch):
+def test_pixels_are_decoded_out_of_budget_that_all_threads_share(tmp_path, monkeypatch):
     """Or as many large pictures as there are threads take all the memory."""
     parts: list[int] = []
 
@@ -253,7 +253,7 @@ def test_pixels_are_decoded_out_of_a_budget_that_all_threads_share(tmp_path, mon
     assert parts == [1200] * 3
 
 
-def test_a_file_of_too_many_bytes_is_rejected_unread_whatever_the_listing_said(tmp_path):
+def test_file_of_too_many_bytes_is_rejected_unread_whatever_listing_said(tmp_path):
     with open(tmp_path / "sparse", "wb") as file:
         file.truncate(MAX_FILE_BYTES + 1)
     ref = ImageRef(str(tmp_path / "sparse"), 5)
@@ -261,7 +261,7 @@ def test_a_file_of_too_many_bytes_is_rejected_unread_whatever_the_listing_said(t
     assert_rejected(loaded, Reason.TOO_LARGE, "256,000,001 bytes, where at most 256,000,000 are read")
 
 
-def test_storage_that_fails_stops_the_job(tmp_path, monkeypatch):
+def test_storage_that_fails_stops_job(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(errno.EIO, "Input/output error")
 
@@ -270,14 +270,14 @@ def test_storage_that_fails_stops_the_job(tmp_path, monkeypatch):
         load_image(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), PictureRules("none"))
 
 
-def test_one_file_that_cannot_be_read_is_a_reject(tmp_path):
+def test_one_file_that_cannot_be_read_is_reject(tmp_path):
     """Here a folder; one without permission is told by the same class, but not to root, who runs tests."""
     reject = load_image(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), PictureRules("none"))
     assert (reject.id, reject.reason) == (1, Reason.IMAGE_INACCESSIBLE)
     assert "Is a directory" in reject.detail
 
 
-def test_a_frame_that_is_larger_than_its_gif_says_is_rejected_undecoded(tmp_path):
+def test_frame_larger_than_its_gif_says_is_rejected_undecoded(tmp_path):
     data = bytearray(encoded(NOISE, "GIF"))
     descriptor = data.index(b"\x2c\0\0\0\0") + 5
     data[descriptor : descriptor + 4] = struct.pack("<HH", 20_000, 20_000)
@@ -286,7 +286,7 @@ def test_a_frame_that_is_larger_than_its_gif_says_is_rejected_undecoded(tmp_path
 
 @pytest.mark.parametrize("check", ["header", "decode"])
 @pytest.mark.parametrize("kind", ["WEBP", "JPEG"])
-def test_a_transcoded_picture_is_measured_as_it_is_in_the_record(tmp_path, kind, check):
+def test_transcoded_picture_is_measured_unchanged_in_record(tmp_path, kind, check):
     colours = random.Random(1).randbytes(3 * 6 * 3)
     drawn = Image.frombytes("RGB", (6, 3), colours).resize((60, 30))
     exif = Image.Exif()
@@ -337,7 +337,7 @@ def file(format_: str, mode: str = "RGB") -> tuple[bytes, Image.Image]:
     return encoded(picture, format_), picture
 
 
-def test_raw_pixels_are_rgb_by_rows_of_the_size_that_is_asked_for():
+def test_raw_pixels_are_rgb_by_rows_of_size_asked_for():
     for format_, mode, kind in (("PNG", "RGB", "png"), ("PNG", "L", "png"), ("BMP", "RGB", "other")):
         data, drawn = file(format_, mode)
         picture = load_picture(task(data), RAW)
@@ -347,7 +347,7 @@ def test_raw_pixels_are_rgb_by_rows_of_the_size_that_is_asked_for():
         assert picture.transcoding == Transcoding(kind, len(data))
 
 
-def test_a_broken_picture_is_a_reject_of_its_row():
+def test_broken_picture_is_reject_of_its_row():
     data, _ = file("PNG")
     row = TableRow(b"", 17, "t.csv row 17: column path")
     for rules in (RAW, PictureRules("decode")):

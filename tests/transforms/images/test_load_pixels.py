@@ -32,13 +32,13 @@ def test_pixels_are_those_of_load_img(tmp_path, mode, format_, resize):
     np.testing.assert_array_equal(found, np.asarray(expected))
 
 
-def test_of_16_bits_the_upper_8_are_taken():
+def test_of_16_bits_upper_8_are_taken():
     deep = np.random.default_rng(0).integers(0, 1 << 16, (24, 32), np.uint16)
     found = decode_pixels(encoded(Image.fromarray(deep), "PNG"), (24, 32), "nearest")
     np.testing.assert_array_equal(found, np.repeat((deep >> 8)[..., None], 3, axis=-1))
 
 
-def test_a_picture_on_its_side_stays_so_as_load_img_has_it():
+def test_picture_on_its_side_stays_so_as_load_img_has_it():
     exif = Image.Exif()
     exif[0x0112] = 6
     plain, turned = encoded(noise("RGB"), "JPEG"), encoded(noise("RGB"), "JPEG", exif=exif)
@@ -73,7 +73,7 @@ def test_what_is_no_whole_picture_is_unusable(data, reason):
     assert raised.value.reason is reason, raised.value
 
 
-def test_a_file_that_is_gone_is_a_reject(tmp_path):
+def test_file_gone_is_reject(tmp_path):
     task = ImageTask(7, "gone.png", None, None, ImageRef(str(tmp_path / "gone.png"), 3), "train", ())
     reject = load_pixels(task, (8, 8), "bilinear")
     assert isinstance(reject, Rejected)

@@ -33,7 +33,7 @@ def test_run_lengths_and_back(pixels):
 
 
 @given(SHAPES.flatmap(lambda shape: st.lists(arrays(bool, shape), max_size=3)))
-def test_bounds_of_masks_are_those_of_their_pixels(masks):
+def test_bounds_of_masks_are_their_pixels(masks):
     height, width = masks[0].shape if masks else (4, 3)
     expected = np.full((len(masks), 4), np.nan)
     for row, pixels in enumerate(masks):
@@ -88,7 +88,7 @@ def test_tensorflow_reads_it():
     np.testing.assert_array_equal(tf.io.decode_png(grey_png(pixels), channels=1).numpy()[:, :, 0], pixels)
 
 
-def test_the_header_says_8_bit_grey_and_nothing_follows_the_end():
+def test_header_says_8_bit_grey_and_nothing_follows_end():
     png = grey_png(np.zeros((3, 700), np.uint8))
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
     assert png[8:33] == b"\0\0\0\rIHDR" + b"\0\0\2\xbc\0\0\0\3\x08\0\0\0\0" + png[29:33]
@@ -123,7 +123,7 @@ def test_blank_rows_are_as_good_as_rows_of_zeros(above, below, count, width):
 
 
 @pytest.mark.parametrize("zeros", [0, 1, 258, 65_521, 1 << 20, (1 << 20) + 1, 5_000_000])
-def test_zeros_are_deflated_in_parts_and_checked_as_a_whole(zeros):
+def test_zeros_are_deflated_in_parts_and_checked_as_whole(zeros):
     rows = np.arange(1, 31, dtype=np.uint8).reshape(2, 15)
     assert zlib.decompress(masks._deflate(rows, zeros, zeros)) == bytes(zeros) + rows.tobytes() + bytes(zeros)
 
@@ -133,26 +133,26 @@ def test_zeros_are_deflated_in_parts_and_checked_as_a_whole(zeros):
 @example(4 * 4 * 258 - 1)
 @example(4 * 4 * 258)
 @example(5 * 4 * 258)
-def test_zeros_are_deflated_to_the_bytes_that_zlib_gives(zeros):
+def test_zeros_are_deflated_to_bytes_that_zlib_gives(zeros):
     assert masks._few_zero_blocks(zeros) == masks._blocks(bytes(zeros))
     assert masks._few_zero_blocks(0) == b""
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=50), st.integers(0, 10_000_000))
-def test_the_checksum_of_zeros_needs_no_zeros(before, count):
+def test_checksum_of_zeros_needs_no_zeros(before, count):
     checksum = zlib.adler32(before)
     assert masks._adler32_of_zeros(checksum, count) == zlib.adler32(bytes(count), checksum)
 
 
-def test_the_same_pixels_are_the_same_bytes_whatever_was_written_before():
+def test_same_pixels_are_same_bytes_whatever_was_written_before():
     first = pack_rows(np.zeros((1, 11), np.uint8), 40, 50)
     pack_rows(np.zeros((1, 7), np.uint8), 3, 5)
     masks._periodic_zero_blocks.cache_clear()
     assert pack_rows(np.zeros((1, 11), np.uint8), 40, 50) == first
 
 
-def test_a_zlib_that_packs_zeros_in_another_way_is_asked_for_all_of_them(monkeypatch):
+def test_zlib_that_packs_zeros_in_another_way_is_asked_for_all_them(monkeypatch):
     def otherwise(data):  # as zlib does without Z_RLE's matches: stored blocks grow by the byte
         compressor = zlib.compressobj(level=0, wbits=-15)
         return compressor.compress(data) + compressor.flush(zlib.Z_SYNC_FLUSH)
@@ -191,7 +191,7 @@ def runs_of(bitmap: np.ndarray) -> np.ndarray:
 @given(BITMAPS)
 @example(np.ones((3, 4), np.uint8))
 @example(np.array([[0, 0, 0], [0, 1, 0], [0, 0, 0], [0, 1, 1], [0, 0, 0]], np.uint8))
-def test_a_bitmap_is_the_same_as_png_and_as_the_counts_of_pycocotools(bitmap):
+def test_bitmap_is_same_as_png_and_as_counts_of_pycocotools(bitmap):
     (height, width), runs = bitmap.shape, runs_of(bitmap)
     np.testing.assert_array_equal(pillow(mask_png(runs, width, height)), bitmap)
     counts = mask_rle(runs)
@@ -204,7 +204,7 @@ def test_a_bitmap_is_the_same_as_png_and_as_the_counts_of_pycocotools(bitmap):
 @example([0, 15, 16, 31, 32, 511, 512, 16_383, 16_384, 40_000])
 @example([1, 20, 1, 3, 40, 2])  # -17 and +39 to the run two before
 @example([4, 1, 3, 17, 19, 1, 3, 17])  # +16, -16
-def test_counts_of_long_runs_are_those_of_pycocotools(middle):
+def test_counts_of_long_runs_are_pycocotools(middle):
     runs = np.array([7, *(run + 1 for run in middle)], np.int64)
     height = int(runs.sum())
     (expected,) = coco_mask.frPyObjects([{"counts": runs.tolist(), "size": [height, 1]}], height, 1)

@@ -24,13 +24,13 @@ def of_jpeg(image: Image.Image) -> PixelMeasures:
     return measure_file(encoded(image, "JPEG", quality=90), "jpeg")
 
 
-def test_a_picture_without_content_has_no_sharpness():
+def test_picture_without_content_has_no_sharpness():
     grey = measure_pixels(Image.new("L", (300, 200), 77), 300, 200)
     assert grey == PixelMeasures(77, 77, 0.0)
     assert measure_pixels(Image.new("1", (1, 1), 1), 1, 1) == PixelMeasures(255, 255, 0.0)
 
 
-def test_levels_are_those_of_the_darkest_and_the_brightest_places():
+def test_levels_are_darkest_and_brightest_places():
     picture = Image.new("L", (400, 200), 200)
     picture.paste(30, (0, 0, 80, 200))
     found = measure_pixels(picture, 400, 200)
@@ -39,7 +39,7 @@ def test_levels_are_those_of_the_darkest_and_the_brightest_places():
     assert measure_pixels(picture, 400, 200).dark == 200
 
 
-def test_sharpness_is_the_deviation_of_edges_by_contrast():
+def test_sharpness_is_deviation_of_edges_by_contrast():
     levels = np.random.default_rng(1).integers(40, 200, (48, 64))
     levels[:2] = 240  # 4 % of them
     found = measure_pixels(Image.fromarray(levels.astype(np.uint8)), 64, 48)
@@ -49,7 +49,7 @@ def test_sharpness_is_the_deviation_of_edges_by_contrast():
     assert found.sharpness == pytest.approx(edges.std() / (240 - found.dark))
 
 
-def test_a_blurred_picture_is_less_sharp_whatever_its_light():
+def test_blurred_picture_is_less_sharp_whatever_its_light():
     sharp = scene(3)
     blurred = sharp.filter(ImageFilter.GaussianBlur(14))
     dim = [picture.point(lambda level: level // 3) for picture in (sharp, blurred)]
@@ -74,7 +74,7 @@ def of_file(picture: Image.Image, quality: int = 90) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_hash_hardly_changes_with_size_and_compression(seed):
+def test_hash_hardly_changes_with_size_and_compression(seed):
     picture = scene(seed, 333, 251)
     hashed, *copies = hashes(
         of_file(picture),
@@ -90,7 +90,7 @@ def test_the_hash_hardly_changes_with_size_and_compression(seed):
     assert bits_set(copies ^ hashed).max() <= NEAR_BITS < bits_set(others ^ hashed).min()
 
 
-def test_a_hash_is_of_the_lowest_frequencies_the_lowest_first():
+def test_hash_is_of_lowest_frequencies_lowest_first():
     """By another way: each coefficient as the sum that defines it."""
     grey = np.random.default_rng(3).integers(0, 256, (HASH_SIDE, HASH_SIDE), dtype=np.uint8)
     wave = [[np.cos(np.pi * f * (2 * x + 1) / (2 * HASH_SIDE)) for x in range(HASH_SIDE)] for f in range(9)]
@@ -100,14 +100,14 @@ def test_a_hash_is_of_the_lowest_frequencies_the_lowest_first():
     assert bin(int(hashes(grey.tobytes())[0])) == bin(int(bits, 2))
 
 
-def test_a_picture_is_hashed_alike_alone_and_among_others():
+def test_picture_is_hashed_alike_alone_and_among_others():
     greys = [of_file(scene(seed)) for seed in range(7)]
     assert hashes(*greys).tolist() == [int(hashes(grey)[0]) for grey in greys]
     assert all(hashes(*greys) != 0)
     assert hashes().tolist() == []
 
 
-def test_a_drawing_of_a_flat_shape_has_one_hash_whatever_its_size():
+def test_drawing_of_flat_shape_has_one_hash_whatever_its_size():
     """Half of its frequencies are 0, and noise would decide about them."""
     circle = Image.new("L", (65, 65), 200)
     ImageDraw.Draw(circle).ellipse((8, 8, 56, 56), 90)

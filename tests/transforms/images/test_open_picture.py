@@ -72,7 +72,7 @@ def test_metadata_that_pillow_stumbles_over_costs_no_picture(data, tmp_path):
 
 
 @pytest.mark.parametrize("format_", ["JPEG", "PNG"])
-def test_what_decides_the_pixels_stays(format_):
+def test_what_decides_pixels_stays(format_):
     for mode in ("RGB", "CMYK") if format_ == "JPEG" else ("RGB", "P", "L", "RGBA"):
         data = encoded(NOISE.convert(mode), format_, **({"transparency": 5} if mode in ("P", "L") else {}))
         with open_picture(data, kind_of(data)) as opened:
@@ -92,7 +92,7 @@ def test_what_is_cut_short_is_no_worse_than_it_is_to_pillow(format_, cut):
         assert open_picture(data, format_.lower()).size == size
 
 
-def test_the_host_s_limit_of_pixels_is_neither_heeded_nor_touched(monkeypatch):
+def test_host_s_limit_of_pixels_is_neither_heeded_nor_touched(monkeypatch):
     for limit in (1000, 100):  # of which Pillow would warn, and raise
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
         with warnings.catch_warnings():
@@ -103,7 +103,7 @@ def test_the_host_s_limit_of_pixels_is_neither_heeded_nor_touched(monkeypatch):
         assert limit == Image.MAX_IMAGE_PIXELS
 
 
-def test_importing_all_that_a_job_needs_changes_nothing_of_pillow_s():
+def test_importing_all_that_job_needs_changes_nothing_of_pillow_s():
     code = """
 import warnings, PIL.Image as image
 before = list(warnings.filters), image.MAX_IMAGE_PIXELS

@@ -115,7 +115,7 @@ def test_shrunk(mode):
     assert np.abs(found - expected).mean() < (30 if mode in ("1", "P") else 3)
 
 
-def test_a_palette_stays_see_through_when_it_is_shrunk():
+def test_palette_stays_see_through_when_it_is_shrunk():
     halves = Image.fromarray((COLUMNS >= 20).astype(np.uint8)).convert("P")
     data, found = transcode_picture(opened(halves, "PNG", transparency=0), "png", (20, 15), False, KEEP)
     shrunk = Image.open(io.BytesIO(data))
@@ -133,7 +133,7 @@ def test_pixels_that_no_format_holds(values):
 
 
 @pytest.mark.parametrize(("width", "is_written"), [(1_000_000, True), (1_000_001, False)])
-def test_a_png_is_no_wider_than_libpng_reads(width, is_written):
+def test_png_is_no_wider_than_libpng_reads(width, is_written):
     wide = opened(Image.new("L", (width, 1)), "PPM")
     if is_written:
         data, _ = transcode_picture(wide, "ppm", (width, 1), False, PictureRules("decode", "png"))
@@ -146,7 +146,7 @@ def test_a_png_is_no_wider_than_libpng_reads(width, is_written):
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("compression", [None, "tiff_lzw"])
-def test_a_tiff_is_as_it_is_stored_unless_it_is_to_be_turned(orientation, compression):
+def test_tiff_is_unchanged_stored_unless_it_is_to_be_turned(orientation, compression):
     """Pillow turns TIFFs by itself, and no other format."""
     exif = Image.Exif()
     exif[0x0112] = orientation
@@ -176,7 +176,7 @@ def test_metadata_is_not_carried(format_, how, wanted):
     ("width", "rules", "becomes"),
     [(65_500, KEEP, "jpeg"), (65_501, KEEP, "png"), (65_501, PictureRules("decode", "jpeg"), None)],
 )
-def test_what_is_too_wide_for_a_jpeg_becomes_a_png(width, rules, becomes):
+def test_what_is_too_wide_for_jpeg_becomes_png(width, rules, becomes):
     wide = opened(Image.new("L", (width, 1)), "PPM")
     if becomes:
         data, found = transcode_picture(wide, "ppm", (width, 1), False, rules)

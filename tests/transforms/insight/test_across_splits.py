@@ -89,7 +89,7 @@ DAMAGED = msgspec.structs.replace(shard("v", *ALL), rows=b"not whole rows")
 
 
 @pytest.mark.parametrize("damaged", [b"\xff", b"", fingerprint_lines([DAMAGED])])
-def test_without_fingerprints_or_with_damaged_ones_a_split_is_not_compared(tmp_path, damaged):
+def test_without_fingerprints_or_with_damaged_ones_split_is_not_compared(tmp_path, damaged):
     assert duplicates_of(str(tmp_path), written(tmp_path)) is None
     manifest = written(tmp_path, train=[shard("t", *CATS)], val=[shard("v", *ALL)])
     (tmp_path / "fingerprints-val.jsonl").write_bytes(damaged)
@@ -98,7 +98,7 @@ def test_without_fingerprints_or_with_damaged_ones_a_split_is_not_compared(tmp_p
     assert found.files == {"duplicates.jsonl": b"", "problems-train.jsonl": b""}
 
 
-def test_a_split_with_damaged_fingerprints_is_refused_where_duplicates_are(tmp_path):
+def test_split_with_damaged_fingerprints_is_refused_where_duplicates_are(tmp_path):
     commit(tmp_path, "train", fingerprint_lines([shard("t", *CATS)]))
     commit(tmp_path, "val", fingerprint_lines([shard("v", *ALL)]))
     (tmp_path / "fingerprints-val.jsonl").write_bytes(b"")
@@ -108,13 +108,13 @@ def test_a_split_with_damaged_fingerprints_is_refused_where_duplicates_are(tmp_p
         check_complete_duplicates(str(tmp_path), ["train", "val"], CLASSIFICATION, "leakage")
 
 
-def test_a_list_that_is_not_there_or_cut_has_no_group(tmp_path):
+def test_list_not_there_or_cut_has_no_group(tmp_path):
     assert first_groups(str(tmp_path), 5) == []
     (tmp_path / "duplicates.jsonl").write_bytes(b'{"kind": "exa')
     assert first_groups(str(tmp_path), 5) == []
 
 
-def test_a_split_without_fingerprints_leaves_none_of_the_one_before(tmp_path):
+def test_split_without_fingerprints_leaves_none_of_one_before(tmp_path):
     lines = fingerprint_lines([shard("v", *ALL, *CATS)])
     for fingerprints in (lines, b""):
         whole = commit(tmp_path, "val", fingerprints)
@@ -134,7 +134,7 @@ def test_a_split_without_fingerprints_leaves_none_of_the_one_before(tmp_path):
         ("fail", CATS, OTHER, False),
     ],
 )
-def test_what_is_refused_is_of_the_job_s_splits(tmp_path, policy, others, own, is_refused):
+def test_what_is_refused_is_of_job_s_splits(tmp_path, policy, others, own, is_refused):
     commit(tmp_path, "train", fingerprint_lines([shard("t", *others)]))
     listed = tmp_path / ".recordmill-val" / "duplicates.jsonl"
     args = (str(tmp_path), {"val": [shard("v", *own)]}, CLASSIFICATION, policy)
@@ -149,7 +149,7 @@ def test_what_is_refused_is_of_the_job_s_splits(tmp_path, policy, others, own, i
     assert len(groups) == (6 if own is ALL else 1)
 
 
-def test_a_split_that_is_replaced_is_not_compared_with_itself(tmp_path):
+def test_split_replaced_is_not_compared_with_itself(tmp_path):
     commit(tmp_path, "val", fingerprint_lines([shard("v", *CATS)]))
     check_duplicates(str(tmp_path), {"val": [shard("v", *ALL)]}, CLASSIFICATION, "fail")
     check_duplicates(str(tmp_path), {}, CLASSIFICATION, "fail")
@@ -176,12 +176,12 @@ def split(images: int, *having: int) -> SplitStatistics:
     return SplitStatistics(images, {}, (), {}, classes, (), {}, {}, 0)
 
 
-def test_classes_that_the_other_splits_lack():
+def test_classes_that_other_splits_lack():
     found = compare_splits({"a": split(9, 3, 0, 2, 0, 1), "b": split(9, 0, 5, 2, 0, 1), "c": split(9, 0, 0, 0, 0, 2)})
     assert found.one_split_only == (ClassInOneSplit("c1", "b", 5), ClassInOneSplit("c0", "a", 3))
 
 
-def test_a_file_that_was_edited_to_count_more_than_all_is_compared():
+def test_file_that_was_edited_to_count_more_than_all_is_compared():
     assert compare_splits({"a": split(9, 12), "b": split(9, 3)}).one_split_only == ()
 
 
@@ -192,7 +192,7 @@ def test_splits_without_classes_are_not_compared():
     assert (found.one_split_only, found.drifting) == ((), ())
 
 
-def test_a_share_that_differs_is_told_of_both_splits_the_worst_first():
+def test_share_that_differs_is_named_of_both_splits_worst_first():
     found = compare_splits({"train": split(8000, 4000, 800, 800), "val": split(2000, 1000, 400, 100)})
     assert found.drifting == (
         ClassDrift("c1", "train", 800, 0.1, 0.2),
@@ -202,28 +202,28 @@ def test_a_share_that_differs_is_told_of_both_splits_the_worst_first():
     )
 
 
-def test_of_three_splits_the_one_that_differs_is_told():
+def test_of_three_splits_one_that_differs_is_named():
     found = compare_splits({"train": split(8000, 800), "val": split(1000, 180), "test": split(1000, 98)})
     assert next((each.split, each.share, each.elsewhere) for each in found.drifting) == ("val", 0.18, 898 / 9000)
     assert "test" not in {each.split for each in found.drifting}
 
 
 @pytest.mark.parametrize(("number", "drifts"), [(1240, False), (1250, True)])
-def test_a_difference_of_less_than_a_quarter_is_none_however_certain(number, drifts):
+def test_difference_of_less_than_quarter_is_none_however_certain(number, drifts):
     found = compare_splits({"a": split(1_000_000, 100_000), "b": split(10_000, number)})
     assert bool(found.drifting) == drifts
     assert arc_sine_distance((1240, 10_000), (100_000, 1_000_000)) > 7
 
 
 @pytest.mark.parametrize(("number", "drifts"), [(137, False), (138, True)])
-def test_two_shares_drift_at_one_of_a_hundred(number, drifts):
+def test_two_shares_drift_at_one_of_hundred(number, drifts):
     """2.58 standard deviations, to whichever side."""
     assert 2.56 < arc_sine_distance((137, 1000), (100, 1000)) < 2.576 < arc_sine_distance((138, 1000), (100, 1000))
     found = compare_splits({"a": split(1000, number), "b": split(1000, 100)})
     assert bool(found.drifting) == drifts
 
 
-def test_the_more_classes_the_further_off_one_has_to_be():
+def test_more_classes_further_off_one_has_to_be():
     few = {"a": split(1000, 100), "b": split(1000, 145)}
     many = {"a": split(1000, 100, *[9] * 99), "b": split(1000, 145, *[9] * 99)}
     assert (len(compare_splits(few).drifting), len(compare_splits(many).drifting)) == (2, 0)
@@ -245,7 +245,7 @@ def test_random_splits_seldom_seem_to_drift(shares):
     assert alarms <= 5
 
 
-def test_a_class_that_is_twice_as_frequent_in_one_split_is_found():
+def test_class_twice_as_frequent_in_one_split_is_found():
     of = random.Random(1)
     found = 0
     for _ in range(50):

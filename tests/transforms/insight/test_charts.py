@@ -24,12 +24,12 @@ def test_texts_stay_within_the_chart():
         assert float(each.get("x")) + (0 if each.get("text-anchor") == "end" else len(text) * 4) <= 360
 
 
-def test_all_of_one_bin_is_a_hundred_percent():
+def test_all_one_bin_is_hundred_percent():
     svg = bar_chart([ChartColumn("x", "1", [7])], "sizes")
     assert {each.text for each in shapes(svg, "text")} == {"0%", "50%", "100%", "1"}
 
 
-def test_bins_are_there_from_the_first_to_the_last_with_something_in_it():
+def test_bins_are_there_from_first_to_last_with_something_in_it():
     found = columns([distribution((0, 0, 4), (3, 3.5, 1)), None, distribution((6, 7, 2))], True, str)
     assert [(each.label, each.begin, each.numbers) for each in found] == [
         ("0", "0", [4, 0, 0]),
@@ -46,7 +46,7 @@ def test_bins_are_there_from_the_first_to_the_last_with_something_in_it():
     ]
 
 
-def test_bars_are_as_high_as_their_part_of_the_split():
+def test_bars_are_as_high_as_their_part_of_split():
     table = columns([distribution((1, 1.25, 30), (2, 2.5, 10)), distribution((1, 1.25, 1), (2, 2.5, 3))], True, str)
     svg = bar_chart(table, 'a "label"')
     bars = {(bar.get("class"), bar[0].text): float(bar.get("height")) for bar in shapes(svg, "rect")}
@@ -71,7 +71,7 @@ def test_wide_bins_do_not_stand_out(bins, is_whole, by_octaves, ratio):
     assert first / last == pytest.approx(ratio, abs=0.01)
 
 
-def test_classes_fall_from_the_most_frequent_on_a_scale_of_powers_of_ten():
+def test_classes_fall_from_most_frequent_on_scale_of_powers_of_ten():
     (line,) = shapes(long_tail([[1, 1000, 0, 10]], "x"), "polyline")
     points = [tuple(map(float, point.split(","))) for point in line.get("points").split()]
     (x1, y1), (x2, y2), (x3, y3) = points
@@ -79,7 +79,7 @@ def test_classes_fall_from_the_most_frequent_on_a_scale_of_powers_of_ten():
     assert (y1 - 8, round(y2 - y1) * 1.0) == (0, round((y3 - y1) * 2 / 3))
 
 
-def test_the_map_is_strongest_where_most_is():
+def test_map_is_strongest_where_most_is():
     cells = shapes(heat_map([[0, 5], [10, 0]], "x"), "rect")
     assert [(cell.get("x"), cell.get("y"), cell.get("fill-opacity"), cell[0].text) for cell in cells] == [
         ("14", "0", "0.50", "5"),

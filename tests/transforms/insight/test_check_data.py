@@ -44,7 +44,7 @@ def test_what_nobody_looked_at_is_not_clean():
         ({"x": "x", "b": "b=0.5,a=0.5", "a": "b=0.5,a=0.5"}, "bax"),
     ],
 )
-def test_splits_are_in_the_order_given(options, order):
+def test_splits_are_in_order_given(options, order):
     manifest = manifest_of(splits=("train",))
     (entry,) = manifest.splits.values()
     recipes = {

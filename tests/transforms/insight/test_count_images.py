@@ -32,13 +32,13 @@ def image(name: str, width=640, height=480, boxes=(), classes=(), **more) -> Ima
 
 
 @given(st.floats(min_value=1e-9, max_value=1e12, allow_nan=False))
-def test_a_number_is_between_the_edges_of_its_bin(number):
+def test_number_is_between_edges_of_its_bin(number):
     found = bin_of(number)
     assert edge(found) <= number < edge(found + 1)
     assert histogram(np.array([number])).bins == {found: 1}
 
 
-def test_a_histogram_has_sums_and_bounds():
+def test_histogram_has_sums_and_bounds():
     found = histogram(np.array([0, 3, 3, 80.0]))
     assert (found.bins, found.least, found.largest) == ({ZERO_BIN: 1, bin_of(3): 2, bin_of(80): 1}, 0, 80)
     assert found.total == 86 * SCALE
@@ -64,7 +64,7 @@ def test_boxes_are_counted_by_size_shape_class_and_place():
     assert (told.images, told.formats) == (2, {"jpeg": 2})
 
 
-def test_shapes_are_of_boxes_with_an_area_however_small():
+def test_shapes_are_of_boxes_with_area_however_small():
     boxes = [(0, 0, 0.004, 0.004 * aspect) for aspect in (2, 2.2, 2.4)]
     told = describe_statistics(counted(image("a", 100, 100, [*boxes, (0, 0, 0, 1)])), LABELS, DETECTION, [4, 0])
     assert (told.histograms["box_aspect"].count, told.histograms["box_side"].count) == (3, 4)
@@ -138,7 +138,7 @@ BOX = (100 / 480, 100 / 640, 200 / 480, 300 / 640)
         ((0, 0, 1, 1), (0, 0, 480, 640), 0),
     ],
 )
-def test_boxes_that_are_not_around_their_mask_are_counted(box, bounds, number):
+def test_boxes_not_around_their_mask_are_counted(box, bounds, number):
     usual = image("usual", boxes=[BOX] * 2, classes=[0, 1], mask_bounds=[(100, 100, 200, 300), None])
     found = counted(usual, image("odd", boxes=[BOX, box], classes=[0, 1], mask_bounds=[None, bounds]), image("none"))
     told = {name: (each.number, each.examples[0].record) for name, each in found.findings.items()}
@@ -184,7 +184,7 @@ def several(number: int) -> list[ImageFacts]:
     ]
 
 
-def test_parts_add_up_to_the_same_in_any_order():
+def test_parts_add_up_to_same_in_any_order():
     parts = [counted(*several(number), shard=str(number)) for number in range(7)]
     whole = reduce(add_statistics, parts)
     for seed in range(5):

@@ -17,13 +17,13 @@ def changed(marked: list[int]) -> tuple[float, set[tuple[int, int, int]]]:
     return len(drawn) / len(pixels), set(map(tuple, drawn.tolist()))
 
 
-def test_outlines_leave_the_picture_visible():
+def test_outlines_leave_picture_visible():
     share, colours = changed([])
     assert 0 < share < 0.02
     assert colours == {(0, 255, 0)}
 
 
-def test_a_suspicious_box_is_marked_among_the_good_ones():
+def test_suspicious_box_is_marked_among_good_ones():
     assert MARK in changed([1])[1]
     assert (0, 255, 0) not in changed([1])[1]
     ring = np.asarray(draw_problem(GREY, [GOOD, THIN], [1], 320))[100:140, 140:240]

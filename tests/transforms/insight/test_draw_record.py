@@ -16,7 +16,7 @@ def is_colour(pixels: np.ndarray, colour: tuple[int, int, int]) -> np.ndarray:
     return (pixels == colour).all(axis=-1)
 
 
-def test_a_box_has_its_edges_where_its_fractions_say():
+def test_box_has_its_edges_where_its_fractions_say():
     pixels = drawn(Shape("a", RED, (0.25, 0.5, 0.75, 1.0)))
     found = np.argwhere(is_colour(pixels, RED))
     assert found.min(axis=0).tolist() == [100, 300]
@@ -24,13 +24,13 @@ def test_a_box_has_its_edges_where_its_fractions_say():
     assert pixels[200, 450].tolist() == list(GROUND)  # within it nothing is covered
 
 
-def test_a_box_beyond_the_picture_has_its_edge_at_the_picture_s():
+def test_box_beyond_picture_has_its_edge_at_picture_s():
     pixels = drawn(Shape("a", RED, (-1.0, -1.0, 2.0, 0.5)))
     found = np.argwhere(is_colour(pixels, RED))
     assert (found.min(axis=0).tolist(), found.max(axis=0).tolist()) == ([0, 0], [399, 299])
 
 
-def test_a_box_without_area_is_drawn_too():
+def test_box_without_area_is_drawn_too():
     assert is_colour(drawn(Shape("a", RED, (0.5, 0.5, 0.5, 0.5))), RED).any()
 
 
@@ -41,7 +41,7 @@ def test_a_crowd_is_dashed():
     assert 0.4 * whole < dashed < 0.7 * whole
 
 
-def test_a_mask_tints_its_pixels_and_has_an_outline():
+def test_mask_tints_its_pixels_and_has_outline():
     mask = np.zeros((400, 600), bool)
     mask[100:200, 300:500] = True
     pixels = drawn(Shape("a", RED, mask=mask))
@@ -50,7 +50,7 @@ def test_a_mask_tints_its_pixels_and_has_an_outline():
     assert (pixels[~mask] == GROUND).all()
 
 
-def test_of_masks_that_overlap_the_smallest_shows():
+def test_of_masks_that_overlap_smallest_shows():
     small, large = np.zeros((2, 400, 600), bool)
     small[100:200, 300:400] = large[50:350, 50:550] = True
     for shapes in [(small, RED), (large, BLUE)], [(large, BLUE), (small, RED)]:
@@ -59,7 +59,7 @@ def test_of_masks_that_overlap_the_smallest_shows():
         assert pixels[250, 350].tolist() == [70, 70, 185]
 
 
-def test_a_mask_of_another_size_is_stretched_over_the_picture():
+def test_mask_of_another_size_is_stretched_over_picture():
     pixels = drawn(Shape("a", RED, mask=np.array([[False, True]])))
     assert (pixels[200, 299].tolist(), pixels[200, 450].tolist()) == (list(GROUND), [185, 70, 70])
 
@@ -83,7 +83,7 @@ def test_names_stand_above_their_boxes_and_never_on_one_another():
     assert not is_colour(drawn(Shape("aaa", RED, box))[:97], RED).any()
 
 
-def test_no_name_reaches_out_of_the_picture():
+def test_no_name_reaches_out_of_picture():
     shapes = [Shape("n" * 300, RED, (y, x, y + 0.01, x + 0.01)) for y in (0.0, 0.99) for x in (0.0, 0.99)]
     assert drawn(*shapes, size=(16, 16), names=True).shape == (512, 512, 3)
 
@@ -96,12 +96,12 @@ def test_pictures_of_odd_shapes_are_drawn(size):
     assert max(width, height) <= 1024
 
 
-def test_a_side_that_is_asked_for_is_kept():
+def test_side_asked_for_is_kept():
     assert drawn(size=(600, 400), side=300).shape == (200, 300, 3)
     assert drawn(size=(100, 80), side=300).shape == (240, 300, 3)
 
 
-def test_a_region_has_its_name_within_it():
+def test_region_has_its_name_within_it():
     mask = np.zeros((400, 600), bool)
     mask[100:300, 200:400] = True
     tag = np.argwhere(is_colour(drawn(Shape("aaa", RED, mask=mask), names=True)[110:290, 210:390], RED))
@@ -145,11 +145,11 @@ def drawn_record(overlay: Overlay, picture: Image.Image = GREY, **more) -> np.nd
     return np.asarray(draw_record(picture, overlay, **more))
 
 
-def test_a_picture_without_anything_stays_as_it_is():
+def test_picture_without_anything_stays_unchanged():
     assert (drawn_record(Overlay((Layer("objects"),))) == GROUND).all()
 
 
-def test_texts_stand_below_and_the_picture_is_not_covered():
+def test_texts_stand_below_and_picture_is_not_covered():
     pixels = drawn_record(Overlay((Layer("objects"),), ("a.jpg", "a caption")))
     assert (pixels[:400] == GROUND).all()
     assert len(pixels) > 430
@@ -178,14 +178,14 @@ def test_layers_stand_side_by_side():
     assert not is_colour(drawn_record(Overlay(layers[:1]))[380:400], (255, 255, 255)).any()  # which one alone has not
 
 
-def test_a_class_of_two_layers_is_named_once():
+def test_class_of_two_layers_is_named_once():
     once = drawn_record(Overlay((Layer("objects", (Shape("a", RED),)), Layer("panoptic"))))[400:]
     twice = drawn_record(Overlay((Layer("objects", (Shape("a", RED),)), Layer("panoptic", (Shape("a", RED),)))))[400:]
     assert (once == twice).all()
     assert is_colour(once, RED).any()
 
 
-def test_many_classes_and_long_texts_need_no_more_than_a_page():
+def test_many_classes_and_long_texts_need_no_more_than_page():
     shapes = tuple(Shape(f"class {number} " + "x" * 300, RED, BOX) for number in range(500))
     overlay = Overlay((Layer("objects", shapes),), ("y" * 300, "a word " * 2000))
     assert drawn_record(overlay).shape[0] < 1200

@@ -52,7 +52,7 @@ def test_most_that_differ_in_eight_are_found_and_none_that_differ_in_nine():
     assert near_groups(np.concatenate([hashes, flipped(hashes, 9)])).tolist() == [*range(2000)]
 
 
-def test_a_group_holds_what_is_near_in_steps():
+def test_group_holds_what_is_near_in_steps():
     (first,) = distinct(1)
     steps = [first ^ np.uint64((1 << 5 * step) - 1) for step in range(12)]
     order = [7, 0, 3, 11, 5, 1, 9, 2, 10, 4, 8, 6]
@@ -105,13 +105,13 @@ def test_pictures_of_equal_hash_and_form_are_one_kind_however_many_are_between_t
     assert compared == [30, 1]
 
 
-def test_forms_that_are_near_are_compared_first_of_one_hash(monkeypatch):
+def test_forms_near_are_compared_first_of_one_hash(monkeypatch):
     monkeypatch.setattr(module, "_MOST", 1)
     forms = np.array([[200, 9], [10, 9], [203, 9], [12, 9], [90, 9]], np.uint8)
     assert module.near_groups(np.full(5, 3, np.uint64), forms).tolist() == [0, 1, 0, 1, 4]
 
 
-def test_a_group_is_known_by_its_first_picture_whatever_its_hash():
+def test_group_is_known_by_its_first_picture_whatever_its_hash():
     (hash_,) = distinct(1) | np.uint64(1)
     assert near_groups(np.array([hash_, hash_ ^ np.uint64(1), hash_])).tolist() == [0, 0, 0]
     assert near_groups(np.array([1, 0, hash_, hash_ ^ np.uint64(1)], np.uint64)).tolist() == [0, 0, 2, 2]
@@ -154,7 +154,7 @@ def test_equal_pictures_are_found_within_and_across_splits_these_first():
     assert found.splits == {"train": SplitDuplicates(exact=3, leaked=1), "val": SplitDuplicates(exact=1, leaked=1)}
 
 
-def test_pictures_that_look_alike_are_a_group_with_their_copies():
+def test_pictures_that_look_alike_are_group_with_their_copies():
     near = HASHES[0] ^ 0b111
     found = find_duplicates(
         {
@@ -171,7 +171,7 @@ def test_pictures_that_look_alike_are_a_group_with_their_copies():
     assert found.splits["val"] == SplitDuplicates(exact=1, near=1, leaked=2)
 
 
-def test_the_form_is_of_a_copy_that_was_looked_at_whatever_its_split_is_called():
+def test_form_is_of_copy_that_was_looked_at_whatever_its_split_is_called():
     looked_at = shard("v", image("b", 2, 0b111), image("c", 3, 0b110))  # so few bits that forms count
     rows = looked_at.array.copy()
     rows["form"] = np.iinfo(rows["form"].dtype).max
@@ -181,7 +181,7 @@ def test_the_form_is_of_a_copy_that_was_looked_at_whatever_its_split_is_called()
         assert [len(group.images) for group in found.groups] == [3]
 
 
-def test_labels_of_copies_are_compared_and_of_near_ones_the_classes():
+def test_labels_of_copies_are_compared_and_of_near_ones_classes():
     cat, cat_elsewhere, dog = 1 << 32 | 5, 1 << 32 | 6, 2 << 32 | 5
     pairs = {"same": (cat, cat), "moved": (cat, cat_elsewhere), "class": (cat, dog)}
     exact = [
@@ -231,7 +231,7 @@ def test_of_none_there_are_none():
     )
 
 
-def test_a_class_of_copies_is_found_and_not_the_classes_that_it_copies():
+def test_class_of_copies_is_found_and_not_classes_that_it_copies():
     cats, dogs = range(8), range(8, 14)
     pictures = [*cats, *dogs, *cats, *dogs, 90]
     of_class = [1] * 8 + [2] * 6 + [0] * 15

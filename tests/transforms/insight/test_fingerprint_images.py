@@ -20,7 +20,7 @@ def facts(name: str = "a.jpg", grey: bytes = b"", **more) -> ImageFacts:
     return ImageFacts(name, sha256=hashlib.sha256(name.encode()).hexdigest(), measures=measures, **more)
 
 
-def test_an_image_has_its_name_digest_hash_and_place():
+def test_image_has_its_name_digest_hash_and_place():
     images, places = [], []
     for index in range(5):
         width, height = ((0, 0), (50, 50), (80, 40), (900, 30), (1, 900))[index]
@@ -76,11 +76,11 @@ def test_labels_are_equal_where_objects_are_in_whatever_order():
     assert of_objects(one, other) != swapped
 
 
-def test_boxes_are_those_of_the_record():
+def test_boxes_are_record():
     assert of_objects((1, 0.1, 0.2, 0.3, 0.4)) == of_objects((1, *map(float, np.float32([0.1, 0.2, 0.3, 0.4]))))
 
 
-def test_of_images_of_one_class_the_class_is_known():
+def test_of_images_of_one_class_class_is_known():
     assert classes(digest(facts(image_class=7))) == 7
     assert digest(facts()) not in {digest(facts(image_class=index)) for index in range(3)}
 
@@ -95,7 +95,7 @@ def test_images_are_fingerprinted_together_as_one_by_one(seed, kind):
     assert msgspec.json.decode(together.names) == [name for each in alone for name in msgspec.json.decode(each.names)]
 
 
-def test_many_classes_and_images_are_sorted_without_a_key_of_64_bits():
+def test_many_classes_and_images_are_sorted_without_key_of_64_bits():
     rows = [(1 << 40, 0.5, 0, 1, 1), (70_000, 0.1, 0, 1, 1)]
     assert (
         of_objects(*rows) == of_objects(*reversed(rows)) != of_objects((70_000, 0.5, 0, 1, 1), (1 << 40, 0.1, 0, 1, 1))

@@ -46,7 +46,7 @@ def test_problems_of_images_and_boxes():
     ]
 
 
-def test_the_worst_of_each_kind_are_listed(monkeypatch):
+def test_worst_of_each_kind_are_listed(monkeypatch):
     monkeypatch.setattr(module, "MOST_PROBLEMS", 2)
     problems = [Problem("dark", score, "a") for score in (0.9, 0.1, 0.5)] + [Problem("blank", 1.0, "a")]
     assert worst_problems(problems) == tuple(problems[index] for index in (3, 1, 2))
@@ -74,7 +74,7 @@ def test_evaluation_keeps_its_images(images, kept):
     assert kept_copy([copy(*each) for each in images]) == copy(*kept)
 
 
-def test_copies_are_listed_but_for_the_one_that_stays(monkeypatch):
+def test_copies_are_listed_but_for_one_that_stays(monkeypatch):
     monkeypatch.setattr(module, "MOST_PROBLEMS", 2)
     groups = [
         DuplicateGroup(Likeness.NEAR, Agreement.SAME, (copy("train", "a", 0), copy("val", "v"))),

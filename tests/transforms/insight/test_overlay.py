@@ -44,7 +44,7 @@ def test_boxes_of_each_layout():
     assert [[shape.box_yxyx_frac for shape in shapes(values)] for values in same] == [[BOX]] * 5
 
 
-def test_a_class_by_index_by_id_by_label_and_by_name():
+def test_class_by_index_by_id_by_label_and_by_name():
     for values, labels, table in (
         ({"objects.class_index": np.array([1])}, LABELS, TFDS),
         ({"objects.category_id": np.array([3])}, LABELS, KERAS),
@@ -57,13 +57,13 @@ def test_a_class_by_index_by_id_by_label_and_by_name():
         assert OverlayReader(labels, table).classes(RecordView(edges(BOX) | values)) == {"dog"}
 
 
-def test_shifted_labels_are_none_of_the_ids():
+def test_shifted_labels_are_none_of_ids():
     labels = LabelMap((Category(0, "face"), Category(1, "mask")))
     values = edges(BOX) | {"objects.label": np.array([1]), "objects.category_id": np.array([0])}
     assert shapes(values, labels=labels)[0].name == "face"
 
 
-def test_a_class_without_a_name_has_its_number():
+def test_class_without_name_has_its_number():
     assert shapes(edges(BOX) | {"objects.label": np.array([17])})[0].name == "class 17"
     assert shapes(edges(BOX))[0].name == ""
 
@@ -97,7 +97,7 @@ def test_crowds():
     assert [shape.is_crowd for shape in shapes(values)] == [False, True]
 
 
-def test_keypoints_and_the_skeleton_of_their_category():
+def test_keypoints_and_skeleton_of_their_category():
     values = edges(BOX, BOX) | {
         "objects.class_index": np.array([0, 1]),
         "objects.keypoint_x": np.float32([0.25, 0.5, 0, 0, 0, 0]),
@@ -115,7 +115,7 @@ def test_keypoints_and_the_skeleton_of_their_category():
     assert shapes(values)[0].keypoints == ()
 
 
-def test_panoptic_masks_of_the_layout_detection():
+def test_panoptic_masks_of_layout_detection():
     categories, instances = label_map([[1, 1, 92, 92], [1, 1, 0, 5]]), label_map([[1, 2, 0, 0], [1, 2, 0, 0]])
     values = {"panoptic.category_png": categories, "panoptic.instance_png": instances}
     (layer,) = overlay(values).layers
@@ -130,7 +130,7 @@ def test_panoptic_masks_of_the_layout_detection():
     assert OverlayReader(LABELS, DETECTION).classes(RecordView(values)) == {"class 5", "cat", "sky"}
 
 
-def test_panoptic_pngs_of_the_layout_tfds():
+def test_panoptic_pngs_of_layout_tfds():
     ids = np.zeros((2, 4, 3), np.uint8)
     ids[0, :2] = 1, 2, 0
     ids[1, :3] = 9, 0, 0
@@ -177,7 +177,7 @@ def test_texts():
         ({"panoptic.category_png": b""}, None),
     ],
 )
-def test_what_cannot_be_drawn_is_told_and_the_rest_is_drawn(values, told):
+def test_what_cannot_be_drawn_is_named_and_rest_is_drawn(values, told):
     found = overlay(edges(BOX) | values)
     assert found.layers[0].shapes[0].box_yxyx_frac == BOX
     assert [fault.startswith(told) for fault in found.faults] == ([True] if told else [])
@@ -194,5 +194,5 @@ def test_lists_of_different_lengths_are_drawn_as_far_as_they_go():
     assert [shape.name for shape in shapes(values)] == ["dog"]
 
 
-def test_nothing_to_draw_is_the_picture_alone():
+def test_nothing_to_draw_is_picture_alone():
     assert [(layer.title, layer.shapes) for layer in overlay({}).layers] == [("objects", ())]

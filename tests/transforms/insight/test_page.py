@@ -75,7 +75,7 @@ def page_of(manifest: Manifest, rejects=(), pictures=()) -> Page:
     return Page(render_page(PageParts(manifest, statistics_of(manifest), {"train": rejects}, pictures)))
 
 
-def test_names_from_the_data_are_text_and_nothing_else():
+def test_names_from_data_are_text_and_nothing_else():
     manifest = manifest_of(HOSTILE, [9] * len(HOSTILE), encoders=())
     rejects = [RejectLine("image", "image_missing", name) for name in HOSTILE]
     page = page_of(manifest, rejects, [thumbnail(name) for name in HOSTILE])
@@ -106,7 +106,7 @@ def test_classes_that_lie_in_splits_otherwise_than_by_chance_are_tables():
     assert "No class is missing" in Page(render_page(PageParts(manifest_of(counts=(9, 1)), found, {}, ()))).text
 
 
-def test_classes_that_there_are_none_of_are_folded_away():
+def test_classes_that_none_of_are_folded_away():
     manifest = manifest_of([f"c{number}" for number in range(20)], [9, 5, 0, 4, *[0] * 16])
     assert "The other 17 classes" in page_of(manifest).text
 
@@ -122,7 +122,7 @@ def test_nothing_comes_from_elsewhere():
     assert {address[1:] for address in addresses if address.startswith("#")} <= anchors
 
 
-def test_pictures_and_charts_have_a_text_for_who_does_not_see_them():
+def test_pictures_and_charts_have_text_for_who_does_not_see_them():
     page = page_of(manifest_of(), pictures=[thumbnail("a.jpg")])
     assert [attributes["alt"] for tag, attributes in page.tags if tag == "img"] == ["a.jpg, 2 objects drawn in"]
     charts = [
@@ -154,13 +154,13 @@ def test_counts_of_splits_are_side_by_side_and_reasons_have_examples():
         (1, "6 of 8 are listed, at most 1 of each reason and split: they are lines of rejects-SPLIT.jsonl"),
     ],
 )
-def test_the_page_says_whether_all_rejects_are_listed(monkeypatch, most, told):
+def test_page_says_whether_all_rejects_are_listed(monkeypatch, most, told):
     monkeypatch.setattr("recordmill.schemas.dataset.manifest.MOST_LISTED", most)
     monkeypatch.setattr("recordmill.transforms.insight.page.MOST_LISTED", most)
     assert told in re.sub(r"\s+", " ", page_of(manifest_of(splits=("train", "val"))).text)
 
 
-def test_hundreds_of_classes_are_all_there_the_most_frequent_first():
+def test_hundreds_of_classes_are_all_there_most_frequent_first():
     names, counts = [f"class {number:03}" for number in range(400)], list(range(1, 401))
     page = page_of(manifest_of(names, counts))
     places = [page.text.index(name) for name in reversed(names)]
@@ -168,7 +168,7 @@ def test_hundreds_of_classes_are_all_there_the_most_frequent_first():
     assert "The other 388 classes" in page.text
 
 
-def test_what_may_be_a_fault_is_counted_by_split_and_shown():
+def test_what_may_be_fault_is_counted_by_split_and_shown():
     manifest = manifest_of(splits=("train", "val"))
     statistics = statistics_of(manifest)
     dark, thin = (Finding(3, (Example(rank, 0, "s", rank, 0, 9),)) for rank in (1, 2))
@@ -186,7 +186,7 @@ def test_what_may_be_a_fault_is_counted_by_split_and_shown():
     assert "Pixels were not looked at" in page_of(manifest_of()).text
 
 
-def test_values_that_all_splits_have_stand_once_and_those_of_none_not():
+def test_values_that_all_splits_have_stand_once_and_none_not():
     of = {
         "train": {"seed": 1, "gzip": True, "match": ["a", "b"], "lists": [], "limit": None, "old": False},
         "val": {"seed": 2, "gzip": True, "match": ["a", "b"], "lists": [], "limit": None},

@@ -27,7 +27,7 @@ from tests.transforms.insight.test_page import SCRIPT, Page, manifest_of, statis
         ((8, 3000), (1, 375)),
     ],
 )
-def test_a_jpeg_is_decoded_at_no_less_than_it_is_wanted_and_at_less_than_twice(size, decoded):
+def test_jpeg_is_decoded_at_no_less_than_it_is_wanted_and_at_less_than_twice(size, decoded):
     file = io.BytesIO()
     Image.linear_gradient("L").resize(size).convert("RGB").save(file, "JPEG")
     picture, found = _picture({"image.encoded": file.getvalue()}, None)
@@ -50,7 +50,7 @@ LEAK = DuplicateGroup(
 PAIR = DuplicateGroup(Likeness.EXACT, Agreement.SAME, (image("train", "c.jpg", 5), image("train", "d.jpg", 6)))
 
 
-def test_of_a_group_one_of_each_split_is_shown_and_few_more():
+def test_of_group_one_of_each_split_is_shown_and_few_more():
     chosen = chosen_duplicates([LEAK, PAIR])
     assert [(why, split, each.record) for why, split, each in chosen] == [
         ("duplicates 0", "train", 0),
@@ -62,7 +62,7 @@ def test_of_a_group_one_of_each_split_is_shown_and_few_more():
     assert (chosen[1][2].shard, chosen[1][2].offset, chosen[1][2].bytes) == ("val.tfrecord", 300, 90)
 
 
-def test_the_page_says_how_many_there_are_of_each_split_and_shows_groups():
+def test_page_says_how_many_of_each_split_and_shows_groups():
     of = {"train": SplitDuplicates(exact=1234, leaked=9), "val": SplitDuplicates(leaked=2, near=2)}
     manifest = manifest_of(splits=("train", "val"), duplicates=Duplicates("", 2, 1, of, {SCRIPT: 77}))
     pictures = [thumbnail(SCRIPT)._replace(why="duplicates 0"), thumbnail("d.jpg")._replace(why="duplicates 1")]
@@ -74,7 +74,7 @@ def test_the_page_says_how_many_there_are_of_each_split_and_shows_groups():
     assert "script" not in {tag for tag, _ in page.tags}
 
 
-def test_without_any_the_page_has_no_section_of_them():
+def test_without_any_page_has_no_section_of_them():
     manifest = manifest_of(duplicates=Duplicates("", 0, 0, {"train": SplitDuplicates()}))
     for each in (manifest, manifest_of()):
         assert "#duplicates" not in str(Page(render_page(PageParts(each, statistics_of(each), {}, ()))).tags)

@@ -45,7 +45,7 @@ def test_each_label_gets_its_shares():
             assert abs(splits.count(split) - share * len(splits)) <= 2
 
 
-def test_an_image_with_two_labels_counts_for_both():
+def test_image_with_two_labels_counts_for_both():
     """By the first label alone, val would get three of the four images of label 2."""
     halves = SplitShares((("train", Fraction(1, 2)), ("val", Fraction(1, 2))))
     units = units_of(np.arange(8), np.array([(0, 1), (1, 1), (0, 2), (1, 2), (2, 2), (3, 2)], np.int64))
@@ -89,7 +89,7 @@ def assert_divided(names: list[str], division: Division, check, missing=frozense
 NAMES = [f"{number % 5}/{number}.jpg" for number in range(47)]
 
 
-def test_splits_by_rank_are_exact_and_in_the_order_of_positions():
+def test_splits_by_rank_are_exact_and_in_order_of_positions():
     missing = set(NAMES[:7])
 
     def check(splits: dict[str, int]) -> None:

@@ -112,7 +112,7 @@ def test_entries_that_name_nothing(read):
         unmatched_warning(exclusions, [])
 
 
-def test_an_empty_list_of_problems_excludes_nothing(tmp_path):
+def test_empty_list_of_problems_excludes_nothing(tmp_path):
     (tmp_path / "problems-val.jsonl").touch()
     exclusions = read_exclusions([str(tmp_path / "problems-val.jsonl")])
     assert (exclusions.lines, unmatched_warning(exclusions, [])) == ([], "")

@@ -87,7 +87,7 @@ def test_what_changed_is_another_listing(tmp_path, change):
     assert listing_of(folder) != before
 
 
-def test_files_of_a_bucket_are_taken_as_they_come():
+def test_files_of_bucket_are_taken_as_they_come():
     """None is held to be sorted, however many there are: Cloud Storage lists them in the order of their names."""
     listing = Listing("gs://bucket/images")
     files = [StoredFile(name, "", 1, "") for name in ("b.jpg", "a.jpg")]
@@ -95,7 +95,7 @@ def test_files_of_a_bucket_are_taken_as_they_come():
     assert join_parts("gs://bucket/images", [listing.found()]).crc32c == checksum(b"1 b.jpg\n1 a.jpg\n")
 
 
-def test_parts_in_any_order_are_as_the_whole(gcs):
+def test_parts_in_any_order_are_as_whole(gcs):
     folder = fill("gs://bucket/images")
     storage = storage_for(folder)
     parts = []
@@ -107,7 +107,7 @@ def test_parts_in_any_order_are_as_the_whole(gcs):
     assert join_parts(folder, reversed(parts)) == found(folder)
 
 
-def test_every_file_is_listed_by_its_name_below_the_folder(tmp_path):
+def test_every_file_is_listed_by_its_name_below_folder(tmp_path):
     (tmp_path / "deep" / "er").mkdir(parents=True)
     for name in ("a.jpg", "notes.txt", ".hidden", "deep/a.jpg", "deep/er/\u00e9 b.png"):
         (tmp_path / name).write_bytes(name.encode())
@@ -119,7 +119,7 @@ def test_every_file_is_listed_by_its_name_below_the_folder(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/.", "//"])
-def test_the_folder_s_spelling_is_no_part_of_the_names(tmp_path, suffix):
+def test_folder_s_spelling_is_no_part_of_names(tmp_path, suffix):
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "a.jpg").write_bytes(b"a")
     ((name, ref),) = list_images(f"{tmp_path}{suffix}")
@@ -134,7 +134,7 @@ def test_names_are_composed_and_paths_are_as_stored(tmp_path):
     ]
 
 
-def test_names_that_are_not_utf_8_are_passed_over_with_a_warning(tmp_path, caplog):
+def test_names_not_utf_8_are_passed_over_with_warning(tmp_path, caplog):
     (tmp_path / "a.jpg").write_bytes(b"")
     for name in (b"caf\xe9.jpg", b"caf\xe8.jpg", b"caf\xea.jpg"):
         open(os.path.join(os.fsencode(tmp_path), name), "wb").close()

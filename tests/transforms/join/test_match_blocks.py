@@ -272,7 +272,7 @@ def test_name_keys(names):
         (["u\u0308/1.jpg"], ["x/\u00fc/1.jpg", "1.jpg"], {"u\u0308/1.jpg": "x/\u00fc/1.jpg"}),
     ],
 )
-def test_the_longest_common_end_decides(images, files, pairs):
+def test_longest_common_end_decides(images, files, pairs):
     for ordered_images in permutations(images):
         for ordered_files in permutations(files):
             assert match_names(ordered_images, ordered_files, "suffix") == pairs
@@ -293,26 +293,26 @@ def test_the_longest_common_end_decides(images, files, pairs):
         ),
     ],
 )
-def test_what_could_be_either_of_two_is_an_error_that_names_both(match, images, files, told):
+def test_what_could_be_either_of_two_is_error_that_names_both(match, images, files, told):
     with pytest.raises(CollidingImagesError) as caught:
         match_names(images, files, match)
     assert told in str(caught.value)
     assert f"--match {match}" in str(caught.value)
 
 
-def test_a_name_that_is_there_once_on_each_side_is_enough():
+def test_name_there_once_on_each_side_is_enough():
     assert match_names(["a/1.jpg"], ["b/1.jpg"], "name") == {"a/1.jpg": "b/1.jpg"}
     assert match_names([], ["1.jpg", "b/1.jpg"], "name") == {}
     assert match_names(["1.jpg", "b/1.jpg"], [], "name") == {}
 
 
 @given(st.sets(st.text("ab/", min_size=1, max_size=5).map(lambda folder: f"{folder}/1.jpg"), max_size=5))
-def test_images_that_are_called_as_their_files_find_those(names):
+def test_images_called_as_their_files_find_those(names):
     names = {name.strip("/") for name in names}
     spelled = {"/".join(part for part in name.split("/") if part) for name in names}
     assert match_names(spelled, spelled, "suffix") == {name: name for name in spelled}
 
 
 @pytest.mark.parametrize("name", ["", "/", "."])
-def test_names_that_are_hardly_any_have_a_last_part(name):
+def test_names_hardly_any_have_last_part(name):
     assert base_name(name) in ("", ".")

@@ -47,7 +47,7 @@ def test_names_are_found_however_they_are_spelt(read):
     assert read(line("./x//e\u0301.jpg")) == {"x/\u00e9.jpg": "x/\u00e9.jpg"}
 
 
-def test_groups_are_the_same_however_they_are_spelt(read):
+def test_groups_are_same_however_they_are_spelt(read):
     assert read("file_name,group\na.jpg,e\u0301\nb.jpg,\u00e9\n") == {"a.jpg": "\u00e9", "b.jpg": "\u00e9"}
 
 
@@ -82,7 +82,7 @@ def test_what_is_no_list_of_groups_is_refused_with_its_line(read, content, fault
     assert "\n" not in str(raised.value)
 
 
-def test_groups_that_share_an_image_are_one():
+def test_groups_that_share_image_are_one():
     chain = [(f"g{number:02}", [str(number), str(number + 1)]) for number in range(40)]
     assert set(merge_groups(chain[::-1]).values()) == {"g00"}
     assert set(merge_groups([*chain[:20], *chain[21:]]).values()) == {"g00", "g21"}
@@ -94,7 +94,7 @@ GROUPS = st.lists(
 
 
 @given(GROUPS, st.randoms())
-def test_the_order_is_no_matter_and_who_shares_a_group_is_together(groups, shuffling):
+def test_order_is_no_matter_and_who_shares_group_is_together(groups, shuffling):
     found = merge_groups(groups)
     assert merge_groups(shuffling.sample(groups, len(groups))) == found
     assert set(found) == {name for _, names in groups for name in names}

@@ -55,7 +55,7 @@ def bits(kind: str, values: list) -> list:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(features(), unique_by=itemgetter(0), max_size=6))
-def test_tensorflow_reads_what_was_written_and_would_write_the_same_bytes(columns):
+def test_tensorflow_reads_what_was_written_and_would_write_same_bytes(columns):
     columns.sort(key=itemgetter(0))
     values = {name: items if is_list else items[0] for name, _, is_list, items in columns}
     record = ExampleWriter(table(*(column[:3] for column in columns))).write(values)
@@ -65,13 +65,13 @@ def test_tensorflow_reads_what_was_written_and_would_write_the_same_bytes(column
 
 
 @pytest.mark.parametrize("numbers", [[], [0, 1, 127]])
-def test_an_array_of_small_numbers_is_written_as_a_list_of_them_is(numbers):
+def test_array_of_small_numbers_is_written_as_list_of_them_is(numbers):
     writer = ExampleWriter(table(("n", FeatureKind.INT64, True)))
     assert writer.write({"n": np.array(numbers, np.int64)}) == writer.write({"n": numbers})
     assert writer.write({"n": tuple(numbers)}) == writer.write({"n": numbers})
 
 
-def test_a_name_that_begins_another_comes_first():
+def test_name_that_begins_another_comes_first():
     record = ExampleWriter(table(("a", FeatureKind.INT64, False), ("a/b", FeatureKind.INT64, False))).write(
         {"a": 1, "a/b": 2}
     )
@@ -88,18 +88,18 @@ def test_the_edges_of_int64(number):
 
 
 @pytest.mark.parametrize("length", [0, 127, 128, 16383, 16384, 1 << 21])
-def test_lengths_around_a_varint_s_borders(length):
+def test_lengths_around_varint_s_borders(length):
     record = ExampleWriter(table(("x", FeatureKind.BYTES, False))).write({"x": b"." * length})
     assert tf.train.Example.FromString(record).SerializeToString(deterministic=True) == record
     assert read(record) == {"x": ("bytes", [b"." * length])}
 
 
-def test_the_value_comes_from_the_source_whatever_the_feature_is_called():
+def test_value_comes_from_source_whatever_feature_is_called():
     renamed = FeatureTable("test", (Feature("image/height", "image.height", FeatureKind.INT64, (), "px", ""),))
     assert read(ExampleWriter(renamed).write({"image.height": 7, "image.width": 9})) == {"image/height": ("int64", [7])}
 
 
-def test_a_source_without_a_value_is_refused():
+def test_source_without_value_is_refused():
     with pytest.raises(KeyError, match="y"):
         ExampleWriter(table(("x", FeatureKind.INT64, False), ("y", FeatureKind.INT64, False))).write({"x": 1})
 
@@ -117,7 +117,7 @@ def test_a_source_without_a_value_is_refused():
         (FeatureKind.INT64, INT64_MIN - 1),
     ],
 )
-def test_a_value_that_is_not_of_its_type_is_refused(kind, value):
+def test_value_not_of_its_type_is_refused(kind, value):
     with pytest.raises((struct.error, OverflowError, TypeError)):
         ExampleWriter(table(("x", kind, True))).write({"x": [value]})
 
@@ -135,7 +135,7 @@ def test_two_records_merged_are_one_that_was_written_with_all_features(columns, 
     assert merge_examples(written(one), written(values.keys() - one)) == written(set(values))
 
 
-def test_a_picture_is_not_copied_into_its_record():
+def test_picture_is_not_copied_into_its_record():
     first, second = bytes(5000), b"\xff" * 70_000
     columns = (
         ("a", FeatureKind.BYTES, False),

@@ -59,7 +59,7 @@ def test_no_objects():
 
 
 @pytest.mark.parametrize("data", [b"no\nrecord", b"", record(image=[])], ids=["no Example", "empty", "no image"])
-def test_what_is_no_record_of_the_table_is_told_in_a_line(data):
+def test_what_is_no_record_of_table_is_named_in_line(data):
     with pytest.raises(RecordParseError) as caught:
         PARSE(data)
     assert str(caught.value)
@@ -98,16 +98,16 @@ def test_lists_of_one_length_have_no_fault(table):
         (TFDS, {"segments_bbox_yxyx": 0}),
     ],
 )
-def test_lists_of_one_dimension_that_differ_in_length_are_told(table, changed):
+def test_lists_of_one_dimension_that_differ_in_length_are_named(table, changed):
     assert faults(table, **changed) == ["object_lists"]
 
 
-def test_lists_of_the_neg_categories_may_be_of_any_length():
+def test_lists_of_neg_categories_may_be_of_any_length():
     assert faults(DETECTION, image_neg_category_ids=5, image_not_exhaustive_category_ids=0) == []
 
 
 @pytest.mark.parametrize("keypoints", [1, 3])
-def test_there_are_so_many_keypoints_for_each_object(keypoints):
+def test_so_many_keypoints_for_each_object(keypoints):
     assert faults(DETECTION, keypoints) == ["keypoints"]
 
 
@@ -141,7 +141,7 @@ def features(draw) -> dict[str, tf.train.Feature]:
 
 @settings(max_examples=300, deadline=None)
 @given(features())
-def test_tensorflow_takes_the_same_records_and_finds_the_same_values(features):
+def test_tensorflow_takes_same_records_and_finds_same_values(features):
     data = tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
     try:
         expected = tf.io.parse_single_example(data, SPEC)

@@ -36,7 +36,7 @@ def test_records_size_and_digest(tmp_path, name, records):
     assert (reader.size, reader.sha256.hexdigest()) == (len(data), hashlib.sha256(data).hexdigest())
 
 
-def test_a_gzip_file_of_several_members(tmp_path):
+def test_gzip_file_of_several_members(tmp_path):
     plain = write(tmp_path / "x")
     data = gzip.compress(plain[:1000]) + gzip.compress(b"") + gzip.compress(plain[1000:])
     (tmp_path / "x.gz").write_bytes(data)
@@ -45,7 +45,7 @@ def test_a_gzip_file_of_several_members(tmp_path):
     assert (reader.size, reader.sha256.hexdigest()) == (len(data), hashlib.sha256(data).hexdigest())
 
 
-def test_zeros_after_a_gzip_stream_are_in_the_digest(tmp_path):
+def test_zeros_after_gzip_stream_are_in_digest(tmp_path):
     data = write(tmp_path / "x.gz") + bytes(3_000_000)
     (tmp_path / "x.gz").write_bytes(data)
     reader = ShardReader(str(tmp_path / "x.gz"))
@@ -53,7 +53,7 @@ def test_zeros_after_a_gzip_stream_are_in_the_digest(tmp_path):
     assert (reader.size, reader.sha256.hexdigest()) == (len(data), hashlib.sha256(data).hexdigest())
 
 
-def test_a_gzip_file_cut_anywhere_is_an_error(tmp_path):
+def test_gzip_file_cut_anywhere_is_error(tmp_path):
     data = write(tmp_path / "x.gz", [b"one", b"two"])
     for size in range(1, len(data)):
         (tmp_path / "x.gz").write_bytes(data[:size])
@@ -62,7 +62,7 @@ def test_a_gzip_file_cut_anywhere_is_an_error(tmp_path):
         assert caught.value.reason == "unreadable"
 
 
-def test_a_gzip_file_with_a_flipped_bit_never_gives_other_records(tmp_path):
+def test_gzip_file_with_flipped_bit_never_gives_other_records(tmp_path):
     whole = [b"one", b"two"]
     data = write(tmp_path / "x.gz", whole)
     for offset in range(len(data)):
@@ -113,7 +113,7 @@ def faults_of(reason: str, number: int) -> list[Fault]:
     return [Fault("a", record, reason, "") for record in range(number)]
 
 
-def test_the_first_of_each_reason_are_listed_and_all_are_counted():
+def test_first_of_each_reason_are_listed_and_all_are_counted():
     one, other = FaultList(), FaultList()
     one.add(faults_of("class", LISTED_OF_REASON + 7))
     one.add(faults_of("mask", 2))
@@ -148,7 +148,7 @@ def test_gzip_is_known_by_content_and_not_by_name(tmp_path, name, packed):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_wrong_checksum_is_told_by_its_offset(tmp_path, packed):
+def test_wrong_checksum_is_named_by_its_offset(tmp_path, packed):
     damaged = bytearray(WHOLE)
     damaged[SECOND + 30] ^= 1
     (tmp_path / "x").write_bytes(gzip.compress(bytes(damaged)) if packed else bytes(damaged))
@@ -160,7 +160,7 @@ def test_a_wrong_checksum_is_told_by_its_offset(tmp_path, packed):
     assert f"{tmp_path}/x: record 1 at byte {SECOND}{unpacked}: the checksum" in str(error)
 
 
-def test_records_before_the_damage_of_a_gzip_stream_are_there(tmp_path):
+def test_records_before_damage_of_gzip_stream_are_there(tmp_path):
     many = [random.Random(seed).randbytes(50_000) for seed in range(40)]
     packed = gzip.compress(b"".join(map(framed, many)))
     (tmp_path / "x").write_bytes(packed[:-100])

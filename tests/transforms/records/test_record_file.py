@@ -52,7 +52,7 @@ def shard(tmp_path) -> RecordFile:
     return RecordFile(str(tmp_path / "x"), write(tmp_path / "x", RECORDS))
 
 
-def test_records_come_in_the_order_that_is_asked_for(shard):
+def test_records_come_in_order_asked_for(shard):
     assert shard.read(NUMBERS) == [RECORDS[number] for number in NUMBERS]
     assert shard.read(range(20)) == RECORDS
     assert shard.read(np.array([1, 2])) == RECORDS[1:3]
@@ -68,7 +68,7 @@ def test_a_record_that_there_is_not(shard, number):
         RecordFiles([shard]).read([0, number])
 
 
-def test_one_read_of_the_index_and_none_before_a_record_is_asked_for(tmp_path, monkeypatch):
+def test_one_read_of_index_and_none_before_record_is_asked_for(tmp_path, monkeypatch):
     info = write(tmp_path / "x", RECORDS)
     read = []
     decode = module.decode_index
@@ -80,7 +80,7 @@ def test_one_read_of_the_index_and_none_before_a_record_is_asked_for(tmp_path, m
     assert len(read) == 1
 
 
-def test_without_an_index_the_shard_is_passed_over_which_is_said_once(tmp_path, caplog):
+def test_without_index_shard_is_passed_over_said_once(tmp_path, caplog):
     for name in ("x", "y"):
         write(tmp_path / name, RECORDS)
         (tmp_path / ".index" / f"{name}.idx").unlink()
@@ -132,13 +132,13 @@ del module
 """
 
 
-def test_a_file_that_is_read_until_the_interpreter_ends_is_closed_in_silence(shard):
+def test_file_read_until_interpreter_ends_is_closed_in_silence(shard):
     """Of its module nothing is left when it goes."""
     ended = subprocess.run([sys.executable, "-c", LAST, shard.path], stderr=subprocess.PIPE, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
-def test_whoever_opens_a_file_may_collect_another_reader(shard, monkeypatch):
+def test_whoever_opens_file_may_collect_another_reader(shard, monkeypatch):
     class Collecting(local_storage._VersionFile):
         def __init__(self, *of):
             super().__init__(*of)
@@ -157,7 +157,7 @@ def test_threads_share_one(shard):
     assert found == [[record, RECORDS[0]] for record in RECORDS] * 20
 
 
-def test_more_files_than_a_process_may_have_open(tmp_path, monkeypatch):
+def test_more_files_than_process_may_have_open(tmp_path, monkeypatch):
     resource = pytest.importorskip("resource")
     shards = [RecordFile(str(tmp_path / str(i)), write(tmp_path / str(i), [b"%d" % i])) for i in range(600)]
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -183,7 +183,7 @@ def test_more_files_than_a_process_may_have_open(tmp_path, monkeypatch):
     ],
     ids=["two as one", "a line less", "cut", "empty", "offset", "not text"],
 )
-def test_an_index_that_is_stale_or_damaged_is_an_error(tmp_path, change, told):
+def test_index_stale_or_damaged_is_error(tmp_path, change, told):
     info = write(tmp_path / "x", RECORDS)
     file = tmp_path / ".index" / "x.idx"
     file.write_bytes(change(file.read_bytes()))
@@ -193,7 +193,7 @@ def test_an_index_that_is_stale_or_damaged_is_an_error(tmp_path, change, told):
     assert RecordFile(str(tmp_path / "x"), info).read(NUMBERS) == [RECORDS[number] for number in NUMBERS]
 
 
-def test_an_index_of_a_shard_of_the_same_size_and_number_of_records_gives_no_wrong_record(tmp_path):
+def test_index_of_shard_of_same_size_and_number_of_records_gives_no_wrong_record(tmp_path):
     info = write(tmp_path / "x", RECORDS)
     write(tmp_path / "y", RECORDS[::-1])
     (tmp_path / ".index" / "y.idx").replace(tmp_path / ".index" / "x.idx")
@@ -201,13 +201,13 @@ def test_an_index_of_a_shard_of_the_same_size_and_number_of_records_gives_no_wro
         RecordFile(str(tmp_path / "x"), info).read([3])
 
 
-def test_a_shard_that_was_replaced_before_it_is_read_is_an_error(tmp_path, shard):
+def test_shard_that_was_replaced_before_it_is_read_is_error(tmp_path, shard):
     replace(tmp_path / "x", framed(*(b"?" * len(record) for record in RECORDS)))
     with pytest.raises(RecordError, match=r"x has changed since it was opened"):
         shard.read([3])
 
 
-def test_a_shard_that_was_replaced_with_its_index_before_it_is_read_is_an_error_of_the_shard(tmp_path, shard):
+def test_shard_that_was_replaced_with_its_index_before_it_is_read_is_error_of_shard(tmp_path, shard):
     replace(tmp_path / "x", framed(*RECORDS, *RECORDS))
     index_shard(str(tmp_path / "x"), None, lambda records: None)
     with pytest.raises(RecordError, match=r"x has changed since it was opened") as caught:
@@ -215,13 +215,13 @@ def test_a_shard_that_was_replaced_with_its_index_before_it_is_read_is_an_error_
     assert type(caught.value) is RecordError
 
 
-def test_a_shard_that_is_replaced_meanwhile_is_read_on_as_it_was(tmp_path, shard):
+def test_shard_replaced_meanwhile_is_read_on_as_it_was(tmp_path, shard):
     shard.read([0])
     replace(tmp_path / "x", framed(*(b"?" * len(record) for record in RECORDS)))
     assert shard.read(NUMBERS) == [RECORDS[number] for number in NUMBERS]
 
 
-def test_a_shard_that_is_written_over_is_an_error(tmp_path, shard):
+def test_shard_written_over_is_error(tmp_path, shard):
     shard.read([0])
     before = (tmp_path / "x").stat().st_mtime_ns
     with (tmp_path / "x").open("r+b") as file:
@@ -231,7 +231,7 @@ def test_a_shard_that_is_written_over_is_an_error(tmp_path, shard):
         shard.read([3])
 
 
-def test_a_shard_that_is_cut_in_mid_epoch_is_an_error(tmp_path, shard):
+def test_shard_cut_in_mid_epoch_is_error(tmp_path, shard):
     before = (tmp_path / "x").stat()
     assert shard.read([19]) == RECORDS[19:]
     os.truncate(tmp_path / "x", before.st_size - 10)
@@ -241,7 +241,7 @@ def test_a_shard_that_is_cut_in_mid_epoch_is_an_error(tmp_path, shard):
 
 
 @pytest.mark.parametrize(("at", "reason"), [(3, "length_crc"), (9, "length_crc"), (20, "data_crc"), (-1, "data_crc")])
-def test_a_damaged_record_is_an_error_and_its_neighbours_are_read(tmp_path, at, reason):
+def test_damaged_record_is_error_and_its_neighbours_are_read(tmp_path, at, reason):
     info = write(tmp_path / "x", RECORDS)
     data = bytearray((tmp_path / "x").read_bytes())
     start = sum(len(record) + 16 for record in RECORDS[:5])
@@ -255,7 +255,7 @@ def test_a_damaged_record_is_an_error_and_its_neighbours_are_read(tmp_path, at, 
 
 
 @pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b"short")])
-def test_a_shard_that_is_not_as_the_manifest_says_is_an_error_at_once(tmp_path, damage):
+def test_shard_not_as_manifest_says_is_error_at_once(tmp_path, damage):
     info = write(tmp_path / "x", RECORDS)
     damage(tmp_path / "x")
     with pytest.raises(RecordError, match=f"{tmp_path}/x"):
@@ -264,7 +264,7 @@ def test_a_shard_that_is_not_as_the_manifest_says_is_an_error_at_once(tmp_path, 
         RecordFile(str(tmp_path / "x"), info).check()
 
 
-def test_files_are_one_after_the_other(tmp_path):
+def test_files_are_one_after_other(tmp_path):
     shards = [
         RecordFile(str(tmp_path / name), write(tmp_path / name, records))
         for name, records in {"a": RECORDS[:7], "b": [], "c": RECORDS[7:8], "d": RECORDS[8:]}.items()
@@ -290,7 +290,7 @@ def in_bucket(server, tmp_path, name: str, records: list[bytes]) -> ShardInfo:
     return info
 
 
-def test_in_a_bucket_near_records_are_one_request(bucket, tmp_path, monkeypatch):
+def test_in_bucket_near_records_are_one_request(bucket, tmp_path, monkeypatch):
     monkeypatch.setattr(record_file, "_GAP_BYTES", 700)
     shard = RecordFile("gs://bucket/out/x", in_bucket(bucket, tmp_path, "x", RECORDS))
     shard.read([0])
@@ -301,7 +301,7 @@ def test_in_a_bucket_near_records_are_one_request(bucket, tmp_path, monkeypatch)
     ] * 2  # 0, 3, 7 and 8 are within 700 bytes of one another; 19 is far
 
 
-def test_in_a_bucket_a_shard_is_known_by_its_checksum(bucket, tmp_path):
+def test_in_bucket_shard_is_known_by_its_checksum(bucket, tmp_path):
     info = in_bucket(bucket, tmp_path, "x", RECORDS)
     other = [b"?" * len(record) for record in RECORDS]
     replaced = RecordFile("gs://bucket/out/x", info)
@@ -314,7 +314,7 @@ def test_in_a_bucket_a_shard_is_known_by_its_checksum(bucket, tmp_path):
         opened.read([3])
 
 
-def test_in_a_bucket_many_files_are_read_at_once(bucket, tmp_path):
+def test_in_bucket_many_files_are_read_at_once(bucket, tmp_path):
     shards = [
         RecordFile(f"gs://bucket/out/{number}", in_bucket(bucket, tmp_path, str(number), [record]))
         for number, record in enumerate(RECORDS)
@@ -331,7 +331,7 @@ def lengths(path, **more) -> list[int]:
     return build_index(str(path), **more).lengths.tolist()
 
 
-def test_lengths_are_those_of_tensorflow_s_records_with_their_frames(tmp_path):
+def test_lengths_are_tensorflow_s_records_with_their_frames(tmp_path):
     with tf.io.TFRecordWriter(str(tmp_path / "x")) as writer:
         for record in RECORDS_BUILD_INDEX:
             writer.write(record)
@@ -345,7 +345,7 @@ def test_a_file_without_records(tmp_path):
 
 
 @pytest.mark.parametrize("records", [3, 4096, 10_000])
-def test_all_records_that_are_passed_are_told(tmp_path, records):
+def test_all_records_passed_are_named(tmp_path, records):
     (tmp_path / "x").write_bytes(framed(b"") * records)
     told = []
     lengths(tmp_path / "x", read=told.append)
@@ -378,7 +378,7 @@ def test_what_is_no_plain_tfrecord_file_is_refused_beforehand(tmp_path, data, to
         (WHOLE[:SECOND] + b"\xff" + WHOLE[SECOND + 1 :], "length_crc", 1, SECOND),
     ],
 )
-def test_a_damaged_record_is_told_by_its_offset(tmp_path, data, reason, record, offset):
+def test_damaged_record_is_named_by_its_offset(tmp_path, data, reason, record, offset):
     (tmp_path / "x").write_bytes(data)
     check_indexable(str(tmp_path / "x"))
     with pytest.raises(RecordError, match=f"{tmp_path}/x: record {record} at byte {offset}: ") as raised:
@@ -386,7 +386,7 @@ def test_a_damaged_record_is_told_by_its_offset(tmp_path, data, reason, record, 
     assert (raised.value.reason, raised.value.offset) == (reason, offset)
 
 
-def test_a_shard_with_a_damaged_record_gets_no_index(tmp_path):
+def test_shard_with_damaged_record_gets_no_index(tmp_path):
     (tmp_path / "x").write_bytes(WHOLE[: SECOND + 20] + b"?" + WHOLE[SECOND + 21 :])
     with pytest.raises(RecordError, match=f"record 1 at byte {SECOND}: the checksum of the record's 550 bytes"):
         index_shard(str(tmp_path / "x"), None, lambda records: None)

@@ -5,7 +5,7 @@ from recordmill.transforms.records.shard_index import decode_index, encode_index
 
 
 @pytest.mark.parametrize("lengths", [[], [16], [20, 17, 5_000_000_000, 16]])
-def test_an_index_is_read_as_it_was_written(lengths):
+def test_index_is_read_as_it_was_written(lengths):
     index = decode_index(encode_index(index_of(lengths)))
     assert index.lengths.tolist() == lengths
     assert index.bounds[:-1].tolist() == [sum(lengths[:each]) for each in range(len(lengths))]

@@ -51,7 +51,7 @@ def tensorflow_s(data: bytes, path: str) -> tuple[list[bytes], bool]:
 
 @settings(max_examples=40, deadline=None)
 @given(records=RECORDS_LISTS)
-def test_files_are_those_of_tensorflow_s_writer(path, records):
+def test_files_are_tensorflow_s_writer(path, records):
     with tf.io.TFRecordWriter(path) as writer:
         for record in records:
             writer.write(record)
@@ -62,7 +62,7 @@ def test_files_are_those_of_tensorflow_s_writer(path, records):
     assert len(data) == sum(framed_size(len(record)) for record in records)
 
 
-def test_a_file_cut_anywhere_gives_the_records_before_the_cut(path):
+def test_file_cut_anywhere_gives_records_before_cut(path):
     for size in range(len(WHOLE) + 1):
         whole = sum(end <= size for end in ENDS) - 1
         records, fault = ours(WHOLE[:size])
@@ -73,7 +73,7 @@ def test_a_file_cut_anywhere_gives_the_records_before_the_cut(path):
         assert tensorflow_s(WHOLE[:size], path) == (records, not in_header), size
 
 
-def test_a_flipped_bit_is_found_as_in_tensorflow(path):
+def test_flipped_bit_is_found_as_in_tensorflow(path):
     for offset in range(len(WHOLE)):
         damaged = bytearray(WHOLE)
         damaged[offset] ^= 1 << offset % 8
@@ -82,7 +82,7 @@ def test_a_flipped_bit_is_found_as_in_tensorflow(path):
 
 
 @pytest.mark.parametrize("bit", range(8))
-def test_a_flipped_bit_is_told_by_record_and_part(bit):
+def test_flipped_bit_is_named_by_record_and_part(bit):
     for offset in range(len(WHOLE)):
         damaged = bytearray(WHOLE)
         damaged[offset] ^= 1 << bit
@@ -93,7 +93,7 @@ def test_a_flipped_bit_is_told_by_record_and_part(bit):
         assert (fault.record, fault.reason) == (index, "length_crc" if offset - ENDS[index] < 12 else "data_crc")
 
 
-def test_a_length_beyond_the_file_costs_no_memory():
+def test_length_beyond_file_costs_no_memory():
     length = struct.pack("<Q", 1 << 50)
     data = length + struct.pack("<I", masked_crc32c(length)) + b"few bytes"
     records, fault = ours(framed(b"good") + data)
@@ -112,7 +112,7 @@ def test_short_reads_are_no_truncation():
     assert list(read_records(_Dripping(WHOLE))) == RECORDS
 
 
-def test_a_record_error_crosses_process_borders():
+def test_record_error_crosses_process_borders():
     error = pickle.loads(pickle.dumps(RecordError("the checksum is wrong", 3, "data_crc", 99)))
     assert (error.record, error.reason, error.detail, error.offset) == (3, "data_crc", "the checksum is wrong", 99)
     assert str(error) == "record 3: the checksum is wrong"

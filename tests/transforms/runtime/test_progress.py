@@ -8,7 +8,7 @@ from recordmill.transforms.runtime import progress
 GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "dataflow.md").read_text()
 
 
-def test_the_guide_names_every_counter():
+def test_guide_names_every_counter():
     counters = {str(it.metric_name.name) for it in vars(progress).values() if isinstance(it, Metrics.DelegatingCounter)}
     table = GUIDE.partition("| counter |")[2].partition("\n\n")[0]
     named = set(re.findall(r"^\| `(\S+?)`", table, re.M))
@@ -16,7 +16,7 @@ def test_the_guide_names_every_counter():
     assert named == {*counters, f"{progress._REJECTED}WHAT/REASON"}
 
 
-def test_a_step_lasts_until_the_next_one_and_may_come_again(monkeypatch):
+def test_step_lasts_until_next_one_and_may_come_again(monkeypatch):
     clock = iter([10.0, 12.0, 12.0, 13.0, 13.0, 17.0, 17.0, 18.5, 18.5, 20.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(progress, "_times", progress._Times())

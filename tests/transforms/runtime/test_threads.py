@@ -27,7 +27,7 @@ def eight_cores(monkeypatch, tmp_path):
         ("", 8),
     ],
 )
-def test_no_more_than_the_container_s_share(eight_cores, quota, expected):
+def test_no_more_than_container_s_share(eight_cores, quota, expected):
     (eight_cores / "cpu.max").write_text(quota)
     assert usable_cores() == expected
 
@@ -56,12 +56,12 @@ class AtOnce(Executor):
 
 
 @pytest.mark.parametrize("number", [0, 1, 5, 100])
-def test_results_are_in_the_order_of_the_items(number):
+def test_results_are_in_order_of_items(number):
     with ThreadPoolExecutor(2) as pool:
         assert list(look_ahead(str, range(number), pool, 2)) == [str(item) for item in range(number)]
 
 
-def test_threads_bound_the_items_ahead():
+def test_threads_bound_items_ahead():
     taken = []
 
     def items():
@@ -92,13 +92,13 @@ def test_bytes_bound_the_items_ahead(size):
     assert sorted(started) == list(range(20))
 
 
-def test_as_much_is_ahead_after_gigabytes_as_in_the_beginning():
+def test_as_much_is_ahead_after_gigabytes_as_in_beginning():
     started: list[int] = []
     results = look_ahead(started.append, range(40), AtOnce(), 8, lambda _: BYTES_AHEAD // 4)
     assert [len(started) - written for written, _ in enumerate(results)] == [4] * 37 + [3, 2, 1]
 
 
-def test_an_error_comes_where_its_result_would():
+def test_error_comes_where_its_result_would():
     with ThreadPoolExecutor(2) as pool:
         results = look_ahead(lambda item: 1 // item, [1, 1, 0, 1], pool, 2)
         assert [next(results), next(results)] == [1, 1]
@@ -119,7 +119,7 @@ class Pending(Executor):
         return self.futures[-1]
 
 
-def test_after_an_error_nothing_more_is_begun():
+def test_after_error_nothing_more_is_begun():
     """A job that has failed would go on reading images that nobody wants."""
     pool = Pending()
     with pytest.raises(PermissionError, match=r"0\.jpg"):
@@ -127,7 +127,7 @@ def test_after_an_error_nothing_more_is_begun():
     assert [future.cancelled() for future in pool.futures] == [False, True, True, True]
 
 
-def test_threads_never_hold_more_than_the_total():
+def test_threads_never_hold_more_than_total():
     budget = Budget(10)
     held: list[int] = []
     most: list[int] = []
@@ -147,7 +147,7 @@ def test_threads_never_hold_more_than_the_total():
     assert len(most) == 500
 
 
-def test_a_part_waits_for_room_and_goes_on_when_there_is():
+def test_part_waits_for_room_and_goes_on_when_there_is():
     budget = Budget(10)
     entered = threading.Event()
 
@@ -163,12 +163,12 @@ def test_a_part_waits_for_room_and_goes_on_when_there_is():
     thread.join()
 
 
-def test_more_than_the_total_is_granted_alone():
+def test_more_than_total_is_granted_alone():
     with Budget(10).part(11):
         pass
 
 
-def test_a_part_is_given_back_when_its_holder_fails():
+def test_part_is_given_back_when_its_holder_fails():
     budget = Budget(10)
     with pytest.raises(ValueError, match="broken"), budget.part(10):
         raise ValueError("broken")

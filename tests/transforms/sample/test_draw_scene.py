@@ -23,7 +23,7 @@ def test_rle_is_that_of_pycocotools(mask):
 
 
 @given(MASKS.filter(np.any))
-def test_boxes_are_those_of_pycocotools(mask):
+def test_boxes_are_pycocotools(mask):
     assert box_of(mask) == coco_mask.toBbox(theirs(mask)).tolist()
 
 

@@ -25,7 +25,7 @@ def document(path: str) -> dict:
     return json.loads(Path(path).read_text())
 
 
-def test_boxes_and_areas_are_those_of_the_segmentations(instances):
+def test_boxes_and_areas_are_segmentations(instances):
     for row in instances.dataset["annotations"]:
         rle = instances.annToRLE(row)
         assert row["area"] == coco_mask.area(rle)
@@ -44,7 +44,7 @@ def test_there_is_something_of_every_kind(instances):
     assert any(" " in name and not name.isascii() for name in names)
 
 
-def test_images_are_what_their_rows_say_but_for_the_two_bad_ones(files, instances):
+def test_images_are_what_their_rows_say_but_for_two_bad_ones(files, instances):
     for index, row in enumerate(instances.dataset["images"]):
         path = Path(files.images) / row["file_name"]
         if index == MISSING:
@@ -58,7 +58,7 @@ def test_images_are_what_their_rows_say_but_for_the_two_bad_ones(files, instance
                 assert image.format == {".jpg": "JPEG", ".png": "PNG"}[path.suffix.lower()]
 
 
-def test_keypoints_are_those_of_figures_and_seen_where_the_figure_is(files, instances):
+def test_keypoints_are_figures_and_seen_where_figure_is(files, instances):
     keypoints = document(files.keypoints)
     (figure,) = keypoints["categories"]
     assert (figure["name"], figure["keypoints"]) == ("figure", list(KEYPOINTS))
@@ -75,7 +75,7 @@ def test_keypoints_are_those_of_figures_and_seen_where_the_figure_is(files, inst
     assert seen == {0, 1, 2}
 
 
-def test_panoptic_pictures_hold_the_segments(files, instances):
+def test_panoptic_pictures_hold_segments(files, instances):
     panoptic = document(files.panoptic)
     is_thing = {row["id"]: row["isthing"] for row in panoptic["categories"]}
     assert is_thing == {**{category.id: 1 for category in THINGS}, **{category.id: 0 for category in STUFF}}
@@ -112,7 +112,7 @@ def test_equal_seeds_give_equal_files_and_others_do_not(tmp_path):
     assert [name for name in drawn if one[name] == other[name]] == []
 
 
-def test_the_largest_object_of_each_image_is_in_the_folder_of_its_class(sample):
+def test_largest_object_of_each_image_is_in_folder_of_its_class(sample):
     document = json.loads(Path(sample.instances).read_text())
     names = {category["id"]: category["name"] for category in document["categories"]}
     largest = {}

@@ -80,13 +80,13 @@ def test_annotation_files_of_different_splits(merged, is_said):
     assert [text.partition(" (")[0] for text in said] == [f"the annotation files share {merged} images"] * is_said
 
 
-def test_up_to_the_limit_all_is_well_and_nothing_is_written(tmp_path):
+def test_up_to_limit_all_is_well_and_nothing_is_written(tmp_path):
     check(demands(tmp_path), {"train": Rows(30, 10)}, rejected(3), names("0"))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("reason", [Reason.IMAGE_MISSING, Reason.UNSAFE_FILE_NAME])
-def test_without_any_file_nothing_is_written_and_what_was_compared_is_told(tmp_path, reason):
+def test_without_any_file_nothing_is_written_and_what_was_compared_is_named(tmp_path, reason):
     with pytest.raises(NoImageFoundError) as caught:
         check(
             demands(tmp_path, max_rejects=1),
@@ -106,7 +106,7 @@ def test_rows_that_name_no_file_do_not_hide_that_no_other_has_one():
         check(demands(), {"train": Rows(10, 0)}, found, names("1.jpg"))
 
 
-def test_images_that_are_rejected_for_other_reasons_are_not_told_to_be_missing():
+def test_images_rejected_for_other_reasons_are_not_told_to_be_missing():
     with pytest.raises(TooManyRejectsError):
         check(demands(), {"train": Rows(10, 0)}, rejected(10, Reason.MALFORMED_IMAGE))
     found = [*rejected(9, Reason.NO_GROUP), *rejected(1)]
@@ -130,7 +130,7 @@ def test_match_suffix_is_offered_where_it_finds_one_file_for_each_name():
         assert str(caught.value).endswith(cure)
 
 
-def test_one_file_that_is_found_makes_it_a_matter_of_the_limit():
+def test_one_file_found_makes_it_matter_of_limit():
     check(demands(max_rejects=0.5), {"train": Rows(2, 0)}, rejected(1), names("1.jpg"))
 
 
@@ -141,7 +141,7 @@ def test_rejected_annotations_are_no_images():
         check(demands(), {"train": Rows(2, 20)}, of_rows)
 
 
-def test_too_many_rejects_are_listed_and_the_likely_cause_is_told(tmp_path):
+def test_too_many_rejects_are_listed_and_likely_cause_is_named(tmp_path):
     found = [*rejected(1, split="val"), *rejected(6)]
     with pytest.raises(TooManyRejectsError) as caught:
         check(
@@ -164,7 +164,7 @@ def test_too_many_rejects_are_listed_and_the_likely_cause_is_told(tmp_path):
     ]
 
 
-def test_a_split_without_images_leaves_nothing_that_another_command_would_be_refused_for(tmp_path):
+def test_split_without_images_leaves_nothing_that_another_command_would_be_refused_for(tmp_path):
     note = tmp_path / ".recordmill-val" / "recipe.json"
     note.parent.mkdir()
     note.write_text("{}")
@@ -187,7 +187,7 @@ def test_where_nothing_is_to_be_written_nothing_is():
     assert "rejects.jsonl" not in str(caught.value)
 
 
-def test_images_beside_the_file_that_names_them_are_told_of(tmp_path):
+def test_images_beside_file_that_names_them_are_named_of(tmp_path):
     for name in ("1.jpg", "2.jpg"):
         (tmp_path / name).write_bytes(b"")
     told = []
@@ -213,13 +213,13 @@ def checked(p, number: int, asked: Demands) -> beam.PCollection:
     return (found,) | AddFacts() | CheckFindings(asked)
 
 
-def test_the_transform_gives_one_element_where_all_is_well_and_tells_warnings_once(caplog):
+def test_transform_gives_one_element_where_all_is_well_and_tells_warnings_once(caplog):
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         assert_that(checked(p, 1, demands(max_rejects=0.34)), equal_to([{"train": Rows(3, 8)}]))
     assert [record.getMessage() for record in caplog.records if "odd" in record.getMessage()] == ["this is odd"]
 
 
-def test_the_transform_holds_rejects_against_all_rows(tmp_path):
+def test_transform_holds_rejects_against_all_rows(tmp_path):
     with pytest.raises(Exception, match=r"1 of 3 images") as caught, beam.Pipeline(FnApiRunner()) as p:
         _ = checked(p, 1, demands(tmp_path, max_rejects=0.33))
     assert "a.json names '1.jpg'; img has 't/1.jpg'" in str(caught.value)
@@ -254,7 +254,7 @@ def accepted(limit: RejectLimit, items, found=()) -> int:
     pytest.fail("no error")
 
 
-def test_the_first_reject_over_the_limit_of_all_splits_stops_the_job(tmp_path):
+def test_first_reject_over_limit_of_all_splits_stops_job(tmp_path):
     assert accepted(limit(tmp_path, 0.2), map(reject, range(1000))) == 200
 
 
@@ -263,7 +263,7 @@ def test_rejects_of_earlier_steps_count(tmp_path):
     assert accepted(limit(tmp_path, 0.2), map(reject, range(1000)), found) == 150
 
 
-def test_a_shard_that_is_written_again_counts_once(tmp_path):
+def test_shard_written_again_counts_once(tmp_path):
     tries = limit(tmp_path, 0.2)
     shards = [[reject(number) for number in range(first, first + 40)] for first in range(0, 200, 40)]
     for shard in shards * 3:
@@ -277,11 +277,11 @@ def test_images_and_annotations_have_limits_of_their_own(tmp_path):
     assert accepted(limit(tmp_path, 0.15), both[1::2]) == 756
 
 
-def test_few_rejects_let_the_job_go_on_and_list_all(tmp_path):
+def test_few_rejects_let_job_go_on_and_list_all(tmp_path):
     assert accepted(limit(tmp_path, 0), map(reject, range(1000))) == ENOUGH - 1
 
 
-def test_the_rejects_so_far_are_written_by_split_and_counted(tmp_path):
+def test_rejects_so_far_are_written_by_split_and_counted(tmp_path):
     stopped, found = limit(tmp_path, 0.1), [reject(-1, split="val")]
     for number in range(99):
         add(stopped, [reject(number)], found)

@@ -25,7 +25,7 @@ def free(monkeypatch, folder, number):
     ("number", "is_exact", "outcome"),
     [(1000, True, ""), (999, True, "warning"), (799, True, "error"), (799, False, "warning"), (0, False, "warning")],
 )
-def test_the_plan_is_compared_with_the_free_space(tmp_path, monkeypatch, caplog, number, is_exact, outcome):
+def test_plan_is_compared_with_free_space(tmp_path, monkeypatch, caplog, number, is_exact, outcome):
     free(monkeypatch, tmp_path, number)
     output = str(tmp_path / "not" / "yet")
     if outcome == "error":

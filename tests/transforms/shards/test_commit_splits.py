@@ -56,12 +56,12 @@ def listed(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("layout", "expected"), [("detection", set(LABEL_FILES)), ("table", set())])
-def test_label_files_without_a_class_are_beside_images_and_not_beside_rows(layout, expected):
+def test_label_files_without_class_are_beside_images_and_not_beside_rows(layout, expected):
     manifest = msgspec.structs.replace(of_split("train"), layout=layout, categories=())
     assert set(companions(manifest)) & set(LABEL_FILES) == expected
 
 
-def test_a_second_split_joins_the_first(tmp_path):
+def test_second_split_joins_first(tmp_path):
     commit(tmp_path, of_split("val"))
     before = contents(tmp_path)
     whole = commit(tmp_path, of_split("train"))
@@ -78,7 +78,7 @@ def test_a_second_split_joins_the_first(tmp_path):
     assert both["train"] != both["val"]
 
 
-def test_a_page_of_the_splits_before_does_not_stay(tmp_path):
+def test_page_of_splits_before_does_not_stay(tmp_path):
     """A run that is killed before it has made one makes it when it is started again: there is none then."""
     commit(tmp_path, of_split("val"))
     (tmp_path / "report.html").write_text("of val alone")
@@ -105,7 +105,7 @@ def test_two_splits_at_once_are_both_listed(tmp_path):
 
 
 @pytest.mark.parametrize("at", ["manifest.json", "labels.csv", "dataset_info.json", "manifest-train.json"])
-def test_a_split_that_comes_while_another_is_committed_is_not_lost(tmp_path, monkeypatch, at):
+def test_split_that_comes_while_another_is_committed_is_not_lost(tmp_path, monkeypatch, at):
     write, is_first = LocalStorage.write, [True]
 
     def interrupted(self, path, data):
@@ -127,7 +127,7 @@ OTHERWISE = [
 
 
 @pytest.mark.parametrize(("fields", "told"), OTHERWISE)
-def test_a_split_that_does_not_go_with_the_others_is_refused_and_they_are_left_alone(tmp_path, fields, told):
+def test_split_that_does_not_go_with_others_is_refused_and_they_are_left_alone(tmp_path, fields, told):
     commit(tmp_path, of_split("train"))
     before = contents(tmp_path)
     with pytest.raises(CategoryError, match=told):
@@ -135,7 +135,7 @@ def test_a_split_that_does_not_go_with_the_others_is_refused_and_they_are_left_a
     assert {name: data for name, data in contents(tmp_path).items() if "/" not in name} == before
 
 
-def test_a_split_that_is_committed_after_another_that_it_does_not_go_with_goes_again(tmp_path, monkeypatch):
+def test_split_committed_after_another_that_it_does_not_go_with_goes_again(tmp_path, monkeypatch):
     """That was not there when this one looked."""
     write = LocalStorage.write
 
@@ -154,7 +154,7 @@ def test_a_split_that_is_committed_after_another_that_it_does_not_go_with_goes_a
     }
 
 
-def test_encoders_stay_as_long_as_a_split_has_them(tmp_path):
+def test_encoders_stay_as_long_as_split_has_them(tmp_path):
     """They are those of all splits, and gone when the last of these splits is."""
 
     def commit_encoded(split: str, *terms: str) -> None:
@@ -182,14 +182,14 @@ def test_encoders_stay_as_long_as_a_split_has_them(tmp_path):
     assert not classes.exists()
 
 
-def test_the_only_split_may_change_everything(tmp_path):
+def test_only_split_may_change_everything(tmp_path):
     commit(tmp_path, of_split("train"))
     commit(tmp_path, of_split("train", categories=(Category(1, "cow"),), parts=(Part.LVIS,)))
     manifest = read_manifest(str(tmp_path))
     assert (manifest.categories, manifest.parts) == ((Category(1, "cow"),), (Part.LVIS,))
 
 
-def test_a_replaced_split_goes_when_the_new_one_is_whole_and_its_manifest_goes_first(tmp_path, monkeypatch):
+def test_replaced_split_goes_when_new_one_is_whole_and_its_manifest_goes_first(tmp_path, monkeypatch):
     """At each change of the folder: what a manifest lists is there, old or new."""
     commit(tmp_path, msgspec.structs.replace(of_split("val")))
     commit(tmp_path, of_split("train", 3), b"o")
@@ -219,7 +219,7 @@ def test_a_replaced_split_goes_when_the_new_one_is_whole_and_its_manifest_goes_f
     assert not {path.name for path in tmp_path.iterdir()} & old_shards
 
 
-def test_a_replaced_split_of_another_layout_leaves_neither_shards_nor_links(tmp_path):
+def test_replaced_split_of_another_layout_leaves_neither_shards_nor_links(tmp_path):
     recipe = msgspec.structs.replace(RECIPE, layout="keras")
     shards = tuple(ShardInfo(f"file_0{index}-4.tfrec", 4, 3, "crc", "sha") for index in range(2))
     entry = msgspec.structs.replace(of_split("train").splits["train"], recipe=recipe, shards=shards)
@@ -261,7 +261,7 @@ def test_indexes_come_and_go_with_their_shards(tmp_path):
     assert indexes(tmp_path) == {"coco-val.tfrecord-00000-of-00001.idx": b"v"}
 
 
-def test_what_is_no_shard_of_the_split_has_no_index_left(tmp_path):
+def test_what_is_no_shard_of_split_has_no_index_left(tmp_path):
     """Of --overwrite, which replaced somebody else's shards; others in the folder are let be."""
     (tmp_path / ".index").mkdir()
     (tmp_path / ".index" / "coco-train.tfrecord-00008-of-00009.idx").write_bytes(b"old")
@@ -270,13 +270,13 @@ def test_what_is_no_shard_of_the_split_has_no_index_left(tmp_path):
     assert indexes(tmp_path) == {"coco-train.tfrecord-00000-of-00001.idx": b"n", "mine.tfrecord.idx": b"mine"}
 
 
-def test_an_index_that_another_run_has_written_meanwhile_is_not_taken(tmp_path):
+def test_index_that_another_run_has_written_meanwhile_is_not_taken(tmp_path):
     with pytest.raises(JobError, match=r"\.index/coco-train.* is gone, or not as it was written"):
         commit_with_index(tmp_path, of_split("train", 1), b"mine", written=b"else")
     assert not (tmp_path / "manifest.json").exists()
 
 
-def test_the_same_split_once_more_is_never_taken_from_the_manifest(tmp_path, monkeypatch):
+def test_same_split_once_more_is_never_taken_from_manifest(tmp_path, monkeypatch):
     """As of two jobs that write the same at the same time."""
     commit(tmp_path, of_split("train"))
     monkeypatch.setattr(module, "_withdraw", None)
@@ -284,7 +284,7 @@ def test_the_same_split_once_more_is_never_taken_from_the_manifest(tmp_path, mon
     assert listed(tmp_path) == ["train"]
 
 
-def test_a_shard_that_is_gone_or_damaged_is_no_part_of_a_data_set(tmp_path):
+def test_shard_gone_or_damaged_is_no_part_of_data_set(tmp_path):
     (tmp_path / "coco-train.tfrecord-00000-of-00002").write_bytes(bytes(10))
     with pytest.raises(JobError, match=r"coco-train\.tfrecord-00000-of-00002 is gone, or not as it was written"):
         commit_splits(str(tmp_path), of_split("train"), {"train": b"{}"})
@@ -292,7 +292,7 @@ def test_a_shard_that_is_gone_or_damaged_is_no_part_of_a_data_set(tmp_path):
     assert not (tmp_path / "manifest-train.json").exists()
 
 
-def test_a_shard_that_another_run_has_written_meanwhile_is_not_taken(tmp_path):
+def test_shard_that_another_run_has_written_meanwhile_is_not_taken(tmp_path):
     """As of two jobs on a folder of images to which some were added in between."""
     stage(tmp_path, RECIPE, of_split("train").splits["train"].shards)
     (tmp_path / ".recordmill-train" / "coco-train.tfrecord-00001-of-00002").write_bytes(bytes(12))
@@ -301,7 +301,7 @@ def test_a_shard_that_another_run_has_written_meanwhile_is_not_taken(tmp_path):
     assert not (tmp_path / "manifest.json").exists()
 
 
-def test_a_list_of_rejects_that_another_run_has_written_meanwhile_is_not_taken(tmp_path):
+def test_list_of_rejects_that_another_run_has_written_meanwhile_is_not_taken(tmp_path):
     manifest = of_split("train", 0)
     stage(tmp_path, RECIPE, [])
     (tmp_path / ".recordmill-train" / "rejects.jsonl").write_text("of another image")
@@ -314,7 +314,7 @@ def test_a_list_of_rejects_that_another_run_has_written_meanwhile_is_not_taken(t
     assert (tmp_path / "rejects-train.jsonl").read_text() == "train"
 
 
-def test_in_a_bucket_another_run_s_shard_is_known_by_its_checksum(monkeypatch):
+def test_in_bucket_another_run_s_shard_is_known_by_its_checksum(monkeypatch):
     with running() as server:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
         shards = tuple(ShardInfo(f"coco-train.tfrecord-0000{i}-of-00002", 4, 3, crc32c(b"abc"), "") for i in range(2))
@@ -333,7 +333,7 @@ def crc32c(data: bytes) -> str:
     return crc32c_text(google_crc32c.Checksum(data))
 
 
-def test_a_manifest_of_one_split_under_the_name_of_another_is_refused(tmp_path):
+def test_manifest_of_one_split_under_name_of_another_is_refused(tmp_path):
     commit(tmp_path, of_split("train"))
     (tmp_path / "manifest-val.json").write_bytes((tmp_path / "manifest-train.json").read_bytes())
     with pytest.raises(ConfigError, match=r"manifest-val\.json is not of the split val alone"):

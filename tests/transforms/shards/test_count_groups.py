@@ -24,19 +24,19 @@ def sizes(train: int, val: int) -> list[tuple[str, GroupSizes]]:
     return [("val", GroupSizes(val, 2, (val, "b"))), ("train", GroupSizes(train, 3, (train, "a")))]
 
 
-def test_sizes_add_up_and_of_the_largest_groups_one_is_named_whatever_the_order():
+def test_sizes_add_up_and_of_largest_groups_one_is_named_whatever_order():
     several = [GroupSizes(3, 1, (3, "a")), GroupSizes(5, 2, (4, "x"), 1), GroupSizes(6, 1, (4, "y"), 2)]
     assert add_sizes(several) == add_sizes(reversed(several)) == GroupSizes(14, 4, (4, "y"), 3)
     assert add_sizes([]) == GroupSizes(0, 0, (0, ""))
 
 
 @pytest.mark.parametrize(("train", "val"), [(80, 20), (85, 15), (75, 25), (0, 0)])
-def test_shares_that_are_nearly_met_are_not_told(train, val):
+def test_shares_nearly_met_are_not_told(train, val):
     assert list(share_warnings(sizes(train, val), SHARES)) == []
 
 
 @pytest.mark.parametrize(("train", "val"), [(86, 14), (74, 26)])
-def test_shares_that_are_not_met_are_told_with_numbers(train, val):
+def test_shares_not_met_are_named_with_numbers(train, val):
     ((split, text),) = share_warnings(sizes(train, val), SHARES)
     assert split == "train"
     assert text.startswith(
@@ -45,12 +45,12 @@ def test_shares_that_are_not_met_are_told_with_numbers(train, val):
     )
 
 
-def test_a_split_without_a_group_has_none_of_the_images():
+def test_split_without_group_has_none_of_images():
     ((_, text),) = share_warnings(sizes(7, 0)[1:], SHARES)
     assert "train has 100.0% where 80.0% were asked for, val has 0.0% where 20.0% were asked for" in text
 
 
-def test_the_transform_counts_a_group_once():
+def test_transform_counts_group_once():
     images = [("train", f"a{number}") for number in range(8)] + [("train", "b1"), ("val", "c1")]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         facts = (p | beam.Create(images) | CountGroups(Division(SHARES, "^[a-z]")) | AddFacts()).facts
@@ -61,7 +61,7 @@ def test_the_transform_counts_a_group_once():
         assert_that(told, equal_to([("train", True)]), "Warnings")
 
 
-def test_images_in_no_group_of_a_list_and_its_names_of_no_image_are_counted():
+def test_images_in_no_group_of_list_and_its_names_of_no_image_are_counted():
     division = Division(SHARES, groups={"1": "a", "2": "a", "3": "a", "gone": "b", "lost": "a"})
     images = [("train", name) for name in "123x"] + [("val", "y")]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
@@ -72,7 +72,7 @@ def test_images_in_no_group_of_a_list_and_its_names_of_no_image_are_counted():
         assert_that(warned, equal_to(list(unmatched_warnings("123", division))), "Warnings")
 
 
-def test_names_of_no_image_are_told_with_their_number():
+def test_names_of_no_image_are_named_with_their_number():
     division = Division(SHARES, groups=dict.fromkeys("abcdef", "g"))
     ((split, text),) = unmatched_warnings(["b", "b", "d"], division)
     assert (split, text.partition(";")[0]) == (
@@ -83,6 +83,6 @@ def test_names_of_no_image_are_told_with_their_number():
     assert list(unmatched_warnings([], Division(SHARES))) == []
 
 
-def test_a_list_that_names_no_image_would_do_nothing():
+def test_list_that_names_no_image_would_do_nothing():
     with pytest.raises(ConfigError, match="--groups names no image that is converted, but 'a', 'b', so it would do no"):
         list(unmatched_warnings([], Division(SHARES, groups={"b": "1", "a": "2"})))

@@ -164,7 +164,7 @@ REJECTS = {"image_missing": 1, "malformed_image": 1}
 @pytest.mark.parametrize(
     "changed", [{"rows": 11}, {"written": 9}, {"without_record": 1}, {"of_other_classes": 3}, {"rejected": {}}]
 )
-def test_one_number_of_images_that_is_wrong_is_told(changed):
+def test_one_number_of_images_wrong_is_named(changed):
     numbers = WHOLE | {"rejected": REJECTS} | changed
     with pytest.raises(LostImagesError) as caught:
         check_whole(msgspec.structs.replace(SPLIT, images=msgspec.structs.replace(SPLIT.images, **changed)), TABLE)
@@ -188,7 +188,7 @@ def test_one_number_of_images_that_is_wrong_is_told(changed):
         ({"of_rejected_images": 0}, 33, 31),
     ],
 )
-def test_one_number_of_annotations_that_is_wrong_is_told(changed, rows, accounted):
+def test_one_number_of_annotations_wrong_is_named(changed, rows, accounted):
     counts = msgspec.structs.replace(SPLIT.annotations, **changed)
     with pytest.raises(LostImagesError, match=f"^{rows} annotations came in and {accounted} are accounted for"):
         check_whole(msgspec.structs.replace(SPLIT, annotations=counts), TABLE)
@@ -202,13 +202,13 @@ def test_one_number_of_annotations_that_is_wrong_is_told(changed, rows, accounte
         (KERAS, 8, "9 records were made and 8 are in the shards"),
     ],
 )
-def test_a_record_that_did_not_reach_a_shard_is_told(record_of, examples, told):
+def test_record_that_did_not_reach_shard_is_named(record_of, examples, told):
     split = msgspec.structs.replace(SPLIT, shards=(ShardInfo("x", examples, 1, "crc", "a"),))
     with pytest.raises(LostImagesError, match=told):
         check_whole(split, record_of)
 
 
-def test_with_one_record_an_object_an_image_may_give_none():
+def test_with_one_record_object_image_may_give_none():
     images = ImageCounts(10, 7, 1, SPLIT.images.rejected)
     split = msgspec.structs.replace(SPLIT, images=images, shards=(ShardInfo("x", 9, 1, "crc", "a"),))
     check_whole(split, KERAS)
@@ -220,7 +220,7 @@ def test_clipped_boxes_and_masks_are_not_counted_twice():
 
 
 @pytest.mark.parametrize(("table", "number"), [(TABLE, 9), (KERAS, 9), (FOLDER, 8)])
-def test_objects_or_images_that_are_of_no_class_are_told(table, number):
+def test_objects_or_images_of_no_class_are_named(table, number):
     shards = (ShardInfo("x", 9 if table is KERAS else 8, 1, "c", "a"),)
     whole = msgspec.structs.replace(SPLIT, shards=shards, class_counts=(1, number - 1))
     check_whole(whole, table)
@@ -238,11 +238,11 @@ def check(rows=ROWS, rejected=REJECTED, max_rejects=1.0, inputs=("a.json",)) -> 
 
 
 @pytest.mark.parametrize("max_rejects", [0.2, 0.5, 1.0])
-def test_rejects_up_to_the_limit_are_accepted(max_rejects):
+def test_rejects_up_to_limit_are_accepted(max_rejects):
     check(max_rejects=max_rejects)
 
 
-def test_the_limit_is_the_fraction_that_was_written_and_not_the_float_below_it():
+def test_limit_is_fraction_that_was_written_and_not_float_below_it():
     """0.29 * 100 is 28.999999999999996."""
     rejected = [Rejected("image", id_, Reason.IMAGE_MISSING, "") for id_ in range(30)]
     check({"train": Rows(100, 33)}, rejected[:29], 0.29)
@@ -250,7 +250,7 @@ def test_the_limit_is_the_fraction_that_was_written_and_not_the_float_below_it()
         check({"train": Rows(100, 33)}, rejected, 0.29)
 
 
-def test_too_many_rejected_images_are_told_with_the_first_of_them_and_what_to_do():
+def test_too_many_rejected_images_are_named_with_first_of_them_and_what_to_do():
     with pytest.raises(TooManyRejectsError) as caught:
         check(max_rejects=0.19)
     assert str(caught.value) == (
@@ -265,13 +265,13 @@ def test_no_larger_limit_is_advised_where_nothing_is_left():
         check(rejected=[Rejected("image", id_, Reason.IMAGE_MISSING, "") for id_ in range(10)], max_rejects=0.5)
 
 
-def test_too_many_rejected_annotations_are_told_even_if_no_image_is():
+def test_too_many_rejected_annotations_are_named_even_if_no_image_is():
     of_annotations = [reject for reject in REJECTED if reject.what == "annotation"]
     with pytest.raises(TooManyRejectsError, match=r"2 of 33 annotations \(6\.1%\)"):
         check(rejected=of_annotations, max_rejects=0.06)
 
 
-def test_rejects_that_were_asked_for_are_outside_the_limit():
+def test_rejects_that_were_asked_for_are_outside_limit():
     asked_for = [Rejected("image", -id_, Reason.EXCLUDED, "'a': excluded") for id_ in range(8)]
     broken = Rejected("image", 9, Reason.IMAGE_MISSING, "no file")
     check(rejected=[*asked_for, broken], max_rejects=0.5)  # 1 of the 2 others
@@ -279,7 +279,7 @@ def test_rejects_that_were_asked_for_are_outside_the_limit():
         check(rejected=[*asked_for, broken], max_rejects=0.4)
 
 
-def test_rejects_of_all_splits_of_a_job_are_held_against_all_its_rows():
+def test_rejects_of_all_splits_of_job_are_held_against_all_its_rows():
     """One with few images may lose many of them."""
     rows = {"test": Rows(10, 33), "train": Rows(90, 33)}
     check(rows, max_rejects=0.031)  # 2 of 66 annotations
@@ -287,13 +287,13 @@ def test_rejects_of_all_splits_of_a_job_are_held_against_all_its_rows():
         check(rows, max_rejects=0.019)
 
 
-def test_without_any_image_the_paths_that_the_command_named_are_told_once():
+def test_without_any_image_paths_that_command_named_are_named_once():
     with pytest.raises(EmptyDatasetError) as caught:
         check({"train": Rows(0, 0), "val": Rows(0, 0)}, [], inputs=["more/labels.csv", "a.json", "a.json"])
     assert str(caught.value) == "a.json, more/labels.csv: no images, so there is nothing to write"
 
 
-def test_a_split_that_no_image_goes_to_is_an_error_though_others_have_some():
+def test_split_that_no_image_goes_to_is_error_though_others_have_some():
     with pytest.raises(EmptyDatasetError, match="split val gets none of the 10 images; give it a larger share"):
         check({**ROWS, "val": Rows(0, 0)})
 
@@ -312,7 +312,7 @@ def test_a_split_that_no_image_goes_to_is_an_error_though_others_have_some():
         ),
     ],
 )
-def test_a_split_without_examples_is_an_error_though_others_have_some(images, told):
+def test_split_without_examples_is_error_though_others_have_some(images, told):
     with pytest.raises(EmptyDatasetError) as caught:
         check_examples({"train": SPLIT, "val": without_records(images)}, "rejects.jsonl")
     assert told in str(caught.value)
@@ -349,7 +349,7 @@ def test_count_classes(tasks, counts):
         assert_that(added, equal_to([counts]))
 
 
-def test_the_plan_is_the_manifest_before_a_picture_is_read():
+def test_plan_is_manifest_before_picture_is_read():
     rejected = [Rejected("annotation", 1, Reason.MALFORMED_BOX, ""), Rejected("image", 1, Reason.IMAGE_MISSING, "")]
     rows = InputRows("b.json", "captions", 3, 4), InputRows("a.json", "instances", 3, 4)
     facts = Facts(

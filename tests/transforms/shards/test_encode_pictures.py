@@ -30,12 +30,12 @@ def test_batches_are_of_few_images_and_few_bytes(sizes):
 
 
 @given(SIZES)
-def test_no_batch_could_have_taken_the_next_image(sizes):
+def test_no_batch_could_have_taken_next_image(sizes):
     for (start, end), _ in pairwise(batches(sizes, [False] * len(sizes))):
         assert end + 1 - start > 8 or sum(sizes[start : end + 1]) > 2_000_000
 
 
-def test_an_image_in_a_bucket_is_a_batch_of_its_own():
+def test_image_in_bucket_is_batch():
     assert list(batches([1] * 4, [False, True, True, False])) == [(0, 1), (1, 2), (2, 4)]
 
 
@@ -67,7 +67,7 @@ def test_no_byte_depends_on_the_run(tmp_path, table, monkeypatch):
 
 
 @pytest.mark.parametrize(("table", "turned"), [(CLASSIFICATION, 1), (DETECTION.with_parts(()), 0)])
-def test_only_images_of_one_class_are_turned_without_a_size(tmp_path, table, turned):
+def test_only_images_of_one_class_are_turned_without_size(tmp_path, table, turned):
     path, exif = tmp_path / "a.png", Image.Exif()
     exif[0x0112] = 6
     Image.new("RGB", (40, 30)).save(path, exif=exif)

@@ -55,7 +55,7 @@ def write(shard: Shard) -> tuple[list[ShardResult], list[progress.Progress], int
     return results, seen, number, bool(forked() or multiprocessing.active_children())
 
 
-def test_they_write_the_same_and_what_they_have_done_is_seen(shard):
+def test_they_write_same_and_what_they_have_done_is_seen(shard):
     results, (seen, reset), number, is_left = in_another(write, shard)
     assert (number, is_left) == (2, False)
     files = shard.files()
@@ -72,7 +72,7 @@ def fail(shard: Shard) -> None:
         begun(shard)[0].result()
 
 
-def test_an_error_is_what_it_would_be_here(shard):
+def test_error_is_what_it_would_be_here(shard):
     Path(shard.output).write_bytes(b"")
     with pytest.raises(FileExistsError) as here:
         shard.finish()
@@ -101,7 +101,7 @@ def temporary(shard: Shard, name: str = "") -> list[Path]:
 
 
 @pytest.mark.parametrize("ending", ["00002", "00002.idx", "00002.json"])
-def test_what_they_were_writing_is_gone_when_a_job_ends_early(ending, shard):
+def test_what_they_were_writing_is_gone_when_job_ends_early(ending, shard):
     """A shard, its index, and the note of it."""
     in_another(leave, shard, ending)
     assert not temporary(shard)
@@ -116,11 +116,11 @@ def signalled(shard: Shard, number: int) -> list[ShardResult]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_what_interrupts_a_command_is_for_their_parent(number, shard):
+def test_what_interrupts_command_is_for_their_parent(number, shard):
     assert len(in_another(signalled, shard, number)) == 2
 
 
-def test_one_that_is_killed_is_an_error(shard):
+def test_one_killed_is_error(shard):
     with pytest.raises(BrokenProcessPool):
         in_another(signalled, shard, signal.SIGKILL)
 

@@ -66,7 +66,7 @@ def write(recipe: ShardRecipe, records: list[bytes] = RECORDS) -> ShardFile:
     ],
 )
 @pytest.mark.parametrize("records", [RECORDS, []])
-def test_tensorflow_reads_the_file_and_size_and_digest_are_its(tmp_path, changed, name, records):
+def test_tensorflow_reads_file_and_size_and_digest_are_its(tmp_path, changed, name, records):
     shard = write(recipe(tmp_path, **changed), records)
     name = name.format(examples=len(records))
     assert [path.name for path in (tmp_path / "out").iterdir()] == [STATE]
@@ -81,7 +81,7 @@ def test_tensorflow_reads_the_file_and_size_and_digest_are_its(tmp_path, changed
         assert (tmp_path / "out" / STATE / ".index" / f"{name}.idx").read_bytes() == index_of(records)
 
 
-def test_a_gzip_file_holds_what_the_plain_one_does_and_neither_time_nor_name(tmp_path):
+def test_gzip_file_holds_what_plain_one_does_and_neither_time_nor_name(tmp_path):
     plain = write(recipe(tmp_path)).info.file
     data = (tmp_path / "out" / STATE / write(recipe(tmp_path, gzip=True)).info.file).read_bytes()
     assert gzip.decompress(data) == (tmp_path / "out" / STATE / plain).read_bytes()
@@ -89,7 +89,7 @@ def test_a_gzip_file_holds_what_the_plain_one_does_and_neither_time_nor_name(tmp
 
 
 @pytest.mark.parametrize("layout", ["detection", "keras"])
-def test_a_file_is_not_there_before_it_is_whole(tmp_path, layout):
+def test_file_is_not_there_before_it_is_whole(tmp_path, layout):
     with ShardFile(recipe(tmp_path, layout=layout), KEY) as shard:
         shard.append(bytes(3_000_000))
         assert [path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")] == []
@@ -98,7 +98,7 @@ def test_a_file_is_not_there_before_it_is_whole(tmp_path, layout):
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_a_file_that_is_broken_off_leaves_no_trace(tmp_path, error):
+def test_file_broken_off_leaves_no_trace(tmp_path, error):
     def break_off():
         with ShardFile(recipe(tmp_path, gzip=True), KEY) as shard:
             shard.append(bytes(3_000_000))

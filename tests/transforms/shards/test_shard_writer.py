@@ -80,7 +80,7 @@ def crc32c(data: bytes) -> str:
     return crc32c_text(google_crc32c.Checksum(data))
 
 
-def test_a_finished_shard_and_what_is_said_of_it(tmp_path, tasks):
+def test_finished_shard_and_what_is_said_of_it(tmp_path, tasks):
     result = result_of(tasks, recipe(tmp_path))
     data = (tmp_path / "out" / FILE).read_bytes()
     index = index_info(read(tmp_path / "out" / FILE))
@@ -99,7 +99,7 @@ KERAS_NAME = "file_01-1.tfrec"
 KERAS_FILE = f".recordmill-train/{KERAS_NAME}"
 
 
-def test_a_shard_of_one_record_an_object_reads_no_image_without_one(tmp_path, tasks):
+def test_shard_of_one_record_object_reads_no_image_without_one(tmp_path, tasks):
     Path(tasks[2].ref.path).write_bytes(b"no image at all")
     result = result_of(tasks, recipe(tmp_path, layout="keras"), table=KERAS)
     data = (tmp_path / "out" / KERAS_FILE).read_bytes()
@@ -120,7 +120,7 @@ def test_a_shard_of_one_record_an_object_reads_no_image_without_one(tmp_path, ta
     assert result_of(tasks, recipe(tmp_path, layout="keras"), table=KERAS) == result
 
 
-def test_a_shard_is_the_same_bytes_in_whatever_order_its_images_come(tmp_path, tasks):
+def test_shard_is_same_bytes_in_whatever_order_its_images_come(tmp_path, tasks):
     one = finish(tasks, recipe(tmp_path, output=str(tmp_path / "one")))
     other = finish(reversed(tasks), recipe(tmp_path, output=str(tmp_path / "other")))
     assert one == other
@@ -138,7 +138,7 @@ def test_progress_is_that_of_planned_images(tmp_path, tasks):
     assert again.bytes_done == now.bytes_done
 
 
-def test_an_image_in_two_pieces_is_one_image(tmp_path, tasks):
+def test_image_in_two_pieces_is_one_image(tmp_path, tasks):
     """Written, rejected, or finished by an earlier run."""
     more = msgspec.structs.replace(INSIDE, id=7)
     pieces = [
@@ -160,7 +160,7 @@ def test_an_image_in_two_pieces_is_one_image(tmp_path, tasks):
     assert (result.counted[Metric.IMAGES], result.counted[Metric.OF_REJECTED_IMAGES]) == (1, 1)
 
 
-def test_a_finished_shard_is_not_written_again(tmp_path, tasks):
+def test_finished_shard_is_not_written_again(tmp_path, tasks):
     first = finish(tasks, recipe(tmp_path))
     before = (tmp_path / "out" / FILE).stat().st_mtime_ns
     assert finish(reversed(tasks), recipe(tmp_path)) == first
@@ -216,7 +216,7 @@ def other_note(out: Path, old: bytes, new: bytes) -> None:
         *("another version", "another count", "state not UTF-8"),
     ],
 )
-def test_a_shard_that_is_not_known_to_be_whole_is_written_again(tmp_path, tasks, damage):
+def test_shard_not_known_to_be_whole_is_written_again(tmp_path, tasks, damage):
     first = finish(tasks, recipe(tmp_path))
     whole = (tmp_path / "out" / FILE).read_bytes()
     damage(tmp_path / "out")
@@ -240,13 +240,13 @@ def test_images_that_may_be_had_again_are_tried_again(tmp_path, tasks, how):
     assert sorted(source_ids(tmp_path / "out" / FILE)) == [1, 3]
 
 
-def test_an_output_that_cannot_be_written_stops_the_job(tmp_path, tasks):
+def test_output_that_cannot_be_written_stops_job(tmp_path, tasks):
     (tmp_path / "out").write_text("a file")
     with pytest.raises(OSError, match="out"):
         finish(tasks, recipe(tmp_path))
 
 
-def test_a_plan_is_known_by_all_that_decides_its_bytes(tmp_path, tasks):
+def test_plan_is_known_by_all_that_decides_its_bytes(tmp_path, tasks):
     plain = recipe(tmp_path)
     moved = msgspec.structs.replace(tasks[0], ref=msgspec.structs.replace(tasks[0].ref, version="2"))
     plans = [
@@ -289,7 +289,7 @@ def with_mask(task: ImageTask, version: str) -> ImageTask:
     return msgspec.structs.replace(task, labels=ImageLabels(panoptic=(panoptic,)))
 
 
-def test_a_mask_that_has_changed_is_another_plan(tmp_path, tasks):
+def test_mask_that_has_changed_is_another_plan(tmp_path, tasks):
     made = recipe(tmp_path)
     digests = {digest_of(KEY, [with_mask(tasks[0], version)], made, LABELS, TABLE) for version in ("1", "1", "2")}
     assert len(digests) == 2

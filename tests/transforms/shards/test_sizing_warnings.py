@@ -29,7 +29,7 @@ def warned(shards: int, images: int, **asked: int) -> list[str]:
         (10_001, 1_000_000, {"num_shards": 10_001}, "slow to open and to list; give fewer"),
     ],
 )
-def test_what_is_odd_is_told_in_one_sentence_with_its_numbers_and_a_cure(shards, images, asked, told):
+def test_what_is_odd_is_named_in_one_sentence_with_its_numbers_and_cure(shards, images, asked, told):
     (text,) = warned(shards, images, **asked)
     assert told in text
 

@@ -141,7 +141,7 @@ def test_everything_is_in_its_place(tmp_path):
     assert 'name: "dog, or puppy"' in (tmp_path / "label_map.pbtxt").read_text()
 
 
-def test_the_manifest_is_written_when_all_else_is_in_its_place(tmp_path, monkeypatch):
+def test_manifest_is_written_when_all_else_is_in_its_place(tmp_path, monkeypatch):
     """And before what an unfinished run needs is deleted: whoever is killed at any moment can go on."""
     stage(tmp_path, RECIPE, [])
     (tmp_path / ".recordmill-train" / "recipe.json").write_text("{}")
@@ -163,7 +163,7 @@ def test_the_manifest_is_written_when_all_else_is_in_its_place(tmp_path, monkeyp
     assert state.keys() >= {".recordmill-train/recipe.json"}
 
 
-def test_rejects_are_lines_in_a_fixed_order(tmp_path):
+def test_rejects_are_lines_in_fixed_order(tmp_path):
     write(tmp_path)
     first = (tmp_path / "rejects-train.jsonl").read_bytes()
     assert [(line["split"], line["what"], line["id"], line["reason"]) for line in lines(tmp_path)] == [
@@ -184,7 +184,7 @@ def test_too_many_rejects_leave_their_list_and_no_manifest(tmp_path):
     assert [line["id"] for line in lines(tmp_path, ".recordmill-train/rejects.jsonl")] == [4, 5, 9, None]
 
 
-def test_a_split_without_an_example_leaves_its_rejects_only(tmp_path):
+def test_split_without_example_leaves_its_rejects_only(tmp_path):
     """Its shards are no work that another command has to be held up for."""
     (tmp_path / ".recordmill-train").mkdir()
     (tmp_path / ".recordmill-train" / "recipe.json").write_text("{}")
@@ -198,7 +198,7 @@ def test_a_split_without_an_example_leaves_its_rejects_only(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == [".recordmill-train", "rejects.jsonl"]
 
 
-def test_the_manifest_says_what_is_in_the_records_and_what_segments_are(tmp_path):
+def test_manifest_says_what_is_in_records_and_what_segments_are(tmp_path):
     segments = (Category(3, "dog, or puppy", isthing=1), Category(92, "banner", isthing=0))
     table = DETECTION.with_parts((Part.SEMANTIC, Part.LVIS))
     write(tmp_path, labels=LabelMap(LABELS.categories, segments), table=table)
@@ -208,7 +208,7 @@ def test_the_manifest_says_what_is_in_the_records_and_what_segments_are(tmp_path
     assert json.loads((tmp_path / "label_map.json").read_text())["semantic_by_id"] == {"3": 1, "92": 2}
 
 
-def test_shards_of_the_keras_recipe_are_linked_by_the_names_tfds_asks_for(tmp_path):
+def test_shards_of_keras_recipe_are_linked_by_names_tfds_asks_for(tmp_path):
     shards = [ShardInfo(f"file_0{index}-{count}.tfrec", count, index, "crc", "a") for index, count in ((1, 4), (0, 5))]
     (tmp_path / "file_07-3.tfrec").write_text("of an earlier run")
     recipe = msgspec.structs.replace(RECIPE, layout="keras")
@@ -250,14 +250,14 @@ def test_splits_of_one_job_are_written_together(tmp_path):
     assert not list(tmp_path.glob("coco-*-of-00007"))
 
 
-def test_one_split_that_is_not_whole_keeps_all_of_a_job_from_the_manifest(tmp_path):
+def test_one_split_not_whole_keeps_all_job_from_manifest(tmp_path):
     notes = [*stage(tmp_path, RECIPE, SHARDS), *stage(tmp_path, VAL, VAL_SHARDS[:1])]
     with pytest.raises(LostImagesError, match="8 records were made and 2 are in the shards"):
         write_all(tmp_path, [RECIPE, VAL], facts_of("train"), facts_of("val"), notes=notes)
     assert not list(tmp_path.glob("*manifest*"))
 
 
-def test_a_note_that_is_gone_or_of_another_run_keeps_a_job_from_the_manifest(tmp_path):
+def test_note_gone_or_of_another_run_keeps_job_from_manifest(tmp_path):
     notes = stage(tmp_path, RECIPE, SHARDS)
     (key, _), other = notes
     note = tmp_path / ".recordmill-train" / "coco-train.tfrecord-00001-of-00002.json"
@@ -284,7 +284,7 @@ def late(folder, recipe=RECIPE, duplicates="report") -> Manifest:
     return write_all(folder, [recipe], facts_of("train"), duplicates=duplicates, notes=notes)
 
 
-def test_the_later_of_two_runs_of_one_job_finds_what_the_other_committed(tmp_path):
+def test_later_of_two_runs_of_one_job_finds_what_other_committed(tmp_path):
     manifest = committed(tmp_path)
     before = contents(tmp_path)
     assert late(tmp_path).splits == manifest.splits
@@ -292,7 +292,7 @@ def test_the_later_of_two_runs_of_one_job_finds_what_the_other_committed(tmp_pat
 
 
 @pytest.mark.parametrize("harm", ["shard", "recipe", "versions"])
-def test_a_split_that_is_damaged_or_made_otherwise_is_not_taken_for_the_late_run_s(tmp_path, monkeypatch, harm):
+def test_split_damaged_or_made_otherwise_is_not_taken_for_late_run_s(tmp_path, monkeypatch, harm):
     committed(tmp_path)
     recipe = RECIPE
     if harm == "shard":
@@ -306,9 +306,7 @@ def test_a_split_that_is_damaged_or_made_otherwise_is_not_taken_for_the_late_run
 
 
 @pytest.mark.parametrize(("policy", "picture", "is_refused"), [("fail", 1, True), ("fail", 2, False)])
-def test_what_the_other_run_committed_is_searched_for_duplicates_as_the_late_run_asks(
-    tmp_path, policy, picture, is_refused
-):
+def test_what_other_run_committed_is_searched_for_duplicates_as_late_run_asks(tmp_path, policy, picture, is_refused):
     committed(tmp_path, picture)
     if not is_refused:
         assert list(late(tmp_path, duplicates=policy).splits) == ["train"]
@@ -317,14 +315,14 @@ def test_what_the_other_run_committed_is_searched_for_duplicates_as_the_late_run
         late(tmp_path, duplicates=policy)
 
 
-def test_rejects_of_no_split_of_the_job_are_never_dropped(tmp_path):
+def test_rejects_of_no_split_of_job_are_never_dropped(tmp_path):
     other = Facts(rejects=count_rejects([("tset", REJECTED[0])]))
     with pytest.raises(KeyError, match="tset"):
         write_all(tmp_path, [RECIPE], facts_of("train"), other)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_transform_collects_what_the_steps_before_found(tmp_path):
+def test_transform_collects_what_steps_before_found(tmp_path):
     notes = stage(tmp_path, RECIPE, SHARDS)
 
     def created(p, label, items):
@@ -356,7 +354,7 @@ def test_the_transform_collects_what_the_steps_before_found(tmp_path):
 @pytest.mark.parametrize(
     ("policy", "picture", "is_refused"), [("leakage", 1, True), ("leakage", 2, False), ("fail", 1, True)]
 )
-def test_a_split_that_another_job_writes_at_the_same_moment_is_compared_too(
+def test_split_that_another_job_writes_at_same_moment_is_compared_too(
     tmp_path, monkeypatch, policy, picture, is_refused
 ):
     def finish(recipe: Recipe, shards, picture: int) -> Manifest:

@@ -11,7 +11,7 @@ from tests.transforms.shards.test_shard_file import STATE, read, recipe
 from tests.transforms.shards.test_shard_writer import LABELS, TABLE, source_ids, three_tasks  # noqa: F401  a fixture
 
 
-def test_the_transform_writes_full_and_empty_shards(tmp_path, tasks):
+def test_transform_writes_full_and_empty_shards(tmp_path, tasks):
     made = recipe(tmp_path, gzip=True)
     full, empty = ShardKey("train", 0, 2), ShardKey("train", 1, 2)
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:

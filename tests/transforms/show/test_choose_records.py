@@ -104,19 +104,19 @@ def test_a_feature_that_there_is_not(files):
         chosen(files, feature="image/heigt", value="11")
 
 
-def test_a_column_called_category_is_a_feature(tmp_path):
+def test_column_called_category_is_feature(tmp_path):
     path = write(tmp_path / "x.tfrecord0", example(category=[b"a"]), example(category=[b"b"]))
     assert numbers(path, feature="category", value="b") == [(0, 1)]
 
 
-def test_offsets_are_those_of_the_records(files):
+def test_offsets_are_records(files):
     data = (files / "x.tfrecord-0").read_bytes()
     for record in chosen(files)[:3]:
         size = int.from_bytes(data[record.offset : record.offset + 8], "little")
         assert parse_example(data[record.offset + 12 :][:size])["image/filename"] == record.found["image/filename"]
 
 
-def test_records_before_a_damaged_one_are_given(files):
+def test_records_before_damaged_one_are_given(files):
     data = bytearray((files / "x.tfrecord-1").read_bytes())
     data[-5] ^= 1
     (files / "x.tfrecord-1").write_bytes(bytes(data))
@@ -143,7 +143,7 @@ def test_an_empty_example_is_a_record(tmp_path):
     assert [record.found for record in chosen(write(tmp_path / "x.tfrecord0", b""))] == [{}]
 
 
-def test_classes_of_a_data_set_are_known_before_it_is_read(tmp_path, copy_converted):
+def test_classes_of_data_set_are_known_before_it_is_read(tmp_path, copy_converted):
     copy_converted(tmp_path)
     for shard in tmp_path.glob("*.tfrecord-*"):
         shard.unlink()
@@ -151,7 +151,7 @@ def test_classes_of_a_data_set_are_known_before_it_is_read(tmp_path, copy_conver
         chosen(tmp_path, feature="category", value="circel")
 
 
-def test_a_shard_that_lacks_records_at_its_end_is_told(tmp_path, copy_converted):
+def test_shard_that_lacks_records_at_its_end_is_named(tmp_path, copy_converted):
     copy_converted(tmp_path)
     (path,) = tmp_path.glob("*.tfrecord-*")
     data = path.read_bytes()
@@ -162,14 +162,14 @@ def test_a_shard_that_lacks_records_at_its_end_is_told(tmp_path, copy_converted)
         next(records)
 
 
-def test_shards_before_a_number_are_not_read(tmp_path, copy_converted):
+def test_shards_before_number_are_not_read(tmp_path, copy_converted):
     copy_converted(tmp_path, "--num-shards", 3)
     (tmp_path / "coco-train.tfrecord-00000-of-00003").unlink()
     (record,) = chosen(tmp_path, first=16, count=1)
     assert (record.shard.path[-14:], record.number) == ("00002-of-00003", 1)
 
 
-def test_class_names_of_tfds_beside_the_files(tmp_path):
+def test_class_names_of_tfds_beside_files(tmp_path):
     record = example(image=[label_map([[0]])], faces__bbox=[0.1, 0.2, 0.3, 0.4], faces__label=[1], kind=[0])
     path = write(tmp_path / "x-train.tfrecord-00000-of-00001", record)
     (tmp_path / "faces-label.labels.txt").write_text("young\nold\n")
@@ -188,7 +188,7 @@ def test_files_in_a_bucket(monkeypatch):
         assert [record.found["a"][1].tolist() for record in found] == [[1], [2], [3]]
 
 
-def test_feature_lists_of_a_sequence_example(tmp_path):
+def test_feature_lists_of_sequence_example(tmp_path):
     record = tf.train.SequenceExample()
     record.context.feature["id"].bytes_list.value.append(b"a")
     for frame in ([1, 2], [], [3]):

@@ -19,7 +19,7 @@ def test_a_data_set_s_folder(tmp_path, copy_converted):
         find_shards(str(tmp_path), "val")
 
 
-def test_a_shard_is_known_by_the_manifest_beside_it(tmp_path, copy_converted):
+def test_shard_is_known_by_manifest_beside_it(tmp_path, copy_converted):
     copy_converted(tmp_path, "--num-shards", 3)
     (shard,) = find_shards(str(tmp_path / "coco-train.tfrecord-00001-of-00003"), "").shards
     assert (shard.split, shard.records) == ("train", 7)
@@ -27,7 +27,7 @@ def test_a_shard_is_known_by_the_manifest_beside_it(tmp_path, copy_converted):
     assert (len(found.shards), found.manifest is None, found.is_whole) == (3, False, False)
 
 
-def test_files_of_others_beside_a_data_set_are_theirs(tmp_path, copy_converted):
+def test_files_of_others_beside_data_set_are_theirs(tmp_path, copy_converted):
     copy_converted(tmp_path)
     path = write(tmp_path / "mine.tfrecord", b"")
     found = find_shards(path, "")
@@ -55,7 +55,7 @@ def test_a_folder_of_tfds(tmp_path):
     assert found.class_names == {"faces-label": ("cat", "dog"), "image-class-label": ("a",)}
 
 
-def test_a_manifest_of_another_tool_is_passed_over_where_files_are_named(tmp_path):
+def test_manifest_of_another_tool_is_passed_over_where_files_are_named(tmp_path):
     (tmp_path / "manifest.json").write_text('{"version": 2}')
     path = write(tmp_path / "x.tfrecord", b"")
     assert find_shards(path, "").manifest is None

@@ -55,7 +55,7 @@ def test_the_keras_recipe_s():
     assert "objects.bbox_yxyx" not in values
 
 
-def test_tfds_sets_with_a_label_and_a_file_name():
+def test_tfds_sets_with_label_and_file_name():
     layout, values = known(image=[PICTURE], image__filename=[b"a.jpg"], label=[1])
     assert layout == "unknown"
     assert (values["image.encoded"], values["image.file_name"]) == (PICTURE, b"a.jpg")
@@ -69,7 +69,7 @@ def test_boxes_of_tfds_under_any_name():
     assert "image.class_index" not in values  # whose colours would be those of the objects' classes
 
 
-def test_a_picture_under_any_name_but_no_mask():
+def test_picture_under_any_name_but_no_mask():
     _, values = known(photo=[PICTURE], the_mask=[label_map([[0, 1]])], note=[b"text"])
     assert values == {"image.encoded": PICTURE}
     assert known(the_mask=[label_map([[0, 1]])])[1] == {}
@@ -80,12 +80,12 @@ def test_what_is_nobody_s_is_unknown(features):
     assert known(**features) == ("unknown", {})
 
 
-def test_a_feature_of_another_kind_is_none_of_the_layout_s():
+def test_feature_of_another_kind_is_none_of_layout_s():
     layout, values = known(**(DETECTION | {"image__source_id": [7], "image__object__class__text": [1]}))
     assert layout == "detection"
     assert values.keys() & {"image.id", "objects.category_name"} == set()
 
 
-def test_a_single_value_that_is_several_is_left_out():
+def test_single_value_several_is_left_out():
     found = {"image/encoded": (FeatureKind.BYTES, [b"a", b"b"]), "image/source_id": (FeatureKind.BYTES, [b"7"])}
     assert values_by_source(found, DETECTION_TABLE) == {"image.id": b"7"}

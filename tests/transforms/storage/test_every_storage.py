@@ -102,7 +102,7 @@ def test_files_are_replaced_moved_and_deleted(storage, root):
 
 
 @pytest.mark.parametrize("pieces", [(), (b"new ", b"bytes"), (b"a" * 40_000_000, b"b" * 40_000_000)])
-def test_an_upload_is_seen_whole_when_it_is_committed(storage, root, pieces):
+def test_upload_is_seen_whole_when_it_is_committed(storage, root, pieces):
     storage.write(f"{root}/a", b"old")
     for path, before in (("a", 3), ("b", None)):
         upload = storage.create(f"{root}/{path}")
@@ -117,7 +117,7 @@ def test_an_upload_is_seen_whole_when_it_is_committed(storage, root, pieces):
     assert contents(storage, root) == dict.fromkeys("ab", b"".join(pieces)) | {"last": b""}
 
 
-def test_an_abandoned_upload_leaves_no_trace(storage, root):
+def test_abandoned_upload_leaves_no_trace(storage, root):
     upload = storage.create(f"{root}/a")
     upload.write(b"bytes")
     upload.abandon()

@@ -29,7 +29,7 @@ def s3(server, monkeypatch) -> S3StandIn:
 STORAGE = storage_for(ROOT)
 
 
-def test_what_marks_a_folder_is_no_file(s3):
+def test_what_marks_folder_is_no_file(s3):
     s3.put("in/a", b"data")
     s3.put("in/marker/", b"")
     assert [file.name for file in STORAGE.walk(f"{ROOT}/in")] == STORAGE.names(f"{ROOT}/in") == ["a"]
@@ -49,7 +49,7 @@ PARTS = [b"a" * 40_000_000, b"b" * 40_000_000]
 
 @pytest.mark.parametrize("pieces", [[b"small"], PARTS])
 @pytest.mark.parametrize("is_collected", [True, False])
-def test_an_upload_that_is_dropped_leaves_nothing(s3, pieces, is_collected):
+def test_upload_dropped_leaves_nothing(s3, pieces, is_collected):
     upload = STORAGE.create(f"{ROOT}/a")
     for piece in pieces:
         upload.write(piece)
@@ -119,7 +119,7 @@ def test_what_passes_is_not_seen(s3, operation, kind):
 
 
 @pytest.mark.parametrize("kind", [Kind.STATUS, Kind.TRUNCATED])
-def test_what_stays_is_an_error_that_names_the_file(s3, kind):
+def test_what_stays_is_error_that_names_file(s3, kind):
     s3.put("a", b"data")
     s3.faults = [Fault(kind, "read", times=1000)]
     with pytest.raises(OSError, match=f"s3://{BUCKET}/a") as caught:

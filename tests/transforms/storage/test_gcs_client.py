@@ -44,7 +44,7 @@ def test_threads_share_one_client_and_its_connections(gcs):
     assert len(gcs.log) == 128
 
 
-def test_each_server_has_a_client_of_its_own(gcs, monkeypatch):
+def test_each_server_has_client(gcs, monkeypatch):
     gcs.put("a", b"here")
     with running() as another:
         another.put("a", b"there")
@@ -74,7 +74,7 @@ def test_threads_make_one_client(gcs, monkeypatch):
     assert {call.operation for call in gcs.log} == {"list"}  # no metadata of the bucket
 
 
-def test_a_copied_process_has_a_client_of_its_own(gcs, monkeypatch):
+def test_copied_process_has_client(gcs, monkeypatch):
     """As after a fork: two processes that write to one connection mix their requests."""
     monkeypatch.setattr(gcs_client, "_CONNECTIONS", {})
     parents = gcs_client.connection()
@@ -88,7 +88,7 @@ def test_a_copied_process_has_a_client_of_its_own(gcs, monkeypatch):
 # What is tried again
 
 
-def test_a_server_that_says_nothing_is_asked_again(gcs, monkeypatch):
+def test_server_that_says_nothing_is_asked_again(gcs, monkeypatch):
     monkeypatch.setattr(gcs_client, "TIMEOUT_S", (0.2, 0.2))
     gcs.put("a", BYTES)
     gcs.faults.append(Fault(Kind.STALL, seconds=30))
@@ -97,14 +97,14 @@ def test_a_server_that_says_nothing_is_asked_again(gcs, monkeypatch):
     assert time.monotonic() - began_s < 20
 
 
-def test_an_error_whose_words_are_cut_off_is_asked_for_again(gcs):
+def test_error_whose_words_are_cut_off_is_asked_for_again(gcs):
     gcs.faults.append(Fault(Kind.TRUNCATED, "read"))
     with pytest.raises(FileNotFoundError):
         STORAGE.read(path_of("gone"))
     assert len(gcs.log) == 2
 
 
-def test_a_token_that_cannot_be_had_for_the_moment(gcs, monkeypatch):
+def test_token_that_cannot_be_had_for_moment(gcs, monkeypatch):
     from google.auth.exceptions import RefreshError
 
     answers = iter([RefreshError("busy", retryable=True), RefreshError("account disabled")])
@@ -117,7 +117,7 @@ def test_a_token_that_cannot_be_had_for_the_moment(gcs, monkeypatch):
         STORAGE.read(path_of("a"))
 
 
-def test_long_waiting_is_said_once_in_a_while(gcs, monkeypatch, caplog):
+def test_long_waiting_is_said_once_in_while(gcs, monkeypatch, caplog):
     monkeypatch.setattr(time, "sleep", lambda _: None)
     monkeypatch.setattr(gcs_client, "WARN_AFTER_S", 0.0)
     monkeypatch.setattr(gcs_client, "_warned_at_s", float("-inf"))
@@ -162,7 +162,7 @@ def test_a_server_that_is_not_there(monkeypatch):
             STORAGE.read(path_of("a"))
 
 
-def test_no_permission_names_the_account_where_the_server_does_not(gcs, monkeypatch):
+def test_no_permission_names_account_where_server_does_not(gcs, monkeypatch):
     gcs.faults.append(Fault(Kind.STATUS, status=403, message="Access denied."))
     account = "me@project.iam.gserviceaccount.com"
     monkeypatch.setattr(gcs_client.connection().http.credentials, "service_account_email", account, raising=False)
@@ -170,13 +170,13 @@ def test_no_permission_names_the_account_where_the_server_does_not(gcs, monkeypa
         STORAGE.read(path_of("a"))
 
 
-def test_credentials_that_are_not_accepted(gcs):
+def test_credentials_not_accepted(gcs):
     gcs.faults.append(Fault(Kind.STATUS, times=ALWAYS, status=401, message="Invalid Credentials"))
     with pytest.raises(ConfigError, match=r"the credentials are of no use \(.*\); run `gcloud auth"):
         STORAGE.size(path_of("a"))
 
 
-def test_an_error_of_another_kind_keeps_its_words(gcs):
+def test_error_of_another_kind_keeps_its_words(gcs):
     gcs.faults.append(Fault(Kind.STATUS, status=412, message="retention\npolicy"))
     with pytest.raises(OSError, match="InvalidResponse: retention policy") as caught:
         STORAGE.write(path_of("a"), b"")
@@ -204,7 +204,7 @@ def no_credentials(monkeypatch, tmp_path, metadata_server):
 
 
 @pytest.mark.parametrize("answers", [False, True])
-def test_a_search_for_credentials_ends_soon(no_credentials, metadata_server, answers):
+def test_search_for_credentials_ends_soon(no_credentials, metadata_server, answers):
     if not answers:
         metadata_server.close()
     began_s = time.monotonic()
@@ -218,7 +218,7 @@ def test_a_search_for_credentials_ends_soon(no_credentials, metadata_server, ans
         assert "\n" not in str(error)
 
 
-def test_a_file_of_credentials_that_is_not_there(no_credentials, monkeypatch):
+def test_file_of_credentials_not_there(no_credentials, monkeypatch):
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere/key.json")
     with pytest.raises(ConfigError, match=r"/nowhere/key\.json was not found"):
         STORAGE.read(path_of("a"))

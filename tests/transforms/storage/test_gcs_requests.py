@@ -31,7 +31,7 @@ class _Token(AnonymousCredentials):
 
 
 @pytest.mark.parametrize(("refused", "is_had"), [(1, True), (2, True), (3, False)])
-def test_credentials_that_are_refused_are_fetched_anew_twice_at_the_most(gcs, monkeypatch, refused, is_had):
+def test_credentials_refused_are_fetched_anew_twice_at_most(gcs, monkeypatch, refused, is_had):
     gcs.put("a", b"bytes")
     token = _Token()
     monkeypatch.setattr(gcs_client.connection().http, "credentials", token)
@@ -46,7 +46,7 @@ def test_credentials_that_are_refused_are_fetched_anew_twice_at_the_most(gcs, mo
     assert set(token.asked) == {("GET", f"{gcs.url}/download/storage/v1/b/bucket/o/a?alt=media", "gzip")}
 
 
-def test_a_proxy_of_the_environment_is_asked(gcs, monkeypatch):
+def test_proxy_of_environment_is_asked(gcs, monkeypatch):
     gcs.put("a", b"bytes")
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://storage.invalid")
     monkeypatch.setenv("HTTP_PROXY", gcs.url)
@@ -55,7 +55,7 @@ def test_a_proxy_of_the_environment_is_asked(gcs, monkeypatch):
 
 
 @pytest.mark.parametrize(("most_bytes", "is_read"), [(4, False), (5, True), (None, True)])
-def test_an_object_of_a_length_that_is_not_told_is_bounded_too(monkeypatch, most_bytes, is_read):
+def test_object_of_length_not_told_is_bounded_too(monkeypatch, most_bytes, is_read):
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_response(200)

@@ -33,7 +33,7 @@ ODD_NAMES = ["a b.jpg", "a#b", "a?b=c&d", "%41", "a+b", "ü/é/日本 🐈.png",
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
-def test_no_character_of_a_name_is_special(gcs, name):
+def test_no_character_of_name_is_special(gcs, name):
     path = join_path(path_of("folder"), name)
     STORAGE.write(path, BYTES)
     assert gcs.objects() == {f"folder/{name}": BYTES}
@@ -51,7 +51,7 @@ def test_no_character_of_a_name_is_special(gcs, name):
 
 
 @pytest.mark.parametrize("name", ["ü" * 513, "a\nb", "a\rb", ".", "..", "\ud800"])
-def test_a_name_that_no_object_can_have_is_one_that_is_missing(gcs, name):
+def test_name_that_no_object_can_have_is_one_missing(gcs, name):
     with pytest.raises(FileNotFoundError, match="no object can have such a name") as caught:
         STORAGE.read(path_of(name))
     assert caught.value.filename == path_of(name)
@@ -81,7 +81,7 @@ def test_reading_is_one_request(gcs):
 
 
 @pytest.mark.parametrize("is_packed", [False, True])
-def test_an_object_is_read_no_further_than_its_reader_takes(gcs, is_packed):
+def test_object_is_read_no_further_than_its_reader_takes(gcs, is_packed):
     """Its size has not been asked for; what is packed may be far larger than its object."""
     if is_packed:
         gcs.put("big", gzip.compress(bytes(64 * MB)), contentEncoding="gzip")
@@ -140,7 +140,7 @@ def test_ranges(gcs):
 # Streams
 
 
-def test_a_stream_reads_ranges_of_one_generation(gcs, monkeypatch):
+def test_stream_reads_ranges_of_one_generation(gcs, monkeypatch):
     monkeypatch.setattr(gcs_storage, "RANGE_BYTES", 40_000)
     generation = gcs.put("a", BYTES).resource["generation"]
     with STORAGE.open(path_of("a")) as stream:
@@ -151,7 +151,7 @@ def test_a_stream_reads_ranges_of_one_generation(gcs, monkeypatch):
 
 
 @pytest.mark.parametrize(("times", "is_had"), [(1, True), (ALWAYS, False)])
-def test_a_stream_that_is_read_to_its_end_is_checked(gcs, monkeypatch, times, is_had):
+def test_stream_read_to_its_end_is_checked(gcs, monkeypatch, times, is_had):
     """Its ranges have no checksums of their own."""
     monkeypatch.setattr(gcs_storage, "RANGE_BYTES", 40_000)
     gcs.put("a", BYTES)
@@ -167,7 +167,7 @@ def test_a_stream_that_is_read_to_its_end_is_checked(gcs, monkeypatch, times, is
 
 
 @pytest.mark.parametrize("replaced", [True, False])
-def test_an_object_that_changes_while_it_is_read_is_an_error(gcs, monkeypatch, replaced):
+def test_object_that_changes_while_it_is_read_is_error(gcs, monkeypatch, replaced):
     monkeypatch.setattr(gcs_storage, "RANGE_BYTES", 40_000)
     gcs.put("a", BYTES)
     stream = STORAGE.open(path_of("a"))
@@ -305,14 +305,14 @@ def test_what_passes_is_survived_by_each_method(gcs, fault):
     assert gcs.objects() == {}
 
 
-def test_after_a_connection_breaks_all_bytes_are_checked(gcs):
+def test_after_connection_breaks_all_bytes_are_checked(gcs):
     gcs.put("a", BYTES)
     gcs.faults = [Fault(Kind.TRUNCATED, "read"), Fault(Kind.CORRUPTED, "read", first=1)]
     assert STORAGE.read(path_of("a")) == BYTES
     assert [call.range for call in gcs.calls("read")] == ["", "", ""]  # nothing is gone on with
 
 
-def test_bytes_that_are_always_damaged_make_the_file_unreadable(gcs):
+def test_bytes_always_damaged_make_file_unreadable(gcs):
     gcs.put("a", BYTES)
     gcs.faults.append(Fault(Kind.CORRUPTED, "read", times=ALWAYS))
     with pytest.raises(UnreadableFileError, match="did not match their checksum when they came, 5 times") as caught:
@@ -340,7 +340,7 @@ def test_a_weather_of_faults(gcs):
 
 
 @pytest.mark.parametrize("kind", [Kind.STATUS, Kind.RESET, Kind.TRUNCATED])
-def test_what_does_not_pass_is_given_up_in_the_end(gcs, monkeypatch, kind):
+def test_what_does_not_pass_is_given_up_in_end(gcs, monkeypatch, kind):
     monkeypatch.setattr(gcs_client, "RETRY_S", 0.1)
     for name, call, _ in each_method(gcs):
         gcs.faults = [Fault(kind, times=ALWAYS, status=503, message="try later")]
@@ -421,7 +421,7 @@ def test_importing_it_imports_no_client():
         ({"eventBasedHold": True}, "a hold, which new objects of the bucket are given"),
     ],
 )
-def test_an_object_that_is_kept_says_why_and_cannot_be_moved(gcs, kept, says):
+def test_object_kept_says_why_and_cannot_be_moved(gcs, kept, says):
     STORAGE.write(path_of("free"), BYTES)
     assert GCS.protection(path_of("free")) == ""
     gcs.protection = kept

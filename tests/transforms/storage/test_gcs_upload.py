@@ -31,7 +31,7 @@ def test_writing(gcs, size):
 
 
 @pytest.mark.parametrize("size", [10, 2 * MB])
-def test_a_file_of_many_writes_appears_whole_at_commit(gcs, size):
+def test_file_of_many_writes_appears_whole_at_commit(gcs, size):
     upload = STORAGE.create(path_of("f/a"))
     for _ in range(3):
         upload.write(b"x" * size)
@@ -42,7 +42,7 @@ def test_a_file_of_many_writes_appears_whole_at_commit(gcs, size):
     assert gcs.objects() == {"f/b": b"x" * size * 3}
 
 
-def test_an_upload_that_is_abandoned_or_forgotten_leaves_nothing(gcs):
+def test_upload_abandoned_or_forgotten_leaves_nothing(gcs):
     for forget in (False, True):
         upload = STORAGE.create(path_of("a"))
         upload.write(b"x" * 7 * MB)
@@ -55,7 +55,7 @@ def test_an_upload_that_is_abandoned_or_forgotten_leaves_nothing(gcs):
     assert gcs.log == []
 
 
-def test_an_upload_that_failed_can_be_committed_again(gcs):
+def test_upload_that_failed_can_be_committed_again(gcs):
     upload = STORAGE.create(path_of("a"))
     upload.write(BYTES)
     gcs.faults.append(Fault(Kind.STATUS, "chunk", status=403))
@@ -66,7 +66,7 @@ def test_an_upload_that_failed_can_be_committed_again(gcs):
 
 
 @pytest.mark.parametrize(("status", "first"), [(404, 1), (410, 2)])
-def test_an_upload_whose_session_is_lost_is_begun_anew(gcs, monkeypatch, status, first):
+def test_upload_whose_session_is_lost_is_begun_anew(gcs, monkeypatch, status, first):
     monkeypatch.setattr(gcs_upload, "CHUNK_BYTES", 4 * MB)
     data = os.urandom(9 * MB)
     gcs.faults.append(Fault(Kind.STATUS, "chunk", first=first, status=status, message="the session is gone"))
@@ -76,7 +76,7 @@ def test_an_upload_whose_session_is_lost_is_begun_anew(gcs, monkeypatch, status,
 
 
 @pytest.mark.parametrize(("kind", "sessions"), [(Kind.PARTIAL, 2), (Kind.LOST, 1)])
-def test_an_upload_of_which_the_server_keeps_a_part_is_begun_anew_but_not_one_whose_answer_is_lost(gcs, kind, sessions):
+def test_upload_of_which_server_keeps_part_is_begun_anew_but_not_one_whose_answer_is_lost(gcs, kind, sessions):
     data = os.urandom(9 * MB)
     gcs.faults.append(Fault(kind, "chunk"))
     STORAGE.write(path_of("a"), data)
@@ -84,7 +84,7 @@ def test_an_upload_of_which_the_server_keeps_a_part_is_begun_anew_but_not_one_wh
     assert len(gcs.calls("start")) == sessions
 
 
-def test_an_upload_whose_sessions_are_all_lost_is_an_error(gcs):
+def test_upload_whose_sessions_are_all_lost_is_error(gcs):
     gcs.faults.append(Fault(Kind.STATUS, "chunk", times=ALWAYS, status=410, message="the session is gone"))
     with pytest.raises(OSError, match="the session is gone") as caught:
         STORAGE.write(path_of("a"), b"x" * 9 * MB)
@@ -114,7 +114,7 @@ def test_bytes_that_always_arrive_damaged_are_not_left_there(gcs, size):
     assert gcs.objects() == {}
 
 
-def test_what_another_run_has_written_in_place_of_damaged_bytes_is_let_be(gcs):
+def test_what_another_run_has_written_for_damaged_bytes_is_let_be(gcs):
     gcs.faults = [
         Fault(Kind.CORRUPTED, "chunk", times=ALWAYS),
         Fault(Kind.REPLACED, "delete", first=gcs_client.TRIES, data=b"of another run"),
@@ -124,7 +124,7 @@ def test_what_another_run_has_written_in_place_of_damaged_bytes_is_let_be(gcs):
     assert gcs.objects() == {"a": b"of another run"}
 
 
-def test_a_checksum_that_the_server_refuses_is_tried_anew(gcs):
+def test_checksum_that_server_refuses_is_tried_anew(gcs):
     message = 'Provided CRC32C "AAAAAA==" doesn\'t match calculated CRC32C "BBBBBB==".'
     gcs.faults.append(Fault(Kind.STATUS, "chunk", status=400, message=message))
     STORAGE.write(path_of("a"), BYTES)
@@ -161,7 +161,7 @@ def uploads() -> int:
 
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("size", [3 * MB, 3 * MB + 1, 4 * MB - 1])
-def test_a_large_file_is_sent_while_it_is_written(gcs, size):
+def test_large_file_is_sent_while_it_is_written(gcs, size):
     data = os.urandom(size)
     upload = begun(gcs, path_of("a"), data, 2)
     assert gcs.objects() == {}
@@ -206,7 +206,7 @@ def test_what_is_being_sent_and_is_abandoned_or_collected_as_garbage_leaves_noth
         Fault(Kind.CORRUPTED, "chunk", when=is_last),
     ],
 )
-def test_what_was_sent_and_is_lost_or_damaged_is_an_error(gcs, fault):
+def test_what_was_sent_and_is_lost_or_damaged_is_error(gcs, fault):
     """It is not kept, so that it could be sent again."""
     gcs.faults.append(fault)
     upload = begun(gcs, path_of("a"), os.urandom(4 * MB + 1), 2)
@@ -219,7 +219,7 @@ def test_what_was_sent_and_is_lost_or_damaged_is_an_error(gcs, fault):
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_what_cannot_be_sent_is_told_while_it_is_written(gcs):
+def test_what_cannot_be_sent_is_named_while_it_is_written(gcs):
     """Who writes does not wait for room."""
     gcs.faults.append(Fault(Kind.STATUS, "start", status=403, message="may not"))
     upload = STORAGE.create(path_of("a"))

@@ -29,7 +29,7 @@ def test_paths_are_local(path):
 # Reading
 
 
-def test_walk_tells_a_changed_file_apart(tmp_path):
+def test_walk_tells_changed_file_apart(tmp_path):
     (tmp_path / "a").write_text("1")
     os.utime(tmp_path / "a", ns=(10, 10))
     (before,) = STORAGE.walk(str(tmp_path))
@@ -61,7 +61,7 @@ class FewAtOnce(io.FileIO):
         return super().read(min(size, 8))
 
 
-def test_a_file_is_read_whole_where_the_system_reads_less_at_once(tmp_path, monkeypatch):
+def test_file_is_read_whole_where_system_reads_less_at_once(tmp_path, monkeypatch):
     """As Linux does of 2 GiB."""
     path, data = str(tmp_path / "a"), bytes(range(100))
     Path(path).write_bytes(data)
@@ -78,7 +78,7 @@ def test_a_file_is_read_whole_where_the_system_reads_less_at_once(tmp_path, monk
 
 
 @pytest.mark.parametrize("read", [STORAGE.read, lambda path, version: STORAGE.read_range(path, 0, 3, version)])
-def test_a_file_that_was_written_to_since_it_was_listed_is_another(tmp_path, read):
+def test_file_that_was_written_to_since_it_was_listed_is_another(tmp_path, read):
     path = tmp_path / "a"
     path.write_bytes(b"old")
     (file,) = STORAGE.walk(str(tmp_path))
@@ -101,13 +101,13 @@ def test_write_makes_folders_and_replaces_files(tmp_path):
     assert contents(tmp_path) == {"new/folder/a": b"second"}
 
 
-def test_write_in_the_working_directory(tmp_path, monkeypatch):
+def test_write_in_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     STORAGE.write("a", b"here")
     assert contents(tmp_path) == {"a": b"here"}
 
 
-def test_a_write_that_fails_leaves_what_was_there(tmp_path):
+def test_write_that_fails_leaves_what_was_there(tmp_path):
     path = str(tmp_path / "a")
     STORAGE.write(path, b"old")
     with pytest.raises(TypeError):
@@ -115,14 +115,14 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path):
     assert contents(tmp_path) == {"a": b"old"}
 
 
-def test_a_write_over_a_folder_fails_and_leaves_no_trace(tmp_path):
+def test_write_over_folder_fails_and_leaves_no_trace(tmp_path):
     (tmp_path / "a").mkdir()
     with pytest.raises(OSError, match="directory"):
         STORAGE.write(str(tmp_path / "a"), b"data")
     assert contents(tmp_path) == {}
 
 
-def test_all_bytes_are_on_the_disk_before_they_have_their_name(tmp_path, monkeypatch):
+def test_all_bytes_are_on_disk_before_they_have_their_name(tmp_path, monkeypatch):
     """Or a machine that loses its power has a shard of zeros by the right name."""
     synced: dict[int, int] = {}
     renamed: dict[str, int | None] = {}
@@ -157,7 +157,7 @@ def test_two_uploads_of_one_file_do_not_mix(tmp_path):
 # Deleting
 
 
-def test_a_folder_that_is_written_to_while_it_is_deleted_is_deleted(tmp_path, monkeypatch):
+def test_folder_written_to_while_it_is_deleted_is_deleted(tmp_path, monkeypatch):
     """By another run, which is done a moment later."""
     state = tmp_path / "state"
     STORAGE.write(str(state / "a"), b"")
@@ -196,7 +196,7 @@ def test_delete_leftovers_takes_temporary_files_of_killed_processes(tmp_path):
     STORAGE.delete_leftovers(str(tmp_path / "gone"))
 
 
-def test_what_a_live_process_is_writing_is_no_leftover(tmp_path):
+def test_what_live_process_is_writing_is_no_leftover(tmp_path):
     upload = STORAGE.create(str(tmp_path / "ours-1"))
     upload.write(b"still being written")
     STORAGE.delete_leftovers(str(tmp_path))
@@ -204,7 +204,7 @@ def test_what_a_live_process_is_writing_is_no_leftover(tmp_path):
     assert contents(tmp_path) == {"ours-1": b"still being written"}
 
 
-def test_a_process_writes_until_it_ends_though_nobody_asks_how(tmp_path):
+def test_process_writes_until_it_ends_though_nobody_asks_how(tmp_path):
     """As in a container that has nobody for that."""
     process = subprocess.Popen(["sleep", "60"])
     name = TemporaryName.parse(TemporaryName.make("theirs"))._replace(process=process.pid)
@@ -220,7 +220,7 @@ def test_a_process_writes_until_it_ends_though_nobody_asks_how(tmp_path):
 
 
 @pytest.mark.parametrize(("idle_s", "left"), [(60, True), (3 * 3600, False)])
-def test_what_another_machine_writes_is_left_alone_for_an_hour(tmp_path, idle_s, left):
+def test_what_another_machine_writes_is_left_alone_for_hour(tmp_path, idle_s, left):
     theirs = tmp_path / ".ours-1.000000-1-000000.0000.tmp"
     theirs.write_bytes(b"of another machine, or of an earlier run in a container of this name")
     written = time.time() - idle_s
@@ -229,7 +229,7 @@ def test_what_another_machine_writes_is_left_alone_for_an_hour(tmp_path, idle_s,
     assert theirs.exists() == left
 
 
-def test_an_earlier_run_of_the_same_process_number_is_over(tmp_path):
+def test_earlier_run_of_same_process_number_is_over(tmp_path):
     parsed = TemporaryName.parse(TemporaryName.make("ours-1"))
     assert (parsed.name, parsed.process) == ("ours-1", os.getpid())
     earlier = tmp_path / f".ours-1.{parsed.host}-{parsed.process}-000000.0000.tmp"
@@ -238,17 +238,17 @@ def test_an_earlier_run_of_the_same_process_number_is_over(tmp_path):
     assert not earlier.exists()
 
 
-def test_temporary_names_of_a_process_are_all_different():
+def test_temporary_names_of_process_are_all_different():
     assert len({TemporaryName.make("ours-1") for _ in range(2000)}) == 2000
 
 
 @pytest.mark.parametrize("name", ["x" * 255, "é" * 127, "x" * 201])
-def test_names_as_long_as_the_file_system_has_them_are_written(tmp_path, name):
+def test_names_as_long_as_file_system_has_them_are_written(tmp_path, name):
     STORAGE.write(str(tmp_path / name), b"long")
     assert contents(tmp_path) == {name: b"long"}
 
 
-def test_a_folder_that_vanishes_while_it_is_written_to_is_made_again(tmp_path, monkeypatch):
+def test_folder_that_vanishes_while_it_is_written_to_is_made_again(tmp_path, monkeypatch):
     path = tmp_path / "state" / "shard.json"
     commit, commits = LocalUpload.commit, []
 
@@ -273,7 +273,7 @@ def test_links_to_one_folder_are_folders_and_no_loops(tmp_path):
     assert sorted(names) == ["a link/a.jpg", "real/a.jpg", "z link/a.jpg"]
 
 
-def test_a_file_is_read_no_further_than_its_reader_takes(tmp_path):
+def test_file_is_read_no_further_than_its_reader_takes(tmp_path):
     with open(tmp_path / "sparse", "wb") as file:
         file.truncate(10_000_000_000)
     with pytest.raises(FileTooLargeError, match="10,000,000,000 bytes, where at most 5 are read"):
@@ -283,7 +283,7 @@ def test_a_file_is_read_no_further_than_its_reader_takes(tmp_path):
 
 
 @pytest.mark.parametrize("size", [0, 4, 6])
-def test_a_file_that_is_written_to_while_it_is_read_is_told_as_changed(tmp_path, monkeypatch, size):
+def test_file_written_to_while_it_is_read_is_named_as_changed(tmp_path, monkeypatch, size):
     """Between the question how large it is and the reading; what came would be cut, or of two files."""
     path = tmp_path / "a.jpg"
     path.write_bytes(b"12345")
@@ -300,7 +300,7 @@ def test_a_file_that_is_written_to_while_it_is_read_is_told_as_changed(tmp_path,
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no /proc")
-def test_a_file_that_does_not_know_its_size_is_not_read_on_and_on():
+def test_file_that_does_not_know_its_size_is_not_read_on_and_on():
     with pytest.raises(ChangedFileError):
         STORAGE.read("/proc/self/status")
 

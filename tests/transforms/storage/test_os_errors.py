@@ -12,7 +12,7 @@ def os_error(number: int, *files: object) -> OSError:
 
 
 @pytest.mark.parametrize("number", _MEANINGS)
-def test_a_sentence_has_the_file_what_happened_and_a_cure_and_no_number(number):
+def test_sentence_has_file_what_happened_and_cure_and_no_number(number):
     text = explain_os_error(os_error(number, "a b/c"))
     assert text.startswith(f"a b/c: {_MEANINGS[number].what}; {_MEANINGS[number].cure}")
     assert "Errno" not in text
@@ -44,11 +44,11 @@ def test_what_beam_hands_on_as_text_is_explained_alike(error):
         (os_error(errno.EIO, 7), "file 7: "),
     ],
 )
-def test_a_sentence_begins_with_the_file_and_keeps_other_words(error, start):
+def test_sentence_begins_with_file_and_keeps_other_words(error, start):
     assert explain_os_error(error).startswith(start)
 
 
-def test_a_long_path_is_shortened_in_its_middle():
+def test_long_path_is_shortened_in_its_middle():
     shown = explain_os_error(os_error(errno.ENAMETOOLONG, "a" * 5000 + "z")).partition(":")[0]
     assert (shown[0], shown[-1], len(shown)) == ("a", "z", 201)
     assert explain_os_error(os_error(errno.EIO, "a" * 200)).startswith("a" * 200 + ": ")

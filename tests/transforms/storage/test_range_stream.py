@@ -27,7 +27,7 @@ STEPS = st.one_of(
 
 
 @given(st.lists(STEPS, max_size=20), st.sampled_from([1, 100, 1024, 5000]))
-def test_it_is_read_and_sought_as_the_bytes_themselves(steps, most):
+def test_it_is_read_and_sought_as_bytes_themselves(steps, most):
     ranges = Ranges()
     stream = io.BufferedReader(RangeStream(ranges, "a", len(BYTES), most), 64)
     expected = io.BytesIO(BYTES)
@@ -49,7 +49,7 @@ def test_it_is_read_and_sought_as_the_bytes_themselves(steps, most):
 @pytest.mark.parametrize(
     ("most", "ranges"), [(20_000, [(0, 20_000)]), (9_000, [(0, 9_000), (9_000, 9_000), (18_000, 2_000)])]
 )
-def test_all_of_it_comes_in_ranges_as_large_as_may_be(most, ranges):
+def test_all_it_comes_in_ranges_as_large_as_may_be(most, ranges):
     """Each is a request, where it is in a bucket."""
     read: list[tuple[int, int]] = []
 
@@ -61,7 +61,7 @@ def test_all_of_it_comes_in_ranges_as_large_as_may_be(most, ranges):
     assert read == ranges
 
 
-def test_a_range_that_is_too_short_is_an_error():
+def test_range_too_short_is_error():
     with pytest.raises(OSError, match="5 bytes came where there are 20") as caught:
         RangeStream(lambda start, length: b"short", "a", 20, 20).readall()
     assert caught.value.filename == "a"

@@ -22,7 +22,7 @@ CONTENT = random.Random(0).randbytes(5 << 19) + b'{"images": []}' * 1000
         gzip.compress(CONTENT[:7]) + gzip.compress(b"") + gzip.compress(CONTENT[7:]) + bytes(512),
     ],
 )
-def test_a_file_is_unpacked_whatever_its_name(tmp_path, name, data):
+def test_file_is_unpacked_whatever_its_name(tmp_path, name, data):
     (tmp_path / name).write_bytes(data)
     assert read_unpacked(str(tmp_path / name)) == CONTENT
 
@@ -50,7 +50,7 @@ def test_a_damaged_file(tmp_path, offset):
 
 
 @pytest.mark.parametrize("members", [1, 5])
-def test_a_bomb_is_unpacked_to_its_bound_and_no_further(tmp_path, monkeypatch, members):
+def test_bomb_is_unpacked_to_its_bound_and_no_further(tmp_path, monkeypatch, members):
     monkeypatch.setattr(module, "_ALWAYS", 3 << 20)
     zeros = 4_000_000
     (tmp_path / "a").write_bytes(gzip.compress(bytes(zeros // members)) * members)
@@ -61,7 +61,7 @@ def test_a_bomb_is_unpacked_to_its_bound_and_no_further(tmp_path, monkeypatch, m
 
 
 @pytest.mark.parametrize("read", [read_unpacked, lambda path: b"".join(open_unpacked(path)[1])])
-def test_a_member_that_says_it_unpacks_to_too_much_is_not_unpacked(tmp_path, monkeypatch, read):
+def test_member_that_says_it_unpacks_to_too_much_is_not_unpacked(tmp_path, monkeypatch, read):
     """Its packed size may lie, too: another member begins behind it."""
     monkeypatch.setattr(module, "_ALWAYS", 3 << 20)
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
@@ -93,7 +93,7 @@ def test_what_has_no_ranges_is_known(tmp_path):
     assert open_unpacked(f"{tmp_path}/a.zip/deflated")[0]
 
 
-def test_a_file_in_a_bucket_or_in_an_archive_is_unpacked_too(tmp_path, gcs):
+def test_file_in_bucket_or_in_archive_is_unpacked_too(tmp_path, gcs):
     storage_for(path_of("a.json")).write(path_of("a.json"), gzip.compress(CONTENT))
     assert read_unpacked(path_of("a.json")) == CONTENT
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
@@ -101,13 +101,13 @@ def test_a_file_in_a_bucket_or_in_an_archive_is_unpacked_too(tmp_path, gcs):
     assert read_unpacked(str(tmp_path / "a.zip/in/a.json.gz")) == CONTENT
 
 
-def test_what_follows_gzip_s_members_is_told(tmp_path):
+def test_what_follows_gzip_s_members_is_named(tmp_path):
     (tmp_path / "a").write_bytes(gzip.compress(CONTENT) + bytes(512) + b"more")
     with pytest.raises(AnnotationFileError, match="a goes on after what gzip packed"):
         read_unpacked(str(tmp_path / "a"))
 
 
-def test_a_bound_is_of_the_whole_file_whatever_its_order(tmp_path, monkeypatch):
+def test_bound_is_of_whole_file_whatever_its_order(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_ALWAYS", 1 << 20)
     content = bytes(30_000_000) + random.Random(0).randbytes(400_000)
     (tmp_path / "a").write_bytes(gzip.compress(content))

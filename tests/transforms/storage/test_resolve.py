@@ -11,7 +11,7 @@ from recordmill.transforms.storage.resolve import archive_of, join_path, local_c
 from tests.transforms.storage.conftest import path_of
 
 
-def test_an_archive_in_a_bucket_is_read_there(gcs):
+def test_archive_in_bucket_is_read_there(gcs):
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
         archive.writestr("a/b.txt", "of the bucket")
@@ -35,7 +35,7 @@ def test_local_copy_of_a_local_file(tmp_path):
         assert path == str(tmp_path / "model.keras")
 
 
-def test_local_copy_of_a_bucket_s_file_has_its_name_and_is_gone_afterwards(gcs):
+def test_local_copy_of_bucket_s_file_has_its_name_and_is_gone_afterwards(gcs):
     gcs.put("models/tiny.keras", b"model" * 1_000_000)
     with local_copy(path_of("models/tiny.keras")) as path:
         assert os.path.basename(path) == "tiny.keras"  # Keras looks at its ending

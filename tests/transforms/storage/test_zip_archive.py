@@ -86,7 +86,7 @@ def test_requests_for_a_directory(monkeypatch):
         assert max(reads) <= 100_000
 
 
-def test_members_end_where_the_next_or_the_directory_starts():
+def test_members_end_where_next_or_directory_starts():
     data = archive(dict.fromkeys("abcd", b""))
     starts = [member.start for member in opened(data)]
     put(data, 47 + START, "<I", starts[2])  # b has the bytes of c
@@ -97,7 +97,7 @@ def test_members_end_where_the_next_or_the_directory_starts():
     ]
 
 
-def test_a_member_is_no_longer_than_it_can_be():
+def test_member_is_no_longer_than_it_can_be():
     """As where gigabytes of something else follow it."""
     data = archive({"a": b"abc"})
     at = data.index(ENTRY)
@@ -116,7 +116,7 @@ def test_find():
     assert [directory.find(name) for name in ("", "a.jp", "a.jpg/", "folder/", "x", "\ud800")] == [None] * 6
 
 
-def test_of_one_name_the_last_is_found():
+def test_of_one_name_last_is_found():
     data = archive({name: name.encode() * number for number, name in enumerate(("a", "b", "c", "a/"))})
     for number in range(2):
         data[data.index(ENTRY) + 47 * number + 46] = ord("c")
@@ -153,7 +153,7 @@ def test_zip64():
         opened(with_numbers_of_64_bits({SIZE: 1 << 63}))
 
 
-def test_an_archive_that_became_shorter_is_not_a_damaged_one():
+def test_archive_that_became_shorter_is_not_damaged_one():
     data = archive({"a": b""})
     with pytest.raises(OSError, match="bytes came where there are") as caught:
         Directory(lambda start, length: bytes(data[start : start + length]), "a.zip", len(data) + 1)
@@ -169,14 +169,14 @@ def test_an_archive_that_became_shorter_is_not_a_damaged_one():
         (lambda data: data.index(ENTRY) + 6, 255),  # a version that zipfile refuses
     ],
 )
-def test_a_damaged_directory_is_refused(at, byte):
+def test_damaged_directory_is_refused(at, byte):
     data = archive({"a": b"", "b": b""})
     data[at(data)] = byte
     with pytest.raises(ValueError, match=r"\w"):
         opened(data)
 
 
-def test_a_hundred_thousand_members_take_some_hundred_bytes_each():
+def test_hundred_thousand_members_take_some_hundred_bytes_each():
     head = struct.pack("<4s6H3I5H2I", ENTRY, 20, 20, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0)
     entries = b"".join(head + b"%012d.jpg" % number for number in range(100_000))
     data = entries + struct.pack("<4s4H2IH", END, 0, 0, 0, 0, len(entries), 0, 0)
@@ -214,7 +214,7 @@ def test_unpack(method, extra, stream):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_unpack_takes_the_memory_of_a_few_pieces(method):
+def test_unpack_takes_memory_of_few_pieces(method):
     data = archive({"a": random.Random(0).randbytes(1 << 20) * 40}, method)
     (member,) = opened(data)
     pieces = (bytes(data[at : at + 200_000]) for at in range(0, member.length, 200_000))

@@ -47,7 +47,7 @@ def archive(path: Path, members: dict[str, bytes] | None = None, method: int = z
         ("masks", LocalStorage),
     ],
 )
-def test_an_archive_is_known_by_its_name_and_by_being_a_file(tmp_path, path, kind):
+def test_archive_is_known_by_its_name_and_by_being_file(tmp_path, path, kind):
     archive(tmp_path / "masks.zip")
     archive(tmp_path / "MASKS.ZIP")
     (tmp_path / "folder.zip").mkdir()
@@ -66,13 +66,13 @@ def test_members_are_read_by_their_names(tmp_path, method):
 
 
 @pytest.mark.parametrize("name", ["1.png", "deep/2.png", "é ü.png"])
-def test_the_one_folder_at_the_top_may_be_left_out(tmp_path, name):
+def test_one_folder_at_top_may_be_left_out(tmp_path, name):
     path = archive(tmp_path / "masks.zip", {**MEMBERS, "__MACOSX/val/._1.png": b"of a Mac"})
     storage = storage_for(path)
     assert storage.read(f"{path}/{name}") == MEMBERS[f"val/{name}"]
 
 
-def test_a_folder_without_files_is_no_other_folder_at_the_top(tmp_path):
+def test_folder_without_files_is_no_other_folder_at_top(tmp_path):
     path = archive(tmp_path / "masks.zip", {"val/1.png": b"one", "train/": b""})
     assert storage_for(path).read(f"{path}/1.png") == b"one"
 
@@ -81,7 +81,7 @@ def test_a_folder_without_files_is_no_other_folder_at_the_top(tmp_path):
     ("others", "names"),
     [({}, ["1.png"]), ({"__MACOSX/x": b""}, ["1.png"]), ({"top.png": b""}, ["masks/1.png", "top.png"])],
 )
-def test_files_are_listed_below_the_folder_that_has_the_archive_s_name(tmp_path, others, names):
+def test_files_are_listed_below_folder_that_has_archive_s_name(tmp_path, others, names):
     path = archive(tmp_path / "masks.zip", {"masks/1.png": b"", **others})
     assert [file.name for file in storage_for(path).walk(path)] == names
 
@@ -91,13 +91,13 @@ def test_of_several_folders_none_may_be_left_out(tmp_path):
     assert storage_for(path).size(f"{path}/1.png") is None
 
 
-def test_a_member_of_the_very_name_goes_before_one_below_the_folder(tmp_path):
+def test_member_of_very_name_goes_before_one_below_folder(tmp_path):
     path = archive(tmp_path / "masks.zip", {"1.png": b"top", "val/1.png": b"below"})
     assert storage_for(path).read(f"{path}/1.png") == b"top"
 
 
 @pytest.mark.parametrize("name", ["gone.png", "val", "val/", "../masks.zip", "", "val/../val/1.png"])
-def test_a_member_that_is_not_there_is_a_missing_file(tmp_path, name):
+def test_member_not_there_is_missing_file(tmp_path, name):
     path = archive(tmp_path / "masks.zip")
     storage = storage_for(path)
     assert storage.size(f"{path}/{name}") is None
@@ -127,21 +127,21 @@ def test_folders_of_an_archive(tmp_path):
     assert names == {"": True, "/": True, "/val": True, "/val/deep": True, "/va": False, "/val/1.png": False}
 
 
-def test_folders_that_are_members_themselves_are_no_files(tmp_path):
+def test_folders_members_themselves_are_no_files(tmp_path):
     path = archive(tmp_path / "masks.zip", {"val/": b"", "val/1.png": b"x"})
     assert [file.name for file in storage_for(path).walk(path)] == ["val/1.png"]
     assert storage_for(path).names(path) == []
 
 
 @pytest.mark.parametrize("members", [{}, {"val/": b""}])
-def test_an_archive_without_files_is_an_empty_folder(tmp_path, members):
+def test_archive_without_files_is_empty_folder(tmp_path, members):
     path = archive(tmp_path / "masks.zip", members)
     assert storage_for(path).is_folder(path)
     assert list(storage_for(path).walk(path)) == []
 
 
 @pytest.mark.parametrize("data", [b"", b"no archive", b"PK\x05\x06", b"PK\x03\x04" + bytes(100)])
-def test_what_is_no_archive_is_told_by_name(tmp_path, data):
+def test_what_is_no_archive_is_named_by_name(tmp_path, data):
     (tmp_path / "masks.zip").write_bytes(data)
     path = str(tmp_path / "masks.zip")
     with pytest.raises(ConfigError, match=r"masks\.zip is not a ZIP archive"):
@@ -165,7 +165,7 @@ def test_nothing_can_be_written(tmp_path):
     assert (tmp_path / "masks.zip").read_bytes() == before
 
 
-def test_a_member_that_was_replaced_since_it_was_listed_is_another(tmp_path):
+def test_member_that_was_replaced_since_it_was_listed_is_another(tmp_path):
     """In a new archive, whose own version is right."""
     path = archive(tmp_path / "masks.zip", {"a.png": b"old", "b.png": b"kept"})
     listed = {file.name: file for file in storage_for(path).walk(path)}
@@ -178,7 +178,7 @@ def test_a_member_that_was_replaced_since_it_was_listed_is_another(tmp_path):
     assert storage.read(listed["b.png"].path, listed["b.png"].version) == b"kept"
 
 
-def test_a_member_that_was_damaged_on_its_way_is_read_again(tmp_path, gcs):
+def test_member_that_was_damaged_on_its_way_is_read_again(tmp_path, gcs):
     """Ranges of a bucket come without a checksum."""
     gcs.put("damaged.zip", Path(archive(tmp_path / "a.zip", {"a.png": CONTENT})).read_bytes())
     storage, path = storage_for(path_of("damaged.zip")), path_of("damaged.zip/a.png")
@@ -219,7 +219,7 @@ def wrong_bytes(data: bytearray) -> None:
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 @pytest.mark.parametrize("damage", [flag_as_encrypted, unknown_method, wrong_checksum, wrong_header, wrong_bytes])
-def test_a_damaged_or_encrypted_member_is_unreadable_and_the_others_are_read(tmp_path, damage, method):
+def test_damaged_or_encrypted_member_is_unreadable_and_others_are_read(tmp_path, damage, method):
     path = archive(tmp_path / "masks.zip", {"a.png": b"abcdef" * 50, "b.png": b"whole"}, method)
     data = bytearray(Path(path).read_bytes())
     damage(data)
@@ -233,7 +233,7 @@ def test_a_damaged_or_encrypted_member_is_unreadable_and_the_others_are_read(tmp
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0), st.integers(1, 255), st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]))
-def test_one_damaged_byte_of_a_member_is_read_around_or_told(tmp_path_factory, place, change, method):
+def test_one_damaged_byte_of_member_is_read_around_or_told(tmp_path_factory, place, change, method):
     folder = tmp_path_factory.mktemp("damaged")
     content = bytes(range(256))
     path = archive(folder / "masks.zip", {"a.png": content}, method)
@@ -262,7 +262,7 @@ def test_threads_that_begin_at_once_read_one_directory(tmp_path, monkeypatch):
     assert len(reads) == 1
 
 
-def test_a_disk_that_fails_is_not_taken_for_a_damaged_member(tmp_path, monkeypatch):
+def test_disk_that_fails_is_not_taken_for_damaged_member(tmp_path, monkeypatch):
     path = archive(tmp_path / "masks.zip")
 
     def fail(*_, **__):
@@ -277,7 +277,7 @@ def test_a_disk_that_fails_is_not_taken_for_a_damaged_member(tmp_path, monkeypat
 # Members by range
 
 
-def test_a_member_is_one_read_of_no_more_than_its_bytes_and_the_next_one_s_header(tmp_path, monkeypatch):
+def test_member_is_one_read_of_no_more_than_its_bytes_and_next_one_s_header(tmp_path, monkeypatch):
     members = {f"{number}.png": bytes([number]) * 5000 for number in range(20)}
     path = archive(tmp_path / "masks.zip", members, zipfile.ZIP_STORED)
     storage = storage_for(path)
@@ -296,7 +296,7 @@ def test_a_member_is_one_read_of_no_more_than_its_bytes_and_the_next_one_s_heade
 
 
 @pytest.mark.parametrize(("kept_bytes", "requests"), [(1 << 30, 3), (1000, 100)])
-def test_members_of_a_small_archive_in_a_bucket_come_in_blocks(tmp_path, gcs, monkeypatch, kept_bytes, requests):
+def test_members_of_small_archive_in_bucket_come_in_blocks(tmp_path, gcs, monkeypatch, kept_bytes, requests):
     """One that is larger than KEPT_BYTES is one request a member."""
     monkeypatch.setattr(range_stream, "_BLOCK_BYTES", 40_000)
     monkeypatch.setattr(zip_storage, "KEPT_BYTES", kept_bytes)
@@ -324,7 +324,7 @@ CONTENT = random.Random(0).randbytes(300_000) + bytes(200_000)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_a_large_member_is_streamed_as_it_is_read(tmp_path, no_whole, method, monkeypatch):
+def test_large_member_is_streamed_unchanged_read(tmp_path, no_whole, method, monkeypatch):
     path = archive(tmp_path / "a.zip", {"a.json": CONTENT, "b": b"after"}, method)
     storage, member = storage_for(path), f"{path}/a.json"
     whole = storage.read(member)
@@ -340,7 +340,7 @@ def test_a_large_member_is_streamed_as_it_is_read(tmp_path, no_whole, method, mo
         storage.open(member, "00000000")
 
 
-def test_ranges_of_a_large_stored_member_are_ranges_of_the_archive(tmp_path, no_whole, monkeypatch):
+def test_ranges_of_large_stored_member_are_ranges_of_archive(tmp_path, no_whole, monkeypatch):
     path = archive(tmp_path / "a.zip", {"a.json": CONTENT, "b": b"after"}, zipfile.ZIP_STORED)
     storage, member = storage_for(path), f"{path}/a.json"
     version = storage.stat(member).version
@@ -357,7 +357,7 @@ def test_ranges_of_a_large_stored_member_are_ranges_of_the_archive(tmp_path, no_
     assert caught.value.filename == member
 
 
-def test_a_stream_is_of_the_archive_that_was_opened(tmp_path, no_whole):
+def test_stream_is_of_archive_that_was_opened(tmp_path, no_whole):
     path = archive(tmp_path / "a.zip", {"a.json": random.Random(0).randbytes(3 << 20)}, zipfile.ZIP_STORED)
     with storage_for(path).open(f"{path}/a.json") as file:
         file.read(10)
@@ -367,7 +367,7 @@ def test_a_stream_is_of_the_archive_that_was_opened(tmp_path, no_whole):
     assert caught.value.filename == path
 
 
-def test_a_large_member_in_a_bucket_is_streamed_of_one_generation(tmp_path, no_whole, gcs):
+def test_large_member_in_bucket_is_streamed_of_one_generation(tmp_path, no_whole, gcs):
     content = random.Random(0).randbytes(9 << 20)
     path = archive(tmp_path / "a.zip", {"a.json": content}, zipfile.ZIP_DEFLATED)
     gcs.put("streamed.zip", Path(path).read_bytes())
@@ -389,7 +389,7 @@ def test_members_behind_others_data_are_found(tmp_path):
     assert storage_for(str(moved)).read(f"{moved}/val/deep/2.png") == MEMBERS["val/deep/2.png"]
 
 
-def test_a_member_is_read_no_further_than_its_reader_takes(tmp_path):
+def test_member_is_read_no_further_than_its_reader_takes(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("zeros", bytes(1_000_000))
     storage, path = storage_for(str(tmp_path / "a.zip")), str(tmp_path / "a.zip" / "zeros")
@@ -398,7 +398,7 @@ def test_a_member_is_read_no_further_than_its_reader_takes(tmp_path):
     assert storage.read(path, most_bytes=1_000_000) == bytes(1_000_000)
 
 
-def test_a_member_that_has_far_more_bytes_than_it_unpacks_to_is_not_read(tmp_path):
+def test_member_that_has_far_more_bytes_than_it_unpacks_to_is_not_read(tmp_path):
     """Its directory says that one byte is packed in ten gigabytes, which take no room on the disk."""
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("one", b"1")
@@ -416,7 +416,7 @@ def test_a_member_that_has_far_more_bytes_than_it_unpacks_to_is_not_read(tmp_pat
         storage.read(path, most_bytes=256_000_000)
 
 
-def test_of_members_of_one_name_the_last_is_taken_and_the_others_are_told(tmp_path, caplog):
+def test_of_members_of_one_name_last_is_taken_and_others_are_named(tmp_path, caplog):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for data in (b"first", b"second", b"last"):
@@ -428,7 +428,7 @@ def test_of_members_of_one_name_the_last_is_taken_and_the_others_are_told(tmp_pa
     assert told.endswith("a.zip: 2 of its members have the name of a later one, and are passed over")
 
 
-def test_the_directories_of_many_archives_are_not_all_kept(tmp_path):
+def test_directories_of_many_archives_are_not_all_kept(tmp_path):
     def kept() -> int:
         gc.collect()
         return sum(isinstance(each, Directory) for each in gc.get_objects())

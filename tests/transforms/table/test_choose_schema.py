@@ -43,7 +43,7 @@ def types(*files: dict, is_typed: bool = False) -> dict[str, ColumnType]:
     return {column.name: column.type for column in choose(*files, is_typed=is_typed).schema.columns}
 
 
-def test_images_in_a_column_are_said_to_be_unchecked():
+def test_images_in_column_are_said_to_be_unchecked():
     files = [b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n", b"text", None]
     (warning,) = choose({"image.bytes": pa.array(files, pa.binary())}, is_typed=True).warnings
     assert warning.startswith("column image.bytes: 2 of 3 values are JPEG or PNG files, which are stored unchecked")
@@ -118,12 +118,12 @@ def test_typed_values(array, type_, is_list):
     assert (column.type, column.is_list) == (type_, is_list)
 
 
-def test_a_numeric_type_that_is_asked_for():
+def test_numeric_type_asked_for():
     found = choose({"a": ["1"], "b": ["2"]}, dtypes={"a": ColumnType.FLOAT})
     assert [column.type for column in found.schema.columns] == [ColumnType.FLOAT, ColumnType.INT64]
 
 
-def test_columns_without_a_value_in_some_row_are_optional():
+def test_columns_without_value_in_some_row_are_optional():
     found = choose({"a": ["1", ""], "b": ["1", "2"], "c": ["", "x"]}, {"b": ["3"]}, defaults={"c": "y"})
     assert found.schema.columns == (
         Column("a", "a", ColumnType.INT64, is_optional=True),
@@ -134,13 +134,13 @@ def test_columns_without_a_value_in_some_row_are_optional():
     assert [text for text in found.warnings if "column a is not in b.csv" in text]
 
 
-def test_classes_that_are_called_by_other_numbers_than_their_labels_are_told_unless_asked_for():
+def test_classes_called_by_other_numbers_than_their_labels_are_named_unless_asked_for():
     (text,) = choose({"c": ["1", "2"]}, label="c").warnings
     assert "that of class '1' is 0" in text
     assert choose({"c": ["1", "2"]}, label="c", classes=("1", "2")).warnings == ()
 
 
-def test_a_file_without_rows_lacks_no_column():
+def test_file_without_rows_lacks_no_column():
     stats = observe(RowBatch({}, np.zeros(0, np.int64), [], True), 1)
     stats.add(observe(batch({"a": ["0"]}, False), 0, ["a"]))
     found = choose_schema(stats, ColumnChoice(label="a"), FILES)
@@ -151,7 +151,7 @@ def test_a_file_without_rows_lacks_no_column():
     assert [column.is_optional for column in choose_schema(stats, ColumnChoice(), FILES).schema.columns] == [True, True]
 
 
-def test_where_no_row_can_be_read_the_first_is_told():
+def test_where_no_row_can_be_read_first_is_named():
     def bad(*lines: int) -> RowBatch:
         rows = [BadRow(line, Reason.MALFORMED_ROW, f"odd {line}") for line in lines]
         return RowBatch({}, np.zeros(0, np.int64), rows, True)
@@ -165,7 +165,7 @@ def test_where_no_row_can_be_read_the_first_is_told():
     assert choose_schema(stats, ColumnChoice(), FILES).warnings == ()
 
 
-def test_what_is_odd_is_told_with_its_number_and_place():
+def test_what_is_odd_is_named_with_its_number_and_place():
     (text,) = choose({"c": ["1", "2", "x"]}).warnings
     assert text.startswith(
         "column c is written as text, as it has 2 whole numbers and 1 text, the first 'x' in a.csv row 3"
@@ -205,7 +205,7 @@ def test_enums_are_numbered_over_all_files(monkeypatch):
         enum(["a", "b"], **asked)
 
 
-def test_a_default_is_a_class_and_fills_no_list():
+def test_default_is_class_and_fills_no_list():
     assert [c.name for c in choose({"c": ["b", ""]}, label="c", defaults={"c": "a"}).labels.categories] == ["a", "b"]
     with pytest.raises(ConfigError, match="--default c: the column holds lists"):
         choose({"c": pa.array([[1], None])}, is_typed=True, defaults={"c": "1"})
@@ -260,7 +260,7 @@ def test_what_the_table_has_not(choice, fault):
     assert fault in str(caught.value)
 
 
-def test_a_column_without_a_name_is_no_feature():
+def test_column_without_name_is_no_feature():
     with pytest.raises(ConfigError, match=r"^b\.csv: a column has no name; give it one"):
         choose({"a": ["1"]}, {"": ["1"]})
 
@@ -297,7 +297,7 @@ def test_columns_follow_from_features():
     assert {feature.name: feature.kind for feature in SCHEMA.features}["d"] is FeatureKind.FLOAT
 
 
-def test_the_files_of_a_schema_are_read_back(tmp_path):
+def test_files_of_schema_are_read_back(tmp_path):
     files = schema_files((*SCHEMA.features, *picture_of_row((4, 3))), ["u", "v"])
     for name, text in files.items():
         (tmp_path / name).write_text(text)
@@ -333,13 +333,13 @@ def test_the_files_of_a_schema_are_read_back(tmp_path):
         ("schema.pbtxt", 'feature { name: "a" type: INT } feature { name: "a" type: BYTES }'),
     ],
 )
-def test_a_schema_says_once_what_a_column_is(tmp_path, name, text):
+def test_schema_says_once_what_column_is(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     with pytest.raises(ConfigError, match=f"{name} says twice what the column 'a' is"):
         read_schema(str(tmp_path / name))
 
 
-def test_both_features_of_a_text_are_of_one_column(tmp_path):
+def test_both_features_of_text_are_of_one_column(tmp_path):
     parts = [
         Column("t", f"t/{type_.value}", type_, is_list=True) for type_ in (ColumnType.TERM_INDEX, ColumnType.TERM_VALUE)
     ]
@@ -357,7 +357,7 @@ def test_lists_in_lists_have_a_shape():
 
 
 @pytest.mark.parametrize("files", [[[[[1, 2], [3]]]], [[[[1, 2]]], [[[1, 2], [3, 4]]]], [[[["x"]]]], [[[[1]], [1]]]])
-def test_lists_in_lists_without_a_shape_are_an_error_with_its_cure(files):
+def test_lists_in_lists_without_shape_are_error_with_its_cure(files):
     batches = [next(read_json("x", io.BytesIO(msgspec.json.encode({"m": row})), (), 9)) for of in files for row in of]
     stats = TableStats()
     for read in batches:
@@ -376,7 +376,7 @@ def test_names_of_numbers_keep_their_order():
     assert [category.name for category in labels.categories] == ["dog", "cat"]
 
 
-def test_points_in_time_that_are_cut_are_told():
+def test_points_in_time_cut_are_named():
     fine = batch({"t": pa.array([1], pa.timestamp("us"))}, True)._replace(cut={"t": 1})
     (text,) = choose_schema(observe(fine, 0), ColumnChoice(), FILES).warnings
     assert text.startswith("column t: 1 of 1 points in time are finer than a microsecond")

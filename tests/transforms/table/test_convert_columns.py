@@ -99,11 +99,11 @@ def test_missing_values(array):
         (ColumnType.BYTES, pa.array([b"\xff", None], pa.binary(1)), "none", [[b"\xff"], [b"none"]]),
     ],
 )
-def test_a_default_leaves_the_other_values_as_they_are(type_, values, default, found):
+def test_default_leaves_other_values_unchanged(type_, values, default, found):
     assert convert(values, type_, default=default) == (found, [])
 
 
-def test_a_column_that_the_file_has_not():
+def test_column_that_file_has_not():
     assert convert(None, ColumnType.FLOAT, is_optional=True) == ([None, None], [])
     assert convert(None, ColumnType.FLOAT, default="1.5") == ([[1.5], [1.5]], [])
 
@@ -125,7 +125,7 @@ def test_a_column_that_the_file_has_not():
         (ColumnType.CLASS, ["z", "a"], Reason.UNKNOWN_CLASS),
     ],
 )
-def test_what_does_not_fit_is_found_and_the_rest_is_kept(type_, array, reason):
+def test_what_does_not_fit_is_found_and_rest_is_kept(type_, array, reason):
     found, faults = convert(
         array, type_, is_typed=not isinstance(array, list) or not isinstance(array[0], str), classes=("a",)
     )
@@ -161,7 +161,7 @@ def test_enums():
 
 
 @pytest.mark.parametrize(("unit", "value"), [("s", 1 << 40), ("ms", 1 << 62), ("s", 1 << 62)])
-def test_a_point_in_time_beyond_int64_is_a_reject(unit, value):
+def test_point_in_time_beyond_int64_is_reject(unit, value):
     found, faults = convert(pa.array([0, value], pa.timestamp(unit)), ColumnType.TIMESTAMP)
     expected = value * 10**6 if value == 1 << 40 else None
     assert (found[0], faults) == ([0], [] if expected else [(1, Reason.OTHER_TYPE)])

@@ -27,7 +27,7 @@ SCHEMA = TableSchema((Column("id", "id", ColumnType.INT64), Column("title", "tit
 CHOSEN = ChosenSchema(SCHEMA, LabelMap(()), ("w",))
 
 
-def test_rows_without_a_text_have_no_terms_and_bytes_that_are_none_are_faults():
+def test_rows_without_text_have_no_terms_and_bytes_none_are_faults():
     array = pa.array([b"dog cat dog", None, b"\xff", b"", b"yak"], pa.binary())
 
     found = convert_texts((INDEX, VALUE), array, 5, True, TextVectorizer(ENCODER))
@@ -40,7 +40,7 @@ def test_rows_without_a_text_have_no_terms_and_bytes_that_are_none_are_faults():
     assert found.counts.tolist() == [[1, 0, 3, 0], [0] * 4, [0] * 4, [1, 1, 0, 0], [1, 1, 1, 1]]
 
 
-def test_a_text_is_no_longer_than_a_row_of_csv(monkeypatch):
+def test_text_is_no_longer_than_row_of_csv(monkeypatch):
     monkeypatch.setattr(module, "MOST_TEXT_BYTES", 7)
     found = convert_texts((INDEX, VALUE), pa.array(["dog cat", "dog cat ", "cat"]), 3, True, TextVectorizer(ENCODER))
     assert [(fault.place, fault.reason) for fault in found.faults] == [(1, Reason.RECORD_TOO_LARGE)]
@@ -48,7 +48,7 @@ def test_a_text_is_no_longer_than_a_row_of_csv(monkeypatch):
     assert found.counts.tolist() == [[1, 0, 2, 0], [0] * 4, [1, 0, 1, 0]]
 
 
-def test_features_stand_in_place_of_the_texts_and_lead_back_to_their_column():
+def test_features_stand_for_texts_and_lead_back_to_their_column():
     chosen = with_texts(CHOSEN, [ENCODER], {"title": {"value": "words"}}, ColumnChoice())
     assert chosen.schema.columns[1:] == (INDEX, Column("title", "words", ColumnType.TERM_VALUE, is_list=True))
     assert chosen.encoders == (ENCODER,)
@@ -64,19 +64,19 @@ def test_features_stand_in_place_of_the_texts_and_lead_back_to_their_column():
     assert {column.default for column in TableSchema.of_features(schema.features).columns} == {"none"}
 
 
-def test_counts_are_integers_where_that_is_asked_for():
+def test_counts_are_integers_where_asked_for():
     chosen = with_texts(CHOSEN, [ENCODER], {}, ColumnChoice(counts=("title/value",)))
     assert [column.type for column in chosen.schema.columns[1:]] == [ColumnType.TERM_INDEX, ColumnType.TERM_COUNT]
     with pytest.raises(ConfigError, match="words holds no counts"):
         with_texts(CHOSEN, [ENCODER], {}, ColumnChoice(counts=("title/value", "words")))
 
 
-def test_a_name_that_another_column_has_is_refused():
+def test_name_that_another_column_has_is_refused():
     with pytest.raises(ConfigError, match="would both be the feature 'id'"):
         with_texts(CHOSEN, [ENCODER], {"title": {"index": "id"}}, ColumnChoice())
 
 
-def test_texts_are_those_of_one_split_s_rows(tmp_path):
+def test_texts_are_one_split_s_rows(tmp_path):
     """A row whose split is not known is of none; a default is a text."""
     table = {"title": ["a", None, "b", "c", "d"], "part": ["train", "Train ", "val", "x", None]}
     pq.write_table(pa.table(table), tmp_path / "r.parquet")
@@ -93,7 +93,7 @@ def test_texts_are_those_of_one_split_s_rows(tmp_path):
     assert (texts("train"), texts("val"), texts("train", "none")) == (["a"], ["b"], ["a", "none"])
 
 
-def test_texts_of_a_split_where_classes_are_divided_one_by_one(tmp_path):
+def test_texts_of_split_where_classes_are_divided_one_by_one(tmp_path):
     """All rows of one class are of val, and those of the other of train; a row of no class is of none."""
     table = {"title": ["a", "b", "c", "d"], "id": [1, 2, 3, 4], "kind": ["y", "x", "y", "z"]}
     pq.write_table(pa.table(table), tmp_path / "r.parquet")

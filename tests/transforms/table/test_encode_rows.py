@@ -28,7 +28,7 @@ def column(name: str, kind: FeatureKind, rows: list[list | None]) -> FeatureColu
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_the_bytes_are_those_of_one_record_at_a_time(data):
+def test_bytes_are_one_record_at_time(data):
     rows = data.draw(st.integers(1, 5))
     kinds = data.draw(
         st.dictionaries(st.text("abc/é", min_size=1, max_size=130), st.sampled_from(FeatureKind), min_size=1)

@@ -32,13 +32,13 @@ def test_wild_cards_stand_for_files_of_one_folder(folders, place):
         find_rows(f"{folder}/*.tsv")
 
 
-def test_a_name_with_wild_cards_in_it_is_itself(tmp_path):
+def test_name_with_wild_cards_in_it_is_itself(tmp_path):
     for name in ("a[1].csv", "a1.csv"):
         (tmp_path / name).write_bytes(b"a\n")
     assert find_rows(f"{tmp_path}/a[1].csv") == (f"{tmp_path}/a[1].csv",)
 
 
-def test_a_folder_with_wild_cards_in_its_name_is_itself(tmp_path):
+def test_folder_with_wild_cards_in_its_name_is_itself(tmp_path):
     for name in ("a[1]*/x.csv", "a1/y.csv"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).touch()
@@ -46,6 +46,6 @@ def test_a_folder_with_wild_cards_in_its_name_is_itself(tmp_path):
     assert find_rows(f"{tmp_path}/a?/*.csv") == (f"{tmp_path}/a1/y.csv",)
 
 
-def test_wild_cards_of_folders_in_a_bucket(folders):
+def test_wild_cards_of_folders_in_bucket(folders):
     with pytest.raises(ConfigError, match="in the file's name only"):
         find_rows(f"{folders[1]}/*/deep.csv")

@@ -83,7 +83,7 @@ def write(tmp_path, *parts: list[bytes]) -> ShardResult:
     return FinishedShards(made.output, made.name, made.layout).result(KEY, note)
 
 
-def test_a_shard_is_kept_while_the_rows_are_the_same(tmp_path):
+def test_shard_is_kept_while_rows_are_same(tmp_path):
     first = write(tmp_path, VALUES[:500], VALUES[500:])
     file = tmp_path / "out" / ".recordmill-train" / first.info.file
     data = read(file)

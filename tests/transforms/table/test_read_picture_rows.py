@@ -68,7 +68,7 @@ def csv(tmp_path: Path, *lines: str) -> Path:
     return path
 
 
-def test_a_row_has_its_class_its_record_and_its_place(tmp_path):
+def test_row_has_its_class_its_record_and_its_place(tmp_path):
     found = read(path := csv(tmp_path, "x/a.jpg,dog,5"))
     (image,) = found.images
     split = HALVES.split_of("x/a.jpg")
@@ -80,7 +80,7 @@ def test_a_row_has_its_class_its_record_and_its_place(tmp_path):
     assert found.facts.classes == {}, "its picture is not known yet"
 
 
-def test_all_spellings_of_a_path_are_one_picture_in_one_split(tmp_path):
+def test_all_spellings_of_path_are_one_picture_in_one_split(tmp_path):
     whole = tmp_path / "pics" / "é" / "a.jpg"
     spellings = ("é/a.jpg", "./é//a.jpg", "e\u0301/a.jpg", " é/a.jpg ", str(whole))
     folders = (str(tmp_path / "pics"),)
@@ -89,14 +89,14 @@ def test_all_spellings_of_a_path_are_one_picture_in_one_split(tmp_path):
     assert len(found) == 5
 
 
-def test_a_key_decides_instead_of_the_picture(tmp_path):
+def test_key_decides_instead_of_picture(tmp_path):
     rows = (f"{n}.jpg,cat,{n % 2}" for n in range(20))
     found = read(csv(tmp_path, *rows), key="n", images=()).images
     assert {(image.id, image.split) for image in found} == {(name_id(key), HALVES.split_of(key)) for key in ("0", "1")}
     assert len({image.name for image in found}) == 20
 
 
-def test_rows_without_a_usable_path_are_rejects_with_column_and_value(tmp_path):
+def test_rows_without_usable_path_are_rejects_with_column_and_value(tmp_path):
     path = csv(tmp_path, "../a.jpg,cat,1", ",cat,2", "/elsewhere/a.jpg,cat,3", "http://x/a.jpg,cat,4", "a.jpg,emu,5")
     found = read(path)
     assert [(r.what, r.id, r.reason, r.detail) for r in found.rejects] == [

@@ -64,7 +64,7 @@ def test_csv(tmp_path, data, cells):
         (b'1,"a\nb",5" x\n' * 50_000 + b'1,"a""\n","y"z\n', 50_001),
     ],
 )
-def test_text_after_a_closing_quote_is_refused_with_its_row(tmp_path, monkeypatch, data, row):
+def test_text_after_closing_quote_is_refused_with_its_row(tmp_path, monkeypatch, data, row):
     for step in (1, 7, 1 << 20) if len(data) < 1000 else (1 << 20,):
         monkeypatch.setattr(read_csv_rows, "_BLOCK_BYTES", max(step, 200))
         monkeypatch.setattr(read_csv_rows, "_HEAD_STEP", step)
@@ -124,7 +124,7 @@ def test_only_some_columns_and_tabs(tmp_path):
     assert read(tmp_path / "x.tsv", b"a\tb\n1\tx,y\n", ("b",)) == ({"b": ["x,y"]}, [1], [])
 
 
-def test_rows_that_are_none_are_told_with_their_numbers_and_the_others_stay(tmp_path):
+def test_rows_none_are_named_with_their_numbers_and_others_stay(tmp_path):
     cells, lines, bad = read(tmp_path / "x.csv", b"a,b\n1\n\n3,4\n5,6,7\n8,9\n\xe9,x\n")
     assert (cells, lines) == ({"a": ["3", "8"], "b": ["4", "9"]}, [2, 4])
     assert sorted(bad) == [(1, Reason.MALFORMED_ROW), (3, Reason.MALFORMED_ROW), (5, Reason.NOT_TEXT)]
@@ -138,7 +138,7 @@ def test_another_encoding(tmp_path, encoding):
     assert read(tmp_path / "x.csv.gz", gzip.compress(data), encoding=encoding) == found
 
 
-def test_a_text_that_is_not_of_the_encoding_is_told_with_it(tmp_path):
+def test_text_not_of_encoding_is_named_with_it(tmp_path):
     with pytest.raises(AnnotationFileError, match=r"is its encoding utf-8\? --encoding gives another"):
         read(tmp_path / "x.csv", "a\n1\n".encode("utf-16"))
     with pytest.raises(AnnotationFileError, match=r"is its encoding utf-16\?"):
@@ -166,7 +166,7 @@ def test_a_text_that_is_not_of_the_encoding_is_told_with_it(tmp_path):
         (b"a,b\n1," + b"x" * (40 << 20) + b"\n2,y\n", "longer than 16 MB"),
     ],
 )
-def test_a_csv_file_that_cannot_be_read(tmp_path, data, fault):
+def test_csv_file_that_cannot_be_read(tmp_path, data, fault):
     with pytest.raises(AnnotationFileError, match=fault):
         read(tmp_path / "x.csv", data)
 
@@ -187,7 +187,7 @@ def test_json_lines(tmp_path):
     assert (lines, bad) == ([1, 6], [(line, Reason.MALFORMED_ROW) for line in (3, 4, 5)])
 
 
-def test_half_of_a_surrogate_pair_is_no_text(tmp_path):
+def test_half_of_surrogate_pair_is_no_text(tmp_path):
     """No UTF-8 has it, and neither has a record."""
     data = b'{"a": "x \\ud800 y"}\n{"a": "\\ud83d\\ude00"}\n'
     assert read(tmp_path / "x.jsonl", data) == ({"a": ["\U0001f600"]}, [2], [(1, Reason.MALFORMED_ROW)])
@@ -207,7 +207,7 @@ def test_half_of_a_surrogate_pair_is_no_text(tmp_path):
         ([(1 << 53) + 1, 0.5], ColumnType.FLOAT, [[float(1 << 53)], [0.5]]),
     ],
 )
-def test_json_of_mixed_types_is_the_same_in_any_batches(values, type_, texts):
+def test_json_of_mixed_types_is_same_in_any_batches(values, type_, texts):
     data = b"".join(msgspec.json.encode({"a": value}) + b"\n" for value in values)
     examples = []
     for batch_rows in (1, 9):
@@ -232,7 +232,7 @@ def test_json_of_mixed_types_is_the_same_in_any_batches(values, type_, texts):
     assert examples[0] == examples[1], "of the same rows"
 
 
-def test_a_list_does_not_change_what_the_values_beside_it_are(tmp_path):
+def test_list_does_not_change_what_values_beside_it_are(tmp_path):
     """They may be what rows are known by."""
     data = b'{"a": "x", "b": [1]}\n{"a": ["y"], "b": 2}\n{\n{"a": null, "b": 3}\n{"a": "z"}\n'
     batches = list(read_json("x.jsonl", io.BytesIO(data), (), 9))
@@ -256,17 +256,17 @@ def test_a_list_does_not_change_what_the_values_beside_it_are(tmp_path):
         ),
     ],
 )
-def test_json_that_is_not_one_object_a_line_is_named(tmp_path, data, fault):
+def test_json_not_one_object_line_is_named(tmp_path, data, fault):
     with pytest.raises(AnnotationFileError, match=fault):
         read(tmp_path / "x.json", data)
 
 
-def test_an_object_with_many_keys_may_be_left_out(tmp_path):
+def test_object_with_many_keys_may_be_left_out(tmp_path):
     data = b"".join(b'{"a": {"k%d": 1}, "b": 1}\n' % number for number in range(1001))
     assert read(tmp_path / "x.jsonl", data, columns=("b",))[0] == {"b": [1] * 1001}
 
 
-def test_nan_in_json_is_a_number_as_in_other_files(tmp_path):
+def test_nan_in_json_is_number_as_in_other_files(tmp_path):
     data = b'{"x": 1.5}\n{"x": NaN}\n{"x": -Infinity, "y": "\\ud800"}\n{"x": Nan}\n'
     cells, lines, bad = read(tmp_path / "x.jsonl", data)
     assert (str(cells), lines) == ("{'x': [1.5, nan]}", [1, 2])
@@ -366,7 +366,7 @@ def test_what_parquet_has_and_python_has_not(tmp_path):
     assert batch.columns["p"].to_pylist() == pairs.to_pylist()
 
 
-def test_texts_of_parquet_that_are_no_utf_8_are_told_with_their_row_and_the_others_stay(tmp_path):
+def test_texts_of_parquet_no_utf_8_are_named_with_their_row_and_others_stay(tmp_path):
     values = pa.array([b"a", b"\xff", b"b", b"\xfe"])
     texts = pa.StringArray.from_buffers(4, *values.buffers()[1:])
     columns = {"n": [1, 2, 3, 4], "s": texts, "l": pa.ListArray.from_arrays([0, 1, 2, 3, 4], texts)}
@@ -381,13 +381,13 @@ def test_texts_of_parquet_that_are_no_utf_8_are_told_with_their_row_and_the_othe
     "table",
     [pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a.b", "a.b"]), pa.table({"a": [{"b": 1}], "a.b": [2]})],
 )
-def test_a_name_of_two_columns_of_parquet_is_told(tmp_path, table):
+def test_name_of_two_columns_of_parquet_is_named(tmp_path, table):
     pq.write_table(table, tmp_path / "x.parquet")
     with pytest.raises(AnnotationFileError, match=r"names the column 'a\.b' twice; rename one"):
         read(tmp_path / "x.parquet")
 
 
-def test_a_file_that_changes_while_it_is_read_is_not_mixed(tmp_path):
+def test_file_that_changes_while_it_is_read_is_not_mixed(tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes(b"a\n1\n")
     found = storage_for(str(path)).stat(str(path))

@@ -15,13 +15,13 @@ def test_records_of_one_order_are_ordered_by_their_bytes():
     }
 
 
-def test_a_digest_is_of_records_and_orders(tmp_path):
+def test_digest_is_of_records_and_orders(tmp_path):
     one, other, moved = spills(tmp_path, VALUES[:9], VALUES[:10], VALUES[:9])
     again = spills("", VALUES[:9])
     assert one.digest == moved.digest == again[0].digest != other.digest
 
 
-def test_a_file_that_was_cut_is_no_end_of_records(tmp_path):
+def test_file_that_was_cut_is_no_end_of_records(tmp_path):
     (made,) = spills(tmp_path, VALUES)
     path = spill_path(str(tmp_path), made.split, made.name)
     with open(path, "r+b") as file:
@@ -31,7 +31,7 @@ def test_a_file_that_was_cut_is_no_end_of_records(tmp_path):
     assert len(read_piece(path, made.piece(0, 1))) == int(np.frombuffer(made.rows_before, np.int64)[1])
 
 
-def test_another_run_is_done_and_has_deleted_the_rows(tmp_path):
+def test_another_run_is_done_and_has_deleted_rows(tmp_path):
     """What this run has written since is of no use to any."""
     first, _ = spills(tmp_path, VALUES, VALUES[:1])
     state = tmp_path / ".recordmill-train"

@@ -21,7 +21,7 @@ COLUMNS = Column("kind", "kind", ColumnType.CLASS), Column("price", "price", Col
 CHOSEN = ChosenSchema(TableSchema(COLUMNS), LabelMap((Category(0, "cat"), Category(1, "dog"), Category(2, "emu"))), ())
 
 
-def test_borders_are_those_of_the_keys_of_good_rows_in_all_files(tmp_path):
+def test_borders_are_keys_of_good_rows_in_all_files(tmp_path):
     """Two keys are there twice, one price is bad, and no row is an emu."""
     rows = [(n % 40, ("cat", "dog")[n % 3 == 0], "x" if n == 7 else n) for n in range(42)]
     files = []

@@ -83,14 +83,14 @@ def as_block(samples, labels=LABELS, of_image=False, reject=no_reject):
 
 @settings(max_examples=300)
 @given(st.builds(sample_of, SIZE, IMAGES, **FIELDS, **DETECTED))
-def test_a_sample_is_the_row_of_a_block(sample):
+def test_sample_is_row_of_block(sample):
     block = unpack_block(pack_block(as_block([checked(sample)])))
     block.check()
     assert list(samples_of(block, LABELS, SPLITS)) == [sample]
 
 
 @given(st.builds(sample_of, SIZE, IMAGES, **FIELDS, class_name=st.sampled_from(["dog", "ö"])))
-def test_a_sample_of_one_class_is_the_row_of_a_block(sample):
+def test_sample_of_one_class_is_row_of_block(sample):
     labels = LabelMap((Category(0, "dog"), Category(1, "ö")))
     block = unpack_block(pack_block(as_block([checked(sample)], labels, of_image=True)))
     assert list(samples_of(block, labels, SPLITS)) == [sample]
@@ -99,7 +99,7 @@ def test_a_sample_of_one_class_is_the_row_of_a_block(sample):
 @given(
     st.lists(st.builds(sample_of, SIZE, IMAGES, **FIELDS, **DETECTED), max_size=4, unique_by=lambda one: one.image_id)
 )
-def test_blocks_do_not_depend_on_the_order_of_samples(samples):
+def test_blocks_do_not_depend_on_order_of_samples(samples):
     blocks = [as_block(order) for order in (samples, samples[::-1])]
     packed = [block and list(samples_of(block, LABELS, SPLITS)) for block in blocks]
     assert packed[0] == packed[1]
@@ -170,7 +170,7 @@ def test_images_that_cannot_be_used(sample, reason):
     assert "Sample 'a'" in found[0].detail
 
 
-def test_fractions_and_ids_that_are_left_out():
+def test_fractions_and_ids_left_out():
     each = SampleObject("dog", (0.25, 0.5, 0.5, 0.25), "fraction")
     sample = Sample("a", **IMAGE, width=40, height=20, objects=(each, each))
     block = as_block([sample])
@@ -193,7 +193,7 @@ def test_samples_of_one_key():
         check_distinct([Sample("a", image_id=1), Sample("b", image_id=1)])
 
 
-def test_the_coder_takes_what_is_to_be_rejected():
+def test_coder_takes_what_is_to_be_rejected():
     coder = SampleCoder(Sample)
     assert coder.decode(coder.encode(Sample("a", width="40"))).width == "40"
     numpy = Sample("a", width=np.int64(40), objects=[SampleObject("cat", np.zeros(4))])

@@ -40,7 +40,7 @@ def again(tmp_path: Path, maker: EmbedPictures, records: list[bytes], **changed)
         return recompute(records, msgspec.structs.replace(how, **changed), of)
 
 
-def test_the_same_model_makes_the_same_numbers(tmp_path, maker, records):
+def test_same_model_makes_same_numbers(tmp_path, maker, records):
     assert again(tmp_path, maker, records) == (9, 0.0, [])
 
 
@@ -58,14 +58,14 @@ def test_other_weights_make_others(tmp_path, maker, records):
     assert len(again(tmp_path, others, records, tolerance=found.difference * 0.999).faults) >= 1
 
 
-def test_another_picture_is_one_fault_and_the_record_s(tmp_path, maker, records):
+def test_another_picture_is_one_fault_and_record_s(tmp_path, maker, records):
     draw_jpeg(tmp_path / "pictures" / "dog" / "3.jpg", colour=(0, 0, 250))
     ((number, (reason, detail)),) = again(tmp_path, maker, records).faults
     assert (number, reason) == (2, "feature_differs")  # 2.jpg is broken
     assert detail.startswith("'dog/3.jpg'")
 
 
-def test_pictures_that_are_gone_broken_or_elsewhere_are_faults(tmp_path, maker, records):
+def test_pictures_gone_broken_or_elsewhere_are_faults(tmp_path, maker, records):
     folder = tmp_path / "pictures" / "dog"
     (folder / "0.jpg").unlink()
     (folder / "4.jpg").write_bytes(b"no picture")
@@ -76,7 +76,7 @@ def test_pictures_that_are_gone_broken_or_elsewhere_are_faults(tmp_path, maker, 
     assert "unsupported_format" in found.faults[1][1][1]
 
 
-def test_a_record_names_nothing_outside_of_the_folders(tmp_path, maker, records):
+def test_record_names_nothing_outside_of_folders(tmp_path, maker, records):
     (task,) = drawn(tmp_path / "victim", 1)
     task = msgspec.structs.replace(task, file_name="../victim/0.jpg")
     table = features_table((4, 3, 5), maker.dtype)
@@ -85,7 +85,7 @@ def test_a_record_names_nothing_outside_of_the_folders(tmp_path, maker, records)
     assert reason == "picture"
 
 
-def test_numbers_that_are_all_zero_differ_by_nothing_or_all(tmp_path, maker, records):
+def test_numbers_all_zero_differ_by_nothing_or_all(tmp_path, maker, records):
     (task,) = drawn(tmp_path / "pictures" / "dog", 1)
     table = features_table((4, 3, 5), maker.dtype)
     (record,) = FeatureEncoder(LABELS, table, maker.dtype).encode(task, np.zeros((4, 3, 5), np.float32)).records

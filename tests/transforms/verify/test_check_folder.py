@@ -94,7 +94,7 @@ def test_each_count_is_held_against_its_parts(tmp_path, part, counts, name):
     assert faults(tmp_path) == [("manifest.json", "count")] * bool(counts)
 
 
-def test_a_sample_and_a_damaged_shard_say_nothing_of_sums(tmp_path):
+def test_sample_and_damaged_shard_say_nothing_of_sums(tmp_path):
     write(tmp_path, plus(SPLIT, "annotations", "objects", "rows"))
     checks = [ShardCheck("train", f"train {number}", *of, 350, 0, Faults()) for number, of in enumerate(FOUND["train"])]
     assert [fault.reason for fault in folder_faults(str(tmp_path), checks)] == ["count"]
@@ -104,7 +104,7 @@ def test_a_sample_and_a_damaged_shard_say_nothing_of_sums(tmp_path):
 
 
 @pytest.mark.parametrize(("examples", "is_right"), [(9, True), (8, False)])
-def test_where_a_record_is_of_an_object_there_are_as_many_records_as_objects(tmp_path, examples, is_right):
+def test_where_record_is_of_object_as_many_records_as_objects(tmp_path, examples, is_right):
     shards = (msgspec.structs.replace(SHARDS[0], file=f"file_00-{examples}.tfrec", examples=examples),)
     (tmp_path / shards[0].file).touch()
     recipe = msgspec.structs.replace(SPLIT.recipe, layout="keras")
@@ -112,7 +112,7 @@ def test_where_a_record_is_of_an_object_there_are_as_many_records_as_objects(tmp
     assert faults(tmp_path) == [("manifest.json", "count")] * (not is_right)
 
 
-def test_a_file_that_is_named_as_a_shard_must_be_listed(tmp_path):
+def test_file_named_as_shard_must_be_listed(tmp_path):
     write(tmp_path, val=VAL)
     for name in (*(shard.file for shard in (*SPLIT.shards, *VAL.shards)), "x-val.tfrecord-00000-of-00001", "x"):
         (tmp_path / name).touch()
@@ -206,7 +206,7 @@ def test_whatever_is_edited_or_gone_is_found(tmp_path, edit, found):
         (1, REASONS, []),
     ],
 )
-def test_the_list_of_rejects_is_as_long_as_its_bound_and_the_counts_say(tmp_path, monkeypatch, most, lines, found):
+def test_list_of_rejects_is_as_long_as_its_bound_and_counts_say(tmp_path, monkeypatch, most, lines, found):
     monkeypatch.setattr("recordmill.schemas.dataset.manifest.MOST_LISTED", most)
     write(tmp_path, val=VAL)
     write_alone(tmp_path, "train", SPLIT, rejects=b"{}\n" * lines)

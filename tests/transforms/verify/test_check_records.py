@@ -103,34 +103,34 @@ def test_a_whole_record_has_no_fault(values, layout):
 
 
 @pytest.mark.parametrize("layout", ["detection", "plain", "tfds"])
-def test_a_record_without_objects_is_whole(layout):
+def test_record_without_objects_is_whole(layout):
     task = ImageTask(139, "a.png", 30, 20, ImageRef("a.png", 1), "train", ())
     empty = ExampleWriter(LAYOUTS[layout]).write(values_of(LABELS, LAYOUTS[layout], task, PICTURE))
     assert RecordChecker(CHECK, LAYOUTS[layout], LABELS, True)(empty) == (0, [])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_record_of_another_table_is_told_as_such(values, layout):
+def test_record_of_another_table_is_named_as_such(values, layout):
     other = "keras" if layout != "keras" else "tfds"
     objects, faults = RecordChecker(CHECK, LAYOUTS[layout], LABELS, True)(record(values, other))
     assert (objects, [reason for reason, _ in faults]) == (0, ["schema"])
 
 
-def test_what_is_no_record_is_told_as_such():
+def test_what_is_no_record_is_named_as_such():
     assert [reason for reason, _ in RecordChecker(CHECK, DETECTION, LABELS, True)(b"no record")[1]] == ["schema"]
 
 
 @pytest.mark.parametrize("source", ["objects.bbox_yxyx", "segments.bbox_yxyx"])
-def test_a_list_of_boxes_that_does_not_end_with_a_box_is_told(values, source):
+def test_list_of_boxes_that_does_not_end_with_box_is_named(values, source):
     assert reasons(values, "tfds", **{source: [0.1] * 5}) == ["schema"]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_an_image_that_does_not_decode_is_told(values, layout):
+def test_image_that_does_not_decode_is_named(values, layout):
     assert "image_undecodable" in reasons(values, layout, **{"image.encoded": DATA[:60]})
 
 
-def test_an_image_that_is_not_the_one_of_its_digest_is_told(values):
+def test_image_not_one_of_its_digest_is_named(values):
     other = png(np.zeros((20, 30, 3), np.uint8))
     assert reasons(values, "plain", **{"image.encoded": other}) == ["image_sha256"]
 
@@ -138,15 +138,15 @@ def test_an_image_that_is_not_the_one_of_its_digest_is_told(values):
 @pytest.mark.parametrize(
     "changed", [{"image.width": 31}, {"image.height": 19}, {"image.width": 20, "image.height": 30}]
 )
-def test_an_image_of_another_size_than_said_is_told(values, changed):
+def test_image_of_another_size_than_said_is_named(values, changed):
     assert reasons(values, "plain", **changed) == ["image_size"]
 
 
-def test_lists_that_differ_in_length_are_told_and_nothing_else_of_them(values):
+def test_lists_that_differ_in_length_are_named_and_nothing_else_of_them(values):
     assert reasons(values, "plain", **{"objects.area": [1.0], "objects.category_id": [9, 9]}) == ["object_lists"]
 
 
-def test_too_few_keypoints_for_the_objects_are_told(values):
+def test_too_few_keypoints_for_objects_are_named(values):
     changed = {
         f"objects.keypoint_{name}": values[f"objects.keypoint_{name}"][:3] for name in ("x", "y", "visibility", "text")
     }
@@ -165,14 +165,14 @@ BOXES = [
 
 
 @pytest.mark.parametrize(("layout", "changed", "reason"), BOXES)
-def test_a_box_that_is_out_of_place_is_told(values, layout, changed, reason):
+def test_box_out_of_place_is_named(values, layout, changed, reason):
     assert reasons(values, layout, **changed) == [reason]
 
 
 @pytest.mark.parametrize(
     ("layout", "changed"), [(layout, changed) for layout, changed, what in BOXES if what[4] == "r"]
 )
-def test_a_box_that_was_kept_may_reach_out_of_its_image(values, layout, changed):
+def test_box_that_was_kept_may_reach_out_of_its_image(values, layout, changed):
     assert check(values, layout, boxes_inside=False, **changed)[1] == []
 
 
@@ -185,18 +185,18 @@ def test_a_box_that_was_kept_may_reach_out_of_its_image(values, layout, changed)
         {"objects.class_index": [2, 1]},
     ],
 )
-def test_a_class_that_the_manifest_does_not_have_is_told(values, layout, changed):
+def test_class_that_manifest_does_not_have_is_named(values, layout, changed):
     assert reasons(values, layout, **changed) == ["class"]
 
 
 @pytest.mark.parametrize(
     "changed", [{"objects.label": [1, 1]}, {"objects.label": [2, 7]}, {"objects.category_id": [7, 1]}]
 )
-def test_a_label_and_a_category_id_that_do_not_belong_together_are_told(values, changed):
+def test_label_and_category_id_that_do_not_belong_together_are_named(values, changed):
     assert reasons(values, "detection", **changed)[0] == "class"
 
 
-def test_labels_that_are_not_the_category_ids_are_known(values):
+def test_labels_not_category_ids_are_known(values):
     labels = LabelMap((Category(0, "cat", keypoints=("nose", "tail")), Category(7, "dog")), LABELS.segments)
     shifted = {"objects.category_id": [0, 7], "objects.label": [1, 2]}
     whole = RecordChecker(CHECK, DETECTION, labels, True)
@@ -207,12 +207,12 @@ def test_labels_that_are_not_the_category_ids_are_known(values):
     assert [reason for reason, _ in without_ids(record(values, "plain", **shifted))[1]] == ["class", "class"]
 
 
-def test_names_of_classes_that_are_not_the_manifest_s_are_told(values):
+def test_names_of_classes_not_manifest_s_are_named(values):
     assert reasons(values, "detection", **{"objects.category_name": [b"dog", b"cat"]}) == ["class", "class"]
 
 
 @pytest.mark.parametrize("index", [-1, 2])
-def test_a_segment_of_a_class_that_the_manifest_does_not_have_is_told(values, index):
+def test_segment_of_class_that_manifest_does_not_have_is_named(values, index):
     assert reasons(values, "tfds", **{"segments.class_index": [index]}) == ["class"]
 
 
@@ -234,14 +234,14 @@ BLANK = png(np.zeros((20, 30), np.uint8))
         ("detection", {"objects.mask_png": [png(np.full((20, 30), 255, np.uint8)), BLANK]}),
     ],
 )
-def test_a_mask_that_is_damaged_or_of_another_size_is_told(values, layout, changed):
+def test_mask_damaged_or_of_another_size_is_named(values, layout, changed):
     (source,) = changed
     ((reason, detail),) = check(values, layout, **changed)[1]
     assert reason == "mask"
     assert source in detail
 
 
-def test_a_mask_of_many_values_is_no_fault_where_it_is_not_of_an_object(values):
+def test_mask_of_many_values_is_no_fault_where_it_is_not_of_object(values):
     labels = png(np.full((20, 30), 255, np.uint8))
     assert reasons(values, "detection", **{"semantic.png": labels, "panoptic.category_png": labels}) == []
 
@@ -261,7 +261,7 @@ def of_one_class(data: bytes = DATA, **changed) -> tuple[int, list[tuple[str, st
 
 
 @pytest.mark.parametrize("shape", [(20, 30), (20, 30, 4)])
-def test_a_whole_record_of_one_class_has_no_fault_and_no_object(shape):
+def test_whole_record_of_one_class_has_no_fault_and_no_object(shape):
     assert of_one_class(png(np.zeros(shape, np.uint8))) == (0, [])
 
 
@@ -286,7 +286,7 @@ def test_a_whole_record_of_one_class_has_no_fault_and_no_object(shape):
         ({"image.sha256": b"x"}, ("image_sha256", "the image's SHA-256 is not the record's")),
     ],
 )
-def test_a_value_that_is_wrong_is_told(changed, fault):
+def test_value_wrong_is_named(changed, fault):
     assert of_one_class(**changed) == (0, [fault])
 
 
@@ -318,7 +318,7 @@ def test_numbers_of_texts_are_those_that_their_encoder_gives(encoder, values, to
     assert all(told in detail for _, detail in found)
 
 
-def test_a_record_is_held_against_its_encoders(values):
+def test_record_is_held_against_its_encoders(values):
     values |= {"captions.index": [3, 7], "captions.value": [1.0, 1.0], "captions.tokens": []}
     record = ExampleWriter(DETECTION).write(values)
     assert RecordChecker(CHECK, DETECTION, LABELS, True)(record) == (2, [])
@@ -344,7 +344,7 @@ FEATURE = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
         (FEATURE * np.inf, (2, 3, 4), ["feature_values"]),
     ],
 )
-def test_what_a_model_made_of_a_picture(dtype, feature, shape, reasons):
+def test_what_model_made_of_picture(dtype, feature, shape, reasons):
     check = RecordChecker(CHECK, features_table((2, 3, 4), dtype), LABELS, boxes_inside=True)
     assert [reason for reason, _ in check(feature_record(dtype, feature, shape))[1]] == reasons
 

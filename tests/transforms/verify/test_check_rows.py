@@ -47,7 +47,7 @@ def record(**changed) -> bytes:
         (b"", "schema"),
     ],
 )
-def test_the_record_is_named_and_no_other(bad, reason, how):
+def test_record_is_named_and_no_other(bad, reason, how):
     check = RowChecker(how, TABLE, LabelMap((Category(0, "a"), Category(1, "b"))))
     faults = check([record(), record(o=[b"1"]), bad, record(l=[])])
     assert [[fault for fault, _ in of_record] for of_record in faults] == [[], [], [reason], []]
@@ -93,7 +93,7 @@ PICTURE = {
         ((4, 3), {"image.height": 3}, "image_size"),
     ],
 )
-def test_the_picture_of_a_row_is_looked_at(raw_size, changed, reason, how):
+def test_picture_of_row_is_looked_at(raw_size, changed, reason, how):
     table = with_picture(raw_size)
     good = GOOD | PICTURE | ({"image.height": 4, "image.width": 3} if raw_size else {})
     records = [ExampleWriter(table).write(good | more) for more in ({}, changed, {})]

@@ -20,7 +20,7 @@ ENCODER = EncoderInfo("title", TextForm.COUNTS, 5, "train", 7, "")
     ("index", "value", "told"),
     [([5], [1.0], "is not within 0 .. 4"), ([2, 1], [1.0, 1.0], "do not ascend"), ([2], [-1.0], "weighs -1")],
 )
-def test_the_row_whose_numbers_are_none_of_the_encoder_is_found(index, value, told):
+def test_row_whose_numbers_are_none_of_encoder_is_found(index, value, told):
     rows = [([0, 4], [1.0, 2.0]), ([], []), (index, value), ([1], [1.0])]
     write = ExampleWriter(TABLE).write
     records = [write({"title.index": of[0], "title.value": of[1]}) for of in rows]

@@ -59,7 +59,7 @@ def test_examples_and_objects_are_counted_and_faults_have_their_records_number(t
     assert found(check) == [("a", 9, "class"), ("a", 11, "class")]
 
 
-def test_damage_is_told_after_the_faults_of_the_records_before_it(tmp_path, good, bad):
+def test_damage_is_named_after_faults_of_records_before_it(tmp_path, good, bad):
     expected = shard(tmp_path / "a", [good, bad, good, good])
     data = bytearray((tmp_path / "a").read_bytes())
     data[-1] ^= 1
@@ -69,7 +69,7 @@ def test_damage_is_told_after_the_faults_of_the_records_before_it(tmp_path, good
     assert found(check) == [("a", 1, "class"), ("a", 3, "data_crc")]
 
 
-def test_a_box_that_was_kept_may_lie_outside(tmp_path, values):  # noqa: F811
+def test_box_that_was_kept_may_lie_outside(tmp_path, values):  # noqa: F811
     expected = shard(tmp_path / "a", [record(values, "plain", **{"objects.xmax": [1.5, 1.0]})])
     assert found(verify(expected)) == [("a", 0, "box_range")]
     assert found(verify(msgspec.structs.replace(expected, boxes_inside=False))) == []
@@ -83,7 +83,7 @@ def test_a_shard_that_is_not_there(tmp_path, good):
     )
 
 
-def test_an_index_is_that_of_the_shard(tmp_path, good):
+def test_index_is_that_of_shard(tmp_path, good):
     expected = shard(tmp_path / "a", [good] * 3)
     assert found(verify(expected)) == []
     listed = msgspec.structs.replace(expected, info=msgspec.structs.replace(expected.info, index=IndexInfo(1, "")))
@@ -98,7 +98,7 @@ def test_an_index_is_that_of_the_shard(tmp_path, good):
     assert ".index/a.idx" not in {file for file, _, _ in found(verify(expected))}
 
 
-def test_the_transform_checks_each_shard(tmp_path, good):
+def test_transform_checks_each_shard(tmp_path, good):
     shards = [shard(tmp_path / name, [good] * number) for name, number in (("a", 1), ("b", 0))]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         checks = p | beam.Create(shards) | VerifyShards(2, 2)

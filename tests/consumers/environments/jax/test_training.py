@@ -5,7 +5,7 @@ import numpy as np
 from tests.consumers.pages import run_section
 
 
-def test_a_classifier_learns_and_goes_on_where_it_was(tmp_path, monkeypatch):
+def test_classifier_learns_and_goes_on_where_it_was(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     left = run_section("training.md", "A classifier in JAX, with Grain", SIZE=16, BATCH=16, STEPS=120)
     assert np.mean(left["history"][-10:]) < left["history"][0] * 0.8

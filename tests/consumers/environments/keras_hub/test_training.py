@@ -33,7 +33,7 @@ def test_a_classifier_learns():
     assert history["val_accuracy"][-1] > 0.6
 
 
-def test_a_tpu_host_reads_its_part_in_static_shapes():
+def test_tpu_host_reads_its_part_in_static_shapes():
     left = run_section("training.md", "On a TPU host", SIZE=32, BATCH=16, STEPS=5)
     assert np.isfinite(left["history"].history["loss"]).all()
     for host in range(left["hosts"]):

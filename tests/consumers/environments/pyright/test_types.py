@@ -78,7 +78,7 @@ def test_public_names_have_types_and_wrong_calls_are_errors(project):
     assert faults(folder, strict + "\n".join(["import recordmill", "import recordmill.beam", *public_names()])) == []
 
 
-def test_go_to_definition_opens_the_file_of_each_public_name(project):
+def test_go_to_definition_opens_file_of_each_public_name(project):
     folder, home = project
     names = list(public_names())
     (folder / "script.py").write_text("\n".join(["import recordmill", "import recordmill.beam", *names]))

@@ -21,7 +21,7 @@ def test_every_record(truth, tmp_path, recordmill):
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
-def test_workers_share_the_records_by_our_index(sample, tmp_path, copy_converted, workers):
+def test_workers_share_records_by_our_index(sample, tmp_path, copy_converted, workers):
     copy_converted(tmp_path, "--num-shards", 3)
     truth = Truth(sample.images, sample.instances)
     for shard in sorted(tmp_path.glob("*.tfrecord-*")):

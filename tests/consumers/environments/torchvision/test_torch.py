@@ -23,7 +23,7 @@ def split(tmp_path):
     return write_split(tmp_path, contents, [draw(contents, number) for number in range(RECORDS)])
 
 
-def test_a_record_is_a_pair_for_torchvision(split):
+def test_record_is_pair_for_torchvision(split):
     for number in range(RECORDS):
         example, (image, target) = split[number], split.torch()[number]
         height, width, _ = example["image"].shape
@@ -50,7 +50,7 @@ def test_a_record_is_a_pair_for_torchvision(split):
 @pytest.mark.parametrize(
     ("name", "first"), [("classification", "image"), ("float32", "feature"), ("float16", "feature")]
 )
-def test_of_one_class_the_target_is_its_index(name, first):
+def test_of_one_class_target_is_its_index(name, first):
     example = {first: np.ones((2, 3, 3), np.float16 if name == "float16" else np.float32), "label": np.int64(5)}
     picture, label = torch_example(example)
     assert picture.shape == ((3, 2, 3) if first == "image" else (2, 3, 3))
@@ -72,7 +72,7 @@ def test_each_layout_is_read(tmp_path, name):
 
 
 @pytest.mark.parametrize("pictures", [True, False])
-def test_columns_are_as_they_are_whatever_their_names(tmp_path, pictures):
+def test_columns_are_unchanged_whatever_their_names(tmp_path, pictures):
     names = ("label", "labels", "boxes", "feature", "keypoints", "is_crowd", "box_xywh_px")
     columns = [Feature(name, f"row.{name}", FeatureKind.INT64, (), "", name) for name in names]
     columns += picture_of_row(None) if pictures else []
@@ -89,7 +89,7 @@ def test_columns_are_as_they_are_whatever_their_names(tmp_path, pictures):
     assert split.torch(transform=lambda *made: len(made))[2] == (2 if pictures else 1)
 
 
-def test_a_record_of_one_object_is_a_picture_of_one(tmp_path):
+def test_record_of_one_object_is_picture_of_one(tmp_path):
     contents = CONTENTS["keras"]
     split = write_split(tmp_path, contents, [draw(contents, number) for number in range(3)])
     (_, target), example = split.torch()[1], split[1]
@@ -99,7 +99,7 @@ def test_a_record_of_one_object_is_a_picture_of_one(tmp_path):
     assert "box_xywh_px" not in target
 
 
-def test_what_cannot_be_is_told_at_once(tmp_path, split):
+def test_what_cannot_be_is_named_at_once(tmp_path, split):
     for more in ({"seed": 0}, {"part": (0, 2)}, {"even": True}):
         with pytest.raises(ConfigError, match="seed, part and even are of iterable=True"):
             split.torch(**more)
@@ -116,7 +116,7 @@ def ids(batch) -> list[int]:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_loader_reads_each_record_once(split, workers):
+def test_loader_reads_each_record_once(split, workers):
     loader = DataLoader(split.torch(), 3, shuffle=True, num_workers=workers, collate_fn=ids)
     assert sorted(id_ for batch in loader for id_ in batch) == list(range(RECORDS))
 
@@ -129,13 +129,13 @@ def test_workers_may_be_spawned(split, iterable):
     assert sorted(id_ for batch in loader for id_ in batch) == list(range(RECORDS))
 
 
-def test_several_at_once_are_those_of_one_by_one(split):
+def test_several_at_once_are_one_by_one(split):
     records = split.torch()
     assert ids(records.__getitems__([4, 1, 4])) == ids([records[4], records[1], records[4]]) == [4, 1, 4]
 
 
 @pytest.mark.parametrize(("ranks", "workers"), [(1, 0), (1, 2), (3, 0), (2, 2)])
-def test_workers_of_all_ranks_read_each_record_once_an_epoch(split, ranks, workers):
+def test_workers_of_all_ranks_read_each_record_once_epoch(split, ranks, workers):
     orders = []
     for epoch in range(2):
         read = []
@@ -161,7 +161,7 @@ def test_even_workers_have_as_many_batches(split, ranks, workers):
     assert len(set(read)) == len(read) == RECORDS - RECORDS % (ranks * max(1, workers))
 
 
-def test_without_a_seed_the_order_is_that_of_the_data_set(split):
+def test_without_seed_order_is_that_of_data_set(split):
     assert ids(split.torch(iterable=True)) == list(range(RECORDS))
 
 
@@ -174,7 +174,7 @@ def test_ranks_are_those_of_torchrun(split, monkeypatch):
     assert ids(split.torch(iterable=True, part=(0, 2))) == [0, 2, 4, 6, 8, 10]
 
 
-def test_ranks_are_those_of_torch_distributed(split, tmp_path, monkeypatch):
+def test_ranks_are_torch_distributed(split, tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "3")
     records = split.torch(iterable=True)
