@@ -108,7 +108,7 @@ templates: $(VENV)/installed-beam  ## Write what follows from the code: template
 	$(BIN)/python docs/make_api.py docs/api.md
 	$(BIN)/python -m recordmill.launch.command_line.keywords recordmill/keywords.py
 
-pictures: $(VENV)/installed .browser/installed  ## Draw the pictures of README.md anew
+pictures: $(VENV)/installed .browser/installed  ## Draw the pictures of README.md again
 	$(BIN)/python docs/make_pictures.py
 
 $(BIN)/uv:

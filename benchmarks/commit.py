@@ -3,8 +3,8 @@
     python benchmarks/commit.py [--images 10000000] [--shards 1000] [--no-pictures]
 
 Writes made-up notes of shards, adds up their Facts, and commits the split, in one process. The shards themselves are
-empty files. Prints seconds of processor, and the peak memory of the sum and of the commit. The search for duplicates
-has all fingerprints in memory; --no-pictures makes records without pictures, which have none.
+empty files. Prints seconds of processor, and the peak memory of the sum and of the commit. --no-pictures makes records
+without pictures, which have no fingerprints.
 """
 
 import argparse

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 PICTURES = Path(__file__).with_name("images")
-COLUMNS = 104
+COLUMNS = 124
 _STYLE = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>
 text {{ font: {char_height}px Menlo, Consolas, "DejaVu Sans Mono", monospace; white-space: pre; }}
@@ -44,14 +44,14 @@ def main() -> None:
             " --split train=0.8,val=0.2 --num-shards 4 --output tfrecords"
         )
         progress_line()
-        show_screen()
         show_saved()
         report_page()
 
 
 def progress_line() -> None:
-    """The line that a conversion shows while it runs, of those that it showed the one nearest to two thirds."""
-    command = "recordmill coco --images sample/images --instances sample/annotations/instances.json --output progress"
+    """Draw the progress line of a conversion, of all lines the one nearest to two thirds."""
+    _run("recordmill sample large --count 4000")
+    command = "recordmill coco --images large/images --instances large/annotations/instances.json --output progress"
     frames = [(frame, _PERCENT.search(frame)) for frame in _CONTROL.split(_typed(command))]
     far = {frame: abs(66 - int(done[1])) for frame, done in frames if done}
     if not far:
@@ -59,14 +59,8 @@ def progress_line() -> None:
     _draw("progress", command, min(far, key=far.__getitem__))
 
 
-def show_screen() -> None:
-    """`recordmill show` of a data set, as a terminal shows it."""
-    command = "recordmill show tfrecords"
-    _draw("show", command, _typed(command))
-
-
 def _draw(name: str, command: str, printed: str) -> None:
-    """A terminal in which a command was typed, as SVG."""
+    """Draw a terminal with a command and its output as SVG."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO())
     console.print(f"[bold]$ {command}[/bold]", highlight=False)
     console.print(Text.from_ansi(printed), soft_wrap=True)
@@ -75,13 +69,13 @@ def _draw(name: str, command: str, printed: str) -> None:
 
 
 def show_saved() -> None:
-    """What `recordmill show --save` draws of a record."""
+    """Draw a record by `recordmill show --save`."""
     _run("recordmill show tfrecords --find category=figure --index 12 --save show.png")
     shutil.copy("show.png", PICTURES / "show-saved.png")
 
 
 def report_page() -> None:
-    """The top of `report.html`, as a browser shows it."""
+    """Draw the top of `report.html` in a browser."""
     browser = shutil.which("chromium-headless-shell") or shutil.which("chromium")
     if browser is None:
         raise SystemExit("no chromium on this machine; make test-browser installs it")
@@ -89,7 +83,7 @@ def report_page() -> None:
     flags = ["--no-sandbox", "--hide-scrollbars", "--window-size=1000,1130", "--screenshot=report.png", page]
     subprocess.run([browser, *flags], check=True, stderr=subprocess.DEVNULL)
     with Image.open("report.png") as picture:
-        picture.convert("RGB").quantize(64).save(PICTURES / "report.png", optimize=True)
+        picture.convert("RGB").quantize(256).save(PICTURES / "report.png", optimize=True)
 
 
 def _run(command: str) -> None:
@@ -102,7 +96,7 @@ def _words(command: str) -> list[str]:
 
 
 def _typed(command: str) -> str:
-    """What a command prints on a terminal of COLUMNS columns."""
+    """Return the output of a command on a terminal of COLUMNS columns."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"}
     process = subprocess.Popen(_words(command), stdout=theirs, stderr=theirs, env=environment)
