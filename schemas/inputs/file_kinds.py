@@ -33,7 +33,7 @@ _XML = {
 }
 _YOLO = re.compile(rb"(?:\d+(?: +-?[\d.]+(?:e-?\d+)?){4,}\s*(?:\n|\Z))+")
 _YOLO_YAML = re.compile(rb"^(?:names|nc|train|val|path):", re.MULTILINE)
-_TABLE = re.compile(rb"[^\n{}\[\]<>]*[,;\t][^\n{}\[\]<>]*\r?\n[^\n]*[,;\t]")
+_TABLE = re.compile(rb"(?=[^\n]*[,;\t])[^\n{}\[\]<>]*\n[^\n]*[,;\t]")
 
 
 def describe_content(data: bytes) -> str:
