@@ -120,7 +120,7 @@ def check(found: tuple[list[ImageTask], Facts], expected: Joined, shared: Set[st
     assert sorted(facts.unmatched.compared) == expected.unmatched
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(
     files(st.sampled_from(["x/shared.jpg", "x/gone.jpg", "../1.jpg"])), LISTED, RULES, st.randoms(use_true_random=False)
 )

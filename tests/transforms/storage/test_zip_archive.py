@@ -176,17 +176,17 @@ def test_damaged_directory_is_refused(at, byte):
         opened(data)
 
 
-def test_hundred_thousand_members_take_some_hundred_bytes_each():
+def test_members_take_some_hundred_bytes_each():
     head = struct.pack("<4s6H3I5H2I", ENTRY, 20, 20, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0)
-    entries = b"".join(head + b"%012d.jpg" % number for number in range(100_000))
+    entries = b"".join(head + b"%012d.jpg" % number for number in range(20_000))
     data = entries + struct.pack("<4s4H2IH", END, 0, 0, 0, 0, len(entries), 0, 0)
     tracemalloc.start()
     try:
         directory = opened(data)
-        assert tracemalloc.get_traced_memory()[0] < 130 * 100_000
+        assert tracemalloc.get_traced_memory()[0] < 130 * 20_000
     finally:
         tracemalloc.stop()
-    assert directory.find("000000099999.jpg")
+    assert directory.find("000000019999.jpg")
 
 
 # Members
@@ -215,13 +215,13 @@ def test_unpack(method, extra, stream):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_unpack_takes_memory_of_few_pieces(method):
-    data = archive({"a": random.Random(0).randbytes(1 << 20) * 20}, method)
+    data = archive({"a": random.Random(0).randbytes(1 << 20) * 16}, method)
     (member,) = opened(data)
     pieces = (bytes(data[at : at + 200_000]) for at in range(0, member.length, 200_000))
     tracemalloc.start()
     try:
-        assert sum(map(len, unpack(member, pieces, 1 << 20))) == 20 << 20
-        assert tracemalloc.get_traced_memory()[1] < 15_000_000
+        assert sum(map(len, unpack(member, pieces, 1 << 20))) == 16 << 20
+        assert tracemalloc.get_traced_memory()[1] < 14_000_000
     finally:
         tracemalloc.stop()
 
