@@ -45,8 +45,10 @@ def test_walk_follows_links(tmp_path):
     (tmp_path / "images" / "a").write_text("a")
     (tmp_path / "images" / "deep" / "up").symlink_to(tmp_path / "images")
     (tmp_path / "images" / "file").symlink_to(tmp_path / "elsewhere" / "b")
-    (tmp_path / "images" / "folder").symlink_to(tmp_path / "elsewhere")
-    assert sorted(file.name for file in STORAGE.walk(str(tmp_path / "images"))) == ["a", "file", "folder/b"]
+    for folder in ("folder", "deep/folder"):
+        (tmp_path / "images" / folder).symlink_to(tmp_path / "elsewhere")
+    names = [file.name for file in STORAGE.walk(str(tmp_path / "images"))]
+    assert sorted(names) == ["a", "deep/folder/b", "file", "folder/b"]
 
 
 @pytest.mark.parametrize("target", ["gone", "link"])
