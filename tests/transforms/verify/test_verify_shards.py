@@ -93,6 +93,9 @@ def test_an_index_is_that_of_the_shard(tmp_path, good):
     index = tmp_path / ".index" / "a.idx"
     index.write_bytes(index.read_bytes()[:-1] + b"7\n")
     assert found(verify(expected)) == [(".index/a.idx", None, "index")]
+    index.unlink()
+    index.mkdir()  # as unreadable as a damaged object of a bucket
+    assert found(verify(expected)) == [(".index/a.idx", None, "index")]
     (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes()[:-1])
     assert ("a", 2, "truncated") in found(verify(expected))
     assert ".index/a.idx" not in {file for file, _, _ in found(verify(expected))}
