@@ -11,7 +11,10 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.dataset.checks import Fault, Faults, ShardCheck
 from recordmill.schemas.shards import IndexInfo, ShardInfo
+from recordmill.transforms.records.read_shards import readable_records
 from recordmill.transforms.records.shard_index import index_shard
+from recordmill.transforms.verify import verify_shards
+from recordmill.transforms.verify.check_records import RecordChecker
 from recordmill.transforms.verify.verify_shards import ShardToVerify, VerifyShards, verify_shard
 from tests.transforms.verify.test_check_records import LABELS, LAYOUTS, record, values  # noqa: F401
 
@@ -81,6 +84,16 @@ def test_a_shard_that_is_not_there(tmp_path, good):
     assert verify(expected) == ShardCheck(
         "val", "a", 0, 0, 0, 0, Faults((Fault("a", None, "missing", "no such file"),))
     )
+
+
+def test_a_shard_is_not_held_in_memory(tmp_path, good, monkeypatch):
+    read, ahead, check = [], [], RecordChecker.__call__
+    monkeypatch.setattr(
+        verify_shards, "readable_records", lambda *of: (read.append(each) or each for each in readable_records(*of))
+    )
+    monkeypatch.setattr(RecordChecker, "__call__", lambda *of: ahead.append(len(read) - len(ahead)) or check(*of))
+    assert verify(shard(tmp_path / "a", [good] * 100)).examples == 100
+    assert max(ahead) < 50
 
 
 def test_an_index_is_that_of_the_shard(tmp_path, good):
