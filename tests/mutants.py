@@ -22,6 +22,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[1]
 CODE = ("recordmill", "pipelines", "transforms", "schemas", "launch")
@@ -151,18 +152,14 @@ def trace(mutants: list[Mutant], pytest_arguments: list[str]) -> dict[int, dict[
         finally:
             for path, text in originals.items():
                 (ROOT / path).write_text(text)
-        cases = re.findall(r'file="([^"]*)" line="\d+" name="([^"]*)" time="([^"]*)"', _unescaped(report))
-        seconds = {f"{file}::{name}": float(time) for file, name, time in cases}
+        cases = ElementTree.parse(report).iter("testcase")
+        seconds = {f"{case.get('file')}::{case.get('name')}": float(case.get("time", 0)) for case in cases}
         rows = [line.split("\t") for line in hits.read_text().splitlines()]
     found = defaultdict(dict)
     for number, test in rows:
         if test:
             found[int(number)][test] = seconds.get(re.sub(r"::.*::", "::", test), 1.0)
     return found
-
-
-def _unescaped(report: Path) -> str:
-    return report.read_text().replace("&quot;", "'").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
 def run(mutants: list[Mutant], hits: dict[str, dict[str, float]], killers: dict[str, str]) -> Iterator[Mutant]:

@@ -193,6 +193,15 @@ def test_records_that_contradict_themselves(tmp_path, recordmill):
     assert files == {f"{id_}.jpg": originals[f"{id_}.jpg"] for id_ in (1, 6, 8, *range(9, 15))}
 
 
+def test_one_damaged_split_of_two(copy_converted, tmp_path, recordmill):
+    copy_converted(tmp_path / "out", "--split", "train=0.75,val=0.25", "--num-shards", 2)
+    name = sorted(shard_bytes(tmp_path / "out"))[-1]
+    with open(tmp_path / "out" / name, "r+b") as file:
+        file.truncate(1000)
+    outcome = recordmill("extract", tmp_path / "out", tmp_path / "dir")
+    assert (outcome.code, f"{name} record 0: truncated: " in outcome.out) == (1, True)
+
+
 def test_extraction_goes_on_after_full_disk(folder, tmp_path, recordmill, monkeypatch):
     """The same command goes on; another is refused, as is the same of another data set."""
     assert recordmill("extract", tmp_path / "out", tmp_path / "whole").code == 0

@@ -12,8 +12,10 @@ from tests.conftest import (
     manifest_of,
     read_examples,
     rejects_of,
+    staged_shards,
     write_coco,
 )
+from tests.jobs.folders import whole_folder
 
 NAMES = [f"{number}.jpg" for number in range(4)]
 
@@ -55,6 +57,21 @@ def test_where_no_picture_is_found_nothing_is_written(tmp_path, recordmill, job,
     before = sorted(tmp_path.rglob("*"))
     assert recordmill(*job, "--output", tmp_path / out, "--max-rejects", 1, *more).code == 2
     assert (sorted(tmp_path.rglob("*")), pictures_read) == (before, [])
+
+
+def test_finished_shards_stay_where_a_rerun_finds_no_picture(tmp_path, recordmill, job):
+    for name in NAMES:
+        draw_jpeg(tmp_path / "images" / name)
+    for name in NAMES[2:]:
+        (tmp_path / "images" / name).write_bytes(b"damaged")
+    job += ["--output", tmp_path / "out", "--max-rejects", 0.4]
+    assert recordmill(*job).code == 1
+    before = whole_folder(tmp_path / "out")
+    assert staged_shards(tmp_path / "out")
+    (tmp_path / "images").rename(tmp_path / "elsewhere")
+    draw_jpeg(tmp_path / "images" / "train" / "0.jpg")
+    assert recordmill(*job).code == 2
+    assert whole_folder(tmp_path / "out") == before
 
 
 def test_without_listing_records_are_same(sample, tmp_path, recordmill, copy_converted):

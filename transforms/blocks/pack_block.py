@@ -42,9 +42,7 @@ def pack_block(block: Block) -> bytes:
 def pack_parts(block: Block, keys: np.ndarray) -> Iterator[tuple[int, bytes]]:
     """Yield each key with the packed Block of its images, in the order of keys.
 
-    Columns are narrowed before the split, because a part may be small.
-
-    Columns are narrowed once, not once a part: a part may be small.
+    Columns are narrowed once, before the split, because a part may be small.
 
     Args:
         keys: int64 [N], of each image.
@@ -83,9 +81,9 @@ def _narrowed(column: Any) -> _Narrow:
         return _narrow(column)
     narrow, lengths = _narrow(column.values, may_be_constant=False), column.lengths
     if len(lengths) > 1 and (lengths == lengths[0]).all():
-        rows = narrow.values.reshape(len(lengths), -1)
-        if (rows == rows[0]).all():
-            return narrow._replace(values=rows[0], lengths=_narrow(lengths[:1]).values, is_constant=True)
+        first, data = narrow.values[: lengths[0]], narrow.values.tobytes()
+        if data == first.tobytes() * len(lengths):  # bytes, as -0.0 equals 0.0
+            return narrow._replace(values=first, lengths=_narrow(lengths[:1]).values, is_constant=True)
     return narrow._replace(starts=column.starts, lengths=_narrow(lengths, may_be_constant=False).values)
 
 

@@ -28,6 +28,7 @@ from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime.processes import ShardDoFn
 from recordmill.transforms.runtime.progress import found_faults
 from recordmill.transforms.runtime.threads import look_ahead
+from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.verify.check_records import RecordChecker, RowChecker
 
@@ -213,6 +214,8 @@ def index_faults(expected: ManifestShard, reader: ShardReader) -> Iterator[Fault
         if is_listed:
             yield Fault(file, None, "missing", "it is gone; recordmill index writes it")
         return
+    except UnreadableFileError:  # such as a damaged object; the other shards are checked
+        found = b""
     if found != encode_index(index_of(reader.lengths)):
         yield Fault(file, None, "index", "it is not the index of this shard; recordmill index writes it again")
 

@@ -295,6 +295,16 @@ REFUSED = [
             ),
         )
     ),
+    # The unfinished split of the same job keeps its finished shard.
+    (
+        both(
+            begun(of_texts("train", text="counts")),
+            with_file(".recordmill-test/recipe.json", encode_json(of_texts("test", SAVED, text="counts"))),
+        ),
+        [of_texts("train", text="counts"), of_texts("val", text="counts")],
+        [False],
+        "unfinished run of test",
+    ),
     # Splits of the same inputs that were divided otherwise have images in common.
     *(
         (finished(*of_division("train val", HALF)), recipes, BOTH, f"divided by --split {HALF}")

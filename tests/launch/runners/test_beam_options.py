@@ -143,6 +143,6 @@ def test_jobs_that_write_same_have_one_name():
     assert with_job_name(["--runner=FlinkRunner"], "out", ["val"]) == ["--runner=FlinkRunner"]
 
 
-@pytest.mark.parametrize("folder", ["x" * 2000, "x/" * 600])
+@pytest.mark.parametrize("folder", ["x" * 2000, "x/" * 600, f"yx{'/x' * 600}"])
 def test_names_are_such_that_dataflow_takes_them(folder):
     assert re.fullmatch("[a-z]([-a-z0-9]{0,1022}[a-z0-9])?", run_job_name(f"gs://b/{folder}", ["train"]))

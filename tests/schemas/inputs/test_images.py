@@ -50,13 +50,10 @@ def test_images_are_known_by_their_suffix_whatever_its_case(suffix):
     [
         *("cat/notes.txt", "cat/a.jpg.txt", "cat/a.jpg~", "cat/jpg", "cat/a."),
         *("cat/.jpg", "cat/._1.jpg", ".cache/cat/1.jpg", "cat/.thumbnails/1.jpg"),
+        *("__MACOSX/cat/1.jpg", "cat/.ipynb_checkpoints/1-checkpoint.jpg"),
+        *("@eaDir/1.jpg/SYNOPHOTO_THUMB_M.jpg", "cat/@eaDir/1.jpg/SYNOPHOTO_THUMB_M.jpg"),
         *("a.jpg/readme", ""),
     ],
 )
 def test_other_files_and_hidden_ones_are_no_images(path):
     assert not is_image_name(path)
-
-
-def test_folder_called_as_macos_s_resource_forks_holds_images_none_of_hidden():
-    assert not is_image_name("__MACOSX/cat/1.jpg")
-    assert not is_image_name("cat/.ipynb_checkpoints/1-checkpoint.jpg")

@@ -13,7 +13,12 @@ from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.records.read_shards import LISTED_OF_REASON, FaultList, ManifestShard, readable_records
 from recordmill.transforms.records.shard_reader import ShardReader, open_records
 from recordmill.transforms.runtime import progress
+from tests.gcs_stand_in import Fault as ServerFault
+from tests.gcs_stand_in import Kind
 from tests.transforms.show.records import framed
+from tests.transforms.storage.conftest import gcs, path_of, server
+
+__all__ = ["gcs", "server"]  # fixtures
 
 RECORDS = [b"", b"first", bytes(range(256)) * 9000, b"last"]
 
@@ -107,6 +112,22 @@ def test_progress_ends_with_all_that_was_planned(tmp_path, planned, damage, done
     assert (now.images_done, now.images_skipped, now.shards_done) == (done, skipped, 1)
     if not faults:
         assert now.bytes_done == len(data)
+
+
+@pytest.mark.parametrize("kind", [Kind.CORRUPTED, Kind.STATUS])
+def test_a_damaged_object_is_a_fault_of_its_shard_and_a_server_that_refuses_is_none(gcs, tmp_path, kind):
+    gcs.put("x", write(tmp_path / "x"))
+    gcs.faults.append(ServerFault(kind, "read", times=100, status=403))
+    info = ShardInfo("x", len(RECORDS), 0, "crc", "")
+    shard = ManifestShard(path_of("x"), "val", info, LAYOUTS["detection"], LabelMap(()))
+    found = []
+    records = readable_records(shard, ShardReader(shard.path), found)
+    if kind is Kind.STATUS:
+        with pytest.raises(PermissionError):
+            list(records)
+    else:
+        assert list(records) == []
+    assert [fault.reason for fault in found] == ["unreadable"] * (kind is Kind.CORRUPTED)
 
 
 def faults_of(reason: str, number: int) -> list[Fault]:

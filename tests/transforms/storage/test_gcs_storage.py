@@ -11,6 +11,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage import gcs_client, gcs_storage
 from recordmill.transforms.storage.gcs_storage import GcsStorage
 from recordmill.transforms.storage.interface import (
+    ChangedFileError,
     FileTooLargeError,
     NameRange,
     Storage,
@@ -113,9 +114,13 @@ def test_a_version_is_read_or_nothing(gcs):
     assert GCS.read(file.path, file.version) == BYTES
     assert GCS.read_range(file.path, 1, 2, file.version) == BYTES[1:3]
     gcs.put("a", b"new")
-    for act in (GCS.read, lambda path, version: GCS.read_range(path, 0, 1, version)):
+    reads = [GCS.read, lambda path, version: GCS.read_range(path, 0, 1, version)]
+    reads += [lambda path, version, n=n: GCS.read_ranges(path, [(0, 1)] * n, version) for n in (1, 2)]
+    for act in reads:
         with pytest.raises(FileNotFoundError, match=f"gone or was replaced since it was listed .* {file.version}"):
             act(file.path, file.version)
+    with pytest.raises(ChangedFileError):
+        GCS.open(file.path, file.version)
     assert STORAGE.read(file.path) == b"new"
 
 

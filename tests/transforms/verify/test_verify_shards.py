@@ -11,7 +11,10 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.dataset.checks import Fault, Faults, ShardCheck
 from recordmill.schemas.shards import IndexInfo, ShardInfo
+from recordmill.transforms.records.read_shards import readable_records
 from recordmill.transforms.records.shard_index import index_shard
+from recordmill.transforms.verify import verify_shards
+from recordmill.transforms.verify.check_records import RecordChecker
 from recordmill.transforms.verify.verify_shards import ShardToVerify, VerifyShards, verify_shard
 from tests.transforms.verify.test_check_records import LABELS, LAYOUTS, record, values  # noqa: F401
 
@@ -83,6 +86,16 @@ def test_a_shard_that_is_not_there(tmp_path, good):
     )
 
 
+def test_a_shard_is_not_held_in_memory(tmp_path, good, monkeypatch):
+    read, ahead, check = [], [], RecordChecker.__call__
+    monkeypatch.setattr(
+        verify_shards, "readable_records", lambda *of: (read.append(each) or each for each in readable_records(*of))
+    )
+    monkeypatch.setattr(RecordChecker, "__call__", lambda *of: ahead.append(len(read) - len(ahead)) or check(*of))
+    assert verify(shard(tmp_path / "a", [good] * 100)).examples == 100
+    assert max(ahead) < 50
+
+
 def test_index_is_that_of_shard(tmp_path, good):
     expected = shard(tmp_path / "a", [good] * 3)
     assert found(verify(expected)) == []
@@ -92,6 +105,9 @@ def test_index_is_that_of_shard(tmp_path, good):
     assert found(verify(expected)) == found(verify(listed)) == []
     index = tmp_path / ".index" / "a.idx"
     index.write_bytes(index.read_bytes()[:-1] + b"7\n")
+    assert found(verify(expected)) == [(".index/a.idx", None, "index")]
+    index.unlink()
+    index.mkdir()  # as unreadable as a damaged object of a bucket
     assert found(verify(expected)) == [(".index/a.idx", None, "index")]
     (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes()[:-1])
     assert ("a", 2, "truncated") in found(verify(expected))
