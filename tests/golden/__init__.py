@@ -1,5 +1,6 @@
-"""Texts that commands print, compared as a whole: `GOLDEN=write python -m pytest TEST` writes them anew."""
+"""Outputs of commands, compared as a whole: `GOLDEN=write python -m pytest TEST` writes them."""
 
+import difflib
 import os
 from pathlib import Path
 
@@ -9,4 +10,6 @@ def assert_golden(name: str, text: str) -> None:
     path = Path(__file__).with_name(f"{name}.txt")
     if os.environ.get("GOLDEN") == "write":
         path.write_text(text, encoding="utf-8")
-    assert text.splitlines() == path.read_text(encoding="utf-8").splitlines()
+    expected = path.read_text(encoding="utf-8").splitlines()
+    difference = "\n".join(difflib.unified_diff(expected, text.splitlines(), "expected", "found", n=0, lineterm=""))
+    assert not difference, difference
