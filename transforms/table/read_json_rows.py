@@ -188,8 +188,7 @@ def _has_lists_and_others(values: list[Any]) -> bool:
 
 
 def _of_one_type(values: list[Any]) -> pa.Array | None:
-    """Return an array as Arrow takes it; None if values are of several types, or nested, or some too large beside
-    others."""
+    """Return values as an Arrow array; None if types differ, a value is nested, or a number is too large."""
     try:
         array = pa.array(values)
     except (pa.ArrowException, OverflowError):
