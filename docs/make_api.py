@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import recordmill.beam
+from recordmill.split_records import listed
 
 _HEAD = """# The Python API
 
@@ -64,7 +65,9 @@ def _signature(function: object) -> str:
 
 def _docstring(value: object) -> Iterator[str]:
     if value.__doc__:
-        yield f"{textwrap.indent(inspect.cleandoc(value.__doc__), '    ')}\n"
+        # reading.md has the table of the values.
+        text = inspect.cleandoc(value.__doc__).replace(f":\n\n{listed(indent=4)}\n", ", see reading.md.\n")
+        yield f"{textwrap.indent(text, '    ')}\n"
 
 
 if __name__ == "__main__":
