@@ -52,6 +52,10 @@ def shard(tmp_path) -> RecordFile:
     return RecordFile(str(tmp_path / "x"), write(tmp_path / "x", RECORDS))
 
 
+def test_the_mean_size_is_that_of_the_manifest_or_of_the_index(shard):
+    assert RecordFile(shard.path).mean_bytes == shard.mean_bytes == 37 * 9.5 + 16
+
+
 def test_records_come_in_the_order_that_is_asked_for(shard):
     assert shard.read(NUMBERS) == [RECORDS[number] for number in NUMBERS]
     assert shard.read(range(20)) == RECORDS
