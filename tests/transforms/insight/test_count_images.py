@@ -105,6 +105,15 @@ def test_what_is_chosen_to_be_looked_at():
     assert (wide.shard, wide.record, wide.offset, wide.bytes) == ("s", 3, 300, 100)
 
 
+def test_another_part_of_an_image_counts_its_objects_alone():
+    dark, box = PixelMeasures(0, 81, 0.5), (0, 0, 0.5, 0.5)
+    one, two = (image("a", 10, 1000, [box], measures=dark, is_continuation=more) for more in (False, True))
+    found = counted(one, two)
+    assert (found.images, sum(found.histograms["image_width"].bins.values())) == (1, 1)
+    assert {why: len(examples) for why, examples in found.examples.items()} == dict.fromkeys(found.examples, 1)
+    assert [found.findings[name].number for name in ("dark", "odd_aspect")] == [1, 1]
+
+
 def test_boxes_that_may_be_faults_are_counted_and_pointed_to():
     thin, four, large = (0, 0, 0.5, 3.9 / 640), (0, 0, 4 / 480, 0.5), (0.1, 0.2, 0.5, 0.5)
     found = counted(

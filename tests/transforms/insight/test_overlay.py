@@ -106,6 +106,7 @@ def test_keypoints_and_skeleton_of_their_category():
     }
     cat, dog = shapes(values)
     assert cat.keypoints == ((0.25, 0.75, 2), (0.5, 0.5, 1), (0.0, 0.0, 0))
+    assert dog.keypoints == ((0.0, 0.0, 0),) * 3
     assert (cat.skeleton, dog.skeleton) == (((1, 2),), ())
     del values["objects.keypoint_visibility"]
     assert shapes(values)[0].keypoints[2] == (0.0, 0.0, 2)

@@ -52,6 +52,24 @@ def shard(tmp_path) -> RecordFile:
     return RecordFile(str(tmp_path / "x"), write(tmp_path / "x", RECORDS))
 
 
+def test_neighbours_are_read_in_pieces_of_bounded_size(shard, monkeypatch):
+    lengths, read = [], local_storage.LocalStorage.read_ranges
+    monkeypatch.setattr(record_file, "_SPAN_BYTES", 1000)
+    monkeypatch.setattr(
+        local_storage.LocalStorage,
+        "read_ranges",
+        lambda self, path, ranges, version: (
+            lengths.extend(length for _, length in ranges) or read(self, path, ranges, version)
+        ),
+    )
+    assert shard.read(range(20)) == RECORDS
+    assert max(lengths) <= 1000
+
+
+def test_the_mean_size_is_that_of_the_manifest_or_of_the_index(shard):
+    assert RecordFile(shard.path).mean_bytes == shard.mean_bytes == 37 * 9.5 + 16
+
+
 def test_records_come_in_order_asked_for(shard):
     assert shard.read(NUMBERS) == [RECORDS[number] for number in NUMBERS]
     assert shard.read(range(20)) == RECORDS

@@ -1,6 +1,7 @@
 import io
 import pickle
 import struct
+from contextlib import nullcontext
 
 import pytest
 import tensorflow as tf
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from recordmill.schemas.errors import RecordError
 from recordmill.transforms.records.tfrecord import framed as framed_size
-from recordmill.transforms.records.tfrecord import masked_crc32c, read_records
+from recordmill.transforms.records.tfrecord import masked_crc32c, read_lengths, read_records
 from tests.transforms.show.records import framed
 
 RECORDS = [b"", b"the first", b"\x00\xff\n" * 5]
@@ -68,6 +69,10 @@ def test_file_cut_anywhere_gives_records_before_cut(path):
         records, fault = ours(WHOLE[:size])
         assert records == RECORDS[:whole]
         assert (fault and (fault.record, fault.reason)) == (None if size in ENDS else (whole, "truncated"))
+        lengths: list[int] = []
+        with nullcontext() if size in ENDS else pytest.raises(RecordError, match="the file ends"):
+            lengths.extend(read_lengths(io.BytesIO(WHOLE[:size]), size))
+        assert lengths == [framed_size(len(record)) for record in records]
         # TensorFlow takes a cut within a record's first 12 bytes for the end of the file; we do not.
         in_header = size - ENDS[whole] < 12
         assert tensorflow_s(WHOLE[:size], path) == (records, not in_header), size
