@@ -51,7 +51,7 @@ def check_data(
     for split in splits:
         for reason, number in (*split.images.rejected.items(), *split.annotations.rejected.items()):
             reasons[reason] = reasons.get(reason, 0) + number
-    checks.append(DataCheck("Rejects", sum(reasons.values()), _parts(_largest_first(reasons)), "left-out"))
+    checks.append(DataCheck("Rejects", sum(reasons.values()), _parts(_largest_first(reasons)), "rejects"))
     if manifest.categories:
         rows = zip(*(split.class_counts for split in splits), strict=True)
         empty = sum(not any(of_class) for of_class in rows)

@@ -21,7 +21,7 @@ def test_check_data():
     assert [tuple(check) for check in check_data(manifest, statistics, comparison)] == [
         ("Leakage", 4, "images that another split has", "duplicates"),
         ("Duplicates", 6, "5 exact, 1 near, 1 other labels", "duplicates"),
-        ("Rejects", 8, "4 empty_box, 2 image_missing, 2 malformed_image", "left-out"),
+        ("Rejects", 8, "4 empty_box, 2 image_missing, 2 malformed_image", "rejects"),
         ("Class gaps", 4, "1 in one split only, 2 other share, 1 without any", "class-gaps"),
         ("Suspicious boxes", 4, "4 thin boxes", "possible-problems"),
         ("Suspicious images", 3, "2 dark, 1 blurred", "possible-problems"),
