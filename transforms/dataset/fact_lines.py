@@ -206,7 +206,8 @@ def _shared_lines(manifest: Manifest, of_job: Sequence[SplitManifest]) -> Iterat
     uncarried = uncarried_lines(inputs, manifest.layout)
     yield from zip(chain(["fields not written"], repeat("")), map(printable, uncarried), strict=False)
     if number := manifest.num_classes:
-        yield "num_labels", f"{number:,}: the largest label, {number - 1:,}, + 1 (num_classes of Model Garden)"
+        stored = f"stored labels, 0 to {number - 1:,}"
+        yield "num_labels", f"{number:,} outputs of a head on {stored} (num_classes of Model Garden)"
     if names := LabelMap(manifest.categories).duplicate_names():
         yield "", f"several category ids share a name: {', '.join(map(printable, names))}"
     for category in manifest.categories:
