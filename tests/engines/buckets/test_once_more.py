@@ -25,7 +25,7 @@ def test_a_dry_run_writes_nothing(gcs, converted, recordmill):
     before = gcs.objects()
     outcome = recordmill(*converted[:-1], f"{ROOT}/new", "--dry-run")
     assert outcome.code == 0
-    assert "images             23 of 24 (image_missing 1)" in outcome.out
+    assert "23 of 24 (image_missing 1)" in outcome.out
     assert gcs.objects() == before
     assert writes(gcs) == []
     assert [call for call in gcs.calls("read") if call.name.startswith("sample/images")] == []
