@@ -162,7 +162,8 @@ def tensorflow_dataset(split: SplitRecords, steps: Steps) -> "tf.data.Dataset":
         list(pool.map(lambda piece: split.files.files[piece.number].check(), pieces))
     data = _records(split, pieces, steps)
     data = data.apply(tf.data.experimental.assert_cardinality(sum(piece.end - piece.first for piece in pieces)))
-    data = data.map(partial(decode_tensors, split), num_parallel_calls=tf.data.AUTOTUNE)
+    decode = tf.autograph.experimental.do_not_convert(partial(decode_tensors, split))  # it cannot convert `match`
+    data = data.map(decode, num_parallel_calls=tf.data.AUTOTUNE)
     if steps.resize:
         data = data.map(partial(_resized, split.features, steps.resize), num_parallel_calls=tf.data.AUTOTUNE)
     if steps.batch:

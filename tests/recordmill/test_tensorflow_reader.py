@@ -50,6 +50,15 @@ def test_values_are_numpy_reader(tmp_path, name):
         assert [key for key in arrays if not is_equal(tensors[key], arrays[key])] == []
 
 
+def test_tensorflow_logs_no_warning(tmp_path, caplog):
+    tf.get_logger().addHandler(caplog.handler)
+    try:
+        split_of(tmp_path, "detection").tensorflow(batch=2, resize=(8, 10))
+    finally:
+        tf.get_logger().removeHandler(caplog.handler)
+    assert caplog.messages == []
+
+
 @pytest.mark.parametrize("name", ["detection", "rle"])
 def test_masks_alone(tmp_path, name):
     split = split_of(tmp_path, name, 5)
