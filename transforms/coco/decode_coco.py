@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from recordmill.schemas.errors import AnnotationFileError, CollidingImagesError
+from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.annotations import Category, Int64
 from recordmill.schemas.inputs.coco import AnnotationKind, FieldRows, SegmentId
 from recordmill.schemas.inputs.file_kinds import describe_content
-from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.rejects import NO_ID_TEXTS, IdTexts, Reason, Rejected
 from recordmill.transforms.coco.file_fields import (
     FIELDS,
@@ -28,6 +27,7 @@ from recordmill.transforms.coco.file_fields import (
     without,
 )
 from recordmill.transforms.coco.json_faults import quote_nan, without_lone_surrogates
+from recordmill.transforms.coco.text_ids import RowDecoder, id_number
 
 
 class CocoImageRow(msgspec.Struct, gc=False):
@@ -216,79 +216,6 @@ def polygon_bounds(segmentation: bytes) -> tuple[float, float, float, float] | N
     return None
 
 
-_DECIMAL = re.compile(r"([+-]?[0-9]+)(\.0*)?")
-
-
-def _id_number(text: str) -> tuple[int, bool]:
-    """The number that stands for an id, and whether the text is another form of it: else it is a hash.
-
-    >>> _id_number("0998"), _id_number("a.jpg")
-    ((998, True), (5996240643517367183, False))
-    """
-    match = _DECIMAL.fullmatch(text)
-    if match and -(1 << 63) <= (number := int(match[1])) < 1 << 63:
-        return number, True
-    return name_id(text), False
-
-
-class _RowDecoder:
-    """Decodes rows one by one; ids that are texts become numbers.
-
-    Args:
-        type_: of rows.
-        texts: gets the ids that are no decimal numbers.
-    """
-
-    def __init__(self, type_: Any, texts: IdTexts):
-        self._decode = msgspec.json.Decoder(type_, strict=False).decode
-        fields = () if type_ is msgspec.Raw else type_.__struct_fields__
-        known = {"image_id": texts.images, "id": texts.annotations if "image_id" in fields else texts.images}
-        self._texts = {key: found for key, found in known.items() if key in fields}
-        self._decode_texts = self._decode
-        if self._texts:
-            with_texts = msgspec.defstruct(type_.__name__, [(key, Int64 | str) for key in self._texts], bases=(type_,))
-            self._decode_texts = msgspec.json.Decoder(with_texts, strict=False).decode
-        self._has_texts = False
-
-    def __call__(self, raw: Any) -> Any:
-        """
-        Raises:
-            msgspec.ValidationError: a field is of another type.
-            CollidingImagesError: the hash of two texts is the same.
-        """
-        if not self._has_texts:
-            with contextlib.suppress(msgspec.ValidationError):
-                return self._decode(raw)
-        row = self._decode_texts(raw)
-        for key, found in self._texts.items():
-            text = getattr(row, key)
-            if not isinstance(text, str):
-                continue
-            if not text:
-                return self._decode(raw)  # which raises
-            number, is_decimal = _id_number(text)
-            setattr(row, key, number if is_decimal else _known(found, number, text))
-            self._has_texts = True
-        return row
-
-
-def _known(texts: dict[int, str], number: int, text: str) -> int:
-    """The number, when the text is in `texts`.
-
-    Raises:
-        CollidingImagesError: another text has it.
-    """
-    if texts.setdefault(number, text) != text:
-        raise collision(number, text, texts[number])
-    return number
-
-
-def collision(id_: int, *texts: str) -> CollidingImagesError:
-    """The error for two ids, one of which is a text, that have one number."""
-    shown = " and ".join(repr(text) if text else f"the number {id_}" for text in sorted(texts))
-    return CollidingImagesError(f"the ids {shown} have the same hash, {id_}: rename one")
-
-
 def _with_box(raw: msgspec.Raw) -> msgspec.Raw:
     """Return an object's row, with the bounds of its polygons as `bbox` if it has none."""
     fields = FIELDS.decode(raw)
@@ -306,7 +233,7 @@ def sample_rows(list_: str, text: bytes, kind: AnnotationKind, first: int, step:
     Args:
         first: index of the first of them in the block.
     """
-    decode = _RowDecoder(_MASKED_ROW_TYPES[kind].type, IdTexts({}, {}))
+    decode = RowDecoder(_MASKED_ROW_TYPES[kind].type, IdTexts({}, {}))
     rows, data = [], _AS_FILE[list_] % text
     try:
         annotations = RAW_FILE.decode(data).annotations
@@ -335,8 +262,7 @@ def decode_coco(
     data = _AS_FILE[list_] % text
     try:
         try:
-            rows = _decode_rows(path, data, row)
-            return rows._replace(rotated=len(_ROTATION.findall(data))) if b'"rotation"' in data else rows
+            return _decode_rows(path, data, row)
         except msgspec.DecodeError:
             data = without_lone_surrogates(data)
         rows = _decode_rows(path, quote_nan(data), row)
@@ -361,7 +287,7 @@ def _decode_rows(path: str, data: bytes, row: _RowType) -> CocoRows:
     if row.type is PanopticRow and (of_segments := count_entry_fields(data, "segments_info", SegmentRow)):
         counts = {**rows.unread.get("annotations", {}), **of_segments}
         rows = rows._replace(unread={**rows.unread, "annotations": dict(sorted(counts.items()))})
-    return rows
+    return rows._replace(rotated=len(_ROTATION.findall(data))) if b'"rotation"' in data else rows
 
 
 def _decode_row_by_row(path: str, data: bytes, row: _RowType) -> CocoRows:
@@ -373,7 +299,7 @@ def _decode_row_by_row(path: str, data: bytes, row: _RowType) -> CocoRows:
     images, annotations = [], []
     rejected = []
     texts = IdTexts({}, {})
-    decode_image, decode = _RowDecoder(AddressedImageRow, texts), _RowDecoder(row.type, texts)
+    decode_image, decode = RowDecoder(AddressedImageRow, texts), RowDecoder(row.type, texts)
     for raw in file.images:
         try:
             images.append(decode_image(raw))
@@ -459,8 +385,7 @@ def _peek(raw: msgspec.Raw, key: str, texts: dict[int, str]) -> int | None:
     except (msgspec.DecodeError, KeyError, TypeError):
         return None
     if isinstance(value, str) and value:
-        number, is_decimal = _id_number(value)
-        return number if is_decimal else _known(texts, number, value)
+        return id_number(value, texts)
     return value if type(value) is int and -(1 << 63) <= value < 1 << 63 else None
 
 
@@ -480,7 +405,7 @@ def _are_quoted(data: bytes, list_: str, decode: Callable[[msgspec.Raw], Any], k
 def _without_quoted_texts(rows: CocoRows, data: bytes, row_type: _RowType) -> CocoRows:
     """A caption or a file name NaN, as pandas writes one that is missing, is no text, though it has become one."""
     images, annotations, rejected = [], [], []
-    decode_image = _RowDecoder(AddressedImageRow, IdTexts({}, {}))
+    decode_image = RowDecoder(AddressedImageRow, IdTexts({}, {}))
     are_quoted = _are_quoted(data, "images", lambda raw: decode_image(raw).named(), "file_name")
     for image in rows.images:
         if image.file_name in _NO_TEXTS and next(are_quoted):
@@ -488,7 +413,7 @@ def _without_quoted_texts(rows: CocoRows, data: bytes, row_type: _RowType) -> Co
             rejected.append(Rejected("image", image.id, Reason.MALFORMED_IMAGE, detail))
         else:
             images.append(image)
-    decode = _RowDecoder(row_type.type, IdTexts({}, {}))
+    decode = RowDecoder(row_type.type, IdTexts({}, {}))
     key = "caption" if row_type.type is CaptionRow else "file_name"
     are_quoted = _are_quoted(data, "annotations", decode, key)
     for row in rows.annotations:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import islice
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -95,9 +96,12 @@ def labels_digest(image: Block) -> bytes:
     return blake2b(data, digest_size=8).digest()
 
 
-def _of_equal_size(group: tuple[int, Iterable[Candidate]]) -> list[Candidate]:
-    found = list(group[1])
-    return found if len(found) > 1 else []
+def _of_equal_size(group: tuple[int, Iterable[Candidate]]) -> Iterator[Candidate]:
+    candidates = iter(group[1])
+    pair = list(islice(candidates, 2))
+    if len(pair) > 1:
+        yield from pair
+        yield from candidates
 
 
 def _digested(candidate: Candidate) -> Iterator[tuple[bytes, Candidate]]:

@@ -1,5 +1,6 @@
 """Images and annotations that files name are left out, as rejects of reason `excluded`."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagg
 from recordmill.transforms.join.match_blocks import name_keys
 from recordmill.transforms.storage.read_unpacked import read_unpacked
 
+_IMAGE_ID = re.compile("[0-9]{1,19}")  # of 64 bits
 _SHOWN = 3
 _FOUND = "found"
 
@@ -68,7 +70,7 @@ def read_exclusions(paths: Iterable[str], kinds: Sequence[str] = ()) -> Exclusio
         for line in _lines(path):
             if not kinds or line.kind in ("", *kinds):
                 by_name[name_key(line.file_name)].append(len(found))
-                if not line.kind and line.file_name.isascii() and line.file_name.isdecimal():
+                if not line.kind and _IMAGE_ID.fullmatch(line.file_name):
                     by_id[int(line.file_name)].append(len(found))
                 found.append(line)
         if len(found) == before and not path.endswith(".jsonl"):  # a split without problems has an empty list

@@ -123,6 +123,9 @@ def test_rotated_boxes(tmp_path):
     rotated, upright = ({**OBJECT, "attributes": {"occluded": True, "rotation": angle}} for angle in (30.5, 0.0))
     (text,) = warnings_of(tmp_path, "instances", rotated, {**upright, "id": 8})
     assert "1 of 2 annotations have attributes.rotation" in text
+    not_json = {**upright, "id": 8, "area": float("nan")}  # as Python writes it
+    (text,) = warnings_of(tmp_path, "instances", rotated, not_json)
+    assert "1 of 2 annotations have attributes.rotation" in text
 
 
 def test_ids_that_are_texts(tmp_path):

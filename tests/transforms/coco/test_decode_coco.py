@@ -8,7 +8,7 @@ from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.transforms.coco import decode_coco as decode_coco_module
+from recordmill.transforms.coco import text_ids
 from recordmill.transforms.coco.cut_blocks import cut_blocks
 from recordmill.transforms.coco.decode_coco import CocoImageRow, CocoRows, decode_coco, sample_rows
 
@@ -73,20 +73,21 @@ def of_texts(image_ids: tuple[object, ...], **more: object) -> CocoRows:
 
 @pytest.mark.parametrize(("area", "bad"), [(12.5, 0), (math.nan, 0), ("x", 1)])
 def test_ids_that_are_texts(area, bad):
-    rows = of_texts(("0998", "-7", "1x3", 5, "12.0", "a.jpg"), area=area)
-    numbers = [998, -7, name_id("1x3"), 5, 12, name_id("a.jpg")]
+    digits = "9" * 5000  # int() refuses so many
+    rows = of_texts(("0998", "-7", digits, 5, "12.0", "a.jpg"), area=area)
+    numbers = [998, -7, name_id(digits), 5, 12, name_id("a.jpg")]
     assert [image.id for image in images(rows)] == numbers
     assert [row.image_id for row in rows.annotations] == numbers[bad:]
     assert [row.id for row in rows.annotations] == [name_id(f"o{number}") for number in range(bad, 6)]
     assert [(reject.id, reject.image_id) for reject in rows.rejected] == [(name_id("o0"), 998)] * bad
-    assert rows.id_texts.images == {name_id(text): text for text in ("1x3", "a.jpg")}
+    assert rows.id_texts.images == {name_id(text): text for text in (digits, "a.jpg")}
     assert rows.id_texts.annotations == {name_id(f"o{number}"): f"o{number}" for number in range(6)}
     sampled = sample_rows("annotations", json.dumps(ROW | {"image_id": "a"}).encode(), AnnotationKind.INSTANCES, 0, 1)
     assert [row.image_id for row in sampled] == [name_id("a")]
 
 
 def test_two_texts_of_one_hash_end_job(monkeypatch):
-    monkeypatch.setattr(decode_coco_module, "name_id", lambda text: 5)
+    monkeypatch.setattr(text_ids, "name_id", lambda text: 5)
     with pytest.raises(CollidingImagesError, match="the ids 'a' and 'b' have the same hash, 5"):
         of_texts(("a", "b"))
 

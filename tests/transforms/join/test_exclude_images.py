@@ -48,7 +48,7 @@ def problem(name: str, kind: str, id_: int | None = None, split: str = "train") 
 LISTS = [
     (["a.jpg"], [1], {}),
     (["", "./b//e\u0301.jpg  ", ""], [2], {}),
-    (["4"], [3, 4], {}),  # a file name and an id
+    (["4", "9" * 5000], [3, 4], {}),  # a file name and an id, and what int() refuses
     (
         [problem("a.jpg", "dark"), problem("4", "dark", split="train")],
         [1],
