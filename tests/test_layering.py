@@ -23,6 +23,7 @@ ROOMS = (
     "transforms.blocks",
     "transforms.dataset",
     "transforms.insight",
+    "transforms.rows",
     "transforms.join",
     "transforms.encoders",
     "transforms.shards",

@@ -124,7 +124,7 @@ class TableRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     Attributes:
         record: its other columns, a serialised tf.Example.
-        line: see `recordmill.transforms.table.row_batch.RowBatch`.
+        line: see `recordmill.transforms.rows.row_batch.RowBatch`.
         place: its file, line and column of pictures, for messages.
     """
 

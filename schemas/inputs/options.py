@@ -262,8 +262,8 @@ class DividedOptions(ImageOptions):
         metavar="REGEX",
     )
     groups: File | None = WRITE.opt(
-        "Keep images in one split that a file groups. The `duplicates.jsonl` of a data set of the same images, or CSV "
-        "with the columns `file_name` and `group` (a patient, a video, a place).",
+        "Keep images in one split that a file groups. The `duplicates.jsonl` of a data set of the same images, or a "
+        "table with the columns `file_name` and `group` (a patient, a video, a place).",
         metavar="FILE",
     )
 

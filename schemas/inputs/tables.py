@@ -145,12 +145,15 @@ class RowsReading(NamedTuple):
         encoding: of CSV.
         delimiter: of CSV; empty to choose by the first line.
         names: columns whose values are names: of classes, keys, groups, splits.
+        of_labels: of tables of labels or groups, which are UTF-8: columns without a name are left out, which otherwise
+            are an error.
     """
 
     columns: tuple[str, ...] = ()
     encoding: str = "utf-8"
     delimiter: str = ""
     names: tuple[str, ...] = ()
+    of_labels: bool = False
 
 
 def schema_files(features: Iterable[Feature], classes: Iterable[str]) -> dict[str, str]:

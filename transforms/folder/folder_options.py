@@ -18,7 +18,10 @@ class LabelledOptions(DividedOptions):
     """Options of conversions of images of one class each."""
 
     labels: Files = READ.opt(
-        "CSV of image paths and their labels, and perhaps splits; repeatable.", (), "FILE", also="csv annotations"
+        "Tables of image paths and their labels, and perhaps splits; repeatable. CSV in UTF-8, JSON Lines or Parquet.",
+        (),
+        "FILE",
+        also="csv annotations",
     )
     path_column: str | None = _column(
         "path", "`path`, `image`, `image_path`, `image_uri`, `filename`, `file_name`, `file`, `name` or `id`"

@@ -1,7 +1,5 @@
 """Read groups of related images, for example copies of an image or images of a patient."""
 
-import csv
-import io
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,11 +11,12 @@ from apache_beam.pvalue import PCollection
 from recordmill.schemas.errors import AnnotationFileError, ConfigError
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_key
-from recordmill.transforms.storage.read_unpacked import read_unpacked
+from recordmill.transforms.rows.read_rows import read_texts
+from recordmill.transforms.storage.read_unpacked import open_unpacked, read_unpacked
 
 _COLUMNS = ("file_name", "group")
-_DELIMITERS = ",;\t"
-_MAX_FIELD = 1 << 20
+_HEAD = 64
+_BOM = b"\xef\xbb\xbf"
 
 Group = tuple[str, list[str]]
 """Name of a group, and names of its images."""
@@ -49,37 +48,30 @@ def _divided(path: str, division: Division) -> Division:
 
 def read_groups(path: str) -> dict[str, str]:
     """Return the group of each name, see `merge_groups`. The file is JSON Lines of objects whose `images` is a list of
-    objects with a `file_name`, or CSV with the columns `file_name` and `group`.
+    objects with a `file_name`, as duplicates.jsonl; or a table with the columns `file_name` and `group`.
 
     Raises:
-        ConfigError: it is neither; the message says which line is not. Or it has no group.
+        ConfigError: it is neither; the message says which row is not. Or it has no group.
         OSError: storage fails.
     """
     try:
-        text = read_unpacked(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"--groups {path} is not UTF-8 ({error.reason} at byte {error.start})") from error
-    except AnnotationFileError as error:  # of gzip
-        raise ConfigError(f"--groups {error}") from error
-    if not text.strip():
-        raise ConfigError(f"--groups {path} is empty: leave the option out, if there are no groups")
-    is_json = text.lstrip().startswith(("{", "["))
-    try:
-        groups = merge_groups(_of_json(text) if is_json else _of_csv(text))
-    except ValueError as error:
-        raise ConfigError(f"--groups {path} {error}") from error
+        start = next(open_unpacked(path)[1], b"")[:_HEAD].removeprefix(_BOM).lstrip()
+        is_json = start.startswith((b"{", b"["))
+        groups = merge_groups(_of_json(read_unpacked(path).removeprefix(_BOM)) if is_json else _of_table(path))
+    except (ValueError, AnnotationFileError) as error:
+        raise ConfigError(f"--groups {error if path in str(error) else f'{path} {error}'}") from error
     if not groups:
         raise ConfigError(f"--groups {path} has no group in it: leave the option out, if there are none")
     return groups
 
 
-def _of_json(text: str) -> Iterator[Group]:
+def _of_json(data: bytes) -> Iterator[Group]:
     """
     Raises:
         ValueError: a line is no group.
     """
     decoder = msgspec.json.Decoder(_GroupLine)
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
             continue
         try:
@@ -92,42 +84,28 @@ def _of_json(text: str) -> Iterator[Group]:
             yield min(names), names
 
 
-def _of_csv(text: str) -> Iterator[Group]:
+def _of_table(path: str) -> Iterator[Group]:
     """
     Raises:
-        ValueError: it is no CSV, lacks a column, or a row lacks a value.
+        AnnotationFileError: see `read_texts`.
+        ValueError: it lacks a column, or a row lacks a value.
     """
-    delimiter = max(_DELIMITERS, key=text.partition("\n")[0].count)
-    csv.field_size_limit(_MAX_FIELD)
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    line = 1
-    try:
-        header = [name.strip() for name in next(rows, [])]
-        missing = [name for name in _COLUMNS if name not in header]
-        if missing:
-            there = ", ".join(map(repr, header)) or "nothing"
-            raise ValueError(
-                f"has no column {' and no column '.join(missing)}: its first line has {there}; it is to be "
-                "duplicates.jsonl of a data set, or CSV with the columns file_name and group"
-            )
-        name_index, group_index = map(header.index, _COLUMNS)
-        while True:
-            line = rows.line_num + 1
-            fields = next(rows, None)
-            if fields is None:
-                return
-            if any(map(str.strip, fields)):
-                name, group = (
-                    fields[index].strip() if index < len(fields) else "" for index in (name_index, group_index)
-                )
-                if not name or not group:
-                    raise ValueError(
-                        f"line {line} has no {'file_name' if not name else 'group'}; leave out images that are in no "
-                        "group"
-                    )
-                yield unicodedata.normalize("NFC", group), [name_key(name)]
-    except csv.Error as error:
-        raise ValueError(f"line {line} cannot be read as CSV ({error})") from error
+    for row in read_texts(path, _choose).rows:
+        name, group = row.cells or ("", "")
+        if not name or not group:
+            what = row.fault or f"no {'group' if name else 'file_name'}; leave out images that are in no group"
+            raise ValueError(f"row {row.number}: {what}")
+        yield unicodedata.normalize("NFC", group), [name_key(name)]
+
+
+def _choose(names: list[str]) -> list[str]:
+    by_text = {name.strip(): name for name in names}
+    if missing := [name for name in _COLUMNS if name not in by_text]:
+        raise ValueError(
+            f"has no column {' and no column '.join(missing)}: there are {', '.join(map(repr, by_text)) or 'none'}; it "
+            "is to be duplicates.jsonl of a data set, or a table with the columns file_name and group"
+        )
+    return [by_text[name] for name in _COLUMNS]
 
 
 def merge_groups(groups: Iterable[Group]) -> dict[str, str]:

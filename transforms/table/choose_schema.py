@@ -12,9 +12,9 @@ from recordmill.schemas.inputs.encoders import TextEncoder, TextForm
 from recordmill.schemas.inputs.labels import LabelMap, alike_names, misread_numbers, sorted_names
 from recordmill.schemas.inputs.tables import CLASS_TYPES, TEXT_PARTS, Column, RowsFile, TableSchema
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings
+from recordmill.transforms.rows.row_batch import Seen, shown
 from recordmill.transforms.table.convert_columns import convert_column
 from recordmill.transforms.table.observe_columns import MOST_DISTINCT, MOST_NAME_BYTES, ColumnStats, TableStats
-from recordmill.transforms.table.row_batch import Seen, shown
 
 _MOST_LABEL_BYTES = 200
 _SHOWN_COLUMNS = 8

@@ -13,9 +13,8 @@ from recordmill.schemas.inputs.tables import CLASS_TYPES, Column
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.encoders.fit_encoder import TextVectorizer
 from recordmill.transforms.records.example import varint
-from recordmill.transforms.table.observe_columns import class_name
-from recordmill.transforms.table.read_json_rows import as_text
-from recordmill.transforms.table.row_batch import flat_lists, is_list, python_values, shown
+from recordmill.transforms.rows.read_json import as_text
+from recordmill.transforms.rows.row_batch import flat_lists, is_list, name_of, python_values, shown
 
 _LIST_TAG = {FeatureKind.BYTES: b"\x0a", FeatureKind.FLOAT: b"\x12", FeatureKind.INT64: b"\x1a"}
 _FIELD_1, _FIELD_2 = b"\x0a", b"\x12"
@@ -314,7 +313,7 @@ def _numbers(
 ) -> tuple[np.ndarray, list[ValueFault]]:
     """Return the index of each value's name."""
     encoded = array.dictionary_encode()
-    names = [class_name(value) for value in python_values(encoded.dictionary)]
+    names = [name_of(value) for value in python_values(encoded.dictionary)]
     table = np.array([*(indices.get(name, -1) for name in names), 0])
     numbers = table[pc.fill_null(encoded.indices, len(names)).to_numpy(zero_copy_only=False)]
     faults = []

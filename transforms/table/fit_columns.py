@@ -12,13 +12,13 @@ from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder
 from recordmill.schemas.inputs.tables import Column, RowsFile
 from recordmill.transforms.encoders.fit_encoder import FitEncoder
+from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, choose_schema
 from recordmill.transforms.table.convert_columns import column_texts
 from recordmill.transforms.table.make_records import RowEncoder, RowsRecipe
 from recordmill.transforms.table.observe_columns import TableStats, observe
 from recordmill.transforms.table.read_records import made_ahead
-from recordmill.transforms.table.read_rows import read_rows
 
 
 class InferSchema(beam.PTransform):

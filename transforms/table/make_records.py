@@ -16,11 +16,11 @@ from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.encoders.fit_encoder import TextVectorizer
 from recordmill.transforms.folder.read_labels import path_below, picture_name
+from recordmill.transforms.rows.read_rows import read_rows
+from recordmill.transforms.rows.row_batch import BadRow, RowBatch, name_of, python_values, shown
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.convert_columns import ValueFault, convert_column, convert_texts, encode_rows
-from recordmill.transforms.table.observe_columns import class_name, observe
-from recordmill.transforms.table.read_rows import read_rows
-from recordmill.transforms.table.row_batch import BadRow, RowBatch, python_values, shown
+from recordmill.transforms.table.observe_columns import observe
 
 _MOST_SPLITS = 20
 
@@ -194,7 +194,7 @@ class RowEncoder:
         """A column's values as texts; every row of `good` has one."""
         if not len(good):  # the batch may not even have the column
             return []
-        values = [class_name(value) for value in python_values(batch.columns[column].take(pa.array(good)))]
+        values = [name_of(value) for value in python_values(batch.columns[column].take(pa.array(good)))]
         if column == self._splits.key and self._splits.images:
             values = [picture_name(value, self._splits.images) for value in values]
         return [value.encode() for value in values]
@@ -205,7 +205,7 @@ class RowEncoder:
             for place, value in enumerate(batch.values(column)):
                 if value is None or value == "":
                     yield ValueFault(place, Reason.MISSING_VALUE, f"column {column} has no value")
-                elif column == self._splits.column and split_name(class_name(value)) not in self._splits.names:
+                elif column == self._splits.column and split_name(name_of(value)) not in self._splits.names:
                     detail = f"column {column}: {shown(value)} is none of the splits {', '.join(self._splits.names)}"
                     yield ValueFault(place, Reason.UNKNOWN_CLASS, detail)
 

@@ -7,12 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.transforms.table.row_batch import (
+from recordmill.transforms.rows.row_batch import (
     ColumnPart,
     RowBatch,
     Seen,
     flat_lists,
     is_list,
+    name_of,
     python_values,
     shown,
 )
@@ -124,7 +125,7 @@ def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableSt
     if batch.bad:
         first = batch.bad[0]
         stats.first_bad = file, first.line, first.detail
-    for name, array in batch.columns.items():
+    for name, array in batch.columns.items() if rows else ():
         column = ColumnStats(missing=array.null_count, cut=batch.cut.get(name, 0), names=batch.names.get(name))
         stats.columns[name] = column
         stats.in_files[name] = {file}
@@ -157,19 +158,8 @@ def _distinct(values: pa.Array) -> set[str] | None:
     found = pc.unique(values.drop_null())
     if len(found) > MOST_DISTINCT:
         return None
-    names = set(map(class_name, python_values(found)))
+    names = set(map(name_of, python_values(found)))
     return None if any(len(name.encode()) > MOST_NAME_BYTES for name in names) else names
-
-
-def class_name(value: object) -> str:
-    """Return the name of the class whose label is `value`.
-
-    >>> class_name("cat"), class_name(3), class_name(True)
-    ('cat', '3', 'true')
-    """
-    if isinstance(value, bytes):
-        return value.decode()
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _given(texts: pa.Array) -> tuple[pa.Array, np.ndarray]:

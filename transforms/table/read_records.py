@@ -20,12 +20,12 @@ from recordmill.transforms.blocks.pack_block import pack_parts
 from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.folder.stratify import DivideClasses
 from recordmill.transforms.join.match_blocks import name_buckets
+from recordmill.transforms.rows.read_rows import read_rows
+from recordmill.transforms.rows.row_batch import RowBatch
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.threads import look_ahead, usable_cores
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import MadeRows, RowEncoder, RowsRecipe
-from recordmill.transforms.table.read_rows import read_rows
-from recordmill.transforms.table.row_batch import RowBatch
 
 Made = TypeVar("Made")
 

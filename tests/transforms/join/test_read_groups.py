@@ -36,7 +36,13 @@ def test_lines_of_copies_are_groups_called_as_their_first_image(read):
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("delimiter", ",;\t")
 def test_a_table_of_groups(read, delimiter, end):
-    rows = [("age", "group", "file_name "), ("7", "p1", "a.jpg"), (), ("9", " p 2", '"b.jpg"'), ("9", "p1", "c.jpg")]
+    rows = [
+        ("age", "group", "file_name "),
+        ("7", "p1", "a.jpg"),
+        ("", " ", ""),
+        ("9", " p 2", '"b.jpg"'),
+        ("9", "p1", "c.jpg"),
+    ]
     content = end.join(delimiter.join(row) for row in rows)
     assert read(content) == {"a.jpg": "p1", "b.jpg": "p 2", "c.jpg": "p1"}
     assert read(b"\xef\xbb\xbf" + content.encode()) == read(gzip.compress(content.encode())) == read(content)
@@ -52,25 +58,22 @@ def test_groups_are_same_however_they_are_spelt(read):
 
 
 FAULTS = [
-    ("", "is empty: leave the option out, if there are no groups"),
-    ("\n", "is empty: leave the option out, if there are no groups"),
-    (
-        ",\na,1\n",
-        "has no column file_name and no column group: its first line has '', ''; it is to be duplicates.jsonl of",
-    ),
-    ("path,group\na,1\n", "has no column file_name: its first line has 'path', 'group'"),
-    ("file_name,class\na,1\n", "has no column group: its first line has 'file_name', 'class'"),
+    ("", "is empty, or its first line is; it must name the columns"),
+    ("a,b\na,1\n", "has no column file_name and no column group: there are 'a', 'b'; it is to be duplicates.jsonl of"),
+    ("path,group\na,1\n", "has no column file_name: there are 'path', 'group'"),
+    ("file_name,class\na,1\n", "has no column group: there are 'file_name', 'class'"),
     ("file_name,group\n", "has no group in it: leave the option out, if there are none"),
     (line(), "has no group in it: leave the option out, if there are none"),
-    ('file_name,group\n"a\nb",1\nb\n', "line 4 has no group; leave out images that are in no group"),
-    ("file_name,group\na,1\n\n,2\n", "line 4 has no file_name; leave out images"),
-    ('file_name,group\na,1\n"b,2\n', "line 3 cannot be read as CSV (unexpected end of data)"),
-    (b"file_name,group\n\xff,1\n", "is not UTF-8 (invalid start byte at byte 16)"),
+    ('file_name,group\n"a\nb",1\nb,\n', "row 2: no group; leave out images that are in no group"),
+    ("file_name,group\na,1\n\n,2\n", "row 2: no file_name; leave out images"),
+    ("file_name,group\na\n", "row 1: 1 cells where there are 2 columns"),
+    ('file_name,group\na,1\n"b,2\n', "row 2: 1 cells where there are 2 columns"),
+    (b"file_name,group\n\xff,1\n", "row 1: column file_name is not UTF-8: b'\\xff'; save the file as UTF-8"),
     (f"{line('a')}\n{{", "line 2 is no group (Input data was truncated); each line is to be"),
     (f"{line('a')}\n\n[]", "line 3 is no group (Expected `object`, got `array`)"),
     ('{"images": [{"name": "a"}]}', "line 1 is no group (Object missing required field `file_name`"),
     ('{"what": "image"}', "line 1 is no group (Object missing required field `images`)"),
-    (gzip.compress(b"file_name,group\n", mtime=0)[:-9], "is a gzip file that has been cut short"),
+    (gzip.compress(b"file_name,group\n", mtime=0)[:-9], "is damaged or was cut short"),
 ]
 
 

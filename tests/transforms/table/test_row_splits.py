@@ -21,7 +21,7 @@ def test_they_are_those_of_all_files(tmp_path):
 
 
 def test_batch_of_rows_without_column_is_no_file_without_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("recordmill.transforms.table.read_rows._BATCH_ROWS", 1)
+    monkeypatch.setattr("recordmill.transforms.rows.read_rows._BATCH_ROWS", 1)
     rows, empty = tmp_path / "0.jsonl", tmp_path / "1.jsonl"
     rows.write_text('{"a": 1}\n{"set": "train"}\n')
     empty.touch()

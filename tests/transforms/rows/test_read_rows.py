@@ -12,13 +12,13 @@ from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.tables import RowsFile, RowsReading, rows_format
 from recordmill.schemas.rejects import Reason
+from recordmill.transforms.rows import read_csv
+from recordmill.transforms.rows.read_json import read_json
+from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.storage.resolve import storage_for
-from recordmill.transforms.table import read_csv_rows
 from recordmill.transforms.table.choose_schema import ColumnChoice, choose_schema
 from recordmill.transforms.table.convert_columns import convert_column
 from recordmill.transforms.table.observe_columns import TableStats, observe
-from recordmill.transforms.table.read_json_rows import read_json
-from recordmill.transforms.table.read_rows import read_rows
 
 
 def read(path, data: bytes = b"", columns=(), encoding="utf-8", **how):
@@ -66,8 +66,8 @@ def test_csv(tmp_path, data, cells):
 )
 def test_text_after_closing_quote_is_refused_with_its_row(tmp_path, monkeypatch, data, row):
     for step in (1, 7, 1 << 20) if len(data) < 1000 else (1 << 20,):
-        monkeypatch.setattr(read_csv_rows, "_BLOCK_BYTES", max(step, 200))
-        monkeypatch.setattr(read_csv_rows, "_HEAD_STEP", step)
+        monkeypatch.setattr(read_csv, "_BLOCK_BYTES", max(step, 200))
+        monkeypatch.setattr(read_csv, "_HEAD_STEP", step)
         with pytest.raises(AnnotationFileError, match=rf"x.csv row {row:,}[ :].*(closing quote|not closed)"):
             read(tmp_path / "x.csv", b"a,b,c\n" + data)
 
@@ -83,7 +83,7 @@ def test_text_after_closing_quote_is_refused_with_its_row(tmp_path, monkeypatch,
 def test_strict_csv_with_quotes_is_what_python_reads(tmp_path, data):
     rows = list(csv.reader(io.StringIO(data.decode(), newline="")))
     for size in (1, 2, 3, 1 << 20):
-        stream = read_csv_rows._StrictQuotes(io.BytesIO(data), b",", b"")
+        stream = read_csv._StrictQuotes(io.BytesIO(data), b",", b"")
         assert b"".join(iter(lambda stream=stream, size=size: stream.read(size), b"")) == data
         assert (stream.fault, stream.is_open) == ("", False)
     cells, _, _ = read(tmp_path / "x.csv", data)

@@ -234,6 +234,17 @@ def _python_value(value: pa.Scalar) -> Any:
         return str(value.cast(pa.large_string()).as_py())
 
 
+def name_of(value: object) -> str:
+    """Return a value as a name, of a class for example.
+
+    >>> name_of("cat"), name_of(3), name_of(True)
+    ('cat', '3', 'true')
+    """
+    if isinstance(value, bytes):
+        return value.decode()
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def shown(value: Any) -> str:
     """Return a value for a message; also one of Arrow's."""
     text = repr(_python_value(value) if isinstance(value, pa.Scalar) else value)

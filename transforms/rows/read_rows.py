@@ -1,10 +1,11 @@
-"""Read rows of CSV, TSV, JSON Lines and Parquet files as batches of columns."""
+"""Read rows of CSV, TSV, JSON Lines and Parquet files as batches of columns, or as texts."""
 
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 import numpy as np
@@ -15,17 +16,18 @@ import pyarrow.parquet as pq
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.tables import RowsFile, RowsReading, rows_format
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.storage.resolve import archive_of, storage_for
-from recordmill.transforms.table.read_csv_rows import read_csv
-from recordmill.transforms.table.read_json_rows import read_json
-from recordmill.transforms.table.row_batch import (
+from recordmill.transforms.rows.read_csv import read_csv
+from recordmill.transforms.rows.read_json import read_json
+from recordmill.transforms.rows.row_batch import (
     MOST_COLUMNS,
     BadRow,
     RowBatch,
     checked,
+    name_of,
     plain_array,
     shown,
 )
+from recordmill.transforms.storage.resolve import archive_of, storage_for
 
 
 def read_parquet(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_rows: int) -> Iterator[RowBatch]:
@@ -159,6 +161,55 @@ def read_rows(file: RowsFile, how: RowsReading) -> Iterator[RowBatch]:
 
 
 _CURES = {True: "write it as UTF-8, or as binary", False: "give --encoding, latin-1 for example"}
+
+
+class TextRow(NamedTuple):
+    """Row of a table of names.
+
+    Attributes:
+        number: in its file, from 1 for the first after the head; of JSON Lines the line.
+        cells: text of each chosen column, without spaces around it; empty for a missing value.
+        fault: why the row has no cells; empty for a good one.
+    """
+
+    number: int
+    cells: tuple[str, ...]
+    fault: str = ""
+
+
+class TextRows(NamedTuple):
+    """Columns of a table of names, and its rows."""
+
+    columns: Sequence[str]
+    rows: Iterator[TextRow]
+
+
+def read_texts(path: str, choose: Callable[[list[str]], Sequence[str]]) -> TextRows:
+    """Return the columns that `choose` picks by their names, and the rows that are not blank.
+
+    Raises:
+        AnnotationFileError: as `read_rows`; the rows raise it, too.
+    """
+    file = RowsFile(0, path, 0, "")
+    batches = _read(file, RowsReading(of_labels=True))
+    first = next(batches, RowBatch({}, np.zeros(0, np.int64), [], is_typed=True))
+    columns = choose(list(first.columns))
+    return TextRows(columns, chain.from_iterable(_texts(batch, columns) for batch in chain((first,), batches)))
+
+
+def _texts(batch: RowBatch, columns: Sequence[str]) -> list[TextRow]:
+    chosen = {name: array for name, array in batch.columns.items() if name in columns}
+    others = [array for name, array in batch.columns.items() if name not in columns]
+    good = checked(batch._replace(columns=chosen), columns, "save the file as UTF-8")
+    cells = [["" if value is None else name_of(value).strip() for value in good.values(name)] for name in columns]
+    rows = [TextRow(row.line, (), row.detail) for row in good.bad]
+    for line, of_row in zip(good.lines.tolist(), zip(*cells, strict=True), strict=True):
+        if not any(of_row):
+            place = np.searchsorted(batch.lines, line)
+            if not any(str(value).strip() for value in (array[place].as_py() or "" for array in others)):
+                continue
+        rows.append(TextRow(line, of_row))
+    return sorted(rows)
 
 
 def _read(file: RowsFile, how: RowsReading) -> Iterator[RowBatch]:

@@ -16,7 +16,7 @@ from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.file_kinds import describe_table
 from recordmill.schemas.inputs.tables import RowsReading, rows_format
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.table.row_batch import MOST_COLUMNS, BadRow, RowBatch, shown
+from recordmill.transforms.rows.row_batch import MOST_COLUMNS, BadRow, RowBatch, shown
 
 DELIMITERS = ",;\t|"
 _BLOCK_BYTES = 16 << 20  # no row may be longer
@@ -50,29 +50,28 @@ def read_csv(path: str, stream: BinaryIO, how: RowsReading) -> Iterator[RowBatch
     try:
         names, delimiter, rest = read_head(path, stream, how)
     except UnicodeDecodeError as error:
+        cure = f"is its encoding {how.encoding}? --encoding gives another, such as utf-16"
         raise AnnotationFileError(
-            f"{path}: its first line cannot be read ({error}); is its encoding {how.encoding}? --encoding gives "
-            "another, such as utf-16"
+            f"{path}: its first line cannot be read ({error}); {'save it as UTF-8' if how.of_labels else cure}"
         ) from error
-    _check_names(path, names, delimiter)
-    wanted = [name for name in names if not how.columns or name in how.columns]
+    _check_names(path, names, delimiter, how)
+    wanted = {name: index for index, name in enumerate(names) if name and (not how.columns or name in how.columns)}
     strict = _StrictQuotes(stream, delimiter.encode(), rest)
     bad: list[BadRow] = []
     malformed = _Malformed(len(names), delimiter.encode(), bad)
     number = 0
     try:
-        for batch in _open(strict, names, delimiter, malformed):
+        for batch in _open(strict, len(names), delimiter, malformed):
             for start in range(0, len(batch), _BATCH_ROWS):
                 part = batch.slice(start, _BATCH_ROWS)
                 numbers = _numbers(number, len(part), {row.line for row in bad})
                 number = int(numbers[-1])
                 before = [row for row in bad if row.line < number]
                 del bad[: len(before)]  # Arrow has read further, so there may be more of them
-                yield RowBatch({name: part.column(name) for name in wanted}, numbers, before, False)
-        if bad:
-            yield RowBatch(
-                {name: pa.array([], pa.large_binary()) for name in wanted}, np.zeros(0, np.int64), bad, False
-            )
+                yield RowBatch({name: part.column(index) for name, index in wanted.items()}, numbers, before, False)
+        if bad or not number:
+            none = dict.fromkeys(wanted, pa.array([], pa.large_binary()))
+            yield RowBatch(none, np.zeros(0, np.int64), bad, False)
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         if malformed.fault:
             raise AnnotationFileError(f"{path}: {malformed.fault}") from error
@@ -144,7 +143,7 @@ def _decoded(lines: list[bytes], taken: list[bytes]) -> Iterator[str]:
         yield line.decode()
 
 
-def _check_names(path: str, names: list[str], delimiter: str) -> None:
+def _check_names(path: str, names: list[str], delimiter: str, how: RowsReading) -> None:
     if "\0" in "".join(names):
         raise AnnotationFileError(
             f"{path}: its first line has NUL bytes, as that of a file in UTF-16; try --encoding utf-16-le, or utf-16-be"
@@ -155,14 +154,17 @@ def _check_names(path: str, names: list[str], delimiter: str) -> None:
         raise AnnotationFileError(f"{path} is empty, or its first line is; it must name the columns")
     if len(names) > MOST_COLUMNS:
         raise AnnotationFileError(f"{path} has {len(names):,} columns; at most {MOST_COLUMNS:,} are read")
-    if twice := [name for name, number in Counter(names).items() if number > 1]:
+    wanted = [name for name in names if not how.columns or name in how.columns]
+    if twice := [name for name, number in Counter(wanted).items() if name and number > 1]:
         raise AnnotationFileError(f"{path} names the column {shown(twice[0])} twice; rename one")
-    if len(names) == 1 and (other := next((char for char in DELIMITERS if char in names[0]), "")):
+    if len(names) == 1 and not how.of_labels and (other := next((char for char in DELIMITERS if char in names[0]), "")):
         raise AnnotationFileError(
             f"{path} has one column, {shown(names[0])}: are its cells separated by {other!r}? Give it as --delimiter"
         )
-    if "" in names:
-        raise AnnotationFileError(f"{path}: column {names.index('') + 1} has no name; give it one")
+    if "" in wanted and not how.of_labels:
+        raise AnnotationFileError(
+            f"{path}: column {names.index('') + 1} has no name; give it one, or say which are wanted by --columns"
+        )
 
 
 class _StrictQuotes:
@@ -268,8 +270,9 @@ class _Malformed:
         return "skip"
 
 
-def _open(stream: Any, names: list[str], delimiter: str, malformed: _Malformed) -> Iterator[pa.RecordBatch]:
+def _open(stream: Any, columns: int, delimiter: str, malformed: _Malformed) -> Iterator[pa.RecordBatch]:
     """Read all columns: an open quote may begin in a column that is not wanted."""
+    names = list(map(str, range(columns)))
     try:
         return arrow_csv.open_csv(
             pa.PythonFile(stream, "r"),

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.table.row_batch import (
+from recordmill.transforms.rows.row_batch import (
     MOST_CELL_BYTES,
     BadRow,
     ColumnPart,

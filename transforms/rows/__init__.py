@@ -1,0 +1,1 @@
+"""Rows of CSV, JSON Lines and Parquet files as batches of columns."""
