@@ -30,7 +30,7 @@ from recordmill.transforms.dataset.dataset_folder import labels_beside
 from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.encoders.encode_captions import EncodeCaptions
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings
-from recordmill.transforms.join.list_images import ListFiles
+from recordmill.transforms.join.list_images import ListFolders, files_by_name
 
 
 def prepare(options: CocoOptions) -> Job:
@@ -63,8 +63,8 @@ def gather(p: beam.Pipeline, options: CocoOptions, text: EncoderSource | None = 
     coco = p | "ReadCoco" >> ReadAnnotations(rules)
     files = masks = None
     if not options.no_list:
-        list_files = ListFiles(options.output, options.match, 1 << bits)
-        files = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> list_files
+        list_files = ListFolders(options.output, files_by_name, options.match, 1 << bits, is_noted=False)
+        files = (p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> list_files).blocks
     if options.panoptic_masks and not options.no_list:
         masks = p | "MaskFolders" >> beam.Create(sorted(set(options.panoptic_masks))) | "ListMasks" >> ListMasks()
     tables = options.table, options.layout_table, LAYOUTS[options.layout]

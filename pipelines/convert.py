@@ -10,7 +10,7 @@ from apache_beam.pvalue import AsSingleton, PCollection
 from recordmill.schemas.dataset.manifest import FORMAT
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.inputs.options import DividedOptions, ImageOptions, PictureOptions, RecipeValue
+from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, ImageOptions, PictureOptions, RecipeValue
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_key
 from recordmill.transforms.blocks.pack_block import unpack_block
@@ -103,7 +103,7 @@ def group_files(options: DividedOptions) -> Iterator[InputFile]:
         yield input_file("groups", options.groups)
 
 
-def exclude_files(options: DividedOptions) -> Iterator[InputFile]:
+def exclude_files(options: ChoiceOptions) -> Iterator[InputFile]:
     """Yield the files of `--exclude`, after a check of their lines."""
     if options.exclude:
         read_exclusions(options.exclude, options.exclude_kinds)
@@ -117,7 +117,7 @@ class Chosen(NamedTuple):
     facts: tuple[PCollection, ...]
 
 
-def choose_images(options: DividedOptions, blocks: PCollection, splits: Sequence[str]) -> Chosen:
+def choose_images(options: ChoiceOptions, blocks: PCollection, splits: Sequence[str]) -> Chosen:
     """Return (BlockKey, packed Block) without the images that options leave out."""
     facts: tuple[PCollection, ...] = ()
     if options.exclude:

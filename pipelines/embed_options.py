@@ -86,7 +86,7 @@ class EmbedOptions(LabelledOptions):
         """
         shared = (
             *("rows", "images", "image_column", "label", "classes", "key", "group_column", "split_column"),
-            *("split", "split_seed", "stratify", "output"),
+            *("split", "split_seed", "split_by", "stratify", "exclude", "exclude_kinds", "output"),
         )
         columns = tuple(filter(None, [self.label]))
         return TableOptions(columns=columns, **{name: getattr(self, name) for name in shared})
@@ -129,7 +129,3 @@ class EmbedOptions(LabelledOptions):
         yield from (
             f"{each} is for images without --rows; give --group-column" for each in self.given("group_from", "groups")
         )
-        if self.given("split_by"):
-            yield "--split-by is for images without --rows; --stratify is exact to one row of each class"
-        if self.exclude:
-            yield "--exclude is for images without --rows: leave the rows out of the table"

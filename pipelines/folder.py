@@ -31,10 +31,11 @@ from recordmill.transforms.folder.choose_classes import (
     folders_without_images,
 )
 from recordmill.transforms.folder.folder_options import FolderOptions, LabelledOptions
-from recordmill.transforms.folder.read_folder import FolderRules, JoinFiles, ListFolders, ReadTables
+from recordmill.transforms.folder.read_folder import FolderRules, JoinFiles, ReadTables, folder_rows
 from recordmill.transforms.folder.read_labels import LabelTable, table_splits
 from recordmill.transforms.folder.stratify import Stratify
 from recordmill.transforms.join.divide_images import DivideImages
+from recordmill.transforms.join.list_images import ListFolders
 
 
 def prepare(options: FolderOptions) -> Job:
@@ -90,7 +91,11 @@ def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], 
     rule = None if options.labels else options.path_labels
     source, kind = ", ".join(sorted(options.labels or options.images)), "labels" if options.labels else "images"
     rules = FolderRules(options.output, rule, options.classes, splits, options.seed, source, kind)
-    listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> ListFolders(rules, division)
+    listed = (
+        p
+        | "ImageFolders" >> beam.Create(options.images)
+        | "ListImages" >> ListFolders(options.output, folder_rows, rules, division)
+    )
     rows, files, facts = listed.blocks, [], listed.facts
     if options.labels:
         tables = [LabelTable(path, options.columns, options.images) for path in options.labels]

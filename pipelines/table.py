@@ -8,8 +8,16 @@ import apache_beam as beam
 from apache_beam.pvalue import AsList, PCollection
 
 from recordmill.pipelines.choose_encoder import choose_encoder, saved_classes, text_files
-from recordmill.pipelines.convert import Contents, Gathered, Job, input_file, pictures
-from recordmill.schemas.dataset.recipes import InputFile
+from recordmill.pipelines.convert import (
+    Contents,
+    Gathered,
+    Job,
+    choose_images,
+    exclude_files,
+    input_file,
+    pictures,
+)
+from recordmill.schemas.dataset.recipes import InputFile, to_list
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType, Feature, FeatureTable
 from recordmill.schemas.inputs.encoders import EncoderSource
@@ -18,7 +26,7 @@ from recordmill.schemas.inputs.tables import TEXT_PARTS, RowsFile, TableSchema
 from recordmill.schemas.layouts import DECODED_PICTURE
 from recordmill.transforms.dataset.facts import FACTS, Facts
 from recordmill.transforms.folder.read_folder import RANGE_BITS, FolderRules, JoinFiles
-from recordmill.transforms.join.list_images import ListFiles
+from recordmill.transforms.join.list_images import ListFolders, files_by_name
 from recordmill.transforms.join.match_blocks import MatchRows
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
@@ -103,7 +111,15 @@ def inputs(table: Table) -> Iterable[InputFile]:
     options = table.options
     rows = [input_file("rows", file.path) for file in table.files]
     schema = [input_file("schema", options.schema_file)] if options.schema_file else []
-    return (*rows, *schema, *dict.fromkeys(file for text in table.texts for file in text_files(options, text)))
+    images = map(to_list, sorted(options.images))
+    excluded = exclude_files(options)
+    return (
+        *rows,
+        *schema,
+        *images,
+        *excluded,
+        *dict.fromkeys(file for text in table.texts for file in text_files(options, text)),
+    )
 
 
 def gather(p: beam.Pipeline, table: Table) -> Gathered:
@@ -115,12 +131,13 @@ def gather(p: beam.Pipeline, table: Table) -> Gathered:
     chosen = columns.chosen
     if options.image_column:
         read = files | "ReadPictureRows" >> ReadPictureRows(chosen, recipe)
-        list_files = ListFiles(options.output, "path", BUCKETS)
+        list_files = ListFolders(options.output, files_by_name, "path", BUCKETS)
         listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> list_files
-        matched = (read.rows, listed) | "MatchRows" >> MatchRows("path", None, options.seed, RANGE_BITS)
+        matched = (read.rows, listed.blocks) | "MatchRows" >> MatchRows("path", None, options.seed, RANGE_BITS)
         rules = FolderRules(options.output, None, (), table.splits, options.seed, "", "")
         joined = (matched.rows,) | "JoinFiles" >> JoinFiles(rules)
-        blocks, facts = joined.blocks, [read[FACTS], matched[FACTS], joined[FACTS]]
+        picked = choose_images(options, joined.blocks, table.splits)
+        blocks, facts = picked.blocks, [*picked.facts, read[FACTS], *listed.facts, matched[FACTS], joined[FACTS]]
     else:
         read = files | "SpillRows" >> SpillRows(chosen, recipe)
         blocks, facts = read.spills, [read[FACTS]]
@@ -148,7 +165,7 @@ def _choose_columns(files: PCollection, table: Table, taken: tuple[str, ...]) ->
     options, recipe = table.options, table.recipe
     choice = _choice(options, table.given, recipe.splits.columns)._replace(taken=taken)
     chosen = files | "InferSchema" >> InferSchema(choice, table.files, recipe)
-    if options.stratify:
+    if options.stratify or options.split_by == "rank":
         chosen = files | "StratifyRows" >> StratifyRows(chosen, recipe)
     if not table.texts:
         return _Columns(chosen, None)

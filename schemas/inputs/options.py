@@ -252,25 +252,14 @@ class ImageOptions(ConvertOptions):
         return not self.gzip
 
 
-class DividedOptions(ImageOptions):
-    """Options of conversions that assign images to splits by their names."""
-
-    group_from: str | None = WRITE.opt(
-        "Keep images in one split whose paths match alike. A regular expression, searched in each path below "
-        "`--images`. Images with the same match (its first group, or else all of it) belong together, for example "
-        "those of a patient or a video: `'patient[0-9]+'`, `'^(.*)_frame'`.",
-        metavar="REGEX",
-    )
-    groups: File | None = WRITE.opt(
-        "Keep images in one split that a file groups. The `duplicates.jsonl` of a data set of the same images, or a "
-        "table with the columns `file_name` and `group` (a patient, a video, a place).",
-        metavar="FILE",
-    )
+class ChoiceOptions(ImageOptions):
+    """Options of conversions that read images from files: which are left out, and how they are divided."""
 
     split_by: Literal["hash", "rank"] = WRITE.opt(
-        "How images are assigned to splits. `hash`: by a hash of the name, so that an image never moves when others "
-        "are added; the shares of a small data set are not exact. `rank`: in the order of these hashes, each split "
-        "gets its share, exact to one image or one group; images may move when others are added.",
+        "How images, or rows, are assigned to splits. `hash`: by a hash of the name, or of what a row is known by, so "
+        "that an image never moves when others are added; the shares of a small data set are not exact. `rank`: in the "
+        "order of these hashes, each split gets its share, exact to one image or one group; images may move when "
+        "others are added.",
         "hash",
     )
     exclude: Files = LEAVE_OUT.opt(
@@ -286,6 +275,27 @@ class DividedOptions(ImageOptions):
         "KIND[,…]",
         "all",
         needs="exclude",
+    )
+
+    def _faults(self) -> Iterator[str]:
+        if unknown := sorted(set(self.exclude_kinds) - PROBLEMS.keys()):
+            yield f"--exclude-kinds {unknown[0]}: no such kind of problem; there are {', '.join(PROBLEMS)}"
+        yield from super()._faults()
+
+
+class DividedOptions(ChoiceOptions):
+    """Options of conversions that assign images to splits by their names."""
+
+    group_from: str | None = WRITE.opt(
+        "Keep images in one split whose paths match alike. A regular expression, searched in each path below "
+        "`--images`. Images with the same match (its first group, or else all of it) belong together, for example "
+        "those of a patient or a video: `'patient[0-9]+'`, `'^(.*)_frame'`.",
+        metavar="REGEX",
+    )
+    groups: File | None = WRITE.opt(
+        "Keep images in one split that a file groups. The `duplicates.jsonl` of a data set of the same images, or a "
+        "table with the columns `file_name` and `group` (a patient, a video, a place).",
+        metavar="FILE",
     )
 
     @property
@@ -309,8 +319,6 @@ class DividedOptions(ImageOptions):
     def _faults(self) -> Iterator[str]:
         if self.group_from is not None and (fault := group_fault(self.group_from)):
             yield f"--group-from {self.group_from} {fault}"
-        if unknown := sorted(set(self.exclude_kinds) - PROBLEMS.keys()):
-            yield f"--exclude-kinds {unknown[0]}: no such kind of problem; there are {', '.join(PROBLEMS)}"
         given = self.given("group_from", "groups")
         if len(self.split) < 2:
             yield from (f"{each} keeps groups of images in one split, but --split names only one" for each in given)
@@ -366,7 +374,10 @@ class PictureOptions(ImageOptions):
 
     def _faults(self) -> Iterator[str]:
         if self.duplicates == "drop" and not isinstance(self, DividedOptions):
-            yield "--duplicates drop is for coco and folder"
+            yield (
+                "--duplicates drop is for coco and folder; rows of copies are left out by --exclude, with "
+                "problems-SPLIT.jsonl of a first run"
+            )
         if self.writer == "beam" and self.refused_duplicates != "report":
             yield f"--writer beam does not search for duplicates: leave out --duplicates {self.duplicates}"
         yield from pair_faults("dtype", self.dtype, "KEY=int64 or KEY=float32", NUMERIC)

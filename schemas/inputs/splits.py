@@ -124,6 +124,7 @@ class RowSplits(msgspec.Struct, frozen=True):
         group: column whose rows of one value go to one split; empty for none.
         column: column that names the split; empty where `shares` decide.
         stratified: column of the classes that are each divided by `shares`; empty where all rows are divided together.
+        is_ranked: each split gets its share of rows in the order of their hashes.
         names: of all splits. A row that cannot be read counts with the first.
         images: folders of pictures, where the key is the path of one; all spellings of it are one key.
     """
@@ -134,6 +135,7 @@ class RowSplits(msgspec.Struct, frozen=True):
     group: str = ""
     column: str = ""
     stratified: str = ""
+    is_ranked: bool = False
     images: tuple[str, ...] = ()
 
     @property

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
+from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.schemas.block import Block, join_blocks
 from recordmill.schemas.dataset.manifest import InputRows
@@ -15,18 +15,10 @@ from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order, ranges_of, run_step
-from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagged
+from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.folder.choose_classes import label_paths, named_rows
 from recordmill.transforms.folder.read_labels import LabelTable, read_labels
-from recordmill.transforms.join.list_images import (
-    FILES_AT_ONCE,
-    Listing,
-    ListParts,
-    batched,
-    file_block,
-    join_parts,
-    list_outside,
-)
+from recordmill.transforms.join.list_images import Files, Keyed, file_block
 from recordmill.transforms.join.match_blocks import (
     NO_FILES,
     check_same_files,
@@ -34,14 +26,9 @@ from recordmill.transforms.join.match_blocks import (
     without_faults,
 )
 from recordmill.transforms.shards.plan_blocks import BlockKey, cut_range
-from recordmill.transforms.storage.interface import NameRange
 
-_LISTINGS = "listings"
 RANGE_BITS = 6
 """A million images are some 3 MB in each of 64 ranges."""
-
-Keyed = tuple[int, bytes]
-"""Number of a range, and a packed Block."""
 
 
 class FolderRules(NamedTuple):
@@ -62,52 +49,15 @@ class FolderRules(NamedTuple):
     kind: str
 
 
-class ListedFolders(NamedTuple):
-    """(range, packed Block) of image rows or files, and PCollections of Facts."""
-
-    blocks: PCollection
-    facts: tuple[PCollection, ...]
-
-
-@dataclass(eq=False, repr=False)
-class ListFolders(beam.PTransform):
-    """Convert paths of folders to ListedFolders: rows if paths give the classes, else files."""
-
-    rules: FolderRules
-    division: Division | AsSingleton
-
-    def expand(self, folders: PCollection[str]):
-        parts = folders | "ListParts" >> ListParts()
-        listed = parts | "ListFolder" >> beam.FlatMap(_list, self.rules, self.division).with_output_types(
-            Keyed
-        ).with_outputs(_LISTINGS, FACTS, main="blocks")
-        listings = (
-            listed[_LISTINGS]
-            | "GroupByFolder" >> beam.GroupByKey()  # (folder, [ListedPart])
-            | "JoinParts" >> beam.MapTuple(_join_parts)
-        )
-        return ListedFolders(listed.blocks, (listings, listed[FACTS]))
-
-
-def _join_parts(folder: str, parts: Iterable[Any]) -> Facts:
-    return Facts(listings={folder: join_parts(folder, parts)})
-
-
-def _list(listed: tuple[str, tuple[str, str]], rules: FolderRules, division: Division) -> Iterator[Any]:
-    folder, bounds = listed
-    part = NameRange(*bounds)
-    listing = Listing(folder, part.start)
-    facts = FactsBuilder()
-    for files in batched(list_outside(folder, part, rules.output, listing), FILES_AT_ONCE):
-        if rules.rule:
-            block = label_paths(files, rules.rule, division, rules.splits, facts)
-        else:
-            block = named_rows(file_block(files))
-        ranges = ranges_of(hash_images(block.image_id, rules.seed), RANGE_BITS)
-        yield from pack_parts(block, ranges)
-    yield TaggedOutput(_LISTINGS, (folder, listing.found()))
-    facts.count_rejected_rows(rules.source, rules.kind)
-    yield tagged(facts)
+def folder_rows(files: Files, facts: FactsBuilder, rules: FolderRules, division: Division) -> Iterator[Keyed]:
+    """Yield (range, packed Block) of image rows, if paths give the classes, or else of files. Their rejects are
+    counted in `facts`."""
+    if rules.rule:
+        block = label_paths(files, rules.rule, division, rules.splits, facts)
+        facts.count_rejected_rows(rules.source, rules.kind)
+    else:
+        block = named_rows(file_block(files))
+    yield from pack_parts(block, ranges_of(hash_images(block.image_id, rules.seed), RANGE_BITS))
 
 
 @dataclass(eq=False, repr=False)

@@ -3,16 +3,15 @@
 import base64
 import logging
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import apache_beam as beam
 import google_crc32c
 import msgspec
 import numpy as np
-from apache_beam.pvalue import PCollection
+from apache_beam.pvalue import PCollection, TaggedOutput
 
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.dataset.recipes import LISTING, InputFile
@@ -20,6 +19,7 @@ from recordmill.schemas.inputs.images import ImageRef, is_image_name
 from recordmill.schemas.names import name_key
 from recordmill.transforms.blocks.image_tasks import file_folder
 from recordmill.transforms.blocks.pack_block import pack_parts
+from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagged
 from recordmill.transforms.join.match_blocks import name_buckets
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.interface import ALL_NAMES, NameRange, StoredFile, is_remote, join_checksums
@@ -101,32 +101,82 @@ FILES_AT_ONCE = 50_000
 Item = TypeVar("Item")
 
 
-@dataclass(eq=False, repr=False)
-class ListFiles(beam.PTransform):
-    """Convert paths of folders to (bucket of names, packed Block of files), without files below the folder `output`.
+Files = list[tuple[str, ImageRef]]
+"""Names, relative to their folder, and files."""
+Keyed = tuple[int, bytes]
+"""Number of a bucket or range, and a packed Block."""
+_LISTINGS = "listings"
+
+
+class ListedFolders(NamedTuple):
+    """PCollection of Keyed, and PCollections of Facts."""
+
+    blocks: PCollection
+    facts: tuple[PCollection, ...]
+
+
+class ListFolders(beam.PTransform):
+    """Convert paths of folders to ListedFolders of their files, without files below the folder `output`.
 
     Args:
-        match: a `recordmill.schemas.names.Match`.
-        buckets: number of buckets.
+        make: Converts Files to Keyed. It also gets a FactsBuilder and `args`, which may be side inputs.
+        is_noted: True if Facts have the listings.
     """
 
-    output: str
-    match: str
-    buckets: int
+    def __init__(self, output: str, make: Callable[..., Iterator[Keyed]], *args: Any, is_noted: bool = True):
+        super().__init__()
+        self._output, self._make, self._args, self._is_noted = output, make, args, is_noted
 
-    def expand(self, folders: PCollection[str]) -> PCollection[tuple[int, bytes]]:
-        listed = beam.FlatMap(_list_files, self.output, self.match, self.buckets)
-        parts = folders | "ListParts" >> ListParts()
-        return parts | "ListFolder" >> listed.with_output_types(tuple[int, bytes])
+    def expand(self, folders: PCollection[str]) -> ListedFolders:
+        listing = beam.FlatMap(_list_folder, self._output, self._is_noted, self._make, *self._args)
+        outputs = listing.with_output_types(Keyed).with_outputs(_LISTINGS, FACTS, main="blocks")
+        listed = folders | "ListParts" >> ListParts() | "ListFolder" >> outputs
+        grouped = listed[_LISTINGS] | "GroupByFolder" >> beam.GroupByKey()  # (folder, [ListedPart])
+        return ListedFolders(listed.blocks, (grouped | "JoinParts" >> beam.MapTuple(_join_parts), listed[FACTS]))
 
 
-def _list_files(
-    listed: tuple[str, tuple[str, str]], output: str, match: str, buckets: int
-) -> Iterator[tuple[int, bytes]]:
+class ListParts(beam.PTransform):
+    """Convert paths of folders to (folder, bounds of a NameRange), each for a worker."""
+
+    def expand(self, folders: PCollection[str]) -> PCollection[tuple[str, tuple[str, str]]]:
+        return (
+            folders
+            | "CutNames" >> beam.FlatMap(_parts).with_output_types(tuple[str, tuple[str, str]])
+            | "SpreadParts" >> beam.Reshuffle()
+        )
+
+
+def _parts(folder: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    progress.set_step("listing images")
+    for part in storage_for(folder).parts(folder):
+        yield folder, (part.start, part.end)
+
+
+def _list_folder(
+    listed: tuple[str, tuple[str, str]], output: str, is_noted: bool, make: Callable[..., Iterator[Keyed]], *args: Any
+) -> Iterator[Any]:
     folder, bounds = listed
-    for files in batched(list_outside(folder, NameRange(*bounds), output, None), FILES_AT_ONCE):
-        names = [name for name, _ in files]
-        yield from pack_parts(file_block(files), name_buckets(names, match, buckets))
+    part = NameRange(*bounds)
+    listing = Listing(folder, part.start) if is_noted else None
+    for files in batched(list_outside(folder, part, output, listing), FILES_AT_ONCE):
+        facts = FactsBuilder()
+        yield from make(files, facts, *args)
+        yield tagged(facts)
+    if listing:
+        yield TaggedOutput(_LISTINGS, (folder, listing.found()))
+
+
+def _join_parts(folder: str, parts: Iterable[ListedPart]) -> Facts:
+    return Facts(listings={folder: join_parts(folder, parts)})
+
+
+def files_by_name(files: Files, _: FactsBuilder, match: str, buckets: int) -> Iterator[Keyed]:
+    """Yield the files of each bucket of names.
+
+    Args:
+        match: A `recordmill.schemas.names.Match`.
+    """
+    yield from pack_parts(file_block(files), name_buckets([name for name, _ in files], match, buckets))
 
 
 def file_block(files: Iterable[tuple[str, ImageRef]]) -> Block:
@@ -145,23 +195,6 @@ def batched(items: Iterable[Item], number: int) -> Iterator[list[Item]]:
     iterator = iter(items)
     while batch := list(islice(iterator, number)):
         yield batch
-
-
-class ListParts(beam.PTransform):
-    """Convert paths of folders to (folder, bounds of a NameRange), each for a worker."""
-
-    def expand(self, folders: PCollection[str]) -> PCollection[tuple[str, tuple[str, str]]]:
-        return (
-            folders
-            | "CutNames" >> beam.FlatMap(_parts).with_output_types(tuple[str, tuple[str, str]])
-            | "SpreadParts" >> beam.Reshuffle()
-        )
-
-
-def _parts(folder: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    progress.set_step("listing images")
-    for part in storage_for(folder).parts(folder):
-        yield folder, (part.start, part.end)
 
 
 def list_outside(folder: str, part: NameRange, output: str, listing: Listing | None) -> Iterator[tuple[str, ImageRef]]:

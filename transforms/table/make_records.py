@@ -23,6 +23,8 @@ from recordmill.transforms.table.convert_columns import ValueFault, convert_colu
 from recordmill.transforms.table.observe_columns import observe
 
 _MOST_SPLITS = 20
+ALL_ROWS = -1
+"""Class index of all rows, if classes are not divided one by one."""
 
 
 class RowsRecipe(NamedTuple):
@@ -109,10 +111,9 @@ class RowEncoder:
     def class_units(self, batch: RowBatch) -> dict[int, np.ndarray]:
         """Units of the rows that become records, by class index: int64 [N, 2], see `class_borders`."""
         good = self.good_rows(batch)
-        of_text = bool(self._splits.key)
         units = np.ones((len(good.identities), 2), np.int64)
-        units[:, 0] = [self._splits.shares.position(_name(each, of_text)) for each in good.identities]
-        classes = np.zeros(0, np.int64) if good.classes is None else good.classes
+        units[:, 0] = self._positions(batch, good.places, good.identities)
+        classes = self._classes(good.classes, len(units))
         return {int(index): units[classes == index] for index in np.unique(classes)}
 
     def good_rows(self, batch: RowBatch) -> GoodRows:
@@ -179,16 +180,25 @@ class RowEncoder:
             index = {name: number for number, name in enumerate(splits.names)}
             found = self._texts(batch, splits.column, good)
             return np.array([index[split_name(name.decode())] for name in found], np.int64)
-        of = self._texts(batch, splits.group, good) if splits.group else identities
-        is_text, shares = bool(splits.key or splits.group), splits.shares
-        position = {each: shares.position(_name(each, is_text)) for each in set(of)}
-        positions = np.array([position[each] for each in of], np.uint64)
+        positions, shares = self._positions(batch, good, identities), splits.shares
         numbers = np.searchsorted(np.array(shares.borders, np.uint64), positions, side="right")
-        if splits.stratified and classes is not None:
-            for class_index, borders in self._borders.items():
-                rows = classes == class_index
-                numbers[rows] = np.searchsorted(np.array(borders, np.uint64), positions[rows], side="right")
+        classes = self._classes(classes, len(good))
+        for class_index, borders in self._borders.items():
+            rows = classes == class_index
+            numbers[rows] = np.searchsorted(np.array(borders, np.uint64), positions[rows], side="right")
         return np.array([splits.names.index(name) for name in shares.names])[numbers]
+
+    def _positions(self, batch: RowBatch, good: np.ndarray, identities: list[bytes]) -> np.ndarray:
+        """Each row's position between splits, see `SplitShares.position`: uint64."""
+        splits = self._splits
+        of = self._texts(batch, splits.group, good) if splits.group else identities
+        is_text = bool(splits.key or splits.group)
+        position = {each: splits.shares.position(_name(each, is_text)) for each in set(of)}
+        return np.array([position[each] for each in of], np.uint64)
+
+    def _classes(self, classes: np.ndarray | None, rows: int) -> np.ndarray:
+        """The class of each row that is divided with its like; one class if all rows are divided together."""
+        return np.full(rows, ALL_ROWS) if classes is None or self._splits.is_ranked else classes
 
     def _texts(self, batch: RowBatch, column: str, good: np.ndarray) -> list[bytes]:
         """A column's values as texts; every row of `good` has one."""

@@ -25,7 +25,7 @@ from recordmill.transforms.rows.row_batch import RowBatch
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.threads import look_ahead, usable_cores
 from recordmill.transforms.table.choose_schema import ChosenSchema
-from recordmill.transforms.table.make_records import MadeRows, RowEncoder, RowsRecipe
+from recordmill.transforms.table.make_records import ALL_ROWS, MadeRows, RowEncoder, RowsRecipe
 
 Made = TypeVar("Made")
 
@@ -147,9 +147,9 @@ def _placed(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterato
     make = RowEncoder(chosen, recipe._replace(image_column=""))
     for units in made_ahead(make.class_units, file, recipe):
         for index, of_class in units.items():
-            yield chosen.labels.categories[index].name, of_class.tobytes()
+            yield "" if index == ALL_ROWS else chosen.labels.categories[index].name, of_class.tobytes()
 
 
 def _with_borders(chosen: ChosenSchema, borders: dict[str, tuple[int, ...]]) -> ChosenSchema:
-    index = {category.name: number for number, category in enumerate(chosen.labels.categories)}
+    index = {"": ALL_ROWS} | {category.name: number for number, category in enumerate(chosen.labels.categories)}
     return chosen._replace(borders={index[name]: of_class for name, of_class in borders.items()})

@@ -26,6 +26,7 @@ from recordmill.schemas.inputs.option import (
 from recordmill.schemas.inputs.options import (
     ALL_TRAIN,
     SIZE,
+    ChoiceOptions,
     ConvertOptions,
     PictureOptions,
     pair_faults,
@@ -43,7 +44,7 @@ _CLASSES_FILE = "classes"
 _TYPES = {FeatureKind.INT64: ColumnType.INT64, FeatureKind.FLOAT: ColumnType.FLOAT}
 
 
-class TableOptions(TextOptions, PictureOptions):
+class TableOptions(TextOptions, PictureOptions, ChoiceOptions):
     """Options of `recordmill table`, see docs/tables.md."""
 
     rows: Rows = READ.opt(
@@ -209,9 +210,12 @@ class TableOptions(TextOptions, PictureOptions):
 
     @property
     def share_cure(self) -> str:
-        if self.stratify or not self.label:
+        if self.stratify or self.given("split_by"):
             return ""
-        return "--stratify is exact to one row of each class; rows may move when others are added"
+        return (
+            "--split-by rank is exact to one row, and --stratify to one row of each class of --label; rows may move "
+            "when others are added"
+        )
 
     def row_splits(self, names: tuple[str, ...]) -> RowSplits:
         """Return the division of rows into the splits `names`."""
@@ -222,6 +226,7 @@ class TableOptions(TextOptions, PictureOptions):
             self.group_column or "",
             self.split_column or "",
             (self.label or "") if self.stratify else "",
+            self.split_by == "rank",
             self.images if not self.key else (),
         )
 
@@ -259,6 +264,8 @@ class TableOptions(TextOptions, PictureOptions):
             yield "--group-column divides rows, but --split names a single split, or --split-column divides them"
         if self.stratify and not divides:
             yield "--stratify divides classes, but --split names a single split"
+        if self.given("split_by") and (self.stratify or len(self.split) < 2):
+            yield "--split-by divides rows, and so does --stratify; or --split names a single split"
         for column, why in (
             ("group_column", "a group may hold rows of several classes, and is not divided"),
             ("split_column", "it says which split a row is of"),
@@ -284,7 +291,7 @@ class TableOptions(TextOptions, PictureOptions):
 
     def _picture_faults(self) -> Iterator[str]:
         if not self.image_column:
-            given = self.given("images", "raw_size", *_OF_FILES, "workers", "duplicates")
+            given = self.given("images", "raw_size", *_OF_FILES, "workers", "duplicates", "exclude")
             yield from (f"{each} would do nothing without --image-column" for each in given)
             return
         if not self.images:

@@ -14,7 +14,15 @@ from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.inputs.images import ImageRef
 from recordmill.transforms.blocks.image_tasks import image_paths
 from recordmill.transforms.blocks.pack_block import unpack_block
-from recordmill.transforms.join.list_images import ListFiles, Listing, join_parts, list_images, list_outside, listing_of
+from recordmill.transforms.join.list_images import (
+    ListFolders,
+    Listing,
+    files_by_name,
+    join_parts,
+    list_images,
+    list_outside,
+    listing_of,
+)
 from recordmill.transforms.join.match_blocks import name_buckets
 from recordmill.transforms.storage.interface import ALL_NAMES, StoredFile
 from recordmill.transforms.storage.resolve import storage_for
@@ -166,8 +174,8 @@ def test_list_files(tmp_path, match):
             expected.append((bucket, key, str(path), len(name.encode()), "5"))
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         folders = p | beam.Create([f"{tmp_path}/one", f"{tmp_path}/two"])
-        listed = folders | ListFiles(str(tmp_path / "out"), match, 8)
-        assert_that(listed | beam.FlatMap(named), equal_to(expected))
+        listed = folders | ListFolders(str(tmp_path / "out"), files_by_name, match, 8)
+        assert_that(listed.blocks | beam.FlatMap(named), equal_to(expected))
 
 
 @pytest.mark.parametrize("output", ["images/out", "link/out", "images/out/"])
