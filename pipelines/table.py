@@ -131,13 +131,16 @@ def gather(p: beam.Pipeline, table: Table) -> Gathered:
     chosen = columns.chosen
     if options.image_column:
         read = files | "ReadPictureRows" >> ReadPictureRows(chosen, recipe)
-        list_files = ListFolders(options.output, files_by_name, "path", BUCKETS)
-        listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> list_files
-        matched = (read.rows, listed.blocks) | "MatchRows" >> MatchRows("path", None, options.seed, RANGE_BITS)
+        rows, facts = read.rows, [read[FACTS]]
+        if options.images:
+            list_files = ListFolders(options.output, files_by_name, "path", BUCKETS)
+            listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> list_files
+            matched = (rows, listed.blocks) | "MatchRows" >> MatchRows("path", None, options.seed, RANGE_BITS)
+            rows, facts = matched.rows, [*facts, *listed.facts, matched[FACTS]]
         rules = FolderRules(options.output, None, (), table.splits, options.seed, "", "")
-        joined = (matched.rows,) | "JoinFiles" >> JoinFiles(rules)
+        joined = (rows,) | "JoinFiles" >> JoinFiles(rules)
         picked = choose_images(options, joined.blocks, table.splits)
-        blocks, facts = picked.blocks, [*picked.facts, read[FACTS], *listed.facts, matched[FACTS], joined[FACTS]]
+        blocks, facts = picked.blocks, [*facts, joined[FACTS], *picked.facts]
     else:
         read = files | "SpillRows" >> SpillRows(chosen, recipe)
         blocks, facts = read.spills, [read[FACTS]]
@@ -192,7 +195,7 @@ def _choice(options: TableOptions, given: TableSchema | None, required: tuple[st
         required,
         options.text_column,
         {column.name: column.values for column in plain if column.values},
-        options.image_column or "",
+        options.picture_columns,
         label_type=ColumnType.CLASS_NAME if options.label_as == "text" else ColumnType.CLASS,
         dtypes=options.column_types,
         counts=options.count_features,

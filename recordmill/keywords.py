@@ -31,8 +31,11 @@ class ConvertKeywords(TypedDict, total=False):
     split: Shares
     split_seed: int
     overwrite: bool
+    split_by: Literal["hash", "rank"]
     stratify: bool
     max_rejects: float
+    exclude: Paths
+    exclude_kinds: Texts
     workers: int | None
     progress: Literal["auto", "plain", "none"]
     config: str
@@ -54,11 +57,8 @@ class CocoKeywords(ConvertKeywords, total=False):
     layout: Literal["detection", "keras", "tfds"]
     group_from: str | None
     groups: Path | None
-    split_by: Literal["hash", "rank"]
     dtype: Pairs
     masks: Literal["none", "png", "rle", "both"]
-    exclude: Paths
-    exclude_kinds: Texts
     check: Literal["none", "header", "decode"]
     duplicates: Literal["report", "leakage", "fail", "drop"]
     boxes: Literal["clip", "drop", "keep"]
@@ -92,12 +92,9 @@ class FolderKeywords(ConvertKeywords, total=False):
     dtype: Pairs
     group_from: str | None
     groups: Path | None
-    split_by: Literal["hash", "rank"]
     classes: Texts
     check: Literal["none", "header", "decode"]
     duplicates: Literal["report", "leakage", "fail", "drop"]
-    exclude: Paths
-    exclude_kinds: Texts
     format: Literal["keep", "jpeg", "png"]
     max_side: int | None
     jpeg_quality: int
@@ -128,11 +125,8 @@ class EmbedKeywords(ConvertKeywords, total=False):
     layout: Literal["features"]
     group_from: str | None
     groups: Path | None
-    split_by: Literal["hash", "rank"]
     classes: Texts
     group_column: str | None
-    exclude: Paths
-    exclude_kinds: Texts
 
 
 class TableKeywords(ConvertKeywords, total=False):
@@ -186,9 +180,9 @@ class ReadCocoKeywords(TypedDict, total=False):
     match: Literal["path", "suffix", "name"]
     split: Shares
     split_seed: int
+    split_by: Literal["hash", "rank"]
     group_from: str | None
     groups: Path | None
-    split_by: Literal["hash", "rank"]
     stratify: bool
     masks: Literal["none", "png", "rle", "both"]
     no_crowd: bool
@@ -208,9 +202,9 @@ class ReadFolderKeywords(TypedDict, total=False):
     label_separator: str
     split: Shares
     split_seed: int
+    split_by: Literal["hash", "rank"]
     group_from: str | None
     groups: Path | None
-    split_by: Literal["hash", "rank"]
     stratify: bool
     classes: Texts
 

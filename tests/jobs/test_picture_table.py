@@ -1,10 +1,13 @@
 """`recordmill table --image-column`, as a user runs it."""
 
 import csv
+import io
 import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -124,3 +127,69 @@ def test_bad_rows_are_rejects_with_their_line(drawn, tmp_path, recordmill):
     assert manifest_of(tmp_path / "out")["splits"]["train"]["unlisted"] == {"files": 1, "first": ["spare.jpg"]}
     later = recordmill(*flags, "--output", tmp_path / "later", "--max-rejects", 0.5)
     assert later.code == 1, "3 rows are found before pictures are read, and the cut one later"
+
+
+def test_rerun_sees_pictures_that_were_replaced(tmp_path, recordmill):
+    drawn = Drawn(tmp_path)
+    assert recordmill(*drawn.flags(tmp_path / "out")).code == 0
+    assert recordmill(*drawn.flags(tmp_path / "out")).code == 0
+    (drawn.images / drawn.rows[0]["path"]).open("ab").write(b"x")
+    again = recordmill(*drawn.flags(tmp_path / "out"))
+    assert (again.code, str(drawn.images) in again.err) == (2, True)
+
+
+@pytest.mark.parametrize("how", [["--split-by", "rank"], ["--split-by", "rank", "--key", "price"]])
+def test_ranked_rows_are_exact_and_excluded_ones_are_left_out(drawn, tmp_path, recordmill, how):
+    (tmp_path / "out.txt").write_text(drawn.rows[0]["path"] + "\n")
+    assert recordmill(*drawn.flags(tmp_path / "out", *SHARES, *how, "--exclude", tmp_path / "out.txt")).code == 0
+    splits = manifest_of(tmp_path / "out")["splits"]
+    rows = {
+        name: split["images"]["written"] + sum(split["images"]["rejected"].values()) for name, split in splits.items()
+    }
+    assert rows == {"train": 36, "val": 12, "test": 12}
+    assert sum(split["images"]["rejected"].get("excluded", 0) for split in splits.values()) == 2
+
+
+def file_rows(number: int) -> list[dict]:
+    """Rows with pictures as Hugging Face stores them: of some the name is not known, and two are the same."""
+    rows = []
+    for n in range(number):
+        content = io.BytesIO()
+        Image.new("RGB", (20, 10 + n), (n, 0, 99)).save(content, ("JPEG", "PNG")[n % 2])
+        rows.append({"image": {"bytes": content.getvalue(), "path": None if n % 3 else f"../{n}.jpg"}, "kind": n % 2})
+        rows[-1]["image"]["path"] = None if n % 3 == 2 else ("../x.jpg" if n % 3 else f"{n}.jpg")
+    return [*rows, rows[0]]
+
+
+def test_rows_hold_the_files_of_pictures(tmp_path, recordmill):
+    rows = file_rows(12)
+    rows[3]["image"] = None
+    rows[4]["image"] = rows[4]["image"] | {"bytes": rows[4]["image"]["bytes"][:60]}
+    for name, part in (("a", rows[:7]), ("b", rows[7:])):
+        pq.write_table(pa.Table.from_pylist(part), tmp_path / f"{name}.parquet", row_group_size=2)
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "whole.parquet")
+    flags = ["--image-column", "image", "--label", "kind", "--split", "train=0.5,val=0.5", "--num-shards", 1]
+    flags += ["--max-rejects", 1]
+    plan = recordmill("table", "--rows", tmp_path / "whole.parquet", *flags, "--output", tmp_path / "no", "--dry-run")
+    assert plan.code == 0
+    written = {}
+    for out, pattern in (("parts", "?.parquet"), ("whole", "whole.parquet")):
+        assert recordmill("table", "--rows", tmp_path / pattern, *flags, "--output", tmp_path / out).code == 0
+        assert not list((tmp_path / out).glob(".recordmill*"))
+        records = [(record, split) for split in SPLITS[:2] for record in read_examples(tmp_path / out, split)]
+        assert [(r["what"], r["reason"]) for r in rejects_of(tmp_path / out)] == [
+            ("row", "missing_value"),
+            ("row", "image_unreadable"),
+        ]
+        written[out] = sorted((r["image/encoded"], r["image/filename"], r["kind"], split) for r, split in records)
+    assert written["parts"] == written["whole"]
+    found = [(encoded[0], kind[0]) for encoded, _, kind, _ in written["whole"]]
+    assert sorted(found) == sorted((r["image"]["bytes"], r["kind"]) for n, r in enumerate(rows) if n not in (3, 4))
+    names = [name[0].decode() for _, name, _, _ in written["whole"]]
+    assert {name for name in names if name.endswith(".jpg")} == {"0.jpg", "6.jpg", "9.jpg"}
+    assert all(len(name) == 32 for name in names if not name.endswith(".jpg")), "known by its bytes"
+
+
+def test_column_of_texts_is_no_pictures(drawn, tmp_path, recordmill):
+    wrong = recordmill("table", "--rows", drawn.csv, "--image-column", "path", "--output", tmp_path / "out")
+    assert (wrong.code, "give --images" in wrong.err) == (2, True)

@@ -139,7 +139,9 @@ REFUSED = [
         {"raw_size": "2x2", "check": "none", "max_side": 9, "workers": 2},
         "--raw-size --check --max-side --workers",
     ),
-    (TableOptions, {"image_column": "path"}, "--image-column"),
+    (TableOptions, {"exclude": ("x",)}, "--exclude"),
+    (TableOptions, {"split_by": "rank"}, "--split-by"),
+    (TableOptions, {"split_by": "rank", "split": HALVES, "label": "x", "stratify": True}, "--split-by"),
     (TableOptions, {**PICTURES, "raw_size": "12"}, "--raw-size"),
     (TableOptions, {**PICTURES, "raw_size": "2x2", "format": "png", "check": "header"}, "--check --format"),
     (TableOptions, {"split": HALVES, "stratify": True}, "--stratify"),
@@ -183,7 +185,6 @@ REFUSED = [
     (EmbedOptions, {**ROWS, "path_column": "x"}, "--path-column"),
     (EmbedOptions, {**ROWS, "split": HALVES, "group_from": "x"}, "--group-from"),
     (EmbedOptions, {**ROWS, "split": HALVES, "groups": "x"}, "--groups"),
-    (EmbedOptions, {**ROWS, "exclude": ("x",)}, "--exclude"),
     (EmbedOptions, {**ROWS, "split_column": "set", "split": HALVES}, "--split-column"),
     # verify
     (VerifyOptions, {"folder": ""}, "OUT"),
@@ -392,7 +393,7 @@ UNRECORDED = {"output", "name", "layout", "images", "workers", "overwrite", "dry
     [
         (CocoOptions, {"duplicates", "exclude", "groups", "panoptic_masks", "stop_words", "encoders", *ANNOTATIONS}),
         (FolderOptions, {"duplicates", "exclude", "groups", "labels"}),
-        (TableOptions, {"duplicates", "rows", "schema", "stop_words", "encoders"}),
+        (TableOptions, {"duplicates", "exclude", "rows", "schema", "stop_words", "encoders"}),
         (EmbedOptions, {"exclude", "groups", "labels", "rows"}),
     ],
 )

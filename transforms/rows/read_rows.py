@@ -43,7 +43,9 @@ def read_parquet(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_ro
         tensors = {
             each.name: tuple(each.type.shape) for each in schema if isinstance(each.type, pa.FixedShapeTensorType)
         }
-        first = 1
+        groups = map(file.metadata.row_group, range(file.num_row_groups))
+        row_bytes = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
+        batch_rows, first = max(1, min(batch_rows, _BATCH_BYTES // max(1, row_bytes))), 1
         for batch in file.iter_batches(batch_rows, columns=_wanted(schema, columns)):
             table = pa.Table.from_batches([batch])
             while any(pa.types.is_struct(field.type) for field in table.schema):
@@ -64,6 +66,9 @@ def read_parquet(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_ro
         if isinstance(error, OSError) and not isinstance(error, pa.ArrowException) and error.errno is not None:
             raise  # of the storage
         raise AnnotationFileError(f"{path} is no Parquet file, or was cut short: {error}") from error
+
+
+_BATCH_BYTES = 64 << 20
 
 
 def _open_parquet(stream: BinaryIO) -> tuple[pq.ParquetFile, pa.Schema]:

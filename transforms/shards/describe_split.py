@@ -224,7 +224,7 @@ def check_rejects(
         if not of_split.images:
             raise EmptyDatasetError(
                 f"split {name} gets none of the {images} {unit}s; give it a larger share, try another --split-seed, "
-                "--split-by rank (of images) or --stratify, or leave it out; with groups, look whether there "
+                "--split-by rank or --stratify, or leave it out; with groups, look whether there "
                 "are more than a few"
             )
 

@@ -1,6 +1,6 @@
 """Choose how columns are written, from facts of all rows."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -39,7 +39,7 @@ class ColumnChoice(NamedTuple):
         required: columns that every row must have: key, group, split.
         texts: columns that become numbers.
         enums: names of enums, in the order of their numbers, by column; those that are found, sorted, where empty.
-        pictures: column of paths of pictures, which is not written unless it is asked for; empty for none.
+        pictures: columns of paths of pictures, or of bytes and paths, which are not written unless they are asked for.
         taken: names of features that columns cannot have.
         label_type: how the label is stored.
         dtypes: numeric types by column; they overrule `types` and the values.
@@ -55,7 +55,7 @@ class ColumnChoice(NamedTuple):
     required: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     enums: Mapping[str, tuple[str, ...]] = {}
-    pictures: str = ""
+    pictures: tuple[str, ...] = ()
     taken: tuple[str, ...] = ()
     label_type: ColumnType = ColumnType.CLASS
     dtypes: Mapping[str, ColumnType] = {}
@@ -69,7 +69,7 @@ class ColumnChoice(NamedTuple):
 
     def is_written(self, column: str) -> bool:
         asked = (*self.columns, self.label, *self.texts)
-        return column in asked if self.columns or column == self.pictures else True
+        return column in asked if self.columns or column in self.pictures else True
 
 
 class ChosenSchema(NamedTuple):
@@ -244,7 +244,7 @@ def _warnings(
     if column.type is ColumnType.BYTES and found.images:
         yield (
             f"column {name}: {found.images:,} of {total:,} values are JPEG or PNG files, which are stored unchecked; "
-            "write them to files, and name a column of their paths by --image-column"
+            f"--image-column {name.removesuffix('.bytes')} checks them, and counts broken ones as rejects"
         )
     others = found.seen.keys() - {Seen.TEXT, Seen.BINARY}
     if column.type is ColumnType.BYTES and others and name not in (*choice.types, *choice.texts):
@@ -287,7 +287,7 @@ def _check_names(stats: TableStats, choice: ColumnChoice, paths: Mapping[int, st
         "--label": (choice.label,) if choice.label else (),
         "--schema": tuple(choice.types),
         "--text-column": choice.texts,
-        "--image-column": (choice.pictures,) if choice.pictures else (),
+        "--image-column": choice.pictures if len(choice.pictures) == 1 else (),
         "--default": tuple(choice.defaults),
         "--rename": tuple(choice.features),
         "--dtype": tuple(choice.dtypes),
@@ -302,9 +302,29 @@ def _check_names(stats: TableStats, choice: ColumnChoice, paths: Mapping[int, st
             left_out = "" if flag == "--columns" else ", or --columns leaves it out"  # what there is was not read
             there = left_out if choice.columns else f"; there are {_some(stats.columns)}"
             raise ConfigError(f"{flag}: there is no column {missing[0]!r}{there}")
+    if len(choice.pictures) > 1:
+        asked["--image-column"] = (_check_files(stats, choice.pictures[0]),)
     for name in (*choice.required, *asked["--label"], *asked["--image-column"]):
         if lacking := sorted(stats.rows.keys() - stats.in_files[name]):
             raise ConfigError(f"column {name} is not in {_some([paths[file] for file in lacking])}; every row needs it")
+
+
+def file_column(columns: Container[str], column: str) -> str:
+    """Return the column of a picture's bytes: `column`, or the member `bytes` that Hugging Face's Image has."""
+    return f"{column}.bytes" if f"{column}.bytes" in columns else column
+
+
+def _check_files(stats: TableStats, column: str) -> str:
+    """Return the column of the bytes of pictures."""
+    found = file_column(stats.columns, column)
+    if found not in stats.columns:
+        raise ConfigError(f"--image-column: there is no column {column!r}; there are {_some(stats.columns)}")
+    if odd := stats.columns[found].seen.keys() - {Seen.BINARY}:
+        raise ConfigError(
+            f"--image-column {column} has {min(odd).value}, and no bytes of image files: give --images, the folder "
+            "that the images are in whose paths it has"
+        )
+    return found
 
 
 def _check_features(columns: Iterable[Column], taken: tuple[str, ...]) -> None:

@@ -2,23 +2,24 @@
 
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.images import MAX_RECORD_BYTES
 from recordmill.schemas.inputs.splits import RowSplits, split_name_fault
 from recordmill.schemas.inputs.tables import CLASS_TYPES, TEXT_PARTS, Column, RowsFile, RowsReading
-from recordmill.schemas.names import name_fault
+from recordmill.schemas.names import name_fault, name_key
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.encoders.fit_encoder import TextVectorizer
 from recordmill.transforms.folder.read_labels import path_below, picture_name
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.rows.row_batch import BadRow, RowBatch, name_of, python_values, shown
-from recordmill.transforms.table.choose_schema import ChosenSchema
+from recordmill.transforms.table.choose_schema import ChosenSchema, file_column
 from recordmill.transforms.table.convert_columns import ValueFault, convert_column, convert_texts, encode_rows
 from recordmill.transforms.table.observe_columns import observe
 
@@ -33,8 +34,8 @@ class RowsRecipe(NamedTuple):
     Attributes:
         output: folder of the data set; empty in a dry run.
         reading: of files.
-        image_column: of the paths of pictures; empty if rows name none.
-        images: folders that these are below.
+        image_column: of the paths of pictures, or of their bytes; empty if rows have none.
+        images: folders that the paths are below; none if the column has bytes.
     """
 
     output: str
@@ -43,6 +44,11 @@ class RowsRecipe(NamedTuple):
     reading: RowsReading
     image_column: str = ""
     images: tuple[str, ...] = ()
+
+    @property
+    def holds_files(self) -> bool:
+        """True if rows have the bytes of pictures."""
+        return bool(self.image_column) and not self.images
 
 
 class GoodRows(NamedTuple):
@@ -73,11 +79,13 @@ class MadeRows(NamedTuple):
     Attributes:
         split: int64 [rows], as their index in the names of splits.
         names: of pictures, if rows name some.
+        files: bytes of pictures, if rows have them.
     """
 
     good: GoodRows
     split: np.ndarray
     names: list[str]
+    files: list[bytes]
 
 
 class RowEncoder:
@@ -102,11 +110,16 @@ class RowEncoder:
         self._vectorizers = {encoder.column: TextVectorizer(encoder) for encoder in chosen.encoders}
 
     def __call__(self, batch: RowBatch) -> MadeRows:
-        good, names = self.good_rows(batch), []
-        if column := self._recipe.image_column:
+        good, names, files = self.good_rows(batch), [], []
+        if self._recipe.holds_files:
+            files = _files_of(batch, self._recipe.image_column, good.places)
+            paths = batch.values(f"{self._recipe.image_column}.path")
+            of_files = zip(good.places.tolist(), files, strict=True)
+            names = [_file_name(paths[place], content) for place, content in of_files]
+        elif column := self._recipe.image_column:
             paths = batch.values(column)
             names = [picture_name(paths[place], self._recipe.images) for place in good.places.tolist()]
-        return MadeRows(good, self._split_names(batch, good.places, good.identities, good.classes), names)
+        return MadeRows(good, self._split_names(batch, good.places, good.identities, good.classes), names, files)
 
     def class_units(self, batch: RowBatch) -> dict[int, np.ndarray]:
         """Units of the rows that become records, by class index: int64 [N, 2], see `class_borders`."""
@@ -148,7 +161,12 @@ class RowEncoder:
         bad = [BadRow(int(batch.lines[place]), fault.reason, fault.detail) for place, fault in sorted(faults.items())]
         of_good = {name: of_rows[good] for name, of_rows in counts.items()}
         key = self._splits.key
-        identities = self._texts(batch, key, good) if key else records.to_pylist()
+        if self._recipe.holds_files and not key:
+            identities = [
+                content_name(content).encode() for content in _files_of(batch, self._recipe.image_column, good)
+            ]
+        else:
+            identities = self._texts(batch, key, good) if key else records.to_pylist()
         return GoodRows(good, batch.lines[good], records, identities, indices, of_good, batch.bad + bad)
 
     def splits_of(self, batch: RowBatch) -> np.ndarray:
@@ -220,9 +238,31 @@ class RowEncoder:
                     yield ValueFault(place, Reason.UNKNOWN_CLASS, detail)
 
 
+def _files_of(batch: RowBatch, column: str, places: np.ndarray) -> list[bytes]:
+    return batch.columns[file_column(batch.columns, column)].take(pa.array(places)).to_pylist() if len(places) else []
+
+
+def content_name(content: bytes) -> str:
+    """Return a name for the picture of a file without one, which depends on its bytes only."""
+    return blake2b(content, digest_size=16).hexdigest()
+
+
+def _file_name(path: Any, content: bytes) -> str:
+    """Return the name of a picture whose row has its bytes: its `path`, if that can be one."""
+    is_name = isinstance(path, str) and path and not name_fault(path)
+    return name_key(path) if is_name else content_name(content)
+
+
 def _path_faults(batch: RowBatch, recipe: RowsRecipe) -> Iterator[ValueFault]:
-    """Yield faults of rows whose path leads to no image file."""
+    """Yield faults of rows that lead to no image file."""
     column = recipe.image_column
+    if recipe.holds_files:
+        column = file_column(batch.columns, column)
+        values = batch.columns.get(column, pa.nulls(len(batch.lines), pa.large_binary()))
+        lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
+        for place in np.flatnonzero(lengths == 0).tolist():
+            yield ValueFault(place, Reason.MISSING_VALUE, f"column {column} has no value")
+        return
     for place, path in enumerate(batch.values(column) if column else ()):
         if path is None or path == "":
             yield ValueFault(place, Reason.MISSING_VALUE, f"column {column} has no value")

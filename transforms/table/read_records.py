@@ -1,5 +1,7 @@
 """Read rows of a file as records, with their Facts."""
 
+import io
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,20 +12,24 @@ import numpy as np
 from apache_beam.pvalue import AsDict, AsSingleton, PCollection
 
 from recordmill.schemas.block import Block, ragged_texts
+from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.inputs.annotations import ImageLabels, TableRow
 from recordmill.schemas.inputs.encoders import TextCounts
 from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.inputs.tables import RowsFile
-from recordmill.transforms.blocks.image_tasks import label_column
+from recordmill.transforms.blocks.image_tasks import file_folder, label_column
 from recordmill.transforms.blocks.pack_block import pack_parts
+from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
+from recordmill.transforms.folder.read_folder import RANGE_BITS
 from recordmill.transforms.folder.stratify import DivideClasses
 from recordmill.transforms.join.match_blocks import name_buckets
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.rows.row_batch import RowBatch
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.threads import look_ahead, usable_cores
+from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import ALL_ROWS, MadeRows, RowEncoder, RowsRecipe
 
@@ -78,8 +84,8 @@ BUCKETS = 64
 
 
 class ReadPictureRows(beam.PTransform):
-    """Convert RowsFile to (bucket of names, packed Block of image rows) in the output `rows`; Facts are in the
-    output FACTS.
+    """Convert RowsFile to (bucket of names, packed Block of image rows) in the output `rows`, or (range, packed Block)
+    of those that have the bytes of their pictures; Facts are in the output FACTS.
 
     Args:
         chosen: a PCollection of one ChosenSchema.
@@ -96,28 +102,74 @@ class ReadPictureRows(beam.PTransform):
 
 
 def _read(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
-    reader = RowReader(file, chosen, recipe)
+    reader, number = RowReader(file, chosen, recipe), 0
     for made in reader:
-        if made.names:
-            block = picture_block(made, file, chosen, recipe)
+        if recipe.holds_files:
+            for places in _pieces(made):
+                paths = _keep_files(made, places, file, number, recipe)
+                block = file_block(made, places, paths, file, chosen, recipe)
+                yield from pack_parts(block, ranges_of(hash_images(block.image_id, recipe.seed), RANGE_BITS))
+                number += 1
+        elif made.names:
+            block = picture_block(made, np.arange(len(made.names)), file, chosen, recipe)
             yield from pack_parts(block, name_buckets(made.names, "path", BUCKETS))
     yield tagged(reader.facts)
 
 
-def picture_block(made: MadeRows, file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Block:
-    """Return the rows of a batch as images."""
+def picture_block(made: MadeRows, rows: np.ndarray, file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Block:
+    """Return some rows of a batch as images."""
     good, labels = made.good, []
     class_names = [category.name for category in chosen.labels.categories]
-    of_rows = [None] * len(made.names) if good.classes is None else [class_names[c] for c in good.classes.tolist()]
-    for record, line, class_name in zip(good.records, good.lines.tolist(), of_rows, strict=True):
-        row = TableRow(record.as_py(), line, f"{file.path} row {line}: column {recipe.image_column}")
-        labels.append(ImageLabels(class_name=class_name, row=row))
+    for row in rows.tolist():
+        class_name = None if good.classes is None else class_names[good.classes[row]]
+        line = int(good.lines[row])
+        record = TableRow(good.records[row].as_py(), line, f"{file.path} row {line}: column {recipe.image_column}")
+        labels.append(ImageLabels(class_name=class_name, row=record))
     return Block(
-        image_id=np.array([name_id(identity.decode()) for identity in good.identities], np.int64),
-        file_name=ragged_texts(made.names),
+        image_id=np.array([name_id(good.identities[row].decode()) for row in rows.tolist()], np.int64),
+        file_name=ragged_texts([made.names[row] for row in rows.tolist()]),
         image_size_px=np.zeros((len(labels), 2), np.int64),
-        split=made.split,
+        split=made.split[rows],
         labels=label_column(labels),
+    )
+
+
+_MOST_KEPT_BYTES = 64 << 20
+
+
+def _pieces(made: MadeRows) -> Iterator[np.ndarray]:
+    """Yield rows of one split whose pictures are kept in one file: int64."""
+    for split in np.unique(made.split):
+        rows = np.flatnonzero(made.split == split)
+        sizes = np.cumsum([len(made.files[row]) for row in rows.tolist()])
+        yield from np.split(rows, np.flatnonzero(np.diff(sizes // _MOST_KEPT_BYTES)) + 1)
+
+
+def _keep_files(made: MadeRows, rows: np.ndarray, file: RowsFile, number: int, recipe: RowsRecipe) -> list[str]:
+    """Write the pictures of rows into an archive in the state folder of their split, as their bytes are too large for
+    shuffles; return their paths. A dry run writes nothing."""
+    if not recipe.output:
+        return [made.names[row] for row in rows.tolist()]
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as members:
+        for row in rows.tolist():
+            members.writestr(zipfile.ZipInfo(str(row)), made.files[row])
+    split = recipe.splits.names[int(made.split[rows[0]])]
+    path = join_path(recipe.output, f"{state_folder(split)}/rows-{file.number:05d}-{number:05d}.zip")
+    storage_for(path).write(path, archive.getvalue())
+    return [f"{path}/{row}" for row in rows.tolist()]
+
+
+def file_block(
+    made: MadeRows, rows: np.ndarray, paths: list[str], file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe
+) -> Block:
+    """Return rows as images with the columns of their files."""
+    block = picture_block(made, rows, file, chosen, recipe)
+    names = block.file_name.texts()
+    return block.having(
+        file_folder=ragged_texts([file_folder(path, name) for path, name in zip(paths, names, strict=True)]),
+        file_bytes=np.array([len(made.files[row]) for row in rows.tolist()], np.int64),
+        file_version=ragged_texts([""] * len(rows)),
     )
 
 
@@ -143,9 +195,7 @@ class StratifyRows(beam.PTransform):
 
 def _placed(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[tuple[str, bytes]]:
     progress.set_step("dividing classes")
-    # A row counts even if its picture cannot be read, which is not known yet.
-    make = RowEncoder(chosen, recipe._replace(image_column=""))
-    for units in made_ahead(make.class_units, file, recipe):
+    for units in made_ahead(RowEncoder(chosen, recipe).class_units, file, recipe):
         for index, of_class in units.items():
             yield "" if index == ALL_ROWS else chosen.labels.categories[index].name, of_class.tobytes()
 

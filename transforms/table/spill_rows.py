@@ -53,7 +53,8 @@ def _spill(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator
     reader = RowReader(file, chosen, recipe)
     pending: list[list[pa.Table]] = [[] for _ in recipe.splits.names]
     size = number = 0
-    for good, split, _ in reader:
+    for made in reader:
+        good, split = made.good, made.split
         orders = record_orders(recipe.seed, good.identities)
         records = pa.table({"order": orders, "line": good.lines, "record": good.records})
         for index, parts in enumerate(pending):

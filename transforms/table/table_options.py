@@ -60,7 +60,8 @@ class TableOptions(TextOptions, PictureOptions, ChoiceOptions):
         "DIR|ZIP",
     )
     image_column: str | None = READ.opt(
-        "Column of image paths below `--images`. Each record has the image of its row, checked, and the path only as "
+        "Column of image paths below `--images`; without `--images`, of the image files themselves (bytes, or Hugging "
+        "Face's `image` of `bytes` and `path`). Each record has the image of its row, checked, and the path only as "
         "`image/filename`. Without `--key`, the image is the key of its row.",
         metavar="COLUMN",
     )
@@ -222,7 +223,7 @@ class TableOptions(TextOptions, PictureOptions, ChoiceOptions):
         return RowSplits(
             self.shares,
             names,
-            self.key or self.image_column or "",
+            self.key or (self.image_column if self.images else "") or "",
             self.group_column or "",
             self.split_column or "",
             (self.label or "") if self.stratify else "",
@@ -243,9 +244,16 @@ class TableOptions(TextOptions, PictureOptions, ChoiceOptions):
         if not self.columns:
             return ()
         divided = self.row_splits(()).columns
-        return tuple(
-            dict.fromkeys((*self.columns, *divided, *filter(None, [self.label, self.image_column]), *self.text_column))
-        )
+        label = filter(None, [self.label])
+        return tuple(dict.fromkeys((*self.columns, *divided, *label, *self.picture_columns, *self.text_column)))
+
+    @property
+    def picture_columns(self) -> tuple[str, ...]:
+        """Columns of which one has the paths of pictures, or their bytes; these may be members of a struct."""
+        column = self.image_column
+        if not column:
+            return ()
+        return (column,) if self.images else (column, f"{column}.bytes", f"{column}.path")
 
     @property
     def written_columns(self) -> tuple[str, ...]:
@@ -294,8 +302,6 @@ class TableOptions(TextOptions, PictureOptions, ChoiceOptions):
             given = self.given("images", "raw_size", *_OF_FILES, "workers", "duplicates", "exclude")
             yield from (f"{each} would do nothing without --image-column" for each in given)
             return
-        if not self.images:
-            yield f"--image-column {self.image_column} names files: give --images, the folder that they are in"
         if self.raw_size and not SIZE.fullmatch(self.raw_size):
             yield f"--raw-size {self.raw_size!r} is not a height and width in pixels: 224x224 for example"
         elif self.raw_size:
@@ -313,7 +319,7 @@ class TableOptions(TextOptions, PictureOptions, ChoiceOptions):
         for name in sorted({self.label or _CLASSES_FILE, _CLASSES_FILE} & set(self.text_column)):
             yield f"--text-column {name}: encoders/ has the classes by that name, or they are its values; rename it"
         divides_by_record = len(self.split) > 1 and not (
-            self.key or self.group_column or self.split_column or self.image_column
+            self.key or self.group_column or self.split_column or (self.image_column and self.images)
         )
         if divides_by_record:
             yield "--text-column is learned from one split, before there are records to divide rows by: give --key"

@@ -4,6 +4,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import tensorflow as tf
@@ -52,7 +53,7 @@ def read(path: Path, folders: tuple[str, ...] = ("pics",), **splits) -> Found:
     reader = RowReader(file, CHOSEN, recipe)
     found = []
     for made in reader:
-        block = picture_block(made, file, CHOSEN, recipe)
+        block = picture_block(made, np.arange(len(made.names)), file, CHOSEN, recipe)
         block.check()
         labels = labels_of(block)
         columns = block.image_id.tolist(), block.file_name.texts(), block.split.tolist(), labels
