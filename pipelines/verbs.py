@@ -46,6 +46,8 @@ class Verb(NamedTuple):
         return getattr(import_module(self.module), function)
 
 
+_FORMAT = "recordmill.pipelines.annotated"
+"""What runs each verb of a format; its options say what is read."""
 _DRAW = "recordmill sample sample"
 _CONVERT = "recordmill coco --images sample/images --instances sample/annotations/instances.json"
 _CONVERTED = (_DRAW, f"{_CONVERT} --output tfrecords")
@@ -109,6 +111,16 @@ VERBS = {
             "recordmill table --rows sample/pictures.csv --images sample/classes --image-column image --label label"
             " --text-column description --text tfidf --output pictures --dry-run",
         ),
+        converts=True,
+        resumes=True,
+    ),
+    "yolo": Verb(
+        "recordmill.transforms.yolo.yolo_options.YoloOptions",
+        _FORMAT,
+        "Convert a YOLO data set to TFRecord shards. Boxes, polygons, keypoints or oriented boxes; all splits of "
+        "data.yaml in one run.",
+        "--data FILE|DIR|ZIP --output DIR [more flags]",
+        ("recordmill yolo --data coco8/data.yaml --output tfrecords",),
         converts=True,
         resumes=True,
     ),

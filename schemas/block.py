@@ -119,6 +119,8 @@ class Block:
         is_crowd: bool [M].
         segmentation: bytes [M], JSON text of the mask; empty if the object has none.
         keypoints_xyv: float64 lists [M], x and y in pixels, and visibility, of each keypoint.
+        in_fractions: bool [M], box, segmentation and keypoints are in fractions of the image's width and height, the
+            area in one of its area, until `recordmill.transforms.encoders.encode_objects.in_pixels` converts them.
     """
 
     image_id: Any = None
@@ -149,6 +151,7 @@ class Block:
     is_crowd: Any = None
     segmentation: Any = None
     keypoints_xyv: Any = None
+    in_fractions: Any = None
 
     def __len__(self) -> int:
         """Number of images."""

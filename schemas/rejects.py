@@ -25,6 +25,7 @@ class Reason(str, Enum):
     SIZE_MISMATCH = "size_mismatch"  # image: its pixels are not the size the JSON says
     DUPLICATE_IMAGE_ID = "duplicate_image_id"  # image: two rows have its id, and say different things, or the same
     MALFORMED_IMAGE = "malformed_image"  # image: its row lacks an id, a file name or a label, or one is of a wrong type
+    MALFORMED_LABELS = "malformed_labels"  # image: nothing in its label file can be read
     NO_CLASS = "no_class"  # image: its path or name gives no class
     EXCLUDED = "excluded"  # image or annotation: --exclude names it
     DUPLICATE = "duplicate"  # image: another one of the same bytes is kept, and --duplicates drop was asked for
@@ -39,6 +40,7 @@ class Reason(str, Enum):
     EMPTY_BOX = "empty_box"  # annotation: no area left inside the image
     BOX_OUTSIDE = "box_outside"  # annotation: crosses the edge, and --boxes drop was asked for
     DUPLICATE_ANNOTATION_ID = "duplicate_annotation_id"  # annotation: another of its image has the same id
+    DUPLICATE_ANNOTATION = "duplicate_annotation"  # annotation: another of its label file says the same
     MALFORMED_SEGMENTATION = "malformed_segmentation"  # annotation: neither polygons nor run lengths
     MALFORMED_KEYPOINTS = "malformed_keypoints"  # annotation: not x, y, visibility for each of its category's keypoints
     MALFORMED_CAPTION = "malformed_caption"  # annotation: a caption's row lacks its id, its image or its text

@@ -83,6 +83,10 @@ def _image_fault(name: str, path: str) -> str:
     return "" if any(storage.walk(path)) else f"{name} {path}: no file in it, nor in any folder below"
 
 
+def _data_fault(name: str, path: str) -> str:
+    return "" if storage_for(path).size(path) is not None else _folder_fault(name, path, "file or folder")
+
+
 _CHECKS: dict[Must, Callable[[str, str], str]] = {
     Must.FILE: _file_fault,
     Must.FOLDER: _folder_fault,
@@ -90,6 +94,7 @@ _CHECKS: dict[Must, Callable[[str, str], str]] = {
     Must.MASKS: lambda name, path: _folder_fault(name, path, "folder or .zip"),
     Must.OUTPUT: lambda name, path: "",  # with the inputs, see `_output_faults`
     Must.ROWS: _rows_fault,
+    Must.DATA: _data_fault,
 }
 
 

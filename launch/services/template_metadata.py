@@ -22,7 +22,12 @@ _FRACTION = "(0|1|[01][.]0*|0?[.][0-9]+|[0-9]([.][0-9]+)?[eE]-[1-9][0-9]?)"
 _SPLIT = "[A-Za-z0-9][A-Za-z0-9_]{0,79}"
 _SHARE = f"{_SPLIT} *= *([0-9]{{0,9}}[.]?[0-9]{{1,18}}([eE]-?[0-9])?|[0-9]{{1,9}}/[1-9][0-9]{{0,8}})"
 _PARAMETER_TYPES: dict[type, str] = {bool: "BOOLEAN", int: "NUMBER", float: "NUMBER", str: "TEXT"}
-_PATH_TYPES = {Must.FILE: "GCS_READ_FILE", Must.DATA_SET: "GCS_READ_FOLDER", Must.OUTPUT: "GCS_WRITE_FOLDER"}
+_PATH_TYPES = {
+    Must.DATA: "TEXT",
+    Must.DATA_SET: "GCS_READ_FOLDER",
+    Must.FILE: "GCS_READ_FILE",
+    Must.OUTPUT: "GCS_WRITE_FOLDER",
+}
 
 # Beam's own options that a run may want. Dataflow refuses parameters that a template does not name; machines, network
 # and accounts are no parameters but fields of the request.

@@ -68,6 +68,7 @@ class Must(Enum):
     IMAGES = "folder or .zip with files"
     MASKS = "folder or .zip, which may be given several times"
     ROWS = "file or pattern of files"
+    DATA = "file, folder or .zip"
     OUTPUT = "folder that can be made or written to"
     DATA_SET = "folder of a data set"
 
@@ -154,6 +155,7 @@ Images = Annotated[Texts, Must.IMAGES]
 Masks = Annotated[Texts, Must.MASKS]
 Rows = Annotated[Texts, Must.ROWS]
 Output = Annotated[str, Must.OUTPUT]
+Data = Annotated[str, Must.DATA]
 DataSet = Annotated[str, Must.DATA_SET]
 
 

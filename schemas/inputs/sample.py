@@ -13,11 +13,11 @@ class SampleObject(msgspec.Struct, frozen=True):
     Attributes:
         category: Name of its class.
         box: Left, top, width, height of its box.
-        frame: Unit of the box: pixels of the image, or `fraction` of its width and height.
-        keypoints: x, y in pixels and visibility (0, 1, 2) of each keypoint, one after the other; empty without.
+        frame: Unit of the box, the keypoints and polygons: pixels of the image, or `fraction` of its width and height.
+        keypoints: x, y and visibility (0, 1, 2) of each keypoint, one after the other; empty without.
         segmentation: JSON text of COCO's `segmentation`: polygons, or run lengths; empty without.
         is_crowd: True if the box has a group of objects.
-        area_px2: Area in square pixels; None for that of the box.
+        area_px2: Area in square pixels, or as a fraction of the image's area; None for that of the box.
         category_id: Id of its class; None to find it by the name.
         id: Id of the object; None to derive one from the Sample's name and the object's position.
     """

@@ -7,13 +7,13 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import OF_INPUT, FeatureTable, Part
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.inputs.encoders import TextForm
-from recordmill.schemas.inputs.option import LEAVE_OUT, READ, TEXTS, WRITE, Files, Masks, Names, flag, redefined
-from recordmill.schemas.inputs.options import DividedOptions, PictureOptions, RecipeValue, pairs
+from recordmill.schemas.inputs.object_options import MASKS, AnnotatedOptions, match_option
+from recordmill.schemas.inputs.option import READ, TEXTS, Files, Masks, flag, redefined
+from recordmill.schemas.inputs.options import RecipeValue, pairs
 from recordmill.schemas.inputs.text_options import TextChoice, TextOptions
-from recordmill.schemas.layouts import LAYOUTS, CocoLayout
+from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.names import Match, NameSources
 
-MASKS = {"none": (), "png": (Part.MASK_PNG,), "rle": (Part.MASK_RLE,), "both": (Part.MASK_PNG, Part.MASK_RLE)}
 CAPTIONS = "captions"  # column name of the captions' encoder
 ANNOTATIONS = ("instances", "keypoints", "captions", "stuff", "panoptic", "image_info")
 
@@ -22,7 +22,7 @@ def _file(text: str, also: str = "") -> Any:
     return READ.opt(text, (), "FILE", also=also)
 
 
-class CocoOptions(TextOptions, PictureOptions, DividedOptions):
+class CocoOptions(TextOptions, AnnotatedOptions):
     """Options of `recordmill coco`, see docs/cli.md."""
 
     instances: Files = _file(
@@ -58,41 +58,9 @@ class CocoOptions(TextOptions, PictureOptions, DividedOptions):
         "missing files are found when they are read, even if all are missing.",
         False,
     )
-    match: Match = READ.opt(
-        "How a `file_name` finds its file. `path`: it is the path below `--images`. `suffix`: the file whose path has "
-        "the longest end in common with it, at least the file's name. `name`: the file with this name, in any folder. "
-        "With the last two, a `file_name` may be an absolute or a Windows path, and the record has the file's path "
-        "below `--images` instead. A name that two files match is an error.",
-        "path",
-    )
-    name: str = redefined(PictureOptions, "name", "coco")
-    layout: CocoLayout = redefined(PictureOptions, "layout", "detection")
-    examples_per_shard: int | None = redefined(PictureOptions, "examples_per_shard", usual="4096 in layout keras")
-    stratify: bool = WRITE.opt(
-        "Give each split its share of the images of every category. Iterative stratification: rare categories first; "
-        "the number of images of a split is exact to one image, or one group. Images may move when others are added.",
-        False,
-    )
-    masks: Literal["none", "png", "rle", "both"] = WRITE.opt(
-        "Masks of objects. `png`: 8-bit PNG of the complete image with values 0 and 1. `rle`: COCO's compressed run "
-        "lengths. With `none`, segmentations are not read.",
-        "none",
-        also="include-masks",
-        needs="instances keypoints",
-    )
-    boxes: Literal["clip", "drop", "keep"] = LEAVE_OUT.opt(
-        "What to do about a box that crosses its image's edge. `clip` cuts it there, `drop` skips it, `keep` stores it "
-        "unchanged, beyond 0..1.",
-        "clip",
-    )
-    no_crowd: bool = LEAVE_OUT.opt("Skip annotations with `iscrowd` 1.", False)
-    min_area: float = LEAVE_OUT.opt("Skip annotations with a smaller `area`.", 0.0, "PX2", ge=0)
-    categories: Names = LEAVE_OUT.opt(
-        "Keep only annotations of these categories; repeatable. Images without any of them stay.",
-        (),
-        "NAME[,NAME…]",
-        "all",
-    )
+    match: Match = match_option()
+    name: str = redefined(AnnotatedOptions, "name", "coco")
+    masks: Literal["none", "png", "rle", "both"] = redefined(AnnotatedOptions, "masks", needs="instances keypoints")
     caption_text: TextChoice = TEXTS.opt(
         "Numbers that the captions of an image are encoded as, besides the captions. All captions are one text: "
         "`counts` of its terms, these as `tfidf`, or its `tokens` as ids; see [text.md](text.md).",
@@ -152,10 +120,6 @@ class CocoOptions(TextOptions, PictureOptions, DividedOptions):
         return {name: wanted for name, wanted in parts.items() if self.given(name)}
 
     @property
-    def box_policy(self) -> str:
-        return self.boxes
-
-    @property
     def record_options(self) -> dict[str, RecipeValue]:
         recorded = super().record_options
         if self.bbox_format == BoxFormat.XYWH.value:  # as without it
@@ -190,10 +154,6 @@ class CocoOptions(TextOptions, PictureOptions, DividedOptions):
                 f"--panoptic is given {len(self.panoptic)} times and --panoptic-masks {len(self.panoptic_masks)}: each "
                 "panoptic file needs the folder or .zip of its PNGs"
             )
-        if self.stratify and len(self.split) < 2:
-            yield "--stratify divides categories, but --split names a single split"
-        if self.stratify and self.given("split_by"):
-            yield f"--stratify and --split-by {self.split_by} contradict each other: give one"
         if self.stratify and not (self.instances or self.keypoints):
             yield "--stratify divides the categories of objects: give --instances or --keypoints"
         if self.panoptic and self.stuff:

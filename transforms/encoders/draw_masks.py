@@ -13,7 +13,7 @@ from recordmill.schemas.inputs.images import ImageTask, Picture
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import Metric, Rejected, UnusableError
 from recordmill.transforms.encoders.encode_masks import RegionEncoder
-from recordmill.transforms.encoders.encode_objects import fit_boxes
+from recordmill.transforms.encoders.encode_objects import fit_boxes, in_pixels
 from recordmill.transforms.encoders.record_maker import check_size
 from recordmill.transforms.images.decode_segmentation import compress_segmentation, decode_counts, has_several_runs
 from recordmill.transforms.images.masks import bitmap, mask_bounds, mask_png, mask_rle, resized, run_lengths
@@ -79,7 +79,8 @@ class MaskDrawer:
         return drawn
 
     def _draw_objects(self, objects: Block, picture: Picture, drawn: DrawnMasks) -> None:
-        frames = np.tile(np.array(picture.frame, np.int64), (objects.num_objects, 1))
+        frame = np.array([picture.frame], np.int64)
+        objects, frames = in_pixels(objects, frame), np.tile(frame, (objects.num_objects, 1))
         is_usable = fit_boxes(objects.boxes_xywh_px, frames, self._box_policy).is_usable
         segmentation = objects.segmentation.rows() if objects.segmentation else [b""] * objects.num_objects
         masks, texts = [], []

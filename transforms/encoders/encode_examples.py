@@ -19,7 +19,7 @@ from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
 from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns
 from recordmill.transforms.blocks.image_tasks import id_texts, object_columns
 from recordmill.transforms.encoders.draw_masks import DrawnMasks, MaskDrawer
-from recordmill.transforms.encoders.encode_objects import FittedBoxes, KeypointEncoder, fit_boxes
+from recordmill.transforms.encoders.encode_objects import FittedBoxes, KeypointEncoder, fit_boxes, in_pixels
 from recordmill.transforms.encoders.record_maker import EncodedRun, check_size, transcoding_counts
 from recordmill.transforms.images.open_picture import encoded_channels
 from recordmill.transforms.records.example import Column, ExampleWriter, Record, bytes_items
@@ -159,6 +159,7 @@ class ExampleEncoder:
         pictures: list[Any] = [image.picture for image in images]
         size_px = np.array([(picture.width, picture.height) for picture in pictures], np.int64).reshape(-1, 2)
         frame_px = np.array([picture.frame for picture in pictures], np.int64).reshape(-1, 2)
+        block = in_pixels(block, frame_px)
         boxes = fit_boxes(block.boxes_xywh_px, frame_px[block.image_of_object], self._box_policy)
         is_written = boxes.is_usable
         for image, first in zip(images, block.first_object_of_image.tolist(), strict=False):

@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
-from recordmill.schemas.block import Ragged, ragged_bytes, spans
+from recordmill.schemas.block import Block, Ragged, ragged_bytes, spans
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.records.example import Column, bytes_items
 
@@ -68,6 +69,59 @@ def fit_boxes(boxes_xywh_px: np.ndarray, frame_wh_px: np.ndarray, policy: str) -
     if policy == "drop":
         return FittedBoxes(yxyx_frac, nothing, is_empty, changed)
     return FittedBoxes(yxyx_frac, changed if policy == "clip" else nothing, is_empty, nothing)
+
+
+_ROUNDED = 2e-6
+"""Centre and size with six decimals give edges that are so far off."""
+_POLYGONS = msgspec.json.Decoder(list[list[float]])
+
+
+def in_pixels(block: Block, frame_wh_px: np.ndarray) -> Block:
+    """Convert boxes, areas, segmentations and keypoints from fractions to pixels. An edge of a box that is less than
+    2e-6 beyond the image is at the image's edge.
+
+    Args:
+        frame_wh_px: int64 [N, 2], width and height of each image.
+
+    >>> rows = Block(image_id=np.array([7]), first_object_of_image=np.array([0, 1]), area_px2=np.array([0.125]),
+    ...     boxes_xywh_px=np.array([[0.5, 0.0, 0.5000004, 0.25]]), in_fractions=np.array([True]))
+    >>> in_pixels(rows, np.array([[100, 40]])).boxes_xywh_px.tolist()
+    [[50.0, 0.0, 50.0, 10.0]]
+    """
+    if block.in_fractions is None or not block.in_fractions.any():
+        return block.having(in_fractions=None)
+    sides = np.where(block.in_fractions[:, None], frame_wh_px[block.image_of_object].astype(np.float64), 1.0)
+    boxes, is_fraction = block.boxes_xywh_px, block.in_fractions[:, None]
+    low, high = boxes[:, :2], boxes[:, :2] + boxes[:, 2:]
+    low = np.where((low < 0) & (low > -_ROUNDED), 0.0, low) * sides
+    high = np.where((high > 1) & (high < 1 + _ROUNDED), 1.0, high) * sides
+    length = high - low
+    length = np.where(low + length > high, np.nextafter(length, -np.inf), length)  # or it would be beyond the edge
+    keypoints, segmentation = block.keypoints_xyv, block.segmentation
+    if keypoints is not None:
+        points = keypoints.values.reshape(-1, 3).copy()
+        points[:, :2] *= np.repeat(sides, keypoints.lengths // 3, axis=0)
+        keypoints = Ragged(points.ravel(), keypoints.starts)
+    if segmentation is not None:
+        texts = zip(segmentation.rows(), block.in_fractions.tolist(), sides.tolist(), strict=True)
+        segmentation = ragged_bytes([_scaled(text, *wh) if scales else text for text, scales, wh in texts])
+    return block.having(
+        boxes_xywh_px=np.where(is_fraction, np.concatenate((low, length), axis=1), boxes),
+        area_px2=block.area_px2 * sides[:, 0] * sides[:, 1],
+        keypoints_xyv=keypoints,
+        segmentation=segmentation,
+        in_fractions=None,
+    )
+
+
+def _scaled(segmentation: bytes, width: float, height: float) -> bytes:
+    """Convert polygons from fractions to pixels. Other segmentations are of the image's size, or are rejected later."""
+    try:
+        polygons = _POLYGONS.decode(segmentation)
+    except msgspec.DecodeError:
+        return segmentation
+    scaled = [[number * (width, height)[axis % 2] for axis, number in enumerate(each)] for each in polygons]
+    return msgspec.json.encode(scaled)
 
 
 class KeypointEncoder:

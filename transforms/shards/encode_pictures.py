@@ -60,7 +60,8 @@ class EncodePictures(msgspec.Struct, frozen=True, tag=True):
             rows = PictureRowEncoder(of.labels, of.table)
             return partial(_encode_rows, of=of, encoder=rows, estimate=estimate, rules=self.pictures)
         encoder = ExampleEncoder(of.labels, of.table, self.boxes)
-        rules = msgspec.structs.replace(self.pictures, upright="image.class_index" in of.table.sources)
+        upright = self.pictures.upright or "image.class_index" in of.table.sources
+        rules = msgspec.structs.replace(self.pictures, upright=upright)
         return partial(_encode_images, of=of, encoder=encoder, estimate=estimate, rules=rules)
 
 

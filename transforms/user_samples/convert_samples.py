@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -11,7 +12,6 @@ from apache_beam.coders import registry
 from recordmill.schemas.block import Block, ragged_bytes, ragged_texts, starts_of
 from recordmill.schemas.errors import CollidingImagesError, ConfigError
 from recordmill.schemas.inputs.annotations import Annotation, Caption, ImageLabels
-from recordmill.schemas.inputs.coco import BoxFormat
 from recordmill.schemas.inputs.images import MAX_FILE_BYTES, NO_FILE, NOT_A_FILE, ImageTask
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.sample import Sample, SampleObject
@@ -21,7 +21,7 @@ from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.transforms.blocks.image_tasks import file_folder, image_tasks, label_column, object_columns
 from recordmill.transforms.blocks.run_step import hash_images, image_order
 from recordmill.transforms.coco.convert_rows import box_fault, keypoints_fault
-from recordmill.transforms.coco.guess_box_format import LARGEST, box_xywh_px
+from recordmill.transforms.coco.guess_box_format import LARGEST
 from recordmill.transforms.runtime.beam_steps import StructCoder, unpacker
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -113,18 +113,50 @@ class Classes(NamedTuple):
     """How the classes of Samples are found.
 
     Attributes:
-        labels: all classes.
+        labels: all classes; None if they are not known yet, so that a category's id is the `name_id` of its name.
         of_image: True if each image has one class.
     """
 
-    labels: LabelMap
+    labels: LabelMap | None
     of_image: bool
 
-    def ids(self) -> tuple[dict[tuple[str, int], int], dict[str, int]]:
-        """Category ids by name and id, and by name alone if it is that of one category."""
-        numbers = Counter(category.name for category in self.labels.categories)
-        both = {(category.name, category.id): category.id for category in self.labels.categories}
-        return both, {name: id_ for (name, id_) in both if numbers[name] == 1}
+    def finder(self) -> "CategoryFinder":
+        return CategoryFinder(self.labels)
+
+
+class CategoryFinder:
+    """Finder of the category ids of objects, by name and id, or by the name alone if it is that of one category.
+
+    Args:
+        labels: None to make ids of names.
+    """
+
+    def __init__(self, labels: LabelMap | None):
+        self._makes_ids = labels is None
+        categories = labels.categories if labels else ()
+        self._keypoints = {category.id: len(category.keypoints) for category in categories}
+        self._numbers = Counter(category.name for category in categories)
+        self._by_both = {(category.name, category.id): category.id for category in categories}
+        self.by_name = {name: id_ for (name, id_) in self._by_both if self._numbers[name] == 1}
+
+    def find(self, each: SampleObject) -> int:
+        """
+        Raises:
+            UnusableError: no category, or more than one, has the name.
+        """
+        found = self._by_both.get((each.category, each.category_id)) if each.category_id is not None else None
+        found = self.by_name.get(each.category) if found is None else found
+        if found is None and self._makes_ids:
+            found = self.by_name[each.category] = name_id(each.category)
+        if found is None:
+            is_known = each.category in self._numbers
+            detail = "is that of several ids, and category_id is none of these" if is_known else "is not a label"
+            raise UnusableError(Reason.UNKNOWN_CATEGORY, f"category {each.category!r} {detail}")
+        return found
+
+    def keypoints(self, each: SampleObject, category_id: int) -> int:
+        """Return the number of keypoints that the object should have."""
+        return len(each.keypoints) // 3 if self._makes_ids else self._keypoints[category_id]
 
 
 def block_of(
@@ -138,48 +170,74 @@ def block_of(
     Raises:
         ConfigError: see `split_of`.
     """
-    ids, images = classes.ids(), []
+    finder = classes.finder()
+    kept, files, splits, objects = [], [], [], []
     for sample in samples:
         split = split_of(sample, division)
         try:
-            path, size_bytes, version = _file_of(sample)
-            if classes.of_image and sample.class_name not in ids[1]:
+            file = _file_of(sample)
+            if classes.of_image and sample.class_name not in finder.by_name:
                 what = "no class" if sample.class_name is None else f"class {sample.class_name!r}, which is not a label"
                 raise UnusableError(Reason.NO_CLASS, f"Sample {sample.file_name!r} has {what}")
         except UnusableError as fault:
             rejected = Rejected("image", id_of(sample), fault.reason, fault.detail, annotations=sample.annotation_rows)
             reject(split, rejected)
             continue
-        objects = []
-        for number, each in enumerate(sample.objects):
-            try:
-                objects.append(_annotation(sample, number, each, classes.labels, *ids))
-            except UnusableError as fault:
-                detail = f"Sample {sample.file_name!r}: {fault.detail}"
-                reject(split, Rejected("annotation", each.id, fault.reason, detail, id_of(sample)))
-        images.append((sample, division.names.index(split), path, size_bytes, version, objects))
-    return _block(images, classes.of_image, seed) if images else None
+        kept.append(sample)
+        files.append(file)
+        splits.append(division.names.index(split))
+        objects.append(usable_objects(sample, finder, partial(reject, split)))
+    if not kept:
+        return None
+    paths, sizes, versions = zip(*files, strict=True)
+    block = sample_rows(kept, objects, classes.of_image)
+    block = block.having(
+        split=np.array(splits, np.int64),
+        file_folder=ragged_texts([file_folder(path, one.file_name) for path, one in zip(paths, kept, strict=True)]),
+        file_bytes=np.array(sizes, np.int64),
+        image_data=ragged_bytes([each.data for each in kept]) if any(each.data for each in kept) else None,
+        file_version=ragged_texts(versions),
+    )
+    return block.take(image_order(block, hash_images(block.image_id, seed)))
 
 
-def _block(images: Sequence[Any], of_image: bool, seed: int) -> Block:
-    samples, splits, paths, sizes, versions, objects = zip(*images, strict=True)
-    annotations = [each for of_image_ in objects for each in of_image_]
+class UsableObject(NamedTuple):
+    """An object of a Sample, checked."""
+
+    annotation: Annotation
+    source: SampleObject
+
+
+def usable_objects(sample: Sample, finder: CategoryFinder, reject: Callable[[Rejected], None]) -> list[UsableObject]:
+    """Return the objects of a Sample that can be used."""
+    objects = []
+    for number, each in enumerate(sample.objects):
+        try:
+            objects.append(UsableObject(_annotation(sample, number, each, finder), each))
+        except UnusableError as fault:
+            detail = f"Sample {sample.file_name!r}: {fault.detail}"
+            reject(Rejected("annotation", each.id, fault.reason, detail, id_of(sample)))
+    return objects
+
+
+def sample_rows(samples: Sequence[Sample], objects: Sequence[Sequence[UsableObject]], of_image: bool = False) -> Block:
+    """Return Samples as the images of a Block, without the columns of splits and files."""
     block = Block(
         image_id=np.array(list(map(id_of, samples)), np.int64),
         file_name=ragged_texts([sample.file_name for sample in samples]),
-        image_size_px=np.array([(sample.width or 0, sample.height or 0) for sample in samples], np.int64),
-        split=np.array(splits, np.int64),
-        file_folder=ragged_texts([file_folder(path, one.file_name) for path, one in zip(paths, samples, strict=True)]),
-        file_bytes=np.array(sizes, np.int64),
-        image_data=ragged_bytes([each.data for each in samples]) if any(each.data for each in samples) else None,
-        file_version=ragged_texts(versions),
-        class_name=ragged_texts([sample.class_name for sample in samples]) if of_image else None,
+        image_size_px=np.array([(each.width or 0, each.height or 0) for each in samples], np.int64).reshape(-1, 2),
+        class_name=ragged_texts([sample.class_name or "" for sample in samples]) if of_image else None,
         labels=None if of_image else label_column(list(map(_labels, samples))),
     )
-    if annotations:
-        starts = starts_of(np.array(list(map(len, objects)), np.int64))
-        block = block.having(first_object_of_image=starts, **object_columns(annotations))
-    return block.take(image_order(block, hash_images(block.image_id, seed)))
+    found = [each for of_sample in objects for each in of_sample]
+    if not found:
+        return block
+    in_fractions = np.array([each.source.frame == "fraction" for each in found], bool)
+    return block.having(
+        first_object_of_image=starts_of(np.array(list(map(len, objects)), np.int64)),
+        in_fractions=in_fractions if in_fractions.any() else None,
+        **object_columns([each.annotation for each in found]),
+    )
 
 
 def check_distinct(samples: Iterable[Sample]) -> None:
@@ -215,30 +273,12 @@ def _file_of(sample: Sample) -> tuple[str, int, str]:
     return sample.path, size, version
 
 
-def _annotation(
-    sample: Sample,
-    number: int,
-    each: SampleObject,
-    labels: LabelMap,
-    by_both: dict[tuple[str, int], int],
-    by_name: dict[str, int],
-) -> Annotation:
-    category_id = by_both.get((each.category, each.category_id)) if each.category_id is not None else None
-    category_id = by_name.get(each.category) if category_id is None else category_id
-    if category_id is None:
-        several = any(category.name == each.category for category in labels.categories)
-        detail = "is that of several ids, and category_id is none of these" if several else "is not a label"
-        raise UnusableError(Reason.UNKNOWN_CATEGORY, f"category {each.category!r} {detail}")
-    box = each.box
-    if each.frame == "fraction":
-        if not sample.width or not sample.height:
-            detail = f"box {box} is in fractions, and the Sample has no width and height"
-            raise UnusableError(Reason.MALFORMED_BOX, detail)
-        box = box_xywh_px(box, BoxFormat.REL_XYWH, sample.width, sample.height)
+def _annotation(sample: Sample, number: int, each: SampleObject, finder: CategoryFinder) -> Annotation:
+    category_id, box = finder.find(each), each.box
     if fault := box_fault(box):
         raise UnusableError(Reason.MALFORMED_BOX, f"{fault}: {box}")
     if each.keypoints:
-        expected = next(len(category.keypoints) for category in labels.categories if category.id == category_id)
+        expected = finder.keypoints(each, category_id)
         if fault := keypoints_fault(each.keypoints, expected):
             detail = f"category {each.category!r} has {expected} keypoints: {fault}"
             raise UnusableError(Reason.MALFORMED_KEYPOINTS, detail)
@@ -262,11 +302,12 @@ def _labels(sample: Sample) -> ImageLabels:
 def samples_of(block: Block, labels: LabelMap, splits: Sequence[str]) -> Iterator[Sample]:
     """Yield the images of a whole Block as Samples."""
     names = {category.id: category.name for category in labels.categories}
+    are_fractions = iter(block.in_fractions.tolist() if block.in_fractions is not None else ())
     for task in image_tasks(block, splits):
-        yield _sample(task, names)
+        yield _sample(task, names, are_fractions)
 
 
-def _sample(task: ImageTask, names: dict[int, str]) -> Sample:
+def _sample(task: ImageTask, names: dict[int, str], are_fractions: Iterator[bool]) -> Sample:
     labels = task.labels
     return Sample(
         task.file_name,
@@ -278,7 +319,7 @@ def _sample(task: ImageTask, names: dict[int, str]) -> Sample:
             SampleObject(
                 names[each.category_id],
                 each.bbox_xywh_px,
-                "px",
+                "fraction" if next(are_fractions, False) else "px",
                 each.keypoints_xyv,
                 each.segmentation.decode(),
                 each.is_crowd,

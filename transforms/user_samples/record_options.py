@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from recordmill.schemas.features import FeatureTable, Part
-from recordmill.schemas.inputs.option import LEAVE_OUT, READ, WRITE, Images, options_of, redefined
-from recordmill.schemas.inputs.options import ConvertOptions, PictureOptions
+from recordmill.schemas.inputs.object_options import MASKS, ObjectOptions
+from recordmill.schemas.inputs.option import READ, WRITE, Images, options_of, redefined
+from recordmill.schemas.inputs.options import ConvertOptions
 from recordmill.schemas.layouts import LAYOUTS, CocoLayout
-from recordmill.transforms.coco.coco_options import MASKS, CocoOptions
+from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.folder.folder_options import FolderOptions
 
 PARTS = {
@@ -23,31 +24,16 @@ def _part(what: str) -> Any:
     return WRITE.opt(f"Store {what} of Samples.", False)
 
 
-class RecordOptions(PictureOptions):
+class RecordOptions(ObjectOptions):
     """Options of what Samples become."""
 
-    images: Images = redefined(PictureOptions, "images", ())
-    name: str = redefined(PictureOptions, "name", "samples")
-    layout: Literal[CocoLayout, "classification"] = redefined(PictureOptions, "layout", "detection")
-    examples_per_shard: int | None = redefined(PictureOptions, "examples_per_shard", usual="4096 in layout keras")
-    masks: Literal["none", "png", "rle", "both"] = WRITE.opt(
-        "Masks of objects, of their `segmentation`. `png`: 8-bit PNG of the complete image with values 0 and 1. `rle`: "
-        "COCO's compressed run lengths.",
-        "none",
-    )
+    images: Images = redefined(ObjectOptions, "images", ())
+    name: str = redefined(ObjectOptions, "name", "samples")
+    layout: Literal[CocoLayout, "classification"] = redefined(ObjectOptions, "layout")  # type: ignore[assignment]
     keypoints: bool = _part("the keypoints of objects")
     captions: bool = _part("the captions")
     stuff: bool = _part("a semantic mask of the stuff")
     panoptic: bool = _part("a semantic and a panoptic mask of the panoptic segments")
-    boxes: Literal["clip", "drop", "keep"] = LEAVE_OUT.opt(
-        "What to do about a box that crosses its image's edge. `clip` cuts it there, `drop` skips it, `keep` stores it "
-        "unchanged, beyond 0..1.",
-        "clip",
-    )
-
-    @property
-    def box_policy(self) -> str:
-        return self.boxes
 
     @property
     def parts(self) -> tuple[Part, ...]:

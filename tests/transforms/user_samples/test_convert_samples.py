@@ -13,6 +13,7 @@ from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
+from recordmill.transforms.encoders.encode_objects import in_pixels
 from recordmill.transforms.user_samples.convert_samples import (
     Classes,
     SampleCoder,
@@ -38,6 +39,7 @@ OBJECTS = st.builds(
     st.sampled_from(LABELS.categories),
     st.sampled_from([(), (1.0, 2.5, 2.0, 0.0, 0.0, 0.0)]),
     box=st.tuples(NUMBERS, NUMBERS, SIDES, SIDES),
+    frame=st.sampled_from(["px", "fraction"]),
     segmentation=st.sampled_from(["", "[[1,2,3,4,5,6.5]]", '{"counts":"ö","size":[1,2]}']),
     is_crowd=st.booleans(),
     area_px2=NUMBERS,
@@ -138,7 +140,6 @@ def test_samples_that_cannot_be_used(sample, reason, said):
         (SampleObject("cow", (1, 2, 3, 4)), Reason.UNKNOWN_CATEGORY, "'cow' is not a label"),
         (SampleObject("cat", (1, 2, 3, 4)), Reason.UNKNOWN_CATEGORY, "'cat' is that of several ids"),
         (SampleObject("dog", (1, 2, -3, 4)), Reason.MALFORMED_BOX, "negative width"),
-        (SampleObject("dog", (0.1, 0, 0.5, 1), "fraction"), Reason.MALFORMED_BOX, "no width and height"),
         (SampleObject("dog", (1, 2, 3, 4), keypoints=(1, 2, 2)), Reason.MALFORMED_KEYPOINTS, "2 keypoints: 3 numbers"),
         (SampleObject("dog", (1, 2, 3, 4), area_px2=float("nan")), Reason.MALFORMED_ANNOTATION, "area nan"),
         (SampleObject("dog", (1, 2, 3, 4), id=2**63), Reason.MALFORMED_ANNOTATION, "id 9223372036854775808"),
@@ -171,9 +172,15 @@ def test_images_that_cannot_be_used(sample, reason):
 
 
 def test_fractions_and_ids_left_out():
-    each = SampleObject("dog", (0.25, 0.5, 0.5, 0.25), "fraction")
-    sample = Sample("a", **IMAGE, width=40, height=20, objects=(each, each))
-    block = as_block([sample])
+    each = SampleObject("dog", (0.25, 0.5, 0.5, 0.25), "fraction", (0.5, 0.5, 2.0, 0.0, 0.0, 0.0))
+    polygon = SampleObject("dog", (0, 0, 1, 1), "fraction", segmentation="[[0,0,0.5,0,0.5,1]]")
+    pixels = SampleObject("dog", (1, 2, 3, 4), segmentation="[[0,0,5,0,5,5]]")
+    sample = Sample("a", **IMAGE, objects=(each, each, polygon, pixels))
+    block = in_pixels(unpack_block(pack_block(as_block([sample]))), np.array([[40, 20]]))
+    block, others = block.take_objects(np.arange(4) < 2), block.take_objects(np.arange(4) > 1)
+    assert others.boxes_xywh_px.tolist() == [[0, 0, 40, 20], [1, 2, 3, 4]]
+    assert others.segmentation.texts() == ["[[0.0,0.0,20.0,0.0,20.0,20.0]]", "[[0,0,5,0,5,5]]"]
+    assert block.keypoints_xyv.values.tolist() == [20, 10, 2, 0, 0, 0] * 2
     assert block.boxes_xywh_px.tolist() == [[10, 10, 20, 5]] * 2
     assert block.area_px2.tolist() == [100, 100]
     assert len({*block.object_id.tolist()}) == 2

@@ -1,0 +1,88 @@
+"""Verbs of formats: convert images with label files to TFRecord shards. A format says what is read, by `source`."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import apache_beam as beam
+from apache_beam.pvalue import AsSingleton
+
+from recordmill.pipelines.convert import (
+    Gathered,
+    Job,
+    choose_images,
+    exclude_files,
+    group_files,
+    input_file,
+    pictures,
+    read_division,
+)
+from recordmill.schemas.dataset.recipes import InputFile
+from recordmill.schemas.features import FeatureTable
+from recordmill.transforms.annotated.format_options import FormatOptions
+from recordmill.transforms.annotated.join_annotated import (
+    ClassRules,
+    DescribeClasses,
+    JoinAnnotated,
+    JoinRules,
+    wanted_labels,
+)
+from recordmill.transforms.annotated.read_annotated import ReadAnnotated, ReadRules
+from recordmill.transforms.annotated.source import Source
+from recordmill.transforms.coco.join_images import Filters
+from recordmill.transforms.dataset.dataset_folder import labels_beside
+from recordmill.transforms.encoders.estimate_records import RecordEstimate
+from recordmill.transforms.join.divide_images import DivideImages
+
+
+def prepare(options: FormatOptions) -> Job:
+    """Return the job of a format.
+
+    Raises:
+        ConfigError: see `FormatOptions.source` and `FormatOptions.splits_of`.
+    """
+    source = options.source()
+    splits = options.splits_of(source)
+    options = options.model_copy(update={"images": source.images})
+    steps = partial(gather, options=options, source=source, splits=splits)
+    contents = pictures(options, splits, table_of(options, source))
+    return Job(options, splits, partial(inputs, options, source), steps, contents)
+
+
+def table_of(options: FormatOptions, source: Source) -> FeatureTable:
+    """Return the features that are asked for, or that the format has."""
+    held = {*options.table.parts, *source.parts}
+    return options.layout_table.with_parts(tuple(part for part in options.layout_table.parts if part in held))
+
+
+def inputs(options: FormatOptions, source: Source) -> Iterator[InputFile]:
+    """Yield the files of the data set that say what is read; label files are read by the job itself."""
+    for path in source.inputs:
+        yield input_file(source.kind, path)
+    yield from group_files(options)
+    yield from exclude_files(options)
+
+
+def gather(p: beam.Pipeline, options: FormatOptions, source: Source, splits: tuple[str, ...]) -> Gathered:
+    """Return images with their objects, and the classes."""
+    division = read_division(p, options)
+    divides = not source.splits or splits != source.splits
+    match = getattr(options, "match", "path")
+    rules = ReadRules(source, splits, options.output, options.seed, divides, match)
+    read = p | "ReadAnnotated" >> ReadAnnotated(rules, division if divides else None)
+    asked = table_of(options, source)
+    beside = labels_beside(options.output, splits)
+    classes = ClassRules(source, splits, options.categories, asked, options.layout_table, beside)
+    described = read.traits | "DescribeClasses" >> DescribeClasses(classes)
+    filters = Filters(options.categories, not options.no_crowd, options.min_area)
+    estimate = RecordEstimate(asked, options.max_side)
+    joining = JoinRules(source, splits, filters, options.seed, match, options.division.group_from, estimate)
+    rows = read.rows
+    if options.stratify or options.split_by == "rank":
+        wanted = beam.FlatMap(wanted_labels, AsSingleton(described.categories), joining)
+        found = (rows | "WantedLabels" >> wanted.with_output_types(tuple[int, bytes]),) if options.stratify else ()
+        rows = (rows, *found) | "DivideImages" >> DivideImages(division, splits)
+    joined = rows | "JoinAnnotated" >> JoinAnnotated(joining, described.categories)
+    chosen = choose_images(options, joined.blocks, splits)
+    facts = (*read.facts, described.facts, joined.facts, *chosen.facts)
+    division_ = division if options.keeps_groups else None
+    return Gathered(chosen.blocks, described.labels, described.table, facts, division=division_)

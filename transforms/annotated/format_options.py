@@ -1,0 +1,69 @@
+"""Options that all formats share."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.inputs.images import PictureRules
+from recordmill.schemas.inputs.object_options import MASKS, AnnotatedOptions
+from recordmill.schemas.inputs.option import READ, Data, Images, redefined
+from recordmill.schemas.inputs.options import ALL_TRAIN
+from recordmill.schemas.layouts import LAYOUTS
+from recordmill.schemas.names import NameSources
+from recordmill.transforms.annotated.source import Source
+
+
+class FormatOptions(AnnotatedOptions):
+    """Options of a format. A format adds its own, and `source`."""
+
+    data: Data = READ.opt("The data set: its file, or its folder or .zip.", ..., "FILE|DIR|ZIP")
+    images: Images = redefined(
+        AnnotatedOptions, "images", (), "Folder or .zip that the paths of images begin at.", "the folder of `--data`"
+    )
+
+    def source(self) -> Source:
+        """Look at the data set, without a look at each file.
+
+        Raises:
+            ConfigError: it is none, or can be read in several ways.
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def recognise(names: Iterable[str]) -> str:
+        """Return why files of these names may be of the format; empty if not."""
+        return ""
+
+    def splits_of(self, source: Source) -> tuple[str, ...]:
+        """Return the splits that are written.
+
+        Raises:
+            ConfigError: the data set says which split an image is of, and so does --split.
+        """
+        if not source.splits or (len(source.splits) == 1 and self.split != ALL_TRAIN):
+            return self.splits
+        if self.split != ALL_TRAIN:
+            raise ConfigError(
+                f"{self.data} says which split an image is of ({', '.join(source.splits)}), and so does --split"
+            )
+        return source.splits
+
+    @property
+    def name_sources(self) -> NameSources:
+        return NameSources(self.images, (self.data,), getattr(self, "match", ""))
+
+    @property
+    def layout_table(self) -> FeatureTable:
+        """All features of the layout."""
+        return self.stored(LAYOUTS[self.layout])
+
+    @property
+    def table(self) -> FeatureTable:
+        return self.layout_table.with_parts(MASKS[self.masks])
+
+    @property
+    def pictures(self) -> PictureRules:
+        """Images whose size no file states are turned upright by EXIF, as labelling tools show them."""
+        return msgspec.structs.replace(super().pictures, upright=True)

@@ -1,0 +1,327 @@
+"""Folders and label files of a Source become Blocks of image rows with their objects."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import apache_beam as beam
+import msgspec
+import numpy as np
+from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
+
+from recordmill.schemas.block import Block, join_blocks, ragged_bytes, ragged_texts
+from recordmill.schemas.dataset.manifest import InputRows
+from recordmill.schemas.inputs.images import is_image_name
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.sample import Sample
+from recordmill.schemas.inputs.splits import Division, name_id
+from recordmill.schemas.names import name_key
+from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.transforms.annotated.source import NOTE, Fault, LabelledImage, Source, SourceFolder, SplitList
+from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
+from recordmill.transforms.blocks.run_step import hash_images, ranges_of
+from recordmill.transforms.dataset.compare_names import Names, add_names
+from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagged
+from recordmill.transforms.join.list_images import FILES_AT_ONCE, batched, file_block, list_outside
+from recordmill.transforms.join.match_blocks import NO_FILES, FileState, MatchRows, match_rows, name_buckets, name_keys
+from recordmill.transforms.runtime import progress
+from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, pack
+from recordmill.transforms.runtime.threads import look_ahead
+from recordmill.transforms.storage.interface import NameRange, UnreadableFileError, is_remote
+from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.user_samples.convert_samples import CategoryFinder, id_of, sample_rows, usable_objects
+from recordmill.transforms.user_samples.gather_samples import Trait
+
+BITS = 8
+"""2 ** 8 buckets of names, and ranges of images: of a million images, some 4,000 are in memory together."""
+_LABELS, _ROWS, _TRAITS, _NOTICES = "labels", "rows", "traits", "notices"
+_MOST_BYTES = 64 << 20
+"""Maximum size of a label file beside an image."""
+_AT_ONCE = 1000
+_IN_FLIGHT = 64
+_NO_LABEL_FILE = "{number} images have no label file, so they are without objects, as background ({names})"
+_NO_IMAGE = "{number} label files have no image, so they are left out ({names})"
+
+Keyed = tuple[int, bytes]
+"""Number of a bucket of names or of a range of images, and a packed Block."""
+LabelFile = tuple[str, str, int, str, str]
+"""Name in the data set, path, size, version and split of a label file."""
+
+
+class ReadRules(NamedTuple):
+    """How a Source is read.
+
+    Attributes:
+        output: folder of the data set, which may be within a folder of the source.
+        divides: True if --split decides.
+        match: a `recordmill.schemas.names.Match`, where label files name their images.
+    """
+
+    source: Source
+    splits: tuple[str, ...]
+    output: str
+    seed: int
+    divides: bool
+    match: str = "path"
+
+    def index_of(self, split: str) -> int:
+        """Return the index of a split; -1 if --split decides."""
+        return -1 if self.divides else self.splits.index(split)
+
+
+class ReadSource(NamedTuple):
+    """PCollections of (range, packed Block of image rows with objects), and of Traits as tuples; several of Facts."""
+
+    rows: PCollection
+    traits: PCollection
+    facts: tuple[PCollection, ...]
+
+
+@dataclass(eq=False, repr=False)
+class ReadAnnotated(beam.PTransform):
+    """Convert nothing to ReadSource.
+
+    Args:
+        division: None if the source says which split an image is of.
+    """
+
+    rules: ReadRules
+    division: Division | AsSingleton | None
+
+    def expand(self, p):
+        rules, source = self.rules, self.rules.source
+        listed = (
+            p
+            | "Folders" >> beam.Create(source.folders)
+            | "CutNames" >> beam.FlatMap(_parts)
+            | "SpreadParts" >> beam.Reshuffle()
+            | "ListFolder"
+            >> beam.FlatMap(_list, rules).with_output_types(Keyed).with_outputs(_LABELS, _ROWS, main="images")
+        )
+        labels = listed[_LABELS]
+        if source.label_of:
+            lists = p | "Lists" >> beam.Create(source.lists)
+            of_lists = lists | "ReadList" >> beam.FlatMap(_read_list, rules).with_output_types(Keyed)
+            rows = (of_lists, listed[_ROWS]) | "Rows" >> beam.Flatten()
+            buckets = labels | "KeyLabels" >> beam.Map(_keyed_label).with_output_types(tuple[int, LabelFile])
+            threads = _IN_FLIGHT if any(is_remote(folder.path) for folder in source.folders) else 1
+            read = (
+                (listed.images, buckets, rows)
+                | "ImagesAndLabels" >> beam.CoGroupByKey()
+                | "ReadLabels"
+                >> beam.ParDo(_ReadBeside(rules, threads), self.division)
+                .with_output_types(Keyed)
+                .with_outputs(FACTS, _TRAITS, _NOTICES, main="rows")
+            )
+            found = read.rows
+            facts = [read[FACTS]]
+        else:
+            parse = beam.FlatMap(_read_naming, rules).with_output_types(Keyed)
+            read = (
+                labels
+                | "SpreadLabels" >> beam.Reshuffle()
+                | "ReadLabels" >> parse.with_outputs(FACTS, _TRAITS, _NOTICES, main="rows")
+            )
+            sides = (read.rows, listed.images)
+            matched = sides | "MatchRows" >> MatchRows(rules.match, self.division, rules.seed, BITS)
+            found = matched.rows
+            facts = [read[FACTS], matched[FACTS]]
+        said = read[_NOTICES] | "GroupNotices" >> beam.GroupByKey() | "Say" >> beam.Map(_said, rules.splits[0])
+        return ReadSource(found, read[_TRAITS] | "Distinct" >> beam.Distinct(), (*facts, said))
+
+
+def _parts(folder: SourceFolder) -> Iterator[tuple[SourceFolder, tuple[str, str]]]:
+    for part in storage_for(folder.path).parts(folder.path):
+        yield folder, (part.start, part.end)
+
+
+def _list(listed: tuple[SourceFolder, tuple[str, str]], rules: ReadRules) -> Iterator[Any]:
+    folder, bounds = SourceFolder(*listed[0]), listed[1]
+    source = rules.source
+    split = rules.index_of(folder.split) if folder.split and folder.has_images else -1
+    files = list_outside(folder.path, NameRange(*bounds), rules.output, None)
+    for batch in batched(((folder.prefix + name, file) for name, file in files), FILES_AT_ONCE):
+        images = [(name, file) for name, file in batch if folder.has_images and is_image_name(name)]
+        names = [source.label_of(name) if source.label_of else name for name, _ in images]
+        block = file_block(images)
+        if source.label_of:
+            block = block.having(split=np.full(len(images), split, np.int64))
+        buckets = name_buckets(names, rules.match, 1 << BITS)
+        yield from pack_parts(block, buckets)
+        if source.lists and folder.split and images:
+            rows = Block(file_name=block.file_name, split=block.split)
+            yield from (TaggedOutput(_ROWS, keyed) for keyed in pack_parts(rows, buckets))
+        for name, file in batch:
+            if source.is_label(name):
+                yield TaggedOutput(_LABELS, (name, file.path, file.size_bytes, file.version, folder.split))
+
+
+def _keyed_label(label: LabelFile) -> tuple[int, LabelFile]:
+    return int(name_buckets([label[0]], "path", 1 << BITS)[0]), label
+
+
+def _read_list(list_: SplitList, rules: ReadRules) -> Iterator[Keyed]:
+    path, split = list_
+    with storage_for(path).open(path) as file:
+        lines = (line.decode("utf-8-sig", "replace").strip() for line in file)
+        names = rules.source.names_of(path, (line for line in lines if line))
+        for batch in batched(map(name_key, names), FILES_AT_ONCE):
+            rows = Block(file_name=ragged_texts(batch), split=np.full(len(batch), rules.index_of(split), np.int64))
+            labels = list(map(rules.source.label_of, batch)) if rules.source.label_of else batch
+            yield from pack_parts(rows, name_buckets(labels, "path", 1 << BITS))
+
+
+def _said(group: tuple[str, Iterable[Names]], split: str) -> Facts:
+    text, found = group[0], add_names(map(Names._make, group[1]))
+    shown = ", ".join(map(repr, found.first)) + " …" * (found.number > len(found.first))
+    return Facts(warnings={(split, text.format(number=f"{found.number:,}", names=shown))})
+
+
+class _ReadBeside(ThreadedDoFn):
+    """Read the label files of the images of a bucket."""
+
+    def __init__(self, rules: ReadRules, threads: int):
+        super().__init__(threads)
+        self._rules = rules
+
+    def process(self, group: Any, division: Division | None) -> Iterator[Any]:
+        progress.set_step("reading label files")
+        images, labels, lists = (list(side) for side in group[1])
+        yield from self._read(list(map(unpack_block, images)), labels, list(map(unpack_block, lists)), division)
+
+    def _read(
+        self, images: list[Block], labels: list[LabelFile], lists: list[Block], division: Division | None
+    ) -> Iterator[Any]:
+        rules, facts = self._rules, FactsBuilder()
+        label_of = rules.source.label_of or str
+        known = {label[0]: label for label in labels}
+        files = join_blocks([NO_FILES, *images])
+        rows = _listed(join_blocks(lists), files, label_of, facts) if rules.source.lists else _unique(files)
+        rows = rows.having(image_id=np.array(list(map(name_id, map(name_key, rows.file_name.texts()))), np.int64))
+        rows = match_rows(rows, files.having(split=None) if rules.source.lists else None, "path", division).rows
+        names = rows.file_name.texts()
+        keys = [label_of(name_key(name)) for name in names]
+        wanted = [known.get(key) for key in keys]
+        is_found = (rows.state == FileState.FOUND).tolist()
+        read = {label[0]: label for label, found in zip(wanted, is_found, strict=True) if label and found}
+        parse = partial(_parse, source=rules.source)
+        is_slow = self.threads > 1
+        parsed = look_ahead(parse, read.values(), self.pool, self.threads) if is_slow else map(parse, read.values())
+        by_label = dict(zip(read, parsed, strict=True))
+        of_rows = [by_label.get(key, LabelledImage(Sample(""))) for key in keys]
+        if names:
+            block, traits = labelled_rows(names, of_rows, keys, rules.source)
+            block = block.having(**dict(rows.image_columns()))
+            yield from pack_parts(block, ranges_of(hash_images(block.image_id, rules.seed), BITS))
+            yield from (TaggedOutput(_TRAITS, tuple(trait)) for trait in traits)
+        without = [name for name, label, found in zip(names, wanted, is_found, strict=True) if found and not label]
+        alone = [*(known.keys() - {label_of(name) for name in files.file_name.texts()})]
+        yield from _notices({_NO_LABEL_FILE: without, _NO_IMAGE: alone})
+        yield tagged(facts)
+
+
+def _listed(rows: Block, files: Block, label_of: Any, facts: FactsBuilder) -> Block:
+    """Return the rows of lists, with the names of their images where they lack the suffix."""
+    there = set(files.file_name.texts())
+    by_label: dict[str, list[str]] = {}
+    for name in sorted(there):
+        by_label.setdefault(label_of(name), []).append(name)
+    names = [name if name in there else (by_label.get(label_of(name)) or [name])[0] for name in rows.file_name.texts()]
+    facts.add_unlisted(*(there - set(names)))
+    return _unique(rows.having(file_name=ragged_texts(names)))
+
+
+def _unique(rows: Block) -> Block:
+    """Return the rows without those of an image that is twice in one split."""
+    first: dict[tuple[str, int], int] = {}
+    for row, key in enumerate(zip(rows.file_name.texts(), rows.split.tolist(), strict=True)):
+        first.setdefault(key, row)
+    return rows if len(first) == len(rows) else rows.take(np.array(list(first.values()), np.int64))
+
+
+def _parse(label: LabelFile, source: Source) -> LabelledImage:
+    name, path, _, version, _ = label
+    try:
+        data = storage_for(path).read(path, version, _MOST_BYTES)
+    except (FileNotFoundError, UnreadableFileError) as error:
+        return _unreadable(error)
+    return next(source.parse(data, name), LabelledImage(Sample("")))
+
+
+def labelled_rows(
+    names: Sequence[str], images: Sequence[LabelledImage], files: Sequence[str], source: Source
+) -> tuple[Block, set[Trait]]:
+    """Return images as rows of a Block, without the columns of splits and files, and the Traits of all.
+
+    Args:
+        names: of the images.
+        files: label file of each, for messages.
+    """
+    finder = CategoryFinder(None if source.categories is None else LabelMap(source.categories))
+    samples, objects, rejected = [], [], []
+    for name, image, file in zip(names, images, files, strict=True):
+        sample = msgspec.structs.replace(image.sample or Sample(""), file_name=name)
+        what, of = ("annotation", id_of(sample)) if image.sample else ("image", None)
+        rejects = [
+            Rejected(what, None if image.sample else id_of(sample), fault.reason, fault.text(file), of)
+            for fault in image.faults
+        ]
+        samples.append(sample)
+        objects.append(usable_objects(sample, finder, rejects.append))
+        rejected.append(pack(rejects) if rejects else b"")
+    block = sample_rows(samples, objects)
+    if any(rejected):
+        block = block.having(rejected=ragged_bytes(rejected))
+    found = [each.source for of_image in objects for each in of_image] if source.categories is None else []
+    traits = {
+        Trait("category", each.category, -1 if each.category_id is None else each.category_id, len(each.keypoints) // 3)
+        for each in found
+    }
+    return block, traits | {Trait(NOTE, note) for image in images for note in image.notes}
+
+
+def _read_naming(label: LabelFile, rules: ReadRules) -> Iterator[Any]:
+    progress.set_step("reading label files")
+    name, path, _, version, split = label
+    source, facts, row = rules.source, FactsBuilder(), 0
+    for batch in batched(_parsed(path, version, name, source), _AT_ONCE):
+        images = [each for each in batch if each.sample]
+        for fault in (fault for each in batch if not each.sample for fault in each.faults):
+            what = "annotation" if fault.line else "image"
+            facts.reject(split or rules.splits[0], Rejected(what, None, fault.reason, fault.text(name)))
+            is_image = what == "image"
+            facts.add_rows(split or rules.splits[0], InputRows(source.path, source.kind, is_image, not is_image))
+        if not images:
+            continue
+        names = [each.sample.file_name for each in images if each.sample]
+        block, traits = labelled_rows(names, images, [name] * len(names), source)
+        splits = [rules.index_of(each.sample.split or split) for each in images if each.sample]
+        block = block.having(
+            source=np.full(len(names), crc32(name.encode()), np.int64),
+            part=np.arange(row, row + len(names)),
+            split=np.array(splits, np.int64),
+        )
+        yield from pack_parts(block, name_buckets(name_keys(names), rules.match, 1 << BITS))
+        yield from (TaggedOutput(_TRAITS, tuple(trait)) for trait in traits)
+        row += len(names)
+    yield tagged(facts)
+
+
+def _parsed(path: str, version: str, name: str, source: Source) -> Iterator[LabelledImage]:
+    try:
+        with storage_for(path).open(path, version) as file:
+            yield from source.parse(file, name)
+    except (FileNotFoundError, UnreadableFileError) as error:
+        yield _unreadable(error)
+
+
+def _unreadable(error: OSError) -> LabelledImage:
+    return LabelledImage(None, (Fault(Reason.MALFORMED_LABELS, f"the file cannot be read ({error.strerror})"),))
+
+
+def _notices(found: dict[str, list[str]]) -> Iterator[TaggedOutput]:
+    for text, names in found.items():
+        if names:
+            yield TaggedOutput(_NOTICES, (text, Names.of(names)))

@@ -1,0 +1,122 @@
+"""Source: what a format says of a data set before the job, and the parser of its label files. It knows no Beam."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.sample import Sample
+from recordmill.schemas.rejects import Reason
+
+
+class Fault(NamedTuple):
+    """A part of a label file that cannot be used.
+
+    Attributes:
+        line: its line in the file, from 1; 0 for the whole file, or where lines say nothing.
+    """
+
+    reason: Reason
+    detail: str
+    line: int = 0
+
+    def text(self, file: str) -> str:
+        return f"{file}, line {self.line}: {self.detail}" if self.line else f"{file}: {self.detail}"
+
+
+class LabelledImage(NamedTuple):
+    """An image of a label file.
+
+    Attributes:
+        sample: None if nothing of the image can be used. A label file beside an image leaves `file_name` empty.
+        faults: its annotations that cannot be used; or without a Sample, why that is.
+        notes: what `Source.check` is to know of the file. A data set has few different ones.
+    """
+
+    sample: Sample | None
+    faults: tuple[Fault, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class SourceFolder(NamedTuple):
+    """A folder that is listed.
+
+    Attributes:
+        prefix: what the names of its files begin with in the data set: `train/images/`; empty for its root.
+        split: of its images; empty if label files or --split decide, or if only images of lists are wanted.
+        has_images: False if only label files are looked for in it.
+    """
+
+    path: str
+    prefix: str = ""
+    split: str = ""
+    has_images: bool = True
+
+
+class SplitList(NamedTuple):
+    """A file that lists the images of a split."""
+
+    path: str
+    split: str
+
+
+Parse = Callable[[Any, str], Iterator[LabelledImage]]
+"""Parser of a label file. It takes the bytes of one that is beside an image, of which it yields one LabelledImage; of
+one that names images, a stream. And its name in the data set, for messages. It reads no other file."""
+
+
+NOTE = "note"
+"""Kind of a Trait that is a note."""
+
+
+def no_warnings(notes: frozenset[str]) -> Iterator[str]:
+    """Yield no warning."""
+    yield from ()
+
+
+def no_names(path: str, lines: Iterable[str]) -> Iterator[str]:
+    """Yield no name."""
+    yield from ()
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is read.
+
+    Attributes:
+        path: what the user named, for the numbers of rows.
+        kind: name of the format.
+        folders: where images and label files are.
+        parse: see Parse. It is sent to workers, so it is a function of a module, or a `partial` of one.
+        is_label: whether a file of a folder, by its name in the data set, is a label file.
+        label_of: the name of the label file of an image, by the image's name; None if label files name their images.
+        categories: the classes with their ids; None to collect the names of classes, which get ids from 1.
+        splits: that folders, lists or label files name; none if --split decides.
+        lists: files that list images.
+        names_of: takes the path and the lines of a list, and yields the names of images. One may lack the suffix.
+        check: takes all notes before the first image is read, and yields warnings, or raises ConfigError.
+        parts: of records, if the layout has them.
+        inputs: files that determine what is read: the data set's own, and lists.
+        warnings: what is not likely to be meant, for a person.
+    """
+
+    path: str
+    kind: str
+    folders: tuple[SourceFolder, ...]
+    parse: Parse
+    is_label: Callable[[str], bool]
+    label_of: Callable[[str], str] | None = None
+    categories: tuple[Category, ...] | None = None
+    splits: tuple[str, ...] = ()
+    lists: tuple[SplitList, ...] = ()
+    names_of: Callable[[str, Iterable[str]], Iterator[str]] = no_names
+    check: Callable[[frozenset[str]], Iterator[str]] = no_warnings
+    parts: tuple[Part, ...] = ()
+    inputs: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """Folders of images."""
+        return tuple(dict.fromkeys(folder.path for folder in self.folders if folder.has_images))

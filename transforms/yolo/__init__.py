@@ -1,0 +1,1 @@
+"""YOLO: a text file beside each image, and data.yaml."""

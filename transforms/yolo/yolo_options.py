@@ -1,0 +1,41 @@
+"""Options of `recordmill yolo`."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from recordmill.schemas.inputs.option import READ, Data, redefined
+from recordmill.transforms.annotated.format_options import FormatOptions
+from recordmill.transforms.annotated.source import Source
+
+
+class YoloOptions(FormatOptions):
+    """Options of `recordmill yolo`, see docs/formats.md."""
+
+    data: Data = redefined(
+        FormatOptions,
+        "data",
+        ...,
+        "data.yaml of the data set, or its folder or .zip. A folder without data.yaml has the names of the classes in "
+        "classes.txt.",
+    )
+    images: tuple[str, ...] = redefined(
+        FormatOptions, "images", text="Folder or .zip that the paths in data.yaml begin at.", usual="its `path`"
+    )
+    task: Literal["detect", "segment", "pose", "obb"] | None = READ.opt(
+        "What a line is: a box, a polygon, a box with keypoints, or the four corners of an oriented box. Lines of nine "
+        "numbers alone are polygons or oriented boxes: an error without `--task`. With `detect`, polygons are read as "
+        "their boxes.",
+        usual="pose with `kpt_shape`, else by the lines",
+    )
+    name: str = redefined(FormatOptions, "name", "yolo")
+
+    def source(self) -> Source:
+        from recordmill.transforms.yolo.read_yolo import yolo_source
+
+        return yolo_source(self.data, self.images, self.task, self.masks != "none")
+
+    @staticmethod
+    def recognise(names: Iterable[str]) -> str:
+        from recordmill.transforms.yolo.read_yolo import recognise
+
+        return recognise(names)
