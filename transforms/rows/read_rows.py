@@ -23,6 +23,8 @@ from recordmill.transforms.rows.row_batch import (
     BadRow,
     RowBatch,
     checked,
+    is_list,
+    list_like,
     name_of,
     plain_array,
     shown,
@@ -76,7 +78,7 @@ def _open_parquet(stream: BinaryIO) -> tuple[pq.ParquetFile, pa.Schema]:
     # The default for Spark's timestamps, nanoseconds, ends in the year 2262 and wraps.
     file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
     schema = file.schema_arrow
-    if not any(_has_fixed_lists(field.type) for field in schema):
+    if not any(_holds(pa.types.is_fixed_size_list, field.type) for field in schema):
         return file, schema
     # Arrow cannot read a missing list of a fixed size. Without the types that it keeps in the footer, such lists are
     # like any others.
@@ -85,15 +87,18 @@ def _open_parquet(stream: BinaryIO) -> tuple[pq.ParquetFile, pa.Schema]:
     stream.seek(-8 - int.from_bytes(length, "little"), io.SEEK_END)
     footer = stream.read(int.from_bytes(length, "little")).replace(b"ARROW:schema", b"arrow-schema")
     metadata = pq.read_metadata(pa.BufferReader(b"PAR1" + footer + length + b"PAR1"))
-    enums = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+    with_enums = {field.name for field in schema if _holds(pa.types.is_dictionary, field.type)}
+    paths = [file.schema.column(index).path for index in range(len(file.schema))]
+    enums = [path for path in paths if path.partition(".")[0] in with_enums]
     file = pq.ParquetFile(stream, metadata=metadata, read_dictionary=enums, coerce_int96_timestamp_unit="us")
     return file, schema
 
 
-def _has_fixed_lists(type_: pa.DataType) -> bool:
+def _holds(is_such: Callable[[pa.DataType], bool], type_: pa.DataType) -> bool:
+    """Return True if a type, or a type within it, is such a one."""
     type_ = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
     inner = (type_.field(index).type for index in range(type_.num_fields))
-    return pa.types.is_fixed_size_list(type_) or any(map(_has_fixed_lists, inner))
+    return is_such(type_) or any(_holds(is_such, each) for each in inner)
 
 
 def _wanted(schema: pa.Schema, columns: tuple[str, ...]) -> list[str] | None:
@@ -109,15 +114,18 @@ def _class_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
         found = msgspec.json.decode((schema.metadata or {}).get(b"huggingface", b"{}"), type=_HuggingFace)
     except msgspec.DecodeError:
         return {}
-    label_of = {
-        name: msgspec.convert(each, _ClassLabel) for name, each in found.info.features.items() if "names" in each
-    }
-    return {name: each.names for name, each in label_of.items() if each.type == "ClassLabel"}
+    return dict(_labels_in(found.info.features, ""))
 
 
-class _ClassLabel(msgspec.Struct, rename={"type": "_type"}):
-    names: tuple[str, ...]
-    type: str = ""
+def _labels_in(features: dict[str, Any], prefix: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the columns of ClassLabels, also those in lists and structs."""
+    for name, each in features.items():
+        while isinstance(each, list) or (isinstance(each, dict) and "feature" in each):
+            each = each[0] if isinstance(each, list) else each["feature"]
+        if isinstance(each, dict) and each.get("_type") == "ClassLabel" and "names" in each:
+            yield f"{prefix}{name}", tuple(map(str, each["names"]))
+        elif isinstance(each, dict) and "_type" not in each:
+            yield from _labels_in(each, f"{prefix}{name}.")
 
 
 class _Info(msgspec.Struct):
@@ -133,14 +141,23 @@ def _named(batch: RowBatch) -> RowBatch:
     without a name a bad row."""
     bad: dict[int, BadRow] = {}
     for column, names in batch.names.items():
-        numbers = pc.fill_null(batch.columns[column], -1).to_numpy(zero_copy_only=False)
+        array, rows = batch.columns[column], np.arange(len(batch.lines))
+        is_in_lists = is_list(array.type)
+        items = array.flatten() if is_in_lists else array
+        if not pa.types.is_integer(items.type):
+            continue
+        if is_in_lists:
+            rows = np.repeat(rows, pc.fill_null(pc.list_value_length(array), 0).to_numpy())
+        numbers = pc.fill_null(items, -1).to_numpy(zero_copy_only=False)
         for place in np.flatnonzero((numbers < -1) | (numbers >= len(names))).tolist():
             detail = f"column {column}: {numbers[place]} is the number of none of its {len(names):,} class names"
-            bad.setdefault(place, BadRow(int(batch.lines[place]), Reason.UNKNOWN_CLASS, detail))
+            row = int(rows[place])
+            bad.setdefault(row, BadRow(int(batch.lines[row]), Reason.UNKNOWN_CLASS, detail))
         is_name = pa.array((numbers >= 0) & (numbers < len(names)))
         indices = pc.if_else(is_name, pa.array(numbers), pa.scalar(None, pa.array(numbers).type))
-        batch.columns[column] = pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.large_string()))
-    return batch.without([bad[place] for place in sorted(bad)])
+        named = pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.large_string()))
+        batch.columns[column] = list_like(array, named) if is_in_lists else named
+    return batch.without([bad[row] for row in sorted(bad)])
 
 
 _BATCH_ROWS = 8192

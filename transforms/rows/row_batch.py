@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.schemas.inputs.images import MAX_RECORD_BYTES
 from recordmill.schemas.rejects import Reason, Rejected
 
 MOST_CELL_BYTES = 64 << 20
@@ -106,6 +107,11 @@ def checked(batch: RowBatch, names: Iterable[str], cure: str) -> RowBatch:
     for name, array in batch.columns.items():
         is_binary = pa.types.is_large_binary(array.type)
         is_text = not batch.is_typed or (is_binary and name in names) or has_texts(array.type)
+        if is_binary or pa.types.is_large_string(array.type):
+            lengths = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
+            for place in np.flatnonzero(lengths > MAX_RECORD_BYTES).tolist():
+                detail = f"column {name}: {lengths[place]:,} bytes, where a record has at most {MAX_RECORD_BYTES:,}"
+                bad[int(batch.lines[place])] = BadRow(int(batch.lines[place]), Reason.RECORD_TOO_LARGE, detail)
         if name in names and pa.types.is_floating(array.type):
             array = pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
         try:
@@ -150,9 +156,7 @@ def plain_array(array: pa.Array, cut: list[int], shape: tuple[int, ...] = ()) ->
     if isinstance(type_, pa.BaseExtensionType):
         return plain_array(array.storage, cut)
     if is_list(type_):
-        return _lists(
-            array, pc.fill_null(pc.list_value_length(array), 0).to_numpy(), plain_array(pc.list_flatten(array), cut)
-        )
+        return list_like(array, plain_array(pc.list_flatten(array), cut))
     if types.is_run_end_encoded(type_):
         return plain_array(pc.run_end_decode(array), cut)
     if types.is_string(type_) or types.is_string_view(type_):
@@ -181,6 +185,11 @@ def plain_array(array: pa.Array, cut: list[int], shape: tuple[int, ...] = ()) ->
 def is_list(type_: pa.DataType) -> bool:
     kinds = pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list
     return any(check(type_) for check in (*kinds, pa.types.is_list_view, pa.types.is_large_list_view))
+
+
+def list_like(array: pa.Array, items: pa.Array) -> pa.Array:
+    """Return lists of `items`, as many in each as in those of `array`."""
+    return _lists(array, pc.fill_null(pc.list_value_length(array), 0).to_numpy(), items)
 
 
 def _lists(array: pa.Array, counts: np.ndarray, items: pa.Array) -> pa.Array:
@@ -247,5 +256,9 @@ def name_of(value: object) -> str:
 
 def shown(value: Any) -> str:
     """Return a value for a message; also one of Arrow's."""
+    if isinstance(value, pa.BinaryScalar) and value.is_valid:  # texts, too
+        is_text = isinstance(value, pa.StringScalar)
+        start = value.as_buffer().slice(0, min(value.as_buffer().size, 4 * _SHOWN)).to_pybytes()
+        value = start.decode(errors="replace") if is_text else start
     text = repr(_python_value(value) if isinstance(value, pa.Scalar) else value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

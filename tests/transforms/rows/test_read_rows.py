@@ -12,7 +12,7 @@ from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.tables import RowsFile, RowsReading, rows_format
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.rows import read_csv
+from recordmill.transforms.rows import read_csv, row_batch
 from recordmill.transforms.rows.read_json import read_json
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.storage.resolve import storage_for
@@ -303,10 +303,12 @@ def parquet(path, columns: dict, names=(), metadata=None):
 )
 def test_types_of_arrow(tmp_path, array, cells):
     enum = pa.array(["u"] * len(cells)).dictionary_encode()
-    pq.write_table(pa.table({"a": array, "e": enum}), tmp_path / "x.parquet")
+    enums = pa.ListArray.from_arrays(range(len(cells) + 1), enum)
+    pq.write_table(pa.table({"a": array, "e": enum, "l": enums}), tmp_path / "x.parquet")
     (batch,) = read_rows(RowsFile(0, str(tmp_path / "x.parquet"), 0, ""), RowsReading())
     assert batch.columns["a"].to_pylist() == cells
     assert pa.types.is_dictionary(batch.columns["e"].type)
+    assert pa.types.is_dictionary(batch.columns["l"].type.value_type)
 
 
 def test_timestamps_of_spark_do_not_wrap(tmp_path):
@@ -337,6 +339,16 @@ def test_numbers_of_class_label_are_names(tmp_path):
     assert (bad, names) == ([(5, Reason.UNKNOWN_CLASS)], {"label": ("dog", "cat", "bird")})
 
 
+def test_class_labels_in_lists_and_structs_are_names(tmp_path):
+    of = {"names": ["dog", "cat"], "_type": "ClassLabel"}
+    features = {"tags": {"feature": of, "_type": "List"}, "objects": {"feature": {"category": of}}, "old": [of]}
+    metadata = {"huggingface": msgspec.json.encode({"info": {"features": features}})}
+    columns = {"tags": [[1, 0], None, [2]], "objects": [{"category": [1]}] * 3, "old": [[], [0], [1]]}
+    cells, bad, _ = parquet(tmp_path / "x.parquet", columns, metadata=metadata)
+    assert cells == {"tags": [["cat", "dog"], None], "objects.category": [["cat"]] * 2, "old": [[], ["dog"]]}
+    assert bad == [(3, Reason.UNKNOWN_CLASS)]
+
+
 def test_parquet(tmp_path):
     nested = pa.array(
         [{"x": 1, "y": {"z": "u"}}, None], pa.struct({"x": pa.int8(), "y": pa.struct({"z": pa.string()})})
@@ -364,6 +376,17 @@ def test_what_parquet_has_and_python_has_not(tmp_path):
     }
     assert batch.columns["t0"].cast(pa.int64()).to_pylist() == [1, None]
     assert batch.columns["p"].to_pylist() == pairs.to_pylist()
+
+
+def test_cell_no_record_could_hold_is_reject(tmp_path, monkeypatch):
+    monkeypatch.setattr(row_batch, "MAX_RECORD_BYTES", 10)
+    cells, bad, _ = parquet(
+        tmp_path / "x.parquet", {"n": [1, 2, 3], "s": ["a", "b" * 11, "c"], "b": [b"", b"", b"d" * 12]}
+    )
+    assert (cells, bad) == (
+        {"n": [1], "s": ["a"], "b": [b""]},
+        [(2, Reason.RECORD_TOO_LARGE), (3, Reason.RECORD_TOO_LARGE)],
+    )
 
 
 def test_texts_of_parquet_no_utf_8_are_named_with_their_row_and_others_stay(tmp_path):
