@@ -20,7 +20,14 @@ from recordmill.pipelines.convert import (
 from recordmill.schemas.dataset.recipes import InputFile, to_list
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.inputs.labels import LabelMap, LabelsBeside, adopt_labels, alike_names, misread_numbers
+from recordmill.schemas.inputs.labels import (
+    SAME_CLASSES,
+    LabelMap,
+    LabelsBeside,
+    adopt_labels,
+    alike_names,
+    misread_numbers,
+)
 from recordmill.schemas.inputs.options import ALL_TRAIN
 from recordmill.transforms.dataset.dataset_folder import labels_beside
 from recordmill.transforms.dataset.facts import FACTS, Facts
@@ -128,8 +135,7 @@ def _adopted(
     """Yield the label map of the data set that the splits are added to, if it has all classes; and a warning of those
     that have no image."""
     if beside:
-        cure = "give the same --classes to each split, with all classes in the order of their labels"
-        labels, absent = adopt_labels(labels, beside, by_id=bool(classes), cure=cure)
+        labels, absent = adopt_labels(labels, beside, bool(classes), SAME_CLASSES)
         if absent:
             yield TaggedOutput(FACTS, Facts(warnings={(split, absent) for split in splits}))
     yield labels

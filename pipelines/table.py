@@ -24,6 +24,7 @@ from recordmill.schemas.inputs.encoders import EncoderSource
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.tables import TEXT_PARTS, RowsFile, TableSchema
 from recordmill.schemas.layouts import DECODED_PICTURE
+from recordmill.transforms.dataset.dataset_folder import labels_beside
 from recordmill.transforms.dataset.facts import FACTS, Facts
 from recordmill.transforms.folder.read_folder import RANGE_BITS, FolderRules, JoinFiles
 from recordmill.transforms.join.list_images import ListFolders, files_by_name
@@ -166,7 +167,8 @@ class _Columns(NamedTuple):
 def _choose_columns(files: PCollection, table: Table, taken: tuple[str, ...]) -> _Columns:
     """Read all rows; `taken` as in ColumnChoice."""
     options, recipe = table.options, table.recipe
-    choice = _choice(options, table.given, recipe.splits.columns)._replace(taken=taken)
+    choice = _choice(options, table.given, recipe.splits.columns)
+    choice = choice._replace(taken=taken, beside=labels_beside(recipe.output, table.splits) if recipe.output else None)
     chosen = files | "InferSchema" >> InferSchema(choice, table.files, recipe)
     if options.stratify or options.split_by == "rank":
         chosen = files | "StratifyRows" >> StratifyRows(chosen, recipe)

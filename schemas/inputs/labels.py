@@ -86,6 +86,9 @@ class LabelsBeside(msgspec.Struct, frozen=True):
     where: str
 
 
+SAME_CLASSES = "give the same --classes to each split, with all classes in the order of their labels"
+
+
 def adopt_labels(labels: LabelMap, beside: LabelsBeside, by_id: bool, cure: str) -> tuple[LabelMap, str]:
     """Return the label map of the data set, and a sentence that names its classes that `labels` lacks, if it lacks any.
 
@@ -99,7 +102,7 @@ def adopt_labels(labels: LabelMap, beside: LabelsBeside, by_id: bool, cure: str)
 
     >>> known = LabelsBeside(LabelMap((Category(0, "ant"), Category(1, "bee"), Category(2, "cat"))), "train of out")
     >>> adopt_labels(LabelMap((Category(0, "ant"), Category(1, "cat"))), known, False, "")[1]
-    "no image is of 'bee'; labels are those of train of out"
+    "no example is of 'bee'; labels are those of train of out"
     """
     ours, theirs = (
         {(category.id if by_id else 0, category.name): category.name for category in each.all}
@@ -110,7 +113,7 @@ def adopt_labels(labels: LabelMap, beside: LabelsBeside, by_id: bool, cure: str)
             f"{beside.where} has no class {_some_names(others)}, so labels would differ between splits: {cure}"
         )
     absent = [name for key, name in theirs.items() if key not in ours]
-    text = f"no image is of {_some_names(absent)}; labels are those of {beside.where}" if absent else ""
+    text = f"no example is of {_some_names(absent)}; labels are those of {beside.where}" if absent else ""
     return beside.labels, text
 
 

@@ -129,7 +129,7 @@ def test_split_added_has_classes_of_others(tmp_path, recordmill):
 
     assert split("train", CATEGORIES).code == 0
     added = split("val", CATEGORIES[1:])
-    assert f"no image is of 'cat'; labels are those of train of {tmp_path / 'out'}" in added.out
+    assert f"no example is of 'cat'; labels are those of train of {tmp_path / 'out'}" in added.out
     assert manifest_of(tmp_path / "out")["splits"]["val"]["class_counts"] == [0, 1]
     refused = split("test", [{"id": 4, "name": "dog"}])
     assert refused.code == 1

@@ -150,3 +150,20 @@ def text_values(out: Path) -> list[dict]:
         {name: [each.decode() for each in v if isinstance(each, bytes)] for name, v in record.items()}
         for record in read_examples(out)
     ]
+
+
+def test_added_split_keeps_labels_of_data_set(tmp_path, recordmill):
+    for split, kinds in (("train", "abc"), ("val", "ac"), ("test", "ad")):
+        (tmp_path / f"{split}.csv").write_text("id,kind\n" + "".join(f"{kind}{split},{kind}\n" for kind in kinds))
+    flags = {
+        split: ["table", "--rows", tmp_path / f"{split}.csv", "--label", "kind", "--split", split]
+        for split in ("train", "val", "test")
+    }
+    assert recordmill(*flags["train"], "--output", tmp_path / "out").code == 0
+    added = recordmill(*flags["val"], "--output", tmp_path / "out")
+    assert added.code == 0
+    (warning,) = manifest_of(tmp_path / "out")["splits"]["val"]["warnings"]
+    assert warning.startswith("no example is of 'b'")
+    assert sorted(record["kind"] for record in read_examples(tmp_path / "out", "val")) == [[0], [2]]
+    more = recordmill(*flags["test"], "--output", tmp_path / "out")
+    assert (more.code, "has no class 'd'" in more.err, "--classes" in more.err) == (1, True, True)

@@ -115,14 +115,14 @@ def class_labels(found: Iterable[str], names: tuple[str, ...], folders: tuple[st
     """
     found = set(found)
     if names and found and not found & set(names):
-        raise NoSuchClassError(f"--classes {','.join(names)}: no image is of these; there are {_some(found)}")
+        raise NoSuchClassError(f"--classes {','.join(names)}: no example is of these; there are {_some(found)}")
     if folders and not names:
         _check_folders(found, folders)
     ordered = names or sorted_names(found)
     for name in sorted(set(names) - found):  # which may be right, as a split may lack a class
         for other in sorted(found - set(names)):
             if name.casefold().strip() == other.casefold().strip():
-                raise NoSuchClassError(f"--classes {name!r}: no image is of that class; did you mean {other!r}?")
+                raise NoSuchClassError(f"--classes {name!r}: no example is of that class; did you mean {other!r}?")
     return LabelMap(tuple(Category(index, name) for index, name in enumerate(ordered)))
 
 

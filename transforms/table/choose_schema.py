@@ -9,7 +9,15 @@ from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.encoders import TextEncoder, TextForm
-from recordmill.schemas.inputs.labels import LabelMap, alike_names, misread_numbers, sorted_names
+from recordmill.schemas.inputs.labels import (
+    SAME_CLASSES,
+    LabelMap,
+    LabelsBeside,
+    adopt_labels,
+    alike_names,
+    misread_numbers,
+    sorted_names,
+)
 from recordmill.schemas.inputs.tables import CLASS_TYPES, TEXT_PARTS, Column, RowsFile, TableSchema
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings
 from recordmill.transforms.rows.row_batch import Seen, shown
@@ -44,6 +52,7 @@ class ColumnChoice(NamedTuple):
         label_type: how the label is stored.
         dtypes: numeric types by column; they overrule `types` and the values.
         counts: features of texts that hold their counts as integers.
+        beside: labels of the data set that the splits are added to; None without one.
     """
 
     columns: tuple[str, ...] = ()
@@ -60,6 +69,7 @@ class ColumnChoice(NamedTuple):
     label_type: ColumnType = ColumnType.CLASS
     dtypes: Mapping[str, ColumnType] = {}
     counts: tuple[str, ...] = ()
+    beside: LabelsBeside | None = None
 
     @property
     def numbered(self) -> tuple[str, ...]:
@@ -118,6 +128,9 @@ def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsF
     labels = _labels(stats, choice)
     if not choice.classes:
         warnings += (*misread_numbers(labels), *alike_names(labels))
+    if choice.beside and choice.label:
+        labels, absent = adopt_labels(labels, choice.beside, bool(choice.classes), SAME_CLASSES)
+        warnings += [absent] if absent else []
     return ChosenSchema(TableSchema(tuple(columns)), labels, tuple(warnings))
 
 

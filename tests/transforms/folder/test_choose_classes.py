@@ -55,12 +55,12 @@ FIRST_TENS = ", ".join(map(repr, TENS[:10]))
 @pytest.mark.parametrize(
     ("found", "asked", "folders", "message"),
     [
-        (["cat", "dog"], ("Emu",), (), "--classes Emu: no image is of these; there are 'cat', 'dog'"),
-        (["cat"], ("cta", "Dog"), ("pets",), "--classes cta,Dog: no image is of these; there are 'cat'"),
-        (TENS[:10], ("x",), (), f"--classes x: no image is of these; there are {FIRST_TENS}"),
-        (TENS, ("x",), (), f"--classes x: no image is of these; there are {FIRST_TENS} and 7 more"),
-        (["cat", "dog"], ("cat", "Dog"), (), "--classes 'Dog': no image is of that class; did you mean 'dog'?"),
-        (["cat", "dog"], ("cat", "ZEBRA", "DOG "), (), "--classes 'DOG ': no image is of that class; did you mean 'd"),
+        (["cat", "dog"], ("Emu",), (), "--classes Emu: no example is of these; there are 'cat', 'dog'"),
+        (["cat"], ("cta", "Dog"), ("pets",), "--classes cta,Dog: no example is of these; there are 'cat'"),
+        (TENS[:10], ("x",), (), f"--classes x: no example is of these; there are {FIRST_TENS}"),
+        (TENS, ("x",), (), f"--classes x: no example is of these; there are {FIRST_TENS} and 7 more"),
+        (["cat", "dog"], ("cat", "Dog"), (), "--classes 'Dog': no example is of that class; did you mean 'dog'?"),
+        (["cat", "dog"], ("cat", "ZEBRA", "DOG "), (), "--classes 'DOG ': no example is of that class; did you mean 'd"),
         *(
             (found, (), ("pets", "more"), f"the folders in pets more are called {', '.join(map(repr, found))}, as spli")
             for found in (["test", "train"], ["Train", "VALID", "test"], ["train"], ["dev", "eval", "training"])
