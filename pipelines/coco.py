@@ -53,7 +53,8 @@ def prepare(options: CocoOptions) -> Job:
     form, splits = options.text_form, given.splits
     text = None if form is TextForm.RAW else choose_encoder(options, form, CAPTIONS, options.output, splits)
     steps = partial(gather, options=options, given=given, text=text)
-    return Job(options, splits, partial(inputs, options, text), steps, pictures(options, splits, options.table))
+    contents = pictures(options, splits, options.table)
+    return Job(options, splits, partial(inputs, options, text), steps, contents, notes=given.notes)
 
 
 def inputs(options: CocoOptions, text: EncoderSource | None = None) -> Iterator[InputFile]:
@@ -73,7 +74,7 @@ def gather(p: beam.Pipeline, options: CocoOptions, given: Given, text: EncoderSo
     tables = options.table, options.layout_table, LAYOUTS[options.layout]
     beside = labels_beside(options.output, splits)
     split_of = {source.path: part.split for part in given.parts for source in part.sources if part.split}
-    asked = FileRules(options.categories, splits, *tables, beside, split_of, given.warnings, given.is_export)
+    asked = FileRules(options.categories, splits, *tables, beside, split_of, given.warnings, bool(given.data))
     described = united([coco.files for coco in read], "Files") | "DescribeFiles" >> DescribeFiles(asked)
     joined = [
         join_part(part, coco, described.categories, division, options, splits)

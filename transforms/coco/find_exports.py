@@ -69,14 +69,25 @@ class Given(NamedTuple):
 
     Attributes:
         splits: that are written.
-        is_export: whether it was found in a folder.
+        data: the folder in which it was found; empty if options name the files.
         warnings: about files that are not read.
     """
 
     parts: tuple[Part, ...]
     splits: tuple[str, ...]
-    is_export: bool = False
+    data: str = ""
     warnings: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was found, for a person."""
+        return tuple(self._note(part) for part in self.parts if self.data)
+
+    def _note(self, part: Part) -> str:
+        within = f"{self.data.rstrip('/')}/"
+        files = ", ".join(f"{source.kind.value} {source.path.removeprefix(within)}" for source in part.sources)
+        folders = ", ".join(folder.removeprefix(within) for folder in part.images)
+        return f"{part.split or self.data}: {files}; images in {folders}"
 
 
 def split_of(subset: str) -> str:
@@ -123,7 +134,7 @@ def find_exports(options: CocoOptions) -> tuple[CocoOptions, Given]:
         parts, names = [Part("", options.sources, options.images)], options.splits
     else:
         names = tuple(by_split)
-    return options, Given(tuple(parts), names, True, tuple(said))
+    return options, Given(tuple(parts), names, data, tuple(said))
 
 
 def _by_split(data: str, found: Sequence[ExportFile]) -> dict[str, list[ExportFile]]:
