@@ -30,7 +30,7 @@ from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.coco.coco_options import CAPTIONS, CocoOptions
 from recordmill.transforms.coco.describe_files import DescribeFiles, FileRules
-from recordmill.transforms.coco.find_exports import Given, Part, find_exports
+from recordmill.transforms.coco.find_exports import ExportPart, Given, find_exports
 from recordmill.transforms.coco.join_annotations import ListMasks
 from recordmill.transforms.coco.join_images import Filters, JoinedImages, JoinImages, JoinRules
 from recordmill.transforms.coco.read_coco import CocoFiles, ReadAnnotations, ReadRules, range_bits, united
@@ -96,7 +96,7 @@ def gather(p: beam.Pipeline, options: CocoOptions, given: Given, text: EncoderSo
     return gathered._replace(blocks=encoded.blocks, facts=facts, encoders=encoded.encoder)
 
 
-def read_rules(part: Part, options: CocoOptions) -> ReadRules:
+def read_rules(part: ExportPart, options: CocoOptions) -> ReadRules:
     assumed = part.images[0] if options.no_list else ""
     first, bits = part.split or options.splits[0], range_bits(part.sources)
     return ReadRules(part.sources, options.masks != "none", bits, options.match, options.seed, assumed, first)
@@ -104,7 +104,7 @@ def read_rules(part: Part, options: CocoOptions) -> ReadRules:
 
 # The steps of a part need all that the job has in common.
 def join_part(
-    part: Part,
+    part: ExportPart,
     coco: CocoFiles,
     categories: PCollection,
     division: Division | AsSingleton,

@@ -72,7 +72,8 @@ VERBS = {
         "recordmill.transforms.coco.coco_options.CocoOptions",
         "recordmill.pipelines.coco",
         "Convert COCO annotations and images to TFRecord shards. A manifest says what is in them. At least one "
-        "annotation file is needed: instances, keypoints, captions, panoptic, stuff or image-info.",
+        "annotation file is needed: instances, keypoints, captions, panoptic, stuff or image-info; or with --data the "
+        "folder that a tool exported.",
         "--images DIR|ZIP --instances FILE --output DIR [more flags]",
         (
             _DRAW,

@@ -25,7 +25,7 @@ def _file(text: str, also: str = "") -> Any:
 class CocoOptions(TextOptions, AnnotatedOptions):
     """Options of `recordmill coco`, see docs/cli.md."""
 
-    images: Images = redefined(AnnotatedOptions, "images", (), usual="with `--data` the folders that it finds")
+    images: Images = redefined(AnnotatedOptions, "images", (), usual="those of --data")
     data: Data | None = READ.opt(
         "Folder or .zip that a tool exported, in place of `--images` and annotation files. Roboflow's, CVAT's, "
         "FiftyOne's, Label Studio's and COCO's own names of files and folders are known, see [formats.md](formats.md). "

@@ -49,7 +49,7 @@ class ExportFile(NamedTuple):
         return split_of(self.subset)
 
 
-class Part(NamedTuple):
+class ExportPart(NamedTuple):
     """Annotation files whose ids of images are of one kind.
 
     Attributes:
@@ -73,7 +73,7 @@ class Given(NamedTuple):
         warnings: about files that are not read.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[ExportPart, ...]
     splits: tuple[str, ...]
     data: str = ""
     warnings: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class Given(NamedTuple):
         """What was found, for a person."""
         return tuple(self._note(part) for part in self.parts if self.data)
 
-    def _note(self, part: Part) -> str:
+    def _note(self, part: ExportPart) -> str:
         within = f"{self.data.rstrip('/')}/"
         files = ", ".join(f"{source.kind.value} {source.path.removeprefix(within)}" for source in part.sources)
         folders = ", ".join(folder.removeprefix(within) for folder in part.images)
@@ -110,7 +110,7 @@ def find_exports(options: CocoOptions) -> tuple[CocoOptions, Given]:
     """
     data = options.data
     if not data:
-        return options, Given((Part("", options.sources, options.images),), options.splits)
+        return options, Given((ExportPart("", options.sources, options.images),), options.splits)
     if not storage_for(data).is_folder(data):
         raise ConfigError(f"--data {data} is no folder or .zip; give a file by its flag, --instances for example")
     named = [file._replace(masks=_masks(data, file)) for file in _files(data)]
@@ -127,11 +127,11 @@ def find_exports(options: CocoOptions) -> tuple[CocoOptions, Given]:
     for split, files in by_split.items():
         of_files = tuple(sources[join_path(data, file.name)] for file in files)
         is_shared = list(folders.values()).count(folders[split]) > 1
-        parts.append(Part(split, of_files, folders[split], is_shared))
+        parts.append(ExportPart(split, of_files, folders[split], is_shared))
     if options.split != ALL_TRAIN and len(parts) > 1:
         raise ConfigError(f"--data has a file for each of the splits {', '.join(by_split)}, and so does --split")
     if options.split != ALL_TRAIN or not parts[0].split:
-        parts, names = [Part("", options.sources, options.images)], options.splits
+        parts, names = [ExportPart("", options.sources, options.images)], options.splits
     else:
         names = tuple(by_split)
     return options, Given(tuple(parts), names, data, tuple(said))
