@@ -133,6 +133,9 @@ VERBS = {
     "yolo": _format(
         "yolo", "a YOLO data set", "Boxes, polygons, keypoints or oriented boxes; all splits of data.yaml."
     ),
+    "imagefolder": _format(
+        "imagefolder", "Hugging Face's imagefolder", "A metadata file beside images has objects or captions."
+    ),
     "verify": Verb(
         "recordmill.pipelines.dataset_options.VerifyOptions",
         "recordmill.launch.verbs.verify",
