@@ -67,8 +67,17 @@ def parse_metadata(stream: BinaryIO, file: str, rules: RowRules) -> Iterator[Lab
 def rows_of(batch: RowBatch) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the number and the values of each row."""
     columns = {name: batch.values(name) for name in batch.columns}
+    for name in (f"{OBJECTS}.{key}" for key in CLASSES):
+        if name in batch.parts:  # numbers and names, all as texts
+            columns[name] = list(map(_numbers_or_names, columns[name]))
     for place, line in enumerate(batch.lines.tolist()):
         yield line, {name: values[place] for name, values in columns.items()}
+
+
+def _numbers_or_names(texts: Any) -> Any:
+    if not isinstance(texts, list):
+        return texts
+    return [int(text) if isinstance(text, str) and text.isdecimal() else text for text in texts]
 
 
 def unread_columns(batch: RowBatch, captions: Sequence[str]) -> list[str]:
@@ -115,10 +124,11 @@ def _image(row: dict[str, Any], file: str, line: int, rules: RowRules, notes: tu
 
 def size_of(row: Mapping[str, Any]) -> tuple[int, int] | None:
     """Return width and height, of a row with objects."""
-    width, height = (row.get(name) for name in _SIZE)
-    if not (has_objects(row) and isinstance(width, int) and isinstance(height, int)):
+    texts = [str(row.get(name)) for name in _SIZE]  # of CSV, all values are texts
+    if not has_objects(row) or not all(map(str.isdecimal, texts)):
         return None
-    return (width, height) if width > 0 and height > 0 else None
+    width, height = map(int, texts)
+    return (width, height) if width and height else None
 
 
 def _texts(value: Any) -> list[str]:
