@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from tests.conftest import (
     rejects_of,
     shard_bytes,
 )
+from tests.jobs.folders import write_table
 
 REAL = SHARED_DATA / "formats"
 needs_real_data = pytest.mark.skipif(not REAL.exists(), reason="the real data sets are not on this machine")
@@ -201,6 +202,32 @@ def test_numbers_without_names(folder, recordmill):
     done = recordmill("imagefolder", "--data", folder / "data", "--output", folder / "out")
     assert done.code == 2
     assert "--class-names" in done.err
+
+
+def test_objects_of_coco(sample, tmp_path, recordmill):
+    """COCO's objects as metadata.csv give the boxes that `coco` gives."""
+    file = json.loads(Path(sample.instances).read_text())
+    names = {category["id"]: category["name"] for category in file["categories"]}
+    rows = {image["id"]: {"file_name": image["file_name"], "objects": defaultdict(list)} for image in file["images"]}
+    for each in file["annotations"]:
+        objects = rows[each["image_id"]]["objects"]
+        for key in ("bbox", "area", "iscrowd", "id"):
+            objects[key].append(each[key])
+        objects["category"].append(names[each["category_id"]])
+    table = [(row["file_name"], json.dumps(row["objects"])) for row in rows.values()]
+    write_table(tmp_path / "metadata.csv", [("file_name", "objects"), *table])
+    images = "--images", sample.images, "--max-rejects", 0.2
+    coco = "coco", *images, "--instances", sample.instances, "--output", tmp_path / "plain"
+    assert recordmill(*coco).code == 0
+    rows = "--data", tmp_path / "metadata.csv", "--output", tmp_path / "out"
+    assert recordmill("imagefolder", *rows, *images).code == 0
+    keys = [f"image/object/{key}" for key in ("bbox/xmin", "bbox/ymax", "class/text", "area", "is_crowd", "id")]
+    found, expected = (
+        {name: [example[key] for key in keys] for name, example in converted(tmp_path, out=out).items()}
+        for out in ("out", "plain")
+    )
+    assert found == expected
+    assert sum(len(of_image[0]) for of_image in found.values()) > 20
 
 
 @needs_real_data
