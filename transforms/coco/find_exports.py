@@ -80,7 +80,7 @@ class Given(NamedTuple):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was found, for a person."""
+        """Files and folders that were found, for a person."""
         return tuple(self._note(part) for part in self.parts if self.data)
 
     def _note(self, part: ExportPart) -> str:

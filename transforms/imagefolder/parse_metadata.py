@@ -28,7 +28,7 @@ NUMBERED, UNREAD = "numbered", "unread "
 
 
 class RowRules(NamedTuple):
-    """What is read of a row.
+    """Rules for reading a row.
 
     Attributes:
         class_names: of classes that are given by number.
@@ -48,8 +48,9 @@ class RowRules(NamedTuple):
 def parse_metadata(stream: BinaryIO, file: str, rules: RowRules) -> Iterator[LabelledImage]:
     """Yield the image of each row.
 
+    >>> from io import BytesIO
     >>> row = b'{"file_name": "1.jpg", "objects": {"bbox": [[1, 2, 3, 4], [5, 6]], "category": ["cat", "cat"]}}'
-    >>> image, = parse_metadata(__import__("io").BytesIO(row), "train/metadata.jsonl", RowRules())
+    >>> image, = parse_metadata(BytesIO(row), "train/metadata.jsonl", RowRules())
     >>> image.sample.file_name, image.sample.objects[0].box, image.faults[0].line
     ('train/1.jpg', (1, 2, 3, 4), 1)
     """
@@ -108,6 +109,7 @@ def _image(row: dict[str, Any], file: str, line: int, rules: RowRules, notes: tu
     except UnusableError as fault:
         found = []
         faults.append(LabelFault(fault.reason, fault.detail, line))
+    found_notes |= {f"{UNREAD}{OBJECTS}.{key}" for each in found for key in each if key not in _READ}
     for number, each in enumerate(found):
         try:
             object_ = _object(each, rules)
@@ -164,11 +166,12 @@ def objects_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
         whole, dict | None
     ):
         raise UnusableError(Reason.MALFORMED_ANNOTATION, f"objects are no lists: {shown(whole or lists)}")
-    lists = {key: value for key, value in lists.items() if isinstance(value, list) and key in _READ}
-    lengths = {key: len(value) for key, value in lists.items()}
+    lengths = {key: len(value) for key, value in lists.items() if key in _READ}
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"{number} {key}" for key, number in lengths.items())
         raise UnusableError(Reason.MALFORMED_ANNOTATION, f"lists of objects have different lengths: {said}")
+    number = next(iter(lengths.values()), 0)
+    lists = {key: value for key, value in lists.items() if isinstance(value, list) and len(value) == number}
     return [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]
 
 

@@ -62,7 +62,7 @@ class Place(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """What names of its files begin with in the data set."""
+        """Beginning of the names of its files in the data set."""
         return f"{self.folder.removesuffix('.zip')}/" if self.folder else ""
 
 

@@ -100,6 +100,12 @@ def test_forms_of_a_file_agree():
     assert others == [of_jsonl, of_jsonl]
 
 
+@pytest.mark.parametrize("form", [{"bbox": [BOX], "label": ["a"], "hue": [3]}, [{"bbox": BOX, "label": "a", "hue": 3}]])
+def test_values_that_no_record_has(form):
+    (image,) = parsed({"objects": form, "colour": "red"}, RowRules())
+    assert image.notes == ("unread colour", "unread objects.hue")
+
+
 def test_splits_by_the_first_folder():
     rules = RowRules(captions=("text",), splits={"train": "train", "valid": "val"})
     rows = [{"file_name": f"{folder}/1.jpg", "text": "a"} for folder in ("train", "valid", "elsewhere")]
