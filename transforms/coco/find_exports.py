@@ -185,24 +185,16 @@ def _order(split: str) -> tuple[int, str]:
 
 def _files(data: str) -> Iterator[ExportFile]:
     """Yield files with known names; without any, all JSON files of the folder `annotations`, or of the export."""
-    storage, found = storage_for(data), False
-    for name in _json_names(data, _ANNOTATIONS):
-        if match := _NAMED.fullmatch(posixpath.basename(name)):
-            found = True
-            yield ExportFile(name, _KINDS[match[1]], match[2] or "")
-    for folder in ("", *_FOLDERS):
-        for usual in _USUAL:
-            name = posixpath.join(folder, usual)
-            if storage.size(join_path(data, name)) is not None:
-                found = True
-                yield ExportFile(name, AnnotationKind.INSTANCES, folder)
-    if found:
-        return
-    for name in _json_names(data, _ANNOTATIONS) or _json_names(data, ""):
-        match = _NAMED.fullmatch(posixpath.basename(name))
-        subset = match[2] or "" if match else _stem(name)
-        is_subset = bool(match or _SUBSET.fullmatch(subset))
-        yield ExportFile(name, _KINDS[match[1]] if match else AnnotationKind.INSTANCES, subset if is_subset else "")
+    names = _json_names(data, _ANNOTATIONS)
+    matches = {name: match for name in names if (match := _NAMED.fullmatch(posixpath.basename(name)))}
+    usual = [posixpath.join(folder, name) for folder in ("", *_FOLDERS) for name in _USUAL]
+    usual = [name for name in usual if storage_for(data).size(join_path(data, name)) is not None]
+    yield from (ExportFile(name, _KINDS[match[1]], match[2] or "") for name, match in matches.items())
+    yield from (ExportFile(name, AnnotationKind.INSTANCES, posixpath.dirname(name)) for name in usual)
+    if not matches and not usual:
+        for name in names or _json_names(data, ""):
+            stem = _stem(name)
+            yield ExportFile(name, AnnotationKind.INSTANCES, stem if _SUBSET.fullmatch(stem) else "")
 
 
 def _json_names(data: str, folder: str) -> list[str]:
@@ -235,11 +227,11 @@ def _image_folder(data: str, file: ExportFile) -> str:
     source = AnnotationSource(file.kind, join_path(data, file.name))
     blocks = (block for block in cut_file(source) if block.list == "images")
     names = [row.file_name for block in islice(blocks, 1) for row in read_block(block).images[:_LOOKED_AT]]
-    subsets = dict.fromkeys(filter(None, (file.subset, file.split, *_aliases(file.split))))
+    subsets = [file.subset, file.split, *(name for name, split in _VAL.items() if split == file.split)]
     if match := _SUBSET.search(file.subset):
-        subsets |= dict.fromkeys([file.subset[match.start(1) :], f"{match[1]}2017"])
+        subsets += [file.subset[match.start(1) :], f"{match[1]}2017"]
     near = [posixpath.join(beside, folder) for folder in ("data", "images")]
-    of_subset = [f"{folder}{subset}" for subset in subsets for folder in ("", "images/")]
+    of_subset = [f"{folder}{subset}" for subset in filter(None, subsets) for folder in ("", "images/")]
     places = [*dict.fromkeys((beside, *of_subset, *near, "images", "data", ""))]
     for place in places:
         path = join_path(data, place) if place else data
@@ -250,10 +242,6 @@ def _image_folder(data: str, file: ExportFile) -> str:
         f"{', '.join(place or 'the folder itself' for place in places)}; --images gives the folder of all images, and "
         "--match name finds them by the ends of their names"
     )
-
-
-def _aliases(split: str) -> tuple[str, ...]:
-    return ("valid", "validation") if split == "val" else ()
 
 
 def _is_there(folder: str, name: str) -> bool:

@@ -103,13 +103,12 @@ def _image(row: dict[str, Any], file: str, line: int, rules: RowRules, notes: tu
         detail = f"line {line}: {shown(name)} is in none of the folders {', '.join(rules.splits)}"
         return LabelledImage(None, (LabelFault(Reason.MALFORMED_IMAGE, detail),), notes)
     objects, faults = [], []
-    found_notes = set(notes)
+    found: list[dict[str, Any]] = []
     try:
         found = objects_of(row)
     except UnusableError as fault:
-        found = []
         faults.append(LabelFault(fault.reason, fault.detail, line))
-    found_notes |= {f"{UNREAD}{OBJECTS}.{key}" for each in found for key in each if key not in _READ}
+    found_notes = {*notes, *(f"{UNREAD}{OBJECTS}.{key}" for each in found for key in each if key not in _READ)}
     for number, each in enumerate(found):
         try:
             object_ = _object(each, rules)
@@ -155,23 +154,16 @@ def objects_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
         if not all(isinstance(each, dict) for each in found):
             raise UnusableError(Reason.MALFORMED_ANNOTATION, f"objects are no list of JSON objects: {shown(whole)}")
         return found
-    prefix = f"{OBJECTS}."
-    lists = (
-        whole
-        if isinstance(whole, dict)
-        else {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
-    )
-    lists = {key: value for key, value in lists.items() if value is not None}
-    if any(not isinstance(value, list) for key, value in lists.items() if key in _READ) or not isinstance(
-        whole, dict | None
-    ):
-        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"objects are no lists: {shown(whole or lists)}")
-    lengths = {key: len(value) for key, value in lists.items() if key in _READ}
-    if len(set(lengths.values())) > 1:
-        said = ", ".join(f"{number} {key}" for key, number in lengths.items())
-        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"lists of objects have different lengths: {said}")
-    number = next(iter(lengths.values()), 0)
-    lists = {key: value for key, value in lists.items() if isinstance(value, list) and len(value) == number}
+    if whole is None:
+        prefix = f"{OBJECTS}."
+        whole = {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
+    lists = {key: value for key, value in whole.items() if value is not None} if isinstance(whole, dict) else {}
+    lengths = {key: len(value) if isinstance(value, list) else -1 for key, value in lists.items()}
+    numbers = {lengths[key] for key in lists if key in _READ}
+    if not isinstance(whole, dict) or len(numbers) > 1 or -1 in numbers:
+        detail = f"objects are neither lists of one length nor a list of objects: {shown(whole)}"
+        raise UnusableError(Reason.MALFORMED_ANNOTATION, detail)
+    lists = {key: value for key, value in lists.items() if lengths[key] in numbers}
     return [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]
 
 
@@ -190,7 +182,7 @@ def value_of(each: Mapping[str, Any], keys: Sequence[str]) -> Any:
 
 def is_numbered(each: Mapping[str, Any]) -> bool:
     """Return True if the class of an object is a number."""
-    return isinstance(value_of(each, CLASSES), int)
+    return isinstance(value_of(each, CLASSES), int | float)
 
 
 def box_of(each: Mapping[str, Any]) -> tuple[float, float, float, float]:
@@ -240,7 +232,7 @@ def _class(value: Any, names: Sequence[str]) -> tuple[str, int | None]:
         raise UnusableError(Reason.MALFORMED_ANNOTATION, "the object has no category")
     if not names:
         return str(value).strip(), None
-    text = str(value).strip()
+    text = f"{value:g}" if isinstance(value, float) else str(value).strip()  # 1.0 for 1 where others are missing
     index = names.index(text) if text in names else int(text) if text.isdecimal() else -1
     if not 0 <= index < len(names):
         detail = f"class {shown(value)} is none of the {len(names)} of --class-names, which are numbered from 0"

@@ -24,6 +24,7 @@ def parsed(row: dict | bytes, rules: RowRules = NAMED, file: str = "metadata.jso
     ("objects", "rules", "expected"),
     [
         ({"bbox": [BOX], "category": [1]}, NAMED, ("dog", (1, 2, 3, 4), "px")),
+        ({"bbox": [BOX], "label": [1.0]}, NAMED, ("dog", (1, 2, 3, 4), "px")),
         ({"bbox": [BOX], "categories": ["1"]}, NAMED, ("dog", (1, 2, 3, 4), "px")),
         ([{"bbox": BOX, "label": "dog"}], NAMED, ("dog", (1, 2, 3, 4), "px")),
         ([{"bbox": BOX, "label": "cow"}], RowRules(), ("cow", (1, 2, 3, 4), "px")),
