@@ -6,17 +6,20 @@ from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import msgspec
 import numpy as np
 from apache_beam.pvalue import AsList, AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.block import Block, join_blocks, ragged_bytes
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.inputs.annotations import Caption, ImageLabels
 from recordmill.schemas.inputs.labels import LabelMap, LabelsBeside, adopt_labels
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.annotated.source import NOTE, Source
+from recordmill.transforms.blocks.image_tasks import label_column, labels_of
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order, run_step
 from recordmill.transforms.coco.describe_files import choose_features, select_categories
@@ -37,7 +40,7 @@ Keyed = tuple[int, bytes]
 
 
 class ClassRules(NamedTuple):
-    """Which classes and features are written.
+    """Classes and features that are written.
 
     Attributes:
         categories: names of the classes that are wanted; empty for all.
@@ -91,7 +94,7 @@ def _describe(rules: ClassRules, traits: list[tuple[str, str, int, int]]) -> Ite
     yield TaggedOutput(FACTS, Facts(warnings={(rules.splits[0], text) for text in warnings}))
 
 
-class JoinRules(NamedTuple):
+class AnnotatedJoin(NamedTuple):
     """How images are joined.
 
     Attributes:
@@ -118,7 +121,7 @@ class JoinAnnotated(beam.PTransform):
         categories: a PCollection of one LabelMap, of all classes.
     """
 
-    rules: JoinRules
+    rules: AnnotatedJoin
     categories: PCollection
 
     def expand(self, rows: PCollection[Keyed]):
@@ -127,7 +130,7 @@ class JoinAnnotated(beam.PTransform):
         return grouped | "Join" >> join.with_output_types(tuple[BlockKey, bytes]).with_outputs(FACTS, main="blocks")
 
 
-def wanted_labels(keyed: Keyed, labels: LabelMap, rules: JoinRules) -> Iterator[Keyed]:
+def wanted_labels(keyed: Keyed, labels: LabelMap, rules: AnnotatedJoin) -> Iterator[Keyed]:
     """Yield int64 [N, 2] as bytes: image id and category id of objects that are wanted."""
     block = numbered(unpack_block(keyed[1]), labels, rules.source)
     if block.num_objects:
@@ -136,7 +139,7 @@ def wanted_labels(keyed: Keyed, labels: LabelMap, rules: JoinRules) -> Iterator[
         yield keyed[0], np.unique(pairs, axis=0).tobytes()
 
 
-def _join(group: tuple[int, Iterable[bytes]], rules: JoinRules, labels: LabelMap) -> Iterator[Any]:
+def _join(group: tuple[int, Iterable[bytes]], rules: AnnotatedJoin, labels: LabelMap) -> Iterator[Any]:
     number, packed = group
 
     def join(blocks: list[Block]) -> tuple[Block, FactsBuilder]:
@@ -148,7 +151,7 @@ def _join(group: tuple[int, Iterable[bytes]], rules: JoinRules, labels: LabelMap
     yield from cut_range(number, block)
 
 
-def join_rows(blocks: Sequence[Block], labels: LabelMap, rules: JoinRules, facts: FactsBuilder) -> Block:
+def join_rows(blocks: Sequence[Block], labels: LabelMap, rules: AnnotatedJoin, facts: FactsBuilder) -> Block:
     """Return the images of a range in order, with their objects that can be used and are wanted.
 
     Args:
@@ -179,6 +182,9 @@ def merged(block: Block) -> Block:
         rows = [_rejects(row) for row in block.rejected.rows()]
         spans = pairwise([*firsts.tolist(), len(block)])
         columns["rejected"] = ragged_bytes([pack([*chain(*rows[start:end])]) for start, end in spans])
+    if block.labels is not None and block.labels.values.size:
+        labels, spans = labels_of(block), pairwise([*firsts.tolist(), len(block)])
+        columns["labels"] = label_column([_with_captions(labels[start:end]) for start, end in spans])
     found = Block(**columns)
     if block.first_object_of_image is None:
         return found
@@ -192,11 +198,17 @@ def merged(block: Block) -> Block:
     return found.having(**objects | {"object_id": ids}, first_object_of_image=np.append(0, np.cumsum(numbers)))
 
 
+def _with_captions(labels: Sequence[ImageLabels]) -> ImageLabels:
+    """Return the labels of the first row with the captions of all."""
+    texts = [caption.caption for of_row in labels for caption in of_row.captions]
+    return msgspec.structs.replace(labels[0], captions=tuple(map(Caption, range(len(texts)), texts)))
+
+
 def _rejects(packed: bytes) -> list[Rejected]:
     return _UNPACK_REJECTED(packed) if packed else []
 
 
-def _without_rejected(block: Block, rules: JoinRules, facts: FactsBuilder) -> Block:
+def _without_rejected(block: Block, rules: AnnotatedJoin, facts: FactsBuilder) -> Block:
     """Count the rows, and drop images that their label files spoil."""
     rejected = [[] for _ in range(len(block))] if block.rejected is None else list(map(_rejects, block.rejected.rows()))
     is_usable = np.ones(len(block), bool)
@@ -204,7 +216,8 @@ def _without_rejected(block: Block, rules: JoinRules, facts: FactsBuilder) -> Bl
         for each in found:
             facts.reject(rules.splits[split], each)
             is_usable[row] &= each.what != "image"
-    annotations = block.objects_per_image + [sum(each.what != "image" for each in found) for found in rejected]
+    others = [labels.rows for labels in labels_of(block)]
+    annotations = block.objects_per_image + others + [sum(each.what != "image" for each in found) for found in rejected]
     for split, name in enumerate(rules.splits):
         of_split = block.split == split
         if of_split.any():
