@@ -119,6 +119,9 @@ class Block:
         is_crowd: bool [M].
         segmentation: bytes [M], JSON text of the mask; empty if the object has none.
         keypoints_xyv: float64 lists [M], x and y in pixels, and visibility, of each keypoint.
+        difficult, truncated: bool [M].
+        view: texts [M]; empty if it is not known.
+        track_id: int64 [M]; -1 for an object of no track.
         in_fractions: bool [M], box, segmentation and keypoints are in fractions of the image's width and height, the
             area in one of its area, until `recordmill.transforms.encoders.encode_objects.in_pixels` converts them.
     """
@@ -151,6 +154,10 @@ class Block:
     is_crowd: Any = None
     segmentation: Any = None
     keypoints_xyv: Any = None
+    difficult: Any = None
+    truncated: Any = None
+    view: Any = None
+    track_id: Any = None
     in_fractions: Any = None
 
     def __len__(self) -> int:
@@ -241,7 +248,7 @@ def _check_starts(name: str, starts: np.ndarray, values: int) -> None:
 COLUMNS = tuple(field.name for field in fields(Block))
 IMAGE_COLUMNS = COLUMNS[: COLUMNS.index("first_object_of_image")]
 OBJECT_COLUMNS = COLUMNS[COLUMNS.index("first_object_of_image") + 1 :]
-_ABSENT = {"split": -1}
+_ABSENT = {"split": -1, "track_id": -1}
 """Values of a column for the rows of Blocks that lack it; 0, False or nothing for other columns."""
 
 

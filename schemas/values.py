@@ -67,6 +67,22 @@ def _labelled(name: str) -> Write:
     return lambda run: [getattr(labels, name) for labels in run.labels]
 
 
+def _of_objects(name: str, absent: int) -> Write:
+    def column(run: Any) -> Any:
+        import numpy as np
+
+        values = getattr(run.block, name)
+        return np.full(run.block.num_objects, absent, np.int64) if values is None else values
+
+    return column
+
+
+def _tags(run: Any) -> list[list[int]]:
+    """Class indices of the tags of each image."""
+    index = {name: number for number, name in enumerate(run.class_names)}
+    return [[index[tag.encode()] for tag in labels.tags if tag.encode() in index] for labels in run.labels]
+
+
 def _keypoint(name: str) -> Write:
     return lambda run: run.keypoints[name]
 
@@ -372,6 +388,60 @@ OTHER_VALUES = (
         _labelled("not_exhaustive_category_ids"),
         Part.LVIS,
         read=("not_exhaustive_category_ids", "LVIS: not every object is annotated", _NO_ID),
+    ),
+    _int64(
+        "objects.difficult",
+        _N,
+        "0 or 1",
+        "1 where the object is hard to recognise",
+        _of_objects("difficult", 0),
+        Part.VIEW,
+        read=("difficult", "1 where the object is hard to recognise"),
+    ),
+    _int64(
+        "objects.truncated",
+        _N,
+        "0 or 1",
+        "1 where the box has a part of the object",
+        _of_objects("truncated", 0),
+        Part.VIEW,
+        read=("truncated", "1 where the box has a part of the object"),
+    ),
+    _bytes(
+        "objects.view",
+        _N,
+        "utf-8",
+        "side from which the object is seen: Pascal VOC's pose",
+        lambda run: [b""] * run.block.num_objects if run.block.view is None else run.block.view.rows(),
+        Part.VIEW,
+        read=("view", "UTF-8"),
+    ),
+    _int64(
+        "objects.track_id",
+        _N,
+        "track id",
+        "the same in all images of a video that show the object; -1 without",
+        _of_objects("track_id", _NO_ID),
+        Part.TRACKS,
+        read=("track_ids", "the same in all images that show the object", _NO_ID),
+    ),
+    _int64(
+        "image.tag_labels",
+        ("U",),
+        "1 or more",
+        "classes of the whole image, as image/object/class/label",
+        lambda run: [[int(run.label_of_class[index]) for index in indices] for indices in _tags(run)],
+        Part.TAGS,
+        read=("tag_ids", "classes of the whole image, as category_ids", _NO_ID),
+    ),
+    _bytes(
+        "image.tag_names",
+        ("U",),
+        "utf-8",
+        "their names",
+        lambda run: [[run.class_names[index] for index in indices] for indices in _tags(run)],
+        Part.TAGS,
+        read=("tags", "UTF-8"),
     ),
     float_value(
         "feature.values",

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import PanopticAnnotation, StuffAnnotation
 
 
@@ -20,6 +21,9 @@ class SampleObject(msgspec.Struct, frozen=True):
         area_px2: Area in square pixels, or as a fraction of the image's area; None for that of the box.
         category_id: Id of its class; None to find it by the name.
         id: Id of the object; None to derive one from the Sample's name and the object's position.
+        difficult, truncated: True if it is hard to recognise, or only in part within the box, as in Pascal VOC.
+        view: Side from which it is seen; empty if it is not known.
+        track_id: Id of the object in all images of a video; None without.
     """
 
     category: str
@@ -31,6 +35,10 @@ class SampleObject(msgspec.Struct, frozen=True):
     area_px2: float | None = None
     category_id: int | None = None
     id: int | None = None
+    difficult: bool = False
+    truncated: bool = False
+    view: str = ""
+    track_id: int | None = None
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -53,6 +61,7 @@ class Sample(msgspec.Struct, frozen=True):
         panoptic: Panoptic segments.
         neg_category_ids, not_exhaustive_category_ids: Lists of LVIS.
         size_bytes, version: Size of the file at `path`, and the text that changes with it; None to look them up.
+        tags: Classes of the whole image, beside its objects.
     """
 
     file_name: str
@@ -71,8 +80,21 @@ class Sample(msgspec.Struct, frozen=True):
     not_exhaustive_category_ids: tuple[int, ...] = ()
     size_bytes: int | None = None
     version: str = ""
+    tags: tuple[str, ...] = ()
 
     @property
     def annotation_rows(self) -> int:
         """Number of annotations."""
         return len(self.objects) + len(self.captions) + len(self.stuff) + (self.panoptic is not None)
+
+    @property
+    def parts(self) -> set[Part]:
+        """Parts of a record that no option asks for."""
+        lists = self.neg_category_ids or self.not_exhaustive_category_ids
+        has = {
+            Part.LVIS: lists,
+            Part.VIEW: any(each.difficult or each.truncated or each.view for each in self.objects),
+            Part.TRACKS: any(each.track_id is not None for each in self.objects),
+            Part.TAGS: self.tags,
+        }
+        return {part for part, value in has.items() if value}

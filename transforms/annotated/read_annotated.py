@@ -279,6 +279,8 @@ def labelled_rows(
         Trait("category", each.category, -1 if each.category_id is None else each.category_id, len(each.keypoints) // 3)
         for each in found
     }
+    traits |= {Trait("part", part.value) for sample in samples for part in sample.parts}
+    traits |= {Trait("category", tag) for sample in samples for tag in sample.tags if source.categories is None}
     return block, traits | {Trait(NOTE, note) for image in images for note in image.notes}
 
 

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from apache_beam.coders import registry
 
-from recordmill.schemas.block import Block, ragged_bytes, ragged_texts, starts_of
+from recordmill.schemas.block import Block, Ragged, ragged_bytes, ragged_texts, starts_of
 from recordmill.schemas.errors import CollidingImagesError, ConfigError
 from recordmill.schemas.inputs.annotations import Annotation, Caption, ImageLabels
 from recordmill.schemas.inputs.images import MAX_FILE_BYTES, NO_FILE, NOT_A_FILE, ImageTask
@@ -236,8 +236,21 @@ def sample_rows(samples: Sequence[Sample], objects: Sequence[Sequence[UsableObje
     return block.having(
         first_object_of_image=starts_of(np.array(list(map(len, objects)), np.int64)),
         in_fractions=in_fractions if in_fractions.any() else None,
+        **_further_columns([each.source for each in found]),
         **object_columns([each.annotation for each in found]),
     )
+
+
+def _further_columns(objects: Sequence[SampleObject]) -> dict[str, Any]:
+    """Return the columns that COCO's objects lack, without those that say nothing."""
+    columns: dict[str, Any] = {}
+    if any(each.difficult or each.truncated or each.view for each in objects):
+        columns["difficult"] = np.array([each.difficult for each in objects], bool)
+        columns["truncated"] = np.array([each.truncated for each in objects], bool)
+        columns["view"] = ragged_texts([each.view for each in objects])
+    if any(each.track_id is not None for each in objects):
+        columns["track_id"] = np.array([-1 if each.track_id is None else each.track_id for each in objects], np.int64)
+    return columns
 
 
 def check_distinct(samples: Iterable[Sample]) -> None:
@@ -284,8 +297,9 @@ def _annotation(sample: Sample, number: int, each: SampleObject, finder: Categor
             raise UnusableError(Reason.MALFORMED_KEYPOINTS, detail)
     id_ = name_id(f"{name_key(sample.file_name)} object {number}") if each.id is None else each.id
     area = box[2] * box[3] if each.area_px2 is None else each.area_px2
-    if not (abs(area) <= LARGEST and -_INT64 <= id_ < _INT64):
-        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"area {area}, id {id_}")
+    track_id = each.track_id or 0
+    if not (abs(area) <= LARGEST and -_INT64 <= id_ < _INT64 and -_INT64 <= track_id < _INT64):
+        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"area {area}, id {id_}, track_id {track_id}")
     return Annotation(id_, category_id, box, area, each.is_crowd, each.segmentation.encode(), each.keypoints)
 
 
@@ -296,18 +310,32 @@ def _labels(sample: Sample) -> ImageLabels:
         () if sample.panoptic is None else (sample.panoptic,),
         sample.neg_category_ids,
         sample.not_exhaustive_category_ids,
+        tags=sample.tags,
     )
 
 
 def samples_of(block: Block, labels: LabelMap, splits: Sequence[str]) -> Iterator[Sample]:
     """Yield the images of a whole Block as Samples."""
     names = {category.id: category.name for category in labels.categories}
-    are_fractions = iter(block.in_fractions.tolist() if block.in_fractions is not None else ())
+    further = _further_fields(block)
     for task in image_tasks(block, splits):
-        yield _sample(task, names, are_fractions)
+        yield _sample(task, names, further)
 
 
-def _sample(task: ImageTask, names: dict[int, str], are_fractions: Iterator[bool]) -> Sample:
+def _further_fields(block: Block) -> Iterator[dict[str, Any]]:
+    """Yield the fields of each object that an Annotation lacks."""
+    fields: list[dict[str, Any]] = [{} for _ in range(block.num_objects)]
+    if block.in_fractions is not None:
+        fields = [{"frame": "fraction"} if is_fraction else {} for is_fraction in block.in_fractions.tolist()]
+    for name in ("difficult", "truncated", "view", "track_id"):
+        column = getattr(block, name)
+        values = [] if column is None else column.texts() if isinstance(column, Ragged) else column.tolist()
+        for each, value in zip(fields, values, strict=False):
+            each[name] = None if (name, value) == ("track_id", -1) else value
+    return iter(fields)
+
+
+def _sample(task: ImageTask, names: dict[int, str], further: Iterator[dict[str, Any]]) -> Sample:
     labels = task.labels
     return Sample(
         task.file_name,
@@ -319,13 +347,13 @@ def _sample(task: ImageTask, names: dict[int, str], are_fractions: Iterator[bool
             SampleObject(
                 names[each.category_id],
                 each.bbox_xywh_px,
-                "fraction" if next(are_fractions, False) else "px",
-                each.keypoints_xyv,
-                each.segmentation.decode(),
-                each.is_crowd,
-                each.area_px2,
-                each.category_id,
-                each.id,
+                keypoints=each.keypoints_xyv,
+                segmentation=each.segmentation.decode(),
+                is_crowd=each.is_crowd,
+                area_px2=each.area_px2,
+                category_id=each.category_id,
+                id=each.id,
+                **next(further),
             )
             for each in task.annotations
         ),
@@ -339,4 +367,5 @@ def _sample(task: ImageTask, names: dict[int, str], are_fractions: Iterator[bool
         labels.not_exhaustive_category_ids,
         task.ref.size_bytes,
         task.ref.version,
+        labels.tags,
     )
