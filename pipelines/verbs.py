@@ -124,6 +124,16 @@ VERBS = {
         converts=True,
         resumes=True,
     ),
+    "voc": Verb(
+        "recordmill.transforms.voc.voc_options.VocOptions",
+        _FORMAT,
+        "Convert a data set of Pascal VOC to TFRecord shards. Boxes of XML files; all splits of "
+        "ImageSets, or of folders.",
+        "--data DIR|ZIP --output DIR [more flags]",
+        ("recordmill voc --data VOC2007 --output tfrecords",),
+        converts=True,
+        resumes=True,
+    ),
     "verify": Verb(
         "recordmill.pipelines.dataset_options.VerifyOptions",
         "recordmill.launch.verbs.verify",
