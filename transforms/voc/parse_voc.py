@@ -7,7 +7,7 @@ from math import ceil, floor, isfinite
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.read_xml import Element, XmlError, read_elements
-from recordmill.transforms.annotated.source import Fault, LabelledImage
+from recordmill.transforms.annotated.source import LabelFault, LabelledImage
 
 _EDGES = ("xmin", "ymin", "xmax", "ymax")
 _READ = frozenset(("name", "pose", "truncated", "difficult", "bndbox"))
@@ -41,9 +41,9 @@ def parse_voc(data: bytes, file: str, origin: int) -> Iterator[LabelledImage]:
                 try:
                     objects.append(parse_object(element, origin))
                 except UnusableError as fault:
-                    faults.append(Fault(fault.reason, fault.detail, element.line))
+                    faults.append(LabelFault(fault.reason, fault.detail, element.line))
     except XmlError as error:
-        yield LabelledImage(None, (Fault(Reason.MALFORMED_LABELS, error.detail, error.line),))
+        yield LabelledImage(None, (LabelFault(Reason.MALFORMED_LABELS, error.detail, error.line),))
         return
     width, height = sides if all(sides) else (None, None)
     notes |= set(_notes(objects, width, origin))
