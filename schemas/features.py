@@ -34,12 +34,12 @@ class Part(str, Enum):
     PANOPTIC = "panoptic"  # --panoptic
     LVIS = "lvis"  # image rows with neg_category_ids
     CATEGORY_ID = "category_id"  # a category with id 0 or below, so that labels are not the category ids
-    VIEW = "view"  # objects that are difficult or truncated, or have a view
+    FLAGS = "flags"  # objects that are difficult or truncated, or have a view
     TRACKS = "tracks"  # objects with the id of a track
     TAGS = "tags"  # classes of a whole image, beside its objects
 
 
-OF_INPUT = (Part.LVIS, Part.CATEGORY_ID, Part.VIEW, Part.TRACKS, Part.TAGS)
+OF_INPUT = (Part.LVIS, Part.CATEGORY_ID, Part.FLAGS, Part.TRACKS, Part.TAGS)
 """Parts that no option asks for: they come of the input."""
 
 

@@ -395,7 +395,7 @@ OTHER_VALUES = (
         "0 or 1",
         "1 where the object is hard to recognise",
         _of_objects("difficult", 0),
-        Part.VIEW,
+        Part.FLAGS,
         read=("difficult", "1 where the object is hard to recognise"),
     ),
     _int64(
@@ -404,7 +404,7 @@ OTHER_VALUES = (
         "0 or 1",
         "1 where the box has a part of the object",
         _of_objects("truncated", 0),
-        Part.VIEW,
+        Part.FLAGS,
         read=("truncated", "1 where the box has a part of the object"),
     ),
     _bytes(
@@ -413,7 +413,7 @@ OTHER_VALUES = (
         "utf-8",
         "side from which the object is seen: Pascal VOC's pose",
         lambda run: [b""] * run.block.num_objects if run.block.view is None else run.block.view.rows(),
-        Part.VIEW,
+        Part.FLAGS,
         read=("view", "UTF-8"),
     ),
     _int64(

@@ -93,7 +93,7 @@ class Sample(msgspec.Struct, frozen=True):
         lists = self.neg_category_ids or self.not_exhaustive_category_ids
         has = {
             Part.LVIS: lists,
-            Part.VIEW: any(each.difficult or each.truncated or each.view for each in self.objects),
+            Part.FLAGS: any(each.difficult or each.truncated or each.view for each in self.objects),
             Part.TRACKS: any(each.track_id is not None for each in self.objects),
             Part.TAGS: self.tags,
         }

@@ -105,11 +105,13 @@ def read_elements(stream: IO[bytes], root: str) -> Iterator[Element]:
             head = head or data
             parser.feed(data)
             yield from _taken(builder)
+        if not head:
+            raise XmlError("it is empty", 1)
         parser.close()
     except SAXParseException as error:
         kind = describe_content(head) if head.lstrip()[:1] != b"<" else ""
         what = f"it is {kind}" if kind else f"it is no XML from here on ({error.getMessage()})"
-        raise XmlError(what if head else "it is empty", error.getLineNumber() or 1) from error
+        raise XmlError(what, error.getLineNumber() or 1) from error
     except DefusedXmlException as error:
         raise XmlError("it declares entities, which are not read", parser.getLineNumber()) from error
     yield from _taken(builder)

@@ -78,7 +78,7 @@ def voc_source(data: str, images: tuple[str, ...], origin: int) -> Source:
         lists=tuple(lists),
         names_of=partial(_listed_names, images=pairs[0][0]),
         check=partial(_check, origin=origin),
-        parts=(Part.VIEW,),
+        parts=(Part.FLAGS,),
         inputs=tuple(list_.path for list_ in lists),
         warnings=tuple(_mask_warnings(root)),
     )
