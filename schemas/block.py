@@ -119,11 +119,13 @@ class Block:
         is_crowd: bool [M].
         segmentation: bytes [M], JSON text of the mask; empty if the object has none.
         keypoints_xyv: float64 lists [M], x and y in pixels, and visibility, of each keypoint.
-        difficult, truncated: bool [M].
-        view: texts [M]; empty if it is not known.
-        track_id: int64 [M]; -1 for an object of no track.
-        in_fractions: bool [M], box, segmentation and keypoints are in fractions of the image's width and height, the
-            area in one of its area, until `recordmill.transforms.encoders.encode_objects.in_pixels` converts them.
+        difficult, truncated: bool [M], what the source says of the object.
+        view: texts [M], side of the object that is seen, in the source's words.
+        track_id: int64 [M]; -1 without.
+        corners_px: float64 [M, 8], x and y of the four corners of an oriented box; zeros without.
+        in_fractions: bool [M], box, corners, segmentation and keypoints are in fractions of the image's width and
+            height, the area in one of its area, until `recordmill.transforms.encoders.encode_objects.in_pixels`
+            converts them.
     """
 
     image_id: Any = None
@@ -158,6 +160,7 @@ class Block:
     truncated: Any = None
     view: Any = None
     track_id: Any = None
+    corners_px: Any = None
     in_fractions: Any = None
 
     def __len__(self) -> int:

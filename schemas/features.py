@@ -33,13 +33,14 @@ class Part(str, Enum):
     SEMANTIC = "semantic"  # --panoptic or --stuff
     PANOPTIC = "panoptic"  # --panoptic
     LVIS = "lvis"  # image rows with neg_category_ids
+    FLAGS = "flags"  # formats that say of objects whether they are difficult or truncated, and from where they are seen
+    ORIENTED = "oriented"  # formats with oriented boxes
+    TRACKS = "tracks"  # formats with tracks
+    TAGS = "tags"  # images with classes, beside their objects
     CATEGORY_ID = "category_id"  # a category with id 0 or below, so that labels are not the category ids
-    FLAGS = "flags"  # objects that are difficult or truncated, or have a view
-    TRACKS = "tracks"  # objects with the id of a track
-    TAGS = "tags"  # classes of a whole image, beside its objects
 
 
-OF_INPUT = (Part.LVIS, Part.CATEGORY_ID, Part.FLAGS, Part.TRACKS, Part.TAGS)
+OF_INPUT = (Part.LVIS, Part.FLAGS, Part.ORIENTED, Part.TRACKS, Part.TAGS, Part.CATEGORY_ID)
 """Parts that no option asks for: they come of the input."""
 
 

@@ -183,6 +183,7 @@ DETECTION = _table(
         "image/object/keypoint/y": "objects.keypoint_y",
         "image/object/mask": "objects.mask_png",
         "image/object/mask/rle": "objects.mask_rle",
+        "image/object/obb": "objects.corners",
         "image/object/track_id": "objects.track_id",
         "image/object/truncated": "objects.truncated",
         "image/object/view": "objects.view",

@@ -67,16 +67,6 @@ def _labelled(name: str) -> Write:
     return lambda run: [getattr(labels, name) for labels in run.labels]
 
 
-def _of_objects(name: str, absent: int) -> Write:
-    def column(run: Any) -> Any:
-        import numpy as np
-
-        values = getattr(run.block, name)
-        return np.full(run.block.num_objects, absent, np.int64) if values is None else values
-
-    return column
-
-
 def _tags(run: Any) -> list[list[int]]:
     """Class indices of the tags of each image."""
     index = {name: number for number, name in enumerate(run.class_names)}
@@ -85,6 +75,28 @@ def _tags(run: Any) -> list[list[int]]:
 
 def _keypoint(name: str) -> Write:
     return lambda run: run.keypoints[name]
+
+
+def _of_block(name: str, missing: int = 0) -> Write:
+    """Return the writer of a column of objects; `missing` stands for one that a Block lacks."""
+
+    def write(run: Any) -> Any:
+        import numpy as np
+
+        column = getattr(run.block, name)
+        return np.full(len(run.class_index), missing, np.int64) if column is None else column
+
+    return write
+
+
+def _corners(run: Any) -> "np.ndarray":
+    """Corners as fractions: float64 [M, 8]."""
+    import numpy as np
+
+    corners_px = run.block.corners_px
+    if corners_px is None:
+        return np.zeros((len(run.class_index), 8))
+    return corners_px / np.tile(run.frame_px[run.block.image_of_object], 4)
 
 
 def _whole(numbers: "np.ndarray") -> "np.ndarray":
@@ -262,6 +274,51 @@ OTHER_VALUES = (
         _keypoint("text"),
         Part.KEYPOINTS,
     ),
+    _int64(
+        "objects.difficult",
+        _N,
+        "0 or 1",
+        "1 where the source says that the object is hard to recognise",
+        _of_block("difficult"),
+        Part.FLAGS,
+        read=("difficult", "1 where the object is hard to recognise"),
+    ),
+    _int64(
+        "objects.truncated",
+        _N,
+        "0 or 1",
+        "1 where the source says that the object is not all in the box",
+        _of_block("truncated"),
+        Part.FLAGS,
+        read=("truncated", "1 where the object is not all in the box"),
+    ),
+    _bytes(
+        "objects.view",
+        _N,
+        "utf-8",
+        "side of the object that is seen, in the source's words",
+        lambda run: run.block.view.rows() if run.block.view is not None else [b""] * len(run.class_index),
+        Part.FLAGS,
+        read=("views", "UTF-8: side that is seen"),
+    ),
+    float_value(
+        "objects.corners",
+        ("N", "8"),
+        FRACTIONS,
+        "x, y of the four corners of an oriented box, in order; the box is their bounds",
+        _corners,
+        Part.ORIENTED,
+        read=("corners", "x, y of the four corners of an oriented box as fractions of width and height"),
+    ),
+    _int64(
+        "objects.track_id",
+        _N,
+        "id",
+        "track that the object is of; -1 without",
+        _of_block("track_id", _NO_ID),
+        Part.TRACKS,
+        read=("track_ids", "-1 without", _NO_ID),
+    ),
     _bytes(
         "captions.text",
         ("C",),
@@ -388,42 +445,6 @@ OTHER_VALUES = (
         _labelled("not_exhaustive_category_ids"),
         Part.LVIS,
         read=("not_exhaustive_category_ids", "LVIS: not every object is annotated", _NO_ID),
-    ),
-    _int64(
-        "objects.difficult",
-        _N,
-        "0 or 1",
-        "1 where the object is hard to recognise",
-        _of_objects("difficult", 0),
-        Part.FLAGS,
-        read=("difficult", "1 where the object is hard to recognise"),
-    ),
-    _int64(
-        "objects.truncated",
-        _N,
-        "0 or 1",
-        "1 where the box has a part of the object",
-        _of_objects("truncated", 0),
-        Part.FLAGS,
-        read=("truncated", "1 where the box has a part of the object"),
-    ),
-    _bytes(
-        "objects.view",
-        _N,
-        "utf-8",
-        "side from which the object is seen: Pascal VOC's pose",
-        lambda run: [b""] * run.block.num_objects if run.block.view is None else run.block.view.rows(),
-        Part.FLAGS,
-        read=("view", "UTF-8"),
-    ),
-    _int64(
-        "objects.track_id",
-        _N,
-        "track id",
-        "the same in all images of a video that show the object; -1 without",
-        _of_objects("track_id", _NO_ID),
-        Part.TRACKS,
-        read=("track_ids", "the same in all images that show the object", _NO_ID),
     ),
     _int64(
         "image.tag_labels",

@@ -14,16 +14,19 @@ class SampleObject(msgspec.Struct, frozen=True):
     Attributes:
         category: Name of its class.
         box: Left, top, width, height of its box.
-        frame: Unit of the box, the keypoints and polygons: pixels of the image, or `fraction` of its width and height.
+        frame: Unit of the box, corners, keypoints and polygons: pixels of the image, or `fraction` of its width and
+            height.
         keypoints: x, y and visibility (0, 1, 2) of each keypoint, one after the other; empty without.
         segmentation: JSON text of COCO's `segmentation`: polygons, or run lengths; empty without.
         is_crowd: True if the box has a group of objects.
         area_px2: Area in square pixels, or as a fraction of the image's area; None for that of the box.
         category_id: Id of its class; None to find it by the name.
+        difficult: True if the object is hard to recognise.
+        truncated: True if the object is not all in its box.
+        view: Side of the object that is seen.
+        track_id: Track that the object is of; None without.
+        corners: x, y of the four corners of an oriented box, whose bounds are the box; empty without.
         id: Id of the object; None to derive one from the Sample's name and the object's position.
-        difficult, truncated: True if it is hard to recognise, or only in part within the box, as in Pascal VOC.
-        view: Side from which it is seen; empty if it is not known.
-        track_id: Id of the object in all images of a video; None without.
     """
 
     category: str
@@ -39,6 +42,7 @@ class SampleObject(msgspec.Struct, frozen=True):
     truncated: bool = False
     view: str = ""
     track_id: int | None = None
+    corners: tuple[float, ...] = ()
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -90,10 +94,10 @@ class Sample(msgspec.Struct, frozen=True):
     @property
     def parts(self) -> set[Part]:
         """Parts of a record that no option asks for."""
-        lists = self.neg_category_ids or self.not_exhaustive_category_ids
         has = {
-            Part.LVIS: lists,
+            Part.LVIS: self.neg_category_ids or self.not_exhaustive_category_ids,
             Part.FLAGS: any(each.difficult or each.truncated or each.view for each in self.objects),
+            Part.ORIENTED: any(each.corners for each in self.objects),
             Part.TRACKS: any(each.track_id is not None for each in self.objects),
             Part.TAGS: self.tags,
         }

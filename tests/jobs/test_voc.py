@@ -61,7 +61,11 @@ def test_lists_of_splits_and_faults(recordmill, tmp_path):
         ("image_missing", "no file 'JPEGImages/gone.jpg' under --images"),
     ]
     warnings = manifest_of(tmp_path / "out")["splits"]["train"]["warnings"]
-    for said in ("1 images have no label file", "1 label files have no image", "SegmentationObject has 1 images"):
+    for said in (
+        "images without a label file: 1",
+        "label files without an image: 1",
+        "SegmentationObject has 1 images",
+    ):
         assert said in " ".join(warnings)
     assert manifest_of(tmp_path / "out")["splits"]["train"]["unlisted"]["first"] == ["JPEGImages/unlisted.jpg"]
 

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from apache_beam.coders import registry
 
-from recordmill.schemas.block import Block, Ragged, ragged_bytes, ragged_texts, starts_of
+from recordmill.schemas.block import Block, ragged_bytes, ragged_texts, starts_of
 from recordmill.schemas.errors import CollidingImagesError, ConfigError
 from recordmill.schemas.inputs.annotations import Annotation, Caption, ImageLabels
 from recordmill.schemas.inputs.images import MAX_FILE_BYTES, NO_FILE, NOT_A_FILE, ImageTask
@@ -232,25 +232,54 @@ def sample_rows(samples: Sequence[Sample], objects: Sequence[Sequence[UsableObje
     found = [each for of_sample in objects for each in of_sample]
     if not found:
         return block
-    in_fractions = np.array([each.source.frame == "fraction" for each in found], bool)
     return block.having(
         first_object_of_image=starts_of(np.array(list(map(len, objects)), np.int64)),
-        in_fractions=in_fractions if in_fractions.any() else None,
-        **_further_columns([each.source for each in found]),
         **object_columns([each.annotation for each in found]),
+        **_more_columns([each.source for each in found]),
     )
 
 
-def _further_columns(objects: Sequence[SampleObject]) -> dict[str, Any]:
-    """Return the columns that COCO's objects lack, without those that say nothing."""
-    columns: dict[str, Any] = {}
-    if any(each.difficult or each.truncated or each.view for each in objects):
-        columns["difficult"] = np.array([each.difficult for each in objects], bool)
-        columns["truncated"] = np.array([each.truncated for each in objects], bool)
+def _more_columns(objects: Sequence[SampleObject]) -> dict[str, Any]:
+    """Return the columns that an Annotation lacks, without empty ones."""
+    columns: dict[str, Any] = {
+        "in_fractions": np.array([each.frame == "fraction" for each in objects], bool),
+        "difficult": np.array([each.difficult for each in objects], bool),
+        "truncated": np.array([each.truncated for each in objects], bool),
+    }
+    columns = {name: column for name, column in columns.items() if column.any()}
+    if any(each.view for each in objects):
         columns["view"] = ragged_texts([each.view for each in objects])
     if any(each.track_id is not None for each in objects):
         columns["track_id"] = np.array([-1 if each.track_id is None else each.track_id for each in objects], np.int64)
+    if any(each.corners for each in objects):
+        columns["corners_px"] = np.array([each.corners or (0.0,) * 8 for each in objects], np.float64)
     return columns
+
+
+def _more_values(block: Block) -> Iterator[dict[str, Any]]:
+    """Yield what an Annotation lacks of each object."""
+    count, columns = block.num_objects, [*block.object_columns()]
+    held = {name: column.texts() if name == "view" else column.tolist() for name, column in columns if name in _MORE}
+    for row in range(count):
+        values = {_MORE[name]: column[row] for name, column in held.items()}
+        if "frame" in values:
+            values["frame"] = "fraction" if values["frame"] else "px"
+        if values.get("track_id") == -1:
+            values["track_id"] = None
+        if "corners" in values:
+            values["corners"] = tuple(values["corners"]) if any(values["corners"]) else ()
+        yield values
+
+
+_MORE = {
+    "in_fractions": "frame",
+    "difficult": "difficult",
+    "truncated": "truncated",
+    "view": "view",
+    "track_id": "track_id",
+    "corners_px": "corners",
+}
+"""Fields of a SampleObject by the columns that an Annotation lacks."""
 
 
 def check_distinct(samples: Iterable[Sample]) -> None:
@@ -295,11 +324,14 @@ def _annotation(sample: Sample, number: int, each: SampleObject, finder: Categor
         if fault := keypoints_fault(each.keypoints, expected):
             detail = f"category {each.category!r} has {expected} keypoints: {fault}"
             raise UnusableError(Reason.MALFORMED_KEYPOINTS, detail)
+    if len(each.corners) not in (0, 8) or not all(abs(number) <= LARGEST for number in each.corners):
+        raise UnusableError(Reason.MALFORMED_BOX, f"corners are not four finite points: {each.corners}")
+    if each.track_id is not None and not 0 <= each.track_id < _INT64:
+        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"track_id {each.track_id} is not 0 to 2**63 - 1")
     id_ = name_id(f"{name_key(sample.file_name)} object {number}") if each.id is None else each.id
     area = box[2] * box[3] if each.area_px2 is None else each.area_px2
-    track_id = each.track_id or 0
-    if not (abs(area) <= LARGEST and -_INT64 <= id_ < _INT64 and -_INT64 <= track_id < _INT64):
-        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"area {area}, id {id_}, track_id {track_id}")
+    if not (abs(area) <= LARGEST and -_INT64 <= id_ < _INT64):
+        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"area {area}, id {id_}")
     return Annotation(id_, category_id, box, area, each.is_crowd, each.segmentation.encode(), each.keypoints)
 
 
@@ -317,25 +349,12 @@ def _labels(sample: Sample) -> ImageLabels:
 def samples_of(block: Block, labels: LabelMap, splits: Sequence[str]) -> Iterator[Sample]:
     """Yield the images of a whole Block as Samples."""
     names = {category.id: category.name for category in labels.categories}
-    further = _further_fields(block)
+    more = _more_values(block)
     for task in image_tasks(block, splits):
-        yield _sample(task, names, further)
+        yield _sample(task, names, more)
 
 
-def _further_fields(block: Block) -> Iterator[dict[str, Any]]:
-    """Yield the fields of each object that an Annotation lacks."""
-    fields: list[dict[str, Any]] = [{} for _ in range(block.num_objects)]
-    if block.in_fractions is not None:
-        fields = [{"frame": "fraction"} if is_fraction else {} for is_fraction in block.in_fractions.tolist()]
-    for name in ("difficult", "truncated", "view", "track_id"):
-        column = getattr(block, name)
-        values = [] if column is None else column.texts() if isinstance(column, Ragged) else column.tolist()
-        for each, value in zip(fields, values, strict=False):
-            each[name] = None if (name, value) == ("track_id", -1) else value
-    return iter(fields)
-
-
-def _sample(task: ImageTask, names: dict[int, str], further: Iterator[dict[str, Any]]) -> Sample:
+def _sample(task: ImageTask, names: dict[int, str], more: Iterator[dict[str, Any]]) -> Sample:
     labels = task.labels
     return Sample(
         task.file_name,
@@ -353,7 +372,7 @@ def _sample(task: ImageTask, names: dict[int, str], further: Iterator[dict[str, 
                 area_px2=each.area_px2,
                 category_id=each.category_id,
                 id=each.id,
-                **next(further),
+                **next(more),
             )
             for each in task.annotations
         ),

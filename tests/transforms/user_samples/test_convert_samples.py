@@ -40,6 +40,7 @@ OBJECTS = st.builds(
     st.sampled_from([(), (1.0, 2.5, 2.0, 0.0, 0.0, 0.0)]),
     box=st.tuples(NUMBERS, NUMBERS, SIDES, SIDES),
     frame=st.sampled_from(["px", "fraction"]),
+    corners=st.just(()) | st.tuples(*[st.floats(1, 1e18)] * 8),
     segmentation=st.sampled_from(["", "[[1,2,3,4,5,6.5]]", '{"counts":"ö","size":[1,2]}']),
     is_crowd=st.booleans(),
     area_px2=NUMBERS,
