@@ -2,6 +2,7 @@
 
 import json
 import math
+import posixpath
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import IO, NamedTuple
@@ -9,7 +10,7 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.inputs.images import is_image_name
+from recordmill.schemas.inputs.images import IMAGE_SUFFIXES, MAX_PIXELS
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.names import is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
@@ -109,7 +110,7 @@ def _image(element: Element, rules: CvatRules) -> LabelledImage:
             f"<image> {name!r} is of subset {subset!r}, which <subsets> lacks" if name else "an <image> without name"
         )
         return LabelledImage(None, (LabelFault(Reason.MALFORMED_IMAGE, detail, element.line),))
-    if not is_image_name(name):  # a frame of a video: its suffix is that of the frames' images
+    if posixpath.splitext(name)[1].lower() not in IMAGE_SUFFIXES:  # a frame of a video: its suffix is that of the frames' images
         name += rules.frame[rules.frame.rfind(".") :]
     width, height = _side(attributes.get("width", "")), _side(attributes.get("height", ""))
     sides = (width, height) if width and height else None
@@ -263,14 +264,14 @@ def _mask(
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, f"a number of the <mask> of {label!r} is not 0 or more")
     left, top, width, height = map(int, numbers)
     lengths = np.array([min(int(run), _LARGEST) for run in runs], np.int64)
-    if not 0 < width * height == lengths.sum() < _LARGEST or not lengths[1::2].any():
+    if not 0 < width * height == lengths.sum() <= MAX_PIXELS or not lengths[1::2].any():
         detail = f"the <mask> of {label!r} has {lengths.sum():,} pixels in its runs, and a box of {width} x {height}"
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, detail)
     text = ""
     if has_masks:
         if not sides or left + width > sides[0] or top + height > sides[1]:
             raise UnusableError(Reason.MASK_SIZE_MISMATCH, f"the <mask> of {label!r} is not within its <image>")
-        mask = np.repeat(np.arange(len(lengths)) % 2, lengths).reshape(height, width)
+        mask = np.repeat(np.arange(len(lengths), dtype=np.uint8) % 2, lengths).reshape(height, width)
         text = json.dumps({"size": [sides[1], sides[0]], "counts": column_runs(mask, left, top, *sides)})
     box = float(left), float(top), float(width), float(height)
     return SampleObject(label, box, segmentation=text, area_px2=float(lengths[1::2].sum()), track_id=track_id)
@@ -289,5 +290,5 @@ def column_runs(mask: np.ndarray, left: int, top: int, width: int, height: int) 
     """
     columns = np.zeros((mask.shape[1], height), mask.dtype)
     columns[:, top : top + mask.shape[0]] = mask.T
-    starts = np.flatnonzero(np.diff(columns.ravel(), prepend=0)) + left * height
-    return np.diff(starts, prepend=0, append=width * height).tolist()
+    starts = np.flatnonzero(np.diff(columns.ravel(), prepend=0, append=0)) + left * height
+    return np.diff(starts[starts < width * height], prepend=0, append=width * height).tolist()
