@@ -96,7 +96,7 @@ def test_tracks_of_a_video(recordmill, tmp_path):
         ({"a.xml": "<annotations/>", "b.xml": "<annotations/>"}, [], "has a.xml, b.xml: give one of them"),
         ({"a.xml": "<annotation/>"}, [], "its root is <annotation>, where <annotations> is expected"),
         ({"a.xml": "<annotations/>"}, ["--frame-name", "frame.png"], "has no number"),
-        ({"a.xml": "<annotations/>"}, ["--frame-name", "{name}.png"], "the number goes between braces"),
+        ({"a.xml": "<annotations/>"}, ["--frame-name", "{name}.png"], "has no number"),
         (
             {"a.xml": "<annotations><meta><project><subsets>val\nVal</subsets></project></meta></annotations>"},
             [],

@@ -54,6 +54,21 @@ class Element:
         return child.text if child else ""
 
 
+def whole_number(text: str) -> int | None:
+    """Return a number of 0 to 10 ** 10 - 1; None for another text."""
+    return int(text) if text.isdecimal() and len(text) <= 10 else None
+
+
+def sides_px(width: str, height: str) -> tuple[int | None, int | None]:
+    """Return width and height; twice None if one of them is not stated, as 0 is by some tools.
+
+    >>> sides_px("40", "30"), sides_px("40", "0")
+    ((40, 30), (None, None))
+    """
+    sides = whole_number(width), whole_number(height)
+    return sides if all(sides) else (None, None)
+
+
 class _Builder(ContentHandler):
     """Builder of the children of the root, and of all that is in them."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import IO, NamedTuple
 
+import msgspec
 import numpy as np
 
 from recordmill.schemas.errors import ConfigError
@@ -14,14 +15,13 @@ from recordmill.schemas.inputs.images import IMAGE_SUFFIXES, MAX_PIXELS
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.names import is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.annotated.read_xml import Element, XmlError, read_elements
-from recordmill.transforms.annotated.shapes import ellipse_ring, polygon_object
+from recordmill.transforms.annotated.read_xml import Element, XmlError, read_elements, sides_px, whole_number
+from recordmill.transforms.annotated.shapes import box_object, ellipse_ring, polygon_object, rectangle_ring
 from recordmill.transforms.annotated.source import LabelFault, LabelledImage
 
 ROOT = "annotations"
 _EDGES = ("xtl", "ytl", "xbr", "ybr")
 _MASK = ("left", "top", "width", "height")
-_LARGEST = 1 << 31
 _MOST_FRAMES = 10_000_000
 
 
@@ -41,11 +41,15 @@ class CvatRules(NamedTuple):
     has_masks: bool
 
 
+Sides = tuple[int | None, int | None]
+"""Width and height in pixels; None if they are not stated."""
+
+
 class Video(NamedTuple):
-    """Frames of a video, and their size in pixels; None if it is not stated."""
+    """Frames of a video, and their width and height."""
 
     frames: range
-    sides: tuple[int, int] | None
+    sides: Sides
 
 
 def parse_cvat(stream: IO[bytes], file: str, rules: CvatRules) -> Iterator[LabelledImage]:
@@ -61,7 +65,7 @@ def parse_cvat(stream: IO[bytes], file: str, rules: CvatRules) -> Iterator[Label
     >>> image.sample.objects[0].box, image.faults[0].detail
     ((1.0, 2.0, 3.0, 4.0), 'a <box> without label')
     """
-    video, seen, has_images, tasks = Video(range(0), None), set[int](), False, set[str]()
+    video, seen, has_images, tasks = Video(range(0), (None, None)), set[int](), False, set[str]()
     try:
         for element in read_elements(stream, ROOT):
             if element.tag == "meta":
@@ -88,18 +92,13 @@ def parse_cvat(stream: IO[bytes], file: str, rules: CvatRules) -> Iterator[Label
 def video_of(meta: Element) -> Video:
     """Return the frames of a video; none of a task of images."""
     task = next((found for each in ("task", "job") if (found := meta.find(each))), Element("task", {}, 0))
-    start, stop = task.text_of("start_frame"), task.text_of("stop_frame")
+    start, stop = (whole_number(task.text_of(tag)) for tag in ("start_frame", "stop_frame"))
     size = meta.find("original_size") or task.find("original_size") or Element("original_size", {}, 0)
-    width, height = _side(size.text_of("width")), _side(size.text_of("height"))
-    step = task.text_of("frame_filter").removeprefix("step=")
-    frames = range(0)
-    if task.text_of("mode") == "interpolation" and start.isdecimal() and stop.isdecimal():
-        frames = range(int(start), int(stop) + 1, max(1, int(step) if step.isdecimal() else 1))
-    return Video(frames[:_MOST_FRAMES], (width, height) if width and height else None)
-
-
-def _side(text: str) -> int | None:
-    return int(text) if text.isdecimal() and 0 < int(text) < _LARGEST else None
+    step = whole_number(task.text_of("frame_filter").removeprefix("step=")) or 1
+    frames = range(0, 0, step)
+    if task.text_of("mode") == "interpolation" and start is not None and stop is not None:
+        frames = range(start, stop + 1, step)[:_MOST_FRAMES]
+    return Video(frames, sides_px(size.text_of("width"), size.text_of("height")))
 
 
 def _image(element: Element, rules: CvatRules) -> LabelledImage:
@@ -110,10 +109,9 @@ def _image(element: Element, rules: CvatRules) -> LabelledImage:
             f"<image> {name!r} is of subset {subset!r}, which <subsets> lacks" if name else "an <image> without name"
         )
         return LabelledImage(None, (LabelFault(Reason.MALFORMED_IMAGE, detail, element.line),))
-    if posixpath.splitext(name)[1].lower() not in IMAGE_SUFFIXES:  # a frame of a video: its suffix is that of the frames' images
+    if posixpath.splitext(name)[1].lower() not in IMAGE_SUFFIXES:  # a frame of a video
         name += rules.frame[rules.frame.rfind(".") :]
-    width, height = _side(attributes.get("width", "")), _side(attributes.get("height", ""))
-    sides = (width, height) if width and height else None
+    sides = sides_px(attributes.get("width", ""), attributes.get("height", ""))
     objects, faults, notes, tags = [], [], set(), []
     for shape in element.children:
         try:
@@ -127,8 +125,8 @@ def _image(element: Element, rules: CvatRules) -> LabelledImage:
             faults.append(LabelFault(fault.reason, fault.detail, shape.line))
     sample = Sample(
         name if is_absolute(name) else f"{rules.prefix}{name}",
-        width=sides and sides[0],
-        height=sides and sides[1],
+        width=sides[0],
+        height=sides[1],
         objects=tuple(objects),
         split=rules.splits.get(subset, ""),
         tags=tuple(dict.fromkeys(tags)),
@@ -138,32 +136,30 @@ def _image(element: Element, rules: CvatRules) -> LabelledImage:
 
 def _track(element: Element, rules: CvatRules, video: Video, seen: set[int]) -> Iterator[LabelledImage]:
     """Yield the shapes of a track that are not outside."""
-    id_ = element.attributes.get("id", "")
-    track_id = int(id_) if id_.isdecimal() and int(id_) < _LARGEST else None
-    step, shown = video.frames.step, list[tuple[int, bool]]()
+    track_id, shown = whole_number(element.attributes.get("id", "")), list[tuple[int, bool]]()
     for shape in element.children:
-        number = shape.attributes.get("frame", "")
+        number, is_outside = whole_number(shape.attributes.get("frame", "")), shape.attributes.get("outside") == "1"
         try:
-            if not number.isdecimal() or int(number) >= _LARGEST:
-                raise UnusableError(Reason.MALFORMED_ANNOTATION, f"a <{shape.tag}> of frame {number[:20]!r}")
-            sample, is_outside = _frame(int(number), rules, video), shape.attributes.get("outside") == "1"
-            seen.add(int(number))
-            shown.append((int(number), is_outside))
-            objects = []
-            if not is_outside:
-                objects = shape_objects(shape, _label(element), video.sides, rules.has_masks, track_id)
+            if number is None:
+                raise UnusableError(Reason.MALFORMED_ANNOTATION, f"a <{shape.tag}> without a number of its frame")
+            seen.add(number)
+            shown.append((number, is_outside))
+            objects = [] if is_outside else shape_objects(shape, _label(element), video.sides, rules.has_masks)
         except UnusableError as fault:
             yield LabelledImage(None, (LabelFault(fault.reason, fault.detail, shape.line),))
-        else:
-            sample = Sample(sample.file_name, width=sample.width, height=sample.height, objects=tuple(objects))
-            yield LabelledImage(sample, (), tuple(sorted(_notes(shape))))
-    if any(frame - before > step and not is_outside for (before, is_outside), (frame, _) in pairwise(sorted(shown))):
+            continue
+        objects = [msgspec.structs.replace(each, track_id=track_id) for each in objects]
+        sample = msgspec.structs.replace(_frame(number, rules, video), objects=tuple(objects))
+        yield LabelledImage(sample, (), tuple(sorted(_notes(shape))))
+    if any(
+        frame - before > video.frames.step and not is_outside
+        for (before, is_outside), (frame, _) in pairwise(sorted(shown))
+    ):
         yield LabelledImage(_frame(shown[0][0], rules, video), (), ("gap",))
 
 
 def _frame(number: int, rules: CvatRules, video: Video) -> Sample:
-    width, height = video.sides or (None, None)
-    return Sample(f"{rules.prefix}{rules.frame.format(number)}", width=width, height=height)
+    return Sample(f"{rules.prefix}{rules.frame.format(number)}", width=video.sides[0], height=video.sides[1])
 
 
 def _label(element: Element) -> str:
@@ -180,29 +176,23 @@ def _notes(shape: Element) -> set[str]:
     return found | ({"occluded"} if shape.attributes.get("occluded") == "1" else set())
 
 
-def shape_objects(
-    shape: Element, label: str, sides: tuple[int, int] | None, has_masks: bool, track_id: int | None = None
-) -> list[SampleObject]:
+def shape_objects(shape: Element, label: str, sides: Sides, has_masks: bool) -> list[SampleObject]:
     """Return the objects of a shape: points are one each, other shapes are one.
 
     Raises:
         UnusableError: the shape is not read, or a number of it is none.
     """
     if shape.tag == "box":
-        return [_box(shape, label, has_masks, track_id)]
+        return [_box(shape, label, has_masks)]
     if shape.tag == "polygon":
-        return [polygon_object(label, [_points(shape)], has_masks, track_id=track_id)]
+        return [polygon_object(label, [_points(shape)], has_masks)]
     if shape.tag == "ellipse":
         x, y, wide, high = _numbers(shape, ("cx", "cy", "rx", "ry"))
-        ring = ellipse_ring((x, y), (wide, high), math.radians(_turn(shape)))
-        return [polygon_object(label, [ring], has_masks, track_id=track_id)]
+        return [polygon_object(label, [ellipse_ring((x, y), (wide, high), _turn_rad(shape))], has_masks)]
     if shape.tag == "mask":
-        return [_mask(shape, label, sides, has_masks, track_id)]
+        return [_mask(shape, label, sides, has_masks)]
     if shape.tag == "points":
-        return [
-            SampleObject(label, (x - 0.5, y - 0.5, 1.0, 1.0), keypoints=(x, y, 2.0), track_id=track_id)
-            for x, y in _points(shape)
-        ]
+        return [SampleObject(label, (x - 0.5, y - 0.5, 1, 1), keypoints=(x, y, 2)) for x, y in _points(shape)]
     detail = (
         f"a <{shape.tag[:20]}> of {label!r} is not read: only boxes, polygons, ellipses, masks, points and tags are"
     )
@@ -220,9 +210,9 @@ def _numbers(shape: Element, names: tuple[str, ...]) -> list[float]:
     return numbers
 
 
-def _turn(shape: Element) -> float:
-    """Return the rotation in degrees, clockwise."""
-    return _numbers(shape, ("rotation",))[0] if shape.attributes.get("rotation") else 0.0
+def _turn_rad(shape: Element) -> float:
+    """Return the rotation, clockwise."""
+    return math.radians(_numbers(shape, ("rotation",))[0]) if shape.attributes.get("rotation") else 0.0
 
 
 def _points(shape: Element) -> list[tuple[float, float]]:
@@ -236,45 +226,37 @@ def _points(shape: Element) -> list[tuple[float, float]]:
     return points
 
 
-def _box(shape: Element, label: str, has_masks: bool, track_id: int | None) -> SampleObject:
+def _box(shape: Element, label: str, has_masks: bool) -> SampleObject:
     left, top, right, bottom = _numbers(shape, _EDGES)
     if right < left or bottom < top:
         raise UnusableError(Reason.MALFORMED_BOX, f"edges of the <box> of {label!r} are exchanged")
     if right == left or bottom == top:
         raise UnusableError(Reason.EMPTY_BOX, f"the <box> of {label!r} has no area")
-    turn = math.radians(_turn(shape))
-    if not turn:
-        return SampleObject(label, (left, top, right - left, bottom - top), track_id=track_id)
-    x, y, cos, sin = (left + right) / 2, (top + bottom) / 2, math.cos(turn), math.sin(turn)
-    offsets = [
-        (each_x - x, each_y - y) for each_x, each_y in ((left, top), (right, top), (right, bottom), (left, bottom))
-    ]
+    if not (turn_rad := _turn_rad(shape)):
+        return box_object(label, left, top, right, bottom)
+    x, y, cos, sin = (left + right) / 2, (top + bottom) / 2, math.cos(turn_rad), math.sin(turn_rad)
+    offsets = [(each_x - x, each_y - y) for each_x, each_y in rectangle_ring([(left, top), (right, bottom)])]
     ring = [(x + wide * cos - high * sin, y + wide * sin + high * cos) for wide, high in offsets]
-    corners = tuple(number for point in ring for number in point)
-    return polygon_object(label, [ring], has_masks, track_id=track_id, corners=corners)
+    return polygon_object(label, [ring], has_masks, corners=tuple(number for point in ring for number in point))
 
 
-def _mask(
-    shape: Element, label: str, sides: tuple[int, int] | None, has_masks: bool, track_id: int | None
-) -> SampleObject:
+def _mask(shape: Element, label: str, sides: Sides, has_masks: bool) -> SampleObject:
     """Return the object of a mask: run lengths of 0 and 1 in turn, row by row, in its own box."""
-    numbers = [shape.attributes.get(name, "") for name in _MASK]
-    runs = shape.attributes.get("rle", "").split(",")
-    if not all(number.strip().isdecimal() for number in (*numbers, *runs)):
+    left, top, width, height = (whole_number(shape.attributes.get(name, "")) for name in _MASK)
+    runs = [whole_number(run.strip()) for run in shape.attributes.get("rle", "").split(",")]
+    if left is None or top is None or width is None or height is None or None in runs:
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, f"a number of the <mask> of {label!r} is not 0 or more")
-    left, top, width, height = map(int, numbers)
-    lengths = np.array([min(int(run), _LARGEST) for run in runs], np.int64)
+    lengths = np.array(runs, np.int64)
     if not 0 < width * height == lengths.sum() <= MAX_PIXELS or not lengths[1::2].any():
         detail = f"the <mask> of {label!r} has {lengths.sum():,} pixels in its runs, and a box of {width} x {height}"
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, detail)
     text = ""
     if has_masks:
-        if not sides or left + width > sides[0] or top + height > sides[1]:
+        if not (sides[0] and sides[1]) or left + width > sides[0] or top + height > sides[1]:
             raise UnusableError(Reason.MASK_SIZE_MISMATCH, f"the <mask> of {label!r} is not within its <image>")
         mask = np.repeat(np.arange(len(lengths), dtype=np.uint8) % 2, lengths).reshape(height, width)
-        text = json.dumps({"size": [sides[1], sides[0]], "counts": column_runs(mask, left, top, *sides)})
-    box = float(left), float(top), float(width), float(height)
-    return SampleObject(label, box, segmentation=text, area_px2=float(lengths[1::2].sum()), track_id=track_id)
+        text = json.dumps({"size": [sides[1], sides[0]], "counts": column_runs(mask, left, top, sides[0], sides[1])})
+    return SampleObject(label, (left, top, width, height), segmentation=text, area_px2=float(lengths[1::2].sum()))
 
 
 def column_runs(mask: np.ndarray, left: int, top: int, width: int, height: int) -> list[int]:

@@ -4,10 +4,11 @@ import posixpath
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
+from operator import eq
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.images import is_image_name
-from recordmill.transforms.annotated.read_xml import Element, XmlError, read_elements
+from recordmill.transforms.annotated.read_xml import XmlError, read_elements
 from recordmill.transforms.annotated.source import Source, SourceFolder
 from recordmill.transforms.cvat.parse_cvat import ROOT, CvatRules, parse_cvat
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
@@ -36,8 +37,7 @@ def cvat_source(data: str, images: tuple[str, ...], frame: str | None, has_masks
     """
     file = _find_file(data)
     folder, name = split_folder(file)
-    meta = _read_meta(file)
-    subsets = meta.find("project") and _subsets(meta)
+    splits = _splits(file)
     pictures = images or (join_path(folder, _IMAGES),)
     prefix = "" if images or not storage_for(folder).is_folder(pictures[0]) else f"{_IMAGES}/"
     frame = frame or _FRAME + _suffix(pictures[0] if images or prefix else folder)
@@ -45,21 +45,16 @@ def cvat_source(data: str, images: tuple[str, ...], frame: str | None, has_masks
     folders = [SourceFolder(path.rstrip("/")) for path in images]
     if folder.rstrip("/") not in {each.path for each in folders}:
         folders.append(SourceFolder(folder, has_images=not images))
-    splits = subsets or {}
     return Source(
         path=data,
         kind="cvat",
         folders=tuple(folders),
         parse=partial(parse_cvat, rules=CvatRules(prefix, frame, splits, has_masks)),
-        is_label=partial(_is_file, wanted=name),
+        is_label=partial(eq, name),
         splits=tuple(dict.fromkeys(splits.values())),
         check=partial(_check, has_masks=has_masks),
         inputs=(file,),
     )
-
-
-def _is_file(name: str, wanted: str) -> bool:
-    return name == wanted
 
 
 def _find_file(data: str) -> str:
@@ -80,26 +75,23 @@ def _find_file(data: str) -> str:
     return join_path(data.rstrip("/"), found[0])
 
 
-def _read_meta(file: str) -> Element:
-    """Return <meta>, which is among the first elements; an empty one if the file has none."""
+def _splits(file: str) -> dict[str, str]:
+    """Return the splits of a project by its subsets; none if it has a single one.
+
+    Raises:
+        ConfigError: the file is not CVAT's, or two subsets are one split.
+    """
     with storage_for(file).open(file) as stream:
         try:
-            first = islice(read_elements(stream, ROOT), 3)
-            return next((each for each in first if each.tag == "meta"), Element("meta", {}, 0))
+            first = [*islice(read_elements(stream, ROOT), 2)]
         except XmlError as error:
             raise ConfigError(f"{file}, line {error.line}: {error.detail}") from error
-
-
-def _subsets(meta: Element) -> dict[str, str]:
-    """Return the splits of a project by its subsets; none if it has a single one."""
-    project = meta.find("project")
-    names = [name.strip() for name in (project.text_of("subsets") if project else "").splitlines() if name.strip()]
-    if len(names) < 2:
-        return {}
-    splits = {name: _SPLIT_OF.get(name.lower(), name.lower()) for name in names}
-    if len({*splits.values()}) < len(names):
-        raise ConfigError(f"two of the subsets {', '.join(names)} are one split: rename one")
-    return splits
+    projects = (project for each in first if each.tag == "meta" and (project := each.find("project")))
+    names = [name.strip() for project in projects for name in project.text_of("subsets").split("\n")]
+    splits = {name: _SPLIT_OF.get(name.lower(), name.lower()) for name in names if name}
+    if len({*splits.values()}) < len(splits):
+        raise ConfigError(f"{file}: two of the subsets {', '.join(splits)} are one split: rename one")
+    return splits if len(splits) > 1 else {}
 
 
 def _suffix(folder: str) -> str:
@@ -110,10 +102,10 @@ def _suffix(folder: str) -> str:
 
 def _check_frame(frame: str) -> None:
     try:
-        first, second = frame.format(1), frame.format(2)
-    except (IndexError, KeyError, ValueError) as error:
-        raise ConfigError(f"--frame-name {frame}: the number goes between braces, as in frame_{{:06d}}.png") from error
-    if first == second:
+        has_number = frame.format(1) != frame.format(2)
+    except (IndexError, KeyError, ValueError):
+        has_number = False
+    if not has_number:
         raise ConfigError(f"--frame-name {frame} has no number: it goes between braces, as in frame_{{:06d}}.png")
 
 

@@ -6,7 +6,7 @@ from math import ceil, floor, isfinite
 
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.annotated.read_xml import Element, XmlError, read_elements
+from recordmill.transforms.annotated.read_xml import Element, XmlError, read_elements, sides_px
 from recordmill.transforms.annotated.source import LabelFault, LabelledImage
 
 _EDGES = ("xmin", "ymin", "xmax", "ymax")
@@ -33,7 +33,7 @@ def parse_voc(data: bytes, file: str, origin: int) -> Iterator[LabelledImage]:
     try:
         for element in read_elements(BytesIO(data), "annotation"):
             if element.tag == "size":
-                sides = _side(element, "width"), _side(element, "height")
+                sides = sides_px(element.text_of("width"), element.text_of("height"))
             elif element.tag == "filename":
                 name = element.text
             elif element.tag == "object":
@@ -45,17 +45,9 @@ def parse_voc(data: bytes, file: str, origin: int) -> Iterator[LabelledImage]:
     except XmlError as error:
         yield LabelledImage(None, (LabelFault(Reason.MALFORMED_LABELS, error.detail, error.line),))
         return
-    width, height = sides if all(sides) else (None, None)
-    notes |= set(_notes(objects, width, origin))
-    yield LabelledImage(
-        Sample(name, width=width, height=height, objects=tuple(objects)), tuple(faults), tuple(sorted(notes))
-    )
-
-
-def _side(size: Element, tag: str) -> int | None:
-    """Return width or height; None if it is not stated, as 0 is by some tools."""
-    text = size.text_of(tag)
-    return int(text) if text.isdecimal() and 0 < int(text) < 1 << 31 else None
+    notes |= set(_notes(objects, sides[0], origin))
+    sample = Sample(name, width=sides[0], height=sides[1], objects=tuple(objects))
+    yield LabelledImage(sample, tuple(faults), tuple(sorted(notes)))
 
 
 def parse_object(element: Element, origin: int) -> SampleObject:
