@@ -37,7 +37,8 @@ def parse_voc(data: bytes, file: str, origin: int) -> Iterator[LabelledImage]:
             elif element.tag == "filename":
                 name = element.text
             elif element.tag == "object":
-                notes |= {f"<{child.tag[:40]}>" for child in element.children if child.tag not in _READ}
+                others = (child for child in element.children if child.tag not in _READ)
+                notes |= {f"<{child.tag[:40]}>" for child in others if child.children or child.text not in ("", "0")}
                 try:
                     objects.append(parse_object(element, origin))
                 except UnusableError as fault:
