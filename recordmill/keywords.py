@@ -194,7 +194,7 @@ class VocKeywords(ConvertKeywords, total=False):
 
     images: Texts
     data: Path
-    voc_origin: int
+    voc_origin: Literal["0", "1"]
     layout: Literal["detection", "keras", "tfds"]
     group_from: str | None
     groups: Path | None

@@ -1,6 +1,7 @@
 """Options of `recordmill voc`."""
 
 from collections.abc import Iterable
+from typing import Literal
 
 from recordmill.schemas.inputs.option import READ, Data, redefined
 from recordmill.transforms.annotated.format_options import FormatOptions
@@ -20,19 +21,17 @@ class VocOptions(FormatOptions):
     images: tuple[str, ...] = redefined(
         FormatOptions, "images", text="Folder or .zip of images.", usual="`JPEGImages`, or beside the XML files"
     )
-    voc_origin: int = READ.opt(
+    voc_origin: Literal["0", "1"] = READ.opt(
         "Number of the first pixel. With 1, as in Pascal VOC's own files, left and top edges move by one pixel. TFDS "
         "and the Object Detection API do not move them.",
-        0,
-        ge=0,
-        le=1,
+        "0",
     )
     name: str = redefined(FormatOptions, "name", "voc")
 
     def source(self) -> Source:
         from recordmill.transforms.voc.read_voc import voc_source
 
-        return voc_source(self.data, self.images, self.voc_origin)
+        return voc_source(self.data, self.images, int(self.voc_origin))
 
     @staticmethod
     def recognise(names: Iterable[str]) -> str:
