@@ -61,6 +61,9 @@ def test_project_with_all_shapes(recordmill, tmp_path):
         ("unsafe_file_name", "the file name 'images/../a.jpg' has .. in it"),
     ]
     split = manifest_of(tmp_path / "out")["splits"]["train"]
+    run(recordmill, tmp_path / "project", tmp_path / "tfds", "--layout", "tfds")
+    warnings = manifest_of(tmp_path / "tfds")["splits"]["train"]["warnings"]
+    assert any("layout tfds has no feature for keypoints, tags: not written" in text for text in warnings)
     assert any("<attribute>, occluded, which records have no key for" in text for text in split["warnings"])
 
 

@@ -87,8 +87,10 @@ def _describe(rules: ClassRules, traits: list[tuple[str, str, int, int]]) -> Ite
         warnings += [absent] if absent else []
     yield categories
     yield TaggedOutput(_LABELS, labels)
-    table = choose_features((), labels, rules.asked, rules.layout)
-    yield TaggedOutput(_TABLE, rules.layout.with_parts((*table.parts, *parts_of(found))))
+    table, parts = choose_features((), labels, rules.asked, rules.layout), parts_of(found)
+    yield TaggedOutput(_TABLE, rules.layout.with_parts((*table.parts, *parts)))
+    if without := sorted({*parts} - {*rules.source.parts, *rules.layout.parts}):  # of others, the command has warned
+        warnings.append(f"the layout {rules.layout.layout} has no feature for {', '.join(without)}: not written")
     yield TaggedOutput(FACTS, Facts(warnings={(rules.splits[0], text) for text in warnings}))
 
 
