@@ -136,6 +136,10 @@ VERBS = {
     "imagefolder": _format(
         "imagefolder", "Hugging Face's imagefolder", "A metadata file beside images has objects or captions."
     ),
+    "voc": _format("voc", "a data set of Pascal VOC", "Boxes of XML files; all splits of ImageSets, or of folders."),
+    "cvat": _format(
+        "cvat", "CVAT's XML", "Boxes, polygons, masks, points, tags and tracks of CVAT's XML 1.1; all subsets."
+    ),
     "verify": Verb(
         "recordmill.pipelines.dataset_options.VerifyOptions",
         "recordmill.launch.verbs.verify",
