@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from recordmill.launch.command_line.help import program_help
 from recordmill.launch.command_line.parser import Command, parse
-from recordmill.launch.local_engine.engine import local_engine
+from recordmill.launch.local_engine.engine import importing, local_engine
 from recordmill.launch.runners.signals import end_with, terminated_as_by_ctrl_c
 from recordmill.launch.terminal.error_stream import ErrorStreamHandler, error_stream, others_hidden, silence
 from recordmill.pipelines.verbs import VERBS
@@ -139,22 +139,24 @@ def run_command(command: Command, beam_arguments: list[str], show: Any = None) -
     if verb.runs_beam and find_spec("apache_beam") is None:
         raise missing_extra(command.verb, "beam")
     if not verb.converts:
-        run = verb.load("run")
+        with importing():
+            run = verb.load("run")
         has_fault = run(options, progress, beam_arguments) if verb.runs_beam else run(options)
         return 1 if has_fault else 0
-    if beam_arguments:  # before any input is looked for, which takes a while in a bucket
+    with importing():
+        from recordmill.launch.preflight.check_inputs import check_inputs
         from recordmill.launch.preflight.check_runner import check_runner
         from recordmill.launch.runners.beam_options import beam_options
+        from recordmill.launch.terminal.require_tensorflow import require_tensorflow
+        from recordmill.launch.verbs.convert import convert, show_plan
 
+        prepare = verb.load("prepare")
+    if beam_arguments:  # before any input is looked for, which takes a while in a bucket
         check_runner(beam_options(beam_arguments), options.paths)
-    from recordmill.launch.preflight.check_inputs import check_inputs
-    from recordmill.launch.terminal.require_tensorflow import require_tensorflow
-    from recordmill.launch.verbs.convert import convert, show_plan
-
     check_inputs(options)
     if verb.needs_tensorflow:
         require_tensorflow(command.verb, is_checking=False)
-    job = verb.load("prepare")(options)
+    job = prepare(options)
     if options.dry_run:
         show_plan(job, progress)
     else:

@@ -70,8 +70,8 @@ def build(
         | "ExtractShards" >> ExtractShards(folder, workers)
         | "WriteDocuments" >> WriteDocuments(folder, manifest.table, manifest.labels)
     )
-    p | "Once" >> beam.Create([report]) | "Report" >> beam.Map(_write_report, AsList(splits))
+    p | "Once" >> beam.Impulse() | "Report" >> beam.Map(_write_report, report, AsList(splits))
 
 
-def _write_report(path: str, splits: list[ExtractedSplit]) -> None:
+def _write_report(_: bytes, path: str, splits: list[ExtractedSplit]) -> None:
     storage_for(path).write(path, msgspec.json.encode(sorted(splits, key=attrgetter("split"))))

@@ -91,13 +91,13 @@ def load_models(expected: Iterable[ShardToVerify]) -> None:
 def build(p: beam.Pipeline, expected: list[ShardToVerify], report: str, workers: int | None) -> None:
     """Check every shard. The list of ShardCheck is written as JSON to `report`."""
     checks = _checks(p, expected, workers)
-    p | "Once" >> beam.Create([report]) | "Report" >> beam.Map(_write_report, AsList(checks))
+    p | "Once" >> beam.Impulse() | "Report" >> beam.Map(_write_report, report, AsList(checks))
 
 
 def build_judging(p: beam.Pipeline, expected: list[ShardToVerify], folder: str, workers: int | None) -> None:
     """Check every shard in a job that fails if there are errors, because nobody reads a report."""
     checks = _checks(p, expected, workers)
-    p | "Once" >> beam.Create([folder]) | "Judge" >> beam.Map(_judge, AsList(checks))
+    p | "Once" >> beam.Impulse() | "Judge" >> beam.Map(_judge, folder, AsList(checks))
 
 
 def _checks(p: beam.Pipeline, expected: list[ShardToVerify], workers: int | None) -> PCollection[ShardCheck]:
@@ -108,11 +108,11 @@ def _ordered(checks: Iterable[ShardCheck]) -> list[ShardCheck]:
     return sorted(checks, key=lambda check: (check.split, check.file))
 
 
-def _write_report(path: str, checks: list[ShardCheck]) -> None:
+def _write_report(_: bytes, path: str, checks: list[ShardCheck]) -> None:
     storage_for(path).write(path, msgspec.json.encode(_ordered(checks)))
 
 
-def _judge(folder: str, checks: list[ShardCheck]) -> None:
+def _judge(_: bytes, folder: str, checks: list[ShardCheck]) -> None:
     examples, size = sum(check.examples for check in checks), sum(check.bytes for check in checks)
     read = f"{examples:,} records in {len(checks):,} shards, {size:,} bytes"
     faults = all_faults(folder, _ordered(checks))

@@ -1,8 +1,9 @@
-"""Changes that only the process of one command makes: it replaces methods of Beam's local runner, and forks writers of
-shards.
+"""Changes that only the process of one command makes: it replaces methods of Beam's local runner, forks writers of
+shards, and imports without garbage collection.
 
 A notebook, a test or an Airflow task that calls `recordmill.launch.cli.main` runs Beam unchanged, in one process."""
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,7 +12,7 @@ _is_entered = False
 
 @contextmanager
 def local_engine() -> Iterator[None]:
-    """Context manager: allow both to the jobs of this process."""
+    """Context manager: allow them to the jobs of this process."""
     global _is_entered
     _is_entered = True
     try:
@@ -22,3 +23,18 @@ def local_engine() -> Iterator[None]:
 
 def is_entered() -> bool:
     return _is_entered
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Context manager: import modules without garbage collection, and exempt them from it. It would look at all of Beam
+    many times, and find nothing."""
+    if not _is_entered:
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()

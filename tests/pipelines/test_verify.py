@@ -50,11 +50,11 @@ def test_judging_job_fails_by_all_faults(monkeypatch, check, caplog):
 
     monkeypatch.setattr(verify, "all_faults", faults)
     with pytest.raises(FaultyDatasetError) as raised:
-        verify._judge("gs://b/out", checks)
+        verify._judge(b"", "gs://b/out", checks)
     assert "8 faults in 2,003 records" in str(raised.value)
     assert [record.message for record in caplog.records] == [f"gs://b/out: {each}" for each in (elsewhere, *found)]
 
 
 def test_job_that_judges_ends_well_without_faults(monkeypatch, check):
     monkeypatch.setattr(verify, "all_faults", lambda folder, ordered: Faults())
-    verify._judge("gs://b/out", [check])
+    verify._judge(b"", "gs://b/out", [check])

@@ -61,14 +61,13 @@ class DescribeFiles(beam.PTransform):
     rules: FileRules
 
     def expand(self, files: PCollection[AnnotationFile]):
-        once = files.pipeline | "Once" >> beam.Create([self.rules])
-        found = once | "Describe" >> beam.FlatMap(_describe, AsList(files)).with_outputs(
-            _LABELS, _TABLE, FACTS, main="categories"
-        )
+        once = files.pipeline | "Once" >> beam.Impulse()
+        describe = beam.FlatMap(_describe, self.rules, AsList(files))
+        found = once | "Describe" >> describe.with_outputs(_LABELS, _TABLE, FACTS, main="categories")
         return DescribedFiles(found.categories, found[_LABELS], found[_TABLE], found[FACTS])
 
 
-def _describe(rules: FileRules, files: list[AnnotationFile]) -> Iterator[Any]:
+def _describe(_: bytes, rules: FileRules, files: list[AnnotationFile]) -> Iterator[Any]:
     categories = merge_categories(files)
     said = [*rules.warnings]
     if rules.is_export and (unused := placeholder(categories, files)):

@@ -137,7 +137,6 @@ def _begin(parent: int) -> None:
     """A process begins, which ends with its parent, however that ends."""
     end_with_parent(parent)
     progress.is_forked()
-    gc.enable()
 
 
 def _call(function: OfShard, arguments: tuple[Any, ...], threads: int) -> Any:

@@ -72,11 +72,11 @@ class CheckFindings(beam.PTransform):
     demands: Demands
 
     def expand(self, found):  # Findings, of several PCollections, of which Beam takes no hints
-        once = found.facts.pipeline | "OnceFound" >> beam.Create([self.demands])
-        return once | "Check" >> beam.Map(_check, AsList(found.facts), AsIter(found.lists))
+        once = found.facts.pipeline | "OnceFound" >> beam.Impulse()
+        return once | "Check" >> beam.Map(_check, self.demands, AsList(found.facts), AsIter(found.lists))
 
 
-def _check(demands: Demands, parts: list[Facts], lists: KindRejects) -> dict[str, Rows]:
+def _check(_: bytes, demands: Demands, parts: list[Facts], lists: KindRejects) -> dict[str, Rows]:
     facts = add_facts(parts)
     rows = count_rows(demands.splits, facts)
     unit = next(iter(rows.values())).what

@@ -47,7 +47,7 @@ class CountGroups(beam.PTransform):
             | "OfSplit" >> beam.Map(_of_split).with_output_types(tuple[str, GroupSizes])
             | "AddSizes" >> beam.CombinePerKey(add_sizes)
         )
-        once = images.pipeline | "OnceGrouped" >> beam.Create([None])
+        once = images.pipeline | "OnceGrouped" >> beam.Impulse()
         listed = images | "Listed" >> beam.FlatMap(_listed, self.division).with_output_types(str)
         of_shares = once | "Shares" >> beam.Map(_shares, AsList(sizes), self.division)
         of_names = once | "Names" >> beam.Map(_names, AsIter(listed), self.division)
@@ -72,7 +72,7 @@ def _of_split(counted: tuple[tuple[str, str, bool], int]) -> tuple[str, GroupSiz
     return split, GroupSizes(images, 1, (images, group))
 
 
-def _shares(_: None, sizes: list[tuple[str, GroupSizes]], division: Division) -> Facts:
+def _shares(_: bytes, sizes: list[tuple[str, GroupSizes]], division: Division) -> Facts:
     facts = FactsBuilder()
     for split, of_split in sizes:
         facts.count(split, Metric.GROUPS, of_split.groups)
@@ -82,7 +82,7 @@ def _shares(_: None, sizes: list[tuple[str, GroupSizes]], division: Division) ->
     return facts.build()
 
 
-def _names(_: None, found: Iterable[str], division: Division) -> Facts:
+def _names(_: bytes, found: Iterable[str], division: Division) -> Facts:
     return Facts(warnings=set(unmatched_warnings(found, division)))
 
 

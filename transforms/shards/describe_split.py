@@ -279,15 +279,17 @@ class ReportPlan(beam.PTransform):
             "facts": AsList(facts),
             "labels": AsSingleton(self.labels),
             "table": AsSingleton(self.table),
-            "_": AsSingleton(self.checked),
+            "checked": AsSingleton(self.checked),
         }
         if self.encoders is not None:
             known["encoders"] = AsList(self.encoders)
-        once = facts.pipeline | "Once" >> beam.Create([self.path])
-        return once | "Report" >> beam.Map(_write_plan, self.recipes, **known)
+        write = beam.Map(_write_plan, self.path, self.recipes, **known)
+        return facts.pipeline | "Once" >> beam.Impulse() | "Report" >> write
 
 
-def _write_plan(path: str, recipes: Sequence[Recipe], facts: list[Facts], _: object, **sides: Any) -> None:
+def _write_plan(
+    _: bytes, path: str, recipes: Sequence[Recipe], facts: list[Facts], checked: object, **sides: Any
+) -> None:
     storage_for(path).write(path, msgspec.json.encode(plan_of(recipes, add_facts(facts), **sides)))
 
 

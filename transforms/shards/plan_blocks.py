@@ -188,8 +188,8 @@ class PlanBlocks(beam.PTransform):
 
     def expand(self, blocks: PCollection[tuple[BlockKey, bytes]]):
         census = blocks | "TakeCensus" >> beam.FlatMap(_census, self.seed, self.estimate).with_output_types(bytes)
-        once = blocks.pipeline | "OncePlanned" >> beam.Create([self.sizing])
-        plan = beam.FlatMap(_plan_splits, AsList(census), self.splits)
+        once = blocks.pipeline | "OncePlanned" >> beam.Impulse()
+        plan = beam.FlatMap(_plan_splits, self.sizing, AsList(census), self.splits)
         planned = once | "PlanSplits" >> plan.with_outputs(FACTS, main="plans")
         place = beam.FlatMap(_place, AsSingleton(planned.plans), self.splits, self.estimate)
         placed = blocks | "Place" >> place.with_output_types(tuple[ShardKey, bytes])
@@ -241,7 +241,7 @@ def take_census(key: BlockKey, block: Block, seed: int, estimate: RecordEstimate
         yield BlockCensus(key, split, len(images), int(size.sum()), int(number.sum()), int(size.max()), last)
 
 
-def _plan_splits(sizing: ShardSizing, packed: list[bytes], splits: Sequence[str]) -> Iterator[Any]:
+def _plan_splits(_: bytes, sizing: ShardSizing, packed: list[bytes], splits: Sequence[str]) -> Iterator[Any]:
     plans = plan_blocks(map(unpacker(BlockCensus), packed), splits, sizing)
     yield plans
     yield report_plans({split: of.plan for split, of in plans.items()}, sizing)

@@ -91,8 +91,7 @@ class WriteMetadata(beam.PTransform):
         }
         if self.encoders is not None:
             sides["encoders"] = AsList(self.encoders)
-        once = written.pipeline | "Once" >> beam.Create([self.target])
-        return once | "Write" >> beam.Map(_write, **sides)
+        return written.pipeline | "Once" >> beam.Impulse() | "Write" >> beam.Map(_write, self.target, **sides)
 
 
 def _facts_of(written: WrittenShard) -> Facts:
@@ -103,7 +102,7 @@ def _notes(written: WrittenShard) -> list[tuple[ShardKey, str]]:
     return [(written.key, written.note)] if written.note else []
 
 
-def _write(target: Target, found: list[Facts], of_shards: list[Facts], **sides: Any) -> Manifest:
+def _write(_: bytes, target: Target, found: list[Facts], of_shards: list[Facts], **sides: Any) -> Manifest:
     facts = add_facts([*found, *of_shards])
     recipes = tuple(recipe.with_listings(facts.listings) for recipe in target.recipes)
     return write_metadata(target._replace(recipes=recipes), facts=facts, **sides)

@@ -84,13 +84,15 @@ class PlanRows(beam.PTransform):
         self._sizing = sizing
 
     def expand(self, spills: PCollection[Spill]):
-        once = spills.pipeline | "OncePlanned" >> beam.Create([self._sizing])
-        plan = beam.FlatMap(_plan_splits, AsList(spills), self._splits).with_output_types(tuple[ShardKey, bytes])
+        once = spills.pipeline | "OncePlanned" >> beam.Impulse()
+        plan = beam.FlatMap(_plan_splits, self._sizing, AsList(spills), self._splits).with_output_types(
+            tuple[ShardKey, bytes]
+        )
         planned = once | "PlanSplits" >> plan.with_outputs(FACTS, main="placed")
         return ShardPlans(planned.placed, planned[FACTS])
 
 
-def _plan_splits(sizing: ShardSizing, spills: list[Spill], splits: Sequence[str]) -> Iterator[Any]:
+def _plan_splits(_: bytes, sizing: ShardSizing, spills: list[Spill], splits: Sequence[str]) -> Iterator[Any]:
     plans = {}
     for split in splits:
         of_split = sorted((spill for spill in spills if spill.split == split), key=attrgetter("name"))

@@ -265,11 +265,8 @@ class GatherSamples(beam.PTransform):
         if self.facts is not None:
             own = (found[FACTS], joined[FACTS]) | "Own" >> AddFacts()
             before = (self.facts,) | "Before" >> AddFacts()
-            once = samples.pipeline | "Once" >> beam.Create([splits])
-            facts += [
-                self.facts,
-                once | "Balance" >> beam.Map(_balance, AsIter(before.facts), AsIter(own.facts)),
-            ]
+            balance = beam.Map(_balance, splits, AsIter(before.facts), AsIter(own.facts))
+            facts += [self.facts, samples.pipeline | "Once" >> beam.Impulse() | "Balance" >> balance]
         return GatheredSamples(joined.blocks, labels, described[TABLE], tuple(facts))
 
 
@@ -286,7 +283,7 @@ def _join(group: tuple[int, Iterable[bytes]], labels: LabelMap, rules: SampleRul
         yield from cut_range(number, block)
 
 
-def _balance(splits: tuple[str, ...], before: Iterable[Facts], own: Iterable[Facts]) -> Facts:
+def _balance(_: bytes, splits: tuple[str, ...], before: Iterable[Facts], own: Iterable[Facts]) -> Facts:
     """Return Facts that make up the difference of what was read and what came: images and annotations that the pipeline
     removed are counted, and of what came only what it added is input."""
     read, came, facts = add_facts(before), add_facts(own), FactsBuilder()
