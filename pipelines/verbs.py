@@ -124,6 +124,36 @@ VERBS = {
         converts=True,
         resumes=True,
     ),
+    "labelme": Verb(
+        "recordmill.transforms.labelme.labelme_options.LabelmeOptions",
+        _FORMAT,
+        "Convert LabelMe's JSON files, and those of X-AnyLabeling, to TFRecord shards. Each names its image; "
+        "shapes with one label and one group_id are one object.",
+        "--data DIR|ZIP|FILE --output DIR [more flags]",
+        ("recordmill labelme --data labelled --split train=0.8,val=0.2 --output tfrecords",),
+        converts=True,
+        resumes=True,
+    ),
+    "via": Verb(
+        "recordmill.transforms.via.via_options.ViaOptions",
+        _FORMAT,
+        "Convert JSON files of the VGG Image Annotator (VIA) to TFRecord shards. Exports of annotations and projects, "
+        "of versions 1 and 2; folders train and val are splits.",
+        "--data DIR|ZIP|FILE --output DIR [more flags]",
+        ("recordmill via --data balloon --class-name balloon --output tfrecords",),
+        converts=True,
+        resumes=True,
+    ),
+    "createml": Verb(
+        "recordmill.transforms.createml.createml_options.CreatemlOptions",
+        _FORMAT,
+        "Convert CreateML's JSON to TFRecord shards. Boxes by their centre in pixels; folders train, valid and test "
+        "are splits.",
+        "--data DIR|ZIP|FILE --output DIR [more flags]",
+        ("recordmill createml --data plates --output tfrecords",),
+        converts=True,
+        resumes=True,
+    ),
     "verify": Verb(
         "recordmill.pipelines.dataset_options.VerifyOptions",
         "recordmill.launch.verbs.verify",
