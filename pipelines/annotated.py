@@ -20,13 +20,13 @@ from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.features import FeatureTable
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.join_annotated import (
+    AnnotatedJoin,
     ClassRules,
     DescribeClasses,
     JoinAnnotated,
-    JoinRules,
     wanted_labels,
 )
-from recordmill.transforms.annotated.read_annotated import ReadAnnotated, ReadRules
+from recordmill.transforms.annotated.read_annotated import AnnotatedRules, ReadAnnotated
 from recordmill.transforms.annotated.source import Source
 from recordmill.transforms.coco.join_images import Filters
 from recordmill.transforms.dataset.dataset_folder import labels_beside
@@ -67,7 +67,7 @@ def gather(p: beam.Pipeline, options: FormatOptions, source: Source, splits: tup
     division = read_division(p, options)
     divides = not source.splits or splits != source.splits
     match = getattr(options, "match", "path")
-    rules = ReadRules(source, splits, options.output, options.seed, divides, match)
+    rules = AnnotatedRules(source, splits, options.output, options.seed, divides, match)
     read = p | "ReadAnnotated" >> ReadAnnotated(rules, division if divides else None)
     asked = table_of(options, source)
     beside = labels_beside(options.output, splits)
@@ -75,7 +75,7 @@ def gather(p: beam.Pipeline, options: FormatOptions, source: Source, splits: tup
     described = read.traits | "DescribeClasses" >> DescribeClasses(classes)
     filters = Filters(options.categories, not options.no_crowd, options.min_area)
     estimate = RecordEstimate(asked, options.max_side)
-    joining = JoinRules(source, splits, filters, options.seed, match, options.division.group_from, estimate)
+    joining = AnnotatedJoin(source, splits, filters, options.seed, match, options.division.group_from, estimate)
     rows = read.rows
     if options.stratify or options.split_by == "rank":
         wanted = beam.FlatMap(wanted_labels, AsSingleton(described.categories), joining)

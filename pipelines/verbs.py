@@ -15,7 +15,7 @@ class Verb(NamedTuple):
             `recordmill.pipelines.convert.Job`; that of another verb has `run`.
         text: What it does. The first sentence is its line in the help.
         usage: Required flags and arguments.
-        examples: Commands that run in this order in an empty folder.
+        examples: Commands that run in this order in an empty folder, but for those of FORMATS.
         converts: True if it writes a data set.
         resumes: True if the same command continues after an interruption.
         runs_beam: True if it needs Beam, and takes Beam's flags after a lone --.
@@ -46,11 +46,26 @@ class Verb(NamedTuple):
         return getattr(import_module(self.module), function)
 
 
-_FORMAT = "recordmill.pipelines.annotated"
-"""What runs each verb of a format; its options say what is read."""
 _DRAW = "recordmill sample sample"
 _CONVERT = "recordmill coco --images sample/images --instances sample/annotations/instances.json"
 _CONVERTED = (_DRAW, f"{_CONVERT} --output tfrecords")
+
+_OF_FORMATS = "recordmill.pipelines.annotated"
+
+
+def _format(name: str, what: str, text: str) -> Verb:
+    """Return the verb of a format. Its options are NAME_options.NameOptions in transforms/NAME."""
+    room, examples = name.replace("-", "_"), f"recordmill {name} --data DATA --output tfrecords"
+    return Verb(
+        f"recordmill.transforms.{room}.{room}_options.{room.title().replace('_', '')}Options",
+        _OF_FORMATS,
+        f"Convert {what} to TFRecord shards. {text}",
+        "--data FILE|DIR|ZIP --output DIR [more flags]",
+        (f"{examples} --dry-run", examples),
+        converts=True,
+        resumes=True,
+    )
+
 
 VERBS = {
     "coco": Verb(
@@ -114,45 +129,23 @@ VERBS = {
         converts=True,
         resumes=True,
     ),
-    "yolo": Verb(
-        "recordmill.transforms.yolo.yolo_options.YoloOptions",
-        _FORMAT,
-        "Convert a YOLO data set to TFRecord shards. Boxes, polygons, keypoints or oriented boxes; all splits of "
-        "data.yaml in one run.",
-        "--data FILE|DIR|ZIP --output DIR [more flags]",
-        ("recordmill yolo --data coco8/data.yaml --output tfrecords",),
-        converts=True,
-        resumes=True,
+    "yolo": _format(
+        "yolo", "a YOLO data set", "Boxes, polygons, keypoints or oriented boxes; all splits of data.yaml."
     ),
-    "labelme": Verb(
-        "recordmill.transforms.labelme.labelme_options.LabelmeOptions",
-        _FORMAT,
-        "Convert LabelMe's JSON files, and those of X-AnyLabeling, to TFRecord shards. Each names its image; "
-        "shapes with one label and one group_id are one object.",
-        "--data DIR|ZIP|FILE --output DIR [more flags]",
-        ("recordmill labelme --data labelled --split train=0.8,val=0.2 --output tfrecords",),
-        converts=True,
-        resumes=True,
+    "labelme": _format(
+        "labelme",
+        "JSON files of LabelMe and X-AnyLabeling",
+        "Each names its image. Shapes of one label and one group_id are one object.",
     ),
-    "via": Verb(
-        "recordmill.transforms.via.via_options.ViaOptions",
-        _FORMAT,
-        "Convert JSON files of the VGG Image Annotator (VIA) to TFRecord shards. Exports of annotations and projects, "
-        "of versions 1 and 2; folders train and val are splits.",
-        "--data DIR|ZIP|FILE --output DIR [more flags]",
-        ("recordmill via --data balloon --class-name balloon --output tfrecords",),
-        converts=True,
-        resumes=True,
+    "via": _format(
+        "via",
+        "JSON files of the VGG Image Annotator (VIA)",
+        "Exports of annotations, and projects, of versions 1 and 2. Folders train and val are splits.",
     ),
-    "createml": Verb(
-        "recordmill.transforms.createml.createml_options.CreatemlOptions",
-        _FORMAT,
-        "Convert CreateML's JSON to TFRecord shards. Boxes by their centre in pixels; folders train, valid and test "
-        "are splits.",
-        "--data DIR|ZIP|FILE --output DIR [more flags]",
-        ("recordmill createml --data plates --output tfrecords",),
-        converts=True,
-        resumes=True,
+    "createml": _format(
+        "createml",
+        "CreateML's JSON",
+        "Boxes by their centre, in pixels. Folders train, valid and test are splits.",
     ),
     "verify": Verb(
         "recordmill.pipelines.dataset_options.VerifyOptions",
@@ -212,6 +205,8 @@ VERBS = {
 
 EXAMPLES = (*_CONVERTED, "recordmill verify tfrecords")  # of the complete program
 CONVERSIONS = tuple(name for name, verb in VERBS.items() if verb.converts)
+FORMATS = tuple(name for name, verb in VERBS.items() if verb.module == _OF_FORMATS)
+"""Formats of annotated images. DATA in their examples is the user's."""
 
 
 def fields_of(verb: str) -> tuple[OptionField, ...]:

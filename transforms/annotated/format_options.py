@@ -23,6 +23,8 @@ class FormatOptions(AnnotatedOptions):
         AnnotatedOptions, "images", (), "Folder or .zip that the paths of images begin at.", "the folder of `--data`"
     )
 
+    name: str = redefined(AnnotatedOptions, "name", ..., usual="the name of the format")
+
     def source(self) -> Source:
         """Look at the data set, without a look at each file.
 

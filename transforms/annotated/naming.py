@@ -14,7 +14,7 @@ from recordmill.schemas.inputs.object_options import match_option
 from recordmill.schemas.names import Match, is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.annotated.source import Fault, LabelledImage, Parse, Source, SourceFolder
+from recordmill.transforms.annotated.source import LabelFault, LabelledImage, Parse, Source, SourceFolder
 from recordmill.transforms.coco.json_faults import quote_nan, without_lone_surrogates
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 
@@ -101,12 +101,12 @@ def image_name(file: str, path: str) -> str:
 
 def spoilt(detail: str) -> LabelledImage:
     """Return the image of a label file of which nothing can be used."""
-    return LabelledImage(None, (Fault(Reason.MALFORMED_LABELS, detail),))
+    return LabelledImage(None, (LabelFault(Reason.MALFORMED_LABELS, detail),))
 
 
 def not_usable(what: str, detail: str) -> LabelledImage:
     """Return an entry of a label file that is no image."""
-    return LabelledImage(None, (Fault(Reason.MALFORMED_IMAGE, f"{what}: {detail}"),))
+    return LabelledImage(None, (LabelFault(Reason.MALFORMED_IMAGE, f"{what}: {detail}"),))
 
 
 def read_json(stream: BinaryIO, type_: type[_T], tool: str) -> _T:

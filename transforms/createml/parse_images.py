@@ -18,7 +18,7 @@ from recordmill.transforms.annotated.naming import (
     read_json,
     spoilt,
 )
-from recordmill.transforms.annotated.source import Fault, LabelledImage, Source
+from recordmill.transforms.annotated.source import LabelFault, LabelledImage, Source
 
 if TYPE_CHECKING:
     from recordmill.transforms.createml.createml_options import CreatemlOptions
@@ -38,7 +38,7 @@ class _Annotation(msgspec.Struct):
     coordinates: _Coordinates
 
 
-class _Image(msgspec.Struct):
+class _CreatemlImage(msgspec.Struct):
     """An entry; Turi Create's older names of the keys are read, too."""
 
     image: str = ""
@@ -80,7 +80,7 @@ def parse_images(stream: BinaryIO, file: str) -> Iterator[LabelledImage]:
         return
     for number, raw in enumerate(found, 1):
         try:
-            image = decoded(raw, _Image)
+            image = decoded(raw, _CreatemlImage)
         except UnusableError as fault:
             yield not_usable(f"{file}: image {number}", fault.detail)
             continue
@@ -98,7 +98,7 @@ def _image(rows: list[msgspec.Raw], shown: str, name: str) -> LabelledImage:
         try:
             each = decoded(raw, _Annotation)
         except UnusableError as fault:
-            faults.append(Fault(fault.reason, f"{shown}: annotation {number}: {fault.detail}"))
+            faults.append(LabelFault(fault.reason, f"{shown}: annotation {number}: {fault.detail}"))
             continue
         x, y, width, height = msgspec.structs.astuple(each.coordinates)
         notes.add(_SMALL if max(abs(x), abs(y), abs(width), abs(height)) <= 1 else _LARGE)

@@ -33,7 +33,7 @@ from recordmill.transforms.annotated.shapes import (
     rectangle_ring,
     without_area,
 )
-from recordmill.transforms.annotated.source import Fault, LabelledImage, Source
+from recordmill.transforms.annotated.source import LabelFault, LabelledImage, Source
 from recordmill.transforms.images.masks import run_lengths
 from recordmill.transforms.images.open_picture import open_picture
 
@@ -61,7 +61,7 @@ class ShapeRules(NamedTuple):
     has_masks: bool = False
 
 
-class _File(msgspec.Struct):
+class _LabelmeFile(msgspec.Struct):
     shapes: list[msgspec.Raw]
     image_path: str = msgspec.field(name="imagePath")
     image_data: msgspec.Raw = msgspec.field(name="imageData", default=msgspec.Raw(b"null"))
@@ -118,7 +118,7 @@ def parse_shapes(stream: BinaryIO, file: str, rules: ShapeRules) -> Iterator[Lab
     ('1.jpg', (1.0, 2.0, 3.0, 4.0), 'shape 2: a point has no area')
     """
     try:
-        found = read_json(stream, _File, "LabelMe")
+        found = read_json(stream, _LabelmeFile, "LabelMe")
     except UnusableError as fault:
         yield spoilt(fault.detail)
         return
@@ -128,25 +128,25 @@ def parse_shapes(stream: BinaryIO, file: str, rules: ShapeRules) -> Iterator[Lab
     notes = {"flags"} if any((found.flags or {}).values()) else set()
     notes |= {"embedded"} if bytes(found.image_data) not in (b"null", b'""') else set()
     objects: list[SampleObject] = []
-    faults: list[Fault] = []
+    faults: list[LabelFault] = []
     for numbers, group in _groups(found.shapes, faults).values():
         try:
             objects.append(_object(group, rules, found, notes))
         except UnusableError as fault:
             shown = " and ".join(map(str, numbers))
-            faults.append(Fault(fault.reason, f"shape{'s' * (len(numbers) > 1)} {shown}: {fault.detail}"))
+            faults.append(LabelFault(fault.reason, f"shape{'s' * (len(numbers) > 1)} {shown}: {fault.detail}"))
     sample = Sample(image_name(file, found.image_path), width=found.width, height=found.height, objects=tuple(objects))
     yield LabelledImage(sample, tuple(faults), tuple(sorted(notes)))
 
 
-def _groups(raw: list[msgspec.Raw], faults: list[Fault]) -> dict[Any, tuple[list[int], list[_Shape]]]:
+def _groups(raw: list[msgspec.Raw], faults: list[LabelFault]) -> dict[Any, tuple[list[int], list[_Shape]]]:
     """Return the shapes of each object with their numbers: those of one label and one group_id are one object."""
     groups: dict[Any, tuple[list[int], list[_Shape]]] = {}
     for number, each in enumerate(raw, 1):
         try:
             shape = decoded(each, _Shape)
         except UnusableError as fault:
-            faults.append(Fault(fault.reason, f"shape {number}: {fault.detail}"))
+            faults.append(LabelFault(fault.reason, f"shape {number}: {fault.detail}"))
             continue
         is_part = shape.group_id is not None and shape.shape_type not in _NO_AREA
         numbers, group = groups.setdefault((shape.label, shape.group_id) if is_part else number, ([], []))
@@ -155,7 +155,7 @@ def _groups(raw: list[msgspec.Raw], faults: list[Fault]) -> dict[Any, tuple[list
     return groups
 
 
-def _object(group: list[_Shape], rules: ShapeRules, file: _File, notes: set[str]) -> SampleObject:
+def _object(group: list[_Shape], rules: ShapeRules, file: _LabelmeFile, notes: set[str]) -> SampleObject:
     """
     Raises:
         UnusableError: the shapes are no object.
@@ -191,7 +191,7 @@ def _ring(shape: _Shape) -> list[Point]:
     raise UnusableError(Reason.MALFORMED_ANNOTATION, f"shape_type {kind} of {len(points)} points is not read")
 
 
-def _mask_object(group: list[_Shape], rules: ShapeRules, file: _File) -> SampleObject:
+def _mask_object(group: list[_Shape], rules: ShapeRules, file: _LabelmeFile) -> SampleObject:
     shape = group[0]
     if len(group) > 1:
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a mask is in a group with other shapes")
@@ -202,7 +202,7 @@ def _mask_object(group: list[_Shape], rules: ShapeRules, file: _File) -> SampleO
     return box_object(shape.label, left, top, right + 1, bottom + 1, segmentation=text)
 
 
-def _run_lengths(mask: str, left: int, top: int, file: _File) -> str:
+def _run_lengths(mask: str, left: int, top: int, file: _LabelmeFile) -> str:
     """Return the JSON of COCO's run lengths of a mask that begins at a pixel of the image."""
     if not file.width or not file.height:
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a mask, in a file without imageWidth and imageHeight")

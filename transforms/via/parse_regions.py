@@ -24,7 +24,7 @@ from recordmill.transforms.annotated.naming import (
     spoilt,
 )
 from recordmill.transforms.annotated.shapes import ellipse_ring, polygon_object, without_area
-from recordmill.transforms.annotated.source import Fault, LabelledImage, Source
+from recordmill.transforms.annotated.source import LabelFault, LabelledImage, Source
 
 if TYPE_CHECKING:
     from recordmill.transforms.via.via_options import ViaOptions
@@ -49,7 +49,7 @@ class RegionRules(NamedTuple):
     has_masks: bool = False
 
 
-class _Image(msgspec.Struct):
+class _ViaImage(msgspec.Struct):
     filename: str
     regions: list[msgspec.Raw] | dict[str, msgspec.Raw]
     file_attributes: dict[str, Any] = {}
@@ -134,7 +134,7 @@ def parse_regions(stream: BinaryIO, file: str, rules: RegionRules) -> Iterator[L
         return
     for key, raw in found.items():
         try:
-            image = decoded(raw, _Image)
+            image = decoded(raw, _ViaImage)
         except UnusableError as fault:
             yield not_usable(f"{file}: {key!r}", fault.detail)
         else:
@@ -142,7 +142,7 @@ def parse_regions(stream: BinaryIO, file: str, rules: RegionRules) -> Iterator[L
             yield _image(image, image_name(file, name), rules)
 
 
-def _image(image: _Image, name: str, rules: RegionRules) -> LabelledImage:
+def _image(image: _ViaImage, name: str, rules: RegionRules) -> LabelledImage:
     regions = image.regions if isinstance(image.regions, list) else list(image.regions.values())
     objects, faults = [], []
     notes = {_OF_FILE} if any(image.file_attributes.values()) else set()
@@ -150,7 +150,7 @@ def _image(image: _Image, name: str, rules: RegionRules) -> LabelledImage:
         try:
             objects.append(_object(decoded(raw, _Region), rules, notes))
         except UnusableError as fault:
-            faults.append(Fault(fault.reason, f"{image.filename}: region {number}: {fault.detail}"))
+            faults.append(LabelFault(fault.reason, f"{image.filename}: region {number}: {fault.detail}"))
     return LabelledImage(Sample(name, objects=tuple(objects)), tuple(faults), tuple(sorted(notes)))
 
 

@@ -1,12 +1,13 @@
 """Lines of a YOLO label file become objects, by the rules of Ultralytics' `verify_image_label`."""
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.annotated.source import Fault, LabelledImage
+from recordmill.transforms.annotated.source import LabelFault, LabelledImage
 
 _BEYOND = 0.01
 """Coordinates may be so far beyond 0..1."""
@@ -14,7 +15,7 @@ _SHOWN = 60
 
 
 class LineRules(NamedTuple):
-    """What a line is.
+    """Meaning of a line.
 
     Attributes:
         names: of the classes, by index.
@@ -40,7 +41,7 @@ def parse_labels(data: bytes, file: str, rules: LineRules) -> Iterator[LabelledI
     try:
         lines = data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        yield LabelledImage(None, (Fault(Reason.MALFORMED_LABELS, f"it is not UTF-8 (byte {error.start:,})"),))
+        yield LabelledImage(None, (LabelFault(Reason.MALFORMED_LABELS, f"it is not UTF-8 (byte {error.start:,})"),))
         return
     objects, faults, notes = [], [], set()
     first: dict[tuple[float, ...], int] = {}
@@ -55,7 +56,7 @@ def parse_labels(data: bytes, file: str, rules: LineRules) -> Iterator[LabelledI
                 raise UnusableError(Reason.DUPLICATE_ANNOTATION, f"it says the same as line {before}")
         except UnusableError as fault:
             shown = line.strip()[:_SHOWN] + "…" * (len(line.strip()) > _SHOWN)
-            faults.append(Fault(fault.reason, f"{fault.detail}: {shown!r}", number))
+            faults.append(LabelFault(fault.reason, f"{fault.detail}: {shown!r}", number))
         else:
             objects.append(each)
             notes.add("box" if len(tokens) == 5 else "nine" if len(tokens) == 9 else "more")
@@ -85,25 +86,26 @@ def parse_line(columns: Sequence[float], rules: LineRules) -> SampleObject:
     if class_ not in range(len(rules.names)):
         detail = f"class {class_:g} is none of 0 to {len(rules.names) - 1}"
         raise UnusableError(Reason.UNKNOWN_CATEGORY, detail)
-    index = int(class_)
-    is_box = len(columns) == 5 or rules.task == "pose"
-    points = numbers[4:]
-    if rules.task == "pose":
-        checked = [number for number, axis in zip(points, _axes(rules), strict=True) if axis < 2]
-    else:
-        checked = points
-    if not all(-_BEYOND <= number <= 1 + _BEYOND for number in (*numbers[:4], *checked)):
-        detail = "a number is not finite" if any(n != n for n in numbers) else "a number is not in 0..1"
-        raise UnusableError(Reason.MALFORMED_BOX, detail)
-    if is_box:
-        x, y, width, height = numbers[:4]
-        if width < 0 or height < 0:
-            raise UnusableError(Reason.MALFORMED_BOX, "width or height is negative")
-        box = round(x - width / 2, 12), round(y - height / 2, 12), width, height
-        return SampleObject(rules.names[index], box, "fraction", _keypoints(points, rules), category_id=index)
-    xs, ys = numbers[::2], numbers[1::2]
-    left, top = min(xs), min(ys)
-    box = left, top, max(xs) - left, max(ys) - top
+    index, points = int(class_), numbers[4:]
+    if rules.dimensions == 3 and not all(visibility in (0, 1, 2) for visibility in points[2::3]):
+        raise UnusableError(Reason.MALFORMED_KEYPOINTS, "a visibility is not 0, 1 or 2")
+    within = numbers if rules.dimensions < 3 else [*numbers[:4], *points[::3], *points[1::3]]
+    if not all(-_BEYOND <= number <= 1 + _BEYOND for number in within):
+        is_finite = all(map(math.isfinite, within))
+        raise UnusableError(Reason.MALFORMED_BOX, f"a number is not {'in 0..1' if is_finite else 'finite'}")
+    if len(columns) > 5 and rules.task != "pose":
+        return _polygon(index, numbers, rules)
+    x, y, width, height = numbers[:4]
+    if width < 0 or height < 0:
+        raise UnusableError(Reason.MALFORMED_BOX, "width or height is negative")
+    box = round(x - width / 2, 12), round(y - height / 2, 12), width, height
+    return SampleObject(rules.names[index], box, "fraction", _keypoints(points, rules), category_id=index)
+
+
+def _polygon(index: int, numbers: Sequence[float], rules: LineRules) -> SampleObject:
+    """Return the object of a polygon, whose box is its bounds."""
+    left, top = min(numbers[::2]), min(numbers[1::2])
+    box = left, top, max(numbers[::2]) - left, max(numbers[1::2]) - top
     text = json.dumps([numbers]) if rules.has_masks and rules.task != "detect" else ""
     return SampleObject(rules.names[index], box, "fraction", segmentation=text, category_id=index)
 
@@ -120,10 +122,6 @@ def _column_fault(columns: int, rules: LineRules) -> str:
     if columns == 5 or (columns > 6 and columns % 2):
         return ""
     return f"{columns} columns, where a box has 5, and a polygon 7, 9 or more"
-
-
-def _axes(rules: LineRules) -> list[int]:
-    return list(range(rules.dimensions)) * rules.keypoints
 
 
 def _keypoints(numbers: Sequence[float], rules: LineRules) -> tuple[float, ...]:
