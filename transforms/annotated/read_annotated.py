@@ -41,8 +41,9 @@ _MOST_BYTES = 64 << 20
 """Maximum size of a label file beside an image."""
 _AT_ONCE = 1000
 _IN_FLIGHT = 64
-_NO_LABEL_FILE = "{number} images have no label file, so they are without objects, as background ({names})"
-_NO_IMAGE = "{number} label files have no image, so they are left out ({names})"
+_NO_LABEL_FILE = "images without a label file: {number}; they are written without objects, as background ({names})"
+_NO_IMAGE = "label files without an image: {number}; they are left out ({names})"
+_NO_ROWS = Block(file_name=ragged_texts([]), split=np.zeros(0, np.int64))
 
 Keyed = tuple[int, bytes]
 """Number of a bucket of names or of a range of images, and a packed Block."""
@@ -197,7 +198,8 @@ class _ReadBeside(ThreadedDoFn):
         rules, facts = self._rules, FactsBuilder()
         label_of = rules.source.label_of or str
         known = {label[0]: label for label in labels}
-        files = join_blocks([NO_FILES, *images])
+        files = join_blocks([NO_FILES.having(split=_NO_ROWS.split), *images])
+        lists = [_NO_ROWS, *lists]
         rows = _listed(join_blocks(lists), files, label_of, facts) if rules.source.lists else _unique(files)
         rows = rows.having(image_id=np.array(list(map(name_id, map(name_key, rows.file_name.texts()))), np.int64))
         rows = match_rows(rows, files.having(split=None) if rules.source.lists else None, "path", division).rows

@@ -77,8 +77,8 @@ _POLYGONS = msgspec.json.Decoder(list[list[float]])
 
 
 def in_pixels(block: Block, frame_wh_px: np.ndarray, min_area_px2: float = 0.0) -> Block:
-    """Convert boxes, areas, segmentations and keypoints from fractions to pixels. An edge of a box that is less than
-    2e-6 beyond the image is at the image's edge.
+    """Convert boxes, areas, corners, segmentations and keypoints from fractions to pixels. An edge of a box that is
+    less than 2e-6 beyond the image is at the image's edge.
 
     Args:
         frame_wh_px: int64 [N, 2], width and height of each image.
@@ -111,6 +111,7 @@ def in_pixels(block: Block, frame_wh_px: np.ndarray, min_area_px2: float = 0.0) 
         area_px2=block.area_px2 * sides[:, 0] * sides[:, 1],
         keypoints_xyv=keypoints,
         segmentation=segmentation,
+        corners_px=None if block.corners_px is None else block.corners_px * np.tile(sides, 4),
         in_fractions=None,
     )
     is_small = block.in_fractions & (found.area_px2 < min_area_px2)

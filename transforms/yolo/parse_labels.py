@@ -86,28 +86,63 @@ def parse_line(columns: Sequence[float], rules: LineRules) -> SampleObject:
     if class_ not in range(len(rules.names)):
         detail = f"class {class_:g} is none of 0 to {len(rules.names) - 1}"
         raise UnusableError(Reason.UNKNOWN_CATEGORY, detail)
-    index, points = int(class_), numbers[4:]
-    if rules.dimensions == 3 and not all(visibility in (0, 1, 2) for visibility in points[2::3]):
-        raise UnusableError(Reason.MALFORMED_KEYPOINTS, "a visibility is not 0, 1 or 2")
-    within = numbers if rules.dimensions < 3 else [*numbers[:4], *points[::3], *points[1::3]]
-    if not all(-_BEYOND <= number <= 1 + _BEYOND for number in within):
-        is_finite = all(map(math.isfinite, within))
-        raise UnusableError(Reason.MALFORMED_BOX, f"a number is not {'in 0..1' if is_finite else 'finite'}")
     if len(columns) > 5 and rules.task != "pose":
-        return _polygon(index, numbers, rules)
-    x, y, width, height = numbers[:4]
+        return _polygon(int(class_), numbers, rules)
+    box, points = numbers[:4], numbers[4:]
+    _check_fractions(box if rules.dimensions == 3 else numbers)
+    if rules.dimensions == 3:
+        if not all(visibility in (0, 1, 2) for visibility in points[2::3]):
+            raise UnusableError(Reason.MALFORMED_KEYPOINTS, "a visibility is not 0, 1 or 2")
+        _check_fractions([*points[::3], *points[1::3]])
+    x, y, width, height = box
     if width < 0 or height < 0:
         raise UnusableError(Reason.MALFORMED_BOX, "width or height is negative")
-    box = round(x - width / 2, 12), round(y - height / 2, 12), width, height
-    return SampleObject(rules.names[index], box, "fraction", _keypoints(points, rules), category_id=index)
+    return SampleObject(
+        rules.names[int(class_)],
+        (round(x - width / 2, 12), round(y - height / 2, 12), width, height),
+        "fraction",
+        _keypoints(points, rules),
+        category_id=int(class_),
+    )
+
+
+def _check_fractions(numbers: Sequence[float]) -> None:
+    if not all(-_BEYOND <= number <= 1 + _BEYOND for number in numbers):
+        is_finite = all(map(math.isfinite, numbers))
+        raise UnusableError(Reason.MALFORMED_BOX, f"a number is not {'in 0..1' if is_finite else 'finite'}")
 
 
 def _polygon(index: int, numbers: Sequence[float], rules: LineRules) -> SampleObject:
-    """Return the object of a polygon, whose box is its bounds."""
+    """Return the object of a polygon, or of an oriented box. Its box is their bounds.
+
+    As Ultralytics does, centre and size of the bounds are checked, and not each point: some are outside the image.
+    """
     left, top = min(numbers[::2]), min(numbers[1::2])
-    box = left, top, max(numbers[::2]) - left, max(numbers[1::2]) - top
+    right, bottom = max(numbers[::2]), max(numbers[1::2])
+    _check_fractions(
+        [*(number - number for number in numbers), (left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
+    )
     text = json.dumps([numbers]) if rules.has_masks and rules.task != "detect" else ""
-    return SampleObject(rules.names[index], box, "fraction", segmentation=text, category_id=index)
+    return SampleObject(
+        rules.names[index],
+        (left, top, right - left, bottom - top),
+        "fraction",
+        segmentation=text,
+        area_px2=None if rules.task == "detect" else _area(numbers),
+        category_id=index,
+        corners=tuple(numbers) if rules.task == "obb" else (),
+    )
+
+
+def _area(polygon: Sequence[float]) -> float:
+    """Return the area within a polygon.
+
+    >>> _area((0, 0, 1, 0, 1, 1))
+    0.5
+    """
+    xs, ys = polygon[::2], polygon[1::2]
+    following = zip([*xs[1:], xs[0]], [*ys[1:], ys[0]], strict=True)
+    return abs(sum(x * next_y - y * next_x for x, y, (next_x, next_y) in zip(xs, ys, following, strict=True))) / 2
 
 
 def _column_fault(columns: int, rules: LineRules) -> str:

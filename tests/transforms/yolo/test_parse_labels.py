@@ -27,6 +27,7 @@ def parsed(lines: str, rules: LineRules):
         ("1 0.1 0.2 0.3 0.2 0.3 0.6", DETECT, (0.1, 0.2, 0.2, 0.4)),
         ("1 0.1 0.2 0.3 0.2 0.3 0.6", LineRules(NAMES, "detect"), (0.1, 0.2, 0.2, 0.4)),
         ("1 0.1 0.2 0.3 0.2 0.3 0.6 0.1 0.6", OBB, (0.1, 0.2, 0.2, 0.4)),
+        ("1 0.9 0.2 1.05 0.2 1.05 0.6 0.9 0.6", OBB, (0.9, 0.2, 0.15, 0.4)),
         ("1 0.5 0.5 0.2 0.4 0.1 0.2 2 0 0 0", POSE, (0.4, 0.3, 0.2, 0.4)),
     ],
 )
@@ -61,6 +62,8 @@ def test_polygons_and_keypoints():
         ("0 0.5 0.5 0.2 0.4 0.9", DETECT, Reason.MALFORMED_ANNOTATION, "6 columns, as predictions with a confidence"),
         ("0 .1 .1 .1 .1 .1 .1 .1", DETECT, Reason.MALFORMED_ANNOTATION, "8 columns"),
         ("0 .1 .1 .9 .1 .9 1.5", SEGMENT, Reason.MALFORMED_BOX, "not in 0..1"),
+        ("0 .1 .1 .9 nan .9 .5", SEGMENT, Reason.MALFORMED_BOX, "a number is not finite"),
+        ("0 inf .1 .9 .1 .9 .5", SEGMENT, Reason.MALFORMED_BOX, "a number is not finite"),
         ("0 .1 .1 .9 .1 .9 .5", OBB, Reason.MALFORMED_ANNOTATION, "7 columns, where an oriented box has 9"),
         (LINE, POSE, Reason.MALFORMED_ANNOTATION, "5 columns, where 11 are expected by kpt_shape"),
         (f"{LINE} 0.1 0.2 3 0 0 0", POSE, Reason.MALFORMED_KEYPOINTS, "a visibility is not 0, 1 or 2"),
