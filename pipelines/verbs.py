@@ -147,6 +147,18 @@ VERBS = {
         "CreateML's JSON",
         "Boxes by their centre, in pixels. Folders train, valid and test are splits.",
     ),
+    "tfcsv": _format(
+        "tfcsv",
+        "TensorFlow CSV",
+        "Rows `filename,width,height,class,xmin,ymin,xmax,ymax`, an object each, in pixels.",
+    ),
+    "labelstudio": _format("labelstudio", "Label Studio's JSON", "Tasks with their annotations, in percent."),
+    "openimages": _format("openimages", "Open Images' CSV", "Boxes in fractions; IsGroupOf is a crowd."),
+    "vertex": _format(
+        "vertex",
+        "import files of Vertex AI",
+        "JSON Lines, or CSV, of images with boxes in fractions; `ml_use` is the split.",
+    ),
     "verify": Verb(
         "recordmill.pipelines.dataset_options.VerifyOptions",
         "recordmill.launch.verbs.verify",

@@ -1,7 +1,8 @@
 """What label files that name their images have in common: where they are, names of images, JSON, faults."""
 
+import math
 import posixpath
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, BinaryIO, NamedTuple, TypeVar
@@ -50,7 +51,7 @@ def find_labels(data: str, images: tuple[str, ...], is_label: Callable[[str], bo
     storage = storage_for(data)
     if storage.size(data) is not None:
         folder, name = split_folder(data)
-        return Labels(_folders([SourceFolder(folder)], images), (), partial(_is_file, wanted=name))
+        return one_folder(folder, (name,), images)
     found = [name for name in _SPLIT_FOLDERS if storage.is_folder(join_path(data, name))]
     if not found:
         return Labels(_folders([SourceFolder(data.rstrip("/"))], images), (), is_label)
@@ -71,8 +72,13 @@ def _folders(labels: list[SourceFolder], images: tuple[str, ...]) -> tuple[Sourc
     return (*(SourceFolder(path) for path in sorted(of_images)), *beside)
 
 
-def _is_file(name: str, wanted: str) -> bool:
-    return name == wanted
+def one_folder(folder: str, names: Iterable[str], images: tuple[str, ...]) -> Labels:
+    """Return label files of one folder. Images are in it, or below it, or below `images`."""
+    return Labels(_folders([SourceFolder(folder.rstrip("/"))], images), (), partial(_is_one, names=frozenset(names)))
+
+
+def _is_one(name: str, names: frozenset[str]) -> bool:
+    return name in names
 
 
 def is_json(name: str) -> bool:
@@ -130,14 +136,19 @@ def read_json(stream: BinaryIO, type_: type[_T], tool: str) -> _T:
         raise UnusableError(Reason.MALFORMED_LABELS, detail) from error
 
 
-def decoded(raw: Any, type_: type[_T]) -> _T:
+def decoded(raw: Any, type_: type[_T], strict: bool = True) -> _T:
     """Return a part of a label file.
+
+    Args:
+        strict: False to take texts that are numbers for numbers.
 
     Raises:
         UnusableError: it is not of the type.
     """
     try:
-        return msgspec.json.decode(raw, type=type_) if isinstance(raw, msgspec.Raw) else msgspec.convert(raw, type_)
+        if isinstance(raw, dict):
+            return msgspec.convert(raw, type_, strict=strict)
+        return msgspec.json.decode(raw, type=type_, strict=strict)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         detail = "a text is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
         raise UnusableError(Reason.MALFORMED_ANNOTATION, detail) from error
@@ -153,3 +164,50 @@ _MASKS_WARNING = (
 def mask_warnings(notes: frozenset[str]) -> Iterator[str]:
     if MASKS in notes:
         yield _MASKS_WARNING
+
+
+_PIXELS, _FRACTIONS = "coordinates beyond 0..1", "coordinates within 0..1"
+
+
+def frame_note(numbers: Iterable[float]) -> str:
+    """Return the note of a box that should be in pixels."""
+    return _FRACTIONS if all(abs(number) <= 1 for number in numbers) else _PIXELS
+
+
+def check_pixels(notes: frozenset[str], tool: str) -> None:
+    """
+    Raises:
+        ConfigError: all boxes are within 0..1.
+    """
+    if _FRACTIONS in notes and _PIXELS not in notes:
+        raise ConfigError(f"all coordinates are within 0..1, so they are fractions, and {tool}'s are pixels")
+
+
+_BEYOND = 0.01
+"""Fractions may be so far beyond 0..1."""
+
+
+def fraction_box(left: float, top: float, right: float, bottom: float) -> tuple[float, float, float, float]:
+    """Return left, top, width and height of edges in fractions.
+
+    Raises:
+        UnusableError: they are not in 0..1, or in another order.
+
+    >>> fraction_box(0.1, 0.2, 0.4, 1.0)
+    (0.1, 0.2, 0.3, 0.8)
+    """
+    if not all(-_BEYOND <= number <= 1 + _BEYOND for number in (left, top, right, bottom)):
+        raise UnusableError(Reason.MALFORMED_BOX, f"edges {left:g}, {top:g}, {right:g}, {bottom:g} are not in 0..1")
+    return edges_box(left, top, right, bottom)
+
+
+def edges_box(left: float, top: float, right: float, bottom: float) -> tuple[float, float, float, float]:
+    """Return left, top, width and height of edges.
+
+    Raises:
+        UnusableError: they are not finite, or in another order.
+    """
+    if not (left <= right and top <= bottom and all(map(math.isfinite, (left, top, right, bottom)))):
+        detail = f"left {left:g}, top {top:g}, right {right:g}, bottom {bottom:g}"
+        raise UnusableError(Reason.MALFORMED_BOX, f"the edges are not in order: {detail}")
+    return left, top, round(right - left, 12), round(bottom - top, 12)

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.annotated.naming import (
+    check_pixels,
     decoded,
     find_labels,
+    frame_note,
     image_name,
     is_json,
     naming_source,
@@ -23,8 +24,6 @@ from recordmill.transforms.annotated.source import LabelFault, LabelledImage, So
 if TYPE_CHECKING:
     from recordmill.transforms.createml.createml_options import CreatemlOptions
 
-_SMALL, _LARGE = "coordinates within 0..1", "coordinates"
-
 
 class _Coordinates(msgspec.Struct):
     x: float
@@ -33,7 +32,7 @@ class _Coordinates(msgspec.Struct):
     height: float
 
 
-class _Annotation(msgspec.Struct):
+class _CreatemlAnnotation(msgspec.Struct):
     label: str
     coordinates: _Coordinates
 
@@ -58,8 +57,7 @@ def createml_source(options: "CreatemlOptions") -> Source:
 
 
 def _check(notes: frozenset[str]) -> Iterator[str]:
-    if _SMALL in notes and _LARGE not in notes:
-        raise ConfigError("all coordinates are within 0..1, so they are fractions, and CreateML's are pixels")
+    check_pixels(notes, "CreateML")
     yield from ()
 
 
@@ -96,12 +94,12 @@ def _image(rows: list[msgspec.Raw], shown: str, name: str) -> LabelledImage:
     objects, faults, notes = [], [], set()
     for number, raw in enumerate(rows, 1):
         try:
-            each = decoded(raw, _Annotation)
+            each = decoded(raw, _CreatemlAnnotation)
         except UnusableError as fault:
             faults.append(LabelFault(fault.reason, f"{shown}: annotation {number}: {fault.detail}"))
             continue
         x, y, width, height = msgspec.structs.astuple(each.coordinates)
-        notes.add(_SMALL if max(abs(x), abs(y), abs(width), abs(height)) <= 1 else _LARGE)
+        notes.add(frame_note((x, y, width, height)))
         box = round(x - width / 2, 12), round(y - height / 2, 12), width, height
         objects.append(SampleObject(each.label, box))
     return LabelledImage(Sample(name, objects=tuple(objects)), tuple(faults), tuple(sorted(notes)))
