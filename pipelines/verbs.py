@@ -159,6 +159,10 @@ VERBS = {
         "import files of Vertex AI",
         "JSON Lines, or CSV, of images with boxes in fractions; `ml_use` is the split.",
     ),
+    "voc": _format("voc", "a data set of Pascal VOC", "Boxes of XML files; all splits of ImageSets, or of folders."),
+    "cvat": _format(
+        "cvat", "CVAT's XML", "Boxes, polygons, masks, points, tags and tracks of CVAT's XML 1.1; all subsets."
+    ),
     "verify": Verb(
         "recordmill.pipelines.dataset_options.VerifyOptions",
         "recordmill.launch.verbs.verify",

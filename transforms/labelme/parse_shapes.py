@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 _POLYGONS = ("polygon", "rotation", "quadrilateral")
 _NO_AREA = ("point", "line", "linestrip", "points")
 _NOTES = {
-    "flags": "label files have flags of images or shapes, and records have no key for them",
-    "difficult": "label files have shapes that are difficult, and records have no key for that",
+    "flags": "label files have flags of shapes, and records have no key for them",
     "embedded": "label files hold their images (imageData), which are not read: an image needs its file",
 }
 
@@ -125,8 +124,7 @@ def parse_shapes(stream: BinaryIO, file: str, rules: ShapeRules) -> Iterator[Lab
     if (found.width is None) != (found.height is None) or min(found.width or 1, found.height or 1) < 1:
         yield not_usable(file, f"imageWidth is {found.width}, imageHeight {found.height}")
         return
-    notes = {"flags"} if any((found.flags or {}).values()) else set()
-    notes |= {"embedded"} if bytes(found.image_data) not in (b"null", b'""') else set()
+    notes = {"embedded"} if bytes(found.image_data) not in (b"null", b'""') else set()
     objects: list[SampleObject] = []
     faults: list[LabelFault] = []
     for numbers, group in _groups(found.shapes, faults).values():
@@ -135,7 +133,9 @@ def parse_shapes(stream: BinaryIO, file: str, rules: ShapeRules) -> Iterator[Lab
         except UnusableError as fault:
             shown = " and ".join(map(str, numbers))
             faults.append(LabelFault(fault.reason, f"shape{'s' * (len(numbers) > 1)} {shown}: {fault.detail}"))
-    sample = Sample(image_name(file, found.image_path), width=found.width, height=found.height, objects=tuple(objects))
+    tags = tuple(flag for flag, is_set in (found.flags or {}).items() if is_set is True and flag not in rules.ignored)
+    name, size = image_name(file, found.image_path), (found.width, found.height)
+    sample = Sample(name, width=size[0], height=size[1], objects=tuple(objects), tags=tags)
     yield LabelledImage(sample, tuple(faults), tuple(sorted(notes)))
 
 
@@ -164,16 +164,18 @@ def _object(group: list[_Shape], rules: ShapeRules, file: _LabelmeFile, notes: s
     if first.label in rules.ignored:
         raise UnusableError(Reason.EXCLUDED, f"label {first.label} (--ignore-labels)")
     notes |= {"flags"} if any(any((shape.flags or {}).values()) for shape in group) else set()
-    notes |= {"difficult"} if any(shape.difficult for shape in group) else set()
+    difficult = any(shape.difficult for shape in group)
     is_box = first.shape_type == "rectangle" and len(group) == 1
     if not is_box and not rules.has_masks:
         notes.add(MASKS)
     if any(shape.shape_type == "mask" for shape in group):
-        return _mask_object(group, rules, file)
+        return _mask_object(group, rules, file, difficult)
     rings = list(map(_ring, group))
     if is_box:
-        return box_object(first.label, *rings[0][0], *rings[0][2])
-    return polygon_object(first.label, rings, rules.has_masks)
+        return box_object(first.label, *rings[0][0], *rings[0][2], difficult=difficult)
+    is_turned = first.shape_type == "rotation" and len(group) == 1 and len(rings[0]) == 4
+    corners = tuple(number for point in rings[0] for number in point) if is_turned else ()
+    return polygon_object(first.label, rings, rules.has_masks, difficult=difficult, corners=corners)
 
 
 def _ring(shape: _Shape) -> list[Point]:
@@ -191,7 +193,7 @@ def _ring(shape: _Shape) -> list[Point]:
     raise UnusableError(Reason.MALFORMED_ANNOTATION, f"shape_type {kind} of {len(points)} points is not read")
 
 
-def _mask_object(group: list[_Shape], rules: ShapeRules, file: _LabelmeFile) -> SampleObject:
+def _mask_object(group: list[_Shape], rules: ShapeRules, file: _LabelmeFile, difficult: bool) -> SampleObject:
     shape = group[0]
     if len(group) > 1:
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a mask is in a group with other shapes")
@@ -199,7 +201,7 @@ def _mask_object(group: list[_Shape], rules: ShapeRules, file: _LabelmeFile) -> 
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a mask without its two corners, or without its image")
     (left, top), (right, bottom) = shape.points
     text = _run_lengths(shape.mask, round(left), round(top), file) if rules.has_masks else ""
-    return box_object(shape.label, left, top, right + 1, bottom + 1, segmentation=text)
+    return box_object(shape.label, left, top, right + 1, bottom + 1, segmentation=text, difficult=difficult)
 
 
 def _run_lengths(mask: str, left: int, top: int, file: _LabelmeFile) -> str:

@@ -199,6 +199,7 @@ def _image(task: _Task, name: str, shown: str, rules: TaskRules) -> LabelledImag
     objects: list[SampleObject] = []
     faults: list[LabelFault] = []
     sizes: set[tuple[int, int]] = set()
+    tags: list[str] = []
     results: list[tuple[int, _Result]] = []
     for number, raw in enumerate((raw for row in chosen for raw in row.result), 1):
         try:
@@ -209,6 +210,10 @@ def _image(task: _Task, name: str, shown: str, rules: TaskRules) -> LabelledImag
     for number, result in results:
         if result.id and result.id in labelled and not _labels(result):
             continue
+        choices = result.value.get("choices")
+        if result.type == "choices" and isinstance(choices, list) and "x" not in result.value:
+            tags += [choice for choice in choices if isinstance(choice, str)]
+            continue
         try:
             objects += _objects(result, rules, notes)
             if result.original_width and result.original_height:
@@ -216,7 +221,7 @@ def _image(task: _Task, name: str, shown: str, rules: TaskRules) -> LabelledImag
         except UnusableError as fault:
             faults.append(LabelFault(fault.reason, f"{shown}: result {number}: {fault.detail}"))
     width, height = sizes.pop() if len(sizes) == 1 else (None, None)
-    sample = Sample(name, width=width, height=height, objects=tuple(objects))
+    sample = Sample(name, width=width, height=height, objects=tuple(objects), tags=tuple(tags))
     return LabelledImage(sample, tuple(faults), tuple(sorted(notes)))
 
 
@@ -243,7 +248,9 @@ def _objects(result: _Result, rules: TaskRules, notes: set[str]) -> Iterator[Sam
     box = (0.0, 0.0, 0.0, 0.0) if ring else fraction_box(edges[0], edges[1], edges[2], edges[3])
     for label in labels:
         if ring:
-            yield polygon_object(label, [ring], rules.has_masks, frame="fraction")
+            corners = tuple(number for point in ring for number in point) if kind in ("", "rectangle") else ()
+            more = {"corners": corners if len(corners) == 8 else ()}
+            yield polygon_object(label, [ring], rules.has_masks, frame="fraction", **more)
         else:
             yield SampleObject(label, box, "fraction")
 

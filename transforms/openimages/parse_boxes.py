@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.csv_rows import Cells, RowFormat, number_of, read_images
@@ -59,7 +58,6 @@ def openimages_source(options: "OpenimagesOptions") -> Source:
         labels,
         partial(parse_boxes, names=names, by_name=by_name),
         check=_check,
-        parts=(Part.FLAGS,),
         inputs=(*([data] if is_file else []), *described),
         warnings=tuple(warnings),
     )

@@ -131,9 +131,15 @@ def test_files_of_which_nothing_can_be_used(file, detail):
     assert detail in image.faults[0].detail
 
 
+def test_what_objects_and_images_carry():
+    corners = [[3, 0], [6, 3], [3, 6], [0, 3]]
+    rows = (shape("polygon", TRIANGLE, difficult=True), shape("rotation", corners), shape("polygon", TRIANGLE))
+    image = parse(with_shapes(*rows, flags={"sharp": True, "dark": False, "__ignore__": True}))
+    assert [each.difficult for each in image.sample.objects] == [True, False, False]
+    assert [each.corners for each in image.sample.objects] == [(), (3, 0, 6, 3, 3, 6, 0, 3), ()]
+    assert image.sample.tags == ("sharp",)
+
+
 def test_notes():
-    assert parse(with_shapes(shape("polygon", TRIANGLE, difficult=True), imageData="AA==")).notes == (
-        "difficult",
-        "embedded",
-    )
-    assert parse(with_shapes(flags={"sharp": True, "dark": False})).notes == ("flags",)
+    image = parse(with_shapes(shape("polygon", TRIANGLE) | {"flags": {"sharp": True}}, imageData="AA=="))
+    assert image.notes == ("embedded", "flags")

@@ -52,6 +52,7 @@ def test_shapes(found, box, ring):
     (each,) = image.sample.objects
     assert (each.category, each.frame, each.box) == ("Cat", "fraction", pytest.approx(box))
     assert json.loads(each.segmentation or "null") == (ring and [pytest.approx(ring)])
+    assert each.corners == (pytest.approx(ring) if found["value"].get("rotation") else ())
     assert (image.sample.width, image.sample.height, image.faults) == (200, 100, ())
 
 
@@ -131,11 +132,12 @@ def test_several_annotations(of_several, labels):
 
 
 def test_notes():
-    rows = task([result("choices", {"choices": ["sharp"]})]) | {"predictions": [1]}
-    (image,) = parse([rows], RULES)
+    results = [result("choices", {"choices": ["sharp"]}), result("textarea", {"text": ["a cat"]})]
+    (image,) = parse([task(results) | {"predictions": [1]}], RULES)
+    assert image.sample.tags == ("sharp",)
     assert list(_check(frozenset(image.notes), RULES, [])) == [
         "tasks have predictions, which are not read",
-        "tasks have results of type choices, and records have no key for them",
+        "tasks have results of type textarea, and records have no key for them",
     ]
 
 
