@@ -95,7 +95,7 @@ REFUSED = [
     (CocoOptions, {"no_list": True, "images": ("a", "b")}, "--no-list"),
     (CocoOptions, {"no_list": True, "images": ("a.zip",)}, "--no-list"),
     (CocoOptions, {"no_list": True, "match": "name"}, "--match"),
-    (CocoOptions, {"images": (), "name": "/", "boxes": "x", "workers": 0}, "--images --workers --boxes --name"),
+    (CocoOptions, {"name": "/", "boxes": "x", "workers": 0}, "--workers --boxes --name"),
     # texts
     (CocoOptions, {**CAPTIONS, "caption_text": "raw", "ngrams": "1,2"}, "--ngrams"),
     (CocoOptions, {**CAPTIONS, "caption_text": "raw", "encoders": ("e",)}, "--encoders"),
@@ -391,7 +391,10 @@ UNRECORDED = {"output", "name", "layout", "images", "workers", "overwrite", "dry
 @pytest.mark.parametrize(
     ("kind", "others"),
     [
-        (CocoOptions, {"duplicates", "exclude", "groups", "panoptic_masks", "stop_words", "encoders", *ANNOTATIONS}),
+        (
+            CocoOptions,
+            {"data", "duplicates", "exclude", "groups", "panoptic_masks", "stop_words", "encoders", *ANNOTATIONS},
+        ),
         (FolderOptions, {"duplicates", "exclude", "groups", "labels"}),
         (TableOptions, {"duplicates", "exclude", "rows", "schema", "stop_words", "encoders"}),
         (EmbedOptions, {"exclude", "groups", "labels", "rows"}),

@@ -161,11 +161,16 @@ _LEAST_NAMES = 3
 def recognise(found: Found) -> FeatureTable:
     """Return the features of a record, as far as known; layout `unknown` if no layout fits."""
     tables = (DETECTION, CLASSIFICATION, TFDS, KERAS)
-    best = max((_present(table, found) for table in tables), key=lambda table: len(table.features))
+    best = max((_present(table, found) for table in tables), key=_names_that_fit)
     sources = best.sources
     if len(best.features) < _LEAST_NAMES or not sources & {"image.encoded", *_OF_BOXES}:
         best = UNKNOWN
     return _with_others(best, found)
+
+
+def _names_that_fit(table: FeatureTable) -> tuple[int, int]:
+    """Return the number of features; of as many, those that each record of the layout has count first."""
+    return len(table.features), sum(feature.part is None for feature in table.features)
 
 
 def _present(table: FeatureTable, found: Found) -> FeatureTable:

@@ -74,7 +74,7 @@ DETECTION, TFDS = LAYOUTS["detection"], LAYOUTS["tfds"]
 def faults(table, keypoints: int = 2, **changed: int) -> list[str]:
     """What is told of two objects, two captions and two segments, if some lists have another length."""
     lengths = {"objects_keypoint_" + name: 4 for name in ("x", "y", "visibility", "text")}
-    lengths |= {"objects_bbox_yxyx": 8, "segments_bbox_yxyx": 8} | changed
+    lengths |= {"objects_bbox_yxyx": 8, "segments_bbox_yxyx": 8, "objects_corners": 16} | changed
     values = {feature.source: np.zeros(lengths.get(feature.source.replace(".", "_"), 2)) for feature in table.features}
     return [reason for reason, _ in length_faults(values, table, keypoints)]
 
