@@ -21,7 +21,15 @@ from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.transforms.annotated.source import NOTE, LabelFault, LabelledImage, Source, SourceFolder, SplitList
+from recordmill.transforms.annotated.source import (
+    FILES,
+    NOTE,
+    LabelFault,
+    LabelledImage,
+    Source,
+    SourceFolder,
+    SplitList,
+)
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.dataset.compare_names import Names, add_names
@@ -169,7 +177,7 @@ def _list(listed: tuple[SourceFolder, tuple[str, str]], rules: AnnotatedRules) -
 
 
 def _runs(labels: list[LabelFile]) -> Iterator[list[LabelFile]]:
-    """Yield runs of small label files, which become one Block; a large one is a run of its own."""
+    """Yield runs of small label files, and each large one alone."""
     small = [label for label in labels if label[2] <= _SMALL_BYTES]
     yield from batched(small, _AT_ONCE)
     yield from ([label] for label in labels if label[2] > _SMALL_BYTES)
@@ -345,9 +353,20 @@ def _named_rows(labels: list[LabelFile], files: Iterable[Fetched], rules: Annota
             part=np.array([part for _, part, _ in rows], np.int64),
             split=np.array(splits, np.int64),
         )
+        if any(sample.path for sample in samples):
+            held = [label if sample.path else _NOT_HELD for sample, (label, _, _) in zip(samples, rows, strict=True)]
+            block = block.having(
+                file_folder=ragged_texts([path for _, path, *_ in held]),
+                file_bytes=np.array([size for _, _, size, *_ in held], np.int64),
+                file_version=ragged_texts([version for *_, version, _ in held]),
+            )
         yield from pack_parts(block, name_buckets(name_keys(names), rules.match, 1 << BITS))
         yield from (TaggedOutput(_TRAITS, tuple(trait)) for trait in traits)
+    yield TaggedOutput(_TRAITS, tuple(Trait(FILES)))
     yield tagged(facts)
+
+
+_NOT_HELD: LabelFile = ("", "", 0, "", "")
 
 
 def _size(label: LabelFile) -> int:
