@@ -1,6 +1,7 @@
 """Formats whose label files name their images, from end to end: each gives the boxes that `coco` gives, and real data
 sets have the numbers that a reader of a few lines finds."""
 
+import base64
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -241,7 +242,7 @@ def test_real_labelme(tmp_path, recordmill):
     expected: Counter = Counter()
     for path in data.rglob("*.json"):
         file = json.loads(path.read_text())
-        if (path.parent / file.get("imagePath", "/none")).suffix == ".jpg":
+        if "shapes" in file:
             shapes = [each for each in file["shapes"] if each["shape_type"] not in ("point", "line", "linestrip")]
             groups = {
                 (each["label"], index if each["group_id"] is None else each["group_id"])
@@ -252,9 +253,24 @@ def test_real_labelme(tmp_path, recordmill):
     assert Counter(reject["reason"] for reject in rejects_of(tmp_path / "out")) == {
         "empty_box": 3,
         "excluded": 4,
-        "image_missing": 1,  # its imagePath is the label file, which holds the image
         "malformed_labels": 1,  # COCO's
     }
+
+
+def test_images_that_label_files_hold_are_read_if_there_is_no_file(tmp_path, recordmill):
+    data = tmp_path / "data"
+    contents = {}
+    for name, colour in {"1": (0, 0, 0), "2": (0, 0, 200)}.items():
+        draw_jpeg(tmp_path / f"{name}.jpg", colour=colour)
+        contents[name] = (tmp_path / f"{name}.jpg").read_bytes()
+        image_data = base64.b64encode(contents[name]).decode()
+        file = {"shapes": [], "imagePath": f"{name}.jpg", "imageData": image_data, "imageHeight": 30, "imageWidth": 40}
+        data.mkdir(exist_ok=True)
+        (data / f"{name}.json").write_text(json.dumps(file))
+    draw_jpeg(data / "1.jpg", colour=(200, 0, 0))
+    converted(recordmill, tmp_path, "labelme", data)
+    stored = {record["image/filename"][0]: record["image/encoded"][0] for record in read_examples(tmp_path / "out")}
+    assert stored == {b"1.jpg": (data / "1.jpg").read_bytes(), b"2.jpg": contents["2"]}
 
 
 @needs_data
@@ -297,6 +313,12 @@ def test_real_labelstudio(tmp_path, recordmill):
             labels += Counter(each["value"]["rectanglelabels"][0] for each in task["annotations"][0]["result"])
     assert labels_in(tmp_path / "out") == labels
     assert [reject["reason"] for reject in rejects_of(tmp_path / "out")] == ["image_missing"]
+
+
+def test_a_folder_without_label_files_is_an_error(tmp_path, recordmill):
+    draw_jpeg(tmp_path / "1.jpg")
+    outcome = recordmill("tfcsv", "--data", tmp_path, "--output", tmp_path / "out")
+    assert (outcome.code, "no label file of the format tfcsv is in it" in outcome.err) == (2, True)
 
 
 def test_an_image_in_two_splits_is_written_to_both_and_reported(tmp_path, recordmill):

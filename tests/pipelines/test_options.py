@@ -385,6 +385,7 @@ def test_features_of_texts_have_names_that_were_asked_for(layout, form, names, e
     assert [feature.name for feature in found.features if feature.name not in before] == expected
 
 
+ENCODERS = ("stop_words", "encoders")
 UNRECORDED = {"output", "name", "layout", "images", "workers", "overwrite", "dry_run", "max_rejects"}
 
 

@@ -17,7 +17,7 @@ Cells = dict[str, str]
 
 
 class RowFormat(NamedTuple):
-    """How rows are read.
+    """Columns of a format, and how its rows become objects.
 
     Attributes:
         required: names of columns; the first one names the image.

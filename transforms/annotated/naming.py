@@ -1,4 +1,4 @@
-"""What label files that name their images have in common: where they are, names of images, JSON, faults."""
+"""Common parts of formats whose label files name their images: folders, names of images, JSON, faults."""
 
 import math
 import posixpath
@@ -31,7 +31,7 @@ class NamingOptions(FormatOptions):
 
 
 class Labels(NamedTuple):
-    """Where label files and images are.
+    """Places of label files and images.
 
     Attributes:
         splits: of the folders; none if there is no folder of a split.

@@ -42,14 +42,12 @@ if TYPE_CHECKING:
 
 _POLYGONS = ("polygon", "rotation", "quadrilateral")
 _NO_AREA = ("point", "line", "linestrip", "points")
-_NOTES = {
-    "flags": "label files have flags of shapes, and records have no key for them",
-    "embedded": "label files hold their images (imageData), which are not read: an image needs its file",
-}
+_FLAGS = "flags"
+_FLAGS_WARNING = "label files have flags of shapes, and records have no key for them"
 
 
 class ShapeRules(NamedTuple):
-    """Which shapes are objects.
+    """Rules for shapes that are objects.
 
     Attributes:
         ignored: labels of shapes that are no objects.
@@ -100,7 +98,7 @@ def labelme_source(options: "LabelmeOptions") -> Source:
 
 def _check(notes: frozenset[str]) -> Iterator[str]:
     yield from mask_warnings(notes)
-    yield from (text for note, text in _NOTES.items() if note in notes)
+    yield from [_FLAGS_WARNING] if _FLAGS in notes else ()
 
 
 def parse_shapes(stream: BinaryIO, file: str, rules: ShapeRules) -> Iterator[LabelledImage]:
@@ -124,7 +122,7 @@ def parse_shapes(stream: BinaryIO, file: str, rules: ShapeRules) -> Iterator[Lab
     if (found.width is None) != (found.height is None) or min(found.width or 1, found.height or 1) < 1:
         yield not_usable(file, f"imageWidth is {found.width}, imageHeight {found.height}")
         return
-    notes = {"embedded"} if bytes(found.image_data) not in (b"null", b'""') else set()
+    notes: set[str] = set()
     objects: list[SampleObject] = []
     faults: list[LabelFault] = []
     for numbers, group in _groups(found.shapes, faults).values():
@@ -134,8 +132,15 @@ def parse_shapes(stream: BinaryIO, file: str, rules: ShapeRules) -> Iterator[Lab
             shown = " and ".join(map(str, numbers))
             faults.append(LabelFault(fault.reason, f"shape{'s' * (len(numbers) > 1)} {shown}: {fault.detail}"))
     tags = tuple(flag for flag, is_set in (found.flags or {}).items() if is_set is True and flag not in rules.ignored)
-    name, size = image_name(file, found.image_path), (found.width, found.height)
-    sample = Sample(name, width=size[0], height=size[1], objects=tuple(objects), tags=tags)
+    is_held = bytes(found.image_data) not in (b"null", b'""')
+    sample = Sample(
+        image_name(file, found.image_path),
+        path=file if is_held else "",
+        width=found.width,
+        height=found.height,
+        objects=tuple(objects),
+        tags=tags,
+    )
     yield LabelledImage(sample, tuple(faults), tuple(sorted(notes)))
 
 
@@ -163,7 +168,7 @@ def _object(group: list[_Shape], rules: ShapeRules, file: _LabelmeFile, notes: s
     first = group[0]
     if first.label in rules.ignored:
         raise UnusableError(Reason.EXCLUDED, f"label {first.label} (--ignore-labels)")
-    notes |= {"flags"} if any(any((shape.flags or {}).values()) for shape in group) else set()
+    notes |= {_FLAGS} if any(any((shape.flags or {}).values()) for shape in group) else set()
     difficult = any(shape.difficult for shape in group)
     is_box = first.shape_type == "rectangle" and len(group) == 1
     if not is_box and not rules.has_masks:

@@ -45,7 +45,7 @@ _OTHERS = "others "
 
 
 class TaskRules(NamedTuple):
-    """How tasks are read.
+    """Rules for tasks.
 
     Attributes:
         image_key: of `data`; empty to find it.

@@ -36,7 +36,7 @@ _ATTRIBUTE, _OF_FILE = "attribute ", "file_attributes"
 
 
 class RegionRules(NamedTuple):
-    """How a region becomes an object.
+    """Rules for regions.
 
     Attributes:
         attribute: that has the class; empty for the only one.

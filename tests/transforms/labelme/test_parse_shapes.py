@@ -141,5 +141,8 @@ def test_what_objects_and_images_carry():
 
 
 def test_notes():
-    image = parse(with_shapes(shape("polygon", TRIANGLE) | {"flags": {"sharp": True}}, imageData="AA=="))
-    assert image.notes == ("embedded", "flags")
+    assert parse(with_shapes(shape("polygon", TRIANGLE) | {"flags": {"sharp": True}})).notes == ("flags",)
+
+
+def test_an_image_that_is_held_has_its_label_file_as_path():
+    assert [parse(with_shapes(imageData=data)).sample.path for data in ("AA==", "", None)] == ["a/1.json", "", ""]
