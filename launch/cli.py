@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from typing import Any, NoReturn
 
 from recordmill.launch.command_line.help import program_help
-from recordmill.launch.command_line.parser import Command, parse
+from recordmill.launch.command_line.parser import HELP, Command, parse
 from recordmill.launch.local_engine.engine import importing, local_engine
 from recordmill.launch.runners.signals import end_with, terminated_as_by_ctrl_c
 from recordmill.launch.terminal.error_stream import ErrorStreamHandler, error_stream, others_hidden, silence
@@ -98,6 +98,8 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
         if not own:
             print(program_help(), end="", file=error_stream())
             return ConfigError.exit_code
+        if own[0] == "auto" and not HELP & {*own}:
+            return next(filter(None, (_run(each, beam_arguments, debug, signals) for each in _recognised(own))), 0)
         command = parse(own)
         if beam_arguments and not VERBS[command.verb].runs_beam:
             raise ConfigError(f"{command.verb} runs no pipeline, so {' '.join(beam_arguments)} would do nothing")
@@ -114,6 +116,14 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
         else:
             _tell_interrupted(own, bool(signals))
         return 128 + signals[0] if signals else INTERRUPTED
+
+
+def _recognised(own: list[str]) -> Iterator[list[str]]:
+    if find_spec("apache_beam") is None:
+        raise missing_extra(own[0], "beam")
+    with importing():
+        from recordmill.launch.verbs.auto import recognised_commands
+    return recognised_commands(own[1:])
 
 
 def _complain(error: BaseException, debug: bool) -> None:

@@ -5,7 +5,18 @@ from importlib.util import find_spec
 from typing import Literal
 
 from recordmill.schemas.dataset.checks import Check
-from recordmill.schemas.inputs.option import ARGUMENT, READ, RUN, WRITE, DataSet, Images, Options, Texts, redefined
+from recordmill.schemas.inputs.option import (
+    ARGUMENT,
+    READ,
+    RUN,
+    WRITE,
+    Data,
+    DataSet,
+    Images,
+    Options,
+    Texts,
+    redefined,
+)
 from recordmill.schemas.inputs.options import PictureOptions
 
 
@@ -132,6 +143,14 @@ class IndexOptions(Options):
     paths_to_index: Texts = ARGUMENT.opt(
         "Folder of a data set, any TFRecord file, or a quoted pattern of files; several.", ..., "PATH", alias="paths"
     )
+
+
+class AutoOptions(Options):
+    """Options of `recordmill auto`. All others are those of the command that it finds."""
+
+    data: Data = READ.opt("The data set: its folder or .zip, or its file.", ..., "FILE|DIR|ZIP")
+    format_in: str | None = READ.opt("Command that reads it. Needed where two fit.", metavar="NAME")
+    output: str = WRITE.opt("Folder of the data set that is written.", ..., "DIR")
 
 
 class SampleOptions(Options):

@@ -167,6 +167,14 @@ VERBS = {
     "cvat": _format(
         "cvat", "CVAT's XML", "Boxes, polygons, masks, points, tags and tracks of CVAT's XML 1.1; all subsets."
     ),
+    "auto": Verb(
+        "recordmill.pipelines.dataset_options.AutoOptions",
+        "recordmill.launch.verbs.auto",
+        "Recognise a data set and convert it. The command that reads it is printed and run; its flags may be given, "
+        "--dry-run first.",
+        "--data FILE|DIR|ZIP --output DIR [flags of the command that is found]",
+        (_DRAW, "recordmill auto --data sample/classes --output by-class --dry-run"),
+    ),
     "verify": Verb(
         "recordmill.pipelines.dataset_options.VerifyOptions",
         "recordmill.launch.verbs.verify",

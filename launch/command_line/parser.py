@@ -15,7 +15,8 @@ from recordmill.schemas.inputs.option import OptionField, Options, options_of
 
 _LOGGER = logging.getLogger(__name__)
 
-_HELP = ("-h", "--help")
+HELP = {"-h", "--help"}
+"""Flags that ask for help."""
 _UNEXPECTED_SHOWN = 2
 _BEAM_FLAGS = ("--project", "--region", "--runner")  # Beam's flags without an underscore
 _CLOSE = 0.75  # similarity of flags, 0 to 1; difflib's default of 0.6 takes --frobnicate for --writer
@@ -41,7 +42,7 @@ def parse(arguments: Sequence[str]) -> Command:
         SystemExit: help, the version or the options as YAML were requested, and have been printed.
     """
     verb, *rest = arguments
-    if verb in _HELP or (verb == "help" and not rest):
+    if verb in HELP or (verb == "help" and not rest):
         _answer(program_help())
     if verb == "--version":
         from importlib.metadata import version
@@ -51,7 +52,7 @@ def parse(arguments: Sequence[str]) -> Command:
         verb, rest = rest[0], ["--help"]
     if verb not in VERBS:
         raise ConfigError(f"{_no_verb(verb)} (recordmill --help lists the verbs)")
-    if any(word in _HELP for word in rest):
+    if any(word in HELP for word in rest):
         _answer(verb_help(verb))
     typed, faults = _read_words(fields_of(verb), rest)
     advice = f" (recordmill {verb} --help lists the flags)" if faults else ""

@@ -17,7 +17,7 @@ ARGUMENTS = {
     "folder": ["--images", "i", "--output", "o"],
     "table": ["--rows", "r.csv", "--output", "o"],
     "verify": ["o"],
-    **{name: ["--data", "d", "--output", "o"] for name in FORMATS},
+    **{name: ["--data", "d", "--output", "o"] for name in ("auto", *FORMATS)},
 }
 DATAFLOW = ["--", "--runner=DataflowRunner", "--project=p-12345", "--region=us-east1", "--temp_location=gs://b"]
 

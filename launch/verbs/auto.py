@@ -1,0 +1,38 @@
+"""`recordmill auto`: recognise a data set, and run the command that converts it."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.sizes import printable
+
+
+def recognised_commands(words: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the commands that `recordmill auto WORDS` stands for, after each is printed.
+
+    Raises:
+        ConfigError: --data is missing; or see `recordmill.pipelines.recognise.choose_format`.
+    """
+    rest = list(words)
+    data, asked = _taken(rest, "--data"), _taken(rest, "--format-in")
+    if not data:
+        raise ConfigError("--data is missing: the folder, .zip or file of the data set (recordmill auto --help)")
+    from recordmill.pipelines.recognise import choose_format
+
+    found = choose_format(data, asked)
+    print(printable(f"{data} is read by recordmill {found.verb}: {found.why}"))
+    for flags in found.commands:
+        command = [found.verb, *flags, *rest]
+        print(printable(f"recordmill {shlex.join(command)}"), flush=True)
+        yield command
+
+
+def _taken(words: list[str], flag: str) -> str | None:
+    """Remove a flag and its value from words, and return the value; None without."""
+    for place, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name == flag:
+            value = value if equals else "".join(words[place + 1 : place + 2])
+            del words[place : place + (1 if equals else 2)]
+            return value
+    return None

@@ -1,0 +1,182 @@
+"""Recognition of data sets: which command converts the files of a folder, and why."""
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from recordmill.pipelines.verbs import FORMATS, VERBS
+from recordmill.schemas.errors import AnnotationFileError, ConfigError, RecordmillError
+from recordmill.schemas.inputs.file_kinds import describe_content
+from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, is_image_name
+from recordmill.schemas.inputs.tables import RowsFile, RowsReading, rows_format
+from recordmill.transforms.coco.coco_options import CocoOptions
+from recordmill.transforms.coco.find_exports import find_exports
+from recordmill.transforms.rows.read_rows import read_rows
+from recordmill.transforms.storage.read_unpacked import GZIP
+from recordmill.transforms.storage.resolve import join_path, storage_for
+
+_MOST_NAMES = 20_000
+"""Names of a folder that are looked at; the files of its top always are."""
+_MOST_READ, _HEAD = 3, 1 << 16
+_SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+_OF_SPLIT = re.compile(rf"({'|'.join(_SPLITS)})(?:[-_.].*)?")
+_COCO = re.compile(rb'"(images|annotations)"\s*:')
+_BY_CONTENT = {
+    "LabelMe": "labelme",
+    "VGG Image Annotator": "via",
+    "CreateML": "createml",
+    "Label Studio": "labelstudio",
+    "CVAT": "cvat",
+    "Pascal VOC": "voc",
+}
+"""Formats by words of `describe_content`."""
+
+
+class Recognised(NamedTuple):
+    """A way to read a data set.
+
+    Attributes:
+        why: What shows it, for a person.
+        commands: Flags that name the input. Several commands write a split each.
+    """
+
+    verb: str
+    why: str
+    commands: tuple[tuple[str, ...], ...]
+
+
+def choose_format(data: str, asked: str | None) -> Recognised:
+    """Return how a data set is read.
+
+    Args:
+        asked: A verb; None to find it.
+
+    Raises:
+        ConfigError: nothing is recognised, or several formats are, of which none is asked for.
+    """
+    found = recognise(data)
+    if asked:
+        found = [each for each in found if each.verb == asked] or [
+            Recognised(asked, "as --format-in says", (("--data", data),))
+            for _ in [asked]
+            if asked in (*FORMATS, "coco")
+        ]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise ConfigError(
+            f"--data {data}: no data set is recognised in it. recordmill --help lists the formats that have a command; "
+            f"`recordmill folder` needs a folder for each class, and --format-in names one of {', '.join(FORMATS)}"
+        )
+    ways = "; ".join(f"{each.verb} ({each.why})" for each in found)
+    raise ConfigError(f"--data {data} may be read in {len(found)} ways: {ways}. --format-in NAME decides")
+
+
+def recognise(data: str) -> list[Recognised]:
+    """Return all ways to read a file, or a folder or .zip. Those without annotations count if nothing else does."""
+    storage = storage_for(data)
+    if storage.size(data) is not None and not storage.is_folder(data):
+        folder, names = posixpath.dirname(data), [posixpath.basename(data)]
+    elif storage.is_folder(data):
+        folder = data.rstrip("/")
+        names = [
+            *dict.fromkeys((*storage.names(data), *(file.name for file in islice(storage.walk(data), _MOST_NAMES))))
+        ]
+    else:
+        raise ConfigError(f"--data {data}: no such file or folder")
+    by_verb = {verb: why for verb in FORMATS if (why := _options(verb).recognise(names))}
+    if not by_verb:
+        by_verb = dict(_by_content(folder, names))
+    found = [Recognised(verb, why, (("--data", data),)) for verb, why in by_verb.items()]
+    if folder == data.rstrip("/") and (why := _coco(data)):
+        found.append(Recognised("coco", why, (("--data", data),)))
+    return (
+        found
+        or [*_tables(folder, [name for name in names if "/" not in name and rows_format(name)])]
+        or [*_class_folders(data, [name for name in names if is_image_name(name)])]
+    )
+
+
+def _options(verb: str) -> Any:
+    return VERBS[verb].options
+
+
+def _by_content(folder: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield formats that the first files show which may have annotations."""
+    for name in islice((name for name in names if name.endswith((".json", ".xml"))), _MOST_READ):
+        path = join_path(folder, name)
+        with storage_for(path).open(path) as file:
+            what = describe_content(file.read(_HEAD))
+        for word, verb in _BY_CONTENT.items():
+            if word in what.partition(";")[0]:
+                yield verb, name
+
+
+def _coco(data: str) -> str:
+    try:
+        _, given = find_exports(CocoOptions(data=data, output="out"))
+        with storage_for(path := given.parts[0].sources[0].path).open(path) as file:
+            head = file.read(_HEAD)
+    except (RecordmillError, OSError):
+        return ""
+    is_coco = head.startswith(GZIP) or (_COCO.search(head) and not describe_content(head))
+    return "; ".join(given.notes) if is_coco else ""
+
+
+def _tables(folder: str, names: Sequence[str]) -> Iterator[Recognised]:
+    """Yield the reading of tables that hold images, or name them with their classes."""
+    if not names:
+        return
+    path = join_path(folder, names[0])
+    try:
+        batch = next(read_rows(RowsFile(0, path, 0, ""), RowsReading()), None)
+    except AnnotationFileError:
+        return
+    columns = batch.columns if batch else {}
+    label = next((name for name in columns if name.lower() in LABEL_COLUMNS), "")
+    files = [name.removesuffix(".bytes") for name, array in columns.items() if pa.types.is_large_binary(array.type)]
+    if files and batch and batch.is_typed:
+        flags = ("--image-column", files[0], *(("--label", label) if label else ()))
+        by_split = {name: _OF_SPLIT.fullmatch(name) for name in names}
+        splits = sorted({_SPLITS[match[1]] for match in by_split.values() if match}, key=_order)
+        if not all(by_split.values()):
+            splits = [""]
+        commands = tuple(
+            (
+                *(
+                    word
+                    for name, match in by_split.items()
+                    if not split or (match and _SPLITS[match[1]] == split)
+                    for word in ("--rows", join_path(folder, name))
+                ),
+                *flags,
+                *(("--split", split) if split else ()),
+            )
+            for split in splits
+        )
+        yield Recognised("table", f"column {files[0]} of {names[0]} has images", commands)
+    elif label and len(names) == 1 and any(name.lower() in PATH_COLUMNS for name in columns):
+        yield Recognised(
+            "folder", f"{names[0]} names images and their classes", (("--images", folder, "--labels", path),)
+        )
+
+
+def _class_folders(data: str, images: Sequence[str]) -> Iterator[Recognised]:
+    """Yield the reading of class folders, or of those below folders of splits."""
+    tops = sorted({name.partition("/")[0] for name in images if "/" in name})
+    within = sorted({name.split("/")[1] for name in images if name.count("/") > 1})
+    if tops and set(tops) <= _SPLITS.keys():
+        ordered = sorted(tops, key=lambda top: _order(_SPLITS[top]))
+        commands = tuple(("--images", join_path(data, top), "--split", _SPLITS[top]) for top in ordered)
+        if len(within) > 1:
+            yield Recognised("folder", f"{len(within)} class folders below {', '.join(ordered)}", commands)
+    elif len(tops) > 1:
+        yield Recognised("folder", f"{len(tops)} class folders", (("--images", data),))
+
+
+def _order(split: str) -> int:
+    return [*_SPLITS.values()].index(split)
