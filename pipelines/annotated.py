@@ -1,6 +1,7 @@
 """Verbs of formats: convert images with label files to TFRecord shards. A format says what is read, by `source`."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import apache_beam as beam
@@ -17,16 +18,16 @@ from recordmill.pipelines.convert import (
     read_division,
 )
 from recordmill.schemas.dataset.recipes import InputFile
-from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.join_annotated import (
+    AnnotatedJoin,
     ClassRules,
     DescribeClasses,
     JoinAnnotated,
-    JoinRules,
     wanted_labels,
 )
-from recordmill.transforms.annotated.read_annotated import ReadAnnotated, ReadRules
+from recordmill.transforms.annotated.read_annotated import AnnotatedRules, ReadAnnotated
 from recordmill.transforms.annotated.source import Source
 from recordmill.transforms.coco.join_images import Filters
 from recordmill.transforms.dataset.dataset_folder import labels_beside
@@ -42,16 +43,13 @@ def prepare(options: FormatOptions) -> Job:
     """
     source = options.source()
     splits = options.splits_of(source)
-    options = options.model_copy(update={"images": source.images})
+    without = [part.value for part in source.parts if part not in LAYOUTS[options.layout].parts]
+    if without:
+        text = f"the layout {options.layout} has no feature for {', '.join(without)}, which {options.data} has"
+        source = replace(source, warnings=(*source.warnings, text))
+    options = options.of_source(source)
     steps = partial(gather, options=options, source=source, splits=splits)
-    contents = pictures(options, splits, table_of(options, source))
-    return Job(options, splits, partial(inputs, options, source), steps, contents)
-
-
-def table_of(options: FormatOptions, source: Source) -> FeatureTable:
-    """Return the features that are asked for, or that the format has."""
-    held = {*options.table.parts, *source.parts}
-    return options.layout_table.with_parts(tuple(part for part in options.layout_table.parts if part in held))
+    return Job(options, splits, partial(inputs, options, source), steps, pictures(options, splits, options.table))
 
 
 def inputs(options: FormatOptions, source: Source) -> Iterator[InputFile]:
@@ -67,15 +65,14 @@ def gather(p: beam.Pipeline, options: FormatOptions, source: Source, splits: tup
     division = read_division(p, options)
     divides = not source.splits or splits != source.splits
     match = getattr(options, "match", "path")
-    rules = ReadRules(source, splits, options.output, options.seed, divides, match)
+    rules = AnnotatedRules(source, splits, options.output, options.seed, divides, match)
     read = p | "ReadAnnotated" >> ReadAnnotated(rules, division if divides else None)
-    asked = table_of(options, source)
     beside = labels_beside(options.output, splits)
-    classes = ClassRules(source, splits, options.categories, asked, options.layout_table, beside)
+    classes = ClassRules(source, splits, options.categories, options.table, options.layout_table, beside)
     described = read.traits | "DescribeClasses" >> DescribeClasses(classes)
     filters = Filters(options.categories, not options.no_crowd, options.min_area)
-    estimate = RecordEstimate(asked, options.max_side)
-    joining = JoinRules(source, splits, filters, options.seed, match, options.division.group_from, estimate)
+    estimate = RecordEstimate(options.table, options.max_side)
+    joining = AnnotatedJoin(source, splits, filters, options.seed, match, options.division.group_from, estimate)
     rows = read.rows
     if options.stratify or options.split_by == "rank":
         wanted = beam.FlatMap(wanted_labels, AsSingleton(described.categories), joining)

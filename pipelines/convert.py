@@ -10,6 +10,7 @@ from apache_beam.pvalue import AsSingleton, PCollection
 from recordmill.schemas.dataset.manifest import FORMAT
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.inputs.object_options import AnnotatedOptions
 from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, ImageOptions, PictureOptions, RecipeValue
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_key
@@ -86,7 +87,8 @@ def planned_blocks(
 
 def pictures(options: PictureOptions, splits: Sequence[str], table: FeatureTable) -> Contents:
     """Return the encoder of records that hold images. `table` is what is known of it before the job."""
-    maker = EncodePictures(options.box_policy, options.pictures)
+    min_area = options.min_area if isinstance(options, AnnotatedOptions) else 0.0
+    maker = EncodePictures(options.box_policy, options.pictures, min_area)
     return planned_blocks(options, splits, maker, maker.estimate(table))
 
 

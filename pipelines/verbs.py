@@ -15,7 +15,7 @@ class Verb(NamedTuple):
             `recordmill.pipelines.convert.Job`; that of another verb has `run`.
         text: What it does. The first sentence is its line in the help.
         usage: Required flags and arguments.
-        examples: Commands that run in this order in an empty folder.
+        examples: Commands that run in this order in an empty folder, but for those of FORMATS.
         converts: True if it writes a data set.
         resumes: True if the same command continues after an interruption.
         runs_beam: True if it needs Beam, and takes Beam's flags after a lone --.
@@ -46,11 +46,26 @@ class Verb(NamedTuple):
         return getattr(import_module(self.module), function)
 
 
-_FORMAT = "recordmill.pipelines.annotated"
-"""What runs each verb of a format; its options say what is read."""
 _DRAW = "recordmill sample sample"
 _CONVERT = "recordmill coco --images sample/images --instances sample/annotations/instances.json"
 _CONVERTED = (_DRAW, f"{_CONVERT} --output tfrecords")
+
+_OF_FORMATS = "recordmill.pipelines.annotated"
+
+
+def _format(name: str, what: str, text: str) -> Verb:
+    """Return the verb of a format. Its options are NAME_options.NameOptions in transforms/NAME."""
+    room, examples = name.replace("-", "_"), f"recordmill {name} --data DATA --output tfrecords"
+    return Verb(
+        f"recordmill.transforms.{room}.{room}_options.{room.title().replace('_', '')}Options",
+        _OF_FORMATS,
+        f"Convert {what} to TFRecord shards. {text}",
+        "--data FILE|DIR|ZIP --output DIR [more flags]",
+        (f"{examples} --dry-run", examples),
+        converts=True,
+        resumes=True,
+    )
+
 
 VERBS = {
     "coco": Verb(
@@ -114,15 +129,8 @@ VERBS = {
         converts=True,
         resumes=True,
     ),
-    "yolo": Verb(
-        "recordmill.transforms.yolo.yolo_options.YoloOptions",
-        _FORMAT,
-        "Convert a YOLO data set to TFRecord shards. Boxes, polygons, keypoints or oriented boxes; all splits of "
-        "data.yaml in one run.",
-        "--data FILE|DIR|ZIP --output DIR [more flags]",
-        ("recordmill yolo --data coco8/data.yaml --output tfrecords",),
-        converts=True,
-        resumes=True,
+    "yolo": _format(
+        "yolo", "a YOLO data set", "Boxes, polygons, keypoints or oriented boxes; all splits of data.yaml."
     ),
     "verify": Verb(
         "recordmill.pipelines.dataset_options.VerifyOptions",
@@ -182,6 +190,8 @@ VERBS = {
 
 EXAMPLES = (*_CONVERTED, "recordmill verify tfrecords")  # of the complete program
 CONVERSIONS = tuple(name for name, verb in VERBS.items() if verb.converts)
+FORMATS = tuple(name for name, verb in VERBS.items() if verb.module == _OF_FORMATS)
+"""Formats of annotated images. DATA in their examples is the user's."""
 
 
 def fields_of(verb: str) -> tuple[OptionField, ...]:

@@ -17,7 +17,6 @@ Shares = Texts | Mapping[str, float | str | Fraction]
 class ConvertKeywords(TypedDict, total=False):
     """Keywords of all conversions."""
 
-    images: Paths
     output: Path
     name: str
     rename: Pairs
@@ -44,6 +43,7 @@ class ConvertKeywords(TypedDict, total=False):
 class CocoKeywords(ConvertKeywords, total=False):
     """Keywords of `coco`."""
 
+    images: Paths
     instances: Paths
     keypoints: Paths
     captions: Paths
@@ -82,6 +82,7 @@ class CocoKeywords(ConvertKeywords, total=False):
 class FolderKeywords(ConvertKeywords, total=False):
     """Keywords of `folder`."""
 
+    images: Paths
     labels: Paths
     path_column: str | None
     label_column: str | None
@@ -103,6 +104,7 @@ class FolderKeywords(ConvertKeywords, total=False):
 class EmbedKeywords(ConvertKeywords, total=False):
     """Keywords of `embed`."""
 
+    images: Paths
     labels: Paths
     path_column: str | None
     label_column: str | None
@@ -132,6 +134,7 @@ class EmbedKeywords(ConvertKeywords, total=False):
 class TableKeywords(ConvertKeywords, total=False):
     """Keywords of `table`."""
 
+    images: Paths
     rows: Paths
     image_column: str | None
     columns: Texts
@@ -164,6 +167,28 @@ class TableKeywords(ConvertKeywords, total=False):
     text: Literal["raw", "counts", "tfidf", "tokens"] | None
 
 
+class YoloKeywords(ConvertKeywords, total=False):
+    """Keywords of `yolo`."""
+
+    images: Texts
+    data: Path
+    task: Literal["detect", "segment", "pose", "obb"] | None
+    layout: Literal["detection", "keras", "tfds"]
+    group_from: str | None
+    groups: Path | None
+    dtype: Pairs
+    masks: Literal["none", "png", "rle", "both"]
+    check: Literal["none", "header", "decode"]
+    duplicates: Literal["report", "leakage", "fail", "drop"]
+    boxes: Literal["clip", "drop", "keep"]
+    no_crowd: bool
+    min_area: float
+    categories: Texts
+    format: Literal["keep", "jpeg", "png"]
+    max_side: int | None
+    jpeg_quality: int
+
+
 class ReadCocoKeywords(TypedDict, total=False):
     """Keywords of `recordmill.beam.ReadCoco`."""
 
@@ -183,8 +208,8 @@ class ReadCocoKeywords(TypedDict, total=False):
     split_by: Literal["hash", "rank"]
     group_from: str | None
     groups: Path | None
-    stratify: bool
     masks: Literal["none", "png", "rle", "both"]
+    stratify: bool
     no_crowd: bool
     min_area: float
     categories: Texts

@@ -119,8 +119,13 @@ class Block:
         is_crowd: bool [M].
         segmentation: bytes [M], JSON text of the mask; empty if the object has none.
         keypoints_xyv: float64 lists [M], x and y in pixels, and visibility, of each keypoint.
-        in_fractions: bool [M], box, segmentation and keypoints are in fractions of the image's width and height, the
-            area in one of its area, until `recordmill.transforms.encoders.encode_objects.in_pixels` converts them.
+        difficult, truncated: bool [M], what the source says of the object.
+        view: texts [M], side of the object that is seen, in the source's words.
+        track_id: int64 [M]; -1 without.
+        corners_px: float64 [M, 8], x and y of the four corners of an oriented box; zeros without.
+        in_fractions: bool [M], box, corners, segmentation and keypoints are in fractions of the image's width and
+            height, the area in one of its area, until `recordmill.transforms.encoders.encode_objects.in_pixels`
+            converts them.
     """
 
     image_id: Any = None
@@ -151,6 +156,11 @@ class Block:
     is_crowd: Any = None
     segmentation: Any = None
     keypoints_xyv: Any = None
+    difficult: Any = None
+    truncated: Any = None
+    view: Any = None
+    track_id: Any = None
+    corners_px: Any = None
     in_fractions: Any = None
 
     def __len__(self) -> int:
@@ -241,7 +251,7 @@ def _check_starts(name: str, starts: np.ndarray, values: int) -> None:
 COLUMNS = tuple(field.name for field in fields(Block))
 IMAGE_COLUMNS = COLUMNS[: COLUMNS.index("first_object_of_image")]
 OBJECT_COLUMNS = COLUMNS[COLUMNS.index("first_object_of_image") + 1 :]
-_ABSENT = {"split": -1}
+_ABSENT = {"split": -1, "track_id": -1}
 """Values of a column for the rows of Blocks that lack it; 0, False or nothing for other columns."""
 
 

@@ -33,10 +33,13 @@ class Part(str, Enum):
     SEMANTIC = "semantic"  # --panoptic or --stuff
     PANOPTIC = "panoptic"  # --panoptic
     LVIS = "lvis"  # image rows with neg_category_ids
+    FLAGS = "flags"  # formats that say of objects whether they are difficult or truncated, and from where they are seen
+    ORIENTED = "oriented"  # formats with oriented boxes
+    TRACKS = "tracks"  # formats with tracks
     CATEGORY_ID = "category_id"  # a category with id 0 or below, so that labels are not the category ids
 
 
-OF_INPUT = (Part.LVIS, Part.CATEGORY_ID)
+OF_INPUT = (Part.LVIS, Part.FLAGS, Part.ORIENTED, Part.TRACKS, Part.CATEGORY_ID)
 """Parts that no option asks for: they come of the input."""
 
 

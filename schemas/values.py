@@ -71,6 +71,28 @@ def _keypoint(name: str) -> Write:
     return lambda run: run.keypoints[name]
 
 
+def _of_block(name: str, missing: int = 0) -> Write:
+    """Return the writer of a column of objects; `missing` stands for one that a Block lacks."""
+
+    def write(run: Any) -> Any:
+        import numpy as np
+
+        column = getattr(run.block, name)
+        return np.full(len(run.class_index), missing, np.int64) if column is None else column
+
+    return write
+
+
+def _corners(run: Any) -> "np.ndarray":
+    """Corners as fractions: float64 [M, 8]."""
+    import numpy as np
+
+    corners_px = run.block.corners_px
+    if corners_px is None:
+        return np.zeros((len(run.class_index), 8))
+    return corners_px / np.tile(run.frame_px[run.block.image_of_object], 4)
+
+
 def _whole(numbers: "np.ndarray") -> "np.ndarray":
     """Numbers without their fractions: int64."""
     import numpy as np
@@ -245,6 +267,51 @@ OTHER_VALUES = (
         "keypoint names; empty beyond those of the object's category",
         _keypoint("text"),
         Part.KEYPOINTS,
+    ),
+    _int64(
+        "objects.difficult",
+        _N,
+        "0 or 1",
+        "1 where the source says that the object is hard to recognise",
+        _of_block("difficult"),
+        Part.FLAGS,
+        read=("difficult", "1 where the object is hard to recognise"),
+    ),
+    _int64(
+        "objects.truncated",
+        _N,
+        "0 or 1",
+        "1 where the source says that the object is not all in the box",
+        _of_block("truncated"),
+        Part.FLAGS,
+        read=("truncated", "1 where the object is not all in the box"),
+    ),
+    _bytes(
+        "objects.view",
+        _N,
+        "utf-8",
+        "side of the object that is seen, in the source's words",
+        lambda run: run.block.view.rows() if run.block.view is not None else [b""] * len(run.class_index),
+        Part.FLAGS,
+        read=("views", "UTF-8: side that is seen"),
+    ),
+    float_value(
+        "objects.corners",
+        ("N", "8"),
+        FRACTIONS,
+        "x, y of the four corners of an oriented box, in order; the box is their bounds",
+        _corners,
+        Part.ORIENTED,
+        read=("corners", "x, y of the four corners of an oriented box as fractions of width and height"),
+    ),
+    _int64(
+        "objects.track_id",
+        _N,
+        "id",
+        "track that the object is of; -1 without",
+        _of_block("track_id", _NO_ID),
+        Part.TRACKS,
+        read=("track_ids", "-1 without", _NO_ID),
     ),
     _bytes(
         "captions.text",

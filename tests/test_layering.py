@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from recordmill.pipelines.verbs import FORMATS
+
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = (
     "schemas",
@@ -30,6 +32,8 @@ ROOMS = (
     "transforms.coco",
     "transforms.folder",
     "transforms.user_samples",
+    "transforms.annotated",
+    *(f"transforms.{name.replace('-', '_')}" for name in FORMATS),
     "recordmill",  # what users import
     "transforms.table",
     "transforms.verify",
@@ -59,6 +63,7 @@ LIGHT = (
         "pipelines.verbs",
     ),
     *("pipelines.dataset_options", "pipelines.embed_options", "transforms.coco.coco_options"),
+    *(f"transforms.{name.replace('-', '_')}.{name.replace('-', '_')}_options" for name in FORMATS),
     *("launch.command_line", "launch.services", "launch", "launch.runners.signals", "launch.terminal.error_stream"),
     *("launch.verbs.show", "launch.verbs.report", "launch.verbs.index", "launch.verbs.sample"),
 )

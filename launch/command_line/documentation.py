@@ -1,15 +1,16 @@
-"""Tables of options in docs/cli.md, between the comments that name them.
+"""Tables of options in docs/cli.md and docs/formats.md, between the comments that name them.
 
-Update them by `python -m recordmill.launch.command_line.documentation docs/cli.md`."""
+Update them by `python -m recordmill.launch.command_line.documentation docs/cli.md docs/formats.md`."""
 
 import re
 import sys
 from pathlib import Path
 
 from recordmill.pipelines.dataset_options import ShowOptions, TerminalOptions
-from recordmill.pipelines.verbs import CONVERSIONS, VERBS
+from recordmill.pipelines.verbs import CONVERSIONS, FORMATS, VERBS
 from recordmill.schemas.inputs.option import OptionField, Options, options_of
 from recordmill.schemas.inputs.options import ConvertOptions, DividedOptions, PictureOptions
+from recordmill.transforms.annotated.format_options import FormatOptions
 
 _TABLE = re.compile(r"(<!-- options: (.+?) -->\n).*?(<!-- end of options -->)", re.DOTALL)
 
@@ -26,6 +27,8 @@ def with_tables(page: str) -> str:
     pictures = [row for row in _rows(DividedOptions, PictureOptions) if row in described and row not in shared]
     tables = {name: _without(rows, shared, pictures) for name, rows in of.items()}
     tables["embed"] = _without(tables["embed"], tables["folder"])
+    tables["formats"] = _without(_rows(FormatOptions), shared, pictures)
+    tables |= {name: _without(tables[name], tables["formats"]) for name in FORMATS}
     tables |= {
         "all conversions": [*shared, *_rows(TerminalOptions)],
         "pictures": pictures,
@@ -50,5 +53,5 @@ def _row(each: OptionField) -> str:
 
 
 if __name__ == "__main__":
-    path = Path(sys.argv[1])
-    path.write_text(with_tables(path.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in map(Path, sys.argv[1:]):
+        path.write_text(with_tables(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -13,12 +13,18 @@ class SampleObject(msgspec.Struct, frozen=True):
     Attributes:
         category: Name of its class.
         box: Left, top, width, height of its box.
-        frame: Unit of the box, the keypoints and polygons: pixels of the image, or `fraction` of its width and height.
+        frame: Unit of the box, corners, keypoints and polygons: pixels of the image, or `fraction` of its width and
+            height.
         keypoints: x, y and visibility (0, 1, 2) of each keypoint, one after the other; empty without.
         segmentation: JSON text of COCO's `segmentation`: polygons, or run lengths; empty without.
         is_crowd: True if the box has a group of objects.
         area_px2: Area in square pixels, or as a fraction of the image's area; None for that of the box.
         category_id: Id of its class; None to find it by the name.
+        difficult: True if the object is hard to recognise.
+        truncated: True if the object is not all in its box.
+        view: Side of the object that is seen.
+        track_id: Track that the object is of; None without.
+        corners: x, y of the four corners of an oriented box, whose bounds are the box; empty without.
         id: Id of the object; None to derive one from the Sample's name and the object's position.
     """
 
@@ -31,6 +37,11 @@ class SampleObject(msgspec.Struct, frozen=True):
     area_px2: float | None = None
     category_id: int | None = None
     id: int | None = None
+    difficult: bool = False
+    truncated: bool = False
+    view: str = ""
+    track_id: int | None = None
+    corners: tuple[float, ...] = ()
 
 
 class Sample(msgspec.Struct, frozen=True):

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 
 import msgspec
+from pydantic import PrivateAttr
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.images import PictureRules
 from recordmill.schemas.inputs.object_options import MASKS, AnnotatedOptions
 from recordmill.schemas.inputs.option import READ, Data, Images, redefined
@@ -22,6 +23,16 @@ class FormatOptions(AnnotatedOptions):
     images: Images = redefined(
         AnnotatedOptions, "images", (), "Folder or .zip that the paths of images begin at.", "the folder of `--data`"
     )
+
+    name: str = redefined(AnnotatedOptions, "name", ..., usual="the name of the format")
+
+    _parts: tuple[Part, ...] = PrivateAttr(())
+
+    def of_source(self, source: Source) -> "FormatOptions":
+        """Return the options with what the data set says."""
+        options = self.model_copy(update={"images": source.images})
+        options._parts = source.parts
+        return options
 
     def source(self) -> Source:
         """Look at the data set, without a look at each file.
@@ -61,7 +72,7 @@ class FormatOptions(AnnotatedOptions):
 
     @property
     def table(self) -> FeatureTable:
-        return self.layout_table.with_parts(MASKS[self.masks])
+        return self.layout_table.with_parts((*MASKS[self.masks], *self._parts))
 
     @property
     def pictures(self) -> PictureRules:

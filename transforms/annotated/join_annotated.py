@@ -37,7 +37,7 @@ Keyed = tuple[int, bytes]
 
 
 class ClassRules(NamedTuple):
-    """Which classes and features are written.
+    """Classes and features that are written.
 
     Attributes:
         categories: names of the classes that are wanted; empty for all.
@@ -91,7 +91,7 @@ def _describe(rules: ClassRules, traits: list[tuple[str, str, int, int]]) -> Ite
     yield TaggedOutput(FACTS, Facts(warnings={(rules.splits[0], text) for text in warnings}))
 
 
-class JoinRules(NamedTuple):
+class AnnotatedJoin(NamedTuple):
     """How images are joined.
 
     Attributes:
@@ -118,7 +118,7 @@ class JoinAnnotated(beam.PTransform):
         categories: a PCollection of one LabelMap, of all classes.
     """
 
-    rules: JoinRules
+    rules: AnnotatedJoin
     categories: PCollection
 
     def expand(self, rows: PCollection[Keyed]):
@@ -127,7 +127,7 @@ class JoinAnnotated(beam.PTransform):
         return grouped | "Join" >> join.with_output_types(tuple[BlockKey, bytes]).with_outputs(FACTS, main="blocks")
 
 
-def wanted_labels(keyed: Keyed, labels: LabelMap, rules: JoinRules) -> Iterator[Keyed]:
+def wanted_labels(keyed: Keyed, labels: LabelMap, rules: AnnotatedJoin) -> Iterator[Keyed]:
     """Yield int64 [N, 2] as bytes: image id and category id of objects that are wanted."""
     block = numbered(unpack_block(keyed[1]), labels, rules.source)
     if block.num_objects:
@@ -136,7 +136,7 @@ def wanted_labels(keyed: Keyed, labels: LabelMap, rules: JoinRules) -> Iterator[
         yield keyed[0], np.unique(pairs, axis=0).tobytes()
 
 
-def _join(group: tuple[int, Iterable[bytes]], rules: JoinRules, labels: LabelMap) -> Iterator[Any]:
+def _join(group: tuple[int, Iterable[bytes]], rules: AnnotatedJoin, labels: LabelMap) -> Iterator[Any]:
     number, packed = group
 
     def join(blocks: list[Block]) -> tuple[Block, FactsBuilder]:
@@ -148,7 +148,7 @@ def _join(group: tuple[int, Iterable[bytes]], rules: JoinRules, labels: LabelMap
     yield from cut_range(number, block)
 
 
-def join_rows(blocks: Sequence[Block], labels: LabelMap, rules: JoinRules, facts: FactsBuilder) -> Block:
+def join_rows(blocks: Sequence[Block], labels: LabelMap, rules: AnnotatedJoin, facts: FactsBuilder) -> Block:
     """Return the images of a range in order, with their objects that can be used and are wanted.
 
     Args:
@@ -196,7 +196,7 @@ def _rejects(packed: bytes) -> list[Rejected]:
     return _UNPACK_REJECTED(packed) if packed else []
 
 
-def _without_rejected(block: Block, rules: JoinRules, facts: FactsBuilder) -> Block:
+def _without_rejected(block: Block, rules: AnnotatedJoin, facts: FactsBuilder) -> Block:
     """Count the rows, and drop images that their label files spoil."""
     rejected = [[] for _ in range(len(block))] if block.rejected is None else list(map(_rejects, block.rejected.rows()))
     is_usable = np.ones(len(block), bool)

@@ -19,7 +19,7 @@ from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.transforms.annotated.source import NOTE, Fault, LabelledImage, Source, SourceFolder, SplitList
+from recordmill.transforms.annotated.source import NOTE, LabelFault, LabelledImage, Source, SourceFolder, SplitList
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.dataset.compare_names import Names, add_names
@@ -41,8 +41,9 @@ _MOST_BYTES = 64 << 20
 """Maximum size of a label file beside an image."""
 _AT_ONCE = 1000
 _IN_FLIGHT = 64
-_NO_LABEL_FILE = "{number} images have no label file, so they are without objects, as background ({names})"
-_NO_IMAGE = "{number} label files have no image, so they are left out ({names})"
+_NO_LABEL_FILE = "images without a label file: {number}; they are written without objects, as background ({names})"
+_NO_IMAGE = "label files without an image: {number}; they are left out ({names})"
+_NO_ROWS = Block(file_name=ragged_texts([]), split=np.zeros(0, np.int64))
 
 Keyed = tuple[int, bytes]
 """Number of a bucket of names or of a range of images, and a packed Block."""
@@ -50,7 +51,7 @@ LabelFile = tuple[str, str, int, str, str]
 """Name in the data set, path, size, version and split of a label file."""
 
 
-class ReadRules(NamedTuple):
+class AnnotatedRules(NamedTuple):
     """How a Source is read.
 
     Attributes:
@@ -87,7 +88,7 @@ class ReadAnnotated(beam.PTransform):
         division: None if the source says which split an image is of.
     """
 
-    rules: ReadRules
+    rules: AnnotatedRules
     division: Division | AsSingleton | None
 
     def expand(self, p):
@@ -137,7 +138,7 @@ def _parts(folder: SourceFolder) -> Iterator[tuple[SourceFolder, tuple[str, str]
         yield folder, (part.start, part.end)
 
 
-def _list(listed: tuple[SourceFolder, tuple[str, str]], rules: ReadRules) -> Iterator[Any]:
+def _list(listed: tuple[SourceFolder, tuple[str, str]], rules: AnnotatedRules) -> Iterator[Any]:
     folder, bounds = SourceFolder(*listed[0]), listed[1]
     source = rules.source
     split = rules.index_of(folder.split) if folder.split and folder.has_images else -1
@@ -162,7 +163,7 @@ def _keyed_label(label: LabelFile) -> tuple[int, LabelFile]:
     return int(name_buckets([label[0]], "path", 1 << BITS)[0]), label
 
 
-def _read_list(list_: SplitList, rules: ReadRules) -> Iterator[Keyed]:
+def _read_list(list_: SplitList, rules: AnnotatedRules) -> Iterator[Keyed]:
     path, split = list_
     with storage_for(path).open(path) as file:
         lines = (line.decode("utf-8-sig", "replace").strip() for line in file)
@@ -182,7 +183,7 @@ def _said(group: tuple[str, Iterable[Names]], split: str) -> Facts:
 class _ReadBeside(ThreadedDoFn):
     """Read the label files of the images of a bucket."""
 
-    def __init__(self, rules: ReadRules, threads: int):
+    def __init__(self, rules: AnnotatedRules, threads: int):
         super().__init__(threads)
         self._rules = rules
 
@@ -197,7 +198,8 @@ class _ReadBeside(ThreadedDoFn):
         rules, facts = self._rules, FactsBuilder()
         label_of = rules.source.label_of or str
         known = {label[0]: label for label in labels}
-        files = join_blocks([NO_FILES, *images])
+        files = join_blocks([NO_FILES.having(split=_NO_ROWS.split), *images])
+        lists = [_NO_ROWS, *lists]
         rows = _listed(join_blocks(lists), files, label_of, facts) if rules.source.lists else _unique(files)
         rows = rows.having(image_id=np.array(list(map(name_id, map(name_key, rows.file_name.texts()))), np.int64))
         rows = match_rows(rows, files.having(split=None) if rules.source.lists else None, "path", division).rows
@@ -282,7 +284,7 @@ def labelled_rows(
     return block, traits | {Trait(NOTE, note) for image in images for note in image.notes}
 
 
-def _read_naming(label: LabelFile, rules: ReadRules) -> Iterator[Any]:
+def _read_naming(label: LabelFile, rules: AnnotatedRules) -> Iterator[Any]:
     progress.set_step("reading label files")
     name, path, _, version, split = label
     source, facts, row = rules.source, FactsBuilder(), 0
@@ -318,7 +320,7 @@ def _parsed(path: str, version: str, name: str, source: Source) -> Iterator[Labe
 
 
 def _unreadable(error: OSError) -> LabelledImage:
-    return LabelledImage(None, (Fault(Reason.MALFORMED_LABELS, f"the file cannot be read ({error.strerror})"),))
+    return LabelledImage(None, (LabelFault(Reason.MALFORMED_LABELS, f"the file cannot be read ({error.strerror})"),))
 
 
 def _notices(found: dict[str, list[str]]) -> Iterator[TaggedOutput]:

@@ -10,7 +10,7 @@ from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.rejects import Reason
 
 
-class Fault(NamedTuple):
+class LabelFault(NamedTuple):
     """A part of a label file that cannot be used.
 
     Attributes:
@@ -35,7 +35,7 @@ class LabelledImage(NamedTuple):
     """
 
     sample: Sample | None
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[LabelFault, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -82,7 +82,7 @@ def no_names(path: str, lines: Iterable[str]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Source:
-    """What is read.
+    """A data set of a format.
 
     Attributes:
         path: what the user named, for the numbers of rows.

@@ -64,14 +64,15 @@ def screen_objects(block: Block, labels: LabelMap, filters: Filters) -> Screened
     known = np.array([category.id for category in categories], np.int64)
     place = np.minimum(np.searchsorted(known, block.category_id), max(len(known) - 1, 0))
     nothing = np.zeros(block.num_objects, bool)
+    is_in_px = ~nothing if block.in_fractions is None else ~block.in_fractions
     is_selected = np.array([not filters.categories or each.name in filters.categories for each in categories], bool)
     return ScreenedObjects(
         known[place] == block.category_id if len(known) else nothing,
         (
             (Metric.FILTERED_CATEGORY, ~is_selected[place] if len(known) else nothing),
             (Metric.FILTERED_CROWD, block.is_crowd & (not filters.crowd)),
-            # Some tools write -1 for an area.
-            (Metric.FILTERED_AREA, (block.area_px2 < filters.min_area_px2) & (filters.min_area_px2 > 0)),
+            # Some tools write -1 for an area. One in fractions is known when the image is read.
+            (Metric.FILTERED_AREA, is_in_px & (block.area_px2 < filters.min_area_px2) & (filters.min_area_px2 > 0)),
         ),
     )
 

@@ -46,13 +46,14 @@ class MaskDrawer:
 
     Args:
         table: the layout, with the parts that are wanted.
-        box_policy: see `recordmill.transforms.encoders.encode_objects.fit_boxes`.
+        box_policy, min_area_px2: see `recordmill.transforms.encoders.encode_objects`.
     """
 
-    def __init__(self, labels: LabelMap, table: FeatureTable, box_policy: str):
+    def __init__(self, labels: LabelMap, table: FeatureTable, box_policy: str, min_area_px2: float = 0.0):
         self._parts = table.parts
         self._regions = RegionEncoder(labels, table.sources)
         self._box_policy = box_policy
+        self._min_area_px2 = min_area_px2
         self.has_masks = Part.MASK_PNG in table.parts or Part.MASK_RLE in table.parts
         self.has_regions = Part.PANOPTIC in table.parts or Part.SEMANTIC in table.parts
 
@@ -80,7 +81,8 @@ class MaskDrawer:
 
     def _draw_objects(self, objects: Block, picture: Picture, drawn: DrawnMasks) -> None:
         frame = np.array([picture.frame], np.int64)
-        objects, frames = in_pixels(objects, frame), np.tile(frame, (objects.num_objects, 1))
+        objects = in_pixels(objects, frame, self._min_area_px2)
+        frames = np.tile(frame, (objects.num_objects, 1))
         is_usable = fit_boxes(objects.boxes_xywh_px, frames, self._box_policy).is_usable
         segmentation = objects.segmentation.rows() if objects.segmentation else [b""] * objects.num_objects
         masks, texts = [], []

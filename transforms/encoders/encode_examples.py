@@ -89,10 +89,12 @@ class ExampleEncoder:
         labels: the classes; every annotation is of one of them.
         table: the layout, with the parts that are wanted.
         box_policy: `clip`, `drop` or `keep`, see `recordmill.transforms.encoders.encode_objects.fit_boxes`.
+        min_area_px2: see `recordmill.transforms.encoders.encode_objects.in_pixels`.
     """
 
-    def __init__(self, labels: LabelMap, table: FeatureTable, box_policy: str):
-        self._drawer = MaskDrawer(labels, table, box_policy)
+    def __init__(self, labels: LabelMap, table: FeatureTable, box_policy: str, min_area_px2: float = 0.0):
+        self._drawer = MaskDrawer(labels, table, box_policy, min_area_px2)
+        self._min_area_px2 = min_area_px2
         self._class_of_name = {category.name: index for index, category in enumerate(labels.categories)}
         self._category_ids = np.array([category.id for category in labels.categories], np.int64)  # ascending
         label_by_id = labels.label_by_id()
@@ -142,12 +144,14 @@ class ExampleEncoder:
             if max(large.values(), default=0) > MAX_RECORD_BYTES:
                 return self.encode(block, [_checked(each, large.get(row, 0)) for row, each in enumerate(images)])
         facts = self._facts(run)
+        small = with_pictures.num_objects - run.block.num_objects - sum(map(len, faults.values()))
+        filtered = {Metric.FILTERED_AREA: small} if small else {}
         left_out = _gather_left_out(block, images, {rows[row]: rejected for row, rejected in faults.items()})
         return EncodedRun(
             records,
             facts if per_image.all() else facts.take(np.flatnonzero(per_image)),
             per_image[per_image > 0],
-            _count(run, per_image, Part.CAPTIONS in self._parts) + left_out.counted,
+            _count(run, per_image, Part.CAPTIONS in self._parts) + left_out.counted + Counter(filtered),
             list(map(id_texts(block).named, left_out.rejected)),
             _numbers(facts.image_class if self._has_class else run.class_index),
             *_count_files(images),
@@ -159,7 +163,7 @@ class ExampleEncoder:
         pictures: list[Any] = [image.picture for image in images]
         size_px = np.array([(picture.width, picture.height) for picture in pictures], np.int64).reshape(-1, 2)
         frame_px = np.array([picture.frame for picture in pictures], np.int64).reshape(-1, 2)
-        block = in_pixels(block, frame_px)
+        block = in_pixels(block, frame_px, self._min_area_px2)
         boxes = fit_boxes(block.boxes_xywh_px, frame_px[block.image_of_object], self._box_policy)
         is_written = boxes.is_usable
         for image, first in zip(images, block.first_object_of_image.tolist(), strict=False):

@@ -76,12 +76,13 @@ _ROUNDED = 2e-6
 _POLYGONS = msgspec.json.Decoder(list[list[float]])
 
 
-def in_pixels(block: Block, frame_wh_px: np.ndarray) -> Block:
-    """Convert boxes, areas, segmentations and keypoints from fractions to pixels. An edge of a box that is less than
-    2e-6 beyond the image is at the image's edge.
+def in_pixels(block: Block, frame_wh_px: np.ndarray, min_area_px2: float = 0.0) -> Block:
+    """Convert boxes, areas, corners, segmentations and keypoints from fractions to pixels. An edge of a box that is
+    less than 2e-6 beyond the image is at the image's edge.
 
     Args:
         frame_wh_px: int64 [N, 2], width and height of each image.
+        min_area_px2: objects that were in fractions and have a smaller area are left out.
 
     >>> rows = Block(image_id=np.array([7]), first_object_of_image=np.array([0, 1]), area_px2=np.array([0.125]),
     ...     boxes_xywh_px=np.array([[0.5, 0.0, 0.5000004, 0.25]]), in_fractions=np.array([True]))
@@ -105,13 +106,16 @@ def in_pixels(block: Block, frame_wh_px: np.ndarray) -> Block:
     if segmentation is not None:
         texts = zip(segmentation.rows(), block.in_fractions.tolist(), sides.tolist(), strict=True)
         segmentation = ragged_bytes([_scaled(text, *wh) if scales else text for text, scales, wh in texts])
-    return block.having(
+    found = block.having(
         boxes_xywh_px=np.where(is_fraction, np.concatenate((low, length), axis=1), boxes),
         area_px2=block.area_px2 * sides[:, 0] * sides[:, 1],
         keypoints_xyv=keypoints,
         segmentation=segmentation,
+        corners_px=None if block.corners_px is None else block.corners_px * np.tile(sides, 4),
         in_fractions=None,
     )
+    is_small = block.in_fractions & (found.area_px2 < min_area_px2)
+    return found.take_objects(~is_small) if is_small.any() else found
 
 
 def _scaled(segmentation: bytes, width: float, height: float) -> bytes:

@@ -45,10 +45,12 @@ class EncodePictures(msgspec.Struct, frozen=True, tag=True):
     Attributes:
         boxes: policy, see `recordmill.transforms.encoders.encode_objects.fit_boxes`.
         pictures: what is done with image files.
+        min_area_px2: see `recordmill.transforms.encoders.encode_objects.in_pixels`.
     """
 
     boxes: str
     pictures: PictureRules
+    min_area_px2: float = 0.0
 
     def estimate(self, table: FeatureTable) -> RecordEstimate:
         height, width = self.pictures.raw_size or (0, 0)
@@ -59,7 +61,7 @@ class EncodePictures(msgspec.Struct, frozen=True, tag=True):
         if of.table.record_of is RecordOf.ROW:
             rows = PictureRowEncoder(of.labels, of.table)
             return partial(_encode_rows, of=of, encoder=rows, estimate=estimate, rules=self.pictures)
-        encoder = ExampleEncoder(of.labels, of.table, self.boxes)
+        encoder = ExampleEncoder(of.labels, of.table, self.boxes, self.min_area_px2)
         upright = self.pictures.upright or "image.class_index" in of.table.sources
         rules = msgspec.structs.replace(self.pictures, upright=upright)
         return partial(_encode_images, of=of, encoder=encoder, estimate=estimate, rules=rules)

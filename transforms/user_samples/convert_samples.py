@@ -232,12 +232,54 @@ def sample_rows(samples: Sequence[Sample], objects: Sequence[Sequence[UsableObje
     found = [each for of_sample in objects for each in of_sample]
     if not found:
         return block
-    in_fractions = np.array([each.source.frame == "fraction" for each in found], bool)
     return block.having(
         first_object_of_image=starts_of(np.array(list(map(len, objects)), np.int64)),
-        in_fractions=in_fractions if in_fractions.any() else None,
         **object_columns([each.annotation for each in found]),
+        **_more_columns([each.source for each in found]),
     )
+
+
+def _more_columns(objects: Sequence[SampleObject]) -> dict[str, Any]:
+    """Return the columns that an Annotation lacks, without empty ones."""
+    columns: dict[str, Any] = {
+        "in_fractions": np.array([each.frame == "fraction" for each in objects], bool),
+        "difficult": np.array([each.difficult for each in objects], bool),
+        "truncated": np.array([each.truncated for each in objects], bool),
+    }
+    columns = {name: column for name, column in columns.items() if column.any()}
+    if any(each.view for each in objects):
+        columns["view"] = ragged_texts([each.view for each in objects])
+    if any(each.track_id is not None for each in objects):
+        columns["track_id"] = np.array([-1 if each.track_id is None else each.track_id for each in objects], np.int64)
+    if any(each.corners for each in objects):
+        columns["corners_px"] = np.array([each.corners or (0.0,) * 8 for each in objects], np.float64)
+    return columns
+
+
+def _more_values(block: Block) -> Iterator[dict[str, Any]]:
+    """Yield what an Annotation lacks of each object."""
+    count, columns = block.num_objects, [*block.object_columns()]
+    held = {name: column.texts() if name == "view" else column.tolist() for name, column in columns if name in _MORE}
+    for row in range(count):
+        values = {_MORE[name]: column[row] for name, column in held.items()}
+        if "frame" in values:
+            values["frame"] = "fraction" if values["frame"] else "px"
+        if values.get("track_id") == -1:
+            values["track_id"] = None
+        if "corners" in values:
+            values["corners"] = tuple(values["corners"]) if any(values["corners"]) else ()
+        yield values
+
+
+_MORE = {
+    "in_fractions": "frame",
+    "difficult": "difficult",
+    "truncated": "truncated",
+    "view": "view",
+    "track_id": "track_id",
+    "corners_px": "corners",
+}
+"""Fields of a SampleObject by the columns that an Annotation lacks."""
 
 
 def check_distinct(samples: Iterable[Sample]) -> None:
@@ -282,6 +324,10 @@ def _annotation(sample: Sample, number: int, each: SampleObject, finder: Categor
         if fault := keypoints_fault(each.keypoints, expected):
             detail = f"category {each.category!r} has {expected} keypoints: {fault}"
             raise UnusableError(Reason.MALFORMED_KEYPOINTS, detail)
+    if len(each.corners) not in (0, 8) or not all(abs(number) <= LARGEST for number in each.corners):
+        raise UnusableError(Reason.MALFORMED_BOX, f"corners are not four finite points: {each.corners}")
+    if each.track_id is not None and not 0 <= each.track_id < _INT64:
+        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"track_id {each.track_id} is not 0 to 2**63 - 1")
     id_ = name_id(f"{name_key(sample.file_name)} object {number}") if each.id is None else each.id
     area = box[2] * box[3] if each.area_px2 is None else each.area_px2
     if not (abs(area) <= LARGEST and -_INT64 <= id_ < _INT64):
@@ -302,12 +348,12 @@ def _labels(sample: Sample) -> ImageLabels:
 def samples_of(block: Block, labels: LabelMap, splits: Sequence[str]) -> Iterator[Sample]:
     """Yield the images of a whole Block as Samples."""
     names = {category.id: category.name for category in labels.categories}
-    are_fractions = iter(block.in_fractions.tolist() if block.in_fractions is not None else ())
+    more = _more_values(block)
     for task in image_tasks(block, splits):
-        yield _sample(task, names, are_fractions)
+        yield _sample(task, names, more)
 
 
-def _sample(task: ImageTask, names: dict[int, str], are_fractions: Iterator[bool]) -> Sample:
+def _sample(task: ImageTask, names: dict[int, str], more: Iterator[dict[str, Any]]) -> Sample:
     labels = task.labels
     return Sample(
         task.file_name,
@@ -319,13 +365,13 @@ def _sample(task: ImageTask, names: dict[int, str], are_fractions: Iterator[bool
             SampleObject(
                 names[each.category_id],
                 each.bbox_xywh_px,
-                "fraction" if next(are_fractions, False) else "px",
-                each.keypoints_xyv,
-                each.segmentation.decode(),
-                each.is_crowd,
-                each.area_px2,
-                each.category_id,
-                each.id,
+                keypoints=each.keypoints_xyv,
+                segmentation=each.segmentation.decode(),
+                is_crowd=each.is_crowd,
+                area_px2=each.area_px2,
+                category_id=each.category_id,
+                id=each.id,
+                **next(more),
             )
             for each in task.annotations
         ),

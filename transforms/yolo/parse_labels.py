@@ -1,12 +1,13 @@
 """Lines of a YOLO label file become objects, by the rules of Ultralytics' `verify_image_label`."""
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.annotated.source import Fault, LabelledImage
+from recordmill.transforms.annotated.source import LabelFault, LabelledImage
 
 _BEYOND = 0.01
 """Coordinates may be so far beyond 0..1."""
@@ -14,7 +15,7 @@ _SHOWN = 60
 
 
 class LineRules(NamedTuple):
-    """What a line is.
+    """Meaning of a line.
 
     Attributes:
         names: of the classes, by index.
@@ -40,7 +41,7 @@ def parse_labels(data: bytes, file: str, rules: LineRules) -> Iterator[LabelledI
     try:
         lines = data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        yield LabelledImage(None, (Fault(Reason.MALFORMED_LABELS, f"it is not UTF-8 (byte {error.start:,})"),))
+        yield LabelledImage(None, (LabelFault(Reason.MALFORMED_LABELS, f"it is not UTF-8 (byte {error.start:,})"),))
         return
     objects, faults, notes = [], [], set()
     first: dict[tuple[float, ...], int] = {}
@@ -55,7 +56,7 @@ def parse_labels(data: bytes, file: str, rules: LineRules) -> Iterator[LabelledI
                 raise UnusableError(Reason.DUPLICATE_ANNOTATION, f"it says the same as line {before}")
         except UnusableError as fault:
             shown = line.strip()[:_SHOWN] + "…" * (len(line.strip()) > _SHOWN)
-            faults.append(Fault(fault.reason, f"{fault.detail}: {shown!r}", number))
+            faults.append(LabelFault(fault.reason, f"{fault.detail}: {shown!r}", number))
         else:
             objects.append(each)
             notes.add("box" if len(tokens) == 5 else "nine" if len(tokens) == 9 else "more")
@@ -85,27 +86,63 @@ def parse_line(columns: Sequence[float], rules: LineRules) -> SampleObject:
     if class_ not in range(len(rules.names)):
         detail = f"class {class_:g} is none of 0 to {len(rules.names) - 1}"
         raise UnusableError(Reason.UNKNOWN_CATEGORY, detail)
-    index = int(class_)
-    is_box = len(columns) == 5 or rules.task == "pose"
-    points = numbers[4:]
-    if rules.task == "pose":
-        checked = [number for number, axis in zip(points, _axes(rules), strict=True) if axis < 2]
-    else:
-        checked = points
-    if not all(-_BEYOND <= number <= 1 + _BEYOND for number in (*numbers[:4], *checked)):
-        detail = "a number is not finite" if any(n != n for n in numbers) else "a number is not in 0..1"
-        raise UnusableError(Reason.MALFORMED_BOX, detail)
-    if is_box:
-        x, y, width, height = numbers[:4]
-        if width < 0 or height < 0:
-            raise UnusableError(Reason.MALFORMED_BOX, "width or height is negative")
-        box = round(x - width / 2, 12), round(y - height / 2, 12), width, height
-        return SampleObject(rules.names[index], box, "fraction", _keypoints(points, rules), category_id=index)
-    xs, ys = numbers[::2], numbers[1::2]
-    left, top = min(xs), min(ys)
-    box = left, top, max(xs) - left, max(ys) - top
+    if len(columns) > 5 and rules.task != "pose":
+        return _polygon(int(class_), numbers, rules)
+    box, points = numbers[:4], numbers[4:]
+    _check_fractions(box if rules.dimensions == 3 else numbers)
+    if rules.dimensions == 3:
+        if not all(visibility in (0, 1, 2) for visibility in points[2::3]):
+            raise UnusableError(Reason.MALFORMED_KEYPOINTS, "a visibility is not 0, 1 or 2")
+        _check_fractions([*points[::3], *points[1::3]])
+    x, y, width, height = box
+    if width < 0 or height < 0:
+        raise UnusableError(Reason.MALFORMED_BOX, "width or height is negative")
+    return SampleObject(
+        rules.names[int(class_)],
+        (round(x - width / 2, 12), round(y - height / 2, 12), width, height),
+        "fraction",
+        _keypoints(points, rules),
+        category_id=int(class_),
+    )
+
+
+def _check_fractions(numbers: Sequence[float]) -> None:
+    if not all(-_BEYOND <= number <= 1 + _BEYOND for number in numbers):
+        is_finite = all(map(math.isfinite, numbers))
+        raise UnusableError(Reason.MALFORMED_BOX, f"a number is not {'in 0..1' if is_finite else 'finite'}")
+
+
+def _polygon(index: int, numbers: Sequence[float], rules: LineRules) -> SampleObject:
+    """Return the object of a polygon, or of an oriented box. Its box is their bounds.
+
+    As Ultralytics does, centre and size of the bounds are checked, and not each point: some are outside the image.
+    """
+    left, top = min(numbers[::2]), min(numbers[1::2])
+    right, bottom = max(numbers[::2]), max(numbers[1::2])
+    _check_fractions(
+        [*(number - number for number in numbers), (left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
+    )
     text = json.dumps([numbers]) if rules.has_masks and rules.task != "detect" else ""
-    return SampleObject(rules.names[index], box, "fraction", segmentation=text, category_id=index)
+    return SampleObject(
+        rules.names[index],
+        (left, top, right - left, bottom - top),
+        "fraction",
+        segmentation=text,
+        area_px2=None if rules.task == "detect" else _area(numbers),
+        category_id=index,
+        corners=tuple(numbers) if rules.task == "obb" else (),
+    )
+
+
+def _area(polygon: Sequence[float]) -> float:
+    """Return the area within a polygon.
+
+    >>> _area((0, 0, 1, 0, 1, 1))
+    0.5
+    """
+    xs, ys = polygon[::2], polygon[1::2]
+    following = zip([*xs[1:], xs[0]], [*ys[1:], ys[0]], strict=True)
+    return abs(sum(x * next_y - y * next_x for x, y, (next_x, next_y) in zip(xs, ys, following, strict=True))) / 2
 
 
 def _column_fault(columns: int, rules: LineRules) -> str:
@@ -120,10 +157,6 @@ def _column_fault(columns: int, rules: LineRules) -> str:
     if columns == 5 or (columns > 6 and columns % 2):
         return ""
     return f"{columns} columns, where a box has 5, and a polygon 7, 9 or more"
-
-
-def _axes(rules: LineRules) -> list[int]:
-    return list(range(rules.dimensions)) * rules.keypoints
 
 
 def _keypoints(numbers: Sequence[float], rules: LineRules) -> tuple[float, ...]:

@@ -79,7 +79,7 @@ def yolo_source(data: str, images: tuple[str, ...], task: str | None, has_masks:
         lists=tuple(lists),
         names_of=partial(_listed_names, top=top),
         check=partial(_check, rules=rules),
-        parts=(Part.KEYPOINTS,) if is_pose else (),
+        parts=(Part.KEYPOINTS,) if is_pose else (Part.ORIENTED,) if task == "obb" else (),
         inputs=(file, *(path for path, _ in lists)),
         warnings=tuple(warnings),
     )

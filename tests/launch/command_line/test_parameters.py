@@ -7,6 +7,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from recordmill.launch.command_line.parameters import COMMANDS, command_line, parameters
 from recordmill.launch.command_line.parser import parse
+from recordmill.pipelines.verbs import FORMATS
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.option import options_of
 
@@ -15,6 +16,7 @@ PATHS = {
     "folder": {"images": "gs://b/i", "output": "gs://b/o"},
     "embed": {"images": "gs://b/i", "model": "mobilenet-v2", "output": "gs://b/o"},
     "table": {"rows": "gs://b/r.csv", "output": "gs://b/o"},
+    **{name: {"data": "gs://b/d", "output": "gs://b/o"} for name in FORMATS},
 }
 
 
@@ -32,6 +34,7 @@ def test_what_must_be_given_is_what_command_misses(command):
         parse([command])
     missing = {word for word in str(caught.value).split() if word.startswith("--")}
     more = {"table": {"--rows"}, "embed": {"--images", "--model"}}.get(command, {"--images"})
+    more = {"--data"} if command in FORMATS else more
     assert required == {"--output", *more} <= missing
 
 

@@ -11,6 +11,7 @@ from recordmill.launch.command_line.parameters import TEMPLATES, parameters
 from recordmill.launch.command_line.parser import parse
 from recordmill.launch.flat import from_flat
 from recordmill.launch.services.template_metadata import metadata, write
+from recordmill.pipelines.verbs import FORMATS
 
 REQUIRED = {
     "coco": {"images": "gs://b-1/images", "instances": "gs://b-1/a.json", "output": "gs://b-1/out"},
@@ -18,6 +19,7 @@ REQUIRED = {
     "embed": {"images": "gs://b-1/images", "model": "gs://b-1/model.keras", "output": "gs://b-1/out"},
     "table": {"rows": "gs://b-1/rows-*.csv", "output": "gs://b-1/out"},
     "verify": {"folder": "gs://b-1/out", "check": "decode"},
+    **{name: {"data": "gs://b-1/data", "output": "gs://b-1/out"} for name in FORMATS},
 }
 BEAMS = {"sdk_container_image", "number_of_worker_harness_threads"}
 TYPES = {"TEXT", "GCS_READ_FILE", "GCS_READ_FOLDER", "GCS_WRITE_FOLDER", "BOOLEAN", "ENUM", "NUMBER"}

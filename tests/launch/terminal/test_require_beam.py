@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from recordmill.launch.terminal.require_tensorflow import require_tensorflow
-from recordmill.pipelines.verbs import VERBS
+from recordmill.pipelines.verbs import FORMATS, VERBS
 from tests.conftest import coco_flags
 
 ARGUMENTS = {
@@ -17,6 +17,7 @@ ARGUMENTS = {
     "folder": ["--images", "i", "--output", "o"],
     "table": ["--rows", "r.csv", "--output", "o"],
     "verify": ["o"],
+    **{name: ["--data", "d", "--output", "o"] for name in FORMATS},
 }
 DATAFLOW = ["--", "--runner=DataflowRunner", "--project=p-12345", "--region=us-east1", "--temp_location=gs://b"]
 

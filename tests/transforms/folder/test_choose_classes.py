@@ -60,7 +60,12 @@ FIRST_TENS = ", ".join(map(repr, TENS[:10]))
         (TENS[:10], ("x",), (), f"--classes x: no example is of these; there are {FIRST_TENS}"),
         (TENS, ("x",), (), f"--classes x: no example is of these; there are {FIRST_TENS} and 7 more"),
         (["cat", "dog"], ("cat", "Dog"), (), "--classes 'Dog': no example is of that class; did you mean 'dog'?"),
-        (["cat", "dog"], ("cat", "ZEBRA", "DOG "), (), "--classes 'DOG ': no example is of that class; did you mean 'd"),
+        (
+            ["cat", "dog"],
+            ("cat", "ZEBRA", "DOG "),
+            (),
+            "--classes 'DOG ': no example is of that class; did you mean 'd",
+        ),
         *(
             (found, (), ("pets", "more"), f"the folders in pets more are called {', '.join(map(repr, found))}, as spli")
             for found in (["test", "train"], ["Train", "VALID", "test"], ["train"], ["dev", "eval", "training"])

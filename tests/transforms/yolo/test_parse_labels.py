@@ -1,0 +1,100 @@
+import pytest
+
+from recordmill.schemas.rejects import Reason
+from recordmill.transforms.yolo.parse_labels import LineRules, parse_labels
+
+NAMES = ("cat", "dog")
+DETECT = LineRules(NAMES, "")
+SEGMENT = LineRules(NAMES, "segment", has_masks=True)
+OBB = LineRules(NAMES, "obb")
+POSE = LineRules(NAMES, "pose", 2, 3)
+POSE_XY = LineRules(NAMES, "pose", 2, 2)
+LINE = "0 0.5 0.5 0.2 0.4"
+
+
+def parsed(lines: str, rules: LineRules):
+    (found,) = parse_labels(lines.encode(), "a.txt", rules)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "rules", "box"),
+    [
+        ("1 0.5 0.5 0.2 0.4", DETECT, (0.4, 0.3, 0.2, 0.4)),
+        ("1.0\t.5  5e-1 0.2 0.4 ", DETECT, (0.4, 0.3, 0.2, 0.4)),
+        ("1 0.9 0.5 0.2 1", DETECT, (0.8, 0, 0.2, 1)),
+        ("1 0.005 0.5 1.009 1", DETECT, (-0.4995, 0, 1.009, 1)),  # as far beyond 0..1 as Ultralytics takes it
+        ("1 0.1 0.2 0.3 0.2 0.3 0.6", DETECT, (0.1, 0.2, 0.2, 0.4)),
+        ("1 0.1 0.2 0.3 0.2 0.3 0.6", LineRules(NAMES, "detect"), (0.1, 0.2, 0.2, 0.4)),
+        ("1 0.1 0.2 0.3 0.2 0.3 0.6 0.1 0.6", OBB, (0.1, 0.2, 0.2, 0.4)),
+        ("1 0.9 0.2 1.05 0.2 1.05 0.6 0.9 0.6", OBB, (0.9, 0.2, 0.15, 0.4)),
+        ("1 0.5 0.5 0.2 0.4 0.1 0.2 2 0 0 0", POSE, (0.4, 0.3, 0.2, 0.4)),
+    ],
+)
+def test_boxes(line, rules, box):
+    (each,) = parsed(line, rules).sample.objects
+    assert (each.category, each.category_id, each.frame) == ("dog", 1, "fraction")
+    assert each.box == pytest.approx(box, abs=1e-12)
+
+
+def test_polygons_and_keypoints():
+    (each,) = parsed("0 .1 .2 .3 .2 .3 0.6", SEGMENT).sample.objects
+    assert each.segmentation == "[[0.1, 0.2, 0.3, 0.2, 0.3, 0.6]]"
+    (each,) = parsed(f"{LINE} 0.1 0.2 2 0 0 0", POSE).sample.objects
+    assert each.keypoints == (0.1, 0.2, 2, 0, 0, 0)
+    (each,) = parsed(f"{LINE} 0.1 0.2 -0.001 0.5", POSE_XY).sample.objects
+    assert each.keypoints == (0.1, 0.2, 2, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("line", "rules", "reason", "said"),
+    [
+        ("2 0.5 0.5 0.2 0.4", DETECT, Reason.UNKNOWN_CATEGORY, "class 2 is none of 0 to 1"),
+        ("0.5 0.5 0.5 0.2 0.4", DETECT, Reason.UNKNOWN_CATEGORY, "class 0.5"),
+        ("-1 0.5 0.5 0.2 0.4", DETECT, Reason.UNKNOWN_CATEGORY, "class -1"),
+        ("nan 0.5 0.5 0.2 0.4", DETECT, Reason.UNKNOWN_CATEGORY, "class nan"),
+        ("cat 0.5 0.5 0.2 0.4", DETECT, Reason.MALFORMED_ANNOTATION, "a column is no number: 'cat 0.5"),
+        ("0 120 80 40 60", DETECT, Reason.MALFORMED_BOX, "a number is not in 0..1: '0 120 80 40 60'"),
+        ("0 0.5 -0.02 0.2 0.4", DETECT, Reason.MALFORMED_BOX, "not in 0..1"),
+        ("0 0.5 0.5 nan 0.4", DETECT, Reason.MALFORMED_BOX, "a number is not finite"),
+        ("0 0.5 0.5 0.2 -0.005", DETECT, Reason.MALFORMED_BOX, "width or height is negative"),
+        ("0 0.5 0.5 0.2", DETECT, Reason.MALFORMED_ANNOTATION, "4 columns, where a box has 5"),
+        ("0 0.5 0.5 0.2 0.4 0.9", DETECT, Reason.MALFORMED_ANNOTATION, "6 columns, as predictions with a confidence"),
+        ("0 .1 .1 .1 .1 .1 .1 .1", DETECT, Reason.MALFORMED_ANNOTATION, "8 columns"),
+        ("0 .1 .1 .9 .1 .9 1.5", SEGMENT, Reason.MALFORMED_BOX, "not in 0..1"),
+        ("0 .1 .1 .9 nan .9 .5", SEGMENT, Reason.MALFORMED_BOX, "a number is not finite"),
+        ("0 inf .1 .9 .1 .9 .5", SEGMENT, Reason.MALFORMED_BOX, "a number is not finite"),
+        ("0 .1 .1 .9 .1 .9 .5", OBB, Reason.MALFORMED_ANNOTATION, "7 columns, where an oriented box has 9"),
+        (LINE, POSE, Reason.MALFORMED_ANNOTATION, "5 columns, where 11 are expected by kpt_shape"),
+        (f"{LINE} 0.1 0.2 3 0 0 0", POSE, Reason.MALFORMED_KEYPOINTS, "a visibility is not 0, 1 or 2"),
+        (f"{LINE} 0.1 1.2 2 0 0 0", POSE, Reason.MALFORMED_BOX, "not in 0..1"),
+        (f"{LINE} 0.1 0.2 nan 0 0 0", POSE, Reason.MALFORMED_KEYPOINTS, "a visibility is not 0, 1 or 2"),
+    ],
+)
+def test_a_line_with_a_fault_is_one_fault_and_the_others_stay(line, rules, reason, said):
+    good = {POSE: f"{LINE} 0 0 0 0 0 0", OBB: "0 .1 .1 .2 .1 .2 .2 .1 .2"}.get(rules, LINE)
+    found = parsed(f"{good}\n\n{line}\n", rules)
+    (fault,) = found.faults
+    assert (fault.reason, fault.line, len(found.sample.objects)) == (reason, 3, 1)
+    assert said in fault.text("a.txt")
+    assert fault.text("a.txt").startswith("a.txt, line 3: ")
+
+
+def test_a_line_that_is_there_twice():
+    found = parsed(f"{LINE}\n1{LINE[1:]}\n{LINE.replace('0.5', '.50')}", DETECT)
+    assert [(fault.reason, fault.line) for fault in found.faults] == [(Reason.DUPLICATE_ANNOTATION, 3)]
+    assert "the same as line 1" in found.faults[0].detail
+    assert len(found.sample.objects) == 2
+
+
+@pytest.mark.parametrize("data", [LINE.encode("utf-16"), b"0 0.5 \xff"])
+def test_a_file_in_another_encoding(data):
+    (found,) = parse_labels(data, "a.txt", DETECT)
+    assert found.sample is None
+    assert found.faults[0].reason is Reason.MALFORMED_LABELS
+    assert "not UTF-8 (byte" in found.faults[0].text("a.txt")
+
+
+def test_byte_order_mark_and_empty_file():
+    assert len(parsed(f"\ufeff{LINE}\r\n", DETECT).sample.objects) == 1
+    assert parsed(" \n\n", DETECT) == parsed("", DETECT)
