@@ -73,6 +73,9 @@ def print_extracted(console: Console, folder: str, splits: Sequence["ExtractedSp
                     "annotations up by id, such as pycocotools, find one of each: renumber them if you evaluate "
                     "with them"
                 )
+        for counts, what in ((split.lost, "not written"), (split.changed, "changed")):
+            for thing, number in counts.items():
+                console.print(f"  {what}: {thing}: {number:,}")
     for note in notes:
         console.print(note)
     for split in splits:
