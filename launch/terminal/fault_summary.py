@@ -74,8 +74,10 @@ def print_extracted(console: Console, folder: str, splits: Sequence["ExtractedSp
                     "with them"
                 )
         for counts, what in ((split.lost, "not written"), (split.changed, "changed")):
-            for thing, number in counts.items():
-                console.print(f"  {what}: {thing}: {number:,}")
+            if counts:
+                console.print(
+                    f"  {what}: {', '.join(f'{thing} {number:,}' for thing, number in sorted(counts.items()))}"
+                )
     for note in notes:
         console.print(note)
     for split in splits:

@@ -25,8 +25,8 @@ def run(options: ExtractOptions, progress_mode: str, beam_arguments: Sequence[st
     """Extract a data set or a split, print the summary, and return True if there are errors.
 
     Raises:
-        ConfigError: no data set there, no such split, its records do not fit the format, or the target is neither empty nor has an unfinished extraction
-            of the same, or another process is extracting there.
+        ConfigError: no data set there, no such split, its records do not fit the format, or the target is neither
+            empty nor has an unfinished extraction of the same, or another process is extracting there.
         JobError: a file could not be written.
     """
     if beam_arguments:

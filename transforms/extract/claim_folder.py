@@ -81,8 +81,8 @@ def _continues(folder: str, note: str, recipe: bytes) -> bool:
         if storage.read(note) == recipe:
             return True
         raise ConfigError(
-            f"{folder} has an unfinished extraction of other records, to another format, or by another version; give another DIR, or "
-            "delete this one"
+            f"{folder} has an unfinished extraction of other records, to another format, or by another version; give "
+            "another DIR, or delete this one"
         )
     if is_remote(folder):
         is_taken = next(storage.walk(folder), None) is not None

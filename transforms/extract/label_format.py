@@ -1,12 +1,13 @@
 """What the formats of label files have in common. A format is a function from an image to its label file."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.transforms.extract.extract_files import ExtractedFile
-from recordmill.transforms.extract.extract_rows import ImageEntry, InstanceRow
+from recordmill.transforms.extract.extract_rows import ImageEntry, InstanceRow, RunLengths
+from recordmill.transforms.images.decode_segmentation import decode_counts
 
 SPLITS = ("train", "val", "test")
 """Splits that readers of the formats know by name."""
@@ -116,18 +117,10 @@ class LabelFormat(NamedTuple):
     holds_classes: bool = False
 
 
-def _differs(object_: ExtractedObject) -> bool:
-    """Return True if the area is not that of the box. Records store 32-bit floats."""
-    box = object_.row.bbox[2] * object_.row.bbox[3]
-    return abs(object_.row.area - box) > 1e-5 * box
-
-
 _OF_OBJECT: dict[str, Callable[[ExtractedObject], Any]] = {
-    "crowds": lambda each: each.row.iscrowd,
     "masks": lambda each: each.has_mask,
     "objects with keypoints": lambda each: each.row.num_keypoints or 0,
     "oriented boxes": lambda each: any(each.corners),
-    "areas that are not those of the boxes": _differs,
     "objects marked difficult or truncated": lambda each: each.difficult or each.truncated,
     "views": lambda each: each.view,
     "track ids": lambda each: each.track_id >= 0,
@@ -144,19 +137,29 @@ _OF_IMAGE: dict[str, Callable[[ExtractedImage], int]] = {
 }
 
 
-def count_lost(image: ExtractedImage, objects: Iterable[ExtractedObject], *held: str) -> Counts:
+def count_lost(image: ExtractedImage, objects: Sequence[ExtractedObject], *held: str) -> Counts:
     """Return how many things of each kind are not written.
 
     Args:
         objects: that are written.
         held: kinds that the format has a place for.
     """
-    objects = tuple(objects)
     of_objects = {what: sum(map(bool, map(is_there, objects))) for what, is_there in _OF_OBJECT.items()}
     of_image = {what: int(count(image)) for what, count in _OF_IMAGE.items()}
-    found = {what: number for what, number in (of_objects | of_image).items() if number and what not in held}
-    crowds = len(image.objects) - len(objects)
-    return ({"crowds": crowds} if crowds else {}) | found
+    found = of_objects | of_image | {"crowds": len(image.objects) - len(objects)}
+    found["areas that are not those of the shapes"] = sum(
+        _area_differs(each, "masks" in held, image.image) for each in objects if "areas" not in held
+    )
+    return {what: number for what, number in found.items() if number and what not in held}
+
+
+def _area_differs(each: ExtractedObject, has_mask: bool, image: ImageEntry) -> bool:
+    """Return True if the area is not that of the box, or of the mask if masks are written. Records store 32-bit
+    floats."""
+    shape = each.row.bbox[2] * each.row.bbox[3]
+    if has_mask and isinstance(each.row.segmentation, RunLengths):
+        shape = float(decode_counts(each.row.segmentation.counts.encode(), image.width, image.height)[1::2].sum())
+    return abs(each.row.area - shape) > 1e-5 * shape
 
 
 def without_crowds(image: ExtractedImage) -> list[ExtractedObject]:

@@ -14,7 +14,7 @@ from recordmill.transforms.extract.label_format import (
     other_splits,
 )
 
-_HELD = ("crowds", "areas that are not those of the boxes", "ids of annotations", "captions", "classes of images")
+_HELD = ("areas", "ids of annotations", "captions", "classes of images", "ids of images")
 
 
 def write_imagefolder(image: ExtractedImage, rules: LabelRules) -> Labels:
@@ -38,7 +38,7 @@ def write_imagefolder(image: ExtractedImage, rules: LabelRules) -> Labels:
         }
     if Part.CAPTIONS in rules.parts:
         row["captions"] = image.captions
-    lost = count_lost(image, image.objects, *_HELD, "ids of images")
+    lost = count_lost(image, image.objects, *_HELD)
     return Labels(None, msgspec.json.encode(row).decode(), lost)
 
 

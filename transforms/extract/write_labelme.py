@@ -34,7 +34,7 @@ def write_labelme(image: ExtractedImage, rules: LabelRules) -> Labels:
     objects = without_crowds(image)
     changed: Counter[str] = Counter()
     shapes = [shape for group, each in enumerate(objects, 1) for shape in _shapes(each, group, image, changed)]
-    document = {
+    document: dict[str, Any] = {
         "version": _VERSION,
         "flags": {},
         "shapes": shapes,

@@ -36,7 +36,7 @@ def write_voc(image: ExtractedImage, rules: LabelRules) -> Labels:
 
 def _object(each: ExtractedObject) -> str:
     box = "".join(_element(tag, number(edge)) for tag, edge in zip(_EDGES, each.edges_px, strict=True))
-    values = {"name": each.category.name, "pose": each.view or "Unspecified"}
+    values: dict[str, object] = {"name": each.category.name, "pose": each.view or "Unspecified"}
     values |= {"truncated": int(each.truncated), "difficult": int(each.difficult)}
     head = "".join(_element(tag, value) for tag, value in values.items())
     return f"  <object>{head}<bndbox>{box}</bndbox></object>"

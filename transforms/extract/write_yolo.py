@@ -25,9 +25,9 @@ from recordmill.transforms.extract.trace_mask import trace_mask
 
 _HELD = {
     "detect": (),
-    "segment": ("masks", "areas that are not those of the boxes"),
+    "segment": ("masks",),
     "pose": ("objects with keypoints",),
-    "obb": ("oriented boxes", "areas that are not those of the boxes"),
+    "obb": ("oriented boxes", "areas"),
 }
 _JOINED = "masks of several parts or with holes, written as one polygon"
 _BOUNDS = "boxes that are not the bounds of their masks: a polygon has no box"
