@@ -174,7 +174,7 @@ class SplitPieces:
     Attributes:
         faults: of the shards, and of what is left out.
         spoiled: paths of files that cannot be kept.
-        num_images, image_bytes: number and size of image files.
+        images, image_bytes: number and size of image files.
     """
 
     def __init__(self, folder: str, pieces: tuple[Piece, ...], table: FeatureTable, has_label_files: bool = False):
@@ -193,7 +193,7 @@ class SplitPieces:
         faults.add(self._leave_out(one_an_image=table.record_of is RecordOf.IMAGE))
         self.faults = faults.faults()
         images = np.unique(files.paths.first_of_each(np.flatnonzero(files.is_image & self._is_kept[files.record])))
-        self.num_images, self.image_bytes = len(images), int(files.size[images].sum())
+        self.images, self.image_bytes = len(images), int(files.size[images].sum())
 
     def _read(self) -> _Files:
         names, paths, contents = _Keys(), _Keys(), _Keys()
@@ -269,10 +269,10 @@ class SplitPieces:
         return compress(self._all_records(), self._is_kept.tolist())
 
     def image_rows(self) -> Iterator[Row]:
-        for rows in self.images():
+        for rows in self.rows():
             yield Row(rows.image.id, msgspec.json.encode(rows.image))
 
-    def images(self) -> Iterator[RecordRows]:
+    def rows(self) -> Iterator[RecordRows]:
         """Yield the rows of each image, those of its first record."""
         for record in compress(self._all_records(), self._has_row.tolist()):
             yield record.rows

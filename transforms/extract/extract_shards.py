@@ -215,7 +215,7 @@ def write_documents(
         written = write_document(join_path(folder, file), pieces.image_rows(), annotations, categories)
         documents.append(Document(file, *written))
     rows = sum(1 for _ in pieces.image_rows())
-    return ExtractedSplit(split, rows, pieces.num_images, pieces.image_bytes, tuple(documents), pieces.faults)
+    return ExtractedSplit(split, rows, pieces.images, pieces.image_bytes, tuple(documents), pieces.faults)
 
 
 def write_list(
@@ -229,7 +229,7 @@ def write_list(
     changed: Counter[str] = Counter()
     path = join_path(folder, format_.list_file.format(split=split))
     with storage_for(path).writing(path) if format_.list_file else nullcontext() as upload:
-        for image in pieces.images():
+        for image in pieces.rows():
             rows, objects = rows + 1, objects + image.objects
             lost.update(image.lost)
             changed.update(image.changed)
@@ -237,7 +237,7 @@ def write_list(
                 upload.write(f"{image.line}\n".encode())
     documents = (Document(format_.labels.format(split=split), objects),)
     return ExtractedSplit(
-        split, rows, pieces.num_images, pieces.image_bytes, documents, pieces.faults, dict(lost), dict(changed)
+        split, rows, pieces.images, pieces.image_bytes, documents, pieces.faults, dict(lost), dict(changed)
     )
 
 
