@@ -28,6 +28,7 @@ setup(
     # What the readers and the verbs without a pipeline need, on local files.
     install_requires=[
         "annotated-types>=0.6,<1",
+        "defusedxml>=0.7.1,<1",
         "google-crc32c>=1.5,<2",
         "isal>=1.7,<2",
         "jinja2>=3.1.5,<4",

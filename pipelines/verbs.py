@@ -132,6 +132,10 @@ VERBS = {
     "yolo": _format(
         "yolo", "a YOLO data set", "Boxes, polygons, keypoints or oriented boxes; all splits of data.yaml."
     ),
+    "voc": _format("voc", "a data set of Pascal VOC", "Boxes of XML files; all splits of ImageSets, or of folders."),
+    "cvat": _format(
+        "cvat", "CVAT's XML", "Boxes, polygons, masks, points, tags and tracks of CVAT's XML 1.1; all subsets."
+    ),
     "verify": Verb(
         "recordmill.pipelines.dataset_options.VerifyOptions",
         "recordmill.launch.verbs.verify",

@@ -189,6 +189,51 @@ class YoloKeywords(ConvertKeywords, total=False):
     jpeg_quality: int
 
 
+class VocKeywords(ConvertKeywords, total=False):
+    """Keywords of `voc`."""
+
+    images: Texts
+    data: Path
+    voc_origin: Literal["0", "1"]
+    layout: Literal["detection", "keras", "tfds"]
+    group_from: str | None
+    groups: Path | None
+    dtype: Pairs
+    masks: Literal["none", "png", "rle", "both"]
+    check: Literal["none", "header", "decode"]
+    duplicates: Literal["report", "leakage", "fail", "drop"]
+    boxes: Literal["clip", "drop", "keep"]
+    no_crowd: bool
+    min_area: float
+    categories: Texts
+    format: Literal["keep", "jpeg", "png"]
+    max_side: int | None
+    jpeg_quality: int
+
+
+class CvatKeywords(ConvertKeywords, total=False):
+    """Keywords of `cvat`."""
+
+    images: Texts
+    data: Path
+    match: Literal["path", "suffix", "name"]
+    frame_name: str | None
+    layout: Literal["detection", "keras", "tfds"]
+    group_from: str | None
+    groups: Path | None
+    dtype: Pairs
+    masks: Literal["none", "png", "rle", "both"]
+    check: Literal["none", "header", "decode"]
+    duplicates: Literal["report", "leakage", "fail", "drop"]
+    boxes: Literal["clip", "drop", "keep"]
+    no_crowd: bool
+    min_area: float
+    categories: Texts
+    format: Literal["keep", "jpeg", "png"]
+    max_side: int | None
+    jpeg_quality: int
+
+
 class ReadCocoKeywords(TypedDict, total=False):
     """Keywords of `recordmill.beam.ReadCoco`."""
 

@@ -36,10 +36,11 @@ class Part(str, Enum):
     FLAGS = "flags"  # formats that say of objects whether they are difficult or truncated, and from where they are seen
     ORIENTED = "oriented"  # formats with oriented boxes
     TRACKS = "tracks"  # formats with tracks
+    TAGS = "tags"  # images with classes, beside their objects
     CATEGORY_ID = "category_id"  # a category with id 0 or below, so that labels are not the category ids
 
 
-OF_INPUT = (Part.LVIS, Part.FLAGS, Part.ORIENTED, Part.TRACKS, Part.CATEGORY_ID)
+OF_INPUT = (Part.LVIS, Part.FLAGS, Part.ORIENTED, Part.TRACKS, Part.TAGS, Part.CATEGORY_ID)
 """Parts that no option asks for: they come of the input."""
 
 

@@ -155,6 +155,8 @@ DETECTION = _table(
         "captions/tokens": "captions.tokens",
         "captions/value": "captions.value",
         "image/caption": "captions.text",
+        "image/class/label": "image.tag_labels",
+        "image/class/text": "image.tag_names",
         "image/encoded": "image.encoded",
         "image/filename": "image.file_name",
         "image/format": "image.format",

@@ -67,6 +67,12 @@ def _labelled(name: str) -> Write:
     return lambda run: [getattr(labels, name) for labels in run.labels]
 
 
+def _tags(run: Any) -> list[list[int]]:
+    """Class indices of the tags of each image."""
+    index = {name: number for number, name in enumerate(run.class_names)}
+    return [[index[tag.encode()] for tag in labels.tags if tag.encode() in index] for labels in run.labels]
+
+
 def _keypoint(name: str) -> Write:
     return lambda run: run.keypoints[name]
 
@@ -439,6 +445,24 @@ OTHER_VALUES = (
         _labelled("not_exhaustive_category_ids"),
         Part.LVIS,
         read=("not_exhaustive_category_ids", "LVIS: not every object is annotated", _NO_ID),
+    ),
+    _int64(
+        "image.tag_labels",
+        ("U",),
+        "1 or more",
+        "classes of the whole image, as image/object/class/label",
+        lambda run: [[int(run.label_of_class[index]) for index in indices] for indices in _tags(run)],
+        Part.TAGS,
+        read=("tag_ids", "classes of the whole image, as category_ids", _NO_ID),
+    ),
+    _bytes(
+        "image.tag_names",
+        ("U",),
+        "utf-8",
+        "their names",
+        lambda run: [[run.class_names[index] for index in indices] for indices in _tags(run)],
+        Part.TAGS,
+        read=("tags", "UTF-8"),
     ),
     float_value(
         "feature.values",

@@ -144,6 +144,7 @@ class ImageLabels(msgspec.Struct, frozen=True, array_like=True):
         caption_index, caption_value: the terms of all captions and their weights, or the ids of their tokens, where
             these are asked for; see `recordmill.transforms.encoders.fit_encoder`.
         row: that names the image, of a table whose rows become records each; None elsewhere.
+        tags: classes of the whole image, beside its objects.
     """
 
     captions: tuple[Caption, ...] = ()
@@ -155,6 +156,7 @@ class ImageLabels(msgspec.Struct, frozen=True, array_like=True):
     caption_index: tuple[int, ...] = ()
     caption_value: tuple[float, ...] = ()
     row: TableRow | None = None
+    tags: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:

@@ -26,9 +26,9 @@ _BY_BEGINNING = {
 }
 _HTML = re.compile(rb"(?:<\?xml[^>]*>\s*)?<(?:!doctype )?html", re.IGNORECASE)
 _XML = {
-    re.compile(rb"<annotations?>.*<image ", re.DOTALL): f"CVAT's XML; CVAT exports COCO's JSON, too, or {_CONVERT}",
+    re.compile(rb"<annotations?>.*<image ", re.DOTALL): "CVAT's XML; recordmill cvat reads it",
     re.compile(rb"<annotation\b.*<polygon>", re.DOTALL): f"LabelMe's XML of one image; {_CONVERT}",
-    re.compile(rb"<annotation\b"): f"Pascal VOC's XML of one image; {_CONVERT}",
+    re.compile(rb"<annotation\b"): "Pascal VOC's XML of one image; recordmill voc reads it",
     re.compile(rb"<"): "XML, and no COCO file, which is JSON",
 }
 _YOLO = re.compile(rb"(?:\d+(?: +-?[\d.]+(?:e-?\d+)?){4,}\s*(?:\n|\Z))+")

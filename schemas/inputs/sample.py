@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import PanopticAnnotation, StuffAnnotation
 
 
@@ -64,6 +65,7 @@ class Sample(msgspec.Struct, frozen=True):
         panoptic: Panoptic segments.
         neg_category_ids, not_exhaustive_category_ids: Lists of LVIS.
         size_bytes, version: Size of the file at `path`, and the text that changes with it; None to look them up.
+        tags: Classes of the whole image, beside its objects.
     """
 
     file_name: str
@@ -82,8 +84,21 @@ class Sample(msgspec.Struct, frozen=True):
     not_exhaustive_category_ids: tuple[int, ...] = ()
     size_bytes: int | None = None
     version: str = ""
+    tags: tuple[str, ...] = ()
 
     @property
     def annotation_rows(self) -> int:
         """Number of annotations."""
         return len(self.objects) + len(self.captions) + len(self.stuff) + (self.panoptic is not None)
+
+    @property
+    def parts(self) -> set[Part]:
+        """Parts of a record that no option asks for."""
+        has = {
+            Part.LVIS: self.neg_category_ids or self.not_exhaustive_category_ids,
+            Part.FLAGS: any(each.difficult or each.truncated or each.view for each in self.objects),
+            Part.ORIENTED: any(each.corners for each in self.objects),
+            Part.TRACKS: any(each.track_id is not None for each in self.objects),
+            Part.TAGS: self.tags,
+        }
+        return {part for part, value in has.items() if value}

@@ -57,7 +57,7 @@ def draw(contents: RecordContents, number: int, objects: int | None = None) -> D
     """The `number`-th record; every fourth has no object."""
     rng = np.random.default_rng(number)
     height, width = 20 + number, 31 - number % 3
-    sizes = {"N": number % 4 if objects is None else objects, "C": 2, "T": 3, "L": 4, "S": 2, "G": 1, "E": 0}
+    sizes = {"N": number % 4 if objects is None else objects, "C": 2, "T": 3, "L": 4, "S": 2, "G": 1, "E": 0, "U": 2}
     lists = {"N*K": KEYPOINTS * sizes["N"], "0 or 1 of note": number % 2, "N of numbers": number % 3}
     masks = rng.random((sizes["N"], height, width)) < 0.3
     ids = rng.integers(0, 1 << 24, (height, width))

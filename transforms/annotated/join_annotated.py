@@ -26,7 +26,7 @@ from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.join.match_blocks import without_faults
 from recordmill.transforms.runtime.beam_steps import pack, unpacker
 from recordmill.transforms.shards.plan_blocks import BlockKey, cut_range
-from recordmill.transforms.user_samples.gather_samples import Trait, choose_labels
+from recordmill.transforms.user_samples.gather_samples import Trait, choose_labels, parts_of
 
 _UNPACK_REJECTED = unpacker(list[Rejected])
 _LABELS, _TABLE = "labels", "table"
@@ -87,7 +87,10 @@ def _describe(rules: ClassRules, traits: list[tuple[str, str, int, int]]) -> Ite
         warnings += [absent] if absent else []
     yield categories
     yield TaggedOutput(_LABELS, labels)
-    yield TaggedOutput(_TABLE, choose_features((), labels, rules.asked, rules.layout))
+    table, parts = choose_features((), labels, rules.asked, rules.layout), parts_of(found)
+    yield TaggedOutput(_TABLE, rules.layout.with_parts((*table.parts, *parts)))
+    if without := sorted({*parts} - {*rules.source.parts, *rules.layout.parts}):  # of others, the command has warned
+        warnings.append(f"the layout {rules.layout.layout} has no feature for {', '.join(without)}: not written")
     yield TaggedOutput(FACTS, Facts(warnings={(rules.splits[0], text) for text in warnings}))
 
 

@@ -13,6 +13,7 @@ from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.block import Block, join_blocks, ragged_bytes, ragged_texts
 from recordmill.schemas.dataset.manifest import InputRows
+from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.sample import Sample
@@ -281,6 +282,10 @@ def labelled_rows(
         Trait("category", each.category, -1 if each.category_id is None else each.category_id, len(each.keypoints) // 3)
         for each in found
     }
+    parts = {part for sample in samples for part in sample.parts}
+    parts |= {Part.KEYPOINTS for sample in samples for each in sample.objects if each.keypoints}
+    traits |= {Trait("part", part.value) for part in parts}
+    traits |= {Trait("category", tag) for sample in samples for tag in sample.tags if source.categories is None}
     return block, traits | {Trait(NOTE, note) for image in images for note in image.notes}
 
 

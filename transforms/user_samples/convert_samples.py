@@ -342,6 +342,7 @@ def _labels(sample: Sample) -> ImageLabels:
         () if sample.panoptic is None else (sample.panoptic,),
         sample.neg_category_ids,
         sample.not_exhaustive_category_ids,
+        tags=sample.tags,
     )
 
 
@@ -385,4 +386,5 @@ def _sample(task: ImageTask, names: dict[int, str], more: Iterator[dict[str, Any
         labels.not_exhaustive_category_ids,
         task.ref.size_bytes,
         task.ref.version,
+        labels.tags,
     )

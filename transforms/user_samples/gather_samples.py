@@ -45,8 +45,8 @@ class Trait(NamedTuple):
     """Trait of some Samples: a kind of annotation, or a class.
 
     Attributes:
-        kind: An option that stores it, `lvis`, `class` of images, or `category` of objects.
-        name: Name of the class; empty for others.
+        kind: An option that stores it, `part` that no option stores, `class` of images, or `category` of objects.
+        name: Name of the class or part; empty for others.
         category_id: -1 if the object gives none.
         keypoints: Number of keypoints of the object.
     """
@@ -87,11 +87,11 @@ def traits_of(sample: Sample, rules: SampleRules) -> set[Trait]:
         "stuff": sample.stuff,
         "panoptic": sample.panoptic,
         "masks": any(each.segmentation for each in sample.objects),
-        "lvis": sample.neg_category_ids or sample.not_exhaustive_category_ids,
         "objects": sample.objects and rules.of_image,
         "class_name": sample.class_name is not None and not rules.of_image,
     }
     found |= {Trait(kind) for kind, value in has.items() if value}
+    found |= {Trait("part", part.value) for part in sample.parts}
     if not rules.of_image:
         for each in sample.objects:
             id_ = -1 if each.category_id is None else each.category_id
@@ -210,7 +210,7 @@ def _describe(traits: list[_TRAIT], known: list[LabelMap], options: RecordOption
     kinds = {trait.kind for trait in found}
     labels = known[0] if known else choose_labels(found, options.of_image)
     yield labels
-    yield TaggedOutput(TABLE, _table(options, "lvis" in kinds, labels))
+    yield TaggedOutput(TABLE, _table(options, parts_of(found), labels))
     facts = FactsBuilder()
     stored = rules_of(options).stored
     for kind in sorted(kinds & {*_PARTS, "objects", "class_name"} - stored):
@@ -230,9 +230,14 @@ def _describe(traits: list[_TRAIT], known: list[LabelMap], options: RecordOption
     yield tagged(facts)
 
 
-def _table(options: RecordOptions, has_lvis: bool, labels: LabelMap) -> FeatureTable:
-    of_input = ((Part.LVIS, has_lvis), (Part.CATEGORY_ID, labels.is_shifted and not options.of_image))
-    return options.layout_table.with_parts((*options.parts, *(part for part, is_there in of_input if is_there)))
+def parts_of(traits: Iterable[Trait]) -> tuple[Part, ...]:
+    """Return parts of records that no option asks for."""
+    return tuple(Part(trait.name) for trait in traits if trait.kind == "part")
+
+
+def _table(options: RecordOptions, of_input: tuple[Part, ...], labels: LabelMap) -> FeatureTable:
+    category_id = (Part.CATEGORY_ID,) if labels.is_shifted and not options.of_image else ()
+    return options.layout_table.with_parts((*options.parts, *of_input, *category_id))
 
 
 @dataclass(eq=False, repr=False)

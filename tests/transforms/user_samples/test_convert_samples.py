@@ -40,15 +40,15 @@ OBJECTS = st.builds(
     st.sampled_from([(), (1.0, 2.5, 2.0, 0.0, 0.0, 0.0)]),
     box=st.tuples(NUMBERS, NUMBERS, SIDES, SIDES),
     frame=st.sampled_from(["px", "fraction"]),
-    difficult=st.booleans(),
-    truncated=st.booleans(),
-    view=st.sampled_from(["", "Left", "ö"]),
-    track_id=st.none() | st.integers(0, 2**63 - 1),
     corners=st.just(()) | st.tuples(*[st.floats(1, 1e18)] * 8),
     segmentation=st.sampled_from(["", "[[1,2,3,4,5,6.5]]", '{"counts":"ö","size":[1,2]}']),
     is_crowd=st.booleans(),
     area_px2=NUMBERS,
     id=INT64,
+    difficult=st.booleans(),
+    truncated=st.booleans(),
+    view=st.sampled_from(["", "Left", "ö"]),
+    track_id=st.none() | st.integers(0, 2**63 - 1),
 )
 SEGMENTS = st.builds(Segment, INT64, INT64, st.booleans(), st.none() | st.tuples(*[NUMBERS] * 4), st.none() | NUMBERS)
 FIELDS = {
@@ -61,6 +61,7 @@ SIZE = st.none() | st.tuples(st.integers(1, 10**6), st.integers(1, 10**6))
 DETECTED = {
     "objects": st.lists(OBJECTS, max_size=3).map(tuple),
     "captions": st.lists(TEXTS, max_size=2).map(tuple),
+    "tags": st.lists(TEXTS, max_size=2).map(tuple),
     "stuff": st.lists(st.builds(StuffAnnotation, INT64, INT64, st.binary(max_size=5)), max_size=2).map(tuple),
     "panoptic": st.none()
     | st.builds(PanopticAnnotation, TEXTS, TEXTS, st.lists(SEGMENTS, max_size=2).map(tuple), st.none() | INT64, TEXTS),

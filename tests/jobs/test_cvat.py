@@ -1,0 +1,166 @@
+"""`recordmill cvat` over files of CVAT."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.conftest import coco_flags, draw_jpeg, grey, manifest_of, read_examples, rejects_of
+
+REAL = Path("/work/shared/data/formats")
+CATS = REAL / "cvat_and_label_studio"
+GARBAGE = REAL / "cvat_missing_images"
+
+
+def run(recordmill, data: Path, output: Path, *more: object):
+    return recordmill("cvat", "--data", data, "--output", output, "--max-rejects", 1, *more)
+
+
+def by_name(folder: Path, split: str = "train") -> dict[str, dict]:
+    return {each["image/filename"][0].decode(): each for each in read_examples(folder, split)}
+
+
+def test_project_with_all_shapes(recordmill, tmp_path):
+    for name in ("a", "sub/b", "background", "unlisted"):
+        draw_jpeg(tmp_path / "project" / "images" / f"{name}.jpg")
+    (tmp_path / "project" / "annotations.xml").write_text(
+        """<annotations><version>1.1</version>
+<meta><project><subsets>Train\nValidation</subsets></project></meta>
+<image id="0" name="a.jpg" subset="Train" width="40" height="30">
+<box label="dog" xtl="0" ytl="0" xbr="20" ybr="30" occluded="1"><attribute name="age">3</attribute></box>
+<mask label="cat" rle="1, 2, 1" left="10" top="20" width="2" height="2"/>
+<polyline label="cat" points="1,1;2,2"/><tag label="day"/>
+</image>
+<image id="1" name="sub/b.jpg" subset="Validation" width="40" height="30"><points label="nose" points="10,15"/></image>
+<image id="2" name="background.jpg" subset="Train" width="40" height="30"/>
+<image id="3" name="../a.jpg" subset="Train" width="40" height="30"/>
+<image id="4" name="gone.jpg" subset="Validation" width="40" height="30"/>
+</annotations>"""
+    )
+    done = run(recordmill, tmp_path / "project", tmp_path / "out", "--masks", "png")
+    assert done.code == 0, done.err
+    train, val = by_name(tmp_path / "out"), by_name(tmp_path / "out", "val")
+    assert sorted(train) == ["images/a.jpg", "images/background.jpg"]
+    a, b = train["images/a.jpg"], val["images/sub/b.jpg"]
+    assert (a["image/object/class/text"], a["image/class/text"]) == ([b"dog", b"cat"], [b"day"])
+    assert a["image/class/label"] == [{"cat": 1, "day": 2, "dog": 3, "nose": 4}["day"]]
+    assert a["image/object/bbox/xmax"] == pytest.approx([0.5, 0.3])
+    assert [(y, x) for y, x in zip(*grey(a["image/object/mask"][1]).nonzero(), strict=True)] == [(20, 11), (21, 10)]
+    assert (b["image/object/keypoint/x"], b["image/object/keypoint/y"]) == ([0.25], [0.5])
+    assert (b["image/object/area"], b["image/class/text"]) == ([1], [])
+    assert sorted((line["reason"], line["detail"]) for line in rejects_of(tmp_path / "out")) == [
+        ("image_missing", "no file 'images/gone.jpg' under --images"),
+        (
+            "malformed_annotation",
+            "annotations.xml, line 7: a <polyline> of 'cat' is not read: only boxes, polygons, ellipses, masks, "
+            "points and tags are",
+        ),
+        ("unsafe_file_name", "the file name 'images/../a.jpg' has .. in it"),
+    ]
+    split = manifest_of(tmp_path / "out")["splits"]["train"]
+    run(recordmill, tmp_path / "project", tmp_path / "tfds", "--layout", "tfds")
+    warnings = manifest_of(tmp_path / "tfds")["splits"]["train"]["warnings"]
+    assert any("layout tfds has no feature for keypoints, tags: not written" in text for text in warnings)
+    assert any("<attribute>, occluded, which records have no key for" in text for text in split["warnings"])
+
+
+def test_tracks_of_a_video(recordmill, tmp_path):
+    for number in range(4):
+        draw_jpeg(tmp_path / "video" / "images" / f"frame_{number:06d}.jpg")
+    box = '<box frame="{}" xtl="0" ytl="0" xbr="{}" ybr="30" outside="{}" keyframe="1"/>'
+    (tmp_path / "video" / "annotations.xml").write_text(
+        "<annotations><meta><task><mode>interpolation</mode><start_frame>0</start_frame><stop_frame>3</stop_frame>"
+        '</task></meta><track id="0" label="car">'
+        + box.format(0, 20, 0)
+        + box.format(1, 10, 0)
+        + box.format(2, 9, 1)
+        + '</track><track id="5" label="bus">'
+        + box.format(1, 40, 0)
+        + "</track></annotations>"
+    )
+    archive = shutil.make_archive(str(tmp_path / "video"), "zip", tmp_path / "video")
+    assert run(recordmill, Path(archive), tmp_path / "out").code == 0
+    found = {name[-5:-4]: each for name, each in by_name(tmp_path / "out").items()}
+    tracks = {
+        name: dict(zip(each["image/object/track_id"], each["image/object/class/text"], strict=True))
+        for name, each in found.items()
+    }
+    assert tracks == {"0": {0: b"car"}, "1": {0: b"car", 5: b"bus"}, "2": {}, "3": {}}
+    assert sorted(found["1"]["image/object/bbox/xmax"]) == [0.25, 1]
+
+
+@pytest.mark.parametrize(
+    ("files", "flags", "said"),
+    [
+        ({}, [], "has no .xml file: give CVAT's annotations.xml"),
+        ({"a.xml": "<annotations/>", "b.xml": "<annotations/>"}, [], "has a.xml, b.xml: give one of them"),
+        ({"a.xml": "<annotation/>"}, [], "its root is <annotation>, where <annotations> is expected"),
+        ({"a.xml": "<annotations/>"}, ["--frame-name", "frame.png"], "has no number"),
+        ({"a.xml": "<annotations/>"}, ["--frame-name", "{name}.png"], "has no number"),
+        (
+            {"a.xml": "<annotations><meta><project><subsets>val\nVal</subsets></project></meta></annotations>"},
+            [],
+            "two of the subsets val, Val are one split",
+        ),
+    ],
+)
+def test_what_is_no_data_set(recordmill, tmp_path, files, flags, said):
+    (tmp_path / "data").mkdir()
+    for name, text in files.items():
+        (tmp_path / "data" / name).write_text(text)
+    done = run(recordmill, tmp_path / "data", tmp_path / "out", *flags)
+    assert (done.code, said in done.err) == (2, True), done.err
+
+
+def test_boxes_are_those_of_coco(recordmill, sample, tmp_path):
+    """The sample's objects as XML, which this test writes by CVAT's documentation (docs.cvat.ai, XML format 1.1)."""
+    coco = json.loads(Path(sample.instances).read_text())
+    names = {each["id"]: each["name"] for each in coco["categories"]}
+    root = ElementTree.Element("annotations")
+    for image in coco["images"]:
+        attributes = {"name": image["file_name"], "width": str(image["width"]), "height": str(image["height"])}
+        element = ElementTree.SubElement(root, "image", attributes)
+        for each in coco["annotations"]:
+            x, y, width, height = each["bbox"]
+            edges = {"xtl": x, "ytl": y, "xbr": x + width, "ybr": y + height}
+            box = {"label": names[each["category_id"]], **{edge: repr(value) for edge, value in edges.items()}}
+            if each["image_id"] == image["id"]:
+                ElementTree.SubElement(element, "box", box)
+    ElementTree.ElementTree(root).write(tmp_path / "cvat.xml")
+    assert recordmill(*coco_flags(sample, tmp_path / "coco")).code == 0
+    assert run(recordmill, tmp_path / "cvat.xml", tmp_path / "out", "--images", sample.images).code == 0
+    expected, found = by_name(tmp_path / "coco"), by_name(tmp_path / "out")
+    assert found.keys() == expected.keys()
+    assert sum(len(each["image/object/class/text"]) for each in found.values()) > 20
+    for name, each in found.items():
+        assert each["image/object/class/text"] == expected[name]["image/object/class/text"]
+        for edge in ("xmin", "ymin", "xmax", "ymax"):
+            key = f"image/object/bbox/{edge}"
+            assert each[key] == pytest.approx(expected[name][key], abs=1e-6)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real data sets are not here")
+def test_cats(recordmill, tmp_path):
+    file = next(CATS.rglob("annotations.xml"))
+    assert run(recordmill, file, tmp_path / "out", "--images", CATS / "src" / "images").code == 0
+    text = file.read_text()
+    numbers = {
+        name: block.count("<box ") for name, block in re.findall(r'<image [^>]*name="([^"]+)"(.*?)</image>', text, re.S)
+    }
+    found = {name: len(each["image/object/class/text"]) for name, each in by_name(tmp_path / "out").items()}
+    there = {path.name for path in (CATS / "src" / "images").iterdir()}
+    assert found == {name: number for name, number in numbers.items() if name in there}
+    assert [line["reason"] for line in rejects_of(tmp_path / "out")] == ["image_missing"] * len(numbers.keys() - there)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real data sets are not here")
+def test_images_that_are_absent(recordmill, tmp_path):
+    done = run(recordmill, GARBAGE, tmp_path / "out")
+    assert (done.code, "none of the 162 images has a file" in done.err) == (2, True), done.err
+    assert run(recordmill, GARBAGE, tmp_path / "out", "--match", "name").code == 0
+    tags = re.findall(r'name="img/(3|33)\.jpg".*?</image>', (GARBAGE / "annotations.xml").read_text(), re.S)
+    assert len(by_name(tmp_path / "out")) == len(tags) == 2
+    assert manifest_of(tmp_path / "out")["splits"]["train"]["images"]["rejected"] == {"image_missing": 160}

@@ -1,0 +1,173 @@
+"""`recordmill voc` over folders of Pascal VOC."""
+
+import json
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.conftest import coco_flags, draw_jpeg, manifest_of, read_examples, rejects_of
+
+REAL = Path("/work/shared/data/formats/voc_bccd/BCCD")
+BOX = "<bndbox><xmin>0</xmin><ymin>0</ymin><xmax>10</xmax><ymax>30</ymax></bndbox>"
+
+
+def write_image(folder: Path, stem: str, *names: str, images: str = "JPEGImages", labels: str = "Annotations") -> None:
+    draw_jpeg(folder / images / f"{stem}.jpg")
+    objects = "\n".join(f"<object><name>{name}</name>{BOX}</object>" for name in names)
+    (folder / labels).mkdir(parents=True, exist_ok=True)
+    (folder / labels / f"{stem}.xml").write_text(f"<annotation>\n{objects}\n</annotation>")
+
+
+def run(recordmill, folder: Path, *more: object):
+    return recordmill("voc", "--data", folder, "--output", folder.parent / "out", "--max-rejects", 0.9, *more)
+
+
+def classes(folder: Path, split: str) -> dict[str, list[bytes]]:
+    return {
+        each["image/filename"][0].decode(): each["image/object/class/text"]
+        for each in read_examples(folder.parent / "out", split)
+    }
+
+
+def write_lists(folder: Path, **lists: str) -> None:
+    (folder / "ImageSets" / "Main").mkdir(parents=True)
+    for name, stems in lists.items():
+        (folder / "ImageSets" / "Main" / f"{name}.txt").write_text("\n".join(stems.split()) + "\n")
+
+
+def test_lists_of_splits_and_faults(recordmill, tmp_path):
+    folder = tmp_path / "VOC"
+    for stem, names in {"a": ["cat", "dog"], "b.1": ["dog"], "c": [], "unlisted": ["cat"]}.items():
+        write_image(folder, stem, *names)
+    draw_jpeg(folder / "JPEGImages" / "bare.jpg")
+    draw_jpeg(folder / "JPEGImages" / "half.jpg")
+    (folder / "Annotations" / "half.xml").write_text("<annotation>\n<object>")
+    (folder / "Annotations" / "alone.xml").write_text("<annotation/>")
+    (folder / "Annotations" / "a.xml").write_text(
+        (folder / "Annotations" / "a.xml").read_text().replace("\n</annotation>", "\n<object/>\n</annotation>")
+    )
+    (folder / "SegmentationObject").mkdir()
+    (folder / "SegmentationObject" / "a.png").write_bytes(b"")
+    write_lists(folder, train="a half bare", val="b.1 c gone", trainval="a b.1 c", cat_train="a")
+    done = run(recordmill, folder)
+    assert done.code == 0, done.err
+    assert classes(folder, "train") == {"JPEGImages/a.jpg": [b"cat", b"dog"], "JPEGImages/bare.jpg": []}
+    assert classes(folder, "val") == {"JPEGImages/b.1.jpg": [b"dog"], "JPEGImages/c.jpg": []}
+    assert [(line["reason"], line["detail"]) for line in rejects_of(tmp_path / "out")] == [
+        ("malformed_annotation", "Annotations/a.xml, line 4: an object without <name>"),
+        ("malformed_labels", "Annotations/half.xml, line 2: it is no XML from here on (no element found)"),
+        ("image_missing", "no file 'JPEGImages/gone.jpg' under --images"),
+    ]
+    warnings = manifest_of(tmp_path / "out")["splits"]["train"]["warnings"]
+    for said in (
+        "images without a label file: 1",
+        "label files without an image: 1",
+        "SegmentationObject has 1 images",
+    ):
+        assert said in " ".join(warnings)
+    assert manifest_of(tmp_path / "out")["splits"]["train"]["unlisted"]["first"] == ["JPEGImages/unlisted.jpg"]
+
+
+@pytest.mark.parametrize("layout", ["flat", "annotations", "zip"])
+def test_folders_of_splits(recordmill, tmp_path, layout):
+    folder = tmp_path / "exported"
+    places = {} if layout == "flat" else {"images": "images", "labels": "annotations"}
+    for name in ("train", "valid"):
+        write_image(folder / name, name, "cat", **(places or {"images": "", "labels": ""}))
+    data = folder
+    if layout == "zip":
+        data = Path(shutil.make_archive(str(tmp_path / "exported"), "zip", folder))
+    assert run(recordmill, data).code == 0
+    below = "images/" if places else ""
+    assert classes(folder, "train") == {f"train/{below}train.jpg": [b"cat"]}
+    assert classes(folder, "val") == {f"valid/{below}valid.jpg": [b"cat"]}
+
+
+def test_origin_and_split(recordmill, tmp_path, caplog):
+    folder = tmp_path / "VOCdevkit"
+    write_image(folder / "VOC2007", "a", "cat")
+    path = folder / "VOC2007" / "Annotations" / "a.xml"
+    path.write_text(path.read_text().replace(">0<", ">1<"))
+    run(recordmill, folder, "--dry-run")
+    assert "the least xmin is 1, as where the first pixel is 1: --voc-origin 1 moves" in caplog.text
+    assert run(recordmill, folder, "--voc-origin", 1, "--split", "test").code == 0
+    assert manifest_of(tmp_path / "out")["splits"]["test"]["warnings"] == []
+    (example,) = read_examples(tmp_path / "out", "test")
+    edges = [example[f"image/object/bbox/{edge}"][0] for edge in ("xmin", "ymin", "xmax", "ymax")]
+    assert edges == [0, 0, 0.25, 1]
+    assert [example[f"image/object/{key}"] for key in ("difficult", "truncated", "view")] == [[0], [0], [b""]]
+
+
+@pytest.mark.parametrize(
+    ("prepare", "said"),
+    [
+        (lambda folder: folder.mkdir(), "has no .xml files: neither in it, nor in Annotations, train, val or test"),
+        (lambda folder: (folder / "VOC2007").mkdir(parents=True) or (folder / "VOC2012").mkdir(), "VOC2007, VOC2012"),
+        (lambda folder: folder.write_text("<annotation/>"), "is a file: give the folder that has Annotations"),
+    ],
+)
+def test_what_is_no_data_set(recordmill, tmp_path, prepare, said):
+    prepare(tmp_path / "data")
+    done = run(recordmill, tmp_path / "data")
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_fractions_end_the_job(recordmill, tmp_path):
+    write_image(tmp_path / "VOC", "a", "cat")
+    path = tmp_path / "VOC" / "Annotations" / "a.xml"
+    path.write_text(path.read_text().replace("10", "0.25").replace("30", "1"))
+    done = run(recordmill, tmp_path / "VOC")
+    assert done.code == 2
+    assert "boxes of all label files are in 0..1, as fractions are" in done.err
+
+
+def test_boxes_are_those_of_coco(recordmill, sample, tmp_path):
+    """The sample's objects as XML, which this test writes by VOC's specification (VOC2012 devkit, section 3)."""
+    coco = json.loads(Path(sample.instances).read_text())
+    names = {each["id"]: each["name"] for each in coco["categories"]}
+    folder = tmp_path / "VOC"
+    shutil.copytree(sample.images, folder / "JPEGImages")
+    for image in coco["images"]:
+        root = ElementTree.Element("annotation")
+        size = ElementTree.SubElement(root, "size")
+        for side in ("width", "height"):
+            ElementTree.SubElement(size, side).text = str(image[side])
+        for each in coco["annotations"]:
+            if each["image_id"] == image["id"]:
+                object_ = ElementTree.SubElement(root, "object")
+                ElementTree.SubElement(object_, "name").text = names[each["category_id"]]
+                x, y, width, height = each["bbox"]
+                box = ElementTree.SubElement(object_, "bndbox")
+                for edge, value in {"xmin": x, "ymin": y, "xmax": x + width, "ymax": y + height}.items():
+                    ElementTree.SubElement(box, edge).text = repr(value)
+        path = folder / "Annotations" / Path(image["file_name"]).with_suffix(".xml")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        ElementTree.ElementTree(root).write(path)
+    assert recordmill(*coco_flags(sample, tmp_path / "coco")).code == 0
+    assert run(recordmill, folder).code == 0
+    expected = {each["image/filename"][0]: each for each in read_examples(tmp_path / "coco")}
+    found = read_examples(tmp_path / "out")
+    assert len(found) == len(expected)
+    assert sum(len(each["image/object/class/text"]) for each in found) > 20
+    for each in found:
+        other = expected[each["image/filename"][0].removeprefix(b"JPEGImages/")]
+        assert each["image/object/class/text"] == other["image/object/class/text"]
+        for edge in ("xmin", "ymin", "xmax", "ymax"):
+            assert each[f"image/object/bbox/{edge}"] == pytest.approx(other[f"image/object/bbox/{edge}"], abs=1e-6)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real data set is not here")
+def test_blood_cells(recordmill, tmp_path):
+    assert recordmill("voc", "--data", REAL, "--output", tmp_path / "out").code == 0
+    splits = manifest_of(tmp_path / "out")["splits"]
+    for name, split in splits.items():
+        stems = (REAL / "ImageSets" / "Main" / f"{name}.txt").read_text().split()
+        roots = [ElementTree.parse(REAL / "Annotations" / f"{stem}.xml").getroot() for stem in stems]
+        boxes = [[int(edge.text) for edge in box] for root in roots for box in root.iter("bndbox")]
+        whole = [box for box in boxes if box[0] < box[2] and box[1] < box[3]]
+        assert split["images"]["written"] == len(stems)
+        assert (split["annotations"]["rows"], split["annotations"]["objects"]) == (len(boxes), len(whole))
+    assert sorted(splits) == ["test", "train", "val"]

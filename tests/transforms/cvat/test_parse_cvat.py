@@ -1,0 +1,225 @@
+"""Shapes, images and tracks of CVAT's XML, and their faults."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from pycocotools import mask as coco_mask
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.sample import SampleObject
+from recordmill.schemas.rejects import Reason
+from recordmill.transforms.cvat.parse_cvat import CvatRules, column_runs, parse_cvat
+
+RULES = CvatRules("images/", "frame_{:06d}.PNG", {}, True)
+BOX = '<box label="cat" xtl="1" ytl="2" xbr="4" ybr="6" occluded="0"/>'
+EDGES = 'xtl="1" ytl="2" xbr="4" ybr="6"'
+
+
+def parsed(xml: str | bytes, rules: CvatRules = RULES):
+    data = xml if isinstance(xml, bytes) else f"<annotations>{xml}</annotations>".encode()
+    return list(parse_cvat(io.BytesIO(data), "annotations.xml", rules))
+
+
+def of_image(*shapes: str, rules: CvatRules = RULES):
+    (found,) = parsed('<image name="a.jpg" width="40" height="30">\n' + "\n".join(shapes) + "\n</image>", rules)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("shape", "box", "more"),
+    [
+        (BOX, (1, 2, 3, 4), {}),
+        (
+            '<polygon label="cat" points="1.5,2;4,2;4,6.25"/>',
+            (1.5, 2, 2.5, 4.25),
+            {"segmentation": "[[1.5, 2.0, 4.0, 2.0, 4.0, 6.25]]"},
+        ),
+        ('<points label="cat" points="3,5"/>', (2.5, 4.5, 1, 1), {"keypoints": (3, 5, 2)}),
+    ],
+)
+def test_shapes(shape, box, more):
+    found = of_image(shape)
+    assert found.sample.objects == (SampleObject("cat", box, **more),)
+    assert (found.sample.file_name, found.sample.width, found.sample.height) == ("images/a.jpg", 40, 30)
+    assert found.faults == ()
+
+
+def test_turned_shapes():
+    """By 90 degrees, width and height are exchanged about the centre; the first corner goes to the right."""
+    box, ellipse = of_image(
+        '<box label="cat" xtl="10" ytl="10" xbr="20" ybr="14" rotation="90"/>',
+        '<ellipse label="cat" cx="15" cy="12" rx="5" ry="2" rotation="90"/>',
+    ).sample.objects
+    assert box.box == pytest.approx((13, 7, 4, 10))
+    assert box.corners == pytest.approx((17, 7, 17, 17, 13, 17, 13, 7))
+    assert ellipse.box == pytest.approx((13, 7, 4, 10), abs=1e-9)
+    assert json.loads(box.segmentation) == [pytest.approx(box.corners)]
+
+
+def test_points_are_an_object_each():
+    objects = of_image('<points label="cat" points="3,5;7.5,8"/>').sample.objects
+    assert [each.keypoints for each in objects] == [(3, 5, 2), (7.5, 8, 2)]
+
+
+def test_mask():
+    """CVAT's own example of a mask: 13 x 15 pixels."""
+    rle = "3, 5, 7, 7, 5, 9, 3, 11, 2, 11, 2, 12, 1, 12, 1, 26, 1, 12, 1, 12, 2, 11, 3, 9, 5, 7, 7, 5, 3"
+    (each,) = of_image(f'<mask label="cat" rle="{rle}" left="20" top="10" width="13" height="15"/>').sample.objects
+    pixels = np.array([step % 2 for step, run in enumerate(rle.split(",")) for _ in range(int(run))]).reshape(15, 13)
+    expected = np.zeros((30, 40), np.uint8)
+    expected[10:25, 20:33] = pixels
+    text = json.loads(each.segmentation)
+    assert (coco_mask.decode(coco_mask.frPyObjects(text, 30, 40)) == expected).all()
+    assert (each.box, each.area_px2) == ((20, 10, 13, 15), pixels.sum())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_runs_of_columns(seed):
+    rng = np.random.default_rng(seed)
+    height, width = rng.integers(1, 6, 2)
+    left, top = rng.integers(0, 3, 2)
+    sides = int(left + width + seed % 2), int(top + height + seed % 3)
+    mask = rng.integers(0, 2, (height, width), np.uint8)
+    mask.flat[seed % mask.size] = 1
+    whole = np.zeros(sides[::-1], np.uint8)
+    whole[top : top + height, left : left + width] = mask
+    runs = column_runs(mask, int(left), int(top), *sides)
+    assert (coco_mask.decode(coco_mask.frPyObjects({"size": sides[::-1], "counts": runs}, *sides[::-1])) == whole).all()
+
+
+def test_tags_subsets_and_names():
+    rules = CvatRules("", "frame_{:06d}.png", {"Train": "train"}, False)
+    one, other, absolute, unknown = parsed(
+        '<image name="frame_000007" subset="Train"><tag label="day"/><tag label="wet"/><tag label="day"/></image>'
+        '<image name="b.jpg" width="0" height="5" subset="Train"><polygon label="c" points="1,1;2,1;2,2"/></image>'
+        '<image name="/b.jpg" subset="Train"/><image name="b.jpg" subset="Test"/>',
+        rules,
+    )
+    assert (one.sample.file_name, one.sample.split, one.sample.tags) == ("frame_000007.png", "train", ("day", "wet"))
+    assert (other.sample.width, other.sample.objects[0].segmentation, other.notes) == (None, "", ("polygon",))
+    assert absolute.sample.file_name == "/b.jpg"  # is rejected as unsafe
+    assert (unknown.sample, unknown.faults[0].reason) == (None, Reason.MALFORMED_IMAGE)
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason", "said"),
+    [
+        (f"<box {EDGES}/>", Reason.MALFORMED_ANNOTATION, "a <box> without label"),
+        ("<tag/>", Reason.MALFORMED_ANNOTATION, "a <tag> without label"),
+        (BOX.replace('"4"', '"x"'), Reason.MALFORMED_BOX, "a number of a <box> is none: xtl '1', ytl '2', xbr 'x'"),
+        (BOX.replace('"4"', '"nan"'), Reason.MALFORMED_BOX, "not finite"),
+        (BOX.replace('"4"', '"0.5"'), Reason.MALFORMED_BOX, "edges of the <box> of 'cat' are exchanged"),
+        (BOX.replace('"4"', '"1"'), Reason.EMPTY_BOX, "has no area"),
+        (BOX.replace("/>", ' rotation="up"/>'), Reason.MALFORMED_BOX, "rotation 'up'"),
+        ('<polygon label="c" points="1,2;3,4"/>', Reason.MALFORMED_SEGMENTATION, "a polygon of 2 points"),
+        ('<polygon label="c" points="1,2;3;5,6"/>', Reason.MALFORMED_SEGMENTATION, "a point that is not x,y"),
+        ('<points label="c" points=""/>', Reason.MALFORMED_SEGMENTATION, "a <points> has no points"),
+        ('<points label="c" points="inf,1"/>', Reason.MALFORMED_SEGMENTATION, "not finite"),
+        ('<polyline label="c" points="1,2;3,4"/>', Reason.MALFORMED_ANNOTATION, "a <polyline> of 'c' is not read"),
+        ('<skeleton label="c"><points/></skeleton>', Reason.MALFORMED_ANNOTATION, "a <skeleton> of 'c' is not read"),
+        (
+            '<mask label="c" rle="1, 2" left="0" top="0" width="2" height="2"/>',
+            Reason.MALFORMED_SEGMENTATION,
+            "has 3 pixels in its runs, and a box of 2 x 2",
+        ),
+        (
+            '<mask label="c" rle="4" left="0" top="0" width="2" height="2"/>',
+            Reason.MALFORMED_SEGMENTATION,
+            "has 4 pixels",
+        ),
+        (
+            '<mask label="c" rle="-1, 5" left="0" top="0" width="2" height="2"/>',
+            Reason.MALFORMED_SEGMENTATION,
+            "is not 0 or more",
+        ),
+        (
+            '<mask label="c" rle="0, 4" left="39" top="0" width="2" height="2"/>',
+            Reason.MASK_SIZE_MISMATCH,
+            "is not within its <image>",
+        ),
+    ],
+)
+def test_shapes_that_cannot_be_used(shape, reason, said):
+    found = of_image(BOX, shape, BOX)
+    assert len(found.sample.objects) == 2
+    ((found_reason, detail, line),) = found.faults
+    assert (found_reason, line) == (reason, 3)
+    assert said in detail
+
+
+VIDEO = (
+    "<meta><task><mode>interpolation</mode><start_frame>0</start_frame><stop_frame>6</stop_frame>"
+    "<frame_filter>step=2</frame_filter></task><original_size><width>40</width><height>30</height></original_size></meta>"
+)
+
+
+def track(*frames: str, id_: int = 0) -> str:
+    shapes = "".join(f'<box frame="{frame}" {EDGES} {more}/>' for frame, _, more in (f.partition(" ") for f in frames))
+    return f'<track id="{id_}" label="cat">{shapes}</track>'
+
+
+def test_tracks():
+    """Frames without any shape are images without objects; outside is no object."""
+    hidden = 'outside="1" keyframe="1"'
+    found = parsed(VIDEO + track("0", "2", f"4 {hidden}", id_=7) + track("2"))
+    objects: dict[str, list] = {}
+    for each in found:
+        objects.setdefault(each.sample.file_name, []).extend(each.sample.objects)
+        assert (each.sample.width, each.sample.height) == (40, 30)
+    assert {name: [each.track_id for each in of_frame] for name, of_frame in objects.items()} == {
+        "images/frame_000000.PNG": [7],
+        "images/frame_000002.PNG": [7, 0],
+        "images/frame_000004.PNG": [],
+        "images/frame_000006.PNG": [],
+    }
+    assert not any(each.notes for each in found)
+
+
+@pytest.mark.parametrize(("frames", "has_gap"), [(("0", "4"), True), (('0 outside="1"', "4"), False)])
+def test_gaps(frames, has_gap):
+    assert any("gap" in each.notes for each in parsed(VIDEO + track(*frames))) is has_gap
+
+
+def test_faults_of_tracks():
+    found = parsed(track("0", "x", "1 ").replace('xbr="4" ybr="6" />', 'xbr="0" ybr="6"/>'))
+    assert [fault.reason for each in found for fault in each.faults] == [
+        Reason.MALFORMED_BOX,
+        Reason.MALFORMED_ANNOTATION,
+        Reason.MALFORMED_BOX,
+    ]
+    with pytest.raises(ConfigError, match="tracks of several tasks"):
+        parsed('<track id="0" label="a" task_id="1"/><track id="0" label="a" task_id="2"/>')
+
+
+def test_half_a_file():
+    xml = f'<annotations>\n<image name="a.jpg">{BOX}</image>\n<image name="b.jpg">'.encode()
+    one, fault = parsed(xml)
+    assert (one.sample.file_name, fault.sample) == ("images/a.jpg", None)
+    assert (fault.faults[0].reason, fault.faults[0].line) == (Reason.MALFORMED_LABELS, 3)
+    with pytest.raises(ConfigError, match=r"annotations.xml, line 1: .*; tracks are missing from here on"):
+        parsed(f"<annotations>{track('0')}<track>".encode())
+
+
+def test_a_bomb():
+    (found,) = parsed(b'<!DOCTYPE a [<!ENTITY b "c"><!ENTITY d "&b;&b;">]><annotations>&d;</annotations>')
+    assert "declares entities" in found.faults[0].detail
+
+
+def test_memory_is_that_of_one_element():
+    """The first image is there before the file is read to its end."""
+
+    class Endless(io.RawIOBase):
+        def __init__(self):
+            self.reads = 0
+
+        def read(self, size=-1):
+            self.reads += 1
+            return (b"<annotations>" if self.reads == 1 else b"") + f'<image name="a.jpg">{BOX}</image>'.encode() * 100
+
+    stream = Endless()
+    images = parse_cvat(stream, "annotations.xml", RULES)
+    for _ in range(250):
+        next(images)
+    assert stream.reads == 3

@@ -1,0 +1,108 @@
+"""XML of Pascal VOC, and its faults."""
+
+import pytest
+
+from recordmill.schemas.rejects import Reason
+from recordmill.transforms.voc.parse_voc import parse_voc
+
+BOX = "<bndbox><xmin>3</xmin><ymin>4</ymin><xmax>13</xmax><ymax>24.5</ymax></bndbox>"
+CAT = f"<object><name>cat</name>{BOX}</object>"
+SIZE = "<size><width>40</width><height>30</height><depth>3</depth></size>"
+
+
+def parsed(xml: bytes | str, origin: int = 0):
+    (found,) = parse_voc(xml.encode() if isinstance(xml, str) else xml, "a.xml", origin)
+    return found
+
+
+def of_objects(*objects: str, origin: int = 0):
+    return parsed(f"<annotation>\n{SIZE}\n" + "\n".join(objects) + "\n</annotation>", origin)
+
+
+@pytest.mark.parametrize(("origin", "box"), [(0, (3, 4, 10, 20.5)), (1, (2, 3, 11, 21.5))])
+def test_objects(origin, box):
+    more = "<pose>Left</pose><truncated>1</truncated><difficult>true</difficult><occluded>1</occluded><other>0</other>"
+    found = of_objects(f"<object><name> r&amp;b </name>{more}{BOX}</object>", CAT, origin=origin)
+    (one, other), sample = found.sample.objects, found.sample
+    assert (one.category, one.box, one.frame) == ("r&b", box, "px")
+    assert (one.difficult, one.truncated, one.view) == (True, True, "Left")
+    assert (other.category, other.difficult, other.truncated, other.view) == ("cat", False, False, "")
+    assert (sample.width, sample.height, found.faults) == (40, 30, ())
+    assert set(found.notes) == {"<occluded>", "pixels", "xmin 3", "xmax -3"}
+
+
+@pytest.mark.parametrize(
+    ("size", "sides"),
+    [("", (None, None)), (SIZE.replace("40", "0"), (None, None)), (SIZE.replace("40", "-4"), (None, None))],
+)
+def test_sizes_that_are_not_stated(size, sides):
+    sample = parsed(f"<annotation>{size}{CAT}</annotation>").sample
+    assert (sample.width, sample.height) == sides
+    assert len(sample.objects) == 1
+
+
+@pytest.mark.parametrize(
+    ("xmin", "xmax", "notes"),
+    [
+        (1, 40, {"xmin 1", "xmax 0", "pixels"}),
+        (-900, 1000, {"xmin -3", "xmax 3", "pixels"}),
+        (0.2, 0.7, {"xmin 0", "xmax -3", "pixels"}),
+    ],
+)
+def test_notes_of_edges(xmin, xmax, notes):
+    box = BOX.replace(">3<", f">{xmin}<").replace(">13<", f">{xmax}<")
+    assert set(of_objects(f"<object><name>a</name>{box}</object>").notes) == notes
+
+
+def test_fractions_are_noted():
+    box = BOX.replace(">3<", ">0.1<").replace(">13<", ">1.0<").replace(">4<", ">0<").replace(">24.5<", ">0.25<")
+    assert "fractions" in of_objects(f"<object><name>a</name>{box}</object>").notes
+
+
+@pytest.mark.parametrize(
+    ("object_", "reason", "said"),
+    [
+        (f"<object>{BOX}</object>", Reason.MALFORMED_ANNOTATION, "an object without <name>"),
+        (f"<object><name> </name>{BOX}</object>", Reason.MALFORMED_ANNOTATION, "an object without <name>"),
+        ("<object><name>cat</name></object>", Reason.MALFORMED_BOX, "'cat' has no <bndbox>"),
+        (CAT.replace("<ymax>24.5</ymax>", ""), Reason.MALFORMED_BOX, "a number of 'cat' is none: .* ymax ''"),
+        (CAT.replace(">3<", ">left<"), Reason.MALFORMED_BOX, "xmin 'left'"),
+        (CAT.replace(">3<", ">nan<"), Reason.MALFORMED_BOX, "exchanged or not finite: xmin 'nan'"),
+        (CAT.replace(">13<", ">inf<"), Reason.MALFORMED_BOX, "not finite"),
+        (CAT.replace(">13<", ">2<"), Reason.MALFORMED_BOX, "exchanged"),
+        (CAT.replace(">13<", ">3<"), Reason.EMPTY_BOX, "the box of 'cat' has no area: xmin '3'"),
+        (CAT.replace("</name>", "</name><difficult>7</difficult>"), Reason.MALFORMED_ANNOTATION, "<difficult> is '7'"),
+    ],
+)
+def test_objects_that_cannot_be_used(object_, reason, said):
+    found = of_objects(CAT, object_, CAT)
+    assert [each.box for each in found.sample.objects] == [(3, 4, 10, 20.5)] * 2
+    assert [(fault.reason, fault.line) for fault in found.faults] == [(reason, 4)]
+    with pytest.raises(ValueError, match=said):
+        raise ValueError(found.faults[0].detail)
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "said"),
+    [
+        (b"", 1, "it is empty"),
+        (f"<annotation>\n{CAT}\n<object>".encode(), 3, "no XML from here on (no element found"),
+        (f"<annotation>\n{CAT}\xe9</annotation>".encode("latin-1"), 2, "not well-formed"),
+        (b"<annotations><image/></annotations>", 1, "its root is <annotations>, where <annotation> is expected"),
+        (b'<?xml version="1.0"?>\n<!DOCTYPE a [<!ENTITY b "c">]><annotation>&b;</annotation>', 2, "declares entities"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", 1, "it is a pointer of Git LFS"),
+        (b"\xff\xd8\xff\xe0", 1, "it is a picture"),
+        (b"0 0.5 0.5 0.1 0.1", 1, "it is YOLO's text of one image"),
+    ],
+)
+def test_files_that_cannot_be_used(data, line, said):
+    found = parsed(data)
+    (fault,) = found.faults
+    assert (found.sample, fault.reason, fault.line) == (None, Reason.MALFORMED_LABELS, line)
+    assert said in fault.detail
+
+
+def test_other_encodings():
+    xml = f'<?xml version="1.0" encoding="{{}}"?><annotation><object><name>é</name>{BOX}</object></annotation>'
+    for encoding in ("utf-16", "latin-1", "utf-8-sig"):
+        assert parsed(xml.format(encoding.removesuffix("-sig")).encode(encoding)).sample.objects[0].category == "é"

@@ -1,0 +1,137 @@
+"""XML as a stream of elements that know their lines. Entities are refused: a few lines of them make gigabytes."""
+
+from collections.abc import Iterator
+from typing import IO, Any
+from xml.sax import SAXParseException
+from xml.sax.handler import ContentHandler
+
+from defusedxml.common import DefusedXmlException
+from defusedxml.expatreader import create_parser
+
+from recordmill.schemas.inputs.file_kinds import describe_content
+
+_CHUNK = 1 << 16
+
+
+class XmlError(ValueError):
+    """Error of a file that is not XML to its end, or not the expected XML.
+
+    Attributes:
+        line: from 1.
+    """
+
+    def __init__(self, detail: str, line: int):
+        super().__init__(detail)
+        self.detail = detail
+        self.line = line
+
+
+class Element:
+    """An element of XML.
+
+    Attributes:
+        line: of its start, from 1.
+    """
+
+    __slots__ = ("attributes", "children", "line", "tag", "texts")
+
+    def __init__(self, tag: str, attributes: dict[str, str], line: int):
+        self.tag, self.attributes, self.line = tag, attributes, line
+        self.texts: list[str] = []
+        self.children: list[Element] = []
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts).strip()
+
+    def find(self, tag: str) -> "Element | None":
+        """Return the first child of this name."""
+        return next((child for child in self.children if child.tag == tag), None)
+
+    def text_of(self, tag: str) -> str:
+        """Return the text of the first child of this name; empty without one."""
+        child = self.find(tag)
+        return child.text if child else ""
+
+
+def whole_number(text: str) -> int | None:
+    """Return a number of 0 to 10 ** 10 - 1; None for another text."""
+    return int(text) if text.isdecimal() and len(text) <= 10 else None
+
+
+def sides_px(width: str, height: str) -> tuple[int | None, int | None]:
+    """Return width and height; twice None if one of them is not stated, as 0 is by some tools.
+
+    >>> sides_px("40", "30"), sides_px("40", "0")
+    ((40, 30), (None, None))
+    """
+    sides = whole_number(width), whole_number(height)
+    return sides if all(sides) else (None, None)
+
+
+class _Builder(ContentHandler):
+    """Builder of the children of the root, and of all that is in them."""
+
+    def __init__(self, root: str, parser: Any):
+        super().__init__()
+        self._root = root
+        self._parser = parser
+        self._open: list[Element] = []
+        self.done: list[Element] = []
+
+    def startElement(self, name: str, attrs: Any) -> None:  # noqa: N802
+        line = self._parser.getLineNumber()
+        if not self._open and name != self._root:
+            raise XmlError(f"its root is <{name[:40]}>, where <{self._root}> is expected", line)
+        self._open.append(Element(name, dict(attrs.items()), line))
+
+    def characters(self, content: str) -> None:
+        if len(self._open) > 1:
+            self._open[-1].texts.append(content)
+
+    def endElement(self, name: str) -> None:  # noqa: N802
+        element = self._open.pop()
+        if len(self._open) > 1:
+            self._open[-1].children.append(element)
+        elif self._open:
+            self.done.append(element)
+
+
+def read_elements(stream: IO[bytes], root: str) -> Iterator[Element]:
+    """Yield the children of the root. Only one of them is in memory.
+
+    Args:
+        root: name of the root.
+
+    Raises:
+        XmlError: the file ends early, is no XML, has another root, or declares entities.
+        OSError: storage fails.
+
+    >>> from io import BytesIO
+    >>> xml = BytesIO(b"<r><a/>\\n<a><b>1</b></a></r>")
+    >>> [(each.tag, each.text_of("b"), each.line) for each in read_elements(xml, "r")]
+    [('a', '', 1), ('a', '1', 2)]
+    """
+    parser, head = create_parser(), b""
+    builder = _Builder(root, parser)
+    parser.setContentHandler(builder)
+    try:
+        while data := stream.read(_CHUNK):
+            head = head or data
+            parser.feed(data)
+            yield from _taken(builder)
+        if not head:
+            raise XmlError("it is empty", 1)
+        parser.close()
+    except SAXParseException as error:
+        kind = describe_content(head) if head.lstrip()[:1] != b"<" else ""
+        what = f"it is {kind}" if kind else f"it is no XML from here on ({error.getMessage()})"
+        raise XmlError(what, error.getLineNumber() or 1) from error
+    except DefusedXmlException as error:
+        raise XmlError("it declares entities, which are not read", parser.getLineNumber()) from error
+    yield from _taken(builder)
+
+
+def _taken(builder: _Builder) -> Iterator[Element]:
+    found, builder.done = builder.done, []
+    yield from found

@@ -1,0 +1,73 @@
+"""Shapes of labelling tools become objects: their bounds, and polygons if masks are wanted."""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from recordmill.schemas.inputs.sample import SampleObject
+from recordmill.schemas.rejects import Reason, UnusableError
+
+Point = tuple[float, float]
+_ELLIPSE_POINTS = 64
+
+
+def box_object(category: str, left: float, top: float, right: float, bottom: float, **more: Any) -> SampleObject:
+    """
+    >>> box_object("cat", 1, 2, 4, 6).box
+    (1, 2, 3, 4)
+    """
+    return SampleObject(category, (left, top, right - left, bottom - top), **more)
+
+
+def rectangle_ring(points: Sequence[Point]) -> list[Point]:
+    """Return the corners of the bounds of points."""
+    xs, ys = zip(*points, strict=True)
+    left, top, right, bottom = min(xs), min(ys), max(xs), max(ys)
+    return [(left, top), (right, top), (right, bottom), (left, bottom)]
+
+
+def polygon_object(category: str, rings: Sequence[Sequence[Point]], has_masks: bool, **more: Any) -> SampleObject:
+    """Return an object of one or several polygons.
+
+    Raises:
+        UnusableError: a polygon has less than three points, or one that is not finite.
+
+    >>> triangle = polygon_object("cat", [[(1, 2), (4, 2), (4, 6)]], True)
+    >>> triangle.box, triangle.segmentation
+    ((1, 2, 3, 4), '[[1, 2, 4, 2, 4, 6]]')
+    """
+    for ring in rings:
+        if len(ring) < 3:
+            raise UnusableError(Reason.MALFORMED_SEGMENTATION, f"a polygon of {len(ring)} points, and it needs 3")
+        if not all(math.isfinite(number) for point in ring for number in point):
+            raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a polygon with a number that is not finite")
+    corners = rectangle_ring([point for ring in rings for point in ring])
+    text = json.dumps([[number for point in ring for number in point] for ring in rings]) if has_masks else ""
+    return box_object(category, *corners[0], *corners[2], segmentation=text, **more)
+
+
+def ellipse_ring(center: Point, radii: Point, turn_rad: float = 0.0) -> list[Point]:
+    """Return points of an ellipse, among them its leftmost, highest, rightmost and lowest ones.
+
+    >>> [(round(x), round(y)) for x, y in ellipse_ring((5, 5), (2, 1))[::16]]
+    [(7, 5), (5, 6), (3, 5), (5, 4)]
+    """
+    (x, y), (wide, high) = center, radii
+    cos, sin = math.cos(turn_rad), math.sin(turn_rad)
+    angles = [2 * math.pi * step / _ELLIPSE_POINTS for step in range(_ELLIPSE_POINTS)]
+    if turn_rad:
+        extremes = math.atan2(-high * sin, wide * cos), math.atan2(high * cos, wide * sin)
+        angles = sorted({*angles, *(angle % (2 * math.pi) for each in extremes for angle in (each, each + math.pi))})
+    return [
+        (
+            x + wide * math.cos(each) * cos - high * math.sin(each) * sin,
+            y + wide * math.cos(each) * sin + high * math.sin(each) * cos,
+        )
+        for each in angles
+    ]
+
+
+def without_area(shape: str) -> UnusableError:
+    """Return the error for a shape that is no object."""
+    return UnusableError(Reason.EMPTY_BOX, f"a {shape} has no area")

@@ -1,0 +1,1 @@
+"""Data sets of Pascal VOC: an XML file an image."""
