@@ -138,6 +138,7 @@ class Job(NamedTuple):
         gather: Adds the steps of a source.
         contents: Encoder of the records.
         found: Values besides the options that determine the bytes of each split.
+        notes: What was found in a folder, for a person.
     """
 
     options: ImageOptions
@@ -146,6 +147,7 @@ class Job(NamedTuple):
     gather: Callable[[beam.Pipeline], Gathered]
     contents: Contents
     found: Mapping[str, RecipeValue] = {}
+    notes: tuple[str, ...] = ()
 
     def recipes(self) -> list[Recipe]:
         """Return what determines the bytes of each split."""

@@ -72,7 +72,8 @@ VERBS = {
         "recordmill.transforms.coco.coco_options.CocoOptions",
         "recordmill.pipelines.coco",
         "Convert COCO annotations and images to TFRecord shards. A manifest says what is in them. At least one "
-        "annotation file is needed: instances, keypoints, captions, panoptic, stuff or image-info.",
+        "annotation file is needed: instances, keypoints, captions, panoptic, stuff or image-info; or with --data the "
+        "folder that a tool exported.",
         "--images DIR|ZIP --instances FILE --output DIR [more flags]",
         (
             _DRAW,
@@ -135,6 +136,9 @@ VERBS = {
     "voc": _format("voc", "a data set of Pascal VOC", "Boxes of XML files; all splits of ImageSets, or of folders."),
     "cvat": _format(
         "cvat", "CVAT's XML", "Boxes, polygons, masks, points, tags and tracks of CVAT's XML 1.1; all subsets."
+    ),
+    "imagefolder": _format(
+        "imagefolder", "Hugging Face's imagefolder", "A metadata file beside images has objects or captions."
     ),
     "verify": Verb(
         "recordmill.pipelines.dataset_options.VerifyOptions",

@@ -35,6 +35,7 @@ from recordmill.schemas.inputs.option import options_of
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.blocks.pack_block import unpack_block
+from recordmill.transforms.coco.find_exports import find_exports
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
@@ -117,7 +118,8 @@ class ReadCoco(_Transform):
         super().__init__(_NOWHERE, dict(options))
 
     def expand(self, p):
-        return _read(coco.gather(p, self._options), self._options.splits)
+        options, given = find_exports(self._options)
+        return _read(coco.gather(p, options, given), given.splits)
 
 
 class ReadFolder(_Transform):

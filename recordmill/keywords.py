@@ -44,6 +44,7 @@ class CocoKeywords(ConvertKeywords, total=False):
     """Keywords of `coco`."""
 
     images: Paths
+    data: Path | None
     instances: Paths
     keypoints: Paths
     captions: Paths
@@ -234,10 +235,34 @@ class CvatKeywords(ConvertKeywords, total=False):
     jpeg_quality: int
 
 
+class ImagefolderKeywords(ConvertKeywords, total=False):
+    """Keywords of `imagefolder`."""
+
+    images: Paths
+    data: Path
+    class_names: Texts
+    bbox_format: Literal["xywh", "xyxy", "cxcywh", "rel-xywh", "rel-xyxy", "rel-cxcywh"] | None
+    layout: Literal["detection", "keras", "tfds"]
+    group_from: str | None
+    groups: Path | None
+    dtype: Pairs
+    masks: Literal["none", "png", "rle", "both"]
+    check: Literal["none", "header", "decode"]
+    duplicates: Literal["report", "leakage", "fail", "drop"]
+    boxes: Literal["clip", "drop", "keep"]
+    no_crowd: bool
+    min_area: float
+    categories: Texts
+    format: Literal["keep", "jpeg", "png"]
+    max_side: int | None
+    jpeg_quality: int
+
+
 class ReadCocoKeywords(TypedDict, total=False):
     """Keywords of `recordmill.beam.ReadCoco`."""
 
     images: Paths
+    data: Path | None
     instances: Paths
     keypoints: Paths
     captions: Paths

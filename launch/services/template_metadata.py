@@ -54,7 +54,7 @@ _BEAMS: tuple[dict[str, Any], ...] = (
 def metadata(command: str) -> dict[str, Any]:
     """Return the metadata of a command's template, which `gcloud dataflow flex-template build --metadata-file` reads.
 
-    >>> [p["name"] for p in metadata("coco")["parameters"] if not p["isOptional"]]
+    >>> [p["name"] for p in metadata("folder")["parameters"] if not p["isOptional"]]
     ['images', 'output']
     """
     ours = [_described(command, name, each) for name, each in parameters(command).items()]

@@ -115,7 +115,7 @@ class _Run(NamedTuple):
 
     def run(self, shows_progress: bool = True) -> None:
         options = self.job.options
-        for said in _caveats(options.paths):
+        for said in (*self.job.notes, *_caveats(options.paths)):
             terminal_of_errors().print(f"note: {said}")
         _check_memory(options, self.beam_arguments)
         # Workers in other processes count what they do for themselves.
@@ -168,6 +168,8 @@ def _check_memory(options: ConvertOptions, beam_arguments: Sequence[str], is_dry
 
 def show_plan(job: Job, progress_mode: str) -> None:
     """Print the plan of a job. This process makes it, for every runner."""
+    for said in job.notes:
+        terminal_of_errors().print(f"note: {said}")
     _check_memory(job.options, [], is_dry_run=True)
     recipes = job.recipes()
     with tempfile.TemporaryDirectory(prefix="recordmill-") as folder:

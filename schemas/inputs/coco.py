@@ -121,6 +121,7 @@ class AnnotationFile(msgspec.Struct, frozen=True):
         optional: those with data that only some layouts carry.
         keypoints: by category id, how many keypoints most rows have, of categories that name none.
         warnings: what is not likely to be meant, for a person.
+        uses_zero: whether an annotation has the category id 0.
     """
 
     path: str
@@ -133,3 +134,4 @@ class AnnotationFile(msgspec.Struct, frozen=True):
     optional: FieldRows = {}
     keypoints: dict[int, int] = {}
     warnings: tuple[str, ...] = ()
+    uses_zero: bool = False

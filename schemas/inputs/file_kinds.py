@@ -11,6 +11,8 @@ _CONVERT = "Datumaro and FiftyOne convert it to COCO's"
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ROWS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
+LFS_POINTER = b"version https://git-lfs"
+LFS_CURE = "a pointer of Git LFS, in place of the file; fetch that by git lfs pull"
 _BY_BEGINNING = {
     b"PK\x03\x04": "a .zip archive; name the file in it, archive.zip/instances.json (the archive ends in .zip)",
     b"BZh": "compressed by bzip2; unpack it (gzip files are read directly)",
@@ -22,7 +24,7 @@ _BY_BEGINNING = {
     b"PAR1": "a Parquet table; give COCO's JSON",
     b"\xff\xfe": "text in UTF-16; save it as UTF-8",
     b"\xfe\xff": "text in UTF-16; save it as UTF-8",
-    b"version https://git-lfs": "a pointer of Git LFS, in place of the file; fetch that by git lfs pull",
+    LFS_POINTER: LFS_CURE,
 }
 _HTML = re.compile(rb"(?:<\?xml[^>]*>\s*)?<(?:!doctype )?html", re.IGNORECASE)
 _XML = {

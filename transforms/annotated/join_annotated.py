@@ -6,17 +6,20 @@ from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import msgspec
 import numpy as np
 from apache_beam.pvalue import AsList, AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.block import Block, join_blocks, ragged_bytes
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.inputs.annotations import Caption, ImageLabels
 from recordmill.schemas.inputs.labels import LabelMap, LabelsBeside, adopt_labels
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.annotated.source import NOTE, Source
+from recordmill.transforms.blocks.image_tasks import label_column, labels_of
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order, run_step
 from recordmill.transforms.coco.describe_files import choose_features, select_categories
@@ -182,6 +185,9 @@ def merged(block: Block) -> Block:
         rows = [_rejects(row) for row in block.rejected.rows()]
         spans = pairwise([*firsts.tolist(), len(block)])
         columns["rejected"] = ragged_bytes([pack([*chain(*rows[start:end])]) for start, end in spans])
+    if block.labels is not None and block.labels.values.size:
+        labels, spans = labels_of(block), pairwise([*firsts.tolist(), len(block)])
+        columns["labels"] = label_column([_with_captions(labels[start:end]) for start, end in spans])
     found = Block(**columns)
     if block.first_object_of_image is None:
         return found
@@ -193,6 +199,12 @@ def merged(block: Block) -> Block:
     for row in np.flatnonzero(has_several).tolist():
         ids[row] = name_id(f"{name_key(names[owner[row]])} object {place[row]}")
     return found.having(**objects | {"object_id": ids}, first_object_of_image=np.append(0, np.cumsum(numbers)))
+
+
+def _with_captions(labels: Sequence[ImageLabels]) -> ImageLabels:
+    """Return the labels of the first row with the captions of all."""
+    texts = [caption.caption for of_row in labels for caption in of_row.captions]
+    return msgspec.structs.replace(labels[0], captions=tuple(map(Caption, range(len(texts)), texts)))
 
 
 def _rejects(packed: bytes) -> list[Rejected]:
@@ -207,7 +219,8 @@ def _without_rejected(block: Block, rules: AnnotatedJoin, facts: FactsBuilder) -
         for each in found:
             facts.reject(rules.splits[split], each)
             is_usable[row] &= each.what != "image"
-    annotations = block.objects_per_image + [sum(each.what != "image" for each in found) for found in rejected]
+    others = [labels.rows for labels in labels_of(block)]
+    annotations = block.objects_per_image + others + [sum(each.what != "image" for each in found) for found in rejected]
     for split, name in enumerate(rules.splits):
         of_split = block.split == split
         if of_split.any():

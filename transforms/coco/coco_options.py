@@ -8,7 +8,7 @@ from recordmill.schemas.features import OF_INPUT, FeatureTable, Part
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.inputs.encoders import TextForm
 from recordmill.schemas.inputs.object_options import MASKS, AnnotatedOptions, match_option
-from recordmill.schemas.inputs.option import READ, TEXTS, Files, Masks, flag, redefined
+from recordmill.schemas.inputs.option import READ, TEXTS, Data, Files, Images, Masks, flag, redefined
 from recordmill.schemas.inputs.options import RecipeValue, pairs
 from recordmill.schemas.inputs.text_options import TextChoice, TextOptions
 from recordmill.schemas.layouts import LAYOUTS
@@ -25,6 +25,13 @@ def _file(text: str, also: str = "") -> Any:
 class CocoOptions(TextOptions, AnnotatedOptions):
     """Options of `recordmill coco`, see docs/cli.md."""
 
+    images: Images = redefined(AnnotatedOptions, "images", (), usual="those of --data")
+    data: Data | None = READ.opt(
+        "Folder or .zip that a tool exported, in place of `--images` and annotation files. Roboflow's, CVAT's, "
+        "FiftyOne's, Label Studio's and COCO's own names of files and folders are known, see [formats.md](formats.md). "
+        "All splits are written.",
+        metavar="DIR|ZIP",
+    )
     instances: Files = _file(
         "Objects: boxes, areas, crowd flags, segmentations; repeatable, as all annotation files. All are joined on "
         "image id. LVIS files are read, too.",
@@ -60,12 +67,14 @@ class CocoOptions(TextOptions, AnnotatedOptions):
     )
     match: Match = match_option()
     name: str = redefined(AnnotatedOptions, "name", "coco")
-    masks: Literal["none", "png", "rle", "both"] = redefined(AnnotatedOptions, "masks", needs="instances keypoints")
+    masks: Literal["none", "png", "rle", "both"] = redefined(
+        AnnotatedOptions, "masks", needs="instances keypoints data"
+    )
     caption_text: TextChoice = TEXTS.opt(
         "Numbers that the captions of an image are encoded as, besides the captions. All captions are one text: "
         "`counts` of its terms, these as `tfidf`, or its `tokens` as ids; see [text.md](text.md).",
         "raw",
-        needs="captions",
+        needs="captions data",
     )
 
     @property
@@ -140,7 +149,12 @@ class CocoOptions(TextOptions, AnnotatedOptions):
                 raise ConfigError(f"--{'rename' if key in pairs(self.rename) else 'dtype'}: no record has {key}")
 
     def _faults(self) -> Iterator[str]:
-        if not any(getattr(self, kind) for kind in ANNOTATIONS):
+        files = self.given(*ANNOTATIONS, "panoptic_masks")
+        if self.data and files:
+            yield f"--data finds the annotation files, and {' and '.join(files)} names them: leave one of the two out"
+        if not self.data and not self.images:
+            yield "--images is missing"
+        if not self.data and not any(getattr(self, kind) for kind in ANNOTATIONS):
             yield "--instances is missing (or another annotation file: --keypoints, --captions, --panoptic, …)"
         if self.no_list and len(self.images) > 1:
             yield "--no-list assumes that all images are in one folder, and --images names several"
@@ -154,7 +168,7 @@ class CocoOptions(TextOptions, AnnotatedOptions):
                 f"--panoptic is given {len(self.panoptic)} times and --panoptic-masks {len(self.panoptic_masks)}: each "
                 "panoptic file needs the folder or .zip of its PNGs"
             )
-        if self.stratify and not (self.instances or self.keypoints):
+        if self.stratify and not (self.instances or self.keypoints or self.data):
             yield "--stratify divides the categories of objects: give --instances or --keypoints"
         if self.panoptic and self.stuff:
             yield "--panoptic and --stuff both make the semantic mask: give one"

@@ -32,6 +32,7 @@ class BlockSummary(msgspec.Struct, frozen=True):
         has_field: whether some row has what the kind is about.
         keypoints: by category id, how many rows have how many keypoints.
         has_keypoint: whether a keypoint of some row is labelled.
+        uses_zero: whether a row has the category id 0.
         without_box: rows of objects without `bbox`.
         rotated: rows with a rotation among their attributes.
         hashed_ids: number of images, and of annotations, whose id is a text of which a hash is stored.
@@ -52,6 +53,7 @@ class BlockSummary(msgspec.Struct, frozen=True):
     has_field: bool
     keypoints: dict[int, dict[int, int]]
     has_keypoint: bool
+    uses_zero: bool
     without_box: int
     rotated: int
     hashed_ids: tuple[int, int]
@@ -78,6 +80,7 @@ def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
         has_field(kind, rows),
         count_keypoints(rows.annotations) if kind is AnnotationKind.KEYPOINTS else {},
         kind is AnnotationKind.KEYPOINTS and any(has_data(row.keypoints) for row in rows.annotations),
+        0 in {getattr(row, "category_id", None) for row in rows.annotations},
         rows.without_box,
         rows.rotated,
         (sum(row.id in rows.id_texts.images for row in rows.images), len(rows.id_texts.annotations)),
@@ -127,6 +130,7 @@ def describe_file(source: AnnotationSource, summaries: Iterable[BlockSummary]) -
             *shared_ids_warnings(source.path, [block.ids for block in blocks]),
             *_missing_warnings(source, blocks),
         ),
+        any(block.uses_zero for block in blocks),
     )
     check_kind(
         source,

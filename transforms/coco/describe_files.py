@@ -1,7 +1,7 @@
 """Annotation files as a whole: their categories, what records hold, and their rows."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -29,6 +29,9 @@ class FileRules(NamedTuple):
         asked: features that were asked for.
         beside: of the data set that the splits are added to; None without one.
         layout: all features of the layout that may be in records; `carried` all of the layout.
+        split_of: by path, the split of a file all of whose images are of it.
+        warnings: about the input.
+        is_export: whether a tool's placeholder among categories is left out.
     """
 
     categories: tuple[str, ...]
@@ -37,6 +40,9 @@ class FileRules(NamedTuple):
     layout: FeatureTable
     carried: FeatureTable
     beside: LabelsBeside | None = None
+    split_of: Mapping[str, str] = {}
+    warnings: tuple[str, ...] = ()
+    is_export: bool = False
 
 
 class DescribedFiles(NamedTuple):
@@ -64,15 +70,22 @@ class DescribeFiles(beam.PTransform):
 
 def _describe(rules: FileRules, files: list[AnnotationFile]) -> Iterator[Any]:
     categories = merge_categories(files)
+    said = [*rules.warnings]
+    if rules.is_export and (unused := placeholder(categories, files)):
+        said.append(
+            f"category {unused.name!r} (id {unused.id}) is no class: no annotation has it, and it is the supercategory "
+            "of all others, as Roboflow writes it; --instances in place of --data keeps it"
+        )
+        kept = tuple(each for each in categories.categories if each is not unused)
+        categories = msgspec.structs.replace(categories, categories=kept)
     labels, absent = select_categories(categories, rules.categories), ""
     if rules.beside:
         labels, absent = adopt_labels(labels, rules.beside, True, _CURE)
     yield categories
     yield TaggedOutput(_LABELS, labels)
     yield TaggedOutput(_TABLE, choose_features(files, labels, rules.asked, rules.layout))
-    facts = input_facts(files, rules.carried, rules.splits)
-    if absent:
-        facts.warnings.add((rules.splits[0], absent))
+    facts = input_facts(files, rules.carried, rules.splits, rules.split_of)
+    facts.warnings |= {(rules.splits[0], text) for text in (*said, absent) if text}
     yield TaggedOutput(FACTS, facts)
 
 
@@ -87,13 +100,24 @@ _SOURCES = {
 """The feature that each field that only some layouts carry is in."""
 
 
-def input_facts(files: Sequence[AnnotationFile], layout: FeatureTable, splits: Sequence[str]) -> Facts:
-    """The rows of each file, all as of the first split; joining moves those that are of others. Fields that no record
-    carries are those of the whole input. And the warnings of each file."""
+def placeholder(labels: LabelMap, files: Sequence[AnnotationFile]) -> Category | None:
+    """Return the category that Roboflow writes for all others: with id 0, without an annotation."""
+    first, *others = labels.categories or (None,)
+    if first is None or first.id or not others or any(file.uses_zero for file in files):
+        return None
+    return first if all(each.supercategory == first.name for each in others) else None
+
+
+def input_facts(
+    files: Sequence[AnnotationFile], layout: FeatureTable, splits: Sequence[str], split_of: Mapping[str, str]
+) -> Facts:
+    """The rows of each file, all as of its split, or the first; joining moves those that are of others. Fields that no
+    record carries are those of the whole input. And the warnings of each file."""
     facts = FactsBuilder()
     for rows in describe_inputs(files, layout):
-        facts.add_rows(splits[0], rows)
-        for split in splits[1:]:
+        first, *others = (split_of[rows.path],) if rows.path in split_of else splits
+        facts.add_rows(first, rows)
+        for split in others:
             facts.add_rows(split, msgspec.structs.replace(rows, images=0, annotations=0))
     for file in files:
         for text in file.warnings:

@@ -117,21 +117,22 @@ class ReadAnnotations(beam.PTransform):
                 spread = cut if is_packed else cut | f"Spread{name}" >> beam.Reshuffle()
                 read.append(spread | f"Read{name}" >> _ReadBlocks(self.rules))
         described = (
-            _united(tuple(each[_SUMMARIES] for each in read), "Summaries")
+            united(tuple(each[_SUMMARIES] for each in read), "Summaries")
             | "SourceAndSummary" >> beam.Map(_by_source).with_output_types(tuple[bytes, BlockSummary])
             | "BySource" >> beam.GroupByKey()
             | "DescribeFile" >> beam.MapTuple(_describe).with_output_types(AnnotationFile)
         )
         return CocoFiles(
-            _united(tuple(each[_ROWS] for each in read), "Rows")
+            united(tuple(each[_ROWS] for each in read), "Rows")
             | "TypeOfRows" >> beam.Map(_same).with_output_types(Keyed),
-            _united(tuple(each.annotations for each in read), "Annotations"),
+            united(tuple(each.annotations for each in read), "Annotations"),
             described,
             tuple(each[FACTS] for each in read),
         )
 
 
-def _united(parts: tuple[PCollection, ...], name: str) -> PCollection:
+def united(parts: Sequence[PCollection], name: str) -> PCollection:
+    """Return one PCollection of all."""
     return parts[0] if len(parts) == 1 else parts | name >> beam.Flatten()
 
 

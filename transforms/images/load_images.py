@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 from PIL import Image
 
+from recordmill.schemas.inputs.file_kinds import LFS_CURE, LFS_POINTER
 from recordmill.schemas.inputs.images import (
     MAX_FILE_BYTES,
     MAX_PIXELS,
@@ -172,7 +173,8 @@ def opened(data: bytes, kind: str) -> Image.Image:
     except Exception as error:  # Pillow's decoders raise nearly anything on bytes made to break them
         if kind:
             raise UnusableError(Reason.IMAGE_UNREADABLE, f"its header cannot be read ({brief(error)})") from error
-        detail = f"no picture in a format that is known; it starts with {data[:12]!r}"
+        unknown = f"no picture in a format that is known; it starts with {data[:12]!r}"
+        detail = LFS_CURE if data.startswith(LFS_POINTER) else unknown
         raise UnusableError(Reason.UNSUPPORTED_FORMAT, detail) from error
 
 

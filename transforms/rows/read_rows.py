@@ -234,24 +234,34 @@ def _texts(batch: RowBatch, columns: Sequence[str]) -> list[TextRow]:
     return sorted(rows)
 
 
+def read_stream(path: str, stream: Any, how: RowsReading) -> Iterator[RowBatch]:
+    """Yield the rows of an open file, see `read_rows`."""
+    for batch in _batches(path, stream, how):
+        yield checked(batch, how.names, _CURES[batch.is_typed])
+
+
 def _read(file: RowsFile, how: RowsReading) -> Iterator[RowBatch]:
-    of_format = rows_format(file.path)
     with storage_for(file.path).open(file.path) as stream:
-        if of_format == "parquet":
-            # Columns are far apart in it, and to go back in a member of an archive is to unpack it again.
-            whole = io.BytesIO(stream.read()) if archive_of(file.path) else stream
-            yield from read_parquet(file.path, whole, how.columns, _BATCH_ROWS)
-            return
-        unpacked = _unpacked(stream)
-        try:
-            if of_format == "json":
-                yield from read_json(file.path, unpacked, how.columns, _BATCH_ROWS)
-            else:
-                yield from read_csv(file.path, unpacked, how)
-        except OSError as error:
-            if error.errno is not None:
-                raise  # of the storage
-            raise AnnotationFileError(f"{file.path} is damaged or was cut short ({error}); fetch it again") from error
+        yield from _batches(file.path, stream, how)
+
+
+def _batches(path: str, stream: Any, how: RowsReading) -> Iterator[RowBatch]:
+    of_format = rows_format(path)
+    if of_format == "parquet":
+        # Columns are far apart in it, and to go back in a member of an archive is to unpack it again.
+        whole = io.BytesIO(stream.read()) if archive_of(path) else stream
+        yield from read_parquet(path, whole, how.columns, _BATCH_ROWS)
+        return
+    unpacked = _unpacked(stream)
+    try:
+        if of_format == "json":
+            yield from read_json(path, unpacked, how.columns, _BATCH_ROWS)
+        else:
+            yield from read_csv(path, unpacked, how)
+    except OSError as error:
+        if error.errno is not None:
+            raise  # of the storage
+        raise AnnotationFileError(f"{path} is damaged or was cut short ({error}); fetch it again") from error
 
 
 _PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}

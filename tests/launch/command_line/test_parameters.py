@@ -33,7 +33,7 @@ def test_what_must_be_given_is_what_command_misses(command):
     with pytest.raises(ConfigError) as caught:
         parse([command])
     missing = {word for word in str(caught.value).split() if word.startswith("--")}
-    more = {"table": {"--rows"}, "embed": {"--images", "--model"}}.get(command, {"--images"})
+    more = {"coco": set(), "table": {"--rows"}, "embed": {"--images", "--model"}}.get(command, {"--images"})
     more = {"--data"} if command in FORMATS else more
     assert required == {"--output", *more} <= missing
 

@@ -17,7 +17,7 @@ NULLABLE_TEXT = {"type": ["null", "string"], "default": None}
 @pytest.mark.parametrize(
     ("verb", "name", "expected"),
     [
-        ("coco", "images", {"type": "array", "minItems": 1}),
+        ("folder", "images", {"type": "array", "minItems": 1}),
         ("coco", "instances", {"type": ["null", "array"], "default": None}),
         ("coco", "gzip", {"type": "boolean", "default": False}),
         ("coco", "layout", {"type": "string", "enum": ["detection", "keras", "tfds"], "default": "detection"}),

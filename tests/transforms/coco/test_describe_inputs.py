@@ -57,7 +57,7 @@ def test_what_layout_has_no_feature_for(layout, expected):
 
 def test_input_facts():
     warned = msgspec.structs.replace(file("a.json", AnnotationKind.INSTANCES, {"file": {"info": 1}}), warnings=("odd",))
-    facts = input_facts([warned], LAYOUTS["detection"], ("train", "val"))
+    facts = input_facts([warned], LAYOUTS["detection"], ("train", "val"), {})
     assert facts.inputs == {
         ("train", "a.json", "instances"): InputRows("a.json", "instances", 4, 9, {"file": {"info": 1}}),
         ("val", "a.json", "instances"): InputRows("a.json", "instances", 0, 0, {"file": {"info": 1}}),
@@ -72,16 +72,16 @@ def test_panoptic_categories_not_said_to_be_things():
     other = msgspec.structs.replace(
         file("i.json", AnnotationKind.INSTANCES), categories=(Category(1, "cup", isthing=1),)
     )
-    ((_, text),) = input_facts([panoptic], LAYOUTS["detection"], ("train",)).warnings
+    ((_, text),) = input_facts([panoptic], LAYOUTS["detection"], ("train",), {}).warnings
     assert text.startswith("p.json: 1 of 2 categories have no isthing (cup) and are written as stuff")
-    assert not input_facts([panoptic, other], LAYOUTS["detection"], ("train",)).warnings
-    assert not input_facts([file("s.json", AnnotationKind.STUFF)], LAYOUTS["detection"], ("train",)).warnings
+    assert not input_facts([panoptic, other], LAYOUTS["detection"], ("train",), {}).warnings
+    assert not input_facts([file("s.json", AnnotationKind.STUFF)], LAYOUTS["detection"], ("train",), {}).warnings
 
 
 def test_annotations_without_any_category():
     bare = msgspec.structs.replace(file("i.json", AnnotationKind.INSTANCES), categories=())
     captions = msgspec.structs.replace(file("c.json", AnnotationKind.CAPTIONS), categories=())
-    ((_, text),) = input_facts([bare, captions], LAYOUTS["detection"], ("train",)).warnings
+    ((_, text),) = input_facts([bare, captions], LAYOUTS["detection"], ("train",), {}).warnings
     assert text.startswith("i.json: no categories, so no annotation has a class")
     for others in ([captions], [bare, file("k.json", AnnotationKind.KEYPOINTS)]):
-        assert input_facts(others, LAYOUTS["detection"], ("train",)).warnings == set()
+        assert input_facts(others, LAYOUTS["detection"], ("train",), {}).warnings == set()

@@ -135,9 +135,10 @@ def test_picture_of_twice_size_has_cure(tmp_path):
         (encoded(NOISE, "EPS"), Reason.UNSUPPORTED_FORMAT, "it starts with b'%!PS-Adobe"),
         (encoded(NOISE, "WEBP")[:20], Reason.UNSUPPORTED_FORMAT, "it starts with b'RIFF"),
         (encoded(NOISE, "GIF")[:-300], Reason.IMAGE_UNREADABLE, "its pixels do not decode"),
+        (b"version https://git-lfs.github.com/spec/v1\n", Reason.UNSUPPORTED_FORMAT, "a pointer of Git LFS"),
         (b"\xff\xd8", Reason.UNSUPPORTED_FORMAT, "no picture in a format that is known"),
     ],
-    ids=["empty", "html", "ico", "eps", "cut webp", "cut gif", "start of a jpeg"],
+    ids=["empty", "html", "ico", "eps", "cut webp", "cut gif", "pointer of git lfs", "start of a jpeg"],
 )
 def test_what_is_no_picture_is_rejected_however_little_is_checked(tmp_path, data, reason, detail, check):
     assert_rejected(load(tmp_path, data, check=check), reason, detail)

@@ -1,0 +1,114 @@
+"""Rows of metadata become images, objects, captions and faults."""
+
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from recordmill.schemas.inputs.coco import BoxFormat
+from recordmill.schemas.rejects import Reason
+from recordmill.transforms.imagefolder.parse_metadata import RowRules, parse_metadata
+
+NAMED = RowRules(("cat", "dog"))
+BOX = [1, 2, 3, 4]
+
+
+def parsed(row: dict | bytes, rules: RowRules = NAMED, file: str = "metadata.jsonl") -> list:
+    data = row if isinstance(row, bytes) else json.dumps({"file_name": "1.jpg", **row}).encode()
+    return [*parse_metadata(io.BytesIO(data), file, rules)]
+
+
+@pytest.mark.parametrize(
+    ("objects", "rules", "expected"),
+    [
+        ({"bbox": [BOX], "category": [1]}, NAMED, ("dog", (1, 2, 3, 4), "px")),
+        ({"bbox": [BOX], "label": [1.0]}, NAMED, ("dog", (1, 2, 3, 4), "px")),
+        ({"bbox": [BOX], "categories": ["1"]}, NAMED, ("dog", (1, 2, 3, 4), "px")),
+        ([{"bbox": BOX, "label": "dog"}], NAMED, ("dog", (1, 2, 3, 4), "px")),
+        ([{"bbox": BOX, "label": "cow"}], RowRules(), ("cow", (1, 2, 3, 4), "px")),
+        ({"bbox": [BOX]}, RowRules(("thing",)), ("thing", (1, 2, 3, 4), "px")),
+        ({"bbox": [BOX], "label": ["a"]}, RowRules(box_format=BoxFormat.XYXY), ("a", (1, 2, 2, 2), "px")),
+        ({"bbox": [BOX], "label": ["a"]}, RowRules(box_format=BoxFormat.CXCYWH), ("a", (-0.5, 0, 3, 4), "px")),
+        (
+            {"bbox": [[0.5, 0.5, 0.5, 0.2]], "label": ["a"]},
+            RowRules(box_format=BoxFormat.REL_CXCYWH),
+            ("a", (0.25, 0.4, 0.5, 0.2), "fraction"),
+        ),
+    ],
+)
+def test_an_object(objects, rules, expected):
+    (image,) = parsed({"objects": objects}, rules)
+    (found,) = image.sample.objects
+    assert image.faults == ()
+    assert (found.category, pytest.approx(found.box), found.frame) == expected
+
+
+@pytest.mark.parametrize(
+    ("objects", "reason", "kept"),
+    [
+        ({"bbox": [BOX, [1, 2, 3]], "category": [0, 0]}, Reason.MALFORMED_BOX, 1),
+        ({"bbox": [BOX, ["a", 2, 3, 4]], "category": [0, 0]}, Reason.MALFORMED_BOX, 1),
+        ({"bbox": [BOX, [float("nan"), 2, 3, 4]], "category": [0, 0]}, Reason.MALFORMED_BOX, 1),
+        ({"bbox": [BOX, None], "category": [0, 0]}, Reason.MALFORMED_BOX, 1),
+        ({"bbox": [BOX, BOX], "category": [0, 2]}, Reason.UNKNOWN_CATEGORY, 1),
+        ({"bbox": [BOX, BOX], "category": [0, -1]}, Reason.UNKNOWN_CATEGORY, 1),
+        ({"bbox": [BOX, BOX], "category": [0, "cow"]}, Reason.UNKNOWN_CATEGORY, 1),
+        ({"bbox": [BOX, BOX], "category": [0, None]}, Reason.MALFORMED_ANNOTATION, 1),
+        ({"bbox": [BOX, BOX], "category": [0]}, Reason.MALFORMED_ANNOTATION, 0),
+        ({"bbox": "BOX", "category": [0]}, Reason.MALFORMED_ANNOTATION, 0),
+        ([1, 2], Reason.MALFORMED_ANNOTATION, 0),
+        ("nothing", Reason.MALFORMED_ANNOTATION, 0),
+    ],
+)
+def test_a_fault_costs_one_object_or_those_of_its_row(objects, reason, kept):
+    (image,) = parsed({"objects": objects})
+    (fault,) = image.faults
+    assert (fault.reason, fault.line, len(image.sample.objects)) == (reason, 1, kept)
+
+
+@pytest.mark.parametrize("row", [b"{", b"[1]", b'{"file_name": ""}', b'{"text": "a"}', b"\xff\xfe", b'{"file_name": 1'])
+def test_a_row_without_an_image(row):
+    good = b'{"file_name": "good.jpg", "text": "a"}\n'
+    bad, *_ = [image for image in parsed(good + row, RowRules(captions=("text",))) if not image.sample]
+    (fault,) = bad.faults
+    assert fault.reason is Reason.MALFORMED_IMAGE
+    assert "line 2" in fault.text("metadata.jsonl")
+
+
+def test_forms_of_a_file_agree():
+    objects = {"bbox": [BOX], "category": ["cat"], "area": [9.5], "iscrowd": [1], "id": [7]}
+    row = {"file_name": "a/1.jpg", "width": 40, "height": 30, "objects": objects, "text": "one", "other": 1}
+    parquet = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([row]), parquet)
+    of_csv = json.dumps(objects).replace('"', '""')
+    files = {
+        "metadata.jsonl": json.dumps(row).encode(),
+        "metadata.parquet": parquet.getvalue(),
+        "metadata.csv": f'file_name,width,height,objects,text,other\na/1.jpg,40,30,"{of_csv}",one,1\n'.encode(),
+    }
+    found = {
+        name: next(parse_metadata(io.BytesIO(data), f"train/{name}", RowRules(captions=("text",))))
+        for name, data in files.items()
+    }
+    (of_jsonl, *others) = found.values()
+    assert of_jsonl.sample.file_name == "train/a/1.jpg"
+    assert (of_jsonl.sample.captions, of_jsonl.sample.width) == (("one",), 40)
+    (object_,) = of_jsonl.sample.objects
+    assert (object_.area_px2, object_.is_crowd, object_.id) == (9.5, True, 7)
+    assert of_jsonl.notes == ("unread other",)
+    assert others == [of_jsonl, of_jsonl]
+
+
+@pytest.mark.parametrize("form", [{"bbox": [BOX], "label": ["a"], "hue": [3]}, [{"bbox": BOX, "label": "a", "hue": 3}]])
+def test_values_that_no_record_has(form):
+    (image,) = parsed({"objects": form, "colour": "red"}, RowRules())
+    assert image.notes == ("unread colour", "unread objects.hue")
+
+
+def test_splits_by_the_first_folder():
+    rules = RowRules(captions=("text",), splits={"train": "train", "valid": "val"})
+    rows = [{"file_name": f"{folder}/1.jpg", "text": "a"} for folder in ("train", "valid", "elsewhere")]
+    found = parsed("\n".join(map(json.dumps, rows)).encode(), rules)
+    assert [image.sample and image.sample.split for image in found] == ["train", "val", None]

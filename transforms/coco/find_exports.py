@@ -1,0 +1,249 @@
+"""A folder that a tool exported: its COCO files, their splits and the folders of their images are found by their names.
+
+Roboflow, CVAT, FiftyOne, Label Studio, Datumaro and COCO itself name them differently.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice, pairwise
+from typing import Any, NamedTuple
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource
+from recordmill.schemas.inputs.option import options_of
+from recordmill.schemas.inputs.options import ALL_TRAIN
+from recordmill.schemas.names import name_fault
+from recordmill.transforms.coco.coco_options import CocoOptions
+from recordmill.transforms.coco.read_coco import cut_file, read_block
+from recordmill.transforms.storage.resolve import join_path, storage_for
+
+_KINDS = {kind.value: kind for kind in AnnotationKind} | {"person_keypoints": AnnotationKind.KEYPOINTS}
+_NAMED = re.compile(rf"({'|'.join(sorted(_KINDS, reverse=True))})(?:_(.+))?\.json(?:\.gz)?")
+_USUAL = ("_annotations.coco.json", "labels.json", "annotations.json", "result.json", "instances.json")
+"""Names of Roboflow, FiftyOne, labelme2coco, Label Studio and others, beside images or their folder."""
+_ANNOTATIONS = "annotations"
+_FOLDERS = ("train", "valid", "validation", "val", "test")
+_SUBSET = re.compile(r"(?:.*[_.-])?(train|valid|validation|val|test)(?:\d{4})?", re.IGNORECASE)
+_VAL = {"valid": "val", "validation": "val"}
+_CURE = "give the files by their flags in place of --data: --images and --instances, for example"
+_LOOKED_AT = 3
+
+
+class ExportFile(NamedTuple):
+    """An annotation file.
+
+    Attributes:
+        name: in the folder of the export.
+        subset: what the export calls the split; empty if it says nothing.
+        masks: folder of the PNGs of a panoptic file.
+    """
+
+    name: str
+    kind: AnnotationKind
+    subset: str
+    masks: str = ""
+
+    @property
+    def split(self) -> str:
+        return split_of(self.subset)
+
+
+class ExportPart(NamedTuple):
+    """Annotation files whose ids of images are of one kind.
+
+    Attributes:
+        split: of all its images; empty if --split decides.
+        images: folders of the images.
+        shares_images: whether these are those of another part, too.
+    """
+
+    split: str
+    sources: tuple[AnnotationSource, ...]
+    images: tuple[str, ...]
+    shares_images: bool = False
+
+
+class Given(NamedTuple):
+    """All that a job reads.
+
+    Attributes:
+        splits: that are written.
+        data: the folder in which it was found; empty if options name the files.
+        warnings: about files that are not read.
+    """
+
+    parts: tuple[ExportPart, ...]
+    splits: tuple[str, ...]
+    data: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Files and folders that were found, for a person."""
+        return tuple(self._note(part) for part in self.parts if self.data)
+
+    def _note(self, part: ExportPart) -> str:
+        within = f"{self.data.rstrip('/')}/"
+        files = ", ".join(f"{source.kind.value} {source.path.removeprefix(within)}" for source in part.sources)
+        folders = ", ".join(folder.removeprefix(within) for folder in part.images)
+        return f"{part.split or self.data}: {files}; images in {folders}"
+
+
+def split_of(subset: str) -> str:
+    """Return the split that a subset is written as.
+
+    >>> [split_of(each) for each in ("train2017", "valid", "custom_val", "default", "test-dev2017")]
+    ['train', 'val', 'val', '', 'test_dev']
+    """
+    if match := _SUBSET.fullmatch(subset):
+        return _VAL.get(match[1].lower(), match[1].lower())
+    return "" if subset.lower() == "default" else re.sub(r"\W", "_", re.sub(r"(?<=\D)\d{4}$", "", subset))
+
+
+def find_exports(options: CocoOptions) -> tuple[CocoOptions, Given]:
+    """Return options that name files and folders, and what belongs together; with `data` all is found in it.
+
+    Raises:
+        ConfigError: `data` has no annotation file, or two of one kind for a split; or no folder has the images; or
+            options do not fit what is found.
+    """
+    data = options.data
+    if not data:
+        return options, Given((ExportPart("", options.sources, options.images),), options.splits)
+    if not storage_for(data).is_folder(data):
+        raise ConfigError(f"--data {data} is no folder or .zip; give a file by its flag, --instances for example")
+    named = [file._replace(masks=_masks(data, file)) for file in _files(data)]
+    found = [file for file in named if file.masks or file.kind is not AnnotationKind.PANOPTIC]
+    unread = dict.fromkeys(_json_names(data, _ANNOTATIONS), "its name is that of no kind of annotation file")
+    unread |= {file.name: f"no folder {_stem(file.name)} of its PNGs is beside it" for file in named}
+    read = {file.name for file in found}
+    said = (f"{join_path(data, name)} is not read: {why}" for name, why in unread.items() if name not in read)
+    by_split = _by_split(data, found)
+    folders = {split: options.images or (_image_folder(data, files[0]),) for split, files in by_split.items()}
+    options = _naming(options, found, folders)
+    sources = {source.path: source for source in options.sources}
+    parts = []
+    for split, files in by_split.items():
+        of_files = tuple(sources[join_path(data, file.name)] for file in files)
+        is_shared = list(folders.values()).count(folders[split]) > 1
+        parts.append(ExportPart(split, of_files, folders[split], is_shared))
+    if options.split != ALL_TRAIN and len(parts) > 1:
+        raise ConfigError(f"--data has a file for each of the splits {', '.join(by_split)}, and so does --split")
+    if options.split != ALL_TRAIN or not parts[0].split:
+        parts, names = [ExportPart("", options.sources, options.images)], options.splits
+    else:
+        names = tuple(by_split)
+    return options, Given(tuple(parts), names, data, tuple(said))
+
+
+def _by_split(data: str, found: Sequence[ExportFile]) -> dict[str, list[ExportFile]]:
+    """Return the files of each split, in the order of splits and kinds."""
+    if not found:
+        raise ConfigError(
+            f"--data {data} has no annotation file of a COCO export: neither {_ANNOTATIONS}/*.json nor one of "
+            f"{', '.join(_USUAL)}, in it or in {', '.join(_FOLDERS)}; {_CURE}"
+        )
+    kinds = list(_KINDS.values())
+    ordered = sorted(found, key=lambda file: (_order(file.split), kinds.index(file.kind), file.name))
+    by_split: dict[str, list[ExportFile]] = {}
+    for file in ordered:
+        by_split.setdefault(file.split, []).append(file)
+    for one, other in pairwise(ordered):
+        if (one.split, one.kind) == (other.split, other.kind):
+            what = f"{one.kind.value} of the split {one.split}" if one.split else one.kind.value
+            raise ConfigError(f"--data {data}: {one.name} and {other.name} both are {what}; {_CURE}")
+    if "" in by_split and len(by_split) > 1:
+        names = ", ".join(file.name for file in by_split[""])
+        raise ConfigError(f"--data {data}: the name of {names} says no split, and those of other files do; {_CURE}")
+    return by_split
+
+
+def _naming(options: CocoOptions, found: Sequence[ExportFile], folders: dict[str, tuple[str, ...]]) -> CocoOptions:
+    """Return options with the files in place of `data`.
+
+    Raises:
+        ConfigError: other options do not fit them.
+    """
+    data = options.data or ""
+    named: dict[str, Any] = {"data": None, "images": [*dict.fromkeys(chain.from_iterable(folders.values()))]}
+    for file in found:
+        named.setdefault(file.kind.value, []).append(join_path(data, file.name))
+    named["panoptic_masks"] = [file.masks for file in found if file.masks]
+    values = {each.name: getattr(options, each.attribute) for each in options_of(CocoOptions)}
+    try:
+        return CocoOptions(**values | named)
+    except ConfigError as error:
+        names = ", ".join(file.name for file in found)
+        raise ConfigError(f"--data {data} is read as {names}: {error}; {_CURE}") from error
+
+
+def _order(split: str) -> tuple[int, str]:
+    usual = ("train", "val", "test")
+    return (usual.index(split) if split in usual else len(usual), split)
+
+
+def _files(data: str) -> Iterator[ExportFile]:
+    """Yield files with known names; without any, all JSON files of the folder `annotations`, or of the export."""
+    names = _json_names(data, _ANNOTATIONS)
+    matches = {name: match for name in names if (match := _NAMED.fullmatch(posixpath.basename(name)))}
+    usual = [posixpath.join(folder, name) for folder in ("", *_FOLDERS) for name in _USUAL]
+    usual = [name for name in usual if storage_for(data).size(join_path(data, name)) is not None]
+    yield from (ExportFile(name, _KINDS[match[1]], match[2] or "") for name, match in matches.items())
+    yield from (ExportFile(name, AnnotationKind.INSTANCES, posixpath.dirname(name)) for name in usual)
+    if not matches and not usual:
+        for name in names or _json_names(data, ""):
+            stem = _stem(name)
+            yield ExportFile(name, AnnotationKind.INSTANCES, stem if _SUBSET.fullmatch(stem) else "")
+
+
+def _json_names(data: str, folder: str) -> list[str]:
+    path = join_path(data, folder) if folder else data
+    names = storage_for(path).names(path)
+    return [posixpath.join(folder, name) for name in names if name.endswith((".json", ".json.gz"))]
+
+
+def _stem(name: str) -> str:
+    return posixpath.basename(name).partition(".json")[0]
+
+
+def _masks(data: str, file: ExportFile) -> str:
+    """Return the folder, or .zip, of the PNGs of a panoptic file; empty if it is not found, or the file is none."""
+    if file.kind is not AnnotationKind.PANOPTIC:
+        return ""
+    stem = _stem(file.name)
+    names = (posixpath.join(posixpath.dirname(file.name), stem), stem)
+    places = [join_path(data, name + suffix) for name in names for suffix in ("", ".zip")]
+    return next((path for path in places if storage_for(path).is_folder(path)), "")
+
+
+def _image_folder(data: str, file: ExportFile) -> str:
+    """Return the folder that has one of the first images that a file names.
+
+    Raises:
+        ConfigError: no folder has them.
+    """
+    beside = posixpath.dirname(file.name)
+    source = AnnotationSource(file.kind, join_path(data, file.name))
+    blocks = (block for block in cut_file(source) if block.list == "images")
+    names = [row.file_name for block in islice(blocks, 1) for row in read_block(block).images[:_LOOKED_AT]]
+    subsets = [file.subset, file.split, *(name for name, split in _VAL.items() if split == file.split)]
+    if match := _SUBSET.search(file.subset):
+        subsets += [file.subset[match.start(1) :], f"{match[1]}2017"]
+    near = [posixpath.join(beside, folder) for folder in ("data", "images")]
+    of_subset = [f"{folder}{subset}" for subset in filter(None, subsets) for folder in ("", "images/")]
+    places = [*dict.fromkeys((beside, *of_subset, *near, "images", "data", ""))]
+    for place in places:
+        path = join_path(data, place) if place else data
+        if not names or any(_is_there(path, name) for name in names):
+            return path
+    raise ConfigError(
+        f"--data {data}: {file.name} names the image {names[0]!r}, which is in none of "
+        f"{', '.join(place or 'the folder itself' for place in places)}; --images gives the folder of all images, and "
+        "--match name finds them by the ends of their names"
+    )
+
+
+def _is_there(folder: str, name: str) -> bool:
+    path = join_path(folder, name)
+    return not name_fault(name) and storage_for(path).size(path) is not None

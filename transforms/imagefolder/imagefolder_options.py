@@ -1,0 +1,57 @@
+"""Options of `recordmill imagefolder`."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.option import READ, Data, Images, Names, redefined
+from recordmill.schemas.layouts import LAYOUTS
+from recordmill.transforms.annotated.format_options import FormatOptions
+from recordmill.transforms.annotated.source import Source
+from recordmill.transforms.coco.coco_options import CocoOptions
+
+
+class ImagefolderOptions(FormatOptions):
+    """Options of `recordmill imagefolder`, see docs/formats.md."""
+
+    data: Data = redefined(
+        FormatOptions,
+        "data",
+        ...,
+        "Folder or .zip with metadata.csv, metadata.jsonl or metadata.parquet, in it or in folders of splits; or one "
+        "such file.",
+    )
+    images: Images = redefined(
+        FormatOptions,
+        "images",
+        text="Folder or .zip that `file_name` begins at.",
+        usual="the folder of the metadata file",
+    )
+    class_names: Names = READ.opt(
+        "Names of the classes that `objects` give by number, from 0. One name for objects without a class.",
+        (),
+        "NAME[,NAME…]",
+    )
+    bbox_format: Literal["xywh", "xyxy", "cxcywh", "rel-xywh", "rel-xyxy", "rel-cxcywh"] | None = redefined(
+        CocoOptions,
+        "bbox_format",
+        text="Meaning of the four numbers of a `bbox`. Left, top, width, height; or left, top, right, bottom; or "
+        "(`cxcywh`) centre, width, height; in pixels, or (`rel-`) as fractions of the image size. Without it, a file "
+        "whose boxes do not look like `xywh` is refused.",
+        usual="xywh, if it looks like that",
+    )
+    name: str = redefined(FormatOptions, "name", "imagefolder")
+
+    def source(self) -> Source:
+        from recordmill.transforms.imagefolder.read_imagefolder import imagefolder_source
+
+        images, format_ = self.images, self.bbox_format
+        return imagefolder_source(
+            self.data, images, self.class_names, format_, Part.CAPTIONS in LAYOUTS[self.layout].parts
+        )
+
+    @staticmethod
+    def recognise(names: Iterable[str]) -> str:
+        from recordmill.transforms.imagefolder.read_imagefolder import recognise
+
+        return recognise(names)

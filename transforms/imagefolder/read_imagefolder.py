@@ -1,0 +1,281 @@
+"""A folder of images with metadata files: what is read is decided by their places and their first rows."""
+
+import contextlib
+import posixpath
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.coco import BoxFormat
+from recordmill.schemas.inputs.images import is_image_name
+from recordmill.schemas.inputs.tables import RowsReading
+from recordmill.schemas.names import name_fault
+from recordmill.schemas.rejects import UnusableError
+from recordmill.transforms.annotated.source import Source, SourceFolder
+from recordmill.transforms.coco.guess_box_format import Boxes, check_box_format
+from recordmill.transforms.imagefolder.parse_metadata import (
+    CAPTIONS,
+    CLASSES,
+    FILE_NAME,
+    NUMBERED,
+    UNREAD,
+    RowRules,
+    box_of,
+    has_objects,
+    is_numbered,
+    objects_of,
+    parse_metadata,
+    rows_of,
+    size_of,
+    value_of,
+)
+from recordmill.transforms.images.load_images import inspect_picture
+from recordmill.transforms.rows.read_rows import read_stream
+from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
+
+METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
+SPLITS = {"train": "train", "validation": "val", "valid": "val", "val": "val", "test": "test"}
+_ROOTS = ("", "data")
+_SIZES_READ = 100
+"""So many images are looked at for their size, where rows do not state it."""
+
+
+class Place(NamedTuple):
+    """A metadata file in a folder.
+
+    Attributes:
+        folder: in the data set; empty for the data set itself. Of a .zip its name.
+        file: its name in the folder.
+    """
+
+    folder: str
+    file: str
+
+    @property
+    def split(self) -> str:
+        return SPLITS.get(posixpath.basename(self.prefix.rstrip("/")), "")
+
+    @property
+    def prefix(self) -> str:
+        """Beginning of the names of its files in the data set."""
+        return f"{self.folder.removesuffix('.zip')}/" if self.folder else ""
+
+
+class Head(NamedTuple):
+    """The first rows of a metadata file, of at most 8,192."""
+
+    path: str
+    columns: dict[str, Any]
+    rows: list[dict[str, Any]]
+
+
+def recognise(names: Iterable[str]) -> str:
+    """Return why files of these names may be an imagefolder; empty if not."""
+    return next((name for name in sorted(names) if posixpath.basename(name) in METADATA), "")
+
+
+def imagefolder_source(
+    data: str, images: tuple[str, ...], class_names: tuple[str, ...], bbox_format: str | None, has_captions: bool
+) -> Source:
+    """Return what is read.
+
+    Args:
+        has_captions: whether records can have captions.
+
+    Raises:
+        ConfigError: there is no metadata file, or several for a split; or its columns are of no use; or --class-names
+            or --bbox-format is needed.
+    """
+    if len(images) > 1:
+        raise ConfigError("--images: file_name begins at one folder; give one")
+    root, places = _places(data)
+    heads = [_head(join_path(root, posixpath.join(place.folder, place.file))) for place in places]
+    captions = tuple(name for name in CAPTIONS if any(name in head.columns for head in heads))
+    warnings = _unread_splits(root, places)
+    if captions and not has_captions:
+        warnings.append(f"{data} has captions ({', '.join(captions)}), and records of this --layout have none")
+    format_ = BoxFormat(bbox_format) if bbox_format else BoxFormat.XYWH
+    for place, head in zip(places, heads, strict=True):
+        _check_head(head, class_names, captions)
+        if bbox_format is None:
+            check_box_format(head.path, _sampled(head, images[0] if images else join_path(root, place.folder)))
+    splits = {place.split: None for place in places if place.split}
+    by_folder = {} if splits else {name: split for name, split in SPLITS.items() if _is_split(root, name)}
+    folders = [SourceFolder(join_path(root, place.folder), place.prefix, place.split, not images) for place in places]
+    folders += [SourceFolder(folder) for folder in images]
+    rules = RowRules(class_names, format_, captions, by_folder, not images)
+    return Source(
+        path=data,
+        kind="imagefolder",
+        folders=tuple(folders),
+        parse=partial(parse_metadata, rules=rules),
+        is_label=frozenset(place.prefix + place.file for place in places).__contains__,
+        categories=tuple(Category(*each) for each in enumerate(class_names)) if class_names else None,
+        splits=tuple(dict.fromkeys(split for split in SPLITS.values() if split in {*splits, *by_folder.values()})),
+        check=partial(_check, path=data),
+        parts=(Part.CAPTIONS,) if captions and has_captions else (),
+        inputs=tuple(head.path for head in heads),
+        warnings=tuple(warnings),
+    )
+
+
+def _places(data: str) -> tuple[str, list[Place]]:
+    """Return the folder of the data set, and its metadata files.
+
+    Raises:
+        ConfigError: there is none, or it is not clear which to read.
+    """
+    storage = storage_for(data)
+    if storage.size(data) is not None and not storage.is_folder(data):
+        folder, name = split_folder(data)
+        return folder, [Place("", name)]
+    folders = [posixpath.join(base, split) for base in _ROOTS for split in ("", *SPLITS)]
+    folders += [posixpath.join(base, name) for base in _ROOTS for name in _zips(data, base)]
+    found = [Place(folder, name) for folder in folders for name in METADATA if _has(data, posixpath.join(folder, name))]
+    if not found:
+        raise ConfigError(_no_metadata(data))
+    splits = [place.split for place in found]
+    if len(set(splits)) < len(splits) or ("" in splits and len(splits) > 1):
+        names = ", ".join(posixpath.join(*place) for place in found)
+        raise ConfigError(f"--data {data} has {names}, which are not one for each split: --data reads one such file")
+    return data, found
+
+
+def _has(data: str, name: str) -> bool:
+    path = join_path(data, name)
+    return storage_for(path).size(path) is not None
+
+
+def _zips(data: str, base: str) -> list[str]:
+    folder = join_path(data, base) if base else data
+    return [name for name in storage_for(folder).names(folder) if name.endswith(".zip")]
+
+
+def _is_split(data: str, name: str) -> bool:
+    path = join_path(data, name)
+    return storage_for(path).is_folder(path)
+
+
+def _unread_splits(root: str, places: list[Place]) -> list[str]:
+    """Return warnings of folders of splits that have no metadata file, where others have."""
+    known = {place.folder for place in places}
+    bases = {posixpath.dirname(place.folder) for place in places if place.split}
+    names = [posixpath.join(base, name) for base in sorted(bases) for name in SPLITS]
+    return [
+        f"{join_path(root, name)} has no metadata file, so its images are left out"
+        for name in names
+        if name not in known and _is_split(root, name)
+    ]
+
+
+def _no_metadata(data: str) -> str:
+    """Return the error of a folder without a metadata file, with the command that reads it."""
+    said = f"--data {data} has none of {', '.join(METADATA)}"
+    for base in _ROOTS:
+        folder = join_path(data, base) if base else data
+        if found := [name for name in storage_for(folder).names(folder) if name.endswith(".parquet")]:
+            return (
+                f"{said}, and {join_path(folder, found[0])}. recordmill table "
+                f"--rows '{join_path(folder, '*.parquet')}' --image-column image --label label reads Parquet files "
+                "with pictures and their classes. Objects in them are not read: save the pictures as files, and the "
+                "objects as metadata.jsonl"
+            )
+    splits = [name for name in SPLITS if _is_split(data, name)]
+    if not splits:
+        return f"{said}. recordmill folder --images {data} reads folders of classes"
+    commands = [f"recordmill folder --images {join_path(data, name)} --split {SPLITS[name]}" for name in splits]
+    return f"{said}, in it or in {', '.join(splits)}. Folders of classes are read by {' and '.join(commands)}"
+
+
+def _head(path: str) -> Head:
+    """Return the first rows of a metadata file."""
+    with storage_for(path).open(path) as stream:
+        batch = next(read_stream(path, stream, RowsReading()), None)
+    if batch is None:
+        return Head(path, {}, [])
+    return Head(path, batch.columns, [row for _, row in rows_of(batch)])
+
+
+def _check_head(head: Head, class_names: tuple[str, ...], captions: tuple[str, ...]) -> None:
+    """
+    Raises:
+        ConfigError: the columns are of no use, or classes need names.
+    """
+    folder = split_folder(head.path)[0]
+    columns = ", ".join(head.columns) or "none"
+    if FILE_NAME not in head.columns:
+        raise ConfigError(f"{head.path} has no column {FILE_NAME}, and these: {columns}")
+    if not has_objects(head.columns) and not any(name in head.columns for name in captions):
+        others = [name for name in head.columns if name != FILE_NAME]
+        raise ConfigError(
+            f"{head.path} has neither objects nor captions ({', '.join(CAPTIONS)}), and these columns: {columns}. "
+            f"recordmill folder --images {folder} --labels {head.path} --label-column {(*others, 'NAME')[0]} "
+            f"reads one as class of the image, recordmill table --rows {head.path} --images {folder} --image-column "
+            f"{FILE_NAME} reads all"
+        )
+    first = next(_objects(head), None)
+    if first is None or class_names:
+        return
+    if is_numbered(first[1]):
+        number = value_of(first[1], CLASSES)
+        raise ConfigError(_unnamed(f"{head.path}: class {number} of the first object is a number"))
+    if value_of(first[1], CLASSES) is None:
+        raise ConfigError(f"{head.path}: the first object has no category: --class-names object gives all that class")
+
+
+def _unnamed(said: str) -> str:
+    return f"{said}: --class-names cat,dog gives the names of all classes, from number 0 on"
+
+
+def _objects(head: Head) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Yield the row and the values of each object that can be read."""
+    for row in head.rows:
+        with contextlib.suppress(UnusableError):
+            yield from ((row, each) for each in objects_of(row))
+
+
+def _sampled(head: Head, folder: str) -> Boxes:
+    """Return boxes of the first rows, with the sizes of their images where rows state them, or of the first images."""
+    numbers, sizes, areas = [], [], []
+    read: dict[str, tuple[float, float]] = {}
+    for row, each in _objects(head):
+        with contextlib.suppress(UnusableError):
+            box = box_of(each)
+            name = str(row.get(FILE_NAME))
+            size = size_of(row) or read.get(name)
+            if size is None:
+                size = _picture_size(folder, name) if len(read) < _SIZES_READ else (np.nan, np.nan)
+                read[name] = size
+            area = value_of(each, ("area", "areas"))
+            numbers.append(box)
+            sizes.append(size)
+            areas.append(area if isinstance(area, int | float) else np.nan)
+    unknown = np.full((4, len(numbers)), np.nan)
+    as_columns = np.array(numbers, float).reshape(-1, 4).T, np.array(sizes, float).reshape(-1, 2).T
+    return Boxes(*as_columns, np.array(areas, float), unknown)
+
+
+def _picture_size(folder: str, name: str) -> tuple[float, float]:
+    """Return the size of an image in pixels; NaN if it cannot be read, which the job reports."""
+    if is_image_name(name) and not name_fault(name):
+        path = join_path(folder, name)
+        with contextlib.suppress(OSError, UnusableError):
+            return inspect_picture(storage_for(path).read(path), "none")[1:]
+    return np.nan, np.nan
+
+
+def _check(notes: frozenset[str], path: str) -> Iterator[str]:
+    """Yield a warning of columns that are not written.
+
+    Raises:
+        ConfigError: an object has a number as its class, and there are no names.
+    """
+    if NUMBERED in notes:
+        raise ConfigError(_unnamed(f"{path}: some objects have numbers as classes"))
+    if unread := sorted(note.removeprefix(UNREAD) for note in notes if note.startswith(UNREAD)):
+        yield f"columns that records do not have are left out: {', '.join(unread)}"
