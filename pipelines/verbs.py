@@ -133,6 +133,33 @@ VERBS = {
     "yolo": _format(
         "yolo", "a YOLO data set", "Boxes, polygons, keypoints or oriented boxes; all splits of data.yaml."
     ),
+    "labelme": _format(
+        "labelme",
+        "JSON files of LabelMe and X-AnyLabeling",
+        "Each names its image. Shapes of one label and one group_id are one object.",
+    ),
+    "via": _format(
+        "via",
+        "JSON files of the VGG Image Annotator (VIA)",
+        "Exports of annotations, and projects, of versions 1 and 2. Folders train and val are splits.",
+    ),
+    "createml": _format(
+        "createml",
+        "CreateML's JSON",
+        "Boxes by their centre, in pixels. Folders train, valid and test are splits.",
+    ),
+    "tfcsv": _format(
+        "tfcsv",
+        "TensorFlow CSV",
+        "Rows `filename,width,height,class,xmin,ymin,xmax,ymax`, an object each, in pixels.",
+    ),
+    "labelstudio": _format("labelstudio", "Label Studio's JSON", "Tasks with their annotations, in percent."),
+    "openimages": _format("openimages", "Open Images' CSV", "Boxes in fractions; IsGroupOf is a crowd."),
+    "vertex": _format(
+        "vertex",
+        "import files of Vertex AI",
+        "JSON Lines, or CSV, of images with boxes in fractions; `ml_use` is the split.",
+    ),
     "voc": _format("voc", "a data set of Pascal VOC", "Boxes of XML files; all splits of ImageSets, or of folders."),
     "cvat": _format(
         "cvat", "CVAT's XML", "Boxes, polygons, masks, points, tags and tracks of CVAT's XML 1.1; all subsets."

@@ -190,6 +190,167 @@ class YoloKeywords(ConvertKeywords, total=False):
     jpeg_quality: int
 
 
+class LabelmeKeywords(ConvertKeywords, total=False):
+    """Keywords of `labelme`."""
+
+    images: Paths
+    data: Path
+    match: Literal["path", "suffix", "name"]
+    layout: Literal["detection", "keras", "tfds"]
+    group_from: str | None
+    groups: Path | None
+    dtype: Pairs
+    masks: Literal["none", "png", "rle", "both"]
+    check: Literal["none", "header", "decode"]
+    duplicates: Literal["report", "leakage", "fail", "drop"]
+    boxes: Literal["clip", "drop", "keep"]
+    no_crowd: bool
+    min_area: float
+    categories: Texts
+    ignore_labels: Texts
+    format: Literal["keep", "jpeg", "png"]
+    max_side: int | None
+    jpeg_quality: int
+
+
+class ViaKeywords(ConvertKeywords, total=False):
+    """Keywords of `via`."""
+
+    images: Paths
+    data: Path
+    match: Literal["path", "suffix", "name"]
+    class_attribute: str | None
+    class_name: str | None
+    layout: Literal["detection", "keras", "tfds"]
+    group_from: str | None
+    groups: Path | None
+    dtype: Pairs
+    masks: Literal["none", "png", "rle", "both"]
+    check: Literal["none", "header", "decode"]
+    duplicates: Literal["report", "leakage", "fail", "drop"]
+    boxes: Literal["clip", "drop", "keep"]
+    no_crowd: bool
+    min_area: float
+    categories: Texts
+    format: Literal["keep", "jpeg", "png"]
+    max_side: int | None
+    jpeg_quality: int
+
+
+class CreatemlKeywords(ConvertKeywords, total=False):
+    """Keywords of `createml`."""
+
+    images: Paths
+    data: Path
+    match: Literal["path", "suffix", "name"]
+    layout: Literal["detection", "keras", "tfds"]
+    group_from: str | None
+    groups: Path | None
+    dtype: Pairs
+    masks: Literal["none", "png", "rle", "both"]
+    check: Literal["none", "header", "decode"]
+    duplicates: Literal["report", "leakage", "fail", "drop"]
+    boxes: Literal["clip", "drop", "keep"]
+    no_crowd: bool
+    min_area: float
+    categories: Texts
+    format: Literal["keep", "jpeg", "png"]
+    max_side: int | None
+    jpeg_quality: int
+
+
+class TfcsvKeywords(ConvertKeywords, total=False):
+    """Keywords of `tfcsv`."""
+
+    images: Paths
+    data: Path
+    match: Literal["path", "suffix", "name"]
+    layout: Literal["detection", "keras", "tfds"]
+    group_from: str | None
+    groups: Path | None
+    dtype: Pairs
+    masks: Literal["none", "png", "rle", "both"]
+    check: Literal["none", "header", "decode"]
+    duplicates: Literal["report", "leakage", "fail", "drop"]
+    boxes: Literal["clip", "drop", "keep"]
+    no_crowd: bool
+    min_area: float
+    categories: Texts
+    format: Literal["keep", "jpeg", "png"]
+    max_side: int | None
+    jpeg_quality: int
+
+
+class LabelstudioKeywords(ConvertKeywords, total=False):
+    """Keywords of `labelstudio`."""
+
+    images: Paths
+    data: Path
+    match: Literal["path", "suffix", "name"]
+    image_key: str | None
+    of_several: Literal["first", "last", "all"] | None
+    upload_prefix: Literal["keep", "drop"] | None
+    layout: Literal["detection", "keras", "tfds"]
+    group_from: str | None
+    groups: Path | None
+    dtype: Pairs
+    masks: Literal["none", "png", "rle", "both"]
+    check: Literal["none", "header", "decode"]
+    duplicates: Literal["report", "leakage", "fail", "drop"]
+    boxes: Literal["clip", "drop", "keep"]
+    no_crowd: bool
+    min_area: float
+    categories: Texts
+    format: Literal["keep", "jpeg", "png"]
+    max_side: int | None
+    jpeg_quality: int
+
+
+class OpenimagesKeywords(ConvertKeywords, total=False):
+    """Keywords of `openimages`."""
+
+    images: Paths
+    data: Path
+    match: Literal["path", "suffix", "name"]
+    class_descriptions: Path | None
+    layout: Literal["detection", "keras", "tfds"]
+    group_from: str | None
+    groups: Path | None
+    dtype: Pairs
+    masks: Literal["none", "png", "rle", "both"]
+    check: Literal["none", "header", "decode"]
+    duplicates: Literal["report", "leakage", "fail", "drop"]
+    boxes: Literal["clip", "drop", "keep"]
+    no_crowd: bool
+    min_area: float
+    categories: Texts
+    format: Literal["keep", "jpeg", "png"]
+    max_side: int | None
+    jpeg_quality: int
+
+
+class VertexKeywords(ConvertKeywords, total=False):
+    """Keywords of `vertex`."""
+
+    images: Paths
+    data: Path
+    match: Literal["path", "suffix", "name"]
+    layout: Literal["detection", "keras", "tfds"]
+    group_from: str | None
+    groups: Path | None
+    dtype: Pairs
+    masks: Literal["none", "png", "rle", "both"]
+    check: Literal["none", "header", "decode"]
+    duplicates: Literal["report", "leakage", "fail", "drop"]
+    boxes: Literal["clip", "drop", "keep"]
+    no_crowd: bool
+    min_area: float
+    categories: Texts
+    format: Literal["keep", "jpeg", "png"]
+    max_side: int | None
+    jpeg_quality: int
+
+
 class VocKeywords(ConvertKeywords, total=False):
     """Keywords of `voc`."""
 

@@ -12,13 +12,14 @@ from apache_beam.pvalue import AsList, AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.block import Block, join_blocks, ragged_bytes
 from recordmill.schemas.dataset.manifest import InputRows
+from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.annotations import Caption, ImageLabels
 from recordmill.schemas.inputs.labels import LabelMap, LabelsBeside, adopt_labels
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Rejected
-from recordmill.transforms.annotated.source import NOTE, Source
+from recordmill.transforms.annotated.source import FILES, NOTE, Source
 from recordmill.transforms.blocks.image_tasks import label_column, labels_of
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order, run_step
@@ -81,6 +82,8 @@ class DescribeClasses(beam.PTransform):
 
 def _describe(rules: ClassRules, traits: list[tuple[str, str, int, int]]) -> Iterator[Any]:
     found, known = [Trait(*trait) for trait in traits], rules.source.categories
+    if not rules.source.label_of and not any(trait.kind == FILES for trait in found):
+        raise ConfigError(f"{rules.source.path}: no label file of the format {rules.source.kind} is in it")
     notes = frozenset(trait.name for trait in found if trait.kind == NOTE)
     warnings = [*rules.source.warnings, *rules.source.check(notes)]
     categories = choose_labels(found, of_image=False) if known is None else LabelMap(known)

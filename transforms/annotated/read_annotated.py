@@ -1,5 +1,6 @@
 """Folders and label files of a Source become Blocks of image rows with their objects."""
 
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +21,15 @@ from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.transforms.annotated.source import NOTE, LabelFault, LabelledImage, Source, SourceFolder, SplitList
+from recordmill.transforms.annotated.source import (
+    FILES,
+    NOTE,
+    LabelFault,
+    LabelledImage,
+    Source,
+    SourceFolder,
+    SplitList,
+)
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.dataset.compare_names import Names, add_names
@@ -40,6 +49,8 @@ BITS = 8
 _LABELS, _ROWS, _TRAITS, _NOTICES = "labels", "rows", "traits", "notices"
 _MOST_BYTES = 64 << 20
 """Maximum size of a label file beside an image."""
+_SMALL_BYTES = 1 << 20
+"""Maximum size of a label file that names its image and is fetched ahead, or read with others."""
 _AT_ONCE = 1000
 _IN_FLIGHT = 64
 _NO_LABEL_FILE = "images without a label file: {number}; they are written without objects, as background ({names})"
@@ -50,6 +61,8 @@ Keyed = tuple[int, bytes]
 """Number of a bucket of names or of a range of images, and a packed Block."""
 LabelFile = tuple[str, str, int, str, str]
 """Name in the data set, path, size, version and split of a label file."""
+Fetched = bytes | OSError | None
+"""Bytes of a label file, or why it cannot be read; None if it is read as a stream."""
 
 
 class AnnotatedRules(NamedTuple):
@@ -103,12 +116,12 @@ class ReadAnnotated(beam.PTransform):
             >> beam.FlatMap(_list, rules).with_output_types(Keyed).with_outputs(_LABELS, _ROWS, main="images")
         )
         labels = listed[_LABELS]
+        threads = _IN_FLIGHT if any(is_remote(folder.path) for folder in source.folders) else 1
         if source.label_of:
             lists = p | "Lists" >> beam.Create(source.lists)
             of_lists = lists | "ReadList" >> beam.FlatMap(_read_list, rules).with_output_types(Keyed)
             rows = (of_lists, listed[_ROWS]) | "Rows" >> beam.Flatten()
             buckets = labels | "KeyLabels" >> beam.Map(_keyed_label).with_output_types(tuple[int, LabelFile])
-            threads = _IN_FLIGHT if any(is_remote(folder.path) for folder in source.folders) else 1
             read = (
                 (listed.images, buckets, rows)
                 | "ImagesAndLabels" >> beam.CoGroupByKey()
@@ -120,7 +133,7 @@ class ReadAnnotated(beam.PTransform):
             found = read.rows
             facts = [read[FACTS]]
         else:
-            parse = beam.FlatMap(_read_naming, rules).with_output_types(Keyed)
+            parse = beam.ParDo(_ReadNaming(rules, threads)).with_output_types(Keyed)
             read = (
                 labels
                 | "SpreadLabels" >> beam.Reshuffle()
@@ -155,9 +168,19 @@ def _list(listed: tuple[SourceFolder, tuple[str, str]], rules: AnnotatedRules) -
         if source.lists and folder.split and images:
             rows = Block(file_name=block.file_name, split=block.split)
             yield from (TaggedOutput(_ROWS, keyed) for keyed in pack_parts(rows, buckets))
-        for name, file in batch:
-            if source.is_label(name):
-                yield TaggedOutput(_LABELS, (name, file.path, file.size_bytes, file.version, folder.split))
+        labels = [
+            (name, file.path, file.size_bytes, file.version, folder.split)
+            for name, file in batch
+            if source.is_label(name)
+        ]
+        yield from (TaggedOutput(_LABELS, each) for each in (labels if source.label_of else _runs(labels)))
+
+
+def _runs(labels: list[LabelFile]) -> Iterator[list[LabelFile]]:
+    """Yield runs of small label files, and each large one alone."""
+    small = [label for label in labels if label[2] <= _SMALL_BYTES]
+    yield from batched(small, _AT_ONCE)
+    yield from ([label] for label in labels if label[2] > _SMALL_BYTES)
 
 
 def _keyed_label(label: LabelFile) -> tuple[int, LabelFile]:
@@ -289,37 +312,83 @@ def labelled_rows(
     return block, traits | {Trait(NOTE, note) for image in images for note in image.notes}
 
 
-def _read_naming(label: LabelFile, rules: AnnotatedRules) -> Iterator[Any]:
-    progress.set_step("reading label files")
-    name, path, _, version, split = label
-    source, facts, row = rules.source, FactsBuilder(), 0
-    for batch in batched(_parsed(path, version, name, source), _AT_ONCE):
-        images = [each for each in batch if each.sample]
-        for fault in (fault for each in batch if not each.sample for fault in each.faults):
-            what = "annotation" if fault.line else "image"
-            facts.reject(split or rules.splits[0], Rejected(what, None, fault.reason, fault.text(name)))
-            is_image = what == "image"
-            facts.add_rows(split or rules.splits[0], InputRows(source.path, source.kind, is_image, not is_image))
-        if not images:
+class _ReadNaming(ThreadedDoFn):
+    """Read runs of label files that name their images."""
+
+    def __init__(self, rules: AnnotatedRules, threads: int):
+        super().__init__(threads)
+        self._rules = rules
+
+    def process(self, labels: list[LabelFile]) -> Iterator[Any]:
+        progress.set_step("reading label files")
+        is_slow = self.threads > 1
+        files = look_ahead(_fetched, labels, self.pool, self.threads, _size) if is_slow else map(_fetched, labels)
+        yield from _named_rows(labels, files, self._rules)
+
+
+def _named_rows(labels: list[LabelFile], files: Iterable[Fetched], rules: AnnotatedRules) -> Iterator[Any]:
+    source, facts = rules.source, FactsBuilder()
+    found = (
+        (label, part, image)
+        for label, file in zip(labels, files, strict=True)
+        for part, image in enumerate(_parsed(label, file, source))
+    )
+    for batch in batched(found, _AT_ONCE):
+        for (name, *_, split), _, image in batch:
+            for fault in () if image.sample else image.faults:
+                is_image, counted = not fault.line, split if split in rules.splits else rules.splits[0]
+                what = "image" if is_image else "annotation"
+                facts.reject(counted, Rejected(what, None, fault.reason, fault.text(name)))
+                facts.add_rows(counted, InputRows(source.path, source.kind, is_image, not is_image))
+        rows = [row for row in batch if row[2].sample]
+        if not rows:
             continue
-        names = [each.sample.file_name for each in images if each.sample]
-        block, traits = labelled_rows(names, images, [name] * len(names), source)
-        splits = [rules.index_of(each.sample.split or split) for each in images if each.sample]
+        row_files, images = [label[0] for label, _, _ in rows], [image for _, _, image in rows]
+        samples = [image.sample for image in images if image.sample]
+        names = [sample.file_name for sample in samples]
+        block, traits = labelled_rows(names, images, row_files, source)
+        splits = [rules.index_of(sample.split or label[4]) for sample, (label, _, _) in zip(samples, rows, strict=True)]
         block = block.having(
-            source=np.full(len(names), crc32(name.encode()), np.int64),
-            part=np.arange(row, row + len(names)),
+            source=np.array([crc32(file.encode()) for file in row_files], np.int64),
+            part=np.array([part for _, part, _ in rows], np.int64),
             split=np.array(splits, np.int64),
         )
+        if any(sample.path for sample in samples):
+            held = [label if sample.path else _NOT_HELD for sample, (label, _, _) in zip(samples, rows, strict=True)]
+            block = block.having(
+                file_folder=ragged_texts([path for _, path, *_ in held]),
+                file_bytes=np.array([size for _, _, size, *_ in held], np.int64),
+                file_version=ragged_texts([version for *_, version, _ in held]),
+            )
         yield from pack_parts(block, name_buckets(name_keys(names), rules.match, 1 << BITS))
         yield from (TaggedOutput(_TRAITS, tuple(trait)) for trait in traits)
-        row += len(names)
+    yield TaggedOutput(_TRAITS, tuple(Trait(FILES)))
     yield tagged(facts)
 
 
-def _parsed(path: str, version: str, name: str, source: Source) -> Iterator[LabelledImage]:
+_NOT_HELD: LabelFile = ("", "", 0, "", "")
+
+
+def _size(label: LabelFile) -> int:
+    return label[2]
+
+
+def _fetched(label: LabelFile) -> Fetched:
+    """Return the bytes of a small file, or why it cannot be read; None of a large one."""
+    _, path, size, version, _ = label
     try:
-        with storage_for(path).open(path, version) as file:
-            yield from source.parse(file, name)
+        return storage_for(path).read(path, version) if size <= _SMALL_BYTES else None
+    except (FileNotFoundError, UnreadableFileError) as error:
+        return error
+
+
+def _parsed(label: LabelFile, file: Fetched, source: Source) -> Iterator[LabelledImage]:
+    name, path, _, version, _ = label
+    try:
+        if isinstance(file, OSError):
+            raise file
+        with storage_for(path).open(path, version) if file is None else io.BytesIO(file) as stream:
+            yield from source.parse(stream, name)
     except (FileNotFoundError, UnreadableFileError) as error:
         yield _unreadable(error)
 

@@ -29,7 +29,8 @@ class LabelledImage(NamedTuple):
     """An image of a label file.
 
     Attributes:
-        sample: None if nothing of the image can be used. A label file beside an image leaves `file_name` empty.
+        sample: None if nothing of the image can be used. A label file beside an image leaves `file_name` empty. One
+            that holds its image, as LabelMe's imageData, has its own name as `path`: it is read if there is no file.
         faults: its annotations that cannot be used; or without a Sample, why that is.
         notes: what `Source.check` is to know of the file. A data set has few different ones.
     """
@@ -66,8 +67,8 @@ Parse = Callable[[Any, str], Iterator[LabelledImage]]
 one that names images, a stream. And its name in the data set, for messages. It reads no other file."""
 
 
-NOTE = "note"
-"""Kind of a Trait that is a note."""
+NOTE, FILES = "note", "files"
+"""Kinds of Traits: a note; that there are label files which name their images."""
 
 
 def no_warnings(notes: frozenset[str]) -> Iterator[str]:

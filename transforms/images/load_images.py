@@ -1,11 +1,14 @@
 """Image files become pictures: bytes that training can decode, of the size that their record says; or pixels."""
 
+import base64
+import binascii
 import hashlib
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 from PIL import Image
 
@@ -44,7 +47,24 @@ _ROUNDING = 0.1
 
 def fetch_file(file: ImageRef) -> bytes:
     """Read an image file by one request, unless its bytes are there."""
-    return file.data or storage_for(file.path).read(file.path, file.version, MAX_FILE_BYTES)
+    data = file.data or storage_for(file.path).read(file.path, file.version, MAX_FILE_BYTES)
+    return held_image(data) if data.startswith(b"{") else data
+
+
+class _LabelFile(msgspec.Struct):
+    image: str = msgspec.field(name="imageData")
+
+
+def held_image(data: bytes) -> bytes:
+    """Return the image that LabelMe's JSON holds; the file's own bytes if it holds none.
+
+    >>> held_image(b'{"imageData": "/9j/"}')
+    b'\\xff\\xd8\\xff'
+    """
+    try:
+        return base64.b64decode(msgspec.json.decode(data, type=_LabelFile).image)
+    except (msgspec.DecodeError, binascii.Error, UnicodeDecodeError):
+        return data
 
 
 DECODING = Budget(MAX_PIXELS)

@@ -91,6 +91,10 @@ def match_rows(rows: Block, files: Block | None, match: str, division: Division 
         unlisted = sorted(set(found_names) - set(keys))
         has_file = place >= 0
         found = join_blocks([files, _NO_FILE]).take(place)  # -1 is the last row
+        if rows.file_folder is not None:  # label files that hold their images
+            is_held = ~has_file & (rows.file_folder.lengths > 0)
+            has_file |= is_held
+            found = join_blocks([found, rows]).take(np.arange(len(rows)) + len(rows) * is_held)
         rows = rows.having(
             file_folder=_folders(found, names, keys), file_bytes=found.file_bytes, file_version=found.file_version
         )

@@ -212,8 +212,19 @@ def read_texts(path: str, choose: Callable[[list[str]], Sequence[str]]) -> TextR
     Raises:
         AnnotationFileError: as `read_rows`; the rows raise it, too.
     """
-    file = RowsFile(0, path, 0, "")
-    batches = _read(file, RowsReading(of_labels=True))
+    return _text_rows(_read(RowsFile(0, path, 0, ""), RowsReading(of_labels=True)), choose)
+
+
+def read_csv_texts(path: str, stream: BinaryIO, choose: Callable[[list[str]], Sequence[str]]) -> TextRows:
+    """Return `read_texts` of an open CSV file. It may be compressed by gzip, bzip2 or zstd.
+
+    Raises:
+        AnnotationFileError: as `read_texts`.
+    """
+    return _text_rows(read_csv(path, _unpacked(stream), RowsReading(of_labels=True)), choose)
+
+
+def _text_rows(batches: Iterator[RowBatch], choose: Callable[[list[str]], Sequence[str]]) -> TextRows:
     first = next(batches, RowBatch({}, np.zeros(0, np.int64), [], is_typed=True))
     columns = choose(list(first.columns))
     return TextRows(columns, chain.from_iterable(_texts(batch, columns) for batch in chain((first,), batches)))

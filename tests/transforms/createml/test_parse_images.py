@@ -1,0 +1,76 @@
+"""Tests for parse_images."""
+
+import io
+import json
+
+import pytest
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.createml.parse_images import _check, parse_images
+
+CAT = {"label": "cat", "coordinates": {"x": 20, "y": 30, "width": 10, "height": 40}}
+
+
+def parse(file: object):
+    data = file if isinstance(file, bytes) else json.dumps(file).encode()
+    return list(parse_images(io.BytesIO(data), "valid/a.json"))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"image": "1.jpg", "annotations": [CAT]},
+        {"imagefilename": "1.jpg", "annotation": [CAT | {"type": "rectangle"}]},  # Turi Create's
+    ],
+)
+def test_boxes_have_their_centre(row):
+    (image,) = parse([row])
+    assert (image.sample.file_name, image.faults) == ("valid/1.jpg", ())
+    assert [(each.category, each.box, each.frame) for each in image.sample.objects] == [("cat", (15, 10, 10, 40), "px")]
+
+
+@pytest.mark.parametrize(
+    ("bad", "detail"),
+    [
+        ({"label": "cat"}, "missing required field `coordinates`"),
+        ({"label": 3, "coordinates": CAT["coordinates"]}, "Expected `str`, got `int`"),
+        ({"label": "cat", "coordinates": {"x": 1, "y": 2, "width": 3}}, "missing required field `height`"),
+        ({"label": "cat", "coordinates": CAT["coordinates"] | {"x": float("inf")}}, "Expected `float`"),
+    ],
+)
+def test_a_fault_costs_its_annotation_only(bad, detail):
+    (image,) = parse([{"image": "1.jpg", "annotations": [CAT, bad]}])
+    assert len(image.sample.objects) == 1
+    (fault,) = image.faults
+    assert (fault.reason, fault.detail.startswith("1.jpg: annotation 2: ")) == ("malformed_annotation", True)
+    assert detail in fault.detail
+
+
+@pytest.mark.parametrize("bad", [{"image": 7, "annotations": []}, {"annotations": []}, {"image": "1.jpg"}, [], None])
+def test_a_fault_of_an_image_costs_that_image_only(bad):
+    first, second = parse([bad, {"image": "1.jpg", "annotations": []}])
+    assert (first.sample, first.faults[0].reason, second.sample.file_name) == (None, "malformed_image", "valid/1.jpg")
+    assert first.faults[0].detail.startswith("valid/a.json: image 1: ")
+
+
+@pytest.mark.parametrize(
+    ("file", "detail"),
+    [
+        (json.dumps([{"image": "1.jpg", "annotations": [CAT]}]).encode()[:50], "truncated"),
+        ({"shapes": [], "imagePath": "1.jpg"}, "but LabelMe's JSON of one image"),
+        ({"images": [], "annotations": [], "categories": []}, "but COCO's JSON"),
+    ],
+)
+def test_files_of_which_nothing_can_be_used(file, detail):
+    (image,) = parse(file)
+    assert (image.sample, image.faults[0].reason) == (None, "malformed_labels")
+    assert detail in image.faults[0].detail
+
+
+def test_fractions_are_an_error():
+    small = {"label": "cat", "coordinates": {"x": 0.5, "y": 0.5, "width": 0.1, "height": 1}}
+    (image,) = parse([{"image": "1.jpg", "annotations": [small]}])
+    with pytest.raises(ConfigError, match="they are fractions, and CreateML's are pixels"):
+        list(_check(frozenset(image.notes)))
+    (both,) = parse([{"image": "1.jpg", "annotations": [small, CAT]}])
+    assert not list(_check(frozenset(both.notes)))

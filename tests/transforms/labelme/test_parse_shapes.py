@@ -1,0 +1,148 @@
+"""Tests for parse_shapes."""
+
+import base64
+import io
+import json
+
+import numpy as np
+import pytest
+
+from recordmill.transforms.images.masks import grey_png
+from recordmill.transforms.labelme.parse_shapes import ShapeRules, parse_shapes
+
+RULES = ShapeRules(("__ignore__",), has_masks=True)
+CORNERS = [[1, 2], [4, 6]]
+TRIANGLE = [[1, 2], [4, 2], [4, 6]]
+OTHER = [[7, 1], [9, 1], [9, 3]]
+MASK = base64.b64encode(grey_png(np.array([[1, 0], [1, 1]], np.uint8) * 255)).decode()
+
+
+def shape(kind: str | None, points: list, label: str = "cat", **more) -> dict:
+    return {"label": label, "points": points, "shape_type": kind, "flags": {}, **more}
+
+
+def parse(file: object, name: str = "a/1.json"):
+    data = file if isinstance(file, bytes) else json.dumps(file).encode()
+    (image,) = parse_shapes(io.BytesIO(data), name, RULES)
+    return image
+
+
+def with_shapes(*shapes: object, **more) -> dict:
+    return {"shapes": shapes, "imagePath": "1.jpg", "imageData": None, "imageHeight": 8, "imageWidth": 10, **more}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "objects"),
+    [
+        ([shape("rectangle", CORNERS)], [((1, 2, 3, 4), "")]),
+        ([shape("rectangle", CORNERS[::-1])], [((1, 2, 3, 4), "")]),
+        ([shape("rectangle", [[1, 2], [4, 2], [4, 6], [1, 6]])], [((1, 2, 3, 4), "")]),  # X-AnyLabeling's
+        ([shape("polygon", TRIANGLE)], [((1, 2, 3, 4), [[1, 2, 4, 2, 4, 6]])]),
+        ([shape(None, TRIANGLE)], [((1, 2, 3, 4), [[1, 2, 4, 2, 4, 6]])]),  # before version 3.5
+        ([shape("rotation", [*TRIANGLE, [1, 6]], direction=0)], [((1, 2, 3, 4), [[1, 2, 4, 2, 4, 6, 1, 6]])]),
+        (  # joined, as they have one label and one group; the last has another label
+            [shape("polygon", points, group_id=1) for points in (TRIANGLE, OTHER)]
+            + [shape("polygon", TRIANGLE, "dog", group_id=1)],
+            [((1, 1, 8, 5), [[1, 2, 4, 2, 4, 6], [7, 1, 9, 1, 9, 3]]), ((1, 2, 3, 4), [[1, 2, 4, 2, 4, 6]])],
+        ),
+        ([shape("polygon", TRIANGLE), shape("polygon", TRIANGLE)], [((1, 2, 3, 4), [[1, 2, 4, 2, 4, 6]])] * 2),
+        (  # rows 2 and 3 of columns 1 and 2, all but the pixel in row 2 and column 2
+            [shape("mask", [[1, 2], [2, 3]], mask=MASK)],
+            [((1, 2, 2, 2), {"size": [8, 10], "counts": [10, 2, 7, 1, 60]})],
+        ),
+    ],
+)
+def test_objects_of_shapes(shapes, objects):
+    image = parse(with_shapes(*shapes))
+    found = [(each.box, json.loads(each.segmentation or '""')) for each in image.sample.objects]
+    assert (found, image.faults) == (objects, ())
+    assert (image.sample.width, image.sample.height) == (10, 8)
+
+
+def test_circle():
+    (circle,) = parse(with_shapes(shape("circle", [[5, 5], [5, 8]]))).sample.objects
+    assert circle.box == pytest.approx((2, 2, 6, 6))
+    points = np.array(json.loads(circle.segmentation)[0]).reshape(-1, 2)
+    assert np.hypot(*(points - 5).T) == pytest.approx(3)
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason", "detail"),
+    [
+        (shape("point", [[1, 2]]), "empty_box", "a point has no area"),
+        (shape("point", [[1, 2]], group_id=3), "empty_box", "a point has no area"),
+        (shape("linestrip", TRIANGLE), "empty_box", "a linestrip has no area"),
+        (shape("polygon", CORNERS), "malformed_segmentation", "a polygon of 2 points, and it needs 3"),
+        (shape("rectangle", TRIANGLE), "malformed_annotation", "shape_type rectangle of 3 points is not read"),
+        (shape("cuboid", TRIANGLE), "malformed_annotation", "shape_type cuboid of 3 points is not read"),
+        (shape("rectangle", [[1, float("nan")], [4, 6]]), "malformed_annotation", "Expected `float`, got `str`"),
+        (shape("polygon", [[1, 2, 3]]), "malformed_annotation", "`array`"),
+        ({"points": TRIANGLE}, "malformed_annotation", "missing required field `label`"),
+        (shape("rectangle", CORNERS, "__ignore__"), "excluded", "label __ignore__ (--ignore-labels)"),
+        (shape("mask", CORNERS, mask="AAAA"), "malformed_segmentation", "the image of a mask does not decode"),
+        (shape("mask", [[9, 7], [10, 8]], mask=MASK), "malformed_segmentation", "crosses the edge of its image"),
+    ],
+)
+def test_a_fault_costs_its_shape_only(bad, reason, detail):
+    image = parse(with_shapes(shape("rectangle", CORNERS), bad))
+    assert [each.box for each in image.sample.objects] == [(1, 2, 3, 4)]
+    (fault,) = image.faults
+    assert (fault.reason, fault.detail.startswith("shape 2: "), detail in fault.detail) == (reason, True, True)
+
+
+def test_a_label_in_another_encoding_costs_its_shape_only():
+    text = json.dumps(with_shapes(shape("rectangle", CORNERS, "é")), ensure_ascii=False)
+    assert [fault.detail for fault in parse(text.encode("latin-1")).faults] == ["shape 1: a text is not UTF-8"]
+
+
+def test_faults_of_groups_name_all_shapes():
+    image = parse(with_shapes(*[shape("polygon", points, group_id=1) for points in (TRIANGLE, CORNERS)]))
+    assert [fault.detail for fault in image.faults] == ["shapes 1 and 2: a polygon of 2 points, and it needs 3"]
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("1.jpg", "a/1.jpg"),
+        ("../b/1.jpg", "b/1.jpg"),
+        ("..\\b\\1.jpg", "b/1.jpg"),
+        ("../../1.jpg", "../1.jpg"),  # rejected when names are matched
+        ("C:\\b\\1.jpg", "C:\\b\\1.jpg"),
+    ],
+)
+def test_names_of_images(path, name):
+    assert parse(with_shapes(imagePath=path)).sample.file_name == name
+
+
+@pytest.mark.parametrize(
+    ("file", "detail"),
+    [
+        (json.dumps(with_shapes()).encode()[:40], "truncated"),
+        (b"", "truncated"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:1", "a pointer of Git LFS"),
+        ({"images": [], "annotations": [], "categories": []}, "COCO's JSON: recordmill coco reads it"),
+        ({"shapes": []}, "missing required field `imagePath`"),
+        (with_shapes(imageHeight=None), "imageWidth is 10, imageHeight None"),
+    ],
+)
+def test_files_of_which_nothing_can_be_used(file, detail):
+    image = parse(file)
+    assert image.sample is None
+    assert detail in image.faults[0].detail
+
+
+def test_what_objects_and_images_carry():
+    corners = [[3, 0], [6, 3], [3, 6], [0, 3]]
+    rows = (shape("polygon", TRIANGLE, difficult=True), shape("rotation", corners), shape("polygon", TRIANGLE))
+    image = parse(with_shapes(*rows, flags={"sharp": True, "dark": False, "__ignore__": True}))
+    assert [each.difficult for each in image.sample.objects] == [True, False, False]
+    assert [each.corners for each in image.sample.objects] == [(), (3, 0, 6, 3, 3, 6, 0, 3), ()]
+    assert image.sample.tags == ("sharp",)
+
+
+def test_notes():
+    assert parse(with_shapes(shape("polygon", TRIANGLE) | {"flags": {"sharp": True}})).notes == ("flags",)
+
+
+def test_an_image_that_is_held_has_its_label_file_as_path():
+    assert [parse(with_shapes(imageData=data)).sample.path for data in ("AA==", "", None)] == ["a/1.json", "", ""]

@@ -1,0 +1,171 @@
+"""Tests for parse_tasks, and for the codes of uploads."""
+
+import io
+import json
+
+import pytest
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.labelstudio.labelstudio_options import LabelstudioOptions
+from recordmill.transforms.labelstudio.parse_tasks import TaskRules, _check, parse_tasks
+from tests.conftest import draw_jpeg
+
+RULES = TaskRules(has_masks=True)
+SHAPE = {"x": 25, "y": 50, "width": 10, "height": 20, "rotation": 0}
+BOX = SHAPE | {"rectanglelabels": ["Cat"]}
+
+
+def result(kind: str = "rectanglelabels", value: object = BOX, **more: object) -> dict:
+    return {"type": kind, "value": value, "original_width": 200, "original_height": 100, "image_rotation": 0, **more}
+
+
+def task(*annotations: list, **data: str) -> dict:
+    rows = [{"result": results} for results in annotations]
+    return {"data": data or {"image": "/data/upload/1/48c220e9-1.jpg"}, "annotations": rows, "predictions": []}
+
+
+def parse(file: object, rules: TaskRules = RULES):
+    data = file if isinstance(file, bytes) else json.dumps(file).encode()
+    return list(parse_tasks(io.BytesIO(data), "a.json", rules))
+
+
+@pytest.mark.parametrize(
+    ("found", "box", "ring"),
+    [
+        (result(), (0.25, 0.5, 0.1, 0.2), None),
+        # 20 × 20 pixels, turned by 90° about (50, 50): from x 30 to 50 of 200, and y 50 to 70 of 100
+        (result(value=BOX | {"rotation": 90}), (0.15, 0.5, 0.1, 0.2), [0.25, 0.5, 0.25, 0.7, 0.15, 0.7, 0.15, 0.5]),
+        (
+            result("polygonlabels", {"points": [[10, 20], [40, 20], [40, 60]], "polygonlabels": ["Cat"]}),
+            (0.1, 0.2, 0.3, 0.4),
+            [0.1, 0.2, 0.4, 0.2, 0.4, 0.6],
+        ),
+        (
+            result("labels", {"x": 25, "y": 50, "width": 10, "height": 20, "labels": ["Cat"]}),
+            (0.25, 0.5, 0.1, 0.2),
+            None,
+        ),
+    ],
+)
+def test_shapes(found, box, ring):
+    (image,) = parse([task([found])])
+    (each,) = image.sample.objects
+    assert (each.category, each.frame, each.box) == ("Cat", "fraction", pytest.approx(box))
+    assert json.loads(each.segmentation or "null") == (ring and [pytest.approx(ring)])
+    assert each.corners == (pytest.approx(ring) if found["value"].get("rotation") else ())
+    assert (image.sample.width, image.sample.height, image.faults) == (200, 100, ())
+
+
+@pytest.mark.parametrize(("turn", "box"), [(0, (0.2, 0.45, 0.6, 0.1)), (90, (0.475, -0.1, 0.05, 1.2))])
+def test_ellipses_turn_about_their_centre(turn, box):
+    value = {"x": 50, "y": 50, "radiusX": 30, "radiusY": 5, "rotation": turn, "ellipselabels": ["Cat"]}
+    (image,) = parse([task([result("ellipselabels", value)])])
+    assert image.sample.objects[0].box == pytest.approx(box)
+
+
+def test_an_object_has_each_of_its_labels():
+    (image,) = parse([task([result(value=BOX | {"rectanglelabels": ["Cat", "Black"]})])])
+    assert [each.category for each in image.sample.objects] == ["Cat", "Black"]
+
+
+def test_a_shape_and_its_labels_may_be_two_results():
+    shape = {key: value for key, value in BOX.items() if key != "rectanglelabels"}
+    (image,) = parse(
+        [task([result("rectangle", shape, id="a"), result("labels", shape | {"labels": ["Cat"]}, id="a")])]
+    )
+    assert ([each.category for each in image.sample.objects], image.faults) == (["Cat"], ())
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason", "detail"),
+    [
+        (result("keypointlabels", {"x": 1, "y": 2, "width": 1, "keypointlabels": ["a"]}), "empty_box", "has no area"),
+        (result("brushlabels", {"rle": [], "brushlabels": ["a"]}), "malformed_segmentation", "masks of brushes"),
+        (result(value=BOX | {"x": "1"}), "malformed_annotation", "Expected `float`"),
+        (result(value=BOX | {"x": 250}), "malformed_box", "are not in 0..1"),
+        (result(value=BOX | {"rectanglelabels": []}), "unknown_category", "a rectangle without a label"),
+        (result(image_rotation=90), "malformed_box", "the image was turned by 90 degrees"),
+        (
+            result(value=BOX | {"rotation": 5}, original_width=None),
+            "malformed_box",
+            "a rotation, without original_width",
+        ),
+        ({"value": BOX}, "malformed_annotation", "missing required field `type`"),
+    ],
+)
+def test_a_fault_costs_its_result_only(bad, reason, detail):
+    (image,) = parse([task([result(), bad])])
+    assert len(image.sample.objects) == 1
+    (fault,) = image.faults
+    assert (fault.reason, fault.detail.startswith("task 1: result 2: "), detail in fault.detail) == (reason, True, True)
+
+
+@pytest.mark.parametrize(
+    ("data", "rules", "name"),
+    [
+        ({"image": "/data/upload/1/48c220e9-1.jpg"}, RULES, "/data/upload/1/48c220e9-1.jpg"),
+        ({"image": "/data/upload/1/48c220e9-1.jpg"}, TaskRules(drops_code=True), "/data/upload/1/1.jpg"),
+        ({"image": "/data/local-files/?d=a%20b/1.jpg"}, RULES, "a b/1.jpg"),
+        ({"image": "https://h/1.jpg?sign=x"}, RULES, "https://h/1.jpg"),
+        ({"picture": "1.jpg", "text": "cat"}, RULES, "1.jpg"),
+        ({"left": "1.jpg", "right": "2.jpg"}, TaskRules(image_key="right"), "2.jpg"),
+        ({"left": "1.jpg", "right": "2.jpg"}, RULES, "task 1: data has several images (left, right): give --image-key"),
+        ({"text": "cat"}, RULES, "task 1: data has no image"),
+        ({"image": "1.jpg"}, TaskRules(image_key="photo"), "task 1: data has no image photo"),
+    ],
+)
+def test_names_of_images(data, rules, name):
+    (image,) = parse([task(**data)], rules)
+    assert name == (image.sample.file_name if image.sample else image.faults[0].detail)
+
+
+@pytest.mark.parametrize(("of_several", "labels"), [("first", ["Cat"]), ("last", ["Dog"]), ("all", ["Cat", "Dog"])])
+def test_several_annotations(of_several, labels):
+    rows = task([result()], [result(value=BOX | {"rectanglelabels": ["Dog"]})])
+    rows["annotations"].append({"result": [result()], "was_cancelled": True})
+    rules = TaskRules(of_several=of_several)
+    (image,) = parse([rows], rules)
+    assert [each.category for each in image.sample.objects] == labels
+    assert not list(_check(frozenset(image.notes), rules, []))
+    with pytest.raises(ConfigError, match="give --of-several first, last or all"):
+        list(_check(frozenset(image.notes), RULES, []))
+
+
+def test_notes():
+    results = [result("choices", {"choices": ["sharp"]}), result("textarea", {"text": ["a cat"]})]
+    (image,) = parse([task(results) | {"predictions": [1]}], RULES)
+    assert image.sample.tags == ("sharp",)
+    assert list(_check(frozenset(image.notes), RULES, [])) == [
+        "tasks have predictions, which are not read",
+        "tasks have results of type textarea, and records have no key for them",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "detail"),
+    [
+        (json.dumps([task([result()])]).encode()[:90], "truncated"),
+        ([{"image": "1.jpg", "annotations": []}], "missing required field `data`"),
+        ({"images": [], "annotations": [], "categories": []}, "COCO's JSON"),
+    ],
+)
+def test_files_and_tasks_of_which_nothing_can_be_used(file, detail):
+    (image,) = parse(file)
+    assert (image.sample, detail in image.faults[0].detail) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "is_dropped"),
+    [
+        ("1.jpg", None, True),
+        ("48c220e9-1.jpg", None, False),
+        ("1.jpg", "keep", False),
+        ("48c220e9-1.jpg", "drop", True),
+    ],
+)
+def test_codes_of_uploads_are_dropped_if_no_image_has_one(tmp_path, name, asked, is_dropped):
+    draw_jpeg(tmp_path / name)
+    source = LabelstudioOptions(data=str(tmp_path), output="out", upload_prefix=asked).source()
+    (image,) = source.parse(io.BytesIO(json.dumps([task([result()])]).encode()), "a.json")
+    assert (image.sample.file_name == "/data/upload/1/1.jpg") is is_dropped
+    assert len(list(source.check(frozenset(image.notes)))) == (is_dropped and asked is None)

@@ -1,0 +1,96 @@
+"""Tests for parse_boxes, and for what Open Images' folders hold."""
+
+import io
+
+import pytest
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.openimages.openimages_options import OpenimagesOptions
+from recordmill.transforms.openimages.parse_boxes import parse_boxes
+
+HEAD = "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,IsOccluded,IsTruncated,IsGroupOf,IsDepiction,IsInside"
+
+
+def parse(*rows: str, head: str = HEAD):
+    data = "\n".join((head, *rows)).encode()
+    return list(parse_boxes(io.BytesIO(data), "a/boxes.csv", {"/m/1": "Cat"}))
+
+
+def test_boxes():
+    first, second = parse(
+        "0a,xclick,/m/1,1,0.25,0.5,0.5,1,0,1,0,0,0",
+        "0a,xclick,/m/2,1,0,1,0,1,1,0,1,0,-1",
+        "0b,x,/m/1,1,0,1,0,1,0,0,0,0,0",
+    )
+    found = [(each.category, each.box, each.frame, each.is_crowd, each.truncated) for each in first.sample.objects]
+    assert found == [
+        ("Cat", (0.25, 0.5, 0.25, 0.5), "fraction", False, True),
+        ("/m/2", (0, 0, 1, 1), "fraction", True, False),
+    ]
+    assert (first.sample.file_name, second.sample.file_name) == ("0a.jpg", "0b.jpg")
+    assert first.notes == ("IsOccluded", "class without a name")
+
+
+@pytest.mark.parametrize(
+    ("row", "reason", "detail"),
+    [
+        ("0a,x,/m/1,1,12,50,0.5,1,0,0,0,0,0", "malformed_box", "edges 12, 0.5, 50, 1 are not in 0..1"),
+        ("0a,x,/m/1,1,0.5,0.25,0.5,1,0,0,0,0,0", "malformed_box", "left 0.5, top 0.5, right 0.25, bottom 1"),
+        ("0a,x,/m/1,1,,0.25,0.5,1,0,0,0,0,0", "malformed_box", "XMin is '', and no number"),
+        ("0a,x,,1,0,1,0,1,0,0,0,0,0", "unknown_category", "no LabelName"),
+    ],
+)
+def test_a_fault_costs_its_row_only(row, reason, detail):
+    (image,) = parse(row, "0a,x,/m/1,1,0,1,0,1,0,0,0,0,0")
+    assert len(image.sample.objects) == 1
+    assert [(fault.reason, fault.line, detail in fault.detail) for fault in image.faults] == [(reason, 2, True)]
+
+
+def test_labels_of_whole_images_are_no_boxes():
+    (image,) = parse(head="ImageID,Source,LabelName,Confidence")
+    assert "no column 'XMin'" in image.faults[0].detail
+
+
+def source_of(folder, files: dict[str, str], **more: object):
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return OpenimagesOptions(data=str(folder), output="out", **more).source()
+
+
+NAMES = "/m/1,Cat\n/m/2,Dog\n"
+
+
+def test_splits_by_files(tmp_path):
+    files = {"oidv6-train-annotations-bbox.csv": HEAD, "validation-annotations-bbox.csv": HEAD, "train/x.csv": "x"}
+    found = source_of(tmp_path, files | {"class-descriptions-boxable.csv": NAMES})
+    assert (found.splits, [folder.split for folder in found.folders]) == (("train", "val"), [""])
+    assert [found.is_label(name) for name in files] == [True, True, False]
+    assert "splits are those of the files oidv6-train-annotations-bbox.csv, validation" in found.warnings[0]
+    stream = io.BytesIO(f"{HEAD}\n0a,x,/m/2,1,0,1,0,1,0,0,0,0,0\n".encode())
+    (image,) = found.parse(stream, "validation-annotations-bbox.csv")
+    assert (image.sample.split, image.sample.objects[0].category) == ("val", "Dog")
+
+
+def test_splits_by_folders_as_fiftyone_writes_them(tmp_path):
+    found = source_of(tmp_path, {"train/labels/detections.csv": HEAD, "train/metadata/classes.csv": NAMES})
+    assert (found.splits, found.inputs) == (("train",), (f"{tmp_path}/train/metadata/classes.csv",))
+    assert found.is_label("train/labels/detections.csv")
+
+
+def test_no_names_of_classes(tmp_path):
+    found = source_of(tmp_path, {"annotations-bbox.csv": HEAD})
+    assert (found.splits, "--class-descriptions names it" in found.warnings[0]) == ((), True)
+
+
+@pytest.mark.parametrize(
+    ("files", "error"),
+    [
+        ({"train-annotations-bbox.csv": HEAD, "annotations-bbox.csv": HEAD}, "some name a split, and some do not"),
+        ({"class-descriptions.csv": NAMES, "class-descriptions-boxable.csv": NAMES}, "give the names of classes as"),
+        ({"class-descriptions.csv": "/m/1,Cat\n/m/2\n"}, "line 2: 1 cells, and not a class and its name"),
+    ],
+)
+def test_errors(tmp_path, files, error):
+    with pytest.raises(ConfigError, match=error):
+        source_of(tmp_path, files)

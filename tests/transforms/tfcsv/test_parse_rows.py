@@ -1,0 +1,91 @@
+"""Tests for parse_rows."""
+
+import gzip
+import io
+
+import pytest
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.tfcsv.parse_rows import _check, parse_rows
+
+HEAD = "filename,width,height,class,xmin,ymin,xmax,ymax"
+
+
+def parse(*rows: str, head: str = HEAD, encoding: str = "utf-8"):
+    data = "\n".join((head, *rows, "")).encode(encoding)
+    return list(parse_rows(io.BytesIO(data), "train/a.csv"))
+
+
+def test_rows_of_an_image_are_its_objects():
+    first, second = parse("1.jpg,40,30,cat,1,2,4,6", "1.jpg,40,30,dog,0,0,40,30.5", "2.jpg,8,9,cat,1,1,2,2")
+    assert (first.sample.file_name, first.sample.width, first.sample.height) == ("train/1.jpg", 40, 30)
+    assert [(each.category, each.box) for each in first.sample.objects] == [
+        ("cat", (1, 2, 3, 4)),
+        ("dog", (0, 0, 40, 30.5)),
+    ]
+    assert (second.sample.file_name, len(second.sample.objects)) == ("train/2.jpg", 1)
+
+
+def test_columns_have_any_order_and_more_are_left_out():
+    (image,) = parse("x,6,4,2,1,cat,1.jpg", head="pose,ymax,xmax,ymin,xmin,class,filename")
+    assert (image.sample.objects[0].box, image.sample.width) == ((1, 2, 3, 4), None)
+
+
+def test_an_image_without_objects_has_empty_cells():
+    (image,) = parse("1.jpg,40,30,,,,,")
+    assert (image.sample.objects, image.faults) == ((), ())
+
+
+def test_a_compressed_file():
+    (image,) = parse_rows(io.BytesIO(gzip.compress(f"{HEAD}\n1.jpg,40,30,cat,1,2,4,6\n".encode())), "a.csv")
+    assert image.sample.objects[0].box == (1, 2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason", "detail"),
+    [
+        ("1.jpg,40,30,cat,1,2,x,6", "malformed_box", "xmax is 'x', and no number"),
+        ("1.jpg,40,30,cat,1,2,,6", "malformed_box", "xmax is '', and no number"),
+        ("1.jpg,40,30,cat,1,2,nan,6", "malformed_box", "the edges are not in order"),
+        ("1.jpg,40,30,cat,4,2,1,6", "malformed_box", "left 4, top 2, right 1, bottom 6"),
+        ("1.jpg,40,30,,1,2,4,6", "unknown_category", "no class"),
+    ],
+)
+def test_a_fault_costs_its_row_only(row, reason, detail):
+    (image,) = parse("1.jpg,40,30,cat,1,2,4,6", row)
+    assert [each.box for each in image.sample.objects] == [(1, 2, 3, 4)]
+    assert [(fault.reason, fault.line, detail in fault.detail) for fault in image.faults] == [(reason, 3, True)]
+
+
+@pytest.mark.parametrize(
+    ("row", "detail"), [(",40,30,cat,1,2,4,6", "no filename"), ("1.jpg,40", "2 cells where there are 8 columns")]
+)
+def test_a_row_without_an_image(row, detail):
+    first, bad = sorted(parse("1.jpg,40,30,cat,1,2,4,6", row), key=lambda each: each.sample is None)
+    assert len(first.sample.objects) == 1
+    assert [(fault.line, detail in fault.detail) for fault in bad.faults] == [(3, True)]
+
+
+@pytest.mark.parametrize(
+    ("images", "detail"),
+    [
+        (parse(head="filename,class,x,y"), "no column 'xmin'; it has 'filename', 'class', 'x', 'y'"),
+        (parse("1.jpg,40,30,katt\u00e9,1,2,4,6", head=f"{HEAD},é", encoding="latin-1"), "first line cannot be read"),
+        (parse('1.jpg,40,30,"cat,1,2,4,6'), "a quote that is not closed"),
+        (parse(head='{"images": [], "annotations": []}'), "COCO's JSON"),
+    ],
+)
+def test_files_of_which_nothing_can_be_used(images, detail):
+    *_, image = images
+    assert (image.sample, image.faults[0].reason) == (None, "malformed_labels")
+    assert detail in image.faults[0].detail
+
+
+def test_check():
+    (fractions,) = parse("1.jpg,40,30,cat,0.1,0.2,0.5,1")
+    with pytest.raises(ConfigError, match="they are fractions, and TensorFlow CSV's are pixels"):
+        list(_check(frozenset(fractions.notes)))
+    (image,) = parse("1.jpg,0,30,cat,1,2,4,6", "1.jpg,0,30,cat,0,0,1,1")
+    assert image.sample.width is None
+    (warning,) = _check(frozenset(image.notes))
+    assert warning.startswith("rows have a width or height that is no size")

@@ -1,0 +1,127 @@
+"""Tests for parse_regions."""
+
+import io
+import json
+
+import pytest
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.via.parse_regions import RegionRules, _check, parse_regions
+
+RULES = RegionRules(has_masks=True)
+RECT = {"name": "rect", "x": 1, "y": 2, "width": 3, "height": 4}
+POLYGON = {"name": "polygon", "all_points_x": [1, 4, 4], "all_points_y": [2, 2, 6]}
+
+
+def region(shape: dict, **attributes: object) -> dict:
+    return {"shape_attributes": shape, "region_attributes": attributes}
+
+
+def parse(file: object, rules: RegionRules = RULES):
+    data = file if isinstance(file, bytes) else json.dumps(file).encode()
+    return list(parse_regions(io.BytesIO(data), "train/via.json", rules))
+
+
+def with_regions(*regions: dict) -> dict:
+    return {"1.jpg7": {"filename": "1.jpg", "size": 7, "regions": list(regions), "file_attributes": {}}}
+
+
+VERSION_1 = {"1.jpg7": {"fileref": "", "filename": "1.jpg", "regions": {"0": region(RECT, kind="cat")}}}
+PROJECT = {
+    "_via_settings": {"core": {"default_filepath": "./images/"}},
+    "_via_img_metadata": with_regions(region(RECT, kind="cat")),
+}
+
+
+@pytest.mark.parametrize(("file", "name"), [(VERSION_1, "train/1.jpg"), (PROJECT, "train/images/1.jpg")])
+def test_versions(file, name):
+    (image,) = parse(file)
+    assert (image.sample.file_name, image.faults) == (name, ())
+    assert [(each.category, each.box) for each in image.sample.objects] == [("cat", (1, 2, 3, 4))]
+
+
+@pytest.mark.parametrize(
+    ("shape", "box"),
+    [
+        (RECT, (1, 2, 3, 4)),
+        (POLYGON, (1, 2, 3, 4)),
+        ({"name": "circle", "cx": 5, "cy": 6, "r": 2}, (3, 4, 4, 4)),
+        ({"name": "ellipse", "cx": 5, "cy": 6, "rx": 3, "ry": 2}, (2, 4, 6, 4)),
+        ({"name": "ellipse", "cx": 5, "cy": 6, "rx": 3, "ry": 2, "theta": 1.5707963267948966}, (3, 3, 4, 6)),
+        # x is at most sqrt(9 cos² 30° + 4 sin² 30°) = sqrt(7.75) from the centre, and y sqrt(5.25)
+        (
+            {"name": "ellipse", "cx": 5, "cy": 6, "rx": 3, "ry": 2, "theta": 0.5235987755982988},
+            (2.21612, 3.70871, 5.56776, 4.58258),
+        ),
+    ],
+)
+def test_boxes(shape, box):
+    (image,) = parse(with_regions(region(shape, kind="cat")))
+    assert image.sample.objects[0].box == pytest.approx(box, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("rules", "attributes", "found"),
+    [
+        (RegionRules(), {"kind": "cat"}, "cat"),
+        (RegionRules(), {"kind": {"cat": True, "dog": False}}, "cat"),  # check boxes
+        (RegionRules("kind"), {"colour": "red", "kind": "cat"}, "cat"),
+        (RegionRules(), {"kind": 7}, "7"),
+        (RegionRules("", "cat"), {}, "cat"),
+        (RegionRules("kind", "dog"), {"kind": ""}, "dog"),
+        (RegionRules(), {}, "it has no attribute, so no class; --class-name gives it one"),
+        (RegionRules("kind"), {"a": "b"}, "it has no attribute kind, so no class; --class-name gives it one"),
+        (RegionRules(), {"kind": {"cat": True, "dog": True}}, "it has 2 classes (cat, dog)"),
+    ],
+)
+def test_classes(rules, attributes, found):
+    (image,) = parse(with_regions(region(RECT, **attributes)), rules)
+    faults = [fault.detail.removeprefix("1.jpg: region 1: ") for fault in image.faults]
+    assert [*(each.category for each in image.sample.objects), *faults] == [found]
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason", "detail"),
+    [
+        (region({"name": "point", "cx": 1, "cy": 2}, kind="cat"), "empty_box", "a point has no area"),
+        (region({"name": "rect", "x": 1}, kind="cat"), "malformed_annotation", "missing required field `y`"),
+        (region(POLYGON | {"all_points_x": [1, 4]}, kind="cat"), "malformed_segmentation", "a polygon of 2 x and 3 y"),
+        (region({"name": "star"}, kind="cat"), "malformed_annotation", "shape 'star' is not read"),
+        ({"region_attributes": {}}, "malformed_annotation", "missing required field `shape_attributes`"),
+        (region(RECT | {"x": float("nan")}, kind="cat"), "malformed_annotation", "Expected `float`"),
+    ],
+)
+def test_a_fault_costs_its_region_only(bad, reason, detail):
+    (image,) = parse(with_regions(region(RECT, kind="cat"), bad))
+    assert [each.box for each in image.sample.objects] == [(1, 2, 3, 4)]
+    assert [(fault.reason, detail in fault.detail) for fault in image.faults] == [(reason, True)]
+    assert image.faults[0].detail.startswith("1.jpg: region 2: ")
+
+
+def test_a_fault_of_an_image_costs_that_image_only():
+    bad, good = parse({"x": {"filename": 7}} | with_regions())
+    assert (bad.sample, bad.faults[0].reason, good.sample.file_name) == (None, "malformed_image", "train/1.jpg")
+
+
+@pytest.mark.parametrize(
+    ("file", "detail"),
+    [
+        (json.dumps(with_regions()).encode()[:30], "truncated"),
+        ({"images": [], "annotations": [], "categories": []}, "its keys are images, annotations, categories"),
+        ([], "it is not VIA's JSON"),
+    ],
+)
+def test_files_of_which_nothing_can_be_used(file, detail):
+    (image,) = parse(file)
+    assert (image.sample, image.faults[0].reason) == (None, "malformed_labels")
+    assert detail in image.faults[0].detail
+
+
+def test_attributes_are_chosen_by_the_user():
+    notes = frozenset({"attribute a", "attribute b"})
+    with pytest.raises(ConfigError, match="the attributes a, b: give the class's as --class-attribute"):
+        list(_check(notes, RegionRules()))
+    with pytest.raises(ConfigError, match="--class-attribute c: no region has it; there are a, b"):
+        list(_check(notes, RegionRules("c")))
+    assert [text[:29] for text in _check(notes, RegionRules("a"))] == ["regions have the attributes b"]
+    assert not list(_check(frozenset({"attribute a"}), RegionRules()))

@@ -1,0 +1,85 @@
+"""Rows of CSV label files, an object each, become images."""
+
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from typing import BinaryIO, NamedTuple
+
+import msgspec
+
+from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.transforms.annotated.naming import spoilt
+from recordmill.transforms.annotated.source import LabelFault, LabelledImage
+from recordmill.transforms.rows.read_rows import TextRow, read_csv_texts
+
+Cells = dict[str, str]
+
+
+class RowFormat(NamedTuple):
+    """Columns of a format, and how its rows become objects.
+
+    Attributes:
+        required: names of columns; the first one names the image.
+        optional: names of columns that are read if they are there.
+        sample_of: takes the first row of an image, and notes.
+        object_of: takes a row, and notes. None if the row is that of an image without objects.
+    """
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    sample_of: Callable[[Cells, set[str]], Sample]
+    object_of: Callable[[Cells, set[str]], SampleObject | None]
+
+
+def read_images(stream: BinaryIO, file: str, how: RowFormat) -> Iterator[LabelledImage]:
+    """Yield the images of a CSV file. Rows of one image that follow each other are one LabelledImage."""
+
+    def choose(names: list[str]) -> list[str]:
+        if missing := [name for name in how.required if name not in names]:
+            raise AnnotationFileError(f"no column {missing[0]!r}; it has {', '.join(map(repr, names))}")
+        return [*how.required, *(name for name in how.optional if name in names)]
+
+    try:
+        found = read_csv_texts(file, stream, choose)
+        for name, rows in groupby(found.rows, lambda row: row.cells[:1]):
+            if any(name):
+                yield _image([(row.number + 1, dict(zip(found.columns, row.cells, strict=True))) for row in rows], how)
+            else:
+                yield from (_unnamed(row, how) for row in rows)
+    except AnnotationFileError as error:
+        yield spoilt(str(error).removeprefix(file).lstrip(": "))
+
+
+def _unnamed(row: TextRow, how: RowFormat) -> LabelledImage:
+    detail = row.fault or f"no {how.required[0]}"
+    return LabelledImage(None, (LabelFault(Reason.MALFORMED_ANNOTATION, detail, row.number + 1),))
+
+
+def _image(rows: list[tuple[int, Cells]], how: RowFormat) -> LabelledImage:
+    objects: list[SampleObject] = []
+    faults: list[LabelFault] = []
+    notes: set[str] = set()
+    for line, cells in rows:
+        try:
+            each = how.object_of(cells, notes)
+        except UnusableError as fault:
+            faults.append(LabelFault(fault.reason, fault.detail, line))
+        else:
+            objects += [each] if each else []
+    sample = msgspec.structs.replace(how.sample_of(rows[0][1], notes), objects=tuple(objects))
+    return LabelledImage(sample, tuple(faults), tuple(sorted(notes)))
+
+
+def number_of(cells: Cells, column: str) -> float:
+    """
+    Raises:
+        UnusableError: the cell is no number.
+
+    >>> number_of({"xmin": "1.5"}, "xmin")
+    1.5
+    """
+    try:
+        return float(cells[column])
+    except ValueError as error:
+        raise UnusableError(Reason.MALFORMED_BOX, f"{column} is {cells[column]!r}, and no number") from error

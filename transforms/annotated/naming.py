@@ -1,0 +1,213 @@
+"""Common parts of formats whose label files name their images: folders, names of images, JSON, faults."""
+
+import math
+import posixpath
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, BinaryIO, NamedTuple, TypeVar
+
+import msgspec
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.file_kinds import describe_content
+from recordmill.schemas.inputs.object_options import match_option
+from recordmill.schemas.names import Match, is_absolute
+from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.transforms.annotated.format_options import FormatOptions
+from recordmill.transforms.annotated.source import LabelFault, LabelledImage, Parse, Source, SourceFolder
+from recordmill.transforms.coco.json_faults import quote_nan, without_lone_surrogates
+from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
+
+_SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+_T = TypeVar("_T")
+_COCO = "COCO's JSON: recordmill coco reads it"
+
+
+class NamingOptions(FormatOptions):
+    """Options of a format whose label files name their images."""
+
+    match: Match = match_option()
+
+
+class Labels(NamedTuple):
+    """Places of label files and images.
+
+    Attributes:
+        splits: of the folders; none if there is no folder of a split.
+    """
+
+    folders: tuple[SourceFolder, ...]
+    splits: tuple[str, ...]
+    is_label: Callable[[str], bool]
+
+
+def find_labels(data: str, images: tuple[str, ...], is_label: Callable[[str], bool]) -> Labels:
+    """Return a label file and its folder, or a folder, or the folders of splits in it: train, val or valid, test.
+
+    Raises:
+        ConfigError: label files are beside folders of splits, or two folders are of one split.
+    """
+    storage = storage_for(data)
+    if storage.size(data) is not None:
+        folder, name = split_folder(data)
+        return one_folder(folder, (name,), images)
+    found = [name for name in _SPLIT_FOLDERS if storage.is_folder(join_path(data, name))]
+    if not found:
+        return Labels(_folders([SourceFolder(data.rstrip("/"))], images), (), is_label)
+    if beside := next(filter(is_label, storage.names(data)), ""):
+        raise ConfigError(f"--data {data} has {beside}, and folders of splits ({', '.join(found)}): give one of these")
+    splits = {_SPLIT_FOLDERS[name]: name for name in found}
+    if len(splits) < len(found):
+        raise ConfigError(f"--data {data} has several folders of a split ({', '.join(found)}): give one folder")
+    folders = [SourceFolder(join_path(data, name), f"{name}/", split) for split, name in splits.items()]
+    return Labels(_folders(folders, images), tuple(splits), is_label)
+
+
+def _folders(labels: list[SourceFolder], images: tuple[str, ...]) -> tuple[SourceFolder, ...]:
+    if not images:
+        return tuple(labels)
+    of_images = {path.rstrip("/") for path in images}
+    beside = [folder._replace(has_images=False) for folder in labels if folder.path not in of_images]
+    return (*(SourceFolder(path) for path in sorted(of_images)), *beside)
+
+
+def one_folder(folder: str, names: Iterable[str], images: tuple[str, ...]) -> Labels:
+    """Return label files of one folder. Images are in it, or below it, or below `images`."""
+    return Labels(_folders([SourceFolder(folder.rstrip("/"))], images), (), partial(_is_one, names=frozenset(names)))
+
+
+def _is_one(name: str, names: frozenset[str]) -> bool:
+    return name in names
+
+
+def is_json(name: str) -> bool:
+    return name.endswith(".json")
+
+
+def naming_source(options: NamingOptions, kind: str, labels: Labels, parse: Parse, **more: Any) -> Source:
+    """Return the Source of files that name their images."""
+    inputs = () if storage_for(options.data).size(options.data) is None else (options.data,)
+    found = Source(options.data, kind, labels.folders, parse, labels.is_label, splits=labels.splits, inputs=inputs)
+    return replace(found, **more)
+
+
+def image_name(file: str, path: str) -> str:
+    r"""Return the name of an image in the data set, by the path that a label file has.
+
+    >>> image_name("train/labels/1.json", "..\\images\\1.jpg"), image_name("1.json", "/data/1.jpg")
+    ('train/images/1.jpg', '/data/1.jpg')
+    """
+    return (
+        path
+        if is_absolute(path)
+        else posixpath.normpath(posixpath.join(posixpath.dirname(file), path.replace("\\", "/")))
+    )
+
+
+def spoilt(detail: str) -> LabelledImage:
+    """Return the image of a label file of which nothing can be used."""
+    return LabelledImage(None, (LabelFault(Reason.MALFORMED_LABELS, detail),))
+
+
+def not_usable(what: str, detail: str) -> LabelledImage:
+    """Return an entry of a label file that is no image."""
+    return LabelledImage(None, (LabelFault(Reason.MALFORMED_IMAGE, f"{what}: {detail}"),))
+
+
+def read_json(stream: BinaryIO, type_: type[_T], tool: str) -> _T:
+    """Return the JSON of a label file. Its parts of type `msgspec.Raw` are not decoded.
+
+    Raises:
+        UnusableError: it is none, or of another tool.
+    """
+    data = stream.read().removeprefix(b"\xef\xbb\xbf")
+    try:
+        return msgspec.json.decode(data, type=type_)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        cleaned = without_lone_surrogates(quote_nan(data))
+        if cleaned != data:
+            try:
+                return msgspec.json.decode(cleaned, type=type_)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                pass
+        what = describe_content(data) or (_COCO if b'"categories"' in data else "")
+        detail = f"it is not {tool}'s JSON, but {what}" if what else f"it is not {tool}'s JSON ({error})"
+        raise UnusableError(Reason.MALFORMED_LABELS, detail) from error
+
+
+def decoded(raw: Any, type_: type[_T], strict: bool = True) -> _T:
+    """Return a part of a label file.
+
+    Args:
+        strict: False to take texts that are numbers for numbers.
+
+    Raises:
+        UnusableError: it is not of the type.
+    """
+    try:
+        if isinstance(raw, dict):
+            return msgspec.convert(raw, type_, strict=strict)
+        return msgspec.json.decode(raw, type=type_, strict=strict)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        detail = "a text is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+        raise UnusableError(Reason.MALFORMED_ANNOTATION, detail) from error
+
+
+MASKS = "polygons"
+"""Note of a label file that has polygons or masks, and records do not."""
+_MASKS_WARNING = (
+    "label files have polygons or masks, and records have their boxes alone: --masks rle or --masks png stores masks"
+)
+
+
+def mask_warnings(notes: frozenset[str]) -> Iterator[str]:
+    if MASKS in notes:
+        yield _MASKS_WARNING
+
+
+_PIXELS, _FRACTIONS = "coordinates beyond 0..1", "coordinates within 0..1"
+
+
+def frame_note(numbers: Iterable[float]) -> str:
+    """Return the note of a box that should be in pixels."""
+    return _FRACTIONS if all(abs(number) <= 1 for number in numbers) else _PIXELS
+
+
+def check_pixels(notes: frozenset[str], tool: str) -> None:
+    """
+    Raises:
+        ConfigError: all boxes are within 0..1.
+    """
+    if _FRACTIONS in notes and _PIXELS not in notes:
+        raise ConfigError(f"all coordinates are within 0..1, so they are fractions, and {tool}'s are pixels")
+
+
+_BEYOND = 0.01
+"""Fractions may be so far beyond 0..1."""
+
+
+def fraction_box(left: float, top: float, right: float, bottom: float) -> tuple[float, float, float, float]:
+    """Return left, top, width and height of edges in fractions.
+
+    Raises:
+        UnusableError: they are not in 0..1, or in another order.
+
+    >>> fraction_box(0.1, 0.2, 0.4, 1.0)
+    (0.1, 0.2, 0.3, 0.8)
+    """
+    if not all(-_BEYOND <= number <= 1 + _BEYOND for number in (left, top, right, bottom)):
+        raise UnusableError(Reason.MALFORMED_BOX, f"edges {left:g}, {top:g}, {right:g}, {bottom:g} are not in 0..1")
+    return edges_box(left, top, right, bottom)
+
+
+def edges_box(left: float, top: float, right: float, bottom: float) -> tuple[float, float, float, float]:
+    """Return left, top, width and height of edges.
+
+    Raises:
+        UnusableError: they are not finite, or in another order.
+    """
+    if not (left <= right and top <= bottom and all(map(math.isfinite, (left, top, right, bottom)))):
+        detail = f"left {left:g}, top {top:g}, right {right:g}, bottom {bottom:g}"
+        raise UnusableError(Reason.MALFORMED_BOX, f"the edges are not in order: {detail}")
+    return left, top, round(right - left, 12), round(bottom - top, 12)

@@ -1,0 +1,1 @@
+"""CreateML: a JSON list of images with boxes."""

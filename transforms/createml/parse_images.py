@@ -1,0 +1,105 @@
+"""Images of a CreateML file, whose boxes are given by their centre in pixels."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, BinaryIO
+
+import msgspec
+
+from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.rejects import UnusableError
+from recordmill.transforms.annotated.naming import (
+    check_pixels,
+    decoded,
+    find_labels,
+    frame_note,
+    image_name,
+    is_json,
+    naming_source,
+    not_usable,
+    read_json,
+    spoilt,
+)
+from recordmill.transforms.annotated.source import LabelFault, LabelledImage, Source
+
+if TYPE_CHECKING:
+    from recordmill.transforms.createml.createml_options import CreatemlOptions
+
+
+class _Coordinates(msgspec.Struct):
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+class _CreatemlAnnotation(msgspec.Struct):
+    label: str
+    coordinates: _Coordinates
+
+
+class _CreatemlImage(msgspec.Struct):
+    """An entry; Turi Create's older names of the keys are read, too."""
+
+    image: str = ""
+    annotations: list[msgspec.Raw] | None = None
+    imagefilename: str = ""
+    annotation: list[msgspec.Raw] | None = None
+
+
+def createml_source(options: "CreatemlOptions") -> Source:
+    """Return what is read.
+
+    Raises:
+        ConfigError: see `find_labels`.
+    """
+    labels = find_labels(options.data, options.images, is_json)
+    return naming_source(options, "createml", labels, parse_images, check=_check)
+
+
+def _check(notes: frozenset[str]) -> Iterator[str]:
+    check_pixels(notes, "CreateML")
+    yield from ()
+
+
+def parse_images(stream: BinaryIO, file: str) -> Iterator[LabelledImage]:
+    """Yield the images of a file.
+
+    >>> import io
+    >>> box = b'{"label": "cat", "coordinates": {"x": 20, "y": 30, "width": 10, "height": 40}}'
+    >>> data = b'[{"image": "1.jpg", "annotations": [' + box + b']}]'
+    >>> image, = parse_images(io.BytesIO(data), "valid/_annotations.createml.json")
+    >>> image.sample.file_name, image.sample.objects[0].box
+    ('valid/1.jpg', (15.0, 10.0, 10.0, 40.0))
+    """
+    try:
+        found: list[msgspec.Raw] = read_json(stream, list[msgspec.Raw], "CreateML")
+    except UnusableError as fault:
+        yield spoilt(fault.detail)
+        return
+    for number, raw in enumerate(found, 1):
+        try:
+            image = decoded(raw, _CreatemlImage)
+        except UnusableError as fault:
+            yield not_usable(f"{file}: image {number}", fault.detail)
+            continue
+        name = image.image or image.imagefilename
+        rows = image.annotations if image.annotations is not None else image.annotation
+        if not name or rows is None:
+            yield not_usable(f"{file}: image {number}", "it has no image, or no annotations")
+        else:
+            yield _image(rows, name, image_name(file, name))
+
+
+def _image(rows: list[msgspec.Raw], shown: str, name: str) -> LabelledImage:
+    objects, faults, notes = [], [], set()
+    for number, raw in enumerate(rows, 1):
+        try:
+            each = decoded(raw, _CreatemlAnnotation)
+        except UnusableError as fault:
+            faults.append(LabelFault(fault.reason, f"{shown}: annotation {number}: {fault.detail}"))
+            continue
+        x, y, width, height = msgspec.structs.astuple(each.coordinates)
+        notes.add(frame_note((x, y, width, height)))
+        box = round(x - width / 2, 12), round(y - height / 2, 12), width, height
+        objects.append(SampleObject(each.label, box))
+    return LabelledImage(Sample(name, objects=tuple(objects)), tuple(faults), tuple(sorted(notes)))

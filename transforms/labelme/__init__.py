@@ -1,0 +1,1 @@
+"""LabelMe and X-AnyLabeling: a JSON file an image."""

@@ -1,0 +1,1 @@
+"""Label Studio: a JSON list of tasks."""

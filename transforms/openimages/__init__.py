@@ -1,0 +1,1 @@
+"""Open Images: CSV files of boxes, and of the names of classes."""

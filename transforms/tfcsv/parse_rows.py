@@ -1,0 +1,74 @@
+"""Rows `filename,width,height,class,xmin,ymin,xmax,ymax`, in pixels, become objects."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, BinaryIO
+
+from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.transforms.annotated.csv_rows import Cells, RowFormat, number_of, read_images
+from recordmill.transforms.annotated.naming import (
+    check_pixels,
+    edges_box,
+    find_labels,
+    frame_note,
+    image_name,
+    naming_source,
+)
+from recordmill.transforms.annotated.source import LabelledImage, Source
+
+if TYPE_CHECKING:
+    from recordmill.transforms.tfcsv.tfcsv_options import TfcsvOptions
+
+_EDGES = ("xmin", "ymin", "xmax", "ymax")
+_REQUIRED = ("filename", "class", *_EDGES)
+_NO_SIZE = "size"
+
+
+def tfcsv_source(options: "TfcsvOptions") -> Source:
+    """Return what is read.
+
+    Raises:
+        ConfigError: see `find_labels`.
+    """
+    labels = find_labels(options.data, options.images, _is_csv)
+    return naming_source(options, "tfcsv", labels, parse_rows, check=_check)
+
+
+def _is_csv(name: str) -> bool:
+    return name.endswith(".csv")
+
+
+def _check(notes: frozenset[str]) -> Iterator[str]:
+    check_pixels(notes, "TensorFlow CSV")
+    if _NO_SIZE in notes:
+        yield "rows have a width or height that is no size, so it is not compared with that of the image"
+
+
+def parse_rows(stream: BinaryIO, file: str) -> Iterator[LabelledImage]:
+    """Yield the images of a file.
+
+    >>> import io
+    >>> data = b"filename,width,height,class,xmin,ymin,xmax,ymax\\n1.jpg,40,30,cat,1,2,4,6\\n1.jpg,40,30,cat,9,2,4,6\\n"
+    >>> image, = parse_rows(io.BytesIO(data), "train/_annotations.csv")
+    >>> image.sample.file_name, image.sample.objects[0].box, image.faults[0].line
+    ('train/1.jpg', (1.0, 2.0, 3.0, 4.0), 3)
+    """
+
+    def sample_of(cells: Cells, notes: set[str]) -> Sample:
+        sides = [cells.get(side, "") for side in ("width", "height")]
+        if all(side.isdecimal() and int(side) for side in sides):
+            return Sample(image_name(file, cells["filename"]), width=int(sides[0]), height=int(sides[1]))
+        notes |= {_NO_SIZE} if any(sides) else set()
+        return Sample(image_name(file, cells["filename"]))
+
+    yield from read_images(stream, file, RowFormat(_REQUIRED, ("width", "height"), sample_of, _object))
+
+
+def _object(cells: Cells, notes: set[str]) -> SampleObject | None:
+    if not any(cells[column] for column in _REQUIRED[1:]):
+        return None
+    if not cells["class"]:
+        raise UnusableError(Reason.UNKNOWN_CATEGORY, "no class")
+    edges = [number_of(cells, column) for column in _EDGES]
+    notes.add(frame_note(edges))
+    return SampleObject(cells["class"], edges_box(*edges))

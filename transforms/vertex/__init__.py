@@ -1,0 +1,1 @@
+"""Vertex AI: JSON Lines, or CSV, of images with boxes in fractions."""

@@ -1,0 +1,182 @@
+"""Lines of Vertex AI's import files become images, with boxes in fractions."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import msgspec
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.transforms.annotated.naming import (
+    decoded,
+    fraction_box,
+    image_name,
+    naming_source,
+    not_usable,
+    one_folder,
+    spoilt,
+)
+from recordmill.transforms.annotated.source import LabelFault, LabelledImage, Source
+from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
+
+if TYPE_CHECKING:
+    from recordmill.transforms.vertex.vertex_options import VertexOptions
+
+_ML_USE = "aiplatform.googleapis.com/ml_use"
+_SPLITS = {"train": "train", "training": "train", "validation": "val", "validate": "val", "test": "test"}
+_NO_USE = ("", "unassigned")
+_USE_OF_LINE = {
+    ".jsonl": re.compile(rb'/ml_use"\s*:\s*"(\w+)"', re.IGNORECASE),
+    ".csv": re.compile(rb'^\s*"?(train|training|validation|validate|test)"?\s*,', re.IGNORECASE),
+}
+
+
+class _VertexLine(msgspec.Struct):
+    uri: str = msgspec.field(name="imageGcsUri")
+    boxes: list[msgspec.Raw] = msgspec.field(name="boundingBoxAnnotations", default_factory=list)
+    labels: dict[str, str] = msgspec.field(name="dataItemResourceLabels", default_factory=dict)
+    classes: Any = msgspec.field(name="classificationAnnotation", default=None)
+
+
+class _Box(msgspec.Struct):
+    name: str = msgspec.field(name="displayName")
+    left: float = msgspec.field(name="xMin")
+    top: float = msgspec.field(name="yMin")
+    right: float = msgspec.field(name="xMax")
+    bottom: float = msgspec.field(name="yMax")
+
+
+def vertex_source(options: "VertexOptions") -> Source:
+    """Return what is read. Files are read for `ml_use` once, before the job.
+
+    Raises:
+        ConfigError: --data has no file.
+    """
+    data, storage = options.data, storage_for(options.data)
+    folder, name = split_folder(data) if storage.size(data) is not None else (data, "")
+    names = [name] if name else [each for each in storage.names(data) if each.endswith(tuple(_USE_OF_LINE))]
+    if not names:
+        raise ConfigError(f"--data {data} has no .jsonl or .csv file: give the import file of Vertex AI")
+    files = [join_path(folder, each) for each in names]
+    found = {_SPLITS.get(use) for path in files for use in _uses(path)}
+    splits = tuple(split for split in ("train", "val", "test") if split in found)
+    parse = partial(parse_lines, has_splits=bool(splits))
+    labels = one_folder(folder, names, options.images)
+    return naming_source(options, "vertex", labels, parse, splits=splits, inputs=tuple(files))
+
+
+def _uses(path: str) -> set[str]:
+    """Return the values of ml_use in a file, in lower case."""
+    pattern = _USE_OF_LINE[".csv" if path.endswith(".csv") else ".jsonl"]
+    with storage_for(path).open(path) as file:
+        return {found[1].decode().lower() for line in file if (found := pattern.search(line))}
+
+
+def parse_lines(stream: BinaryIO, file: str, has_splits: bool = False) -> Iterator[LabelledImage]:
+    """Yield the images of a file.
+
+    Args:
+        has_splits: True if lines say their splits.
+
+    >>> box = '{"displayName": "cat", "xMin": "0.25", "yMin": 0.5, "xMax": 0.5, "yMax": 1}'
+    >>> line = '{"imageGcsUri": "gs://b/1.jpg", "boundingBoxAnnotations": [' + box + ']}'
+    >>> image, = parse_lines(io.BytesIO(line.encode()), "a.jsonl")
+    >>> image.sample.file_name, image.sample.objects[0].box
+    ('gs://b/1.jpg', (0.25, 0.5, 0.25, 0.5))
+    >>> image, = parse_lines(io.BytesIO(b"TEST,gs://b/1.jpg,cat,0.25,0.5,,,0.5,1,,"), "a.csv", True)
+    >>> image.sample.split, image.sample.objects[0].box
+    ('test', (0.25, 0.5, 0.25, 0.5))
+    """
+    if file.endswith(".csv"):
+        yield from _csv_lines(stream, file, has_splits)
+        return
+    for number, text in enumerate(stream, 1):
+        if not (text := text.removeprefix(b"\xef\xbb\xbf").strip()):
+            continue
+        try:
+            line = decoded(text, _VertexLine)
+            if line.classes:
+                raise UnusableError(Reason.MALFORMED_IMAGE, "it has a class of the image, and no boxes")
+            split = _split_of(line.labels.get(_ML_USE, ""), has_splits)
+        except UnusableError as fault:
+            yield not_usable(f"line {number}", fault.detail)
+            continue
+        objects, faults = [], []
+        for raw in line.boxes:
+            try:
+                box = decoded(raw, _Box, strict=False)
+                edges = fraction_box(box.left, box.top, box.right, box.bottom)
+            except UnusableError as fault:
+                faults.append(LabelFault(fault.reason, fault.detail, number))
+            else:
+                objects.append(SampleObject(box.name, edges, "fraction"))
+        sample = Sample(image_name(file, line.uri), split=split, objects=tuple(objects))
+        yield LabelledImage(sample, tuple(faults))
+
+
+def _split_of(use: str, has_splits: bool) -> str:
+    """
+    Raises:
+        UnusableError: the line says no split, and others do.
+    """
+    if not has_splits:
+        return ""
+    if use.lower() in _NO_USE:
+        raise UnusableError(Reason.MALFORMED_IMAGE, "no ml_use, which other lines have, so no split")
+    if use.lower() not in _SPLITS:
+        raise UnusableError(Reason.MALFORMED_IMAGE, f"ml_use is {use!r}, and no split")
+    return _SPLITS[use.lower()]
+
+
+def _csv_lines(stream: BinaryIO, file: str, has_splits: bool) -> Iterator[LabelledImage]:
+    """Yield an image a row. The seam joins rows of one image."""
+    rows = csv.reader(io.TextIOWrapper(stream, "utf-8-sig", newline=""), strict=True)
+    try:
+        for row in rows:
+            cells = [cell.strip() for cell in row]
+            if any(cells):
+                yield _csv_row(cells, file, rows.line_num, has_splits)
+    except (UnicodeDecodeError, csv.Error) as error:
+        yield spoilt(f"after line {rows.line_num}, it is no CSV in UTF-8 ({error})")
+
+
+def _csv_row(cells: list[str], file: str, number: int, has_splits: bool) -> LabelledImage:
+    has_use = cells[0].lower() in (*_SPLITS, *_NO_USE)
+    use, uri, label, *corners = [*([] if has_use else [""]), *cells, "", ""]
+    sample = Sample(image_name(file, uri))
+    try:
+        if not uri:
+            raise UnusableError(Reason.MALFORMED_IMAGE, "no image")
+        sample = msgspec.structs.replace(sample, split=_split_of(use, has_splits))
+    except UnusableError as fault:
+        return not_usable(f"line {number}", fault.detail)
+    if not label and not any(corners):
+        return LabelledImage(sample)
+    try:
+        box = SampleObject(label, _corners_box(corners), "fraction")
+        if not label:
+            raise UnusableError(Reason.UNKNOWN_CATEGORY, "no class")
+    except UnusableError as fault:
+        return LabelledImage(sample, (LabelFault(fault.reason, fault.detail, number),))
+    return LabelledImage(msgspec.structs.replace(sample, objects=(box,)))
+
+
+def _corners_box(cells: list[str]) -> tuple[float, float, float, float]:
+    """Return the bounds of two or four corners. Of those that are absent, the cells are empty.
+
+    Raises:
+        UnusableError: there are no two corners, or one is no point.
+    """
+    pairs = [pair for pair in zip(cells[:8:2], cells[1:8:2], strict=False) if any(pair)]
+    try:
+        xs, ys = zip(*((float(x), float(y)) for x, y in pairs), strict=True)
+    except ValueError as error:
+        raise UnusableError(Reason.MALFORMED_BOX, f"corners {' '.join(map(', '.join, pairs))} are no points") from error
+    if len(pairs) < 2:
+        raise UnusableError(Reason.MALFORMED_BOX, "one corner, and a box needs two")
+    return fraction_box(min(xs), min(ys), max(xs), max(ys))

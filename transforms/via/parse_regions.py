@@ -1,0 +1,200 @@
+"""Regions of VIA's JSON files become objects: exports of annotations, and projects, of versions 1 and 2."""
+
+import posixpath
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+import msgspec
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.names import is_absolute
+from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.transforms.annotated.naming import (
+    MASKS,
+    decoded,
+    find_labels,
+    image_name,
+    is_json,
+    mask_warnings,
+    naming_source,
+    not_usable,
+    read_json,
+    spoilt,
+)
+from recordmill.transforms.annotated.shapes import ellipse_ring, polygon_object, without_area
+from recordmill.transforms.annotated.source import LabelFault, LabelledImage, Source
+
+if TYPE_CHECKING:
+    from recordmill.transforms.via.via_options import ViaOptions
+
+_PROJECT = "_via_img_metadata"
+_OTHERS = {"annotations", "shapes", "features"}
+"""Keys of JSON of other tools."""
+_ATTRIBUTE, _OF_FILE = "attribute ", "file_attributes"
+
+
+class RegionRules(NamedTuple):
+    """Rules for regions.
+
+    Attributes:
+        attribute: that has the class; empty for the only one.
+        class_name: of regions without it; empty to reject them.
+        has_masks: whether polygons are wanted, and not their boxes alone.
+    """
+
+    attribute: str = ""
+    class_name: str = ""
+    has_masks: bool = False
+
+
+class _ViaImage(msgspec.Struct):
+    filename: str
+    regions: list[msgspec.Raw] | dict[str, msgspec.Raw]
+    file_attributes: dict[str, Any] = {}
+
+
+class _Region(msgspec.Struct):
+    shape: dict[str, Any] = msgspec.field(name="shape_attributes")
+    attributes: dict[str, Any] = msgspec.field(name="region_attributes", default_factory=dict)
+
+
+class _Rectangle(msgspec.Struct):
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+class _Ellipse(msgspec.Struct):
+    cx: float
+    cy: float
+    r: float = 0.0
+    rx: float = 0.0
+    ry: float = 0.0
+    theta: float = 0.0
+
+
+class _Polygon(msgspec.Struct):
+    xs: list[float] = msgspec.field(name="all_points_x")
+    ys: list[float] = msgspec.field(name="all_points_y")
+
+
+def via_source(options: "ViaOptions") -> Source:
+    """Return what is read.
+
+    Raises:
+        ConfigError: see `find_labels`.
+    """
+    labels = find_labels(options.data, options.images, is_json)
+    rules = RegionRules(options.class_attribute or "", options.class_name or "", options.masks != "none")
+    check = partial(_check, rules=rules)
+    return naming_source(options, "via", labels, partial(parse_regions, rules=rules), check=check)
+
+
+def _check(notes: frozenset[str], rules: RegionRules) -> Iterator[str]:
+    attributes = sorted(note.removeprefix(_ATTRIBUTE) for note in notes if note.startswith(_ATTRIBUTE))
+    if rules.attribute and rules.attribute not in attributes:
+        raise ConfigError(
+            f"--class-attribute {rules.attribute}: no region has it; there are {', '.join(attributes) or 'none'}"
+        )
+    if not rules.attribute and len(attributes) > 1:
+        raise ConfigError(f"regions have the attributes {', '.join(attributes)}: give the class's as --class-attribute")
+    if others := [name for name in attributes if name != rules.attribute and len(attributes) > 1]:
+        yield f"regions have the attributes {', '.join(others)}, too, and records have no key for them"
+    if _OF_FILE in notes:
+        yield "images have file attributes, and records have no key for them"
+    yield from mask_warnings(notes)
+
+
+def parse_regions(stream: BinaryIO, file: str, rules: RegionRules) -> Iterator[LabelledImage]:
+    """Yield the images of a file.
+
+    >>> import io
+    >>> shape = b'{"name": "circle", "cx": 5, "cy": 5, "r": 2}'
+    >>> region = b'{"shape_attributes": ' + shape + b', "region_attributes": {"a": "cat"}}'
+    >>> data = b'{"1.jpg12": {"filename": "1.jpg", "regions": [' + region + b']}}'
+    >>> image, = parse_regions(io.BytesIO(data), "train/via.json", RegionRules())
+    >>> image.sample.file_name, image.sample.objects[0].category, image.sample.objects[0].box
+    ('train/1.jpg', 'cat', (3.0, 3.0, 4.0, 4.0))
+    """
+    try:
+        found: dict[str, msgspec.Raw] = read_json(stream, dict[str, msgspec.Raw], "VIA")
+        folder = ""
+        if _PROJECT in found:
+            settings = msgspec.json.decode(found.get("_via_settings", b"{}"))
+            core = settings.get("core") if isinstance(settings, dict) else None
+            folder = str((core or {}).get("default_filepath") or "") if isinstance(core or {}, dict) else ""
+            found = decoded(found[_PROJECT], dict[str, msgspec.Raw])
+        elif found.keys() & _OTHERS:
+            raise UnusableError(Reason.MALFORMED_LABELS, f"it is not VIA's JSON: its keys are {', '.join(found)}")
+    except UnusableError as fault:
+        yield spoilt(fault.detail)
+        return
+    for key, raw in found.items():
+        try:
+            image = decoded(raw, _ViaImage)
+        except UnusableError as fault:
+            yield not_usable(f"{file}: {key!r}", fault.detail)
+        else:
+            name = image.filename if is_absolute(image.filename) else posixpath.join(folder, image.filename)
+            yield _image(image, image_name(file, name), rules)
+
+
+def _image(image: _ViaImage, name: str, rules: RegionRules) -> LabelledImage:
+    regions = image.regions if isinstance(image.regions, list) else list(image.regions.values())
+    objects, faults = [], []
+    notes = {_OF_FILE} if any(image.file_attributes.values()) else set()
+    for number, raw in enumerate(regions, 1):
+        try:
+            objects.append(_object(decoded(raw, _Region), rules, notes))
+        except UnusableError as fault:
+            faults.append(LabelFault(fault.reason, f"{image.filename}: region {number}: {fault.detail}"))
+    return LabelledImage(Sample(name, objects=tuple(objects)), tuple(faults), tuple(sorted(notes)))
+
+
+def _object(region: _Region, rules: RegionRules, notes: set[str]) -> SampleObject:
+    """
+    Raises:
+        UnusableError: the region is no object.
+    """
+    notes |= {f"{_ATTRIBUTE}{name}" for name, value in region.attributes.items() if value not in ("", {})}
+    name = _class_name(region.attributes, rules)
+    kind = region.shape.get("name")
+    if kind == "rect":
+        box = decoded(region.shape, _Rectangle)
+        return SampleObject(name, (box.x, box.y, box.width, box.height))
+    if kind == "polygon":
+        points = decoded(region.shape, _Polygon)
+        if len(points.xs) != len(points.ys):
+            detail = f"a polygon of {len(points.xs)} x and {len(points.ys)} y"
+            raise UnusableError(Reason.MALFORMED_SEGMENTATION, detail)
+        ring = list(zip(points.xs, points.ys, strict=True))
+    elif kind in ("circle", "ellipse"):
+        each = decoded(region.shape, _Ellipse)
+        ring = ellipse_ring((each.cx, each.cy), (each.rx or each.r, each.ry or each.r), each.theta)
+    elif kind in ("point", "polyline"):
+        raise without_area(kind)
+    else:
+        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"shape {kind!r} is not read")
+    if not rules.has_masks:
+        notes.add(MASKS)
+    return polygon_object(name, [ring], rules.has_masks)
+
+
+def _class_name(attributes: dict[str, Any], rules: RegionRules) -> str:
+    """Return the class of a region: the value of an attribute, or the only option of it that is checked."""
+    value = attributes.get(rules.attribute) if rules.attribute else next(filter(None, attributes.values()), None)
+    if isinstance(value, dict):
+        chosen = [name for name, is_chosen in value.items() if is_chosen]
+        if len(chosen) > 1:
+            detail = f"it has {len(chosen)} classes ({', '.join(chosen)})"
+            raise UnusableError(Reason.UNKNOWN_CATEGORY, detail)
+        value = next(iter(chosen), None)
+    if value not in (None, ""):
+        return str(value)
+    if not rules.class_name:
+        what = f"no attribute {rules.attribute}" if rules.attribute else "no attribute"
+        raise UnusableError(Reason.UNKNOWN_CATEGORY, f"it has {what}, so no class; --class-name gives it one")
+    return rules.class_name

@@ -1,0 +1,32 @@
+"""Options of `recordmill via`."""
+
+from collections.abc import Iterable
+
+from recordmill.schemas.inputs.option import READ, redefined
+from recordmill.transforms.annotated.format_options import FormatOptions
+from recordmill.transforms.annotated.naming import NamingOptions
+from recordmill.transforms.annotated.source import Source
+
+
+class ViaOptions(NamingOptions):
+    """Options of `recordmill via`, see docs/formats.md."""
+
+    class_attribute: str | None = READ.opt(
+        "Attribute of regions that has the class. Where regions have several attributes, it is required.",
+        metavar="NAME",
+        usual="the only one",
+    )
+    class_name: str | None = READ.opt(
+        "Class of regions that have no class attribute, as in data sets of one class. Without it, they are rejects.",
+        metavar="NAME",
+    )
+    name: str = redefined(FormatOptions, "name", "via")
+
+    def source(self) -> Source:
+        from recordmill.transforms.via.parse_regions import via_source
+
+        return via_source(self)
+
+    @staticmethod
+    def recognise(names: Iterable[str]) -> str:
+        return next((name for name in sorted(names) if name.rpartition("/")[2].startswith("via_")), "")
