@@ -69,7 +69,7 @@ def not_extracted(manifest: Manifest, splits: Sequence[str], format_: str) -> It
     for line in uncarried_lines((rows for split in splits for rows in manifest.splits[split].inputs), layout):
         yield f"not in the records, and so not here: {line}"
     if format_ != "coco":
-        yield from LABEL_FORMATS[format_].notes(splits, label_rules(manifest.table, manifest.labels))
+        yield from LABEL_FORMATS[format_].warn(splits, label_rules(manifest.table, manifest.labels))
         if manifest.labels.categories:
             ids = "indices from 0" if format_ == "yolo" else "names"
             yield f"not written: ids of {len(manifest.labels.categories):,} categories; {format_} has their {ids}"

@@ -73,7 +73,7 @@ def print_extracted(console: Console, folder: str, splits: Sequence["ExtractedSp
                     "annotations up by id, such as pycocotools, find one of each: renumber them if you evaluate "
                     "with them"
                 )
-        for counts, what in ((split.lost, "not written"), (split.changed, "changed")):
+        for counts, what in ((split.lost, "not written"), (split.notes, "note")):
             if counts:
                 console.print(
                     f"  {what}: {', '.join(f'{thing} {number:,}' for thing, number in sorted(counts.items()))}"

@@ -49,14 +49,14 @@ class LabelExtractor(RowExtractor):
         faults: list[tuple[str, str]] = []
         record, image = self.read_image(values, faults)
         data, name = values["image.encoded"], self._name(image.file_name)
-        changed = {}
+        notes = {}
         suffix = posixpath.splitext(name)[1].lower()
         if suffix not in _SUFFIXES:
             name += ".jpg" if kind_of(data) == "jpeg" else ".png"
-            changed[_RENAMED] = 1
+            notes[_RENAMED] = 1
         if _is_turned(data):
             data = without_exif(data)
-            changed[_TURNED] = 1
+            notes[_TURNED] = 1
         captions = tuple(row.caption for row in self._captions(values, image.id))
         class_name = text(values["image.class_name"], "the class") if "image.class_name" in values else None
         objects = tuple(self._objects(record, image, faults))
@@ -66,8 +66,8 @@ class LabelExtractor(RowExtractor):
         )
         files = [ExtractedFile(f"{self._folder}/{name}", data), *([labels.file] if labels.file else [])]
         written = len(objects) - labels.lost.get("crowds", 0)
-        lost, changed = dict(labels.lost), changed | {what: number for what, number in labels.changed.items() if number}
-        rows = RecordRows(image, line=labels.line, objects=written, lost=lost, changed=changed)
+        lost, notes = dict(labels.lost), notes | {what: number for what, number in labels.notes.items() if number}
+        rows = RecordRows(image, line=labels.line, objects=written, lost=lost, notes=notes)
         return Extracted(rows, tuple(files), faults)
 
     def _objects(

@@ -103,7 +103,7 @@ class RecordRows(msgspec.Struct, frozen=True):
         class_name: of an image of one class.
         line: of the image in the list of its split, in formats that have one.
         objects: number of objects in label files.
-        lost, changed: numbers of things that the format does not hold, or holds otherwise.
+        lost, notes: numbers of things that the format does not hold, or holds otherwise.
     """
 
     image: ImageEntry
@@ -115,7 +115,7 @@ class RecordRows(msgspec.Struct, frozen=True):
     line: str = ""
     objects: int = 0
     lost: dict[str, int] = {}
-    changed: dict[str, int] = {}
+    notes: dict[str, int] = {}
 
 
 class Extracted(NamedTuple):

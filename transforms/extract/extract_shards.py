@@ -159,7 +159,7 @@ class Document(msgspec.Struct, frozen=True):
 
 class ExtractedSplit(msgspec.Struct, frozen=True):
     """Result of a split. `image_bytes` is the size of its `images` files, which `rows` image rows name. `lost` and
-    `changed` have numbers of things that the format does not hold, or holds otherwise."""
+    `notes` have numbers of things that the format does not hold, or holds otherwise."""
 
     split: str
     rows: int
@@ -168,7 +168,7 @@ class ExtractedSplit(msgspec.Struct, frozen=True):
     documents: tuple[Document, ...]
     faults: Faults
     lost: dict[str, int] = {}
-    changed: dict[str, int] = {}
+    notes: dict[str, int] = {}
 
 
 @dataclass(eq=False, repr=False)
@@ -226,18 +226,18 @@ def write_list(
     pieces = _kept_pieces(folder, shards, table, has_label_files=True)
     rows = objects = 0
     lost: Counter[str] = Counter()
-    changed: Counter[str] = Counter()
+    notes: Counter[str] = Counter()
     path = join_path(folder, format_.list_file.format(split=split))
     with storage_for(path).writing(path) if format_.list_file else nullcontext() as upload:
         for image in pieces.rows():
             rows, objects = rows + 1, objects + image.objects
             lost.update(image.lost)
-            changed.update(image.changed)
+            notes.update(image.notes)
             if upload is not None:
                 upload.write(f"{image.line}\n".encode())
     documents = (Document(format_.labels.format(split=split), objects),)
     return ExtractedSplit(
-        split, rows, pieces.images, pieces.image_bytes, documents, pieces.faults, dict(lost), dict(changed)
+        split, rows, pieces.images, pieces.image_bytes, documents, pieces.faults, dict(lost), dict(notes)
     )
 
 

@@ -86,13 +86,13 @@ class Labels(NamedTuple):
         file: its label file, if the format has one an image.
         line: its line in the list of the split, if the format has such lists.
         lost: number of things that are not written, by what they are.
-        changed: number of things that are written otherwise than they are.
+        notes: number of things that are written otherwise than they are, or that some readers do not find.
     """
 
     file: ExtractedFile | None = None
     line: str = ""
     lost: Counts = {}
-    changed: Counts = {}
+    notes: Counts = {}
 
 
 class LabelFormat(NamedTuple):
@@ -104,7 +104,7 @@ class LabelFormat(NamedTuple):
         write: returns the labels of an image.
         list_file: path of the list of a split's images; empty if the format has none.
         finish: yields files of the whole data set, by its splits.
-        notes: yields what is likely to surprise, by splits.
+        warn: yields what is likely to surprise, by splits.
         holds_classes: whether it has a place for the class of an image without objects.
     """
 
@@ -113,7 +113,7 @@ class LabelFormat(NamedTuple):
     write: Callable[[ExtractedImage, LabelRules], Labels]
     list_file: str = ""
     finish: Callable[[Iterable[str], LabelRules], Iterator[ExtractedFile]] = lambda splits, rules: iter(())
-    notes: Callable[[Iterable[str], LabelRules], Iterator[str]] = lambda splits, rules: iter(())
+    warn: Callable[[Iterable[str], LabelRules], Iterator[str]] = lambda splits, rules: iter(())
     holds_classes: bool = False
 
 

@@ -47,6 +47,6 @@ IMAGEFOLDER = LabelFormat(
     "{split}/metadata.jsonl",
     write_imagefolder,
     "{split}/metadata.jsonl",
-    notes=lambda splits, rules: other_splits(splits),
+    warn=lambda splits, rules: other_splits(splits),
     holds_classes=True,
 )

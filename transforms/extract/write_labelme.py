@@ -32,8 +32,8 @@ _BOUNDS = "boxes that are not the bounds of their masks: a polygon has no box"
 def write_labelme(image: ExtractedImage, rules: LabelRules) -> Labels:
     """Return the JSON file of an image."""
     objects = without_crowds(image)
-    changed: Counter[str] = Counter()
-    shapes = [shape for group, each in enumerate(objects, 1) for shape in _shapes(each, group, image, changed)]
+    notes: Counter[str] = Counter()
+    shapes = [shape for group, each in enumerate(objects, 1) for shape in _shapes(each, group, image, notes)]
     document: dict[str, Any] = {
         "version": _VERSION,
         "flags": {},
@@ -44,10 +44,10 @@ def write_labelme(image: ExtractedImage, rules: LabelRules) -> Labels:
         "imageWidth": image.image.width,
     }
     path = f"{image.split}/{image.stem}.json"
-    return Labels(ExtractedFile(path, msgspec.json.encode(document)), "", count_lost(image, objects, *_HELD), changed)
+    return Labels(ExtractedFile(path, msgspec.json.encode(document)), "", count_lost(image, objects, *_HELD), notes)
 
 
-def _shapes(each: ExtractedObject, group: int, image: ExtractedImage, changed: "Counter[str]") -> list[dict[str, Any]]:
+def _shapes(each: ExtractedObject, group: int, image: ExtractedImage, notes: "Counter[str]") -> list[dict[str, Any]]:
     """Return the shapes of an object: a rectangle, polygons in a group, or a mask if it has holes."""
     label, size = each.category.name, (image.image.width, image.image.height)
     xmin, ymin, xmax, ymax = each.edges_px
@@ -59,7 +59,7 @@ def _shapes(each: ExtractedObject, group: int, image: ExtractedImage, changed: "
     mask = rle_mask(each.row.segmentation.counts.encode(), size)
     ys, xs = np.nonzero(mask)
     left, top, right, bottom = (int(edge) for edge in (xs.min(), ys.min(), xs.max(), ys.max()))
-    changed[_BOUNDS] += (left, top, right + 1, bottom + 1) != each.edges_px
+    notes[_BOUNDS] += (left, top, right + 1, bottom + 1) != each.edges_px
     outlines = trace_mask(mask)
     if outlines.holes:
         png = base64.b64encode(grey_png(np.ascontiguousarray(mask[top : bottom + 1, left : right + 1]) * np.uint8(255)))
@@ -80,4 +80,4 @@ def _shape(label: str, kind: str, points: list[Any], group: int | None = None, m
     }
 
 
-LABELME = LabelFormat("{split}", "{split}", write_labelme, notes=lambda splits, rules: other_splits(splits))
+LABELME = LabelFormat("{split}", "{split}", write_labelme, warn=lambda splits, rules: other_splits(splits))

@@ -18,6 +18,7 @@ from recordmill.transforms.extract.label_format import (
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _HELD = ("objects marked difficult or truncated", "views")
+_NOT_JPG = "image files that are not called .jpg, which torchvision and TFDS do not find"
 _EDGES = ("xmin", "ymin", "xmax", "ymax")
 
 
@@ -31,7 +32,10 @@ def write_voc(image: ExtractedImage, rules: LabelRules) -> Labels:
     lines = [f"  {_element('filename', name)}", f"  <size>{size}</size>", *map(_object, objects)]
     text = "\n".join(("<annotation>", *lines, "</annotation>", ""))
     stem = f"{image.split}/{image.stem}"
-    return Labels(ExtractedFile(f"Annotations/{stem}.xml", text.encode()), stem, count_lost(image, objects, *_HELD))
+    notes = {} if name.endswith(".jpg") else {_NOT_JPG: 1}
+    return Labels(
+        ExtractedFile(f"Annotations/{stem}.xml", text.encode()), stem, count_lost(image, objects, *_HELD), notes
+    )
 
 
 def _object(each: ExtractedObject) -> str:
@@ -51,5 +55,5 @@ VOC = LabelFormat(
     "Annotations/{split}",
     write_voc,
     "ImageSets/Main/{split}.txt",
-    notes=lambda splits, rules: other_splits(splits),
+    warn=lambda splits, rules: other_splits(splits),
 )

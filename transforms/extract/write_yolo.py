@@ -48,18 +48,18 @@ def yolo_task(rules: LabelRules) -> str:
 def write_yolo(image: ExtractedImage, rules: LabelRules) -> Labels:
     """Return the label file of an image, which is empty without objects."""
     task, objects = yolo_task(rules), without_crowds(image)
-    changed: Counter[str] = Counter()
+    notes: Counter[str] = Counter()
     points = LabelMap(rules.categories).keypoints
     lines: dict[str, None] = {}
     for each in objects:
-        numbers = _numbers(each, image, task, points, changed)
+        numbers = _numbers(each, image, task, points, notes)
         if numbers:
             lines[" ".join(map(number, (each.class_index, *numbers)))] = None
     lost = Counter(count_lost(image, objects, *_HELD[task]))
     lost[_SAME] = len(objects) - len(lines)
     path = f"{label_path(f'/images/{image.split}/{image.name}')}"
     data = "".join(f"{line}\n" for line in lines).encode()
-    return Labels(ExtractedFile(path.lstrip("/"), data), "", +lost, changed)
+    return Labels(ExtractedFile(path.lstrip("/"), data), "", +lost, notes)
 
 
 def label_path(path: str) -> str:
@@ -72,19 +72,19 @@ def label_path(path: str) -> str:
 
 
 def _numbers(
-    each: ExtractedObject, image: ExtractedImage, task: str, points: int, changed: "Counter[str]"
+    each: ExtractedObject, image: ExtractedImage, task: str, points: int, notes: "Counter[str]"
 ) -> list[float]:
     width, height = image.image.width, image.image.height
     edges = each.edges_px
     xmin, ymin, xmax, ymax = (min(max(edge, 0.0), (width, height)[axis % 2]) for axis, edge in enumerate(edges))
-    changed[_CUT] += (xmin, ymin, xmax, ymax) != edges
+    notes[_CUT] += (xmin, ymin, xmax, ymax) != edges
     rectangle = [xmin / width, ymin / height, xmax / width, ymin / height]
     rectangle += [xmax / width, ymax / height, xmin / width, ymax / height]
     if task == "obb":
         return list(each.corners) if any(each.corners) else rectangle
     if task == "segment":
-        polygon = _polygon(each, image, changed)
-        changed[_NO_MASK] += not polygon
+        polygon = _polygon(each, image, notes)
+        notes[_NO_MASK] += not polygon
         return polygon or rectangle
     box = [(xmin + xmax) / 2 / width, (ymin + ymax) / 2 / height, (xmax - xmin) / width, (ymax - ymin) / height]
     if task == "detect":
@@ -97,7 +97,7 @@ def _numbers(
     return [*box, *xyv]
 
 
-def _polygon(each: ExtractedObject, image: ExtractedImage, changed: "Counter[str]") -> list[float]:
+def _polygon(each: ExtractedObject, image: ExtractedImage, notes: "Counter[str]") -> list[float]:
     """Return the outline of a mask as fractions; empty without a mask."""
     width, height = image.image.width, image.image.height
     if not isinstance(each.row.segmentation, RunLengths):
@@ -105,8 +105,8 @@ def _polygon(each: ExtractedObject, image: ExtractedImage, changed: "Counter[str
     outlines = trace_mask(rle_mask(each.row.segmentation.counts.encode(), (width, height)))
     ring = outlines.joined
     xs, ys = zip(*ring, strict=True)
-    changed[_JOINED] += len(outlines.parts) + len(outlines.holes) > 1
-    changed[_BOUNDS] += (min(xs), min(ys), max(xs), max(ys)) != each.edges_px
+    notes[_JOINED] += len(outlines.parts) + len(outlines.holes) > 1
+    notes[_BOUNDS] += (min(xs), min(ys), max(xs), max(ys)) != each.edges_px
     return [side for x, y in ring for side in (x / width, y / height)]
 
 
@@ -125,7 +125,7 @@ def write_yaml(splits: Iterable[str], rules: LabelRules) -> Iterator[ExtractedFi
     yield ExtractedFile("data.yaml", text.encode())
 
 
-def yolo_notes(splits: Iterable[str], rules: LabelRules) -> Iterator[str]:
+def yolo_warnings(splits: Iterable[str], rules: LabelRules) -> Iterator[str]:
     """Yield what Ultralytics will not find."""
     splits = set(splits)
     yield f"data.yaml is of the task {yolo_task(rules)}: a line of a label file has one kind of shape"
@@ -137,4 +137,4 @@ def yolo_notes(splits: Iterable[str], rules: LabelRules) -> Iterator[str]:
         yield "data.yaml has no flip_idx, so Ultralytics does not mirror images: add it"
 
 
-YOLO = LabelFormat("images/{split}", "labels/{split}", write_yolo, finish=write_yaml, notes=yolo_notes)
+YOLO = LabelFormat("images/{split}", "labels/{split}", write_yolo, finish=write_yaml, warn=yolo_warnings)
