@@ -65,9 +65,8 @@ class LabelExtractor(RowExtractor):
             ExtractedImage(image, self._split, name, objects, captions, class_name, maps), self._rules
         )
         files = [ExtractedFile(f"{self._folder}/{name}", data), *([labels.file] if labels.file else [])]
-        written = len(objects) - labels.lost.get("crowds", 0)
         lost, notes = dict(labels.lost), notes | {what: number for what, number in labels.notes.items() if number}
-        rows = RecordRows(image, line=labels.line, objects=written, lost=lost, notes=notes)
+        rows = RecordRows(image, line=labels.line, objects=labels.objects, lost=lost, notes=notes)
         return Extracted(rows, tuple(files), faults)
 
     def _objects(

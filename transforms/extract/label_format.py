@@ -83,12 +83,14 @@ class Labels(NamedTuple):
     """Labels of an image.
 
     Attributes:
+        objects: number of objects that are written.
         file: its label file, if the format has one an image.
         line: its line in the list of the split, if the format has such lists.
         lost: number of things that are not written, by what they are.
         notes: number of things that are written otherwise than they are, or that some readers do not find.
     """
 
+    objects: int
     file: ExtractedFile | None = None
     line: str = ""
     lost: Counts = {}
@@ -127,6 +129,7 @@ _OF_OBJECT: dict[str, Callable[[ExtractedObject], Any]] = {
     "ids of annotations": lambda each: True,
 }
 _OF_IMAGE: dict[str, Callable[[ExtractedImage], int]] = {
+    "crowds": lambda image: sum(each.row.iscrowd for each in image.objects),
     "captions": lambda image: len(image.captions),
     "classes of images": lambda image: image.class_name is not None,
     "masks of whole images": lambda image: image.maps,
@@ -146,7 +149,7 @@ def count_lost(image: ExtractedImage, objects: Sequence[ExtractedObject], *held:
     """
     of_objects = {what: sum(map(bool, map(is_there, objects))) for what, is_there in _OF_OBJECT.items()}
     of_image = {what: int(count(image)) for what, count in _OF_IMAGE.items()}
-    found = of_objects | of_image | {"crowds": len(image.objects) - len(objects)}
+    found = of_objects | of_image
     found["areas that are not those of the shapes"] = sum(
         _area_differs(each, "masks" in held, image.image) for each in objects if "areas" not in held
     )

@@ -14,7 +14,7 @@ from recordmill.transforms.extract.label_format import (
     other_splits,
 )
 
-_HELD = ("areas", "ids of annotations", "captions", "classes of images", "ids of images")
+_HELD = ("crowds", "areas", "ids of annotations", "captions", "classes of images", "ids of images")
 
 
 def write_imagefolder(image: ExtractedImage, rules: LabelRules) -> Labels:
@@ -39,7 +39,7 @@ def write_imagefolder(image: ExtractedImage, rules: LabelRules) -> Labels:
     if Part.CAPTIONS in rules.parts:
         row["captions"] = image.captions
     lost = count_lost(image, image.objects, *_HELD)
-    return Labels(None, msgspec.json.encode(row).decode(), lost)
+    return Labels(len(image.objects), None, msgspec.json.encode(row).decode(), lost)
 
 
 IMAGEFOLDER = LabelFormat(

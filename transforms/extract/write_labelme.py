@@ -44,7 +44,8 @@ def write_labelme(image: ExtractedImage, rules: LabelRules) -> Labels:
         "imageWidth": image.image.width,
     }
     path = f"{image.split}/{image.stem}.json"
-    return Labels(ExtractedFile(path, msgspec.json.encode(document)), "", count_lost(image, objects, *_HELD), notes)
+    file = ExtractedFile(path, msgspec.json.encode(document))
+    return Labels(len(objects), file, "", count_lost(image, objects, *_HELD), notes)
 
 
 def _shapes(each: ExtractedObject, group: int, image: ExtractedImage, notes: "Counter[str]") -> list[dict[str, Any]]:

@@ -33,9 +33,8 @@ def write_voc(image: ExtractedImage, rules: LabelRules) -> Labels:
     text = "\n".join(("<annotation>", *lines, "</annotation>", ""))
     stem = f"{image.split}/{image.stem}"
     notes = {} if name.endswith(".jpg") else {_NOT_JPG: 1}
-    return Labels(
-        ExtractedFile(f"Annotations/{stem}.xml", text.encode()), stem, count_lost(image, objects, *_HELD), notes
-    )
+    file = ExtractedFile(f"Annotations/{stem}.xml", text.encode())
+    return Labels(len(objects), file, stem, count_lost(image, objects, *_HELD), notes)
 
 
 def _object(each: ExtractedObject) -> str:

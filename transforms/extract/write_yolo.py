@@ -33,6 +33,7 @@ _JOINED = "masks of several parts or with holes, written as one polygon"
 _BOUNDS = "boxes that are not the bounds of their masks: a polygon has no box"
 _NO_MASK = "objects without a mask, written as the polygon of their box"
 _CUT = "boxes beyond the image, cut at its edge"
+_OUTSIDE = "boxes outside of their image"
 _SAME = "objects with the same class and box as another one of their image"
 
 
@@ -48,18 +49,17 @@ def yolo_task(rules: LabelRules) -> str:
 def write_yolo(image: ExtractedImage, rules: LabelRules) -> Labels:
     """Return the label file of an image, which is empty without objects."""
     task, objects = yolo_task(rules), without_crowds(image)
+    inside = [each for each in objects if _has_area(_cut_edges(each, image))]
     notes: Counter[str] = Counter()
     points = LabelMap(rules.categories).keypoints
-    lines: dict[str, None] = {}
-    for each in objects:
-        numbers = _numbers(each, image, task, points, notes)
-        if numbers:
-            lines[" ".join(map(number, (each.class_index, *numbers)))] = None
-    lost = Counter(count_lost(image, objects, *_HELD[task]))
-    lost[_SAME] = len(objects) - len(lines)
-    path = f"{label_path(f'/images/{image.split}/{image.name}')}"
-    data = "".join(f"{line}\n" for line in lines).encode()
-    return Labels(ExtractedFile(path.lstrip("/"), data), "", +lost, notes)
+    rows = [(each.class_index, *_numbers(each, image, task, points, notes)) for each in inside]
+    lines = dict.fromkeys(" ".join(map(number, row)) for row in rows)
+    lost = Counter(count_lost(image, inside, *_HELD[task]))
+    lost[_OUTSIDE] = len(objects) - len(inside)
+    lost[_SAME] = len(inside) - len(lines)
+    path = label_path(f"/images/{image.split}/{image.name}").lstrip("/")
+    file = ExtractedFile(path, "".join(f"{line}\n" for line in lines).encode())
+    return Labels(len(lines), file, "", +lost, notes)
 
 
 def label_path(path: str) -> str:
@@ -71,13 +71,22 @@ def label_path(path: str) -> str:
     return "/labels/".join(path.rpartition(".")[0].rsplit("/images/", 1)) + ".txt"
 
 
+def _cut_edges(each: ExtractedObject, image: ExtractedImage) -> tuple[float, ...]:
+    """Return xmin, ymin, xmax, ymax within the image: Ultralytics leaves out an image with a number beyond 1."""
+    sides = image.image.width, image.image.height
+    return tuple(min(max(edge, 0.0), sides[axis % 2]) for axis, edge in enumerate(each.edges_px))
+
+
+def _has_area(edges: tuple[float, ...]) -> bool:
+    return edges[0] < edges[2] and edges[1] < edges[3]
+
+
 def _numbers(
     each: ExtractedObject, image: ExtractedImage, task: str, points: int, notes: "Counter[str]"
 ) -> list[float]:
     width, height = image.image.width, image.image.height
-    edges = each.edges_px
-    xmin, ymin, xmax, ymax = (min(max(edge, 0.0), (width, height)[axis % 2]) for axis, edge in enumerate(edges))
-    notes[_CUT] += (xmin, ymin, xmax, ymax) != edges
+    xmin, ymin, xmax, ymax = edges = _cut_edges(each, image)
+    notes[_CUT] += edges != each.edges_px
     rectangle = [xmin / width, ymin / height, xmax / width, ymin / height]
     rectangle += [xmax / width, ymax / height, xmin / width, ymax / height]
     if task == "obb":
