@@ -61,9 +61,9 @@ class LabelExtractor(RowExtractor):
         class_name = text(values["image.class_name"], "the class") if "image.class_name" in values else None
         objects = tuple(self._objects(record, image, faults))
         maps = sum(source in values for source in (*MAPS, "panoptic.png"))
-        labels = self._format.write(
-            ExtractedImage(image, self._split, name, objects, captions, class_name, maps), self._rules
-        )
+        tags = len(record.listed("image.tag_names"))
+        extracted = ExtractedImage(image, self._split, name, objects, captions, class_name, maps, tags)
+        labels = self._format.write(extracted, self._rules)
         files = [ExtractedFile(f"{self._folder}/{name}", data), *([labels.file] if labels.file else [])]
         lost, notes = dict(labels.lost), notes | {what: number for what, number in labels.notes.items() if number}
         rows = RecordRows(image, line=labels.line, objects=labels.objects, lost=lost, notes=notes)

@@ -49,6 +49,7 @@ class ExtractedImage(NamedTuple):
     Attributes:
         name: of its file, below the folder of the split's images.
         maps: number of masks of the whole image, and panoptic PNGs.
+        tags: number of classes of the image beside its objects.
     """
 
     image: ImageEntry
@@ -58,6 +59,7 @@ class ExtractedImage(NamedTuple):
     captions: tuple[str, ...] = ()
     class_name: str | None = None
     maps: int = 0
+    tags: int = 0
 
     @property
     def stem(self) -> str:
@@ -132,6 +134,7 @@ _OF_IMAGE: dict[str, Callable[[ExtractedImage], int]] = {
     "crowds": lambda image: sum(each.row.iscrowd for each in image.objects),
     "captions": lambda image: len(image.captions),
     "classes of images": lambda image: image.class_name is not None,
+    "tags of images": lambda image: image.tags,
     "masks of whole images": lambda image: image.maps,
     "lists of absent categories": lambda image: bool(
         image.image.neg_category_ids or image.image.not_exhaustive_category_ids
