@@ -72,7 +72,7 @@ def not_extracted(manifest: Manifest, splits: Sequence[str], format_: str) -> It
         yield from LABEL_FORMATS[format_].warn(splits, label_rules(manifest.table, manifest.labels))
         if manifest.labels.categories:
             ids = "indices from 0" if format_ == "yolo" else "names"
-            yield f"not written: ids of {len(manifest.labels.categories):,} categories; {format_} has their {ids}"
+            yield f"not written: ids of categories {len(manifest.labels.categories):,}; {format_} has their {ids}"
         return
     if "objects.id" not in sources:
         return

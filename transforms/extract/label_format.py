@@ -81,7 +81,7 @@ class LabelRules(NamedTuple):
 Counts = Mapping[str, int]
 
 
-class Labels(NamedTuple):
+class WrittenLabels(NamedTuple):
     """Labels of an image.
 
     Attributes:
@@ -114,7 +114,7 @@ class LabelFormat(NamedTuple):
 
     images: str
     labels: str
-    write: Callable[[ExtractedImage, LabelRules], Labels]
+    write: Callable[[ExtractedImage, LabelRules], WrittenLabels]
     list_file: str = ""
     finish: Callable[[Iterable[str], LabelRules], Iterator[ExtractedFile]] = lambda splits, rules: iter(())
     warn: Callable[[Iterable[str], LabelRules], Iterator[str]] = lambda splits, rules: iter(())

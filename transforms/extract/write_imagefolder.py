@@ -9,7 +9,7 @@ from recordmill.transforms.extract.label_format import (
     ExtractedImage,
     LabelFormat,
     LabelRules,
-    Labels,
+    WrittenLabels,
     count_lost,
     other_splits,
 )
@@ -17,7 +17,7 @@ from recordmill.transforms.extract.label_format import (
 _HELD = ("crowds", "areas", "ids of annotations", "captions", "classes of images", "ids of images")
 
 
-def write_imagefolder(image: ExtractedImage, rules: LabelRules) -> Labels:
+def write_imagefolder(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
     """Return the line of an image in metadata.jsonl."""
     row: dict[str, Any] = {
         "file_name": image.name,
@@ -39,7 +39,9 @@ def write_imagefolder(image: ExtractedImage, rules: LabelRules) -> Labels:
     if Part.CAPTIONS in rules.parts:
         row["captions"] = image.captions
     lost = count_lost(image, image.objects, *_HELD)
-    return Labels(len(image.objects), None, msgspec.json.encode(row).decode(), lost)
+    return WrittenLabels(
+        len(image.objects) + (image.class_name is not None), None, msgspec.json.encode(row).decode(), lost
+    )
 
 
 IMAGEFOLDER = LabelFormat(

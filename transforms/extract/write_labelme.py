@@ -16,7 +16,7 @@ from recordmill.transforms.extract.label_format import (
     ExtractedObject,
     LabelFormat,
     LabelRules,
-    Labels,
+    WrittenLabels,
     count_lost,
     other_splits,
     without_crowds,
@@ -29,7 +29,7 @@ _HELD = ("masks", "oriented boxes")
 _BOUNDS = "boxes that are not the bounds of their masks: a polygon has no box"
 
 
-def write_labelme(image: ExtractedImage, rules: LabelRules) -> Labels:
+def write_labelme(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
     """Return the JSON file of an image."""
     objects = without_crowds(image)
     notes: Counter[str] = Counter()
@@ -45,7 +45,7 @@ def write_labelme(image: ExtractedImage, rules: LabelRules) -> Labels:
     }
     path = f"{image.split}/{image.stem}.json"
     file = ExtractedFile(path, msgspec.json.encode(document))
-    return Labels(len(objects), file, "", count_lost(image, objects, *_HELD), notes)
+    return WrittenLabels(len(objects), file, "", count_lost(image, objects, *_HELD), notes)
 
 
 def _shapes(each: ExtractedObject, group: int, image: ExtractedImage, notes: "Counter[str]") -> list[dict[str, Any]]:

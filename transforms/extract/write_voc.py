@@ -9,7 +9,7 @@ from recordmill.transforms.extract.label_format import (
     ExtractedObject,
     LabelFormat,
     LabelRules,
-    Labels,
+    WrittenLabels,
     count_lost,
     number,
     other_splits,
@@ -22,7 +22,7 @@ _NOT_JPG = "image files that are not called .jpg, which torchvision and TFDS do 
 _EDGES = ("xmin", "ymin", "xmax", "ymax")
 
 
-def write_voc(image: ExtractedImage, rules: LabelRules) -> Labels:
+def write_voc(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
     """Return the XML file of an image. Edges are in pixels, the first of which begins at 0."""
     objects, name = without_crowds(image), f"{image.split}/{image.name}"
     size = "".join(
@@ -34,7 +34,7 @@ def write_voc(image: ExtractedImage, rules: LabelRules) -> Labels:
     stem = f"{image.split}/{image.stem}"
     notes = {} if name.endswith(".jpg") else {_NOT_JPG: 1}
     file = ExtractedFile(f"Annotations/{stem}.xml", text.encode())
-    return Labels(len(objects), file, stem, count_lost(image, objects, *_HELD), notes)
+    return WrittenLabels(len(objects), file, stem, count_lost(image, objects, *_HELD), notes)
 
 
 def _object(each: ExtractedObject) -> str:

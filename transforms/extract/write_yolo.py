@@ -16,7 +16,7 @@ from recordmill.transforms.extract.label_format import (
     ExtractedObject,
     LabelFormat,
     LabelRules,
-    Labels,
+    WrittenLabels,
     count_lost,
     number,
     without_crowds,
@@ -46,7 +46,7 @@ def yolo_task(rules: LabelRules) -> str:
     return "segment" if rules.has_masks else "detect"
 
 
-def write_yolo(image: ExtractedImage, rules: LabelRules) -> Labels:
+def write_yolo(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
     """Return the label file of an image, which is empty without objects."""
     task, objects = yolo_task(rules), without_crowds(image)
     inside = [each for each in objects if _has_area(_cut_edges(each, image))]
@@ -59,7 +59,7 @@ def write_yolo(image: ExtractedImage, rules: LabelRules) -> Labels:
     lost[_SAME] = len(inside) - len(lines)
     path = label_path(f"/images/{image.split}/{image.name}").lstrip("/")
     file = ExtractedFile(path, "".join(f"{line}\n" for line in lines).encode())
-    return Labels(len(lines), file, "", +lost, notes)
+    return WrittenLabels(len(lines), file, "", +lost, notes)
 
 
 def label_path(path: str) -> str:
