@@ -83,6 +83,12 @@ class ExtractOptions(DataSetOptions):
     """Options of `recordmill extract`."""
 
     target: str = ARGUMENT.opt("Where to write it: a new or empty folder.", ..., "DIR")
+    format_: Literal["coco", "yolo", "voc", "labelme", "hf"] = WRITE.opt(
+        "Format of the labels. `coco`: COCO JSON. `yolo`: data.yaml, images and labels, for Ultralytics. `voc`: Pascal "
+        "VOC. `labelme`: a JSON file beside each image. `hf`: Hugging Face's imagefolder, with metadata.jsonl.",
+        "coco",
+        alias="as",
+    )
     split: str = WRITE.opt("Extract only this split.", "")
     workers: int | None = redefined(PictureOptions, "workers", usual="one per core, 64 for buckets")
 

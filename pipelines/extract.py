@@ -1,17 +1,22 @@
-"""`recordmill extract`: convert a data set to image files and COCO JSON."""
+"""`recordmill extract`: convert a data set to image files and labels."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
+from typing import NamedTuple
 
 import apache_beam as beam
 import msgspec
 from apache_beam.pvalue import AsList
 
+from recordmill.pipelines.dataset_options import ExtractOptions
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part, RecordOf
 from recordmill.transforms.dataset.fact_lines import uncarried_lines
+from recordmill.transforms.extract.extract_files import FileWriter
+from recordmill.transforms.extract.extract_labels import LABEL_FORMATS, label_rules
 from recordmill.transforms.extract.extract_shards import ExtractedSplit, ExtractShards, WriteDocuments
+from recordmill.transforms.extract.label_format import LabelRules
 from recordmill.transforms.records.read_shards import ManifestShard
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -39,11 +44,36 @@ def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ManifestS
     ]
 
 
-def not_extracted(manifest: Manifest, splits: Iterable[str]) -> Iterator[str]:
-    """Yield a line for each kind of contents that records lack."""
+def check_format(folder: str, manifest: Manifest, format_: str) -> None:
+    """
+    Raises:
+        ConfigError: records cannot become label files of that format.
+    """
+    if format_ == "coco":
+        return
+    coco = f"recordmill extract {folder} DIR writes COCO JSON"
+    if manifest.table.record_of is RecordOf.ANNOTATION:
+        raise ConfigError(
+            f"--as {format_}: {folder} is of layout {manifest.layout}, which has a record for each annotation, and a "
+            f"label file has all of an image. {coco}, and recordmill coco reads that"
+        )
+    if "objects.id" not in manifest.table.sources and not LABEL_FORMATS[format_].holds_classes:
+        raise ConfigError(
+            f"--as {format_}: records of {folder} have no objects. {coco} or a table of labels, --as hf metadata.jsonl"
+        )
+
+
+def not_extracted(manifest: Manifest, splits: Sequence[str], format_: str) -> Iterator[str]:
+    """Yield a line for each kind of contents that records or the format lack."""
     layout, sources = manifest.layout, manifest.table.sources
     for line in uncarried_lines((rows for split in splits for rows in manifest.splits[split].inputs), layout):
         yield f"not in the records, and so not here: {line}"
+    if format_ != "coco":
+        yield from LABEL_FORMATS[format_].warn(splits, label_rules(manifest.table, manifest.labels))
+        if manifest.labels.categories:
+            ids = "indices from 0" if format_ == "yolo" else "names"
+            yield f"not written: ids of categories {len(manifest.labels.categories):,}; {format_} has their {ids}"
+        return
     if "objects.id" not in sources:
         return
     if "objects.is_crowd" not in sources:
@@ -60,18 +90,29 @@ def not_extracted(manifest: Manifest, splits: Iterable[str]) -> Iterator[str]:
         yield f"layout {layout} does not keep regions of stuff, but a mask: that is written, and no stuff JSON"
 
 
-def build(
-    p: beam.Pipeline, shards: list[ManifestShard], manifest: Manifest, folder: str, report: str, workers: int | None
-) -> None:
-    """Extract shards to `folder`. The list of ExtractedSplit is written as JSON to `report`. Pieces stay."""
+def build(p: beam.Pipeline, shards: list[ManifestShard], manifest: Manifest, options: ExtractOptions, report: str):
+    """Extract shards to the target. The list of ExtractedSplit is written as JSON to `report`. Pieces stay."""
+    folder, format_ = options.target, options.format_
     splits = (
         p
         | "Shards" >> beam.Create(shards)
-        | "ExtractShards" >> ExtractShards(folder, workers)
-        | "WriteDocuments" >> WriteDocuments(folder, manifest.table, manifest.labels)
+        | "ExtractShards" >> ExtractShards(folder, options.workers, format_)
+        | "WriteDocuments" >> WriteDocuments(folder, manifest.table, manifest.labels, format_)
     )
-    p | "Once" >> beam.Impulse() | "Report" >> beam.Map(_write_report, report, AsList(splits))
+    files = FormatFiles(folder, format_, label_rules(manifest.table, manifest.labels))
+    p | "Once" >> beam.Impulse() | "Report" >> beam.Map(_write_report, report, AsList(splits), files)
 
 
-def _write_report(_: bytes, path: str, splits: list[ExtractedSplit]) -> None:
+class FormatFiles(NamedTuple):
+    """Where files of the whole data set go, and what is in them."""
+
+    folder: str
+    format_: str
+    rules: LabelRules
+
+
+def _write_report(_: bytes, path: str, splits: list[ExtractedSplit], files: FormatFiles) -> None:
+    if files.format_ != "coco":
+        for file in LABEL_FORMATS[files.format_].finish([each.split for each in splits], files.rules):
+            FileWriter(files.folder).write(file)
     storage_for(path).write(path, msgspec.json.encode(sorted(splits, key=attrgetter("split"))))

@@ -186,9 +186,14 @@ VERBS = {
     "extract": Verb(
         "recordmill.pipelines.dataset_options.ExtractOptions",
         "recordmill.launch.verbs.extract",
-        "Convert records back to image files and COCO JSON. Image files get their stored bytes.",
+        "Convert records back to image files and labels. Image files get their stored bytes. Labels are COCO JSON, or "
+        "files of YOLO, Pascal VOC, LabelMe or Hugging Face's imagefolder.",
         "OUT DIR [more flags]",
-        (*_CONVERTED, "recordmill extract tfrecords extracted --split train"),
+        (
+            *_CONVERTED,
+            "recordmill extract tfrecords extracted --split train",
+            "recordmill extract tfrecords yolo --as yolo",
+        ),
         resumes=True,
     ),
     "show": Verb(

@@ -73,6 +73,11 @@ def print_extracted(console: Console, folder: str, splits: Sequence["ExtractedSp
                     "annotations up by id, such as pycocotools, find one of each: renumber them if you evaluate "
                     "with them"
                 )
+        for counts, what in ((split.lost, "not written"), (split.notes, "note")):
+            if counts:
+                console.print(
+                    f"  {what}: {', '.join(f'{thing} {number:,}' for thing, number in sorted(counts.items()))}"
+                )
     for note in notes:
         console.print(note)
     for split in splits:

@@ -1,4 +1,4 @@
-"""`recordmill extract`: convert a data set back to image files and COCO JSON."""
+"""`recordmill extract`: convert a data set back to image files and labels."""
 
 import os
 import tempfile
@@ -25,17 +25,18 @@ def run(options: ExtractOptions, progress_mode: str, beam_arguments: Sequence[st
     """Extract a data set or a split, print the summary, and return True if there are errors.
 
     Raises:
-        ConfigError: no data set there, no such split, or the target is neither empty nor has an unfinished extraction
-            of the same, or another process is extracting there.
+        ConfigError: no data set there, no such split, its records do not fit the format, or the target is neither
+            empty nor has an unfinished extraction of the same, or another process is extracting there.
         JobError: a file could not be written.
     """
     if beam_arguments:
         require_local(beam_options(beam_arguments), "extract")
     manifest = require_manifest(options.folder)
     shards = extract.listed_shards(options.folder, manifest, options.split)
+    extract.check_format(options.folder, manifest, options.format_)
     if fault := folder_fault(options.target):
         raise ConfigError(fault)
-    with claimed(options.target, extract_recipe(shards, manifest.layout)) as finished:
+    with claimed(options.target, extract_recipe(shards, manifest.layout, options.format_)) as finished:
         if finished is not None:
             terminal().print(
                 f"Going on with an unfinished extraction in {options.target}: {finished:,} shards were extracted"
@@ -45,11 +46,11 @@ def run(options: ExtractOptions, progress_mode: str, beam_arguments: Sequence[st
             with progress.shown(progress_mode):
                 progress.expect_records([shard.info for shard in shards], in_this_process=not beam_arguments)
                 run_job(
-                    lambda p: extract.build(p, shards, manifest, options.target, report, options.workers),
+                    lambda p: extract.build(p, shards, manifest, options, report),
                     beam_arguments,
                 )
             with open(report, "rb") as file:
                 extracted = msgspec.json.decode(file.read(), type=list[ExtractedSplit])
-        notes = extract.not_extracted(manifest, [each.split for each in extracted])
+        notes = extract.not_extracted(manifest, [each.split for each in extracted], options.format_)
         print_extracted(terminal(), options.target, extracted, list(notes))
     return any(each.faults for each in extracted)

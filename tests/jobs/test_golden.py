@@ -85,6 +85,7 @@ COMMANDS = {
         "extract whole new",
         "extract damaged some",
         "extract kinds kind",
+        "extract kinds yolo --as yolo",
     ],
     "show": [
         "show whole --count 1",

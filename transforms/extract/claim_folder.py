@@ -19,10 +19,10 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 _LOGGER = logging.getLogger(__name__)
 
 
-def extract_recipe(shards: Sequence[ManifestShard], layout: str) -> bytes:
+def extract_recipe(shards: Sequence[ManifestShard], layout: str, format_: str) -> bytes:
     """Return a hex digest of the inputs of an extraction. Equal digests give the same bytes."""
     of_anywhere = [msgspec.structs.replace(shard, path="") for shard in shards]
-    parts = msgspec.msgpack.encode((of_anywhere, made_by(layout)), order="deterministic")
+    parts = msgspec.msgpack.encode((of_anywhere, made_by(layout), format_), order="deterministic")
     return hashlib.sha256(parts).hexdigest().encode()
 
 
@@ -81,8 +81,8 @@ def _continues(folder: str, note: str, recipe: bytes) -> bool:
         if storage.read(note) == recipe:
             return True
         raise ConfigError(
-            f"{folder} has an unfinished extraction of other records, or by another version; give another DIR, or "
-            "delete this one"
+            f"{folder} has an unfinished extraction of other records, to another format, or by another version; give "
+            "another DIR, or delete this one"
         )
     if is_remote(folder):
         is_taken = next(storage.walk(folder), None) is not None

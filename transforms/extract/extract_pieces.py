@@ -167,14 +167,19 @@ class _Files(NamedTuple):
 class SplitPieces:
     """The pieces of a split, without the records that are left out: about 0.6 kB a record are in memory.
 
+    Args:
+        has_label_files: whether an image is known by its path and not by its id, and none is kept without its label
+            file.
+
     Attributes:
         faults: of the shards, and of what is left out.
         spoiled: paths of files that cannot be kept.
         images, image_bytes: number and size of image files.
     """
 
-    def __init__(self, folder: str, pieces: tuple[Piece, ...], table: FeatureTable):
+    def __init__(self, folder: str, pieces: tuple[Piece, ...], table: FeatureTable, has_label_files: bool = False):
         self._folder = folder
+        self._has_label_files = has_label_files
         self._pieces = pieces
         self._ends: list[int] = []  # of each piece, in records
         self._numbers = array("q")  # of each record, within its shard
@@ -202,7 +207,8 @@ class SplitPieces:
                     of_record.append(len(self._numbers))
                     sizes.append(file.bytes)
                     is_image.append(number == 0)
-                self._image_ids.add(b"%d" % record.rows.image.id)
+                path = record.files[0].path.encode()
+                self._image_ids.add(path if self._has_label_files else b"%d" % record.rows.image.id)
                 self._image_rows.add(msgspec.json.encode((record.rows.image, record.files[0].path)))
                 self._numbers.append(record.number)
             self._ends.append(len(self._numbers))
@@ -215,12 +221,16 @@ class SplitPieces:
         first = files.names.first_of_each(indices)
         others = np.flatnonzero(files.contents.differ(indices, first))
         is_spoiled = np.isin(first, first[others])
+        if self._has_label_files:
+            is_spoiled = np.isin(files.record, files.record[is_spoiled])
         path_of = dict(zip(np.flatnonzero(is_spoiled).tolist(), self._paths(is_spoiled), strict=True))
         self.spoiled = set(path_of.values())
         self._is_kept[files.record[is_spoiled & files.is_image]] = False
         _, one_a_name = np.unique(first[others], return_index=True)
         for file in others[one_a_name].tolist():
             where = f"{self._where(files.record[first[file]])} has that name for another file: neither is kept"
+            if not files.is_image[file] and self._has_label_files:
+                where += ", nor are their images, whose names differ by the suffix alone"
             yield self._fault(files.record[file], "duplicate_name", f"{path_of[file]!r}: {where}")
 
     def _leave_out(self, one_an_image: bool) -> Iterator[Fault]:
@@ -234,7 +244,8 @@ class SplitPieces:
         self._is_kept[left_out] = False
         records = compress(self._all_records(), np.isin(np.arange(len(self._is_kept)), left_out).tolist())
         for record, index, other in zip(records, left_out, known, strict=True) if len(left_out) else ():
-            detail = f"image id {record.rows.image.id} is that of {self._where(other)}, too; this one is left out"
+            image = record.files[0].path if self._has_label_files else f"image id {record.rows.image.id}"
+            detail = f"{image} is that of {self._where(other)}, too; this one is left out"
             yield self._fault(index, "duplicate_image_id", detail)
 
     def _all_records(self) -> Iterator[ExtractedRecord]:
@@ -258,8 +269,13 @@ class SplitPieces:
         return compress(self._all_records(), self._is_kept.tolist())
 
     def image_rows(self) -> Iterator[Row]:
+        for rows in self.rows():
+            yield Row(rows.image.id, msgspec.json.encode(rows.image))
+
+    def rows(self) -> Iterator[RecordRows]:
+        """Yield the rows of each image, those of its first record."""
         for record in compress(self._all_records(), self._has_row.tolist()):
-            yield Row(record.rows.image.id, msgspec.json.encode(record.rows.image))
+            yield record.rows
 
     def objects(self, kind: str) -> Iterator[Row]:
         """Yield the rows of `instances` or `keypoints`."""

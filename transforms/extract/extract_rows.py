@@ -18,7 +18,7 @@ from recordmill.transforms.images.masks import mask_rle, run_lengths
 from recordmill.transforms.images.open_picture import kind_of, open_picture
 
 _UNSET = msgspec.UNSET
-_MAPS = {
+MAPS = {
     "semantic.png": "semantic",
     "panoptic.category_png": "panoptic_categories",
     "panoptic.instance_png": "panoptic_instances",
@@ -101,6 +101,9 @@ class RecordRows(msgspec.Struct, frozen=True):
     Attributes:
         keypoints: those of the objects whose category has keypoints.
         class_name: of an image of one class.
+        line: of the image in the list of its split, in formats that have one.
+        objects: number of objects in label files.
+        lost, notes: numbers of things that the format does not hold, or holds otherwise.
     """
 
     image: ImageEntry
@@ -109,6 +112,10 @@ class RecordRows(msgspec.Struct, frozen=True):
     captions: tuple[CaptionEntry, ...] = ()
     panoptic: PanopticEntry | None = None
     class_name: str | None = None
+    line: str = ""
+    objects: int = 0
+    lost: dict[str, int] = {}
+    notes: dict[str, int] = {}
 
 
 class Extracted(NamedTuple):
@@ -147,18 +154,10 @@ class RowExtractor:
             UnusableRecordError: its image has no name that can be used, no id, or no size.
         """
         faults: list[tuple[str, str]] = []
-        file_name = text(values["image.file_name"], "the image's file name")
-        image_file = ExtractedFile(path_below(f"images/{self._split}", file_name), values["image.encoded"])
-        width, height = _size(values, faults)
-        record = RecordView(values, (width, height))
-        try:
-            image_id = record.image_id
-        except ValueError as fault:
-            raise UnusableRecordError("schema", str(fault)) from fault
-        lvis = ("image.neg_category_ids", "image.not_exhaustive_category_ids") if Part.LVIS in self._parts else ()
-        image = ImageEntry(image_id, file_name, width, height, *(tuple(values[source].tolist()) for source in lvis))
+        record, image = self.read_image(values, faults)
+        image_file = ExtractedFile(path_below(f"images/{self._split}", image.file_name), values["image.encoded"])
         instances = list(self._instances(record, image, faults))
-        files = [image_file, *self._maps(values, file_name)]
+        files = [image_file, *self._maps(values, image.file_name)]
         panoptic = self._panoptic(values, image, faults)
         if panoptic:
             files.append(ExtractedFile(panoptic_path(self._split, panoptic.file_name), values["panoptic.png"]))
@@ -166,11 +165,30 @@ class RowExtractor:
             image,
             tuple(_encoded(msgspec.structs.replace(row, num_keypoints=_UNSET, keypoints=_UNSET)) for row in instances),
             tuple(_encoded(row) for row in instances if row.keypoints is not _UNSET),
-            tuple(self._captions(values, image_id)),
+            tuple(self._captions(values, image.id)),
             panoptic,
             text(values["image.class_name"], "the class") if "image.class_name" in values else None,
         )
         return Extracted(rows, tuple(files), faults)
+
+    def read_image(self, values: dict[str, Any], faults: list[tuple[str, str]]) -> tuple[RecordView, ImageEntry]:
+        """Return the record with its size, and the row of its image.
+
+        Raises:
+            UnusableRecordError: its image has no name that can be used, no id, or no size.
+        """
+        file_name = text(values["image.file_name"], "the image's file name")
+        path_below(self._split, file_name)
+        width, height = _size(values, faults)
+        record = RecordView(values, (width, height))
+        try:
+            image_id = record.image_id
+        except ValueError as fault:
+            raise UnusableRecordError("schema", str(fault)) from fault
+        lvis = ("image.neg_category_ids", "image.not_exhaustive_category_ids") if Part.LVIS in self._parts else ()
+        return record, ImageEntry(
+            image_id, file_name, width, height, *(tuple(values[source].tolist()) for source in lvis)
+        )
 
     def _instances(self, record: RecordView, image: ImageEntry, faults: list[tuple[str, str]]) -> Iterator[InstanceRow]:
         values, ids = record.values, record.listed("objects.id")
@@ -205,7 +223,7 @@ class RowExtractor:
             yield CaptionEntry(id_, image_id, text(caption, "a caption"))
 
     def _maps(self, values: dict[str, Any], file_name: str) -> Iterator[ExtractedFile]:
-        for source, folder in _MAPS.items():
+        for source, folder in MAPS.items():
             if source in values:
                 stem, _ = posixpath.splitext(path_below(f"{folder}/{self._split}", file_name))
                 yield ExtractedFile(f"{stem}.png", values[source])

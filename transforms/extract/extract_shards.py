@@ -3,8 +3,10 @@
 import csv
 import io
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -19,6 +21,7 @@ from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.extract.extract_files import FileWriter, UnusableRecordError, is_there, read_record
+from recordmill.transforms.extract.extract_labels import LABEL_FORMATS, LabelExtractor
 from recordmill.transforms.extract.extract_pieces import (
     ExtractedRecord,
     PieceFile,
@@ -28,6 +31,7 @@ from recordmill.transforms.extract.extract_pieces import (
     records_of_piece,
 )
 from recordmill.transforms.extract.extract_rows import Row, RowExtractor
+from recordmill.transforms.extract.label_format import LabelFormat
 from recordmill.transforms.records.read_shards import FaultList, ManifestShard, readable_records
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime import progress
@@ -40,22 +44,24 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 @dataclass(eq=False, repr=False)
 class ExtractShards(beam.PTransform):
     """ManifestShard become (split, their file), and leave a piece each; the files of their records are written below
-    `folder` by `threads` threads, by default as many as there are cores where the shard is extracted."""
+    `folder` by `threads` threads, by default as many as there are cores where the shard is extracted. `format_` is
+    `coco` or one of `LABEL_FORMATS`."""
 
     folder: str
     threads: int | None
+    format_: str = "coco"
 
     def expand(self, shards: PCollection[ManifestShard]) -> PCollection[tuple[str, str]]:
-        extract = beam.ParDo(_ExtractShard(self.folder, self.threads))
+        extract = beam.ParDo(_ExtractShard(self.folder, self.threads, self.format_))
         return shards | "SpreadShards" >> beam.Reshuffle() | "Extract" >> extract
 
 
 class _ExtractShard(ThreadedDoFn):
     """Holds the threads that write."""
 
-    def __init__(self, folder: str, threads: int | None):
+    def __init__(self, folder: str, threads: int | None, format_: str):
         super().__init__(threads)
-        self._folder = folder
+        self._folder, self._format = folder, format_
 
     def setup(self):
         super().setup()
@@ -66,7 +72,7 @@ class _ExtractShard(ThreadedDoFn):
             progress.skipped_images(shard.info.examples)
             progress.finished_shard()
         else:
-            extract_shard(shard, self._folder, self._writer, self.pool, self.threads)
+            extract_shard(shard, self._folder, self._writer, self.pool, self.threads, self._format)
         yield shard.split, shard.info.file
 
 
@@ -79,7 +85,9 @@ def is_extracted(shard: ManifestShard, folder: str, pool: Executor, threads: int
     return all(look_ahead(partial(is_there, folder), files, pool, threads))
 
 
-def extract_shard(shard: ManifestShard, folder: str, writer: FileWriter, pool: Executor, threads: int) -> None:
+def extract_shard(
+    shard: ManifestShard, folder: str, writer: FileWriter, pool: Executor, threads: int, format_: str
+) -> None:
     """Read a shard to its end, or to its first damaged record, and write the files of every record, then the piece.
 
     Raises:
@@ -90,7 +98,7 @@ def extract_shard(shard: ManifestShard, folder: str, writer: FileWriter, pool: E
     readable = readable_records(shard, ShardReader(shard.path), damage)
     piece = PieceFile(folder, shard.info.file)
     try:
-        for record, found in look_ahead(RecordExtractor(shard, writer), enumerate(readable), pool, threads):
+        for record, found in look_ahead(RecordExtractor(shard, writer, format_), enumerate(readable), pool, threads):
             if record:
                 piece.add(record)
             faults.add(found)
@@ -103,10 +111,14 @@ def extract_shard(shard: ManifestShard, folder: str, writer: FileWriter, pool: E
 class RecordExtractor:
     """Extracts the records of one shard. Imports TensorFlow."""
 
-    def __init__(self, shard: ManifestShard, writer: FileWriter):
+    def __init__(self, shard: ManifestShard, writer: FileWriter, format_: str):
         self._file = shard.info.file
         self._table, self._labels = shard.table, shard.labels
-        self._extract = RowExtractor(shard.table, shard.labels, shard.split)
+        self._extract = (
+            RowExtractor(shard.table, shard.labels, shard.split)
+            if format_ == "coco"
+            else LabelExtractor(shard.table, shard.labels, shard.split, LABEL_FORMATS[format_])
+        )
         self._writer = writer
 
     def __call__(self, numbered: tuple[int, bytes]) -> tuple[ExtractedRecord | None, list[Fault]]:
@@ -146,7 +158,8 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class ExtractedSplit(msgspec.Struct, frozen=True):
-    """Result of a split. `image_bytes` is the size of its `images` files, which `rows` image rows name."""
+    """Result of a split. `image_bytes` is the size of its `images` files, which `rows` image rows name. `lost` and
+    `notes` have numbers of things that the format does not hold, or holds otherwise."""
 
     split: str
     rows: int
@@ -154,6 +167,8 @@ class ExtractedSplit(msgspec.Struct, frozen=True):
     image_bytes: int
     documents: tuple[Document, ...]
     faults: Faults
+    lost: dict[str, int] = {}
+    notes: dict[str, int] = {}
 
 
 @dataclass(eq=False, repr=False)
@@ -163,17 +178,22 @@ class WriteDocuments(beam.PTransform):
     folder: str
     table: FeatureTable
     labels: LabelMap
+    format_: str = "coco"
 
     def expand(self, shards: PCollection[tuple[str, str]]) -> PCollection[ExtractedSplit]:
         return (
             shards
             | "GroupBySplit" >> beam.GroupByKey()  # (split, [file])
-            | "Write" >> beam.Map(_write, self.folder, self.table, self.labels)
+            | "Write" >> beam.Map(_write, self.folder, self.table, self.labels, self.format_)
         )
 
 
-def _write(group: tuple[str, Iterable[str]], folder: str, table: FeatureTable, labels: LabelMap) -> ExtractedSplit:
-    return write_documents(*group, folder, table, labels)
+def _write(
+    group: tuple[str, Iterable[str]], folder: str, table: FeatureTable, labels: LabelMap, format_: str
+) -> ExtractedSplit:
+    if format_ == "coco":
+        return write_documents(*group, folder, table, labels)
+    return write_list(*group, folder, table, LABEL_FORMATS[format_])
 
 
 def write_documents(
@@ -185,10 +205,7 @@ def write_documents(
     Args:
         shards: whose pieces are there.
     """
-    pieces = SplitPieces(folder, tuple(read_piece(folder, shard) for shard in sorted(shards)), table)
-    storage = storage_for(folder)
-    for path in sorted(pieces.spoiled):
-        storage.delete(join_path(folder, path))
+    pieces = _kept_pieces(folder, shards, table)
     documents = []
     if "image.class_name" in table.sources:
         file = f"{ANNOTATIONS}/labels_{split}.csv"
@@ -199,6 +216,38 @@ def write_documents(
         documents.append(Document(file, *written))
     rows = sum(1 for _ in pieces.image_rows())
     return ExtractedSplit(split, rows, pieces.images, pieces.image_bytes, tuple(documents), pieces.faults)
+
+
+def write_list(
+    split: str, shards: Iterable[str], folder: str, table: FeatureTable, format_: LabelFormat
+) -> ExtractedSplit:
+    """Write the list of a split's images, if the format has one. Left out are records as `write_documents` says, and
+    those whose label file has the name of a different one."""
+    pieces = _kept_pieces(folder, shards, table, has_label_files=True)
+    rows = objects = 0
+    lost: Counter[str] = Counter()
+    notes: Counter[str] = Counter()
+    path = join_path(folder, format_.list_file.format(split=split))
+    with storage_for(path).writing(path) if format_.list_file else nullcontext() as upload:
+        for image in pieces.rows():
+            rows, objects = rows + 1, objects + image.objects
+            lost.update(image.lost)
+            notes.update(image.notes)
+            if upload is not None:
+                upload.write(f"{image.line}\n".encode())
+    documents = (Document(format_.labels.format(split=split), objects),)
+    return ExtractedSplit(
+        split, rows, pieces.images, pieces.image_bytes, documents, pieces.faults, dict(lost), dict(notes)
+    )
+
+
+def _kept_pieces(folder: str, shards: Iterable[str], table: FeatureTable, has_label_files: bool = False) -> SplitPieces:
+    """Return the pieces of a split, and delete files that cannot be kept."""
+    pieces = tuple(read_piece(folder, shard) for shard in sorted(shards))
+    found = SplitPieces(folder, pieces, table, has_label_files)
+    for path in sorted(found.spoiled):
+        storage_for(folder).delete(join_path(folder, path))
+    return found
 
 
 def write_document(

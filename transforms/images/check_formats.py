@@ -2,7 +2,7 @@
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -91,12 +91,29 @@ def check_jpeg(data: bytes) -> None:
 def jpeg_without_metadata(data: bytes) -> bytes:
     """Return a JPEG without segments that neither decoding nor orientation needs. The part after a damaged segment
     stays."""
+    return _jpeg_without(data, _is_metadata)
+
+
+def without_exif(data: bytes) -> bytes:
+    """Return a JPEG or PNG without EXIF, XMP and texts, which may say that its pixels are to be turned."""
+    if not data.startswith(PNG_START):
+        return _jpeg_without(data, lambda marker, body: marker == _EXIF)
+    kept, end = [data[: len(PNG_START)]], len(PNG_START)
+    while end + 12 <= len(data):
+        length, kind = struct.unpack_from(">I4s", data, end)
+        start, end = end, min(end + 12 + length, len(data))
+        if kind not in _MAY_HAVE_EXIF:
+            kept.append(data[start:end])
+    return b"".join((*kept, data[end:]))
+
+
+def _jpeg_without(data: bytes, is_dropped: Callable[[int, bytes], bool]) -> bytes:
     kept, end = [data[:2]], 2
     with suppress(JpegError):
         for marker, offset, length in _segments(data):
             if marker == _SOS:
                 break
-            if not _is_metadata(marker, data[offset + 2 : offset + length]):
+            if not is_dropped(marker, data[offset + 2 : offset + length]):
                 kept.append(data[end : offset + length])
             end = offset + length
     return data if sum(map(len, kept)) == end else b"".join((*kept, memoryview(data)[end:]))
@@ -170,6 +187,7 @@ _TRANSPARENCY_BYTES = {0: 2, 2: 6}
 """How long a tRNS chunk is where there is no palette, by colour type; the other types have none."""
 _UPRIGHT = {b"eXIf": b"", b"iTXt": b"XML:com.adobe.xmp\0"}
 """Start of chunks that may have the orientation."""
+_MAY_HAVE_EXIF = (b"eXIf", b"tEXt", b"zTXt", b"iTXt")
 # First column, first row, column step, row step of the seven passes of an interlaced PNG.
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 
@@ -255,7 +273,7 @@ def png_may_have_exif(data: bytes) -> bool:
     offset = len(PNG_START)
     while offset + 8 <= len(data):
         length, kind = struct.unpack_from(">I4s", data, offset)
-        if kind in (b"eXIf", b"tEXt", b"zTXt", b"iTXt"):
+        if kind in _MAY_HAVE_EXIF:
             return True
         offset += length + 12
     return False

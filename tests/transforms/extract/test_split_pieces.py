@@ -66,3 +66,21 @@ def test_same_image_in_two_records_of_layout_of_images_is_one_too_many(tmp_path)
     shard = write_piece(tmp_path, "one", *(record(n, 4, "a.jpg", instances=(row(n),)) for n in range(2)))
     assert [fault.reason for fault in merged(tmp_path, [shard]).faults.listed] == ["duplicate_image_id"]
     assert not merged(tmp_path, [shard], "keras").faults
+
+
+def test_images_that_share_label_file(tmp_path):
+    """Two images with the same stem are left out where their labels differ; where they are equal, both are kept."""
+    records = [
+        record(0, 1, "", files=[("images/val/a.jpg", "1"), ("labels/val/a.txt", "x")]),
+        record(1, 2, "", files=[("images/val/a.png", "2"), ("labels/val/a.txt", "y")]),
+        record(2, 3, "", files=[("images/val/b.jpg", "3"), ("labels/val/b.txt", "x")]),
+        record(3, 4, "", files=[("images/val/b.png", "4"), ("labels/val/b.txt", "x")]),
+        record(4, 4, "", files=[("images/val/c.jpg", "5"), ("labels/val/c.txt", "x")]),
+        record(5, 9, "", files=[("images/val/c.jpg", "5"), ("labels/val/c.txt", "x")]),
+    ]
+    piece = read_piece(str(tmp_path), write_piece(tmp_path, "one", *records))
+    pieces = SplitPieces(str(tmp_path), (piece,), LAYOUTS["detection"], has_label_files=True)
+    assert pieces.spoiled == {"images/val/a.jpg", "images/val/a.png", "labels/val/a.txt"}
+    assert [rows.image.id for rows in pieces.rows()] == [3, 4, 4]
+    faults = [(fault.reason, fault.record) for fault in pieces.faults.listed]
+    assert faults == [("duplicate_name", 1), ("duplicate_image_id", 5)]

@@ -1,0 +1,152 @@
+"""`recordmill extract --as`: a format is read back, written in another one, and read again."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pycocotools import mask as coco_mask
+
+from tests.conftest import manifest_of, read_examples
+
+VERBS = {"yolo": "yolo", "voc": "voc", "labelme": "labelme", "hf": "imagefolder"}
+HELD = {"yolo": set(), "voc": set(), "labelme": set(), "hf": {"area", "caption", "crowd", "id"}}
+"""Contents of a format besides names of images, boxes, classes and splits. docs/formats.md says the same."""
+SPLITS = ("train", "val")
+PREFIX = re.compile("((images/|JPEGImages/)?(train|val)/)*")
+RARE = ["--split", "train=0.6,val=0.4", "--split-by", "rank", "--max-rejects", 0.2, "--num-shards", 2]
+
+
+def contents(folder: Path, kept: set[str], masks: bool = False) -> dict[str, dict[str, list]]:
+    """Objects of each image by split and name, without what a format does not hold."""
+    found = {}
+    for split in SPLITS:
+        found[split] = {}
+        for example in read_examples(folder, split):
+            of_object = {name.removeprefix("image/object/"): values for name, values in example.items()}
+            edges = [of_object[f"bbox/{edge}"] for edge in ("xmin", "ymin", "xmax", "ymax")]
+            columns = [of_object["class/text"], np.round(np.transpose(edges), 6).tolist()]
+            columns += [of_object[column] for column in ("area", "id") if column in kept]
+            columns += [of_object["is_crowd"]] if "crowd" in kept else []
+            if masks:
+                size = [example["image/height"][0], example["image/width"][0]]
+                columns.append(
+                    [coco_mask.decode({"size": size, "counts": rle}).tobytes() for rle in of_object["mask/rle"]]
+                )
+            objects = list(zip(*columns, strict=True))
+            if "crowd" not in kept:
+                objects = [each for each, crowd in zip(objects, of_object["is_crowd"], strict=True) if not crowd]
+            captions = sorted(example.get("image/caption", ())) if "caption" in kept else []
+            name = PREFIX.sub("", example["image/filename"][0].decode())
+            found[split][name] = [sorted(objects), captions, example["image/encoded"]]
+    return found
+
+
+@pytest.fixture(scope="module")
+def step(tmp_path_factory):
+    """Extracts a data set to a format and converts that, once."""
+    made = {}
+
+    def convert(recordmill, source: Path, format_: str, *flags: object) -> Path:
+        key = source, format_
+        if key not in made:
+            folder = tmp_path_factory.mktemp(format_)
+            extracted = recordmill("extract", source, folder / "back", "--as", format_)
+            assert extracted.code == 0, extracted
+            flags = (*flags, "--output", folder / "out")
+            done = recordmill(VERBS[format_], "--data", folder / "back", *flags)
+            assert done.code == 0, done
+            splits = manifest_of(folder / "out")["splits"].values()
+            assert not any(split["rejects"]["listed"] for split in splits if "rejects" in split)
+            made[key] = folder / "out"
+        return made[key]
+
+    return convert
+
+
+def source_of(copy_converted, tmp_path_factory, *flags: object) -> Path:
+    folder = tmp_path_factory.mktemp("source")
+    copy_converted(folder, *RARE, *flags)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def source(sample, copy_converted, tmp_path_factory) -> Path:
+    return source_of(copy_converted, tmp_path_factory, "--captions", sample.captions)
+
+
+@pytest.fixture(scope="module")
+def masked(copy_converted, tmp_path_factory) -> Path:
+    return source_of(copy_converted, tmp_path_factory, "--masks", "rle")
+
+
+@pytest.mark.parametrize("second", VERBS)
+@pytest.mark.parametrize("first", VERBS)
+def test_from_format_to_format(first, second, source, step, recordmill):
+    middle = step(recordmill, source, first)
+    last = step(recordmill, middle, second)
+    kept = HELD[first] & HELD[second]
+    expected = contents(source, kept)
+    assert sum(map(len, expected.values())) == 22
+    assert contents(middle, HELD[first]) == contents(source, HELD[first])
+    assert contents(last, kept) == expected
+
+
+@pytest.mark.parametrize(("first", "second"), [("yolo", "labelme"), ("labelme", "yolo")])
+def test_masks_are_exact(first, second, masked, step, recordmill):
+    middle = step(recordmill, masked, first, "--masks", "rle")
+    last = step(recordmill, middle, second, "--masks", "rle")
+    area = {"area"} if first == "yolo" else set()  # recordmill labelme takes the area of the box
+    assert contents(middle, area, masks=True) == contents(masked, area, masks=True)
+    assert contents(last, set(), masks=True) == contents(masked, set(), masks=True)
+
+
+def keypoints(folder: Path) -> list[tuple]:
+    """Names of images, x, y and visibility of the labelled keypoints."""
+    found = []
+    for example in (example for split in SPLITS for example in read_examples(folder, split)):
+        x, y, visibility = (example[f"image/object/keypoint/{axis}"] for axis in ("x", "y", "visibility"))
+        name = PREFIX.sub("", example["image/filename"][0].decode())
+        found += [(name, round(a, 5), round(b, 5), seen) for a, b, seen in zip(x, y, visibility, strict=True) if seen]
+    return sorted(found)
+
+
+def test_keypoints(sample, copy_converted, tmp_path, recordmill, step):
+    copy_converted(tmp_path / "source", *RARE, "--keypoints", sample.keypoints)
+    expected = keypoints(tmp_path / "source")
+    assert len(expected) > 50
+    assert keypoints(step(recordmill, tmp_path / "source", "yolo")) == expected
+
+
+def test_classes_of_images(sample, tmp_path, recordmill):
+    assert recordmill("folder", "--images", sample.classes, "--output", tmp_path / "out").code == 0
+    refused = recordmill("extract", tmp_path / "out", tmp_path / "voc", "--as", "voc")
+    assert (refused.code, "have no objects" in refused.err) == (2, True)
+    assert recordmill("extract", tmp_path / "out", tmp_path / "hf", "--as", "hf").code == 0
+    rows = tmp_path / "hf" / "train"
+    flags = ("--labels", rows / "metadata.jsonl", "--path-column", "file_name", "--label-column", "label")
+    again = recordmill("folder", "--images", rows, *flags, "--output", tmp_path / "again")
+    assert again.code == 0, again
+    labels = [
+        {each["image/filename"][0]: each["image/class/text"] for each in read_examples(tmp_path / name)}
+        for name in ("out", "again")
+    ]
+    assert labels[0] == labels[1]
+
+
+def test_unfinished_extraction_of_another_format_is_refused(copy_converted, tmp_path, recordmill, monkeypatch):
+    copy_converted(tmp_path / "out", "--num-shards", 3)
+    with monkeypatch.context() as patch:
+        patch.setattr("recordmill.transforms.extract.extract_shards.write_list", lambda *_: 1 / 0)
+        assert recordmill("extract", tmp_path / "out", tmp_path / "dir", "--as", "yolo").code == 1
+    assert recordmill("extract", tmp_path / "out", tmp_path / "dir").code == 2
+    done = recordmill("extract", tmp_path / "out", tmp_path / "dir", "--as", "yolo")
+    assert (done.code, "3 shards were extracted" in done.out) == (0, True)
+    assert len(list((tmp_path / "dir" / "labels").rglob("*.txt"))) == 22
+    assert "data.yaml has no images of val" in done.out
+
+
+def test_record_an_annotation_is_refused(copy_converted, tmp_path, recordmill):
+    copy_converted(tmp_path / "out", "--layout", "keras")
+    refused = recordmill("extract", tmp_path / "out", tmp_path / "dir", "--as", "yolo")
+    assert (refused.code, "a record for each annotation" in refused.err) == (2, True)

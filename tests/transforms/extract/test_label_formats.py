@@ -1,0 +1,212 @@
+"""Label files of one record, by format; and the outlines that they have of masks."""
+
+import io
+import json
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from PIL import Image, ImageOps
+
+from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.layouts import LAYOUTS
+from recordmill.transforms.extract.extract_files import UnusableRecordError
+from recordmill.transforms.extract.extract_labels import LABEL_FORMATS, LabelExtractor
+from recordmill.transforms.extract.label_format import LabelRules
+from recordmill.transforms.extract.trace_mask import trace_mask
+from recordmill.transforms.images.decode_segmentation import compress_segmentation
+from recordmill.transforms.images.masks import mask_rle, run_lengths
+from recordmill.transforms.sample.draw_scene import encoded
+
+NAMES = ("no", 'a: "b" & <c>', "big cat #1", "été\u2028", "- x")
+LABELS = LabelMap(tuple(Category(3 * index, name) for index, name in enumerate(NAMES)))
+IMAGE = Image.linear_gradient("L").resize((40, 30))
+NONE = {
+    "image.encoded": encoded(IMAGE, "PNG"),
+    "image.file_name": b"a/b.png",
+    "image.height": np.array([30]),
+    "image.width": np.array([40]),
+    "image.id": b"5",
+    "objects.area": np.float32([]),
+    "objects.category_id": np.int64([]),
+    "objects.id": np.int64([]),
+    "objects.is_crowd": np.int64([]),
+} | {f"objects.{edge}": np.float32([]) for edge in ("xmin", "xmax", "ymin", "ymax")}
+
+
+def with_objects(*boxes_yxyx, **more) -> dict:
+    """Values of a record with objects; each is of the next class."""
+    number = len(boxes_yxyx)
+    edges = dict(zip(("ymin", "xmin", "ymax", "xmax"), np.float32(boxes_yxyx).T, strict=True))
+    found = NONE | {f"objects.{edge}": column for edge, column in edges.items()}
+    found |= {"objects.area": np.float32([9] * number), "objects.id": np.arange(number)}
+    found |= {"objects.category_id": 3 * np.arange(number), "objects.is_crowd": np.zeros(number, int)}
+    return found | {name.replace("__", "."): value for name, value in more.items()}
+
+
+def extract(format_: str, values: dict, *parts: Part):
+    table = LAYOUTS["detection"].with_parts(parts)
+    return LabelExtractor(table, LABELS, "val", LABEL_FORMATS[format_])(values)
+
+
+ALL = with_objects(*[(0.1, 0.25, 0.5, 0.75)] * len(NAMES))
+
+
+def test_yolo():
+    rows, (image, labels), faults = extract("yolo", ALL)
+    assert (image.path, labels.path, faults) == ("images/val/a/b.png", "labels/val/a/b.txt", [])
+    assert labels.data.decode().splitlines() == [f"{index} 0.5 0.3 0.5 0.4" for index in range(5)]
+    assert rows.lost == {
+        "ids of annotations": 5,
+        "ids of images": 1,
+        "areas that are not those of the shapes": 5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("splits", "expected"),
+    [
+        (["train"], {"val": [], "train": "images/train"}),
+        (["minival", "val", "train"], {name: f"images/{name}" for name in ("train", "val", "minival")}),
+    ],
+)
+def test_yaml(splits, expected):
+    (file,) = LABEL_FORMATS["yolo"].finish(splits, LabelRules(LABELS.categories, ()))
+    assert yaml.safe_load(file.data) == expected | {"names": dict(enumerate(NAMES))}
+
+
+def test_voc():
+    values = ALL | {"objects.difficult": np.array([0, 1, 0, 0, 0]), "objects.truncated": np.array([1, 0, 0, 0, 0])}
+    values |= {"objects.view": [b"Left", b"", b"a\x01", b"", b""]}
+    rows, (_, labels), _ = extract("voc", values, Part.FLAGS)
+    root = ElementTree.fromstring(labels.data)
+    assert (labels.path, rows.line) == ("Annotations/val/a/b.xml", "val/a/b")
+    assert tuple(each.findtext("name") for each in root.iter("object")) == NAMES
+    assert [each.findtext("pose") for each in root.iter("object")][:3] == ["Left", "Unspecified", "a\ufffd"]
+    assert [(each.findtext("difficult"), each.findtext("truncated")) for each in root.iter("object")][:2] == [
+        ("0", "1"),
+        ("1", "0"),
+    ]
+    box = root.find("object/bndbox")
+    assert [box.findtext(edge) for edge in ("xmin", "ymin", "xmax", "ymax")] == ["10", "3", "30", "15"]
+    assert (root.findtext("filename"), root.findtext("size/width")) == ("val/a/b.png", "40")
+
+
+def test_labelme_and_hf():
+    found = json.loads(extract("labelme", ALL).files[1].data)
+    assert [(shape["label"], shape["points"]) for shape in found["shapes"]] == [
+        (name, [[10, 3], [30, 15]]) for name in NAMES
+    ]
+    assert (found["imagePath"], found["imageHeight"], found["imageData"]) == ("b.png", 30, None)
+    rows, files, _ = extract("hf", ALL)
+    line = json.loads(rows.line)
+    assert (line["file_name"], line["objects"]["category"]) == ("a/b.png", list(NAMES))
+    assert ([file.path for file in files], rows.lost) == (["val/a/b.png"], {})
+
+
+@pytest.mark.parametrize("format_", LABEL_FORMATS)
+def test_no_objects(format_):
+    rows, files, _ = extract(format_, NONE)
+    assert (rows.objects, rows.lost) == (0, {} if format_ == "hf" else {"ids of images": 1})
+    assert format_ != "yolo" or files[1].data == b""
+
+
+@pytest.mark.parametrize(
+    ("name", "image", "labels"),
+    [
+        ("<script>.jpg", "images/val/<script>.jpg", "labels/val/<script>.txt"),
+        ("images/val/a.x.jpg", "images/val/a.x.jpg", "labels/val/a.x.txt"),  # of a data set that was YOLO's
+        ("images/a.jpg", "images/val/images/a.jpg", "images/val/labels/a.txt"),  # where Ultralytics looks for it
+        ("a", "images/val/a.png", "labels/val/a.txt"),
+        ("a.gif", "images/val/a.gif.png", "labels/val/a.gif.txt"),
+        ("./b//c.PNG", "images/val/b/c.PNG", "labels/val/b/c.txt"),
+    ],
+)
+def test_names(name, image, labels):
+    rows, files, _ = extract("yolo", NONE | {"image.file_name": name.encode()})
+    assert [file.path for file in files] == [image, labels]
+    assert bool(rows.notes) == (name in ("a", "a.gif"))
+
+
+def test_name_that_leads_elsewhere():
+    with pytest.raises(UnusableRecordError, match="in it"):
+        extract("hf", NONE | {"image.file_name": b"../../x.jpg"})
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_readers_do_not_turn_image(kind):
+    """Boxes are of the stored pixels."""
+    exif = Image.Exif()
+    exif[274] = 6
+    buffer = io.BytesIO()
+    IMAGE.save(buffer, kind, exif=exif)
+    rows, files, _ = extract("yolo", NONE | {"image.encoded": buffer.getvalue()})
+    with Image.open(io.BytesIO(files[0].data)) as image, Image.open(buffer) as before:
+        assert ImageOps.exif_transpose(image).size == (40, 30)
+        assert image.tobytes() == before.tobytes()
+    assert sum(rows.notes.values()) == 1
+
+
+def test_boxes_that_yolo_does_not_take():
+    """Ultralytics leaves out an image with a number above 1. It takes lines that are equal for one object."""
+    values = with_objects((0.5, -0.25, 1.5, 0.5), (0, 0, 1, 1), (0, 0, 1, 1), (0, 0, 0.5, 0.5), (0, 1.1, 1, 1.2))
+    values |= {"objects.category_id": np.array([0, 3, 3, 3, 3]), "objects.is_crowd": np.array([0, 0, 0, 1, 0])}
+    rows, (_, labels), _ = extract("yolo", values)
+    assert labels.data.decode().splitlines() == ["0 0.25 0.75 0.5 0.5", "1 0.5 0.5 1 1"]
+    assert (rows.lost["crowds"], rows.objects, sum(rows.notes.values())) == (1, 2, 1)
+    assert {"objects with the same class and box as another one of their image": 1}.items() <= rows.lost.items()
+    assert rows.lost["boxes outside of their image"] == 1
+
+
+def test_kinds_that_are_lost():
+    values = with_objects((0, 0, 1, 1), objects__track_id=np.array([7]), captions__text=np.array([b"a", b"b"]))
+    values |= {
+        "semantic.png": b"PNG",
+        "image.tag_names": np.array([b"day"]),
+        "objects.corners": np.float32([0, 0, 1, 0, 1, 1, 0, 1]),
+    }
+    rows, (_, labels), _ = extract("yolo", values, Part.TRACKS, Part.CAPTIONS, Part.SEMANTIC, Part.ORIENTED)
+    assert labels.data == b"0 0 0 1 0 1 1 0 1\n"
+    assert {"track ids": 1, "captions": 2, "masks of whole images": 1, "tags of images": 1}.items() <= rows.lost.items()
+    assert "oriented boxes" not in rows.lost
+
+
+def test_masks():
+    """One in two parts, one with a hole, and none."""
+    parts, hole = np.zeros((30, 40), bool), np.zeros((30, 40), bool)
+    parts[2:4, 2:4] = parts[10:12, 2:9] = True
+    hole[5:10, 5:10] = True
+    hole[7, 7] = False
+    masks = [mask_rle(run_lengths(each)) for each in (parts, hole, np.zeros((30, 40), bool))]
+    values = with_objects(*[(0, 0, 0.5, 0.5)] * 3, objects__mask_rle=np.array(masks, object))
+    rows, (_, labels), _ = extract("labelme", values, Part.MASK_RLE)
+    shapes = json.loads(labels.data)["shapes"]
+    kinds = [(shape["shape_type"], shape["group_id"]) for shape in shapes]
+    assert kinds == [("polygon", 1), ("polygon", 1), ("mask", None), ("rectangle", None)]
+    assert list(rows.notes.values()) == [2]
+    rows, (_, labels), _ = extract("yolo", values, Part.MASK_RLE)
+    lines = [list(map(float, line.split()[1:])) for line in labels.data.decode().splitlines()]
+    for line, mask in zip(lines, (parts, hole), strict=False):
+        polygon = (np.array(line) * np.tile([40, 30], len(line) // 2)).tolist()
+        assert compress_segmentation(json.dumps([polygon]).encode(), 40, 30) == mask_rle(run_lengths(mask))
+    assert lines[2] == [0, 0, 0.5, 0, 0.5, 0.5, 0, 0.5]
+    assert sorted(rows.notes.values()) == [1, 2, 2]
+    assert extract("voc", values, Part.MASK_RLE).rows.lost["masks"] == 2
+
+
+@given(arrays(bool, st.tuples(st.integers(1, 9), st.integers(1, 9))).filter(np.any))
+def test_outlines_enclose_the_mask(mask):
+    height, width = mask.shape
+    outlines = trace_mask(mask)
+    expected = mask_rle(run_lengths(mask))
+    drawn = [[side for point in outlines.joined for side in point]]
+    assert compress_segmentation(json.dumps(drawn).encode(), width, height) == expected
+    if not outlines.holes:
+        drawn = [[side for point in ring for side in point] for ring in outlines.parts]
+        assert compress_segmentation(json.dumps(drawn).encode(), width, height) == expected

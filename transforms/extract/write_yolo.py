@@ -1,0 +1,149 @@
+"""YOLO's label files, as Ultralytics reads them: images/SPLIT, labels/SPLIT and data.yaml."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import yaml
+
+from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.transforms.dataset.record_view import rle_mask
+from recordmill.transforms.extract.extract_files import ExtractedFile
+from recordmill.transforms.extract.extract_rows import RunLengths
+from recordmill.transforms.extract.label_format import (
+    SPLITS,
+    ExtractedImage,
+    ExtractedObject,
+    LabelFormat,
+    LabelRules,
+    WrittenLabels,
+    count_lost,
+    number,
+    without_crowds,
+)
+from recordmill.transforms.extract.trace_mask import trace_mask
+
+_HELD = {
+    "detect": (),
+    "segment": ("masks",),
+    "pose": ("objects with keypoints",),
+    "obb": ("oriented boxes", "areas"),
+}
+_JOINED = "masks of several parts or with holes, written as one polygon"
+_BOUNDS = "boxes that are not the bounds of their masks: a polygon has no box"
+_NO_MASK = "objects without a mask, written as the polygon of their box"
+_CUT = "boxes beyond the image, cut at its edge"
+_OUTSIDE = "boxes outside of their image"
+_SAME = "objects with the same class and box as another one of their image"
+
+
+def yolo_task(rules: LabelRules) -> str:
+    """Return what all lines are: Ultralytics trains on one kind."""
+    if Part.KEYPOINTS in rules.parts and any(category.keypoints for category in rules.categories):
+        return "pose"
+    if Part.ORIENTED in rules.parts:
+        return "obb"
+    return "segment" if rules.has_masks else "detect"
+
+
+def write_yolo(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
+    """Return the label file of an image, which is empty without objects."""
+    task, objects = yolo_task(rules), without_crowds(image)
+    inside = [each for each in objects if _has_area(_cut_edges(each, image))]
+    notes: Counter[str] = Counter()
+    points = LabelMap(rules.categories).keypoints
+    rows = [(each.class_index, *_numbers(each, image, task, points, notes)) for each in inside]
+    lines = dict.fromkeys(" ".join(map(number, row)) for row in rows)
+    lost = Counter(count_lost(image, inside, *_HELD[task]))
+    lost[_OUTSIDE] = len(objects) - len(inside)
+    lost[_SAME] = len(inside) - len(lines)
+    path = label_path(f"/images/{image.split}/{image.name}").lstrip("/")
+    file = ExtractedFile(path, "".join(f"{line}\n" for line in lines).encode())
+    return WrittenLabels(len(lines), file, "", +lost, notes)
+
+
+def label_path(path: str) -> str:
+    """Return the path of an image's label file, where Ultralytics looks for it: the last `images` is replaced.
+
+    >>> label_path("/images/train/images/1.x.jpg")
+    '/images/train/labels/1.x.txt'
+    """
+    return "/labels/".join(path.rpartition(".")[0].rsplit("/images/", 1)) + ".txt"
+
+
+def _cut_edges(each: ExtractedObject, image: ExtractedImage) -> tuple[float, ...]:
+    """Return xmin, ymin, xmax, ymax within the image: Ultralytics leaves out an image with a number beyond 1."""
+    sides = image.image.width, image.image.height
+    return tuple(min(max(edge, 0.0), sides[axis % 2]) for axis, edge in enumerate(each.edges_px))
+
+
+def _has_area(edges: tuple[float, ...]) -> bool:
+    return edges[0] < edges[2] and edges[1] < edges[3]
+
+
+def _numbers(
+    each: ExtractedObject, image: ExtractedImage, task: str, points: int, notes: "Counter[str]"
+) -> list[float]:
+    width, height = image.image.width, image.image.height
+    xmin, ymin, xmax, ymax = edges = _cut_edges(each, image)
+    notes[_CUT] += edges != each.edges_px
+    rectangle = [xmin / width, ymin / height, xmax / width, ymin / height]
+    rectangle += [xmax / width, ymax / height, xmin / width, ymax / height]
+    if task == "obb":
+        return list(each.corners) if any(each.corners) else rectangle
+    if task == "segment":
+        polygon = _polygon(each, image, notes)
+        notes[_NO_MASK] += not polygon
+        return polygon or rectangle
+    box = [(xmin + xmax) / 2 / width, (ymin + ymax) / 2 / height, (xmax - xmin) / width, (ymax - ymin) / height]
+    if task == "detect":
+        return box
+    xyv = list(each.row.keypoints or ())
+    xyv += [0.0] * (3 * points - len(xyv))
+    for at in range(0, len(xyv), 3):
+        xyv[at] = min(max(xyv[at] / width, 0.0), 1.0)
+        xyv[at + 1] = min(max(xyv[at + 1] / height, 0.0), 1.0)
+    return [*box, *xyv]
+
+
+def _polygon(each: ExtractedObject, image: ExtractedImage, notes: "Counter[str]") -> list[float]:
+    """Return the outline of a mask as fractions; empty without a mask."""
+    width, height = image.image.width, image.image.height
+    if not isinstance(each.row.segmentation, RunLengths):
+        return []
+    outlines = trace_mask(rle_mask(each.row.segmentation.counts.encode(), (width, height)))
+    ring = outlines.joined
+    xs, ys = zip(*ring, strict=True)
+    notes[_JOINED] += len(outlines.parts) + len(outlines.holes) > 1
+    notes[_BOUNDS] += (min(xs), min(ys), max(xs), max(ys)) != each.edges_px
+    return [side for x, y in ring for side in (x / width, y / height)]
+
+
+def write_yaml(splits: Iterable[str], rules: LabelRules) -> Iterator[ExtractedFile]:
+    """Yield data.yaml. It has no `path`, so that the folder may move: paths begin at data.yaml's own."""
+    splits = list(splits)
+    ordered = [split for split in SPLITS if split in splits] + sorted(set(splits) - set(SPLITS))
+    described: dict[str, object] = {split: f"images/{split}" for split in ordered}
+    described = {split: [] for split in ("train", "val") if split not in splits} | described
+    described["names"] = {index: category.name for index, category in enumerate(rules.categories)}
+    if yolo_task(rules) == "pose":
+        described["kpt_shape"] = [LabelMap(rules.categories).keypoints, 3]
+        names = {index: list(category.keypoints) for index, category in enumerate(rules.categories)}
+        described["kpt_names"] = {index: points for index, points in names.items() if points}
+    text = yaml.safe_dump(described, allow_unicode=True, sort_keys=False)
+    yield ExtractedFile("data.yaml", text.encode())
+
+
+def yolo_warnings(splits: Iterable[str], rules: LabelRules) -> Iterator[str]:
+    """Yield what Ultralytics will not find."""
+    splits = set(splits)
+    yield f"data.yaml is of the task {yolo_task(rules)}: a line of a label file has one kind of shape"
+    if missing := [split for split in ("train", "val") if split not in splits]:
+        yield f"data.yaml has no images of {' and '.join(missing)}, which Ultralytics trains with: add its folder there"
+    if others := sorted(splits - set(SPLITS)):
+        yield f"data.yaml has {', '.join(others)}, and readers know train, val and test: rename what is to be read"
+    if yolo_task(rules) == "pose":
+        yield "data.yaml has no flip_idx, so Ultralytics does not mirror images: add it"
+
+
+YOLO = LabelFormat("images/{split}", "labels/{split}", write_yolo, finish=write_yaml, warn=yolo_warnings)
