@@ -32,7 +32,7 @@ def test_coders_differ():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda number: _ExtractShard("folder", number),
+        lambda number: _ExtractShard("folder", number, "coco"),
         lambda number: _VerifyShard(number, 2),
         lambda number: _WriteShard(None, number),
     ],
