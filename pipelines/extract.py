@@ -104,7 +104,7 @@ def build(p: beam.Pipeline, shards: list[ManifestShard], manifest: Manifest, opt
 
 
 class FormatFiles(NamedTuple):
-    """Where files of the whole data set go, and what is in them."""
+    """Folder and contents of the files of a whole data set."""
 
     folder: str
     format_: str
