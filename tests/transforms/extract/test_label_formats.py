@@ -131,7 +131,7 @@ def test_no_objects(format_):
 def test_names(name, image, labels):
     rows, files, _ = extract("yolo", NONE | {"image.file_name": name.encode()})
     assert [file.path for file in files] == [image, labels]
-    assert bool(rows.notes) == (name in ("a", "a.gif"))
+    assert bool(rows.notes) == (name in ("a", "a.gif", "images/a.jpg"))
 
 
 def test_name_that_leads_elsewhere():
