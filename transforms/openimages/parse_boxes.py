@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.csv_rows import Cells, RowFormat, number_of, read_images
@@ -129,7 +130,8 @@ def parse_boxes(stream: BinaryIO, file: str, names: dict[str, str], by_name: boo
     split = _split_of(file) if by_name else ""
 
     def sample_of(cells: Cells, notes: set[str]) -> Sample:
-        return Sample(f"{cells['ImageID']}.jpg", split=split)
+        name = cells["ImageID"]
+        return Sample(name if is_image_name(name) else f"{name}.jpg", split=split)
 
     how = RowFormat(
         ("ImageID", "LabelName", *_EDGES),

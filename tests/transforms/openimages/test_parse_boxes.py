@@ -20,7 +20,7 @@ def test_boxes():
     first, second = parse(
         "0a,xclick,/m/1,1,0.25,0.5,0.5,1,0,1,0,0,0",
         "0a,xclick,/m/2,1,0,1,0,1,1,0,1,0,-1",
-        "0b,x,/m/1,1,0,1,0,1,0,0,0,0,0",
+        "0b.jpg,x,/m/1,1,0,1,0,1,0,0,0,0,0",
     )
     found = [(each.category, each.box, each.frame, each.is_crowd, each.truncated) for each in first.sample.objects]
     assert found == [
