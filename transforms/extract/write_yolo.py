@@ -59,7 +59,7 @@ def write_yolo(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
     lost[_OUTSIDE] = len(objects) - len(inside)
     lost[_SAME] = len(inside) - len(lines)
     path = label_path(f"/images/{image.split}/{image.name}").lstrip("/")
-    notes[_ELSEWHERE] = not path.startswith("labels/")
+    notes[_ELSEWHERE] += not path.startswith("labels/")
     file = ExtractedFile(path, "".join(f"{line}\n" for line in lines).encode())
     return WrittenLabels(len(lines), file, "", +lost, notes)
 
