@@ -104,7 +104,7 @@ def build(p: beam.Pipeline, shards: list[ManifestShard], manifest: Manifest, opt
 
 
 class FormatFiles(NamedTuple):
-    """Folder of the files of the whole data set, and what is in them."""
+    """Folder and contents of the files of a whole data set."""
 
     folder: str
     format_: str

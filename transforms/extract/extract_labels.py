@@ -19,9 +19,9 @@ from recordmill.transforms.images.open_picture import kind_of, open_picture
 from recordmill.transforms.images.transcode_picture import orientation_of
 
 LABEL_FORMATS: dict[str, LabelFormat] = {"yolo": YOLO, "voc": VOC, "labelme": LABELME, "hf": IMAGEFOLDER}
-"""Formats by their names in `--as`; `coco` is none of them."""
+"""By what `--as` calls them; `coco` is none of them."""
 _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
-"""Suffixes of names that all readers take for images."""
+"""Suffixes that all readers take for images."""
 _TRAITS = ("difficult", "truncated", "view", "track_id", "corners")
 _RENAMED = "image files that got a suffix that readers know"
 _TURNED = "image files without their EXIF data, by which readers would turn the pixels, and not the boxes"

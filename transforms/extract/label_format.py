@@ -1,4 +1,4 @@
-"""Common parts of the formats of label files. A format is a function from an image to its label file."""
+"""Types and counts that formats of label files share. A format is a function from an image to its label file."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

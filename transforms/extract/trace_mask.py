@@ -31,12 +31,13 @@ class Outlines(NamedTuple):
 
 
 def trace_mask(mask: np.ndarray) -> Outlines:
-    """Return the outlines of a mask, bool [height, width].
+    """Return the outlines of a mask with a pixel at least, bool or uint8 [height, width].
 
     >>> trace_mask(np.array([[True, True], [False, True]])).parts
     [[(0, 0), (2, 0), (2, 2), (1, 2), (1, 1), (0, 1)]]
     """
-    padded = np.pad(mask.astype(bool), 1)
+    (top, bottom), (left_edge, right_edge) = (np.flatnonzero(mask.any(axis=axis))[[0, -1]] for axis in (1, 0))
+    padded = np.pad(mask[top : bottom + 1, left_edge : right_edge + 1].astype(bool), 1)
     above_left, above_right = padded[:-1, :-1], padded[:-1, 1:]
     left, right = padded[1:, :-1], padded[1:, 1:]
     corners = (above_left ^ above_right ^ left ^ right).astype(np.int64)
@@ -47,7 +48,7 @@ def trace_mask(mask: np.ndarray) -> Outlines:
     below = np.empty(len(xs), np.int64)
     below[by_column[::2]], below[by_column[1::2]] = by_column[1::2], by_column[::2]
     is_part = right[ys, xs].tolist()
-    points, partner = list(zip(xs.tolist(), ys.tolist(), strict=True)), below.tolist()
+    points, partner = list(zip((xs + left_edge).tolist(), (ys + top).tolist(), strict=True)), below.tolist()
     is_seen = bytearray(len(points))
     found = Outlines([], [])
     for start in range(0, len(points), 2):

@@ -33,6 +33,7 @@ _JOINED = "masks of several parts or with holes, written as one polygon"
 _BOUNDS = "boxes that are not the bounds of their masks: a polygon has no box"
 _NO_MASK = "objects without a mask, written as the polygon of their box"
 _CUT = "boxes beyond the image, cut at its edge"
+_ELSEWHERE = "label files beside a folder images of the image's name, where Ultralytics looks for them"
 _OUTSIDE = "boxes outside of their image"
 _SAME = "objects with the same class and box as another one of their image"
 
@@ -58,6 +59,7 @@ def write_yolo(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
     lost[_OUTSIDE] = len(objects) - len(inside)
     lost[_SAME] = len(inside) - len(lines)
     path = label_path(f"/images/{image.split}/{image.name}").lstrip("/")
+    notes[_ELSEWHERE] += not path.startswith("labels/")
     file = ExtractedFile(path, "".join(f"{line}\n" for line in lines).encode())
     return WrittenLabels(len(lines), file, "", +lost, notes)
 

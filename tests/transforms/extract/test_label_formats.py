@@ -4,6 +4,7 @@ import io
 import json
 from xml.etree import ElementTree
 
+import msgspec
 import numpy as np
 import pytest
 import yaml
@@ -18,6 +19,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.extract.extract_files import UnusableRecordError
 from recordmill.transforms.extract.extract_labels import LABEL_FORMATS, LabelExtractor
+from recordmill.transforms.extract.extract_rows import RecordRows
 from recordmill.transforms.extract.label_format import LabelRules
 from recordmill.transforms.extract.trace_mask import trace_mask
 from recordmill.transforms.images.decode_segmentation import compress_segmentation
@@ -52,7 +54,9 @@ def with_objects(*boxes_yxyx, **more) -> dict:
 
 def extract(format_: str, values: dict, *parts: Part):
     table = LAYOUTS["detection"].with_parts(parts)
-    return LabelExtractor(table, LABELS, "val", LABEL_FORMATS[format_])(values)
+    extracted = LabelExtractor(table, LABELS, "val", LABEL_FORMATS[format_])(values)
+    assert msgspec.json.decode(msgspec.json.encode(extracted.rows), type=RecordRows) == extracted.rows  # as in pieces
+    return extracted
 
 
 ALL = with_objects(*[(0.1, 0.25, 0.5, 0.75)] * len(NAMES))
@@ -131,7 +135,7 @@ def test_no_objects(format_):
 def test_names(name, image, labels):
     rows, files, _ = extract("yolo", NONE | {"image.file_name": name.encode()})
     assert [file.path for file in files] == [image, labels]
-    assert bool(rows.notes) == (name in ("a", "a.gif"))
+    assert bool(rows.notes) == (name in ("a", "a.gif", "images/a.jpg"))
 
 
 def test_name_that_leads_elsewhere():
