@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.rejects import Reason
+from recordmill.transforms.rows.kinds import KINDS, Seen
 from recordmill.transforms.rows.row_batch import (
     MOST_CELL_BYTES,
     BadRow,
     ColumnPart,
     RowBatch,
-    Seen,
     plain_array,
     shown,
 )
@@ -232,10 +232,10 @@ def _parts(values: list[Any]) -> Iterator[ColumnPart]:
 def _look(item: Any) -> Seen:
     if type(item) is int and not -(1 << 63) <= item < 1 << 63:
         return Seen.LARGE
-    return _LOOKS.get(type(item), Seen.OTHER)
+    return _KIND_OF.get(type(item), Seen.OTHER)
 
 
-_LOOKS = {bool: Seen.BOOL, int: Seen.INT64, float: Seen.FLOAT, str: Seen.TEXT, list: Seen.NESTED}
+_KIND_OF = {kind.json: kind.seen for kind in KINDS if kind.json}
 
 
 def as_text(value: Any) -> str:

@@ -1,7 +1,6 @@
 """Batch of rows as columns."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +9,7 @@ import pyarrow.compute as pc
 
 from recordmill.schemas.inputs.images import MAX_RECORD_BYTES
 from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.transforms.rows.kinds import Seen
 
 MOST_CELL_BYTES = 64 << 20
 """Maximum bytes of a cell. A longer one comes from a quote that is not closed, or a file without newlines."""
@@ -31,23 +31,6 @@ class BadRow(NamedTuple):
 
     def reject(self, path: str) -> Rejected:
         return Rejected("row", self.line, self.reason, f"{path} row {self.line}: {self.detail}")
-
-
-class Seen(str, Enum):
-    """Kind of a value by its form."""
-
-    BOOL = "true or false"
-    INT64 = "whole numbers"
-    LARGE = "whole numbers beyond int64"
-    FLOAT = "numbers"
-    NOT_FINITE = "NaN or infinity"
-    DATE = "dates"
-    TIMESTAMP = "points in time"
-    ENUM = "values of an enum"
-    TEXT = "text"
-    BINARY = "bytes"
-    NESTED = "lists of different sizes in lists"
-    OTHER = "values of a type that has no feature"
 
 
 class ColumnPart(NamedTuple):

@@ -20,7 +20,8 @@ from recordmill.schemas.inputs.labels import (
 )
 from recordmill.schemas.inputs.tables import CLASS_TYPES, TEXT_PARTS, Column, RowsFile, TableSchema
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings
-from recordmill.transforms.rows.row_batch import Seen, shown
+from recordmill.transforms.rows.kinds import KINDS, Seen
+from recordmill.transforms.rows.row_batch import shown
 from recordmill.transforms.table.convert_columns import convert_column
 from recordmill.transforms.table.observe_columns import MOST_DISTINCT, MOST_NAME_BYTES, ColumnStats, TableStats
 
@@ -28,12 +29,6 @@ _MOST_LABEL_BYTES = 200
 _SHOWN_COLUMNS = 8
 _TOO_MANY = f"more than {MOST_DISTINCT:,} values, or longer ones than {MOST_NAME_BYTES:,} bytes"
 _NUMBERS = {Seen.INT64, Seen.FLOAT, Seen.LARGE, Seen.NOT_FINITE}
-_TYPES = (
-    ({Seen.BOOL}, ColumnType.BOOL),
-    ({Seen.INT64}, ColumnType.INT64),
-    ({Seen.DATE}, ColumnType.DATE),
-    ({Seen.DATE, Seen.TIMESTAMP}, ColumnType.TIMESTAMP),
-)
 
 
 class ColumnChoice(NamedTuple):
@@ -234,12 +229,13 @@ def _type(found: ColumnStats) -> ColumnType:
     looks = set(found.seen)
     if looks and looks <= {Seen.INT64, Seen.FLOAT} and found.is_whole and found.rounded:
         return ColumnType.INT64  # whole numbers that int64 holds and float32 does not
-    for held, type_ in _TYPES:
-        if looks and looks <= held:
-            return type_
-    if looks == {Seen.ENUM} and found.distinct is not None:
-        return ColumnType.ENUM
-    return ColumnType.FLOAT if looks & {Seen.FLOAT, Seen.NOT_FINITE} and looks <= _NUMBERS else ColumnType.BYTES
+    if looks & {Seen.FLOAT, Seen.NOT_FINITE} and looks <= _NUMBERS:
+        return ColumnType.FLOAT
+    if looks == {Seen.DATE, Seen.TIMESTAMP}:
+        return ColumnType.TIMESTAMP
+    if looks == {Seen.ENUM} and found.distinct is None:
+        return ColumnType.BYTES
+    return next((kind.type for kind in KINDS if looks == {kind.seen}), ColumnType.BYTES)
 
 
 def _warnings(

@@ -13,6 +13,7 @@ from recordmill.schemas.inputs.tables import CLASS_TYPES, Column
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.encoders.fit_encoder import TextVectorizer
 from recordmill.transforms.records.example import varint
+from recordmill.transforms.rows.kinds import KINDS
 from recordmill.transforms.rows.read_json import as_text
 from recordmill.transforms.rows.row_batch import flat_lists, is_list, name_of, python_values, shown
 
@@ -128,13 +129,6 @@ def _join(pieces: Sequence[pa.Array]) -> pa.LargeBinaryArray:
 _EMPTY = pa.scalar(b"", pa.large_binary())
 
 
-_ARROW = {
-    ColumnType.INT64: pa.int64(),
-    ColumnType.FLOAT: pa.float64(),
-    ColumnType.BOOL: pa.bool_(),
-    ColumnType.DATE: pa.date32(),
-    ColumnType.TIMESTAMP: pa.timestamp("us"),
-}
 _NAMED = (*CLASS_TYPES, ColumnType.ENUM)
 
 
@@ -249,7 +243,7 @@ def _holes(column: Column, array: pa.Array, is_wanted: np.ndarray) -> list[Value
 
 def _cast(column: Column, array: pa.Array, is_wanted: np.ndarray) -> tuple[pa.Array, list[ValueFault]]:
     """Convert all values at once by Arrow; if one does not fit, one by one."""
-    target = _ARROW[column.type]
+    target = next(kind.arrow for kind in KINDS if kind.type is column.type)
     if not is_wanted.all():
         array = pc.if_else(pa.array(is_wanted), array, pa.scalar(None, array.type))
     try:

@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.transforms.rows.kinds import KINDS, Seen
 from recordmill.transforms.rows.row_batch import (
     ColumnPart,
     RowBatch,
-    Seen,
     flat_lists,
     is_list,
     name_of,
@@ -102,18 +102,6 @@ class TableStats(msgspec.Struct):
             self.in_files.setdefault(name, set()).update(files)
 
 
-_TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?$"
-# No plus sign: a number that has one may be a phone number, and would lose it.
-_LOOKS = (
-    (Seen.INT64, r"^-?(0|[1-9][0-9]*)$"),
-    (Seen.FLOAT, r"^-?((0|[1-9][0-9]*)([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?$"),
-    (Seen.DATE, r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"),
-    (Seen.TIMESTAMP, _TIMESTAMP),
-    (Seen.BOOL, r"(?i)^(true|false)$"),
-    (Seen.NOT_FINITE, r"(?i)^[+-]?(nan|inf|infinity)$"),
-)
-
-
 def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableStats:
     """Return the facts of a batch of the file number `file`.
 
@@ -145,7 +133,9 @@ def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableSt
         if name in distinct or pa.types.is_dictionary(array.type):
             column.distinct = _distinct(array)
         whole = ColumnPart(
-            _look_of(array.type), places[array.is_valid().to_numpy(zero_copy_only=False)], array.drop_null()
+            next((kind.seen for kind in KINDS if kind.is_of(array.type)), Seen.OTHER),
+            places[array.is_valid().to_numpy(zero_copy_only=False)],
+            array.drop_null(),
         )
         for look, of_rows, values in batch.parts.get(name, (whole,)):
             _observe_values(look, values, batch.lines[of_rows], file, column)
@@ -175,12 +165,14 @@ def _note(column: ColumnStats, look: Seen, values: pa.Array, lines: np.ndarray, 
 
 
 def _observe_texts(texts: pa.Array, lines: np.ndarray, file: int, column: ColumnStats) -> None:
-    for look, pattern in _LOOKS:
+    for kind in KINDS:
         if not len(texts):
             return
-        is_such = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
+        if not kind.text:
+            continue
+        is_such = pc.match_substring_regex(texts, kind.text).to_numpy(zero_copy_only=False)
         such = texts if is_such.all() else texts.filter(pa.array(is_such))
-        _observe_such(look, such, lines[is_such], file, column)
+        _observe_such(kind.seen, such, lines[is_such], file, column)
         if is_such.any():
             texts, lines = texts.filter(pa.array(~is_such)), lines[~is_such]
     _note(column, Seen.TEXT, texts, lines, file)
@@ -241,22 +233,6 @@ def _observe_values(look: Seen, values: pa.Array, lines: np.ndarray, file: int, 
 
 
 _IMAGES = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
-
-
-def _look_of(type_: pa.DataType) -> Seen:
-    types = pa.types
-    checks = (
-        (Seen.BOOL, types.is_boolean),
-        (Seen.INT64, lambda t: types.is_integer(t) or (types.is_decimal(t) and t.scale <= 0)),
-        (Seen.FLOAT, lambda t: types.is_floating(t) or types.is_decimal(t)),
-        (Seen.DATE, types.is_date),
-        (Seen.ENUM, types.is_dictionary),
-        (Seen.TIMESTAMP, types.is_timestamp),
-        (Seen.TEXT, lambda t: types.is_large_string(t) or types.is_null(t)),
-        (Seen.BINARY, types.is_large_binary),
-        (Seen.NESTED, types.is_large_list),
-    )
-    return next((look for look, check in checks if check(type_)), Seen.OTHER)
 
 
 _MOST_EXACT_SINGLE = 1 << 24
