@@ -85,4 +85,6 @@ def _value(record: RecordView, reading: Reading) -> Any:
 
 def _picture(data: bytes) -> np.ndarray:
     """uint8 [height, width, 3] of an encoded picture."""
-    return np.array(for_jpeg(open_record_picture(data)).convert("RGB"))
+    image = open_record_picture(data)
+    # To convert an image to the mode that it has is to copy it.
+    return np.array(image if image.mode == "RGB" else for_jpeg(image).convert("RGB"))

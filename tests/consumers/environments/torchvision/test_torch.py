@@ -129,6 +129,27 @@ def test_workers_may_be_spawned(split, iterable):
     assert sorted(id_ for batch in loader for id_ in batch) == list(range(RECORDS))
 
 
+def with_storages(batch):
+    """Targets as a worker has them, and the places of their storages."""
+    return [
+        (target, {each.storage().data_ptr() for each in target.values() if torch.is_tensor(each)})
+        for _, target in batch
+    ]
+
+
+def test_worker_sends_target_as_one_storage(split):
+    loader = DataLoader(split.torch(), 3, num_workers=1, collate_fn=with_storages)
+    found = [pair for batch in loader for pair in batch]
+    assert len(found) == RECORDS
+    for number, (target, storages) in enumerate(found):
+        (_, alone) = split.torch()[number]
+        assert target.keys() == alone.keys()
+        for name, value in alone.items():
+            assert value.equal(target[name]) if torch.is_tensor(value) else value == target[name]
+            assert not torch.is_tensor(value) or value.dtype == target[name].dtype
+        assert len(storages) == 1
+
+
 def test_several_at_once_are_one_by_one(split):
     records = split.torch()
     assert ids(records.__getitems__([4, 1, 4])) == ids([records[4], records[1], records[4]]) == [4, 1, 4]
