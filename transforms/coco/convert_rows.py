@@ -19,12 +19,7 @@ from recordmill.schemas.inputs.annotations import (
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.transforms.coco.decode_coco import (
-    AnnotationRow,
-    KeypointsRow,
-    PanopticRow,
-    SegmentRow,
-)
+from recordmill.transforms.coco.coco_rows import AnnotationRow, KeypointsRow, PanopticRow, SegmentRow
 from recordmill.transforms.coco.file_fields import has_numbers
 from recordmill.transforms.coco.guess_box_format import BOX, LARGEST
 from recordmill.transforms.storage.interface import Storage

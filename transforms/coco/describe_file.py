@@ -11,8 +11,9 @@ from isal import isal_zlib
 from recordmill.schemas.errors import WrongFlagError
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource, FieldRows
+from recordmill.transforms.coco.coco_rows import CocoImageRow
 from recordmill.transforms.coco.convert_rows import count_keypoints
-from recordmill.transforms.coco.decode_coco import CocoImageRow, CocoRows
+from recordmill.transforms.coco.decode_coco import CocoRows
 from recordmill.transforms.coco.file_fields import count_fields, field_rows, has_data, has_numbers
 from recordmill.transforms.coco.guess_box_format import SampledBoxes, check_box_format, join_samples, sample_boxes
 

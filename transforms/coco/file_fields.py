@@ -94,7 +94,7 @@ def decode_with_fields(data: bytes, image: type, row: Any) -> DecodedFile:
             names = _with_names_of(data, names, unknown[1], int(unknown[2] or 0))
         else:
             counts = (
-                _count([file], _File, names.file),
+                _count([file], _RawFile, names.file),
                 _count(file.images, image, names.images),
                 _count(file.annotations or [], row, names.annotations),
             )
@@ -114,10 +114,15 @@ def _with_names_of(data: bytes, names: _FieldNames, list_: str | None, index: in
     return _FieldNames(*(known | found[name] for name, known in names._asdict().items()))
 
 
-class _File(msgspec.Struct):
-    images: list
-    annotations: list | msgspec.UnsetType = msgspec.UNSET
+class _RawFile(msgspec.Struct):
+    """COCO file with any kind of rows."""
+
+    images: list[msgspec.Raw]
+    annotations: list[msgspec.Raw] | msgspec.UnsetType = msgspec.UNSET
     categories: list[msgspec.Raw] = []
+
+
+RAW_FILE = msgspec.json.Decoder(_RawFile)
 
 
 @lru_cache(maxsize=32)
@@ -126,7 +131,7 @@ def _decoder(image: type, row: Any, names: _FieldNames) -> msgspec.json.Decoder:
         raise msgspec.ValidationError("its rows have too many fields")
     image, row = _with_places(image, names.images), _with_places(row, names.annotations)
     lists = [("images", list[image]), ("annotations", list[row] | msgspec.UnsetType, msgspec.UNSET)]  # type: ignore[valid-type]
-    return msgspec.json.Decoder(_with_places(_File, names.file, lists))
+    return msgspec.json.Decoder(_with_places(_RawFile, names.file, lists))
 
 
 def _with_places(struct: Any, names: Iterable[str], fields: Iterable[Any] = ()) -> Any:

@@ -36,9 +36,9 @@ from recordmill.transforms.blocks.image_tasks import (
     with_id_texts,
 )
 from recordmill.transforms.blocks.run_step import hash_images, image_order
+from recordmill.transforms.coco.coco_rows import collision
 from recordmill.transforms.coco.convert_rows import other_format
 from recordmill.transforms.coco.merge_annotations import complete_annotations, merge_parts
-from recordmill.transforms.coco.text_ids import collision
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.list_images import ListParts, list_images
 from recordmill.transforms.join.match_blocks import without_faults

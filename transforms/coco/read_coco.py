@@ -31,9 +31,10 @@ from recordmill.schemas.rejects import NO_ID_TEXTS, IdTexts, Rejected
 from recordmill.transforms.blocks.image_tasks import file_folder, label_column, object_columns, with_id_texts
 from recordmill.transforms.blocks.pack_block import pack_parts
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
+from recordmill.transforms.coco.coco_rows import AnnotationRow, CocoImageRow
 from recordmill.transforms.coco.convert_rows import Converter, other_format, row_converter
 from recordmill.transforms.coco.cut_blocks import BLOCK_BYTES, cut_blocks
-from recordmill.transforms.coco.decode_coco import AnnotationRow, CocoImageRow, CocoRows, decode_coco, sample_rows
+from recordmill.transforms.coco.decode_coco import CocoRows, decode_coco, sample_rows
 from recordmill.transforms.coco.describe_file import (
     BlockSummary,
     describe_file,

@@ -21,7 +21,7 @@ from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_paths
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
-from recordmill.transforms.coco.decode_coco import CocoImageRow
+from recordmill.transforms.coco.coco_rows import CocoImageRow
 from recordmill.transforms.coco.read_coco import ReadAnnotations, ReadRules, cut_file, image_block, read_block
 from recordmill.transforms.join.match_blocks import name_buckets
 from recordmill.transforms.runtime.beam_steps import unpacker
