@@ -12,7 +12,7 @@ from recordmill.schemas.errors import WrongFlagError
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource, FieldRows
 from recordmill.transforms.coco.coco_rows import CocoImageRow
-from recordmill.transforms.coco.convert_rows import count_keypoints
+from recordmill.transforms.coco.convert_rows import count_keypoints, size_of
 from recordmill.transforms.coco.decode_coco import CocoRows
 from recordmill.transforms.coco.file_fields import count_fields, field_rows, has_data, has_numbers
 from recordmill.transforms.coco.guess_box_format import SampledBoxes, check_box_format, join_samples, sample_boxes
@@ -94,11 +94,6 @@ def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
 def guesses_boxes(source: AnnotationSource) -> bool:
     """Whether the format of the boxes of a file is not given."""
     return source.kind in OF_OBJECTS and source.bbox_format is None
-
-
-def size_of(row: CocoImageRow) -> tuple[int, int] | None:
-    """Width and height in pixels. Exporters that do not know the size write 0."""
-    return (row.width, row.height) if row.width and row.height and row.width > 0 and row.height > 0 else None
 
 
 def _optional(rows: CocoRows) -> FieldRows:

@@ -17,10 +17,16 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
-from recordmill.transforms.coco.convert_rows import other_format, row_converter
+from recordmill.transforms.coco.convert_rows import (
+    LABELS,
+    annotation_block,
+    image_block,
+    other_format,
+    row_converter,
+    size_of,
+)
 from recordmill.transforms.coco.decode_coco import CocoRows, decode_coco
-from recordmill.transforms.coco.describe_file import size_of
-from recordmill.transforms.coco.read_coco import LABELS, annotation_block, image_block, with_origin
+from recordmill.transforms.coco.read_coco import with_origin
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.list_images import file_block
 from recordmill.transforms.join.match_blocks import NO_FILES, match_rows, name_buckets, name_keys

@@ -22,7 +22,8 @@ from recordmill.transforms.blocks.image_tasks import image_paths
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.coco.coco_rows import CocoImageRow
-from recordmill.transforms.coco.read_coco import ReadAnnotations, ReadRules, cut_file, image_block, read_block
+from recordmill.transforms.coco.convert_rows import image_block
+from recordmill.transforms.coco.read_coco import ReadAnnotations, ReadRules, cut_file, read_block
 from recordmill.transforms.join.match_blocks import name_buckets
 from recordmill.transforms.runtime.beam_steps import unpacker
 from recordmill.transforms.storage import zip_storage

@@ -10,13 +10,13 @@ from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, Annot
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.blocks.image_tasks import NO_IMAGES
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
-from recordmill.transforms.coco.convert_rows import row_converter
+from recordmill.transforms.coco.convert_rows import annotation_block, image_block, row_converter
 from recordmill.transforms.coco.cut_blocks import BLOCK_BYTES
 from recordmill.transforms.coco.describe_file import describe_file, summarize
 from recordmill.transforms.coco.describe_files import merge_categories
 from recordmill.transforms.coco.join_annotations import NO_ANNOTATIONS, parts_of
 from recordmill.transforms.coco.merge_annotations import complete_annotations
-from recordmill.transforms.coco.read_coco import annotation_block, cut_file, image_block, read_block, with_origin
+from recordmill.transforms.coco.read_coco import cut_file, read_block, with_origin
 
 
 def read_whole(
