@@ -3,7 +3,7 @@
 import contextlib
 import math
 import posixpath
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
@@ -22,16 +22,16 @@ from recordmill.schemas.inputs.annotations import (
     Segment,
     StuffAnnotation,
 )
-from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
+from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.names import name_fault
-from recordmill.schemas.rejects import NO_ID_TEXTS, IdTexts, Reason, Rejected
-from recordmill.transforms.blocks.image_tasks import label_column, object_columns
+from recordmill.schemas.rejects import IdTexts, Reason, Rejected
+from recordmill.transforms.blocks.image_tasks import label_column, object_columns, with_id_texts
 from recordmill.transforms.coco.coco_rows import AnnotationRow, CocoImageRow, KeypointsRow, PanopticRow
+from recordmill.transforms.coco.decode_coco import CocoRows
 from recordmill.transforms.coco.file_fields import has_numbers
 from recordmill.transforms.coco.guess_box_format import BOX, LARGEST
 from recordmill.transforms.runtime.beam_steps import pack
-from recordmill.transforms.storage.interface import Storage
-from recordmill.transforms.storage.resolve import join_path, storage_for
+from recordmill.transforms.storage.resolve import join_path
 
 _NUMBERS = msgspec.json.Decoder(tuple[float, ...] | None)
 
@@ -50,7 +50,7 @@ def row_converter(source: AnnotationSource) -> Converter:
         AnnotationKind.KEYPOINTS: partial(_with_keypoints, of_object),
         AnnotationKind.CAPTIONS: lambda row: Caption(row.id, row.caption),
         AnnotationKind.STUFF: lambda row: StuffAnnotation(row.id, row.category_id, bytes(row.segmentation)),
-        AnnotationKind.PANOPTIC: partial(_panoptic, storage_for(source.masks), source.masks),
+        AnnotationKind.PANOPTIC: partial(_panoptic, source.masks),
     }
     return converters.get(source.kind, of_object)
 
@@ -106,17 +106,17 @@ def keypoints_fault(numbers: tuple[float, ...], expected: int) -> str:
 
 def count_keypoints(rows: Iterable[KeypointsRow]) -> dict[int, dict[int, int]]:
     """How many rows have how many keypoints, by category id; those that have some."""
-    counts: dict[int, Counter[int]] = {}
+    counts = defaultdict[int, Counter[int]](Counter)
     for row in rows:
         if has_numbers(row.keypoints):
             with contextlib.suppress(msgspec.DecodeError):
                 number, rest = divmod(len(_NUMBERS.decode(row.keypoints) or ()), 3)
                 if not rest:
-                    counts.setdefault(row.category_id, Counter())[number] += 1
+                    counts[row.category_id][number] += 1
     return {id_: dict(of_category) for id_, of_category in counts.items()}
 
 
-def _panoptic(storage: Storage, masks: str, row: PanopticRow) -> PanopticAnnotation | Rejected:
+def _panoptic(masks: str, row: PanopticRow) -> PanopticAnnotation | Rejected:
     segments = tuple(Segment(e.id, e.category_id, bool(e.iscrowd), e.bbox, e.area) for e in row.segments_info)
     fault = segments_fault(segments)
     if name_wrong := name_fault(row.file_name):
@@ -178,15 +178,27 @@ def size_of(row: CocoImageRow) -> tuple[int, int] | None:
     return (row.width, row.height) if row.width and row.height and row.width > 0 and row.height > 0 else None
 
 
-def image_block(rows: Sequence[CocoImageRow]) -> Block:
-    """Image rows in the order of the file, some of which may have one id."""
-    names = [posixpath.normpath(row.file_name) if "/../" in row.file_name else row.file_name for row in rows]
-    return Block(
-        image_id=np.array([row.id for row in rows], np.int64),
+def image_block(block: AnnotationBlock, rows: CocoRows, sources: Sequence[AnnotationSource]) -> Block:
+    """Image rows in the order of the file, some of which may have one id.
+
+    Args:
+        rows: of `block`.
+        sources: all annotation files, see `JoinInputs`.
+    """
+    names = [posixpath.normpath(row.file_name) if "/../" in row.file_name else row.file_name for row in rows.images]
+    found = Block(
+        image_id=np.array([row.id for row in rows.images], np.int64),
         file_name=ragged_texts(names),
-        image_size_px=np.array([size_of(row) or (0, 0) for row in rows], np.int64).reshape(-1, 2),
-        labels=label_column(list(map(_lvis_labels, rows))),
+        image_size_px=np.array([size_of(row) or (0, 0) for row in rows.images], np.int64).reshape(-1, 2),
+        labels=label_column(list(map(_lvis_labels, rows.images))),
     )
+    return _with_origin(found, block, rows, sources)
+
+
+def _with_origin(found: Block, block: AnnotationBlock, rows: CocoRows, sources: Sequence[AnnotationSource]) -> Block:
+    """Add the texts of ids, and the columns that say which file and which part of it the rows are of."""
+    source, part = (np.full(len(found), number, np.int64) for number in (sources.index(block.source), block.number))
+    return with_id_texts(found, rows.id_texts).having(source=source, part=part)
 
 
 def _lvis_labels(row: CocoImageRow) -> ImageLabels:
@@ -198,46 +210,41 @@ def _lvis_labels(row: CocoImageRow) -> ImageLabels:
     )
 
 
-def annotation_block(
-    source: AnnotationSource,
-    rows: Sequence[Any],
-    rejected: Sequence[Rejected],
-    convert: Converter,
-    texts: IdTexts = NO_ID_TEXTS,
-) -> Block:
-    """Group annotations by image, in the order of the file. Each image has one row.
+def annotation_block(block: AnnotationBlock, rows: CocoRows, sources: Sequence[AnnotationSource]) -> Block:
+    """Annotations and rejects of known images, grouped by image, in the order of the file. Each image has one row.
 
     Args:
-        rejected: rows of known images that could not be decoded.
-        texts: of ids.
+        rows, sources: as of `image_block`.
     """
-    if source.kind is AnnotationKind.INSTANCES and not other_format(source):
-        typed = _typed_objects(rows)
-        if typed is not None and not rejected:
-            return _by_image(np.array([row.image_id for row in rows], np.int64), typed)
-    converted = [convert(row) for row in rows]
+    source = block.source
+    annotations = rows.annotations if source.kind is not AnnotationKind.IMAGE_INFO else []
+    rejected = [reject for reject in rows.rejected if reject.image_id is not None]
+    is_plain = source.kind is AnnotationKind.INSTANCES and not other_format(source) and not rejected
+    typed = _typed_objects(annotations) if is_plain else None
+    if typed is None:
+        found = _converted(source, annotations, rejected, rows.id_texts)
+    else:
+        found = _by_image(np.array([row.image_id for row in annotations], np.int64), typed)
+    return _with_origin(found, block, rows, sources)
+
+
+def _converted(source: AnnotationSource, rows: Sequence[Any], rejected: Sequence[Rejected], texts: IdTexts) -> Block:
+    convert, label = row_converter(source), LABELS.get(source.kind)
     named = IdTexts({}, texts.annotations).named  # images are named where they are joined
-    bad = [named(each) for each in (*rejected, *converted) if isinstance(each, Rejected)]
-    good = [(row.image_id, each) for row, each in zip(rows, converted, strict=True) if not isinstance(each, Rejected)]
-    image_ids = np.array([image_id for image_id, _ in good], np.int64)
-    usable: list[Any] = [each for _, each in good]
-    label = LABELS.get(source.kind)
-    objects = object_columns([] if label else usable)
-    others = [*image_ids.tolist(), *(reject.image_id or 0 for reject in bad)]
-    block = _by_image(np.array([] if label else image_ids, np.int64), objects, others)
-    of_image: dict[int, list[Any]] = {}
+    converted = [(row.image_id, convert(row)) for row in rows]
+    good: list[tuple[int, Any]] = [each for each in converted if not isinstance(each[1], Rejected)]
+    labels, bad = defaultdict[int, list[Any]](list), defaultdict[int, list[Rejected]](list)
+    for reject in (*rejected, *(each for _, each in converted if isinstance(each, Rejected))):
+        bad[reject.image_id or 0].append(named(reject))
     for image_id, each in good if label else ():
-        of_image.setdefault(image_id, []).append(each)
-    of_rejected: dict[int, list[Rejected]] = {}
-    for reject in bad:
-        of_rejected.setdefault(reject.image_id or 0, []).append(reject)
+        labels[image_id].append(each)
+    objects = [] if label else good
+    image_of_object = np.array([image_id for image_id, _ in objects], np.int64)
+    block = _by_image(image_of_object, object_columns([each for _, each in objects]), [*labels, *bad])
     ids = block.image_id.tolist()
-    replace = msgspec.structs.replace
-    labels = [
-        replace(NO_LABELS, **{label: tuple(of_image[id_])}) if label and id_ in of_image else NO_LABELS for id_ in ids
-    ]
-    packed = [pack(of_rejected[id_]) if id_ in of_rejected else b"" for id_ in ids]
-    return block.having(labels=label_column(labels), rejected=ragged_bytes(packed) if bad else None)
+    of_images = [ImageLabels(**{label: tuple(labels[id_])}) if label and id_ in labels else NO_LABELS for id_ in ids]
+    packed = [pack(bad[id_]) if id_ in bad else b"" for id_ in ids]
+    return block.having(labels=label_column(of_images), rejected=ragged_bytes(packed) if bad else None)
 
 
 def _typed_objects(rows: Sequence[AnnotationRow]) -> dict[str, Any] | None:

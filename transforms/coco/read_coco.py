@@ -24,10 +24,10 @@ from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource
 from recordmill.schemas.inputs.images import USUAL_IMAGE_BYTES
 from recordmill.schemas.names import name_fault
-from recordmill.transforms.blocks.image_tasks import file_folder, with_id_texts
+from recordmill.transforms.blocks.image_tasks import file_folder
 from recordmill.transforms.blocks.pack_block import pack_parts
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
-from recordmill.transforms.coco.convert_rows import annotation_block, image_block, other_format, row_converter
+from recordmill.transforms.coco.convert_rows import annotation_block, image_block, other_format
 from recordmill.transforms.coco.cut_blocks import BLOCK_BYTES, cut_blocks
 from recordmill.transforms.coco.decode_coco import CocoRows, decode_coco, sample_rows
 from recordmill.transforms.coco.describe_file import (
@@ -109,10 +109,12 @@ class ReadAnnotations(beam.PTransform):
             if sources:
                 cut = p | name >> beam.Create(sources) | f"Cut{name}" >> beam.FlatMap(cut_file, self.block_bytes)
                 spread = cut if is_packed else cut | f"Spread{name}" >> beam.Reshuffle()
-                read.append(spread | f"Read{name}" >> _ReadBlocks(self.rules))
+                decode = beam.FlatMap(_read, self.rules).with_output_types(Keyed)
+                outputs = decode.with_outputs(_SUMMARIES, FACTS, _ROWS, main="annotations")
+                read.append(spread | f"Read{name}" >> outputs)
         described = (
             united(tuple(each[_SUMMARIES] for each in read), "Summaries")
-            | "SourceAndSummary" >> beam.Map(_by_source).with_output_types(tuple[bytes, BlockSummary])
+            | "TypeOfSummaries" >> beam.Map(_same).with_output_types(tuple[bytes, BlockSummary])
             | "BySource" >> beam.GroupByKey()
             | "DescribeFile" >> beam.MapTuple(_describe).with_output_types(AnnotationFile)
         )
@@ -130,20 +132,9 @@ def united(parts: Sequence[PCollection], name: str) -> PCollection:
     return parts[0] if len(parts) == 1 else parts | name >> beam.Flatten()
 
 
-def _same(keyed: Keyed) -> Keyed:
-    return keyed
-
-
-@dataclass(eq=False, repr=False)
-class _ReadBlocks(beam.PTransform):
-    """Convert AnnotationBlock to (range, packed Block of annotations) in the output `annotations`; further outputs are
-    summaries, image rows, and Facts."""
-
-    rules: ReadRules
-
-    def expand(self, blocks: PCollection[AnnotationBlock]):
-        read = beam.FlatMap(_read, self.rules).with_output_types(Keyed)
-        return blocks | "ReadBlock" >> read.with_outputs(_SUMMARIES, FACTS, _ROWS, main="annotations")
+def _same(element: Any) -> Any:
+    """Return the element: further outputs of a step get their type from a step of its own."""
+    return element
 
 
 def range_bits(sources: Iterable[AnnotationSource]) -> int:
@@ -160,30 +151,20 @@ def _read(block: AnnotationBlock, rules: ReadRules) -> Iterator[Any]:
     for reject in rows.rejected:
         if reject.image_id is None:
             facts.reject(rules.first_split, reject)
+        else:
+            progress.rejected(reject)
     yield tagged(facts)
-    yield TaggedOutput(_SUMMARIES, (block.source, summarize(block, rows)))
+    yield TaggedOutput(_SUMMARIES, (msgspec.json.encode(block.source), summarize(block, rows)))
     if rows.images:
-        found = with_origin(with_id_texts(image_block(rows.images), rows.id_texts), block, rules.sources)
-        keys = name_keys(found.file_name.texts())
+        images = image_block(block, rows, rules.sources)
+        keys = name_keys(images.file_name.texts())
         if rules.folder:
-            found = _with_files(found, rules.folder)
-        for bucket, packed in pack_parts(found, name_buckets(keys, rules.match, 1 << rules.bits)):
+            images = _with_files(images, rules.folder)
+        for bucket, packed in pack_parts(images, name_buckets(keys, rules.match, 1 << rules.bits)):
             yield TaggedOutput(_ROWS, (bucket, packed))
-    annotations = rows.annotations if block.source.kind is not AnnotationKind.IMAGE_INFO else []
-    rejected = [reject for reject in rows.rejected if reject.image_id is not None]
-    for reject in rejected:
-        progress.rejected(reject)
-    if annotations or rejected:
-        of_images = annotation_block(block.source, annotations, rejected, row_converter(block.source), rows.id_texts)
-        of_images = with_id_texts(of_images, rows.id_texts)
-        ranges = ranges_of(hash_images(of_images.image_id, rules.seed), rules.bits)
-        yield from pack_parts(with_origin(of_images, block, rules.sources), ranges)
-
-
-def with_origin(rows: Block, block: AnnotationBlock, sources: Sequence[AnnotationSource]) -> Block:
-    """Rows with the columns that say which file and which part of it they are of."""
-    source = np.full(len(rows), sources.index(block.source), np.int64)
-    return rows.having(source=source, part=np.full(len(rows), block.number, np.int64))
+    annotations = annotation_block(block, rows, rules.sources)
+    if len(annotations):
+        yield from pack_parts(annotations, ranges_of(hash_images(annotations.image_id, rules.seed), rules.bits))
 
 
 def _with_files(rows: Block, folder: str) -> Block:
@@ -195,11 +176,6 @@ def _with_files(rows: Block, folder: str) -> Block:
         file_bytes=np.full(len(rows), USUAL_IMAGE_BYTES, np.int64),
         file_version=ragged_texts([""] * len(rows)),
     )
-
-
-def _by_source(summary: tuple[AnnotationSource, BlockSummary]) -> tuple[bytes, BlockSummary]:
-    source, of_block = summary
-    return msgspec.json.encode(source), of_block
 
 
 def _describe(source: bytes, summaries: Iterable[BlockSummary]) -> AnnotationFile:

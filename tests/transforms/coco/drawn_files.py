@@ -26,7 +26,6 @@ from recordmill.transforms.coco.convert_rows import (
     size_of,
 )
 from recordmill.transforms.coco.decode_coco import CocoRows, decode_coco
-from recordmill.transforms.coco.read_coco import with_origin
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.list_images import file_block
 from recordmill.transforms.join.match_blocks import NO_FILES, match_rows, name_buckets, name_keys
@@ -160,14 +159,9 @@ def blocks_of(drawn: Sequence[DrawnFile], rng: random.Random) -> tuple[list[Bloc
                 block = AnnotationBlock(file.source, number, name, start, 0, 0, 0, 0)
                 number += 1
                 found = decoded(file, name, start, end)
-                rejected = [reject for reject in found.rejected if reject.image_id is not None]
-                if found.images:
-                    rows.append(with_origin(image_block(found.images), block, sources))
-                if found.annotations or rejected:
-                    convert = row_converter(file.source)
-                    of_images = annotation_block(file.source, found.annotations, rejected, convert)
-                    annotations.append(with_origin(of_images, block, sources))
-    return rows, annotations
+                rows.append(image_block(block, found, sources))
+                annotations.append(annotation_block(block, found, sources))
+    return [block for block in rows if len(block)], [block for block in annotations if len(block)]
 
 
 def in_groups(blocks: Sequence[Block], keys: Any, rng: random.Random) -> dict[int, list[Block]]:
