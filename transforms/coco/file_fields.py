@@ -19,6 +19,8 @@ from recordmill.schemas.inputs.coco import FieldRows
 
 NO_TEXT = msgspec.Raw(b"")
 LISTS = ("images", "annotations", "categories")
+COUNTED = ("file", *LISTS)
+"""Keys of FieldRows."""
 FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ROWS = msgspec.json.Decoder(list[msgspec.Raw])
 _UNKNOWN = re.compile(r"Object contains unknown field `.*?`(?: - at `\$\.(images|annotations)\[(\d+)\]`)?", re.DOTALL)
@@ -160,11 +162,8 @@ def field_names(struct: Any) -> set[str]:
 
 def required_names(struct: Any) -> set[str]:
     """Return the required fields of a type's rows."""
-    return (
-        {field.encode_name for field in msgspec.structs.fields(struct) if field.required}
-        if struct is not msgspec.Raw
-        else set()
-    )
+    fields = msgspec.structs.fields(struct) if struct is not msgspec.Raw else ()
+    return {field.encode_name for field in fields if field.required}
 
 
 def _count(rows: list[Any], struct: Any, names: Iterable[str]) -> dict[str, int]:
@@ -220,6 +219,6 @@ def field_rows(*counts: Mapping[str, int]) -> FieldRows:
     """Counts of the file, its images, annotations and categories as they stand in the manifest: without zeros."""
     lists = {
         list_: {name: of_list[name] for name in sorted(of_list) if of_list[name]}
-        for list_, of_list in zip(("file", *LISTS), counts, strict=False)
+        for list_, of_list in zip(COUNTED, counts, strict=False)
     }
     return {list_: of_list for list_, of_list in lists.items() if of_list}
