@@ -14,7 +14,7 @@ from recordmill.schemas.inputs.annotations import NO_LABELS, Category, ImageLabe
 from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationKind, AnnotationSource, BoxFormat, FileAnnotations
 from recordmill.schemas.inputs.images import ImageRef
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.rejects import Rejected
+from recordmill.schemas.rejects import NO_ID_TEXTS, Rejected
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.coco.convert_rows import (
@@ -135,10 +135,10 @@ def files(
 
 
 def decoded(file: DrawnFile, name: str, start: int = 0, end: int | None = None) -> CocoRows:
-    """Some rows of one of the lists of a file."""
+    """Some rows of one of the lists of a file, without the texts of ids, which the oracle does not name."""
     rows = getattr(file, name)[start:end]
     text = b",".join(json.dumps(row).encode() for row in rows)
-    return decode_coco(file.source.path, name, text, file.source.kind, True)
+    return decode_coco(file.source.path, name, text, file.source.kind, True)._replace(id_texts=NO_ID_TEXTS)
 
 
 # As Blocks
