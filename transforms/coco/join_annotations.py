@@ -347,7 +347,7 @@ def parts_of(
                 of_sources[int(block.source[index])][side].append(index)
         parts = []
         for source, (of_rows, of_annotations) in sorted(of_sources.items()):
-            given = tuple(ImageRow(image_id, names[row], *(side or None for side in sizes[row])) for row in of_rows)
+            given = tuple(ImageRow(image_id, names[row], *(pixels or None for pixels in sizes[row])) for row in of_rows)
             labels = lists[of_rows[0]] if of_rows else NO_LABELS
             found = annotations.take(np.array(of_annotations, np.int64))
             parts.append(_file_annotations(image_id, sources[source], given, labels, found))
