@@ -8,7 +8,7 @@ import msgspec
 
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.inputs.annotations import AnnotatedImage, Annotation, PanopticAnnotation
+from recordmill.schemas.inputs.annotations import AnnotatedImage, Annotation, Category, PanopticAnnotation
 from recordmill.schemas.inputs.coco import FileAnnotations
 from recordmill.schemas.inputs.images import MAX_FILE_BYTES, MAX_RECORD_BYTES, NO_FILE, NOT_A_FILE, ImageRef, ImageTask
 from recordmill.schemas.inputs.labels import LabelMap
@@ -16,7 +16,7 @@ from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_fault, name_key
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
 from recordmill.transforms.coco.join_images import Filters
-from recordmill.transforms.coco.merge_annotations import Categories, complete_annotations, merge_parts
+from recordmill.transforms.coco.merge_annotations import complete_annotations, merge_parts
 from recordmill.transforms.join.match_blocks import base_name, match_names
 from tests.oracles.estimate_scalar import ScalarEstimate
 from tests.oracles.task_order import task_order
@@ -154,7 +154,7 @@ def _collected(
 
 
 def join_parts(
-    image_id: int, parts: Iterable[FileAnnotations], division: Division, categories: Categories
+    image_id: int, parts: Iterable[FileAnnotations], division: Division, categories: Mapping[int, Category]
 ) -> Iterator[JoinSide | SplitReject | SplitCount | SplitRows]:
     """What all annotation files say of one image id, as a JoinSide; see `merge_parts`. Of an id without a usable image,
     what is rejected: in the split that the image would go to by its name in the JSON, or in the first where no file has

@@ -16,7 +16,7 @@ from recordmill.schemas.names import Match, is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.source import LabelFault, LabelledImage, Parse, Source, SourceFolder
-from recordmill.transforms.coco.json_faults import quote_nan, without_lone_surrogates
+from recordmill.transforms.coco.cut_blocks import quote_nan, without_lone_surrogates
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 
 _SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}

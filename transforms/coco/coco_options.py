@@ -138,12 +138,10 @@ class CocoOptions(TextOptions, AnnotatedOptions):
         return recorded | ({"categories": sorted(self.categories)} if self.categories else {})
 
     def _check_keys(self) -> None:
-        layout = LAYOUTS[self.layout].renamed(self._text_names)
-        stored = self.stored(layout)
-        key_of = {feature.source: feature.name for feature in layout.features}
+        key_of = {each.source: each.name for each in LAYOUTS[self.layout].renamed(self._text_names).features}
         given = {*pairs(self.rename).values(), *self.kinds}
         held = {feature.source for feature in self.table.features}
-        for feature in stored.features:
+        for feature in self.layout_table.features:
             if feature.name in given and feature.source not in held and feature.part not in OF_INPUT:
                 key = key_of[feature.source]
                 raise ConfigError(f"--{'rename' if key in pairs(self.rename) else 'dtype'}: no record has {key}")

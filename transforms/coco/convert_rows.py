@@ -1,34 +1,37 @@
-"""Rows of COCO files become annotations of their kind, or rejects that say what is wrong with them."""
+"""Rows of COCO files become Blocks of images and annotations, and rejects that say what is wrong with a row."""
 
 import contextlib
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable
+import posixpath
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import msgspec
+import numpy as np
 
+from recordmill.schemas.block import Block, Ragged, ragged_bytes, ragged_texts
 from recordmill.schemas.inputs.annotations import (
+    NO_LABELS,
     Annotation,
     Caption,
+    ImageLabels,
     PanopticAnnotation,
     Segment,
     StuffAnnotation,
 )
-from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
+from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.names import name_fault
-from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.transforms.coco.decode_coco import (
-    AnnotationRow,
-    KeypointsRow,
-    PanopticRow,
-    SegmentRow,
-)
+from recordmill.schemas.rejects import IdTexts, Reason, Rejected
+from recordmill.transforms.blocks.image_tasks import label_column, object_columns, with_id_texts
+from recordmill.transforms.coco.coco_rows import AnnotationRow, CocoImageRow, KeypointsRow, PanopticRow
+from recordmill.transforms.coco.decode_coco import CocoRows
 from recordmill.transforms.coco.file_fields import has_numbers
 from recordmill.transforms.coco.guess_box_format import BOX, LARGEST
-from recordmill.transforms.storage.interface import Storage
-from recordmill.transforms.storage.resolve import join_path, storage_for
+from recordmill.transforms.runtime.beam_steps import pack
+from recordmill.transforms.storage.resolve import join_path
 
 _NUMBERS = msgspec.json.Decoder(tuple[float, ...] | None)
 
@@ -42,12 +45,12 @@ def row_converter(source: AnnotationSource) -> Converter:
     A block of a file may have neither the size of an image nor the categories: boxes of another format than COCO's stay
     unchanged, and keypoints are as many as the row has, until `complete_annotations`.
     """
-    of_object = _unconverted if other_format(source) else _annotation
+    of_object = partial(_annotation, is_xywh=not other_format(source))
     converters: dict[AnnotationKind, Converter] = {
         AnnotationKind.KEYPOINTS: partial(_with_keypoints, of_object),
         AnnotationKind.CAPTIONS: lambda row: Caption(row.id, row.caption),
         AnnotationKind.STUFF: lambda row: StuffAnnotation(row.id, row.category_id, bytes(row.segmentation)),
-        AnnotationKind.PANOPTIC: partial(_panoptic, storage_for(source.masks), source.masks),
+        AnnotationKind.PANOPTIC: partial(_panoptic, source.masks),
     }
     return converters.get(source.kind, of_object)
 
@@ -57,31 +60,22 @@ def other_format(source: AnnotationSource) -> BoxFormat | None:
     return None if source.bbox_format is BoxFormat.XYWH else source.bbox_format
 
 
-def _annotation(row: AnnotationRow, keypoints_xyv: tuple[float, ...] = ()) -> Annotation | Rejected:
+def _annotation(
+    row: AnnotationRow, keypoints_xyv: tuple[float, ...] = (), is_xywh: bool = True
+) -> Annotation | Rejected:
+    """An object; where `is_xywh` is False, with the numbers of its box, and NaN for the area if the row has none."""
     try:
         box = BOX.decode(row.bbox)
-        fault = box_fault(box)
+        fault = box_fault(box) if is_xywh else ""
     except msgspec.DecodeError:
-        fault = _NO_BOX
+        fault = "bbox is not a list of four numbers"
     if fault:
         return _malformed(row, Reason.MALFORMED_BOX, f"{fault}: {_shown(row.bbox)}")
-    area = row.area if row.area is not None else box[2] * box[3]
-    if not abs(area) <= LARGEST:
+    area = row.area
+    if area is None:
+        area = box[2] * box[3] if is_xywh else math.nan
+    if is_xywh and not abs(area) <= LARGEST:
         return _malformed(row, Reason.MALFORMED_ANNOTATION, f"area is {area}")
-    segmentation = bytes(getattr(row, "segmentation", b""))
-    return Annotation(row.id, row.category_id, box, area, bool(row.iscrowd), segmentation, keypoints_xyv)
-
-
-_NO_BOX = "bbox is not a list of four numbers"
-
-
-def _unconverted(row: AnnotationRow, keypoints_xyv: tuple[float, ...] = ()) -> Annotation | Rejected:
-    """… whose box has another format, and whose area is NaN where the row has none."""
-    try:
-        box = BOX.decode(row.bbox)
-    except msgspec.DecodeError:
-        return _malformed(row, Reason.MALFORMED_BOX, f"{_NO_BOX}: {_shown(row.bbox)}")
-    area = row.area if row.area is not None else math.nan
     segmentation = bytes(getattr(row, "segmentation", b""))
     return Annotation(row.id, row.category_id, box, area, bool(row.iscrowd), segmentation, keypoints_xyv)
 
@@ -112,28 +106,24 @@ def keypoints_fault(numbers: tuple[float, ...], expected: int) -> str:
 
 def count_keypoints(rows: Iterable[KeypointsRow]) -> dict[int, dict[int, int]]:
     """How many rows have how many keypoints, by category id; those that have some."""
-    counts: dict[int, Counter[int]] = {}
+    counts = defaultdict[int, Counter[int]](Counter)
     for row in rows:
         if has_numbers(row.keypoints):
             with contextlib.suppress(msgspec.DecodeError):
                 number, rest = divmod(len(_NUMBERS.decode(row.keypoints) or ()), 3)
                 if not rest:
-                    counts.setdefault(row.category_id, Counter())[number] += 1
+                    counts[row.category_id][number] += 1
     return {id_: dict(of_category) for id_, of_category in counts.items()}
 
 
-def _panoptic(storage: Storage, masks: str, row: PanopticRow) -> PanopticAnnotation | Rejected:
-    segments = tuple(map(_segment, row.segments_info))
+def _panoptic(masks: str, row: PanopticRow) -> PanopticAnnotation | Rejected:
+    segments = tuple(Segment(e.id, e.category_id, bool(e.iscrowd), e.bbox, e.area) for e in row.segments_info)
     fault = segments_fault(segments)
     if name_wrong := name_fault(row.file_name):
         fault = f"the file name {row.file_name!r} {name_wrong}"
     if fault:
         return Rejected("annotation", None, Reason.MALFORMED_PANOPTIC, fault, row.image_id)
     return PanopticAnnotation(join_path(masks, row.file_name), row.file_name, segments)
-
-
-def _segment(row: SegmentRow) -> Segment:
-    return Segment(row.id, row.category_id, bool(row.iscrowd), row.bbox, row.area)
 
 
 def segments_fault(segments: tuple[Segment, ...]) -> str:
@@ -170,3 +160,125 @@ def box_fault(bbox_xywh_px: tuple[float, float, float, float]) -> str:
     if width < 0 or height < 0:
         return "bbox has a negative width or height"
     return ""
+
+
+# Blocks
+
+LABELS = {
+    AnnotationKind.CAPTIONS: "captions",
+    AnnotationKind.STUFF: "regions",
+    AnnotationKind.PANOPTIC: "panoptic",
+}
+"""Field of ImageLabels for each kind of annotation."""
+_BOXES = msgspec.json.Decoder(list[tuple[float, float, float, float]])
+
+
+def size_of(row: CocoImageRow) -> tuple[int, int] | None:
+    """Width and height in pixels. Exporters that do not know the size write 0."""
+    return (row.width, row.height) if row.width and row.height and row.width > 0 and row.height > 0 else None
+
+
+def image_block(block: AnnotationBlock, rows: CocoRows, sources: Sequence[AnnotationSource]) -> Block:
+    """Image rows in the order of the file, some of which may have one id.
+
+    Args:
+        rows: of `block`.
+        sources: all annotation files, see `JoinInputs`.
+    """
+    names = [posixpath.normpath(row.file_name) if "/../" in row.file_name else row.file_name for row in rows.images]
+    found = Block(
+        image_id=np.array([row.id for row in rows.images], np.int64),
+        file_name=ragged_texts(names),
+        image_size_px=np.array([size_of(row) or (0, 0) for row in rows.images], np.int64).reshape(-1, 2),
+        labels=label_column(list(map(_lvis_labels, rows.images))),
+    )
+    return _with_origin(found, block, rows, sources)
+
+
+def _with_origin(found: Block, block: AnnotationBlock, rows: CocoRows, sources: Sequence[AnnotationSource]) -> Block:
+    """Add the texts of ids, and the columns that say which file and which part of it the rows are of."""
+    source, part = (np.full(len(found), number, np.int64) for number in (sources.index(block.source), block.number))
+    return with_id_texts(found, rows.id_texts).having(source=source, part=part)
+
+
+def _lvis_labels(row: CocoImageRow) -> ImageLabels:
+    if row.neg_category_ids is None and row.not_exhaustive_category_ids is None:
+        return NO_LABELS
+    return ImageLabels(
+        neg_category_ids=tuple(row.neg_category_ids or ()),
+        not_exhaustive_category_ids=tuple(row.not_exhaustive_category_ids or ()),
+    )
+
+
+def annotation_block(block: AnnotationBlock, rows: CocoRows, sources: Sequence[AnnotationSource]) -> Block:
+    """Annotations and rejects of known images, grouped by image, in the order of the file. Each image has one row.
+
+    Args:
+        rows, sources: as of `image_block`.
+    """
+    source = block.source
+    annotations = rows.annotations if source.kind is not AnnotationKind.IMAGE_INFO else []
+    rejected = [reject for reject in rows.rejected if reject.image_id is not None]
+    is_plain = source.kind is AnnotationKind.INSTANCES and not other_format(source) and not rejected
+    typed = _typed_objects(annotations) if is_plain else None
+    if typed is None:
+        found = _converted(source, annotations, rejected, rows.id_texts)
+    else:
+        found = _by_image(np.array([row.image_id for row in annotations], np.int64), typed)
+    return _with_origin(found, block, rows, sources)
+
+
+def _converted(source: AnnotationSource, rows: Sequence[Any], rejected: Sequence[Rejected], texts: IdTexts) -> Block:
+    convert, label = row_converter(source), LABELS.get(source.kind)
+    named = IdTexts({}, texts.annotations).named  # images are named where they are joined
+    converted = [(row.image_id, convert(row)) for row in rows]
+    good: list[tuple[int, Any]] = [each for each in converted if not isinstance(each[1], Rejected)]
+    labels, bad = defaultdict[int, list[Any]](list), defaultdict[int, list[Rejected]](list)
+    for reject in (*rejected, *(each for _, each in converted if isinstance(each, Rejected))):
+        bad[reject.image_id or 0].append(named(reject))
+    for image_id, each in good if label else ():
+        labels[image_id].append(each)
+    objects = [] if label else good
+    image_of_object = np.array([image_id for image_id, _ in objects], np.int64)
+    block = _by_image(image_of_object, object_columns([each for _, each in objects]), [*labels, *bad])
+    ids = block.image_id.tolist()
+    of_images = [ImageLabels(**{label: tuple(labels[id_])}) if label and id_ in labels else NO_LABELS for id_ in ids]
+    packed = [pack(bad[id_]) if id_ in bad else b"" for id_ in ids]
+    return block.having(labels=label_column(of_images), rejected=ragged_bytes(packed) if bad else None)
+
+
+def _typed_objects(rows: Sequence[AnnotationRow]) -> dict[str, Any] | None:
+    """Columns of rows that are all usable; None if one is not."""
+    try:
+        boxes = _BOXES.decode(b"[%b]" % b",".join([row.bbox for row in rows]))
+    except msgspec.DecodeError:
+        return None
+    box = np.fromiter(chain.from_iterable(boxes), np.float64, 4 * len(rows)).reshape(-1, 4)
+    given = np.array([math.nan if row.area is None else row.area for row in rows], np.float64)
+    has_area = np.array([row.area is not None for row in rows], bool)
+    area = np.where(has_area, given, box[:, 2] * box[:, 3])
+    if not ((np.abs(box) <= LARGEST).all() and (box[:, 2:] >= 0).all() and (np.abs(area) <= LARGEST).all()):
+        return None
+    columns: dict[str, Any] = {
+        "object_id": np.array([row.id for row in rows], np.int64),
+        "category_id": np.array([row.category_id for row in rows], np.int64),
+        "boxes_xywh_px": box,
+        "area_px2": area,
+        "is_crowd": np.array([bool(row.iscrowd) for row in rows], bool),
+    }
+    segmentation = [getattr(row, "segmentation", b"") for row in rows]
+    if any(segmentation):
+        columns["segmentation"] = ragged_bytes(segmentation)
+    return columns
+
+
+def _by_image(image_of_object: np.ndarray, objects: dict[str, Any], others: Sequence[int] = ()) -> Block:
+    """A Block of the images of objects, and of others without any."""
+    order = np.argsort(image_of_object, kind="stable")
+    image_ids = np.unique(np.concatenate([image_of_object, np.array(others, np.int64)]))
+    ordered = image_of_object[order]
+    starts = np.append(np.searchsorted(ordered, image_ids), len(ordered)).astype(np.int64)
+    columns = {
+        name: column.take(order) if isinstance(column, Ragged) else column[order] for name, column in objects.items()
+    }
+    return Block(image_id=image_ids, first_object_of_image=starts, **columns)

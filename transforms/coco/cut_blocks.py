@@ -16,19 +16,7 @@ import numpy as np
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.file_kinds import describe_content
-from recordmill.transforms.coco.file_fields import has_data
-from recordmill.transforms.coco.json_faults import (
-    START,
-    Position,
-    fault_of,
-    fault_offset,
-    is_trailing,
-    is_truncated,
-    json_fault,
-    quote_nan,
-    unquoted_offset,
-    without_lone_surrogates,
-)
+from recordmill.transforms.coco.file_fields import LISTS, has_data
 
 _ROWS = msgspec.json.Decoder(list[msgspec.Raw])
 _VALUE = msgspec.json.Decoder(msgspec.Raw)
@@ -49,12 +37,57 @@ class Cut(NamedTuple):
 
 
 class NotJsonError(Exception):
-    """Error of a text, with its offset."""
+    """Error of a text: what it is, and its offset."""
 
-    def __init__(self, what: str, offset: int):
-        super().__init__(what)
-        self.what = what
-        self.offset = offset
+
+# Errors of JSON, and JSON of Python that the standard does not have
+
+_ESCAPES = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)|\\.", re.DOTALL)
+_NAN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|-?Infinity|NaN', re.DOTALL)
+"""A string that does not end is one, too: if it were none, it would be looked for again from each quote in it."""
+
+
+def without_lone_surrogates(data: bytes) -> bytes:
+    """Halves of a character, which Python's json writes though UTF-8 cannot, become the sign for an unknown one."""
+    return _ESCAPES.sub(lambda match: b"\\ufffd" if match[1] else match[0], data)
+
+
+def quote_nan(data: bytes) -> bytes:
+    """NaN and Infinity, which Python's json writes though JSON has no such words, become strings: a row that has one
+    where a number should be is then rejected, and the others are read."""
+    return _NAN.sub(lambda match: match[0] if match[0].startswith(b'"') else b'"' + match[0] + b'"', data)
+
+
+def _unquoted_offset(data: bytes, quoted_offset: int) -> int:
+    """The offset in `data` of an offset in `quote_nan(data)`."""
+    added = 0
+    for match in _NAN.finditer(data):
+        if match.start() + added >= quoted_offset:
+            break
+        added += 0 if match[0].startswith(b'"') else 2
+    return quoted_offset - added
+
+
+def _is_truncated(error: msgspec.DecodeError) -> bool:
+    return "truncated" in str(error)
+
+
+def _is_trailing(error: msgspec.DecodeError) -> bool:
+    return "trailing characters" in str(error)
+
+
+def _fault_offset(error: msgspec.DecodeError, data: bytes) -> int:
+    """Return the offset of a JSON error; the end if msgspec does not say."""
+    offset = re.search(r"byte (\d+)", str(error))
+    # The offset of trailing characters is counted from 1.
+    return int(offset[1]) - _is_trailing(error) if offset else len(data)
+
+
+def _not_json(error: msgspec.DecodeError, offset: int) -> NotJsonError:
+    return NotJsonError(str(error).removeprefix("JSON is malformed: ").split(" (byte")[0], offset)
+
+
+# Where a text can be cut
 
 
 def whole_value(data: bytes) -> Cut | None:
@@ -66,11 +99,11 @@ def whole_value(data: bytes) -> Cut | None:
     try:
         _VALUE.decode(data)
     except msgspec.DecodeError as error:
-        if is_truncated(error):
+        if _is_truncated(error):
             return None
-        if not is_trailing(error):
-            raise NotJsonError(fault_of(error), fault_offset(error, data)) from error
-        data = data[: fault_offset(error, data)]
+        if not _is_trailing(error):
+            raise _not_json(error, _fault_offset(error, data)) from error
+        data = data[: _fault_offset(error, data)]
     return Cut(len(data.rstrip()))
 
 
@@ -90,13 +123,13 @@ def whole_rows(border: bytes, data: bytes) -> Cut | None:
             rows = len(_ROWS.decode(closed))
             return Cut(end, rows) if closed[-2:] == b"}]" else None  # a number may go on
         except msgspec.DecodeError as error:
-            offset = fault_offset(error, closed)
-            if is_trailing(error):  # the list has ended before
+            offset = _fault_offset(error, closed)
+            if _is_trailing(error):  # the list has ended before
                 closed = closed[:offset].rstrip()
                 return Cut(len(closed) - 2, len(_ROWS.decode(closed)))
-            if not is_truncated(error) and offset < len(closed) - 1:
+            if not _is_truncated(error) and offset < len(closed) - 1:
                 # The error is before the cut.
-                raise NotJsonError(fault_of(error), offset - 1) from error
+                raise _not_json(error, offset - 1) from error
     return None
 
 
@@ -131,10 +164,6 @@ def _last_object_end(data: bytes) -> list[int]:
 
 
 BLOCK_BYTES = 8 << 20
-LISTS = ("images", "annotations")
-"""Lists that are cut into blocks."""
-_READ = (*LISTS, "categories")
-"""Fields that are read. Of others, only whether they have data is reported."""
 
 _KEY = re.compile(rb'[ \t\r\n]*("[^"\\]*(?:\\.[^"\\]*)*")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _SPACE = re.compile(rb"[ \t\r\n]*")
@@ -151,13 +180,11 @@ class JsonBlock(NamedTuple):
         list: whose rows these are; empty for an object of all else: the file without the rows of its lists, and true or
             false in place of what nobody reads.
         first_row: index of the first.
-        rows: how many.
         start: offset of `text` in the file; of all else, 0.
     """
 
     list: str
     first_row: int
-    rows: int
     start: int
     text: bytes
 
@@ -190,17 +217,12 @@ class _Text:
         self.data = b""
         self.is_whole = False
         self._pieces = iter(pieces)
-        self._position = START
+        self.offset = self._line = self._column = 0  # of `data` in the file, in bytes
         self.read(block_bytes)
         self._head = self.data
         if self.data.startswith(codecs.BOM_UTF8):
             self.drop(len(codecs.BOM_UTF8))
-            self._position = Position(self._position.offset)
-
-    @property
-    def offset(self) -> int:
-        """Offset of `data` in the file."""
-        return self._position.offset
+            self._column = 0
 
     def read(self, number: int) -> None:
         """Read so many bytes more, or a piece of the file."""
@@ -213,8 +235,11 @@ class _Text:
         self.data = b"".join(pieces)
 
     def drop(self, number: int) -> None:
-        self._position = self._position.after(self.data[:number])
-        self.data = self.data[number:]
+        dropped, self.data = self.data[:number], self.data[number:]
+        self.offset += len(dropped)
+        lines = dropped.count(b"\n")
+        self._line += lines
+        self._column = len(dropped) - dropped.rfind(b"\n") - 1 if lines else self._column + len(dropped)
 
     def skip_space(self) -> bytes:
         """The character after white space, which is dropped; empty at the file's end."""
@@ -226,14 +251,16 @@ class _Text:
             self.read(self.block_bytes)
 
     def fault(self, offset: int | None = None, what: str = "invalid character") -> AnnotationFileError:
-        """Return an error for text that is not JSON at an offset in `data`; None for its end."""
+        """Return an error for text that is not JSON at an offset in `data`; None for its end. Move there."""
         if kind := describe_content(self._head):
             return AnnotationFileError(f"{self.path} is {kind}")
         offset, what = (len(self.data), "the file ends here") if offset is None else (offset, what)
-        found = json_fault(self.data, offset, what, self._position)
+        near = self.data[max(0, offset - 30) : offset + 10].decode(errors="replace").replace("\n", " ")
+        self.drop(offset)
+        place = f"line {self._line + 1}, column {self._column + 1} (byte {self.offset})"
         return AnnotationFileError(
-            f"{self.path} is not JSON: {found}; expected a COCO file, one object with the lists images, annotations "
-            "and categories"
+            f"{self.path} is not JSON: {what} at {place}, near {near!r}; expected a COCO file, one object with the "
+            "lists images, annotations and categories"
         )
 
 
@@ -242,7 +269,7 @@ def _cut_file(text: _Text) -> Iterator[JsonBlock]:
     if not first:
         raise AnnotationFileError(f"{text.path} is empty; expected a COCO annotation file")
     if first != b"{":
-        yield JsonBlock("", 0, 0, 0, _value(text))  # its decoder reports errors
+        yield JsonBlock("", 0, 0, _value(text))  # its decoder reports errors
         if text.skip_space():
             raise text.fault(0, "trailing characters")
         return
@@ -252,24 +279,23 @@ def _cut_file(text: _Text) -> Iterator[JsonBlock]:
         text.drop(1)
     while not is_end:
         key = _key(text)
-        if key in fields and key in _READ:
+        if key in fields and key in LISTS:
             raise AnnotationFileError(
                 f"{text.path} has two lists {key!r}, of which the first would be dropped; make them one list"
             )
-        if key in LISTS and text.skip_space() == b"[":
+        if key in LISTS[:2] and text.skip_space() == b"[":
             yield from _cut_list(text, key)
             fields[key] = b"[]"
         else:
-            fields[key] = _value(text) if key in _READ else _skip_value(text, key)
+            fields[key] = _value(text) if key in LISTS else _skip_value(text, key)
         if (after := text.skip_space()) not in (b",", b"}"):
             raise text.fault(0 if after else None)
         is_end = after == b"}"
         text.drop(1)
     if text.skip_space():
         raise text.fault(0, "trailing characters")
-    yield JsonBlock(
-        "", 0, 0, 0, b"{%b}" % b",".join(b"%b:%b" % (msgspec.json.encode(key), fields[key]) for key in fields)
-    )
+    rest = b",".join(b"%b:%b" % (msgspec.json.encode(key), value) for key, value in fields.items())
+    yield JsonBlock("", 0, 0, b"{%b}" % rest)
 
 
 def _key(text: _Text) -> str:
@@ -281,7 +307,7 @@ def _key(text: _Text) -> str:
     try:
         key = msgspec.json.decode(without_lone_surrogates(found[1]), type=str)
     except msgspec.DecodeError as error:
-        raise text.fault(found.start(1) + fault_offset(error, found[1])) from error
+        raise text.fault(found.start(1) + _fault_offset(error, found[1])) from error
     except UnicodeDecodeError as error:
         raise AnnotationFileError(f"{text.path} is not UTF-8, as JSON has to be: {error.reason}") from error
     text.drop(found.end())
@@ -293,7 +319,7 @@ def _fault_of_key(data: bytes) -> int | None:
     try:
         msgspec.json.decode(b"{" + data, type=dict[str, msgspec.Raw])
     except msgspec.DecodeError as error:
-        return None if is_truncated(error) else fault_offset(error, data) - 1
+        return None if _is_truncated(error) else _fault_offset(error, data) - 1
     return None
 
 
@@ -338,7 +364,7 @@ def _cut_list(text: _Text, name: str) -> Iterator[JsonBlock]:
             if text.is_whole:
                 raise text.fault()
             text.read(max(text.block_bytes, len(text.data)))
-        yield JsonBlock(name, number, cut.rows, text.offset, text.data[: cut.end])
+        yield JsonBlock(name, number, text.offset, text.data[: cut.end])
         if found := _BORDER.match(text.data, cut.end):
             border = text.data[cut.end - 1 : found.end()]
         text.drop(cut.end)
@@ -357,15 +383,15 @@ def _cut_text(text: _Text, cut: Callable[[bytes], Cut | None]) -> Cut | None:
         if (whole := cut(text.data)) or not text.is_whole:
             return whole
     except NotJsonError as error:
-        found, offset = error, error.offset
+        found, offset = error, error.args[1]
     odd = quote_nan(without_lone_surrogates(text.data))
     if odd != text.data:
         try:
             in_odd = cut(odd)
         except NotJsonError as error:
-            found, offset = error, unquoted_offset(text.data, error.offset)
+            found, offset = error, _unquoted_offset(text.data, error.args[1])
         else:
-            return in_odd and in_odd._replace(end=unquoted_offset(text.data, in_odd.end))
+            return in_odd and in_odd._replace(end=_unquoted_offset(text.data, in_odd.end))
     if not found or (offset >= len(text.data) - _WORD and not text.is_whole):
         return None
-    raise text.fault(offset, found.what) from found
+    raise text.fault(offset, found.args[0]) from found

@@ -8,14 +8,30 @@ from typing import Any, NamedTuple
 import msgspec
 
 from recordmill.schemas.errors import AnnotationFileError
-from recordmill.schemas.inputs.annotations import Category, Int64
-from recordmill.schemas.inputs.coco import AnnotationKind, FieldRows, SegmentId
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.coco import AnnotationKind, FieldRows
 from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.rejects import NO_ID_TEXTS, IdTexts, Reason, Rejected
+from recordmill.transforms.coco.coco_rows import (
+    AddressedImageRow,
+    AnnotationRow,
+    CaptionRow,
+    CocoImageRow,
+    KeypointsRow,
+    MaskedKeypointsRow,
+    MaskedRow,
+    PanopticRow,
+    RegionRow,
+    RowDecoder,
+    SegmentRow,
+    id_number,
+    polygon_bounds,
+)
+from recordmill.transforms.coco.cut_blocks import quote_nan, without_lone_surrogates
 from recordmill.transforms.coco.file_fields import (
     FIELDS,
     LISTS,
-    NO_TEXT,
+    RAW_FILE,
     DecodedFile,
     count_entry_fields,
     count_fields,
@@ -26,123 +42,6 @@ from recordmill.transforms.coco.file_fields import (
     required_names,
     without,
 )
-from recordmill.transforms.coco.json_faults import quote_nan, without_lone_surrogates
-from recordmill.transforms.coco.text_ids import RowDecoder, id_number
-
-
-class CocoImageRow(msgspec.Struct, gc=False):
-    """A row of `images`; sizes in pixels. The two lists are LVIS's."""
-
-    id: Int64
-    file_name: str
-    width: Int64 | None = None
-    height: Int64 | None = None
-    neg_category_ids: list[Int64] | None = None
-    not_exhaustive_category_ids: list[Int64] | None = None
-
-
-_ADDRESS = msgspec.json.Decoder(str | None)
-
-
-class AddressedImageRow(msgspec.Struct, gc=False):
-    """A row of `images` that may have an address in place of a file name, as LVIS's rows do."""
-
-    id: Int64
-    file_name: str | msgspec.UnsetType = msgspec.UNSET
-    width: Int64 | None = None
-    height: Int64 | None = None
-    neg_category_ids: list[Int64] | None = None
-    not_exhaustive_category_ids: list[Int64] | None = None
-    coco_url: msgspec.Raw = NO_TEXT  # of a row with any name
-
-    def __post_init__(self):
-        if self.file_name is msgspec.UNSET and not self._address():
-            raise ValueError("it has neither file_name nor coco_url")
-
-    def _address(self) -> str | None:
-        try:
-            return _ADDRESS.decode(self.coco_url or b"null")
-        except msgspec.ValidationError as error:
-            raise ValueError(f"it has no file_name, and its coco_url is no text ({error})") from error
-
-    def named(self) -> CocoImageRow:
-        """The row with the file's name, if need be the one at the end of the address."""
-        name = (self._address() or "").rpartition("/")[2] if self.file_name is msgspec.UNSET else self.file_name
-        lists = self.neg_category_ids, self.not_exhaustive_category_ids
-        return CocoImageRow(self.id, name, self.width, self.height, *lists)
-
-
-class AnnotationRow(msgspec.Struct, gc=False):
-    """A row of `annotations` with an object's box, which keeps its JSON text."""
-
-    id: Int64
-    image_id: Int64
-    category_id: Int64
-    bbox: msgspec.Raw
-    area: float | None = None
-    iscrowd: int | bool | None = 0
-
-
-class MaskedRow(AnnotationRow, gc=False):
-    """… that keeps its segmentation's text, too; other rows pass over it."""
-
-    segmentation: msgspec.Raw = NO_TEXT
-
-
-class KeypointsRow(AnnotationRow, gc=False):
-    """A row of `annotations` of a keypoints file."""
-
-    keypoints: msgspec.Raw = NO_TEXT
-    num_keypoints: msgspec.Raw = NO_TEXT  # counted again
-
-
-class MaskedKeypointsRow(KeypointsRow, gc=False):
-    """… that keeps its segmentation's text."""
-
-    segmentation: msgspec.Raw = NO_TEXT
-
-
-class CaptionRow(msgspec.Struct, gc=False):
-    """A row of `annotations` of a captions file."""
-
-    id: Int64
-    image_id: Int64
-    caption: str
-
-
-class RegionRow(msgspec.Struct, gc=False):
-    """A row of `annotations` of a stuff file."""
-
-    id: Int64
-    image_id: Int64
-    category_id: Int64
-    segmentation: msgspec.Raw
-
-
-class SegmentRow(msgspec.Struct, gc=False):
-    """An entry of `segments_info`."""
-
-    id: SegmentId
-    category_id: Int64
-    iscrowd: int | bool | None = 0
-    bbox: tuple[float, float, float, float] | None = None
-    area: float | None = None
-
-
-class PanopticRow(msgspec.Struct, gc=False):
-    """Row of `annotations` of a panoptic file, without an id."""
-
-    image_id: Int64
-    file_name: str
-    segments_info: list[SegmentRow]
-
-
-class RawFile(msgspec.Struct):
-    """COCO file with any kind of rows."""
-
-    images: list[msgspec.Raw]
-    annotations: list[msgspec.Raw] | msgspec.UnsetType = msgspec.UNSET
-    categories: list[msgspec.Raw] = []
 
 
 class CocoRows(NamedTuple):
@@ -191,29 +90,12 @@ _MASKED_ROW_TYPES = _ROW_TYPES | {
     AnnotationKind.INSTANCES: _RowType(MaskedRow),
     AnnotationKind.KEYPOINTS: _RowType(MaskedKeypointsRow),
 }
-RAW_FILE = msgspec.json.Decoder(RawFile)
 _AS_FILE = {"": b"%b", "images": b'{"images":[%b]}', "annotations": b'{"images":[],"annotations":[%b]}'}
 """A file that has only what is in a block."""
 _CATEGORY_ROW = msgspec.json.Decoder(Category, strict=False)
 
 
 _ROTATION = re.compile(rb'"attributes"\s*:\s*\{[^{}]*"rotation"\s*:\s*-?[0-9.]*[1-9]')
-_OF_BOX = 4
-_POLYGONS = msgspec.json.Decoder(list[list[float]])
-
-
-def polygon_bounds(segmentation: bytes) -> tuple[float, float, float, float] | None:
-    """Least x and y and largest x and y of polygons, as JSON text; None if there are none, or only the box again.
-
-    >>> polygon_bounds(b"[[1, 2, 3, 9, 4, 2]]"), polygon_bounds(b"[[1, 2, 3, 4]]"), polygon_bounds(b"{}")
-    ((1.0, 2.0, 4.0, 9.0), None, None)
-    """
-    with contextlib.suppress(msgspec.DecodeError, ValueError):
-        polygons = _POLYGONS.decode(segmentation)
-        if sum(map(len, polygons)) > _OF_BOX:
-            x, y = ([number for polygon in polygons for number in polygon[start::2]] for start in (0, 1))
-            return min(x), min(y), max(x), max(y)
-    return None
 
 
 def _with_box(raw: msgspec.Raw) -> msgspec.Raw:

@@ -1,6 +1,6 @@
 """Describe an annotation file from its blocks: summary, and whether it fits its flag."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,9 +11,10 @@ from isal import isal_zlib
 from recordmill.schemas.errors import WrongFlagError
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource, FieldRows
-from recordmill.transforms.coco.convert_rows import count_keypoints
-from recordmill.transforms.coco.decode_coco import CocoImageRow, CocoRows
-from recordmill.transforms.coco.file_fields import count_fields, field_rows, has_data, has_numbers
+from recordmill.transforms.coco.coco_rows import CocoImageRow
+from recordmill.transforms.coco.convert_rows import count_keypoints, size_of
+from recordmill.transforms.coco.decode_coco import CocoRows
+from recordmill.transforms.coco.file_fields import COUNTED, count_fields, field_rows, has_data, has_numbers
 from recordmill.transforms.coco.guess_box_format import SampledBoxes, check_box_format, join_samples, sample_boxes
 
 OF_OBJECTS = (AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS)
@@ -76,8 +77,8 @@ def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
         any(row.neg_category_ids is not None or row.not_exhaustive_category_ids is not None for row in rows.images),
         rows.unread,
         _optional(rows),
-        fields_of(kind, rows),
-        has_field(kind, rows),
+        frozenset(count_fields(rows.annotations)) if kind is AnnotationKind.IMAGE_INFO else rows.fields,
+        _has_field(kind, rows),
         count_keypoints(rows.annotations) if kind is AnnotationKind.KEYPOINTS else {},
         kind is AnnotationKind.KEYPOINTS and any(has_data(row.keypoints) for row in rows.annotations),
         0 in {getattr(row, "category_id", None) for row in rows.annotations},
@@ -93,11 +94,6 @@ def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
 def guesses_boxes(source: AnnotationSource) -> bool:
     """Whether the format of the boxes of a file is not given."""
     return source.kind in OF_OBJECTS and source.bbox_format is None
-
-
-def size_of(row: CocoImageRow) -> tuple[int, int] | None:
-    """Width and height in pixels. Exporters that do not know the size write 0."""
-    return (row.width, row.height) if row.width and row.height and row.width > 0 and row.height > 0 else None
 
 
 def _optional(rows: CocoRows) -> FieldRows:
@@ -126,19 +122,10 @@ def describe_file(source: AnnotationSource, summaries: Iterable[BlockSummary]) -
         _add(block.unread for block in blocks),
         _add(block.optional for block in blocks),
         _keypoints(categories, blocks),
-        (
-            *shared_ids_warnings(source.path, [block.ids for block in blocks]),
-            *_missing_warnings(source, blocks),
-        ),
+        (*_shared_ids_warnings(source.path, [block.ids for block in blocks]), *_missing_warnings(source, blocks)),
         any(block.uses_zero for block in blocks),
     )
-    check_kind(
-        source,
-        file,
-        any(block.has_annotations for block in blocks),
-        any(block.has_field for block in blocks),
-        frozenset().union(*(block.fields for block in blocks)),
-    )
+    _check_kind(source, file, blocks)
     if boxes := [block.boxes for block in blocks if block.boxes]:
         sample = join_samples(boxes)
         check_box_format(source.path, sample.boxes(_sizes(sample.image_ids, [block.sizes for block in blocks])))
@@ -172,24 +159,21 @@ def _missing_warnings(source: AnnotationSource, blocks: Sequence[BlockSummary]) 
 
 
 def _add(counts: Iterable[FieldRows]) -> FieldRows:
-    of_lists: dict[str, Counter[str]] = {}
+    total = {list_: Counter[str]() for list_ in COUNTED}
     for of_block in counts:
         for list_, of_list in of_block.items():
-            of_lists.setdefault(list_, Counter()).update(of_list)
-    return field_rows(*(of_lists.get(list_, {}) for list_ in ("file", "images", "annotations", "categories")))
+            total[list_].update(of_list)
+    return field_rows(*total.values())
 
 
 def _keypoints(categories: Iterable[Category], blocks: Iterable[BlockSummary]) -> dict[int, int]:
     """How many keypoints most rows have, by id, of the categories that name none and have rows with some."""
     unnamed = {category.id for category in categories if not category.keypoints}
-    counts: dict[int, Counter[int]] = {}
+    counts = defaultdict[int, Counter[int]](Counter)
     for block in blocks:
-        for id_, of_category in block.keypoints.items():
-            if id_ in unnamed:
-                counts.setdefault(id_, Counter()).update(of_category)
-    return {
-        id_: max(of_category, key=lambda number: (of_category[number], number)) for id_, of_category in counts.items()
-    }
+        for id_ in block.keypoints.keys() & unnamed:
+            counts[id_].update(block.keypoints[id_])
+    return {id_: max(of_id, key=lambda number: (of_id[number], number)) for id_, of_id in counts.items()}
 
 
 def _sizes(image_ids: np.ndarray, packed: Iterable[bytes]) -> Mapping[int, tuple[int, int]]:
@@ -226,7 +210,7 @@ def _unpack(packed: bytes, columns: int) -> np.ndarray:
     return np.cumsum(numbers.reshape(columns, -1), axis=1)
 
 
-def shared_ids_warnings(path: str, packed: Sequence[bytes]) -> Iterator[str]:
+def _shared_ids_warnings(path: str, packed: Sequence[bytes]) -> Iterator[str]:
     """Yield a warning if annotations of several images share an id. (Duplicates in one image are rejected.)
 
     Args:
@@ -236,11 +220,11 @@ def shared_ids_warnings(path: str, packed: Sequence[bytes]) -> Iterator[str]:
     repeated = ids[1:][ids[1:] == ids[:-1]]
     if not repeated.size:
         return
-    images: dict[int, set[int]] = {}
+    images = defaultdict[int, set[int]](set)
     for of_block in packed:
         columns = _unpack(of_block, 2)
         for id_, image_id in columns[:, np.isin(columns[0], repeated)].T.tolist():
-            images.setdefault(id_, set()).add(image_id)
+            images[id_].add(image_id)
     shared = [id_ for id_, of_id in images.items() if len(of_id) > 1]
     if shared:
         first = min(shared)
@@ -262,22 +246,15 @@ _FIELDS = {
 """Fields that rows of a kind need. A row with several is read as the first."""
 
 
-def check_kind(
-    source: AnnotationSource, file: AnnotationFile, has_list: bool, has_field: bool, fields: frozenset[str]
-) -> None:
+def _check_kind(source: AnnotationSource, file: AnnotationFile, blocks: Sequence[BlockSummary]) -> None:
     """Refuse a file that gives its flag nothing to read, and another flag something.
-
-    Args:
-        has_list: whether it has the list of annotations, if an empty one.
-        has_field: whether some row has what the kind is about.
-        fields: names of fields of annotations that some row has data in.
 
     Raises:
         WrongFlagError: its annotations have nothing that the flag is about; or there is no list of them; or it is given
             as a file of images alone, and its annotations would be dropped.
     """
-    path, kind = source.path, source.kind
-    number = file.annotations
+    path, kind, number = source.path, source.kind, file.annotations
+    fields = frozenset[str]().union(*(block.fields for block in blocks))
     if kind is AnnotationKind.IMAGE_INFO:
         if number:
             of_rows = _fitting(fields) or AnnotationKind.INSTANCES
@@ -287,23 +264,19 @@ def check_kind(
         return
     # Keypoints that a category names are enough, as nobody need be in sight in a small file.
     is_named = kind is AnnotationKind.KEYPOINTS and any(category.keypoints for category in file.categories)
-    if not has_list and file.images:
+    if file.images and not any(block.has_annotations for block in blocks):
         raise WrongFlagError(
             f"{path} has images and no list of annotations, which {_flag(kind)} is for; give it to --image-info"
         )
-    if number and not (has_field or is_named) and (fitting := _fitting(fields - {_FIELDS[kind]})):
+    has_field = is_named or any(block.has_field for block in blocks)
+    if number and not has_field and (fitting := _fitting(fields - {_FIELDS[kind]})):
         raise WrongFlagError(
             f"none of the {number:,} annotations of {path} has {_FIELDS[kind]}, which {_flag(kind)} is for; they have "
             f"{_FIELDS[fitting]}: give the file to {_flag(fitting)}"
         )
 
 
-def fields_of(kind: AnnotationKind, rows: CocoRows) -> frozenset[str]:
-    """Names of fields of annotations that some row has data in."""
-    return frozenset(count_fields(rows.annotations)) if kind is AnnotationKind.IMAGE_INFO else rows.fields
-
-
-def has_field(kind: AnnotationKind, rows: CocoRows) -> bool:
+def _has_field(kind: AnnotationKind, rows: CocoRows) -> bool:
     """Whether some row has what the kind is about, if in a row that has another fault."""
     if kind is AnnotationKind.IMAGE_INFO:
         return False

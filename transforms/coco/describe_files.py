@@ -15,7 +15,7 @@ from recordmill.schemas.features import FeatureKind, FeatureTable, Part
 from recordmill.schemas.inputs.annotations import Category, name_keypoints
 from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, FieldRows
 from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap, LabelsBeside, adopt_labels
-from recordmill.transforms.coco.file_fields import without
+from recordmill.transforms.coco.file_fields import COUNTED, without
 from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder
 
 _LABELS, _TABLE = "labels", "table"
@@ -167,19 +167,18 @@ def describe_inputs(files: Iterable[AnnotationFile], layout: FeatureTable) -> li
     for file in files:
         fields = {
             list_: without(file.unread.get(list_, {}), joined) | without(file.optional.get(list_, {}), by_layout)
-            for list_ in ("file", "images", "annotations", "categories")
+            for list_ in COUNTED
         }
         before = uncarried.get(file.path, fields)  # a file may be given to two flags
-        uncarried[file.path] = {list_: _common(before[list_], fields[list_]) for list_ in fields}
+        uncarried[file.path] = {
+            list_: {name: before[list_][name] for name in sorted(before[list_].keys() & fields[list_].keys())}
+            for list_ in fields
+        }
     described = []
     for file in files:
         fields = {list_: of_list for list_, of_list in uncarried.pop(file.path, {}).items() if of_list}
         described.append(InputRows(file.path, file.kind.value, file.images, file.annotations, fields))
     return described
-
-
-def _common(first: dict[str, int], second: dict[str, int]) -> dict[str, int]:
-    return {name: first[name] for name in sorted(first.keys() & second.keys())}
 
 
 def choose_features(

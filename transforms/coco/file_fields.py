@@ -19,6 +19,8 @@ from recordmill.schemas.inputs.coco import FieldRows
 
 NO_TEXT = msgspec.Raw(b"")
 LISTS = ("images", "annotations", "categories")
+COUNTED = ("file", *LISTS)
+"""Keys of FieldRows."""
 FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ROWS = msgspec.json.Decoder(list[msgspec.Raw])
 _UNKNOWN = re.compile(r"Object contains unknown field `.*?`(?: - at `\$\.(images|annotations)\[(\d+)\]`)?", re.DOTALL)
@@ -94,7 +96,7 @@ def decode_with_fields(data: bytes, image: type, row: Any) -> DecodedFile:
             names = _with_names_of(data, names, unknown[1], int(unknown[2] or 0))
         else:
             counts = (
-                _count([file], _File, names.file),
+                _count([file], _RawFile, names.file),
                 _count(file.images, image, names.images),
                 _count(file.annotations or [], row, names.annotations),
             )
@@ -114,10 +116,15 @@ def _with_names_of(data: bytes, names: _FieldNames, list_: str | None, index: in
     return _FieldNames(*(known | found[name] for name, known in names._asdict().items()))
 
 
-class _File(msgspec.Struct):
-    images: list
-    annotations: list | msgspec.UnsetType = msgspec.UNSET
+class _RawFile(msgspec.Struct):
+    """COCO file with any kind of rows."""
+
+    images: list[msgspec.Raw]
+    annotations: list[msgspec.Raw] | msgspec.UnsetType = msgspec.UNSET
     categories: list[msgspec.Raw] = []
+
+
+RAW_FILE = msgspec.json.Decoder(_RawFile)
 
 
 @lru_cache(maxsize=32)
@@ -126,7 +133,7 @@ def _decoder(image: type, row: Any, names: _FieldNames) -> msgspec.json.Decoder:
         raise msgspec.ValidationError("its rows have too many fields")
     image, row = _with_places(image, names.images), _with_places(row, names.annotations)
     lists = [("images", list[image]), ("annotations", list[row] | msgspec.UnsetType, msgspec.UNSET)]  # type: ignore[valid-type]
-    return msgspec.json.Decoder(_with_places(_File, names.file, lists))
+    return msgspec.json.Decoder(_with_places(_RawFile, names.file, lists))
 
 
 def _with_places(struct: Any, names: Iterable[str], fields: Iterable[Any] = ()) -> Any:
@@ -155,11 +162,8 @@ def field_names(struct: Any) -> set[str]:
 
 def required_names(struct: Any) -> set[str]:
     """Return the required fields of a type's rows."""
-    return (
-        {field.encode_name for field in msgspec.structs.fields(struct) if field.required}
-        if struct is not msgspec.Raw
-        else set()
-    )
+    fields = msgspec.structs.fields(struct) if struct is not msgspec.Raw else ()
+    return {field.encode_name for field in fields if field.required}
 
 
 def _count(rows: list[Any], struct: Any, names: Iterable[str]) -> dict[str, int]:
@@ -215,6 +219,6 @@ def field_rows(*counts: Mapping[str, int]) -> FieldRows:
     """Counts of the file, its images, annotations and categories as they stand in the manifest: without zeros."""
     lists = {
         list_: {name: of_list[name] for name in sorted(of_list) if of_list[name]}
-        for list_, of_list in zip(("file", *LISTS), counts, strict=False)
+        for list_, of_list in zip(COUNTED, counts, strict=False)
     }
     return {list_: of_list for list_, of_list in lists.items() if of_list}

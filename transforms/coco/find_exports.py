@@ -6,7 +6,7 @@ Roboflow, CVAT, FiftyOne, Label Studio, Datumaro and COCO itself name them diffe
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice, pairwise
+from itertools import chain, groupby, islice, pairwise
 from typing import Any, NamedTuple
 
 from recordmill.schemas.errors import ConfigError
@@ -144,11 +144,10 @@ def _by_split(data: str, found: Sequence[ExportFile]) -> dict[str, list[ExportFi
             f"--data {data} has no annotation file of a COCO export: neither {_ANNOTATIONS}/*.json nor one of "
             f"{', '.join(_USUAL)}, in it or in {', '.join(_FOLDERS)}; {_CURE}"
         )
-    kinds = list(_KINDS.values())
-    ordered = sorted(found, key=lambda file: (_order(file.split), kinds.index(file.kind), file.name))
-    by_split: dict[str, list[ExportFile]] = {}
-    for file in ordered:
-        by_split.setdefault(file.split, []).append(file)
+    usual, kinds = ("train", "val", "test"), list(_KINDS.values())
+    ordered = sorted(found, key=lambda file: (kinds.index(file.kind), file.name))
+    ordered.sort(key=lambda file: (usual.index(file.split) if file.split in usual else len(usual), file.split))
+    by_split = {split: list(files) for split, files in groupby(ordered, key=lambda file: file.split)}
     for one, other in pairwise(ordered):
         if (one.split, one.kind) == (other.split, other.kind):
             what = f"{one.kind.value} of the split {one.split}" if one.split else one.kind.value
@@ -176,11 +175,6 @@ def _naming(options: CocoOptions, found: Sequence[ExportFile], folders: dict[str
     except ConfigError as error:
         names = ", ".join(file.name for file in found)
         raise ConfigError(f"--data {data} is read as {names}: {error}; {_CURE}") from error
-
-
-def _order(split: str) -> tuple[int, str]:
-    usual = ("train", "val", "test")
-    return (usual.index(split) if split in usual else len(usual), split)
 
 
 def _files(data: str) -> Iterator[ExportFile]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from recordmill.schemas.errors import WrongFlagError
 from recordmill.schemas.inputs.coco import BoxFormat
-from recordmill.transforms.coco.decode_coco import AnnotationRow, polygon_bounds
+from recordmill.transforms.coco.coco_rows import AnnotationRow, polygon_bounds
 
 Numbers = tuple[float, float, float, float]
 BOX = msgspec.json.Decoder(Numbers)

@@ -1,5 +1,6 @@
 """Image rows and annotations of all files are joined by image id: partial Blocks become whole ones."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -15,10 +16,8 @@ from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.inputs.annotations import (
     NO_LABELS,
     AnnotatedImage,
-    Category,
     ImageLabels,
     ImageRow,
-    PanopticAnnotation,
 )
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, FileAnnotations
 from recordmill.schemas.inputs.images import MAX_FILE_BYTES, MAX_PIXELS, NO_FILE, NOT_A_FILE, ImageRef
@@ -36,9 +35,9 @@ from recordmill.transforms.blocks.image_tasks import (
     with_id_texts,
 )
 from recordmill.transforms.blocks.run_step import hash_images, image_order
+from recordmill.transforms.coco.coco_rows import collision
 from recordmill.transforms.coco.convert_rows import other_format
 from recordmill.transforms.coco.merge_annotations import complete_annotations, merge_parts
-from recordmill.transforms.coco.text_ids import collision
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.list_images import ListParts, list_images
 from recordmill.transforms.join.match_blocks import without_faults
@@ -69,10 +68,10 @@ def _list(listed: tuple[str, tuple[str, str]]) -> Iterator[tuple[str, ImageRef]]
 
 
 def _by_name(listed: Iterable[tuple[str, ImageRef]]) -> dict[str, list[ImageRef]]:
-    files: dict[str, list[ImageRef]] = {}
+    files = defaultdict[str, list[ImageRef]](list)
     for name, file in listed:
-        files.setdefault(name, []).append(file)
-    return files
+        files[name].append(file)
+    return dict(files)
 
 
 def match_mask(image: AnnotatedImage, files: MaskFiles | None) -> tuple[AnnotatedImage, Rejected | None]:
@@ -92,15 +91,14 @@ def match_mask(image: AnnotatedImage, files: MaskFiles | None) -> tuple[Annotate
         paths = " and ".join(sorted(file.path for file in found))
         raise CollidingImagesError(f"the panoptic PNG of one name is both {paths}; rename one")
     file = found[0] if found else _in_archive(panoptic.path)
-    fault = _fault(file)
-    matched: tuple[PanopticAnnotation, ...] = ()
-    if file and not fault:
-        matched = (PanopticAnnotation(file.path, panoptic.file_name, panoptic.segments, file.size_bytes, file.version),)
-    labels = msgspec.structs.replace(image.labels, panoptic=matched)
-    reject = None
-    if fault:
+    matched, reject = (), None
+    if fault := _mask_fault(file):
         reason, detail = fault
         reject = Rejected("annotation", None, reason, f"{panoptic.file_name!r}: {detail}", image.image.id)
+    elif file:
+        found_in = {"path": file.path, "size_bytes": file.size_bytes, "version": file.version}
+        matched = (msgspec.structs.replace(panoptic, **found_in),)
+    labels = msgspec.structs.replace(image.labels, panoptic=matched)
     return msgspec.structs.replace(image, labels=labels), reject
 
 
@@ -110,7 +108,7 @@ def _in_archive(path: str) -> ImageRef | None:
     return ImageRef(path, found.size_bytes, found.version) if found else None
 
 
-def _fault(file: ImageRef | None) -> tuple[Reason, str] | None:
+def _mask_fault(file: ImageRef | None) -> tuple[Reason, str] | None:
     if file is None:
         return Reason.MASK_MISSING, "no such file under --panoptic-masks"
     if file.version == NO_FILE:
@@ -281,52 +279,46 @@ def _merge_odd(
     merged: list[AnnotatedImage] = []
     rows: list[int] = []
     categories = {category.id: category for category in inputs.labels.categories}
+    images = images.take(np.isin(images.image_id, odd))
     for image_id, parts, of_image in parts_of(odd, images, annotations, inputs.sources):
-        found = _merge_image(image_id, parts, categories, inputs, facts, images, of_image)
-        if found:
-            merged.append(found[0])
-            rows.append(found[1])
+        parts = [complete_annotations(part, categories) for part in parts]
+        if found := _merge_image(image_id, parts, of_image, inputs, facts):
+            image, row = found
+            merged.append(image)
+            rows.append(row)
     if merged:
-        objects = [annotation for image in merged for annotation in image.annotations]
         block = images.take(np.array(rows, np.int64)).having(source=None, part=None)
         sizes = [(image.image.width or 0, image.image.height or 0) for image in merged]
-        labels = [image.labels for image in merged]
         yield block.having(
             image_size_px=np.array(sizes, np.int64).reshape(-1, 2),
-            labels=_filled(block, label_column(labels)),
+            labels=_filled(block, label_column([image.labels for image in merged])),
             first_object_of_image=starts_of(np.array([len(image.annotations) for image in merged], np.int64)),
-            **object_columns(objects),
+            **object_columns([annotation for image in merged for annotation in image.annotations]),
         )
 
 
-def _merge_image(
-    image_id: int,
-    parts: list[FileAnnotations],
-    categories: Mapping[int, Category],
-    inputs: JoinInputs,
-    facts: FactsBuilder,
-    images: Block,
-    rows: list[int],
-) -> tuple[AnnotatedImage, int] | None:
-    """Merge what all files say of one image; return it and the index of its row, or None if it is rejected.
+class ImageRows(NamedTuple):
+    """Image rows of one id: a Block, and their indices in the Block of all images."""
 
-    Args:
-        rows: indices in `images` of its rows.
-    """
+    block: Block
+    indices: list[int]
+
+
+def _merge_image(
+    image_id: int, parts: list[FileAnnotations], rows: ImageRows, inputs: JoinInputs, facts: FactsBuilder
+) -> tuple[AnnotatedImage, int] | None:
+    """Merge what all files say of one image; return it and the index of its row, or None if it is rejected."""
     division = inputs.division
-    parts = [complete_annotations(part, categories) for part in parts]
     items = list(merge_parts(image_id, parts))
-    image = next((item for item in items if isinstance(item, AnnotatedImage)), None)
+    image, row = next((item for item in items if isinstance(item, AnnotatedImage)), None), 0
+    names = rows.block.file_name.texts()
     if image is None:
-        names = [row.file_name for part in parts for row in part.rows]
         split = division.split_of(name_key(min(names))) if names else division.names[0]
-        found = images.take(np.array(rows, np.int64))
-        found = found.take((found.file_folder.lengths > 0) & ~found.is_shared)
-        facts.add_unlisted(*{name_key(name) for name in found.file_name.texts()})
+        is_listed = (rows.block.file_folder.lengths > 0) & ~rows.block.is_shared
+        facts.add_unlisted(*{name_key(name) for name in rows.block.take(is_listed).file_name.texts()})
     else:
-        names = images.take(np.array(rows, np.int64)).file_name.texts()
-        row = rows[names.index(image.image.file_name)]
-        split = division.names[images.split[row]]
+        row = names.index(image.image.file_name)
+        split = division.names[rows.block.split[row]]
         image, reject = match_mask(image, inputs.masks)
         items += [reject] if reject else []
     for item in items:
@@ -336,68 +328,52 @@ def _merge_image(
             facts.count(split, item.what, item.number)
     if split != division.names[0]:
         for part in parts:
-            rows_ = InputRows(part.source, part.kind.value, len(part.rows), part.annotation_rows)
-            _move_rows(facts, split, division.names[0], rows_)
-    return (image, row) if image else None
+            moved = InputRows(part.source, part.kind.value, len(part.rows), part.annotation_rows)
+            _move_rows(facts, split, division.names[0], moved)
+    return (image, rows.indices[row]) if image else None
 
 
 def parts_of(
     odd: np.ndarray, images: Block, annotations: Block, sources: Sequence[AnnotationSource]
-) -> Iterator[tuple[int, list[FileAnnotations], list[int]]]:
-    """Yield each image id, what every file says of it, and the indices of its rows in `images`."""
-    rows = {id_: sorted(found, key=images.part.item) for id_, found in _indices(odd, images.image_id).items()}
-    others = _indices(odd, annotations.image_id)
-    wanted = np.array(sorted(index for of_id in rows.values() for index in of_id), np.int64)
-    names = dict(zip(wanted.tolist(), images.take(wanted).file_name.texts(), strict=True))
-    lists = dict(zip(wanted.tolist(), labels_of(images.take(wanted)), strict=True))
+) -> Iterator[tuple[int, list[FileAnnotations], ImageRows]]:
+    """Yield each image id, what every file says of it, and its rows in `images`."""
+    rows, others = _indices(odd, images.image_id), _indices(odd, annotations.image_id)
+    names, sizes, lists = images.file_name.texts(), images.image_size_px.tolist(), labels_of(images)
     for image_id in odd.tolist():
-        parts: dict[int, FileAnnotations] = {}
-        of_sources: dict[int, tuple[list[int], list[int]]] = {}
-        for side, block, found in ((0, images, rows), (1, annotations, others)):
-            for index in found.get(image_id, ()):
-                of_sources.setdefault(int(block.source[index]), ([], []))[side].append(index)
-        for source, (of_rows, of_objects) in sorted(of_sources.items()):
-            sizes = images.image_size_px
-            image_rows = tuple(
-                ImageRow(image_id, names[row], int(sizes[row, 0]) or None, int(sizes[row, 1]) or None)
-                for row in of_rows
-            )
+        of_image = sorted(rows.get(image_id, ()), key=images.part.item)
+        of_sources = defaultdict[int, tuple[list[int], list[int]]](lambda: ([], []))
+        for side, block, indices in ((0, images, of_image), (1, annotations, others.get(image_id, ()))):
+            for index in indices:
+                of_sources[int(block.source[index])][side].append(index)
+        parts = []
+        for source, (of_rows, of_annotations) in sorted(of_sources.items()):
+            given = tuple(ImageRow(image_id, names[row], *(pixels or None for pixels in sizes[row])) for row in of_rows)
             labels = lists[of_rows[0]] if of_rows else NO_LABELS
-            parts[source] = _file_annotations(image_id, sources[source], image_rows, labels, annotations, of_objects)
-        yield image_id, list(parts.values()), rows.get(image_id, [])
+            found = annotations.take(np.array(of_annotations, np.int64))
+            parts.append(_file_annotations(image_id, sources[source], given, labels, found))
+        yield image_id, parts, ImageRows(images.take(np.array(of_image, np.int64)), of_image)
 
 
 def _indices(odd: np.ndarray, image_ids: np.ndarray) -> dict[int, list[int]]:
     """Indices of the rows of each odd image, in their order."""
-    found: dict[int, list[int]] = {}
+    found = defaultdict[int, list[int]](list)
     for index in np.flatnonzero(np.isin(image_ids, odd)).tolist():
-        found.setdefault(int(image_ids[index]), []).append(index)
+        found[int(image_ids[index])].append(index)
     return found
 
 
 def _file_annotations(
-    image_id: int,
-    source: AnnotationSource,
-    rows: tuple[ImageRow, ...],
-    lists: ImageLabels,
-    annotations: Block,
-    indices: list[int],
+    image_id: int, source: AnnotationSource, rows: tuple[ImageRow, ...], lists: ImageLabels, annotations: Block
 ) -> FileAnnotations:
-    """Return the rows of a file for an image.
-
-    Args:
-        lists: LVIS's, of the first of `rows`.
-        indices: of the rows of `annotations`, in the order of the file.
-    """
-    part = annotations.take(np.array(indices, np.int64))
-    packed = part.rejected.rows() if part.rejected is not None else []
-    labels = labels_of(part)
+    """Return the rows of a file for an image; `lists` has LVIS's lists."""
+    packed = annotations.rejected.rows() if annotations.rejected is not None else []
+    labels = labels_of(annotations)
     return FileAnnotations(
         image_id,
         source.path,
         source.kind,
         rows,
-        tuple(annotations_of(part)),
+        tuple(annotations_of(annotations)),
         ImageLabels(
             tuple(chain.from_iterable(each.captions for each in labels)),
             tuple(chain.from_iterable(each.regions for each in labels)),

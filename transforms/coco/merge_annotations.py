@@ -28,10 +28,6 @@ from recordmill.transforms.coco.convert_rows import box_fault, keypoints_fault
 from recordmill.transforms.coco.guess_box_format import LARGEST, box_area_px2, box_xywh_px
 
 
-def _by_source(part: FileAnnotations) -> tuple[str, str]:
-    return part.source, part.kind
-
-
 def merge_parts(image_id: int, parts: Iterable[FileAnnotations]) -> Iterator[AnnotatedImage | Rejected | Count]:
     """Merge the rows of all annotation files for one image id to one AnnotatedImage without a split.
 
@@ -42,7 +38,7 @@ def merge_parts(image_id: int, parts: Iterable[FileAnnotations]) -> Iterator[Ann
     Raises:
         CollidingImagesError: two files give the id to different file names, so it is unclear whose the annotations are.
     """
-    parts = sorted(parts, key=_by_source)
+    parts = sorted(parts, key=lambda part: (part.source, part.kind))
     merged = merge_annotations(image_id, parts)
     if merged.joined:
         yield Count(Metric.ANNOTATIONS_MERGED, merged.joined)
@@ -117,13 +113,6 @@ class MergedAnnotations(NamedTuple):
     joined: int
 
 
-class _Said(NamedTuple):
-    """An object, and the annotation file that it comes from."""
-
-    annotation: Annotation
-    part: FileAnnotations
-
-
 def merge_annotations(image_id: int, parts: Sequence[FileAnnotations]) -> MergedAnnotations:
     """All that `parts` say of the image.
 
@@ -133,7 +122,8 @@ def merge_annotations(image_id: int, parts: Sequence[FileAnnotations]) -> Merged
     """
     rejected: list[Rejected] = []
     of_objects = [part for part in parts if part.annotations]
-    if len(of_objects) == 1 and _is_ascending(of_objects[0].annotations):  # the usual case, spared a sort
+    ids = [annotation.id for part in of_objects for annotation in part.annotations]
+    if len(of_objects) == 1 and all(map(lt, ids, ids[1:])):  # the usual case, spared a sort
         annotations, joined = of_objects[0].annotations, 0
     else:
         annotations, joined = _merge_objects(image_id, of_objects, rejected)
@@ -150,45 +140,29 @@ def merge_annotations(image_id: int, parts: Sequence[FileAnnotations]) -> Merged
     return MergedAnnotations(annotations, labels, rejected, joined)
 
 
-def _is_ascending(annotations: tuple[Annotation, ...]) -> bool:
-    ids = [annotation.id for annotation in annotations]
-    return all(map(lt, ids, ids[1:]))
-
-
 def _merge_objects(
     image_id: int, parts: Sequence[FileAnnotations], rejected: list[Rejected]
 ) -> tuple[tuple[Annotation, ...], int]:
     """Objects of all parts by annotation id, each id once, and how many rows were joined; others join `rejected`."""
     said = sorted(
-        (_Said(annotation, part) for part in parts for annotation in part.annotations),
-        key=_by_id_instances_first,
+        ((annotation, part) for part in parts for annotation in part.annotations),
+        # Instances come first. The sort is stable, so that rows of a file stay in its order.
+        key=lambda each: (each[0].id, each[1].kind is AnnotationKind.KEYPOINTS, each[1].source),
     )
-    merged: list[_Said] = []
+    merged: list[tuple[Annotation, FileAnnotations]] = []
     joined = 0
-    for item in said:
-        before = merged[-1] if merged and merged[-1].annotation.id == item.annotation.id else None
-        if before is None:
-            merged.append(item)
-        elif _same_object(before, item):
-            whole = msgspec.structs.replace(before.annotation, keypoints_xyv=item.annotation.keypoints_xyv)
-            merged[-1] = _Said(whole, item.part)
+    for annotation, part in said:
+        before, first = merged[-1] if merged else (None, part)
+        if before is None or before.id != annotation.id:
+            merged.append((annotation, part))
+            continue
+        is_joined = first.kind is AnnotationKind.INSTANCES and part.kind is AnnotationKind.KEYPOINTS
+        if is_joined and before.category_id == annotation.category_id:
+            merged[-1] = msgspec.structs.replace(before, keypoints_xyv=annotation.keypoints_xyv), part
             joined += 1
         else:
-            rejected.append(_duplicate(image_id, item.annotation.id, before.part.source, item.part.source))
-    return tuple(item.annotation for item in merged), joined
-
-
-def _by_id_instances_first(said: _Said) -> tuple:
-    is_keypoints = said.part.kind is AnnotationKind.KEYPOINTS
-    return said.annotation.id, is_keypoints, said.part.source  # and, as sorting is stable, the order of the file
-
-
-def _same_object(before: _Said, item: _Said) -> bool:
-    return (
-        before.part.kind is AnnotationKind.INSTANCES
-        and item.part.kind is AnnotationKind.KEYPOINTS
-        and before.annotation.category_id == item.annotation.category_id
-    )
+            rejected.append(_duplicate(image_id, annotation.id, first.source, part.source))
+    return tuple(annotation for annotation, _ in merged), joined
 
 
 def _duplicate(image_id: int, annotation_id: int | None, first: str, second: str) -> Rejected:
@@ -207,10 +181,7 @@ def _unique(
     rejected: list[Rejected],
 ) -> tuple[_Row, ...]:
     """The rows of all parts by annotation id, each id once; the others join `rejected`."""
-    rows = sorted(
-        ((row, part.source) for part in parts for row in rows_of(part)),
-        key=lambda item: (item[0].id, item[1]),
-    )
+    rows = sorted(((row, part.source) for part in parts for row in rows_of(part)), key=lambda row: (row[0].id, row[1]))
     kept: list[tuple[_Row, str]] = []
     for row, source in rows:
         if kept and kept[-1][0].id == row.id:
@@ -223,10 +194,7 @@ def _unique(
 def _one_panoptic(
     image_id: int, parts: Iterable[FileAnnotations], rejected: list[Rejected]
 ) -> tuple[PanopticAnnotation, ...]:
-    rows = sorted(
-        ((row, part.source) for part in parts for row in part.labels.panoptic),
-        key=itemgetter(1),
-    )
+    rows = sorted(((row, part.source) for part in parts for row in part.labels.panoptic), key=itemgetter(1))
     for row, source in rows[1:]:
         detail = f"{source} has another panoptic row of this image, {row.file_name!r}, after {rows[0][0].file_name!r}"
         rejected.append(Rejected("annotation", None, Reason.DUPLICATE_ANNOTATION_ID, detail, image_id))
@@ -237,12 +205,12 @@ def _first(lists: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
     return next(filter(None, lists), ())
 
 
-Categories = Mapping[int, Category]
-"""Categories of objects by id, with names for unnamed keypoints."""
+def complete_annotations(part: FileAnnotations, categories: Mapping[int, Category]) -> FileAnnotations:
+    """Return the rows of a file for an image, with boxes in pixels, and as many keypoints as their category.
 
-
-def complete_annotations(part: FileAnnotations, categories: Categories) -> FileAnnotations:
-    """Return the rows of a file for an image, with boxes in pixels, and as many keypoints as their category."""
+    Args:
+        categories: of objects by id, with names for unnamed keypoints.
+    """
     if part.bbox_format is None and part.kind is not AnnotationKind.KEYPOINTS:
         return part
     kept: list[Annotation] = []
@@ -261,21 +229,24 @@ def complete_annotations(part: FileAnnotations, categories: Categories) -> FileA
 
 
 def _in_pixels(row: Annotation, part: FileAnnotations, format_: BoxFormat) -> Annotation | Rejected:
+    def rejected(reason: Reason, detail: str) -> Rejected:
+        return Rejected("annotation", row.id, reason, detail, part.image_id)
+
     numbers = row.bbox_xywh_px
     shown = _shown(numbers)
     width, height = next(((row.width, row.height) for row in reversed(part.rows) if row.width), (None, None))
     if format_.is_fraction and not (width and height):
         if not part.rows:
             detail = f"bbox is fractions of an image, and no image row of the file has the id {part.image_id}"
-            return Rejected("annotation", row.id, Reason.UNKNOWN_IMAGE, detail, part.image_id)
+            return rejected(Reason.UNKNOWN_IMAGE, detail)
         detail = f"bbox is fractions of an image whose width and height the file does not say: {shown}"
-        return Rejected("annotation", row.id, Reason.MALFORMED_BOX, detail, part.image_id)
+        return rejected(Reason.MALFORMED_BOX, detail)
     box = box_xywh_px(numbers, format_, width or 0, height or 0)
     if fault := box_fault(box):
-        return Rejected("annotation", row.id, Reason.MALFORMED_BOX, f"{fault}: {shown}", part.image_id)
+        return rejected(Reason.MALFORMED_BOX, f"{fault}: {shown}")
     area = box[2] * box[3] if math.isnan(row.area_px2) else box_area_px2(row.area_px2, numbers, format_, box)
     if not abs(area) <= LARGEST:
-        return Rejected("annotation", row.id, Reason.MALFORMED_ANNOTATION, f"area is {area}", part.image_id)
+        return rejected(Reason.MALFORMED_ANNOTATION, f"area is {area}")
     return msgspec.structs.replace(row, bbox_xywh_px=box, area_px2=area)
 
 

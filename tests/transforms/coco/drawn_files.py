@@ -14,13 +14,18 @@ from recordmill.schemas.inputs.annotations import NO_LABELS, Category, ImageLabe
 from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationKind, AnnotationSource, BoxFormat, FileAnnotations
 from recordmill.schemas.inputs.images import ImageRef
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.rejects import Rejected
+from recordmill.schemas.rejects import NO_ID_TEXTS, Rejected
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
-from recordmill.transforms.coco.convert_rows import other_format, row_converter
+from recordmill.transforms.coco.convert_rows import (
+    LABELS,
+    annotation_block,
+    image_block,
+    other_format,
+    row_converter,
+    size_of,
+)
 from recordmill.transforms.coco.decode_coco import CocoRows, decode_coco
-from recordmill.transforms.coco.describe_file import size_of
-from recordmill.transforms.coco.read_coco import LABELS, annotation_block, image_block, with_origin
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.list_images import file_block
 from recordmill.transforms.join.match_blocks import NO_FILES, match_rows, name_buckets, name_keys
@@ -130,10 +135,10 @@ def files(
 
 
 def decoded(file: DrawnFile, name: str, start: int = 0, end: int | None = None) -> CocoRows:
-    """Some rows of one of the lists of a file."""
+    """Some rows of one of the lists of a file, without the texts of ids, which the oracle does not name."""
     rows = getattr(file, name)[start:end]
     text = b",".join(json.dumps(row).encode() for row in rows)
-    return decode_coco(file.source.path, name, text, file.source.kind, True)
+    return decode_coco(file.source.path, name, text, file.source.kind, True)._replace(id_texts=NO_ID_TEXTS)
 
 
 # As Blocks
@@ -154,14 +159,9 @@ def blocks_of(drawn: Sequence[DrawnFile], rng: random.Random) -> tuple[list[Bloc
                 block = AnnotationBlock(file.source, number, name, start, 0, 0, 0, 0)
                 number += 1
                 found = decoded(file, name, start, end)
-                rejected = [reject for reject in found.rejected if reject.image_id is not None]
-                if found.images:
-                    rows.append(with_origin(image_block(found.images), block, sources))
-                if found.annotations or rejected:
-                    convert = row_converter(file.source)
-                    of_images = annotation_block(file.source, found.annotations, rejected, convert)
-                    annotations.append(with_origin(of_images, block, sources))
-    return rows, annotations
+                rows.append(image_block(block, found, sources))
+                annotations.append(annotation_block(block, found, sources))
+    return [block for block in rows if len(block)], [block for block in annotations if len(block)]
 
 
 def in_groups(blocks: Sequence[Block], keys: Any, rng: random.Random) -> dict[int, list[Block]]:

@@ -8,9 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.schemas.errors import AnnotationFileError
-from recordmill.transforms.coco.cut_blocks import JsonBlock, cut_blocks
+from recordmill.transforms.coco.cut_blocks import (
+    Cut,
+    JsonBlock,
+    NotJsonError,
+    cut_blocks,
+    quote_nan,
+    whole_rows,
+    whole_value,
+)
 from recordmill.transforms.coco.file_fields import has_data
-from recordmill.transforms.coco.json_faults import quote_nan
 
 TEXTS = st.sampled_from(["", "}, {", '"}]', "\\", "]}", "NaN", "é\u2028", '\\"}, {"id": 1}'])
 VALUES = st.recursive(
@@ -40,7 +47,6 @@ def test_blocks_hold_all_rows_in_order_at_their_offsets(images, annotations, inf
         of_list = [block for block in blocks if block.list == list_]
         found = [decoded(block.text) for block in of_list]
         assert [row for of_block in found for row in of_block] == decoded(json.dumps(rows).encode()[1:-1])
-        assert [block.rows for block in of_list] == [len(of_block) for of_block in found]
         assert [block.first_row for block in of_list] == [sum(map(len, found[:index])) for index in range(len(found))]
         assert all(data[block.start :].startswith(block.text) for block in of_list)
     (rest,) = (block for block in blocks if not block.list)
@@ -150,3 +156,63 @@ def test_a_fault_is_told_where_it_is(text, place):
 def test_field_that_nobody_reads_may_be_there_twice():
     (rest,) = cut(b'{"info": 1, "info": 0}', 100)
     assert rest.text == b'{"info":false}'
+
+
+# Where a text can be cut
+
+FOUR = [{"id": 1, "x": "}, {"}, {"id": 2, "y": [{}, {}, {}, {}, {"z": '"}'}]}, 3, {"id": 4, "x": "\\\\"}]
+TEXT = json.dumps(FOUR).encode()[1:]
+ENDS = [len(json.dumps(FOUR[: number + 1]).encode()) - 2 for number in range(len(FOUR))]
+
+
+@pytest.mark.parametrize("size", range(len(TEXT)))
+def test_list_is_cut_behind_its_last_whole_row_object(size):
+    numbers = [number for number in (0, 1, 3) if ENDS[number] <= size]
+    assert whole_rows(b"", TEXT[:size]) == (Cut(ENDS[numbers[-1]], numbers[-1] + 1) if numbers else None)
+
+
+@pytest.mark.parametrize("text", ["", "}, {", "\\", '"}', '\\"}'])
+def test_list_is_cut_between_rows_of_many_objects(text):
+    row = json.dumps({"id": 1, "y": [{"x": text}] * 9}).encode()
+    whole = b", ".join([row] * 3)
+    assert whole_rows(b"", b"%b, %b" % (whole, row[:-1])) == Cut(len(whole), 3)
+
+
+def test_list_that_has_ended_is_cut_behind_its_last_row():
+    assert whole_rows(b"", TEXT + b', "categories": [{}]}') == Cut(ENDS[3], 4)
+    assert whole_rows(b"", b'1, [2]], "info') == Cut(6, 2)
+
+
+def test_text_is_cut_at_border_of_rows_unless_within_text():
+    assert whole_rows(b'}, {"id":', TEXT[:-1]) == Cut(ENDS[0], 1)
+    assert whole_rows(b"}, {", TEXT[: ENDS[0]]) == Cut(ENDS[0], 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [(b'{"a": "}"} , 1', Cut(10)), (b'{"a": 1', None), (b"12 ", Cut(2)), (b"tru", None), (b"[1] ]", Cut(3))],
+)
+def test_a_value_is_cut_where_it_ends(text, expected):
+    assert whole_value(text) == expected
+
+
+@pytest.mark.parametrize(("text", "offset"), [(b'{"id": 1}, {"id" 2}, {"id": 3}', 17), (b"{'id': 1}, {}", 1)])
+def test_what_is_at_fault_whatever_follows_is_named_with_its_offset(text, offset):
+    with pytest.raises(NotJsonError) as caught:
+        whole_rows(b"", text)
+    assert caught.value.args[1] == offset
+    with pytest.raises(NotJsonError) as caught:
+        whole_value(b"[" + text)
+    assert caught.value.args[1] == offset + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        (b'{"NaN": NaN, "x": -Infinity}', b'{"NaN": "NaN", "x": "-Infinity"}'),
+        (b'["a\\"NaN\\\\", NaN, "\\\\"]', b'["a\\"NaN\\\\", "NaN", "\\\\"]'),
+        (b'["NaN', b'["NaN'),
+    ],
+)
+def test_words_within_texts_are_left_alone(text, quoted):
+    assert quote_nan(text) == quoted

@@ -8,9 +8,10 @@ from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.transforms.coco import text_ids
+from recordmill.transforms.coco import coco_rows
+from recordmill.transforms.coco.coco_rows import CocoImageRow
 from recordmill.transforms.coco.cut_blocks import cut_blocks
-from recordmill.transforms.coco.decode_coco import CocoImageRow, CocoRows, decode_coco, sample_rows
+from recordmill.transforms.coco.decode_coco import CocoRows, decode_coco, sample_rows
 
 IMAGE = {"id": 1, "file_name": "a.jpg", "width": 40, "height": 30}
 ROW = {"id": 7, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3.5, 4], "area": 12.5, "iscrowd": 1}
@@ -87,7 +88,7 @@ def test_ids_that_are_texts(area, bad):
 
 
 def test_two_texts_of_one_hash_end_job(monkeypatch):
-    monkeypatch.setattr(text_ids, "name_id", lambda text: 5)
+    monkeypatch.setattr(coco_rows, "name_id", lambda text: 5)
     with pytest.raises(CollidingImagesError, match="the ids 'a' and 'b' have the same hash, 5"):
         of_texts(("a", "b"))
 

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.schemas.inputs.coco import AnnotationKind, FieldRows
-from recordmill.transforms.coco.decode_coco import AnnotationRow, CocoImageRow, decode_coco
+from recordmill.transforms.coco.coco_rows import AnnotationRow, CocoImageRow
+from recordmill.transforms.coco.decode_coco import decode_coco
 from recordmill.transforms.coco.file_fields import decode_with_fields, has_data
 
 IMAGE = {"id": 1, "file_name": "a.jpg", "width": 40, "height": 30}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from recordmill.schemas.errors import WrongFlagError
 from recordmill.schemas.inputs.coco import BoxFormat
-from recordmill.transforms.coco.decode_coco import AnnotationRow, MaskedRow
+from recordmill.transforms.coco.coco_rows import AnnotationRow, MaskedRow
 from recordmill.transforms.coco.guess_box_format import (
     Guess,
     check_box_format,

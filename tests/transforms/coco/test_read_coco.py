@@ -16,13 +16,21 @@ from hypothesis import strategies as st
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.annotations import Annotation, Category, ImageRow
-from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, AnnotationSource, FileAnnotations
+from recordmill.schemas.inputs.coco import (
+    AnnotationBlock,
+    AnnotationFile,
+    AnnotationKind,
+    AnnotationSource,
+    FileAnnotations,
+)
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_paths
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
-from recordmill.transforms.coco.decode_coco import CocoImageRow
-from recordmill.transforms.coco.read_coco import ReadAnnotations, ReadRules, cut_file, image_block, read_block
+from recordmill.transforms.coco.coco_rows import CocoImageRow
+from recordmill.transforms.coco.convert_rows import image_block
+from recordmill.transforms.coco.decode_coco import CocoRows
+from recordmill.transforms.coco.read_coco import ReadAnnotations, ReadRules, cut_file, read_block
 from recordmill.transforms.join.match_blocks import name_buckets
 from recordmill.transforms.runtime.beam_steps import unpacker
 from recordmill.transforms.storage import zip_storage
@@ -447,5 +455,7 @@ def test_blocks_of_member_are_file(tmp_path, monkeypatch, method):
 
 
 def test_name_that_leads_through_another_folder_is_that_of_its_file():
-    rows = [CocoImageRow(1, "a/../b.jpg"), CocoImageRow(2, "../b.jpg"), CocoImageRow(3, "a/../../b.jpg")]
-    assert image_block(rows).file_name.texts() == ["b.jpg", "../b.jpg", "../b.jpg"]
+    names = ["a/../b.jpg", "../b.jpg", "a/../../b.jpg"]
+    rows = CocoRows([CocoImageRow(1, name) for name in names], [], [], [], {}, frozenset(), True)
+    block = AnnotationBlock(instances("a.json"), 0, "images", 0, 0, 0, 0, 0)
+    assert image_block(block, rows, [block.source]).file_name.texts() == ["b.jpg", "../b.jpg", "../b.jpg"]

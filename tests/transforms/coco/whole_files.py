@@ -5,18 +5,18 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from recordmill.schemas.block import join_blocks
-from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, AnnotationSource, FileAnnotations
+from recordmill.schemas.block import Block, join_blocks
+from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationSource, FileAnnotations
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.blocks.image_tasks import NO_IMAGES
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
-from recordmill.transforms.coco.convert_rows import row_converter
+from recordmill.transforms.coco.convert_rows import annotation_block, image_block
 from recordmill.transforms.coco.cut_blocks import BLOCK_BYTES
 from recordmill.transforms.coco.describe_file import describe_file, summarize
 from recordmill.transforms.coco.describe_files import merge_categories
 from recordmill.transforms.coco.join_annotations import NO_ANNOTATIONS, parts_of
 from recordmill.transforms.coco.merge_annotations import complete_annotations
-from recordmill.transforms.coco.read_coco import annotation_block, cut_file, image_block, read_block, with_origin
+from recordmill.transforms.coco.read_coco import cut_file, read_block
 
 
 def read_whole(
@@ -28,13 +28,8 @@ def read_whole(
         rows = read_block(block, masks)
         summaries.append(summarize(block, rows))
         yield from (reject for reject in rows.rejected if reject.image_id is None)
-        rejected = [reject for reject in rows.rejected if reject.image_id is not None]
-        found = [(images, image_block(rows.images))] if rows.images else []
-        if source.kind is not AnnotationKind.IMAGE_INFO and (rows.annotations or rejected):
-            convert = row_converter(source)
-            found.append((annotations, annotation_block(source, rows.annotations, rejected, convert)))
-        for blocks, each in found:
-            blocks.append(unpack_block(pack_block(with_origin(each, block, [source]))))
+        images.append(unpacked(image_block(block, rows, [source]), NO_IMAGES))
+        annotations.append(unpacked(annotation_block(block, rows, [source]), NO_ANNOTATIONS))
     file = describe_file(source, summaries)
     categories = {category.id: category for category in merge_categories([file]).categories}
     of_images, of_annotations = join_blocks(images), join_blocks(annotations)
@@ -44,3 +39,7 @@ def read_whole(
         yield from completed.rejected
         yield msgspec.structs.replace(completed, rejected=(), bbox_format=None)
     yield file
+
+
+def unpacked(block: Block, empty: Block) -> Block:
+    return unpack_block(pack_block(block)) if len(block) else empty

@@ -1,0 +1,202 @@
+"""Rows of COCO files: their types, and a decoder of single rows. An id that is a text becomes a number."""
+
+import contextlib
+import re
+from typing import Any
+
+import msgspec
+
+from recordmill.schemas.errors import CollidingImagesError
+from recordmill.schemas.inputs.annotations import Int64
+from recordmill.schemas.inputs.coco import SegmentId
+from recordmill.schemas.inputs.splits import name_id
+from recordmill.schemas.rejects import IdTexts
+from recordmill.transforms.coco.file_fields import NO_TEXT
+
+
+class CocoImageRow(msgspec.Struct, gc=False):
+    """A row of `images`; sizes in pixels. The two lists are LVIS's."""
+
+    id: Int64
+    file_name: str
+    width: Int64 | None = None
+    height: Int64 | None = None
+    neg_category_ids: list[Int64] | None = None
+    not_exhaustive_category_ids: list[Int64] | None = None
+
+
+_ADDRESS = msgspec.json.Decoder(str | None)
+
+
+class AddressedImageRow(CocoImageRow, gc=False):
+    """A row of `images` that may have an address in place of a file name, as LVIS's rows do."""
+
+    file_name: str | msgspec.UnsetType = msgspec.UNSET  # type: ignore[assignment]
+    coco_url: msgspec.Raw = NO_TEXT  # of a row with any name
+
+    def __post_init__(self):
+        if self.file_name is msgspec.UNSET and not self._address():
+            raise ValueError("it has neither file_name nor coco_url")
+
+    def _address(self) -> str | None:
+        try:
+            return _ADDRESS.decode(self.coco_url or b"null")
+        except msgspec.ValidationError as error:
+            raise ValueError(f"it has no file_name, and its coco_url is no text ({error})") from error
+
+    def named(self) -> CocoImageRow:
+        """The row with the file's name, if need be the one at the end of the address."""
+        name = (self._address() or "").rpartition("/")[2] if self.file_name is msgspec.UNSET else self.file_name
+        lists = self.neg_category_ids, self.not_exhaustive_category_ids
+        return CocoImageRow(self.id, name, self.width, self.height, *lists)
+
+
+class AnnotationRow(msgspec.Struct, gc=False):
+    """A row of `annotations` with an object's box, which keeps its JSON text."""
+
+    id: Int64
+    image_id: Int64
+    category_id: Int64
+    bbox: msgspec.Raw
+    area: float | None = None
+    iscrowd: int | bool | None = 0
+
+
+class MaskedRow(AnnotationRow, gc=False):
+    """… that keeps its segmentation's text, too; other rows pass over it."""
+
+    segmentation: msgspec.Raw = NO_TEXT
+
+
+class KeypointsRow(AnnotationRow, gc=False):
+    """A row of `annotations` of a keypoints file."""
+
+    keypoints: msgspec.Raw = NO_TEXT
+    num_keypoints: msgspec.Raw = NO_TEXT  # counted again
+
+
+class MaskedKeypointsRow(KeypointsRow, gc=False):
+    """… that keeps its segmentation's text."""
+
+    segmentation: msgspec.Raw = NO_TEXT
+
+
+class CaptionRow(msgspec.Struct, gc=False):
+    """A row of `annotations` of a captions file."""
+
+    id: Int64
+    image_id: Int64
+    caption: str
+
+
+class RegionRow(msgspec.Struct, gc=False):
+    """A row of `annotations` of a stuff file."""
+
+    id: Int64
+    image_id: Int64
+    category_id: Int64
+    segmentation: msgspec.Raw
+
+
+class SegmentRow(msgspec.Struct, gc=False):
+    """An entry of `segments_info`."""
+
+    id: SegmentId
+    category_id: Int64
+    iscrowd: int | bool | None = 0
+    bbox: tuple[float, float, float, float] | None = None
+    area: float | None = None
+
+
+class PanopticRow(msgspec.Struct, gc=False):
+    """Row of `annotations` of a panoptic file, without an id."""
+
+    image_id: Int64
+    file_name: str
+    segments_info: list[SegmentRow]
+
+
+_OF_BOX = 4
+_POLYGONS = msgspec.json.Decoder(list[list[float]])
+
+
+def polygon_bounds(segmentation: bytes) -> tuple[float, float, float, float] | None:
+    """Least x and y and largest x and y of polygons, as JSON text; None if there are none, or only the box again.
+
+    >>> polygon_bounds(b"[[1, 2, 3, 9, 4, 2]]"), polygon_bounds(b"[[1, 2, 3, 4]]"), polygon_bounds(b"{}")
+    ((1.0, 2.0, 4.0, 9.0), None, None)
+    """
+    with contextlib.suppress(msgspec.DecodeError, ValueError):
+        polygons = _POLYGONS.decode(segmentation)
+        if sum(map(len, polygons)) > _OF_BOX:
+            x, y = ([number for polygon in polygons for number in polygon[start::2]] for start in (0, 1))
+            return min(x), min(y), max(x), max(y)
+    return None
+
+
+_DECIMAL = re.compile(r"([+-]?[0-9]{1,99})(\.0*)?")  # Python refuses int() of thousands of digits
+
+
+def id_number(text: str, texts: dict[int, str]) -> int:
+    """Return the int64 of an id: the value of a decimal text, else a hash, of which the text is added to `texts`.
+
+    >>> id_number("0998", {}), id_number("a.jpg", {})
+    (998, 5996240643517367183)
+
+    Raises:
+        CollidingImagesError: `texts` has another text of this hash.
+    """
+    match = _DECIMAL.fullmatch(text)
+    if match and -(1 << 63) <= (number := int(match[1])) < 1 << 63:
+        return number
+    number = name_id(text)
+    if texts.setdefault(number, text) != text:
+        raise collision(number, text, texts[number])
+    return number
+
+
+class RowDecoder:
+    """Decoder of single rows. Ids that are texts become numbers.
+
+    Args:
+        type_: of rows.
+        texts: gets the ids that are no decimal numbers.
+    """
+
+    def __init__(self, type_: Any, texts: IdTexts):
+        self._decode = msgspec.json.Decoder(type_, strict=False).decode
+        fields = () if type_ is msgspec.Raw else type_.__struct_fields__
+        known = {"image_id": texts.images, "id": texts.annotations if "image_id" in fields else texts.images}
+        self._texts = {key: found for key, found in known.items() if key in fields}
+        self._decode_texts = self._decode
+        if self._texts:
+            with_texts = msgspec.defstruct(type_.__name__, [(key, Int64 | str) for key in self._texts], bases=(type_,))
+            self._decode_texts = msgspec.json.Decoder(with_texts, strict=False).decode
+        self._has_texts = False
+
+    def __call__(self, raw: Any) -> Any:
+        """Return the row of a JSON text.
+
+        Raises:
+            msgspec.ValidationError: a field is of another type.
+            CollidingImagesError: the hash of two texts is the same.
+        """
+        if not self._has_texts:
+            with contextlib.suppress(msgspec.ValidationError):
+                return self._decode(raw)
+        row = self._decode_texts(raw)
+        for key, found in self._texts.items():
+            text = getattr(row, key)
+            if not isinstance(text, str):
+                continue
+            if not text:
+                return self._decode(raw)  # which raises
+            setattr(row, key, id_number(text, found))
+            self._has_texts = True
+        return row
+
+
+def collision(id_: int, *texts: str) -> CollidingImagesError:
+    """Return the error for two ids, at least one of them a text, with the same number."""
+    shown = " and ".join(repr(text) if text else f"the number {id_}" for text in sorted(texts))
+    return CollidingImagesError(f"the ids {shown} have the same hash, {id_}: rename one")
