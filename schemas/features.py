@@ -3,10 +3,9 @@
 The encoder, the parse spec, TFDS's description and the documentation page all come from the same table.
 """
 
-from collections.abc import Callable
 from enum import Enum
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -260,31 +259,6 @@ def _spec(feature: Feature) -> Any:
         return tf.io.FixedLenFeature([int(size) for size in feature.shape], dtype)
     ragged: Any = tf.io.RaggedFeature
     return ragged(dtype, partitions=[ragged.UniformRowLength(int(size)) for size in feature.shape[1:]])
-
-
-Write = Callable[[Any], Any]
-"""Makes the column of a `recordmill.transforms.encoders.encode_examples.Run`: a row an object of values `objects.…`, a
-row an image of all others."""
-
-
-class Value(NamedTuple):
-    """Value that a feature may hold.
-
-    Attributes:
-        source: its name, independent of the layout's.
-        shape, unit, meaning, part: of its features, where a layout has no others.
-        write: None for values that images with annotations do not have.
-        reading: what readers give of it.
-    """
-
-    source: str
-    kind: FeatureKind
-    shape: tuple[str, ...]
-    unit: str
-    meaning: str
-    part: Part | None
-    write: Write | None
-    reading: Reading | None
 
 
 DTYPES = {FeatureKind.BYTES: "bytes", FeatureKind.FLOAT: "float32", FeatureKind.INT64: "int64"}
