@@ -10,8 +10,8 @@ from apache_beam.pvalue import AsSingleton, PCollection
 from recordmill.schemas.dataset.manifest import FORMAT
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.inputs.object_options import AnnotatedOptions
-from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, ImageOptions, PictureOptions, RecipeValue
+from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, ImageOptions, RecipeValue
+from recordmill.schemas.inputs.picture_options import AnnotatedOptions, PictureOptions
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_key
 from recordmill.transforms.blocks.pack_block import unpack_block

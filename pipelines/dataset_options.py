@@ -17,7 +17,7 @@ from recordmill.schemas.inputs.option import (
     Texts,
     redefined,
 )
-from recordmill.schemas.inputs.options import PictureOptions
+from recordmill.schemas.inputs.options import ImageOptions
 
 
 class DataSetOptions(Options):
@@ -37,7 +37,7 @@ class ServiceVerifyOptions(DataSetOptions):
         ge=0,
         le=1,
     )
-    workers: int | None = redefined(PictureOptions, "workers", usual="one per core, 64 for buckets")
+    workers: int | None = redefined(ImageOptions, "workers", usual="one per core, 64 for buckets")
 
 
 class VerifyOptions(ServiceVerifyOptions):
@@ -90,7 +90,7 @@ class ExtractOptions(DataSetOptions):
         alias="as",
     )
     split: str = WRITE.opt("Extract only this split.", "")
-    workers: int | None = redefined(PictureOptions, "workers", usual="one per core, 64 for buckets")
+    workers: int | None = redefined(ImageOptions, "workers", usual="one per core, 64 for buckets")
 
 
 class ShowOptions(Options):
