@@ -1,10 +1,18 @@
-"""Possible problems of a data set: images and annotations that a person should look at, or leave out."""
+"""Possible problems of a data set: images and annotations that a person should look at, or leave out.
+
+Copies of images are found by fingerprints of pictures.
+"""
 
 from collections.abc import Mapping
+from enum import Enum
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from recordmill.schemas.statistics import FINDINGS
+
+if TYPE_CHECKING:
+    import numpy as np
 
 OF_ANNOTATIONS = ("thin_boxes", "repeated_boxes", "box_mask_mismatch")
 """Kinds of FINDINGS that are found in annotations; the others are found in images."""
@@ -84,3 +92,137 @@ class SplitProblems(msgspec.Struct, frozen=True):
     def left_out(self) -> int:
         """Number of problems that the file does not list."""
         return sum(max(0, number - MOST_PROBLEMS) for number in self.numbers.values())
+
+
+DUPLICATES = "duplicates.jsonl"
+"""In a data set's folder: a DuplicateGroup a line, those that are in several splits first."""
+
+FINGERPRINTS = "fingerprints.jsonl"
+"""In the folder of a split's state: what becomes `split_fingerprints`."""
+
+NO_HASH = 0
+"""Hash of an image that was not decoded, or is blank."""
+
+FINGERPRINT = [
+    ("picture", "<u8", 2),
+    ("hash", "<u8"),
+    ("labels", "<u8"),
+    ("offset", "<u8"),
+    ("bytes", "<u8"),
+    ("record", "<u4"),
+    ("form", "u1", 17),
+]
+"""A dtype, of an image: the first 16 bytes of the SHA-256 of its picture; its perceptual hash; its labels; the place of
+its records, as `recordmill.schemas.statistics.Example` has it; and of what form the picture is: mean levels of grey of
+4 x 4 parts, by rows, and 128 + 80 times the binary logarithm of width / height, as far as that fits.
+
+The upper half of `labels` stands for the image's class, or for the classes of its objects; the lower half for where
+the objects are: see `recordmill.transforms.insight.fingerprint_images`."""
+
+
+FINGERPRINT_VERSION = 1
+"""Version of how fingerprints are made of pictures and labels."""
+
+
+def split_fingerprints(split: str) -> str:
+    """Name of the file of the fingerprints of one split, a Fingerprints a line.
+
+    >>> split_fingerprints("train")
+    'fingerprints-train.jsonl'
+    """
+    return f"fingerprints-{split}.jsonl"
+
+
+class Fingerprints(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Fingerprints of the images of a shard, in the order of their records.
+
+    Attributes:
+        shard: file of the shard.
+        names: JSON list of the images' file names; decoded of few.
+        rows: of FINGERPRINT, as many as names; bytes, in base64 as JSON.
+        version: FINGERPRINT_VERSION.
+        problems: of these images and their annotations, see `recordmill.schemas.problems.MOST_PROBLEMS`.
+    """
+
+    shard: str
+    names: msgspec.Raw
+    rows: bytes
+    version: int
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def array(self) -> "np.ndarray":
+        import numpy as np  # not with each manifest
+
+        return np.frombuffer(self.rows, FINGERPRINT)
+
+
+class Likeness(Enum):
+    """EXACT: the bytes of all pictures of a group are the same. NEAR: each looks like another of the group."""
+
+    EXACT = "exact"
+    NEAR = "near"
+
+
+class Agreement(Enum):
+    """Whether the images of a group have the same labels: classes and boxes of EXACT copies, classes of NEAR ones."""
+
+    SAME = "same"
+    DIFFER = "differ"
+
+
+class DuplicateImage(msgspec.Struct, frozen=True, order=True):
+    """An image of a group, and where its records are, as `recordmill.schemas.statistics.Example` has it."""
+
+    split: str
+    file_name: str
+    shard: str
+    record: int
+    offset: int
+    bytes: int
+
+
+class DuplicateGroup(msgspec.Struct, frozen=True):
+    """Two images or more that show the same; a line of DUPLICATES."""
+
+    kind: Likeness
+    labels: Agreement
+    images: tuple[DuplicateImage, ...]
+
+    @property
+    def is_leak(self) -> bool:
+        """Whether its images are in several splits."""
+        return len({image.split for image in self.images}) > 1
+
+
+class SplitDuplicates(msgspec.Struct, frozen=True):
+    """Numbers of images of a split
+
+    Attributes:
+        exact: have the bytes of another image, in any split.
+        near: have none, but look like another.
+        leaked: are, exactly or nearly, in another split, too.
+        labels_differ: are in a group with other labels.
+    """
+
+    exact: int = 0
+    near: int = 0
+    leaked: int = 0
+    labels_differ: int = 0
+
+
+class Duplicates(msgspec.Struct, frozen=True):
+    """Duplicates in a folder, for its manifest.
+
+    Attributes:
+        sha256: hex digest of DUPLICATES.
+        groups, leaks: how many groups there are, and how many of them are in several splits.
+        splits: those that were compared; others have no fingerprints.
+        copied_classes: of classes most of whose pictures are copies of other classes' pictures, how many are.
+    """
+
+    sha256: str
+    groups: int
+    leaks: int
+    splits: Mapping[str, SplitDuplicates]
+    copied_classes: Mapping[str, int] = {}

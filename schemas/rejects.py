@@ -191,12 +191,9 @@ class Metric(str, Enum):
 
 
 REWRITTEN_FROM = {
-    "bmp": Metric.FROM_BMP,
-    "gif": Metric.FROM_GIF,
-    "jpeg": Metric.FROM_JPEG,
-    "png": Metric.FROM_PNG,
-    "tiff": Metric.FROM_TIFF,
-    "webp": Metric.FROM_WEBP,
+    metric.removeprefix("from_"): metric
+    for metric in sorted(Metric)
+    if metric.startswith("from_") and metric is not Metric.FROM_OTHER
 }
 """Counter of a transcoded image by the format of its file; FROM_OTHER for other formats."""
 

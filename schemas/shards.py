@@ -4,8 +4,8 @@ import re
 
 import msgspec
 
-from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.features import ShardNaming
+from recordmill.schemas.problems import Fingerprints
 from recordmill.schemas.rejects import Metric, Rejected
 from recordmill.schemas.statistics import Statistics
 

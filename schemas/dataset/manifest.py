@@ -9,7 +9,6 @@ import hashlib
 import msgspec
 
 from recordmill.schemas.dataset.recipes import Recipe
-from recordmill.schemas.duplicates import Duplicates
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureTable, Part
 from recordmill.schemas.inputs.annotations import Category
@@ -19,7 +18,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import split_name_fault
 from recordmill.schemas.layouts import LAYOUTS, shard_names
 from recordmill.schemas.names import dataset_name_fault
-from recordmill.schemas.problems import SplitProblems
+from recordmill.schemas.problems import Duplicates, SplitProblems
 from recordmill.schemas.rejects import MOST_LISTED, RejectLine
 from recordmill.schemas.shards import ShardInfo, SplitSize
 

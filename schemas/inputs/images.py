@@ -4,7 +4,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from recordmill.schemas.inputs.annotations import NO_LABELS, Annotation, ImageLabels, PanopticAnnotation
+from recordmill.schemas.inputs.annotations import NO_LABELS, Annotation, ImageLabels
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.statistics import PixelMeasures
 
@@ -43,11 +43,6 @@ class ImageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     data: bytes = b""
 
 
-def panoptic_file(panoptic: PanopticAnnotation) -> ImageRef:
-    """The PNG of a panoptic annotation."""
-    return ImageRef(panoptic.path, panoptic.size_bytes or 0, panoptic.version)
-
-
 class ImageTask(msgspec.Struct, frozen=True, array_like=True):
     """Image to write, without its bytes.
 
@@ -77,11 +72,6 @@ class ImageTask(msgspec.Struct, frozen=True, array_like=True):
         """Why there is no record of the image."""
         detail = f"{self.file_name!r}: {fault}"
         return self.labels.rejected(self.image_id, reason, detail, self.annotation_rows)
-
-    @property
-    def files(self) -> tuple[ImageRef, ...]:
-        """All that is read for the image: its file, and its panoptic PNG if it has one."""
-        return (self.ref, *map(panoptic_file, self.labels.panoptic))
 
 
 class PictureRules(msgspec.Struct, frozen=True):
