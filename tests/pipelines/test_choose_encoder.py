@@ -53,19 +53,31 @@ def chosen(folder: Path, *splits: str, form: TextForm = TextForm.COUNTS, **optio
     return choose_encoder(TextOptions(**options), form, "captions", str(folder), splits)
 
 
+def fitted(split: str, **more) -> EncoderSource:
+    return EncoderSource("captions", COUNTS, split, **more)
+
+
 @pytest.mark.parametrize(
-    ("splits", "asked", "fitted"),
+    ("there", "splits", "options", "source"),
     [
-        (("train",), None, "train"),
-        (("test", "train", "val"), None, "train"),
-        (("val",), None, "val"),
-        (("a", "b"), "b", "b"),
-        (("train", "b"), "b", "b"),
+        ({}, "train", {}, fitted("train")),
+        ({}, "test train val", {}, fitted("train")),
+        ({}, "val", {}, fitted("val")),
+        ({}, "a b", {"fit_split": "b"}, fitted("b")),
+        ({}, "train b", {"fit_split": "b"}, fitted("b")),
+        # The same command finds what it has written.
+        ({"train": encoder()}, "train", {}, fitted("train")),
+        ({"val": encoder("val")}, "val", {}, fitted("val")),
+        ({"val": encoder("val")}, "val test", {}, fitted("val")),
+        # With --overwrite of one split, the indices of the others mean the same terms.
+        ({"train val": encoder()}, "train", {}, fitted("train", known=encoder().info)),
+        ({"train val": encoder()}, "train val", {}, fitted("train")),
     ],
 )
-def test_split_that_new_folder_learns_from(tmp_path, splits, asked, fitted):
-    source = chosen(tmp_path / "new", *splits, fit_split=asked)
-    assert source == EncoderSource("captions", COUNTS, fitted)
+def test_split_that_is_learned_from(tmp_path, there, splits, options, source):
+    for names, by in there.items():
+        data_set(tmp_path / "out", *names.split(), by=by)
+    assert chosen(tmp_path / "out", *splits.split(), **options) == source
 
 
 def test_further_split_is_encoded_as_first(tmp_path):
@@ -74,20 +86,6 @@ def test_further_split_is_encoded_as_first(tmp_path):
         source = chosen(folder, "val", **options)
         assert (source.saved, source.fit_split) == (encoder(), "")
         assert source.path == str(folder / "encoders" / "captions.json")
-
-
-@pytest.mark.parametrize(("fitted", "splits"), [("train", ("train",)), ("val", ("val",)), ("val", ("val", "test"))])
-def test_split_that_was_learned_from_is_learned_from_again(tmp_path, fitted, splits):
-    """So that the same command finds what it has written."""
-    folder = data_set(tmp_path / "out", fitted, by=encoder(fitted))
-    assert chosen(folder, *splits) == EncoderSource("captions", COUNTS, fitted)
-
-
-def test_shared_vocabulary_is_learned_again_or_kept(tmp_path):
-    """As `--overwrite` of one split would make the indices of the others mean other terms."""
-    folder = data_set(tmp_path / "out", "train", "val", by=encoder())
-    assert chosen(folder, "train") == EncoderSource("captions", COUNTS, "train", known=encoder().info)
-    assert chosen(folder, "train", "val") == EncoderSource("captions", COUNTS, "train")
 
 
 def test_classes_of_saved_encoders(tmp_path):
