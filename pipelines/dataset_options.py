@@ -21,7 +21,7 @@ from recordmill.schemas.inputs.options import ImageOptions
 
 
 class DataSetOptions(Options):
-    """Base of the options of a verb that reads a data set."""
+    """Options of a verb that reads a data set; all of `recordmill report`."""
 
     folder: DataSet = ARGUMENT.opt("Folder of the data set.", ..., "OUT")
 
@@ -137,10 +137,6 @@ class ShowOptions(Options):
             yield "--id and --find each say which records; give one of them"
         if self.is_for_one_picture and (self.count or 1) > 1:
             yield f"--save {self.save} is one image, and --count {self.count} are more; name a folder to save them in"
-
-
-class ReportOptions(DataSetOptions):
-    """Options of `recordmill report`."""
 
 
 class IndexOptions(Options):

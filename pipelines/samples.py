@@ -19,7 +19,6 @@ def samples_job(
     """
 
     def gather(_: beam.Pipeline) -> Gathered:  # that of the Samples
-        gathered = samples | "GatherSamples" >> GatherSamples(options, labels, facts)
-        return Gathered(gathered.blocks, gathered.labels, gathered.table, gathered.facts)
+        return Gathered(*(samples | "GatherSamples" >> GatherSamples(options, labels, facts)))
 
     return Job(options, options.splits, tuple, gather, pictures(options, options.splits, options.table))

@@ -206,7 +206,7 @@ VERBS = {
         runs_beam=False,
     ),
     "report": Verb(
-        "recordmill.pipelines.dataset_options.ReportOptions",
+        "recordmill.pipelines.dataset_options.DataSetOptions",
         "recordmill.launch.verbs.report",
         "Write the page of a data set, report.html, again. It shows splits side by side, classes, sizes, rejects and "
         "images. Each conversion writes it.",
