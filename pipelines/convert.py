@@ -58,17 +58,11 @@ class Gathered(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """Encoder of records, and the plan of their shards.
-
-    Attributes:
-        maker: of the records.
-        plan: converts `Gathered.blocks` to ShardPlans.
-        counts_classes: whether a report counts the classes of Blocks; the Facts of rows have them.
-    """
+    """Encoder of records, and the plan of their shards."""
 
     maker: RecordMaker
-    plan: beam.PTransform
-    counts_classes: bool = False
+    plan: beam.PTransform  # converts `Gathered.blocks` to ShardPlans
+    counts_classes: bool = False  # whether a report counts the classes of Blocks; the Facts of rows have them
 
 
 def read_division(p: beam.Pipeline, options: DividedOptions) -> Division | AsSingleton:

@@ -128,23 +128,14 @@ class Form(str, Enum):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """A value that readers give.
+    """A value that readers give."""
 
-    Attributes:
-        name: its key.
-        source: which feature of a record it is made of, or the first of several.
-        dtype: of numpy and TensorFlow; `bytes` are `bytes`, a list of them an array of objects, tf.string.
-        shape: names of the dimensions, or their sizes.
-        meaning: with unit and frame.
-        padding: what stands beyond a list's end in a padded batch; of bytes always the empty string.
-    """
-
-    name: str
-    source: str
-    dtype: str
-    shape: tuple[str, ...]
-    meaning: str
-    padding: int = 0
+    name: str  # its key
+    source: str  # which feature of a record it is made of, or the first of several
+    dtype: str  # of numpy and TensorFlow; `bytes` are `bytes`, a list of them an array of objects, tf.string
+    shape: tuple[str, ...]  # names of the dimensions, or their sizes
+    meaning: str  # with unit and frame
+    padding: int = 0  # what stands beyond a list's end in a padded batch; of bytes always the empty string
     form: Form = Form.AS_IT_IS
 
     @property

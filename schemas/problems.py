@@ -35,19 +35,12 @@ def split_problems(split: str) -> str:
 
 
 class Problem(msgspec.Struct, frozen=True, array_like=True):
-    """A possible problem of an image or an annotation, as a shard's fingerprints list it.
+    """A possible problem of an image or an annotation, as a shard's fingerprints list it."""
 
-    Attributes:
-        kind: Of PROBLEMS.
-        score: 0 is the worst; docs/records.md says what each kind's is.
-        file_name: Of the image.
-        id: Of the annotation; None for a problem of the image.
-    """
-
-    kind: str
-    score: float
-    file_name: str
-    id: int | None = None
+    kind: str  # of PROBLEMS
+    score: float  # 0 is the worst; docs/records.md says what each kind's is
+    file_name: str  # of the image
+    id: int | None = None  # of the annotation; None for a problem of the image
 
 
 class CopiedImage(msgspec.Struct, frozen=True):
@@ -58,35 +51,23 @@ class CopiedImage(msgspec.Struct, frozen=True):
 
 
 class ProblemLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line of problems-SPLIT.jsonl.
-
-    Attributes:
-        what: `image` or `annotation`.
-        id: Of the annotation.
-        copy_of: The image of a group of copies that is not listed, and so stays with --exclude.
-        labels: `differ` if images of the group have other labels than others.
-    """
+    """A line of problems-SPLIT.jsonl."""
 
     split: str
-    what: str
+    what: str  # `image` or `annotation`
     kind: str
     score: float
     file_name: str
-    id: int | None = None
-    copy_of: CopiedImage | None = None
-    labels: str = "same"
+    id: int | None = None  # of the annotation
+    copy_of: CopiedImage | None = None  # the image of a group of copies that is not listed, and so stays with --exclude
+    labels: str = "same"  # `differ` if images of the group have other labels than others
 
 
 class SplitProblems(msgspec.Struct, frozen=True):
-    """Entry of a file of problems in the manifest.
+    """Entry of a file of problems in the manifest."""
 
-    Attributes:
-        sha256: Hex digest of the file.
-        numbers: How many were found, by kind. The file lists at most MOST_PROBLEMS of a kind.
-    """
-
-    sha256: str
-    numbers: dict[str, int]
+    sha256: str  # hex digest of the file
+    numbers: dict[str, int]  # how many were found, by kind. The file lists at most MOST_PROBLEMS of a kind
 
     @property
     def left_out(self) -> int:
@@ -196,19 +177,12 @@ class DuplicateGroup(msgspec.Struct, frozen=True):
 
 
 class SplitDuplicates(msgspec.Struct, frozen=True):
-    """Numbers of images of a split
+    """Numbers of images of a split."""
 
-    Attributes:
-        exact: have the bytes of another image, in any split.
-        near: have none, but look like another.
-        leaked: are, exactly or nearly, in another split, too.
-        labels_differ: are in a group with other labels.
-    """
-
-    exact: int = 0
-    near: int = 0
-    leaked: int = 0
-    labels_differ: int = 0
+    exact: int = 0  # have the bytes of another image, in any split
+    near: int = 0  # have none, but look like another
+    leaked: int = 0  # are, exactly or nearly, in another split, too
+    labels_differ: int = 0  # are in a group with other labels
 
 
 class Duplicates(msgspec.Struct, frozen=True):

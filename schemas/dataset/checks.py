@@ -30,14 +30,10 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Faults(msgspec.Struct, frozen=True):
-    """Faults, of which only the first ones are listed where many have one reason.
-
-    Attributes:
-        more: how many are not listed.
-    """
+    """Faults, of which only the first ones are listed where many have one reason."""
 
     listed: tuple[Fault, ...] = ()
-    more: int = 0
+    more: int = 0  # how many are not listed
 
     def __len__(self) -> int:
         return len(self.listed) + self.more

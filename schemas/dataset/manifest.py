@@ -28,15 +28,10 @@ bytes, or the manifest another shape."""
 
 
 class Unlisted(msgspec.Struct, frozen=True):
-    """Files found under --images that no image row references; they are not part of the data set.
-
-    Attributes:
-        files: how many.
-        first: names of a few of them.
-    """
+    """Files found under --images that no image row references; they are not part of the data set."""
 
     files: int
-    first: tuple[str, ...]
+    first: tuple[str, ...]  # names of a few of them
 
 
 class InputRows(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -242,15 +237,10 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """Plan of a job.
+    """Plan of a job."""
 
-    Attributes:
-        manifest: without shards. Counts are those that are known before a picture is read.
-        sizes: by split.
-    """
-
-    manifest: Manifest
-    sizes: dict[str, SplitSize]
+    manifest: Manifest  # without shards. Counts are those that are known before a picture is read
+    sizes: dict[str, SplitSize]  # by split
 
 
 def label_by_id(labels: LabelMap, table: FeatureTable) -> dict[int, int]:

@@ -89,13 +89,9 @@ class StuffAnnotation(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An entry of a panoptic row's `segments_info`. Box and area are None where the file does not say.
+    """An entry of a panoptic row's `segments_info`. Box and area are None where the file does not say."""
 
-    Attributes:
-        id: the value R + 256 G + 65536 B of its pixels in the panoptic PNG.
-    """
-
-    id: int
+    id: int  # the value R + 256 G + 65536 B of its pixels in the panoptic PNG
     category_id: int
     is_crowd: bool
     bbox_xywh_px: tuple[float, float, float, float] | None = None
@@ -103,34 +99,21 @@ class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class PanopticAnnotation(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A row of `annotations` of a panoptic file.
+    """A row of `annotations` of a panoptic file."""
 
-    Attributes:
-        path: of the PNG; as the JSON has it, below the folder of PNGs, until it is known which file that is.
-        file_name: of the PNG, as in the JSON.
-        size_bytes: of the PNG as it was listed; None where it was not.
-        version: as of `recordmill.schemas.inputs.images.ImageRef`.
-    """
-
-    path: str
-    file_name: str
+    path: str  # of the PNG; as the JSON has it, below the folder of PNGs, until it is known which file that is
+    file_name: str  # of the PNG, as in the JSON
     segments: tuple[Segment, ...]
-    size_bytes: int | None = None
-    version: str = ""
+    size_bytes: int | None = None  # of the PNG as it was listed; None where it was not
+    version: str = ""  # as of `recordmill.schemas.inputs.images.ImageRef`
 
 
 class TableRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A row of a table that names a picture.
+    """A row of a table that names a picture."""
 
-    Attributes:
-        record: its other columns, a serialised tf.Example.
-        line: see `recordmill.transforms.rows.row_batch.RowBatch`.
-        place: its file, line and column of pictures, for messages.
-    """
-
-    record: bytes
-    line: int
-    place: str
+    record: bytes  # its other columns, a serialised tf.Example
+    line: int  # see `recordmill.transforms.rows.row_batch.RowBatch`
+    place: str  # its file, line and column of pictures, for messages
 
 
 class ImageLabels(msgspec.Struct, frozen=True, array_like=True):

@@ -108,52 +108,34 @@ class EncoderInfo(msgspec.Struct, frozen=True):
 
 
 class EncoderSource(NamedTuple):
-    """Source of a column's encoder.
-
-    Attributes:
-        fit_split: the split that it is fitted on, with `settings`; empty where a saved one is applied.
-        saved: that one, of the file `path`.
-        known: what a fitted one has to be, where other splits of the folder are encoded by it.
-    """
+    """Source of a column's encoder."""
 
     column: str
     settings: TextSettings
-    fit_split: str = ""
-    saved: TextEncoder | None = None
+    fit_split: str = ""  # the split that it is fitted on, with `settings`; empty where a saved one is applied
+    saved: TextEncoder | None = None  # that one, of the file `path`
     path: str = ""
-    known: EncoderInfo | None = None
+    known: EncoderInfo | None = None  # what a fitted one has to be, where other splits of the folder are encoded by it
 
 
 class TextCounts(msgspec.Struct, frozen=True):
-    """Numbers of encoded texts of a column, in a split.
+    """Numbers of encoded texts of a column, in a split."""
 
-    Attributes:
-        texts: how many there were.
-        without: how many of them have no term of the vocabulary, so that their vector is empty.
-        terms: how many terms they have, each as often as it occurs.
-        unknown: how many of these are not in the vocabulary.
-    """
-
-    texts: int = 0
-    without: int = 0
-    terms: int = 0
-    unknown: int = 0
+    texts: int = 0  # how many there were
+    without: int = 0  # how many of them have no term of the vocabulary, so that their vector is empty
+    terms: int = 0  # how many terms they have, each as often as it occurs
+    unknown: int = 0  # how many of these are not in the vocabulary
 
     def plus(self, other: "TextCounts") -> "TextCounts":
         return TextCounts(*map(int.__add__, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
 
 
 class Terms(msgspec.Struct, array_like=True):
-    """Terms that may be kept, of `distinct` that there are. Not frozen: they are added up.
-
-    Attributes:
-        occurrences: how often each occurs.
-        texts: in how many texts.
-    """
+    """Terms that may be kept, of `distinct` that there are. Not frozen: they are added up."""
 
     terms: list[str]
-    occurrences: list[int]
-    texts: list[int]
+    occurrences: list[int]  # how often each occurs
+    texts: list[int]  # in how many texts
     distinct: int
 
     @property

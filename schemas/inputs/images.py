@@ -95,19 +95,12 @@ class PictureRules(msgspec.Struct, frozen=True):
 
 
 class Transcoding(msgspec.Struct, frozen=True):
-    """Why and from what a picture was transcoded.
+    """Why and from what a picture was transcoded."""
 
-    Attributes:
-        original: the format of the file, `webp` for example.
-        bytes: size of the file.
-        turned: whether it was turned upright, as its EXIF orientation says.
-        shrunk: whether it was made smaller.
-    """
-
-    original: str
-    bytes: int
-    turned: bool = False
-    shrunk: bool = False
+    original: str  # the format of the file, `webp` for example
+    bytes: int  # size of the file
+    turned: bool = False  # whether it was turned upright, as its EXIF orientation says
+    shrunk: bool = False  # whether it was made smaller
 
 
 class Picture(msgspec.Struct, frozen=True):
