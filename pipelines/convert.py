@@ -37,24 +37,15 @@ _IN_FLIGHT = 64
 
 
 class Gathered(NamedTuple):
-    """Input of the shards.
+    """Input of the shards."""
 
-    Attributes:
-        blocks: (BlockKey, packed Block) of whole Blocks, see `recordmill.transforms.shards.plan_blocks`; or Spill, of
-            rows.
-        labels: one LabelMap, of the classes that were asked for.
-        table: one FeatureTable: what is in a record.
-        facts: PCollections of Facts, of the steps.
-        encoders: TextEncoder; None where no texts are encoded.
-        division: into splits; or None where no groups are kept together.
-    """
-
+    # (BlockKey, packed Block) of whole Blocks, see `recordmill.transforms.shards.plan_blocks`; or Spill, of rows.
     blocks: PCollection
-    labels: PCollection
-    table: PCollection
-    facts: tuple[PCollection, ...]
-    encoders: PCollection | None = None
-    division: Division | AsSingleton | None = None
+    labels: PCollection  # one LabelMap, of the classes that were asked for
+    table: PCollection  # one FeatureTable: what is in a record
+    facts: tuple[PCollection, ...]  # PCollections of Facts, of the steps
+    encoders: PCollection | None = None  # TextEncoder; None where no texts are encoded
+    division: Division | AsSingleton | None = None  # into splits; or None where no groups are kept together
 
 
 class Contents(NamedTuple):
@@ -125,23 +116,16 @@ def choose_images(options: ChoiceOptions, blocks: PCollection, splits: Sequence[
 
 
 class Job(NamedTuple):
-    """A conversion. Each image or row belongs to one of the splits.
-
-    Attributes:
-        inputs: Returns the files that determine the bytes of each split, with their checksums.
-        gather: Adds the steps of a source.
-        contents: Encoder of the records.
-        found: Values besides the options that determine the bytes of each split.
-        notes: What was found in a folder, for a person.
-    """
+    """A conversion. Each image or row belongs to one of the splits."""
 
     options: ImageOptions
     splits: tuple[str, ...]
+    # Returns the files that determine the bytes of each split, with their checksums.
     inputs: Callable[[], Iterable[InputFile]]
-    gather: Callable[[beam.Pipeline], Gathered]
+    gather: Callable[[beam.Pipeline], Gathered]  # adds the steps of a source
     contents: Contents
-    found: Mapping[str, RecipeValue] = {}
-    notes: tuple[str, ...] = ()
+    found: Mapping[str, RecipeValue] = {}  # values besides the options that determine the bytes of each split
+    notes: tuple[str, ...] = ()  # what was found in a folder, for a person
 
     def recipes(self) -> list[Recipe]:
         """Return what determines the bytes of each split."""

@@ -70,30 +70,21 @@ class ColumnType(str, Enum):
 
 
 class Feature(msgspec.Struct, frozen=True):
-    """One key of a record.
-
-    Attributes:
-        source: which value it holds; the same in all layouts, while `name` differs (see `recordmill.schemas.layouts`).
-        shape: names of the dimensions, or their sizes; empty for a single value. Lists that share a name have the same
-            length. Of bytes, sizes alone are those of uint8 numbers in a single value.
-        unit: of the values, or how they are written.
-        meaning: description for the documentation.
-        part: the optional part of a record that it belongs to; None where every record has it.
-        values: names of an enum by their numbers, which the feature holds; empty for anything else.
-        default: what missing values of the input were taken as; None where there is no such thing.
-        column_type: of a table's column; None for anything else.
-    """
+    """One key of a record."""
 
     name: str
+    # which value it holds; the same in all layouts, while `name` differs (see `recordmill.schemas.layouts`).
     source: str
     kind: FeatureKind
+    # names of the dimensions, or their sizes; empty for a single value. Lists that share a name have the same length.
+    # Of bytes, sizes alone are those of uint8 numbers in a single value.
     shape: tuple[str, ...]
-    unit: str
-    meaning: str
-    part: Part | None = None
-    values: tuple[str, ...] = ()
-    default: str | None = None
-    column_type: ColumnType | None = None
+    unit: str  # of the values, or how they are written
+    meaning: str  # description for the documentation
+    part: Part | None = None  # the optional part of a record that it belongs to; None where every record has it
+    values: tuple[str, ...] = ()  # names of an enum by their numbers, which the feature holds; empty for anything else
+    default: str | None = None  # what missing values of the input were taken as; None where there is no such thing
+    column_type: ColumnType | None = None  # of a table's column; None for anything else
 
     @property
     def has_sizes(self) -> bool:

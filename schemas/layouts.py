@@ -29,20 +29,14 @@ if TYPE_CHECKING:
 
 
 class BoxCoding(NamedTuple):
-    """How four numbers are a box.
+    """How four numbers are a box."""
 
-    Attributes:
-        sources: of the features: one of four numbers an object, or four of one.
-        reading: what readers call it.
-        axes: of each number, `x` or `y`, which it is scaled with as the picture is; empty for fractions.
-        fractions: takes float64 [N, 4], width and height of the picture in pixels; ymin, xmin, ymax, xmax as fractions.
-        exact_px: takes float32 [4], width and height; x, y, width and height in pixels, with the fewest decimals.
-    """
-
-    sources: tuple[str, ...]
-    reading: str
-    axes: str
+    sources: tuple[str, ...]  # of the features: one of four numbers an object, or four of one
+    reading: str  # what readers call it
+    axes: str  # of each number, `x` or `y`, which it is scaled with as the picture is; empty for fractions
+    # takes float64 [N, 4], width and height of the picture in pixels; ymin, xmin, ymax, xmax as fractions.
     fractions: Callable[["np.ndarray", int, int], "np.ndarray"]
+    # takes float32 [4], width and height; x, y, width and height in pixels, with the fewest decimals.
     exact_px: Callable[["np.ndarray", int, int], tuple[float, ...]]
 
 

@@ -115,20 +115,13 @@ def split_fingerprints(split: str) -> str:
 
 
 class Fingerprints(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Fingerprints of the images of a shard, in the order of their records.
+    """Fingerprints of the images of a shard, in the order of their records."""
 
-    Attributes:
-        shard: file of the shard.
-        names: JSON list of the images' file names; decoded of few.
-        rows: of FINGERPRINT, as many as names; bytes, in base64 as JSON.
-        version: FINGERPRINT_VERSION.
-        problems: of these images and their annotations, see `recordmill.schemas.problems.MOST_PROBLEMS`.
-    """
-
-    shard: str
-    names: msgspec.Raw
-    rows: bytes
-    version: int
+    shard: str  # file of the shard
+    names: msgspec.Raw  # JSON list of the images' file names; decoded of few
+    rows: bytes  # of FINGERPRINT, as many as names; bytes, in base64 as JSON
+    version: int  # FINGERPRINT_VERSION
+    # of these images and their annotations, see `recordmill.schemas.problems.MOST_PROBLEMS`.
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -186,17 +179,11 @@ class SplitDuplicates(msgspec.Struct, frozen=True):
 
 
 class Duplicates(msgspec.Struct, frozen=True):
-    """Duplicates in a folder, for its manifest.
+    """Duplicates in a folder, for its manifest."""
 
-    Attributes:
-        sha256: hex digest of DUPLICATES.
-        groups, leaks: how many groups there are, and how many of them are in several splits.
-        splits: those that were compared; others have no fingerprints.
-        copied_classes: of classes most of whose pictures are copies of other classes' pictures, how many are.
-    """
-
-    sha256: str
+    sha256: str  # hex digest of DUPLICATES
     groups: int
-    leaks: int
-    splits: Mapping[str, SplitDuplicates]
+    leaks: int  # groups that are in several splits
+    splits: Mapping[str, SplitDuplicates]  # those that were compared; others have no fingerprints
+    # of classes most of whose pictures are copies of other classes' pictures, how many are.
     copied_classes: Mapping[str, int] = {}

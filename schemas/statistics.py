@@ -62,18 +62,12 @@ FRACTIONAL = ("image_aspect", "box_side", "box_share", "box_aspect")
 
 
 class Histogram(msgspec.Struct, frozen=True):
-    """How often which numbers were seen.
+    """How often which numbers were seen."""
 
-    Attributes:
-        total: their sum, times SCALE.
-        least, largest: None of none.
-        bins: number in each bin that is not empty.
-    """
-
-    total: int = 0
-    least: float | None = None
+    total: int = 0  # their sum, times SCALE
+    least: float | None = None  # None of none, as `largest`
     largest: float | None = None
-    bins: dict[int, int] = {}
+    bins: dict[int, int] = {}  # number in each bin that is not empty
 
     @property
     def count(self) -> int:
@@ -113,18 +107,12 @@ class Statistics(msgspec.Struct, frozen=True):
 
 
 class PixelMeasures(msgspec.Struct, frozen=True):
-    """Measures of an image's pixels, in grey.
+    """Measures of an image's pixels, in grey."""
 
-    Attributes:
-        dark, bright: the levels, of 0 to 255, that 5 % and 99 % of the pixels are below.
-        sharpness: standard deviation of edges, as a fraction of the difference of the two.
-        grey: HASH_SIDE rows of `recordmill.transforms.images.measure_pixels`; empty of a picture without content.
-    """
-
-    dark: int
-    bright: int
-    sharpness: float
-    grey: bytes = b""
+    dark: int  # the level, of 0 to 255, that 5 % of the pixels are below
+    bright: int  # the level that 99 % of the pixels are below
+    sharpness: float  # standard deviation of edges, as a fraction of the difference of the two
+    grey: bytes = b""  # HASH_SIDE rows of `recordmill.transforms.images.measure_pixels`; empty without content
 
 
 STATISTICS = "statistics.json"

@@ -19,23 +19,16 @@ row an image of all others."""
 
 
 class Value(NamedTuple):
-    """Value that a feature may hold.
-
-    Attributes:
-        source: its name, independent of the layout's.
-        shape, unit, meaning, part: of its features, where a layout has no others.
-        write: None for values that images with annotations do not have.
-        reading: what readers give of it.
-    """
+    """Value that a feature may hold. A layout may change all but kind and source for its feature."""
 
     kind: FeatureKind
-    source: str
+    source: str  # its name, independent of the layout's
     shape: tuple[str, ...]
     unit: str
     meaning: str
     part: Part | None = None
-    write: Write | None = None
-    reading: Reading | None = None
+    write: Write | None = None  # None for values that images with annotations do not have
+    reading: Reading | None = None  # what readers give of it
 
     def written(self, write: Write, part: Part | None = None) -> "Value":
         return self._replace(write=write, part=part)

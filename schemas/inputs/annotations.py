@@ -117,29 +117,19 @@ class TableRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ImageLabels(msgspec.Struct, frozen=True, array_like=True):
-    """Annotations of an image other than its objects.
+    """Annotations of an image other than its objects."""
 
-    Attributes:
-        captions, regions: captions and stuff annotations, ordered by annotation id.
-        panoptic: one at most, once all files are joined.
-        neg_category_ids, not_exhaustive_category_ids: LVIS's lists.
-        class_name: the class of the whole image (`recordmill folder`); None in COCO data.
-        caption_index, caption_value: the terms of all captions and their weights, or the ids of their tokens, where
-            these are asked for; see `recordmill.transforms.encoders.fit_encoder`.
-        row: that names the image, of a table whose rows become records each; None elsewhere.
-        tags: classes of the whole image, beside its objects.
-    """
-
-    captions: tuple[Caption, ...] = ()
-    regions: tuple[StuffAnnotation, ...] = ()
-    panoptic: tuple[PanopticAnnotation, ...] = ()
-    neg_category_ids: tuple[int, ...] = ()
-    not_exhaustive_category_ids: tuple[int, ...] = ()
-    class_name: str | None = None
+    captions: tuple[Caption, ...] = ()  # ordered by annotation id
+    regions: tuple[StuffAnnotation, ...] = ()  # stuff, ordered by annotation id
+    panoptic: tuple[PanopticAnnotation, ...] = ()  # one at most, once all files are joined
+    neg_category_ids: tuple[int, ...] = ()  # LVIS's list
+    not_exhaustive_category_ids: tuple[int, ...] = ()  # LVIS's list
+    class_name: str | None = None  # the class of the whole image (`recordmill folder`); None in COCO data
+    # Terms of all captions and their weights, or ids of their tokens; see `recordmill.transforms.encoders.fit_encoder`.
     caption_index: tuple[int, ...] = ()
     caption_value: tuple[float, ...] = ()
-    row: TableRow | None = None
-    tags: tuple[str, ...] = ()
+    row: TableRow | None = None  # that names the image, of a table whose rows become records each; None elsewhere
+    tags: tuple[str, ...] = ()  # classes of the whole image, beside its objects
 
     @property
     def rows(self) -> int:

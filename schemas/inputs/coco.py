@@ -44,16 +44,12 @@ class BoxFormat(str, Enum):
 
 
 class AnnotationSource(msgspec.Struct, frozen=True, array_like=True):
-    """An annotation file to read.
-
-    Attributes:
-        masks: the folder or .zip of a panoptic file's PNGs.
-        bbox_format: of a file of objects; None for COCO's, unless the boxes look as if they had another.
-    """
+    """An annotation file to read."""
 
     kind: AnnotationKind
     path: str
-    masks: str = ""
+    masks: str = ""  # the folder or .zip of a panoptic file's PNGs
+    # of a file of objects; None for COCO's, unless the boxes look as if they had another.
     bbox_format: BoxFormat | None = None
 
 
@@ -72,27 +68,18 @@ class AnnotationBlock(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FileAnnotations(msgspec.Struct, frozen=True, array_like=True):
-    """Rows of one annotation file for one image id.
+    """Rows of one annotation file for one image id."""
 
-    Attributes:
-        image_id: the id.
-        source: the annotation file.
-        kind: of that file.
-        rows: its image rows with that id, in file order: one, or none (the file has annotations of the image, but no
-            row for it), or several (a duplicate id).
-        annotations: its usable objects of that image, in file order.
-        labels: its other usable annotations of that image, in file order.
-        rejected: its annotations of that image that cannot be used.
-        bbox_format: that boxes and areas still have; None where they are x, y, width, height in pixels, and pixels².
-    """
-
-    image_id: int
-    source: str
-    kind: AnnotationKind
+    image_id: int  # the id
+    source: str  # the annotation file
+    kind: AnnotationKind  # of that file
+    # its image rows with that id, in file order: one, or none (the file has annotations of the image, but no row for
+    # it), or several (a duplicate id).
     rows: tuple[ImageRow, ...]
-    annotations: tuple[Annotation, ...] = ()
-    labels: ImageLabels = NO_LABELS
-    rejected: tuple[Rejected, ...] = ()
+    annotations: tuple[Annotation, ...] = ()  # its usable objects of that image, in file order
+    labels: ImageLabels = NO_LABELS  # its other usable annotations of that image, in file order
+    rejected: tuple[Rejected, ...] = ()  # its annotations of that image that cannot be used
+    # that boxes and areas still have; None where they are x, y, width, height in pixels, and pixels².
     bbox_format: BoxFormat | None = None
 
     @property
