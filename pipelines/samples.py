@@ -18,7 +18,7 @@ def samples_job(
         facts: of Facts, of what read the Samples; None if there is none.
     """
 
-    def gather(_: beam.Pipeline) -> Gathered:  # that of the Samples
+    def gather(_: beam.Pipeline) -> Gathered:
         return Gathered(*(samples | "GatherSamples" >> GatherSamples(options, labels, facts)))
 
     return Job(options, options.splits, tuple, gather, pictures(options, options.splits, options.table))

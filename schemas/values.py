@@ -31,6 +31,7 @@ class Value(NamedTuple):
     reading: Reading | None = None  # what readers give of it
 
     def written(self, write: Write, part: Part | None = None) -> "Value":
+        """Return the value with the writer of its column; only records with `part` have it, if that is given."""
         return self._replace(write=write, part=part)
 
     def read(
