@@ -18,10 +18,10 @@ import numpy as np
 from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.dataset.manifest import FORMAT, InputRows
 from recordmill.schemas.dataset.recipes import Recipe
-from recordmill.schemas.duplicates import FINGERPRINT, FINGERPRINT_VERSION, Fingerprints
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, shard_names
+from recordmill.schemas.problems import FINGERPRINT, FINGERPRINT_VERSION, Fingerprints
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import Statistics

@@ -22,7 +22,7 @@ import numpy as np
 from arguments import read_arguments
 from PIL import Image
 
-from recordmill.schemas.duplicates import FINGERPRINT, FINGERPRINT_VERSION, NO_HASH, Fingerprints
+from recordmill.schemas.problems import FINGERPRINT, FINGERPRINT_VERSION, NO_HASH, Fingerprints
 from recordmill.transforms.blocks.image_facts import RecordPlaces
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.measure_pixels import measure_file

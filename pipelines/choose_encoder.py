@@ -38,18 +38,18 @@ def choose_encoder(
     manifest = read_manifest(output)
     _check_replaceable(output, column, manifest)
     known = next((info for info in manifest.encoders if info.column == column), None) if manifest else None
+    others = sorted(set(manifest.splits) - set(splits)) if manifest else []
     if options.encoders:
         path = _saved_path(options.encoders, column)
         saved = _read(path, column, form)
-        if known and known.sha256 != saved.info.sha256 and _others(manifest, splits):
+        if known and known.sha256 != saved.info.sha256 and others:
             raise ConfigError(
-                f"{output} holds the split {', '.join(_others(manifest, splits))}, encoded by another vocabulary than "
-                f"{path}; give --encoders {output}, or another --output"
+                f"{output} holds the split {', '.join(others)}, encoded by another vocabulary than {path}; give "
+                f"--encoders {output}, or another --output"
             )
         return EncoderSource(column, saved.settings, saved=saved, path=path)
     settings = options.settings(form, read_stop_words(options.stop_words))
     split = _fit_split(options.fit_split, splits, known, output)
-    others = _others(manifest, splits)
     if split in splits and not (known and others):
         return EncoderSource(column, settings, split)
     path = join_path(output, encoder_file(column))
@@ -119,10 +119,6 @@ def read_stop_words(paths: Sequence[str]) -> tuple[str, ...]:
             raise ConfigError(f"--stop-words {path} has no word; give one a line, or leave it out")
         found += stripped
     return tuple(found)
-
-
-def _others(manifest: Manifest | None, splits: Sequence[str]) -> list[str]:
-    return sorted(set(manifest.splits) - set(splits)) if manifest else []
 
 
 def _fit_split(asked: str | None, splits: Sequence[str], known: EncoderInfo | None, output: str) -> str:

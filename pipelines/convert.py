@@ -10,8 +10,8 @@ from apache_beam.pvalue import AsSingleton, PCollection
 from recordmill.schemas.dataset.manifest import FORMAT
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.inputs.object_options import AnnotatedOptions
-from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, ImageOptions, PictureOptions, RecipeValue
+from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, ImageOptions, RecipeValue
+from recordmill.schemas.inputs.picture_options import AnnotatedOptions, PictureOptions
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_key
 from recordmill.transforms.blocks.pack_block import unpack_block
@@ -37,38 +37,23 @@ _IN_FLIGHT = 64
 
 
 class Gathered(NamedTuple):
-    """Input of the shards.
+    """Input of the shards."""
 
-    Attributes:
-        blocks: (BlockKey, packed Block) of whole Blocks, see `recordmill.transforms.shards.plan_blocks`; or Spill, of
-            rows.
-        labels: one LabelMap, of the classes that were asked for.
-        table: one FeatureTable: what is in a record.
-        facts: PCollections of Facts, of the steps.
-        encoders: TextEncoder; None where no texts are encoded.
-        division: into splits; or None where no groups are kept together.
-    """
-
+    # (BlockKey, packed Block) of whole Blocks, see `recordmill.transforms.shards.plan_blocks`; or Spill, of rows.
     blocks: PCollection
-    labels: PCollection
-    table: PCollection
-    facts: tuple[PCollection, ...]
-    encoders: PCollection | None = None
-    division: Division | AsSingleton | None = None
+    labels: PCollection  # one LabelMap, of the classes that were asked for
+    table: PCollection  # one FeatureTable: what is in a record
+    facts: tuple[PCollection, ...]  # PCollections of Facts, of the steps
+    encoders: PCollection | None = None  # TextEncoder; None where no texts are encoded
+    division: Division | AsSingleton | None = None  # into splits; or None where no groups are kept together
 
 
 class Contents(NamedTuple):
-    """Encoder of records, and the plan of their shards.
-
-    Attributes:
-        maker: of the records.
-        plan: converts `Gathered.blocks` to ShardPlans.
-        counts_classes: whether a report counts the classes of Blocks; the Facts of rows have them.
-    """
+    """Encoder of records, and the plan of their shards."""
 
     maker: RecordMaker
-    plan: beam.PTransform
-    counts_classes: bool = False
+    plan: beam.PTransform  # converts `Gathered.blocks` to ShardPlans
+    counts_classes: bool = False  # whether a report counts the classes of Blocks; the Facts of rows have them
 
 
 def read_division(p: beam.Pipeline, options: DividedOptions) -> Division | AsSingleton:
@@ -131,23 +116,16 @@ def choose_images(options: ChoiceOptions, blocks: PCollection, splits: Sequence[
 
 
 class Job(NamedTuple):
-    """A conversion. Each image or row belongs to one of the splits.
-
-    Attributes:
-        inputs: Returns the files that determine the bytes of each split, with their checksums.
-        gather: Adds the steps of a source.
-        contents: Encoder of the records.
-        found: Values besides the options that determine the bytes of each split.
-        notes: What was found in a folder, for a person.
-    """
+    """A conversion. Each image or row belongs to one of the splits."""
 
     options: ImageOptions
     splits: tuple[str, ...]
+    # Returns the files that determine the bytes of each split, with their checksums.
     inputs: Callable[[], Iterable[InputFile]]
-    gather: Callable[[beam.Pipeline], Gathered]
+    gather: Callable[[beam.Pipeline], Gathered]  # adds the steps of a source
     contents: Contents
-    found: Mapping[str, RecipeValue] = {}
-    notes: tuple[str, ...] = ()
+    found: Mapping[str, RecipeValue] = {}  # values besides the options that determine the bytes of each split
+    notes: tuple[str, ...] = ()  # what was found in a folder, for a person
 
     def recipes(self) -> list[Recipe]:
         """Return what determines the bytes of each split."""

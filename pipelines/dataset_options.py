@@ -17,11 +17,11 @@ from recordmill.schemas.inputs.option import (
     Texts,
     redefined,
 )
-from recordmill.schemas.inputs.options import PictureOptions
+from recordmill.schemas.inputs.options import ImageOptions
 
 
 class DataSetOptions(Options):
-    """Base of the options of a verb that reads a data set."""
+    """Options of a verb that reads a data set; all of `recordmill report`."""
 
     folder: DataSet = ARGUMENT.opt("Folder of the data set.", ..., "OUT")
 
@@ -37,7 +37,7 @@ class ServiceVerifyOptions(DataSetOptions):
         ge=0,
         le=1,
     )
-    workers: int | None = redefined(PictureOptions, "workers", usual="one per core, 64 for buckets")
+    workers: int | None = redefined(ImageOptions, "workers", usual="one per core, 64 for buckets")
 
 
 class VerifyOptions(ServiceVerifyOptions):
@@ -90,7 +90,7 @@ class ExtractOptions(DataSetOptions):
         alias="as",
     )
     split: str = WRITE.opt("Extract only this split.", "")
-    workers: int | None = redefined(PictureOptions, "workers", usual="one per core, 64 for buckets")
+    workers: int | None = redefined(ImageOptions, "workers", usual="one per core, 64 for buckets")
 
 
 class ShowOptions(Options):
@@ -137,10 +137,6 @@ class ShowOptions(Options):
             yield "--id and --find each say which records; give one of them"
         if self.is_for_one_picture and (self.count or 1) > 1:
             yield f"--save {self.save} is one image, and --count {self.count} are more; name a folder to save them in"
-
-
-class ReportOptions(DataSetOptions):
-    """Options of `recordmill report`."""
 
 
 class IndexOptions(Options):

@@ -8,7 +8,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.models import FETCHED, ON_DISK, RANDOM, ModelChoice, Preprocessing
 from recordmill.schemas.inputs.option import MODEL, Rows, flag, redefined
-from recordmill.schemas.inputs.options import SIZE, size_of
+from recordmill.schemas.inputs.options import size_of
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.names import NameSources
 from recordmill.transforms.folder.folder_options import LabelledOptions
@@ -106,7 +106,7 @@ class EmbedOptions(LabelledOptions):
         return tuple(path for path in given if path and (is_remote(path) or os.path.exists(path)))
 
     def _faults(self) -> Iterator[str]:
-        if self.input_size and not SIZE.fullmatch(self.input_size):
+        if self.input_size and not size_of(self.input_size):
             yield f"--input-size {self.input_size!r} is not a height and width in pixels: 224x224 for example"
         faults = [*super()._faults(), *self._row_faults()]
         if self.rows and not faults:

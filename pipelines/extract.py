@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from typing import NamedTuple
 
 import apache_beam as beam
 import msgspec
@@ -99,20 +98,16 @@ def build(p: beam.Pipeline, shards: list[ManifestShard], manifest: Manifest, opt
         | "ExtractShards" >> ExtractShards(folder, options.workers, format_)
         | "WriteDocuments" >> WriteDocuments(folder, manifest.table, manifest.labels, format_)
     )
-    files = FormatFiles(folder, format_, label_rules(manifest.table, manifest.labels))
-    p | "Once" >> beam.Impulse() | "Report" >> beam.Map(_write_report, report, AsList(splits), files)
+    rules = label_rules(manifest.table, manifest.labels)
+    written = beam.Map(_write_report, report, AsList(splits), folder, format_, rules)
+    p | "Once" >> beam.Impulse() | "Report" >> written
 
 
-class FormatFiles(NamedTuple):
-    """Folder and contents of the files of a whole data set."""
-
-    folder: str
-    format_: str
-    rules: LabelRules
-
-
-def _write_report(_: bytes, path: str, splits: list[ExtractedSplit], files: FormatFiles) -> None:
-    if files.format_ != "coco":
-        for file in LABEL_FORMATS[files.format_].finish([each.split for each in splits], files.rules):
-            FileWriter(files.folder).write(file)
+def _write_report(
+    _: bytes, path: str, splits: list[ExtractedSplit], folder: str, format_: str, rules: LabelRules
+) -> None:
+    """Write the list of splits to `path`, and the files of the whole data set that a format has."""
+    if format_ != "coco":
+        for file in LABEL_FORMATS[format_].finish([each.split for each in splits], rules):
+            FileWriter(folder).write(file)
     storage_for(path).write(path, msgspec.json.encode(sorted(splits, key=attrgetter("split"))))

@@ -7,30 +7,19 @@ from recordmill.schemas.inputs.option import OptionField, Options, options_of
 
 
 class Verb(NamedTuple):
-    """A verb of the command line.
+    """A verb of the command line."""
 
-    Attributes:
-        options_path: Module and class of its options, which are imported when the verb is used.
-        module: What runs it. That of a conversion has `prepare(options)`, which returns a
-            `recordmill.pipelines.convert.Job`; that of another verb has `run`.
-        text: What it does. The first sentence is its line in the help.
-        usage: Required flags and arguments.
-        examples: Commands that run in this order in an empty folder, but for those of FORMATS.
-        converts: True if it writes a data set.
-        resumes: True if the same command continues after an interruption.
-        runs_beam: True if it needs Beam, and takes Beam's flags after a lone --.
-        needs_tensorflow: True if it cannot do without TensorFlow.
-    """
-
-    options_path: str
+    options_path: str  # module and class of its options, which are imported when the verb is used
+    # What runs it. That of a conversion has `prepare(options)`, which returns a `recordmill.pipelines.convert.Job`;
+    # that of another verb has `run`.
     module: str
-    text: str
-    usage: str
-    examples: tuple[str, ...]
-    converts: bool = False
-    resumes: bool = False
-    runs_beam: bool = True
-    needs_tensorflow: bool = False
+    text: str  # what it does. The first sentence is its line in the help
+    usage: str  # required flags and arguments
+    examples: tuple[str, ...]  # commands that run in this order in an empty folder, but for those of FORMATS
+    converts: bool = False  # True if it writes a data set
+    resumes: bool = False  # True if the same command continues after an interruption
+    runs_beam: bool = True  # True if it needs Beam, and takes Beam's flags after a lone --
+    needs_tensorflow: bool = False  # True if it cannot do without TensorFlow
 
     @property
     def help(self) -> str:
@@ -206,7 +195,7 @@ VERBS = {
         runs_beam=False,
     ),
     "report": Verb(
-        "recordmill.pipelines.dataset_options.ReportOptions",
+        "recordmill.pipelines.dataset_options.DataSetOptions",
         "recordmill.launch.verbs.report",
         "Write the page of a data set, report.html, again. It shows splits side by side, classes, sizes, rejects and "
         "images. Each conversion writes it.",

@@ -13,8 +13,9 @@ import msgspec
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.features import DTYPES, FeatureTable, Form, Reading, RecordOf
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.layouts import DECODED_PICTURE, VALUES, is_of_picture
+from recordmill.schemas.layouts import DECODED_PICTURE, is_of_picture
 from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.values import VALUES
 from recordmill.transforms.records.record_file import RecordFile, RecordFiles
 
 if TYPE_CHECKING:

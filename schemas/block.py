@@ -9,15 +9,10 @@ import numpy as np
 
 
 class Ragged(NamedTuple):
-    """A column with several values in a row, as Arrow has it.
+    """A column with several values in a row, as Arrow has it."""
 
-    Attributes:
-        values: of all rows, one after the other.
-        starts: int64 [rows + 1]; row i has values[starts[i] : starts[i + 1]].
-    """
-
-    values: np.ndarray
-    starts: np.ndarray
+    values: np.ndarray  # of all rows, one after the other
+    starts: np.ndarray  # int64 [rows + 1]; row i has values[starts[i] : starts[i + 1]]
 
     @property
     def lengths(self) -> np.ndarray:
@@ -88,79 +83,44 @@ class Block:
 
     The objects of image i are the rows first_object_of_image[i] to first_object_of_image[i + 1], exclusive. A partial
     Block has rows of one part of the input, in the order of the file; its columns `source` and `part` say of which.
-
-    Attributes:
-        image_id: int64 [N], as in the source.
-        id_text: texts [N], the text that the source has as id, of which image_id is the hash; empty for a number.
-        source: int64 [N], index of the input file among the sources of the job.
-        part: int64 [N], number of the part of that file.
-        file_name: texts [N], relative to the image folder; the name that records have.
-        image_size_px: int64 [N, 2], width and height that the source gives; 0, 0 if it gives none.
-        split: int64 [N], index of the split; -1 until it is known.
-        file_folder: texts [N]. If it ends with `/`, the image file is `file_name` in that folder; else it is the whole
-            path of the file.
-        file_bytes: int64 [N], size of the image file.
-        image_data: bytes [N], the encoded image; empty if a file has it.
-        file_version: texts [N], what changes when the file changes: its time, or its generation in a bucket.
-        state: int64 [N], a `recordmill.transforms.join.match_blocks.FileState`.
-        is_shared: bool [N], rows of other image ids have the file, too.
-        class_name: texts [N], class of the whole image.
-        labels: bytes [N], packed `ImageLabels`; empty if the image has none.
-        rejected: bytes [N], packed list of `Rejected`: annotations of the image that cannot be used.
-        is_continuation: bool [N], the image is in an earlier shard, too, with other objects.
-        rows: int64 [N, 4], of a shard of a table, whose Block has sorted files (`file_name`) in place of images: the
-            first row and number of rows to read of each, offset and bytes of their records.
-        ranks: int64 [N, 2], first and end of the shard among all of `rows`, sorted.
-        first_object_of_image: int64 [N + 1], ascending, from 0 to M.
-        object_id, category_id: int64 [M], as in the source.
-        object_id_text: texts [M], as id_text.
-        boxes_xywh_px: float64 [M, 4], left, top, width, height; width and height >= 0. A box may cross the edge.
-        area_px2: float64 [M].
-        is_crowd: bool [M].
-        segmentation: bytes [M], JSON text of the mask; empty if the object has none.
-        keypoints_xyv: float64 lists [M], x and y in pixels, and visibility, of each keypoint.
-        difficult, truncated: bool [M], what the source says of the object.
-        view: texts [M], side of the object that is seen, in the source's words.
-        track_id: int64 [M]; -1 without.
-        corners_px: float64 [M, 8], x and y of the four corners of an oriented box; zeros without.
-        in_fractions: bool [M], box, corners, segmentation and keypoints are in fractions of the image's width and
-            height, the area in one of its area, until `recordmill.transforms.encoders.encode_objects.in_pixels`
-            converts them.
     """
 
-    image_id: Any = None
-    id_text: Any = None
-    source: Any = None
-    part: Any = None
-    file_name: Any = None
-    image_size_px: Any = None
-    split: Any = None
-    file_folder: Any = None
-    file_bytes: Any = None
-    image_data: Any = None
-    file_version: Any = None
-    state: Any = None
-    is_shared: Any = None
-    class_name: Any = None
-    labels: Any = None
-    rejected: Any = None
-    is_continuation: Any = None
-    rows: Any = None
-    ranks: Any = None
-    first_object_of_image: Any = None
-    object_id: Any = None
-    object_id_text: Any = None
-    category_id: Any = None
-    boxes_xywh_px: Any = None
-    area_px2: Any = None
-    is_crowd: Any = None
-    segmentation: Any = None
-    keypoints_xyv: Any = None
-    difficult: Any = None
-    truncated: Any = None
-    view: Any = None
-    track_id: Any = None
-    corners_px: Any = None
+    image_id: Any = None  # int64 [N], as in the source
+    id_text: Any = None  # texts [N], the source's id, of which image_id is the hash; empty for a number
+    source: Any = None  # int64 [N], index of the input file among the sources of the job
+    part: Any = None  # int64 [N], number of the part of that file
+    file_name: Any = None  # texts [N], relative to the image folder; the name that records have
+    image_size_px: Any = None  # int64 [N, 2], width and height that the source gives; 0, 0 if it gives none
+    split: Any = None  # int64 [N], index of the split; -1 until it is known
+    file_folder: Any = None  # texts [N], the folder of `file_name` if it ends with `/`; else the whole path of the file
+    file_bytes: Any = None  # int64 [N], size of the image file
+    image_data: Any = None  # bytes [N], the encoded image; empty if a file has it
+    file_version: Any = None  # texts [N], what changes when the file changes: its time, or generation in a bucket
+    state: Any = None  # int64 [N], a `recordmill.transforms.join.match_blocks.FileState`
+    is_shared: Any = None  # bool [N], rows of other image ids have the file, too
+    class_name: Any = None  # texts [N], class of the whole image
+    labels: Any = None  # bytes [N], packed `ImageLabels`; empty if the image has none
+    rejected: Any = None  # bytes [N], packed list of `Rejected`: annotations of the image that cannot be used
+    is_continuation: Any = None  # bool [N], the image is in an earlier shard, too, with other objects
+    # The Block of a shard of a table has sorted files (`file_name`) in place of images.
+    rows: Any = None  # int64 [N, 4], of each file: first row, number of rows, offset and bytes of their records
+    ranks: Any = None  # int64 [N, 2], first and end of the shard among all of `rows`, sorted
+    first_object_of_image: Any = None  # int64 [N + 1], ascending, from 0 to M
+    object_id: Any = None  # int64 [M], as in the source
+    object_id_text: Any = None  # texts [M], as id_text
+    category_id: Any = None  # int64 [M], as in the source
+    boxes_xywh_px: Any = None  # float64 [M, 4], left, top, width >= 0, height >= 0; a box may cross the edge
+    area_px2: Any = None  # float64 [M]
+    is_crowd: Any = None  # bool [M]
+    segmentation: Any = None  # bytes [M], JSON text of the mask; empty if the object has none
+    keypoints_xyv: Any = None  # float64 lists [M], x and y in pixels, and visibility, of each keypoint
+    difficult: Any = None  # bool [M], as the source says
+    truncated: Any = None  # bool [M], as the source says
+    view: Any = None  # texts [M], side of the object that is seen, in the source's words
+    track_id: Any = None  # int64 [M]; -1 without
+    corners_px: Any = None  # float64 [M, 8], x and y of the four corners of an oriented box; zeros without
+    # bool [M]: box, corners, segmentation and keypoints are in fractions of the image's width and height, and the area
+    # in one of its area, until `recordmill.transforms.encoders.encode_objects.in_pixels` converts them.
     in_fractions: Any = None
 
     def __len__(self) -> int:

@@ -3,10 +3,9 @@
 The encoder, the parse spec, TFDS's description and the documentation page all come from the same table.
 """
 
-from collections.abc import Callable
 from enum import Enum
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -71,30 +70,21 @@ class ColumnType(str, Enum):
 
 
 class Feature(msgspec.Struct, frozen=True):
-    """One key of a record.
-
-    Attributes:
-        source: which value it holds; the same in all layouts, while `name` differs (see `recordmill.schemas.layouts`).
-        shape: names of the dimensions, or their sizes; empty for a single value. Lists that share a name have the same
-            length. Of bytes, sizes alone are those of uint8 numbers in a single value.
-        unit: of the values, or how they are written.
-        meaning: description for the documentation.
-        part: the optional part of a record that it belongs to; None where every record has it.
-        values: names of an enum by their numbers, which the feature holds; empty for anything else.
-        default: what missing values of the input were taken as; None where there is no such thing.
-        column_type: of a table's column; None for anything else.
-    """
+    """One key of a record."""
 
     name: str
+    # which value it holds; the same in all layouts, while `name` differs (see `recordmill.schemas.layouts`).
     source: str
     kind: FeatureKind
+    # names of the dimensions, or their sizes; empty for a single value. Lists that share a name have the same length.
+    # Of bytes, sizes alone are those of uint8 numbers in a single value.
     shape: tuple[str, ...]
-    unit: str
-    meaning: str
-    part: Part | None = None
-    values: tuple[str, ...] = ()
-    default: str | None = None
-    column_type: ColumnType | None = None
+    unit: str  # of the values, or how they are written
+    meaning: str  # description for the documentation
+    part: Part | None = None  # the optional part of a record that it belongs to; None where every record has it
+    values: tuple[str, ...] = ()  # names of an enum by their numbers, which the feature holds; empty for anything else
+    default: str | None = None  # what missing values of the input were taken as; None where there is no such thing
+    column_type: ColumnType | None = None  # of a table's column; None for anything else
 
     @property
     def has_sizes(self) -> bool:
@@ -129,23 +119,14 @@ class Form(str, Enum):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """A value that readers give.
+    """A value that readers give."""
 
-    Attributes:
-        name: its key.
-        source: which feature of a record it is made of, or the first of several.
-        dtype: of numpy and TensorFlow; `bytes` are `bytes`, a list of them an array of objects, tf.string.
-        shape: names of the dimensions, or their sizes.
-        meaning: with unit and frame.
-        padding: what stands beyond a list's end in a padded batch; of bytes always the empty string.
-    """
-
-    name: str
-    source: str
-    dtype: str
-    shape: tuple[str, ...]
-    meaning: str
-    padding: int = 0
+    name: str  # its key
+    source: str  # which feature of a record it is made of, or the first of several
+    dtype: str  # of numpy and TensorFlow; `bytes` are `bytes`, a list of them an array of objects, tf.string
+    shape: tuple[str, ...]  # names of the dimensions, or their sizes
+    meaning: str  # with unit and frame
+    padding: int = 0  # what stands beyond a list's end in a padded batch; of bytes always the empty string
     form: Form = Form.AS_IT_IS
 
     @property
@@ -260,31 +241,6 @@ def _spec(feature: Feature) -> Any:
         return tf.io.FixedLenFeature([int(size) for size in feature.shape], dtype)
     ragged: Any = tf.io.RaggedFeature
     return ragged(dtype, partitions=[ragged.UniformRowLength(int(size)) for size in feature.shape[1:]])
-
-
-Write = Callable[[Any], Any]
-"""Makes the column of a `recordmill.transforms.encoders.encode_examples.Run`: a row an object of values `objects.…`, a
-row an image of all others."""
-
-
-class Value(NamedTuple):
-    """Value that a feature may hold.
-
-    Attributes:
-        source: its name, independent of the layout's.
-        shape, unit, meaning, part: of its features, where a layout has no others.
-        write: None for values that images with annotations do not have.
-        reading: what readers give of it.
-    """
-
-    source: str
-    kind: FeatureKind
-    shape: tuple[str, ...]
-    unit: str
-    meaning: str
-    part: Part | None
-    write: Write | None
-    reading: Reading | None
 
 
 DTYPES = {FeatureKind.BYTES: "bytes", FeatureKind.FLOAT: "float32", FeatureKind.INT64: "int64"}

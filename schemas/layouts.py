@@ -14,91 +14,29 @@ Detection API (`object_detection/data_decoders/tf_example_decoder.py`); ours on 
 
 import difflib
 from collections.abc import Callable, Container, Iterable, Mapping
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
 from recordmill.schemas.boxes import exact_edges_px, shortest_decimal
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import Feature, FeatureKind, FeatureTable, Form, Part, RecordOf, ShardNaming
+from recordmill.schemas.features import Feature, FeatureKind, FeatureTable, Part, RecordOf, ShardNaming
 from recordmill.schemas.shards import ShardNames
-from recordmill.schemas.values import (
-    FRACTIONS,
-    IMAGE_VALUES,
-    OF_HEIGHT,
-    OF_WIDTH,
-    OTHER_VALUES,
-    YXYX,
-    Write,
-    float_value,
-)
+from recordmill.schemas.values import VALUE_OF, Write
 
 if TYPE_CHECKING:
     import numpy as np
 
-_N, _N_4 = ("N",), ("N", "4")
-_BOXES = "boxes", YXYX
-
-
-def _edge(index: int) -> Callable[[Any], Any]:
-    return lambda run: run.boxes.yxyx_frac[:, index]
-
-
-def _fitted_boxes_px(run: Any) -> "np.ndarray":
-    """x, y, width, height in pixels of the record's image: float64 [M, 4]; the source's own numbers, where box and
-    image are as they were."""
-    import numpy as np
-
-    image = run.block.image_of_object
-    sides = run.size_px[image].astype(np.float64)
-    ymin, xmin, ymax, xmax = run.boxes.yxyx_frac.T
-    low, high = np.column_stack((xmin, ymin)) * sides, np.column_stack((xmax, ymax)) * sides
-    is_as_it_was = ~run.boxes.is_clipped & (run.frame_px == run.size_px).all(axis=1)[image]
-    return np.where(is_as_it_was[:, None], run.block.boxes_xywh_px, np.concatenate((low, high - low), axis=1))
-
-
-_BOX_VALUES = (
-    float_value(
-        "objects.xmin", _N, OF_WIDTH, "left edge, 0..1", _edge(1), read=_BOXES, read_as=(Form.STACKED, "float32", _N_4)
-    ),
-    float_value("objects.xmax", _N, OF_WIDTH, "right edge, 0..1", _edge(3)),
-    float_value("objects.ymin", _N, OF_HEIGHT, "top edge, 0..1", _edge(0)),
-    float_value("objects.ymax", _N, OF_HEIGHT, "bottom edge, 0..1", _edge(2)),
-    float_value(
-        "objects.bbox_yxyx", _N_4, FRACTIONS, "ymin, xmin, ymax, xmax", attrgetter("boxes.yxyx_frac"), read=_BOXES
-    ),
-    float_value(
-        "objects.bbox_xywh_px",
-        _N_4,
-        "px",
-        "x, y, width, height",
-        _fitted_boxes_px,
-        read=("box_xywh_px", "in place of boxes, in the layout keras: x, y, width, height in pixels"),
-    ),
-)
-
-VALUES = (*IMAGE_VALUES, *_BOX_VALUES, *OTHER_VALUES)
-"""All values. Of several values with one reading, readers return the first in the record."""
-
-VALUE_OF = {value.source: value for value in VALUES}
-
 
 class BoxCoding(NamedTuple):
-    """How four numbers are a box.
+    """How four numbers are a box."""
 
-    Attributes:
-        sources: of the features: one of four numbers an object, or four of one.
-        reading: what readers call it.
-        axes: of each number, `x` or `y`, which it is scaled with as the picture is; empty for fractions.
-        fractions: takes float64 [N, 4], width and height of the picture in pixels; ymin, xmin, ymax, xmax as fractions.
-        exact_px: takes float32 [4], width and height; x, y, width and height in pixels, with the fewest decimals.
-    """
-
-    sources: tuple[str, ...]
-    reading: str
-    axes: str
+    sources: tuple[str, ...]  # of the features: one of four numbers an object, or four of one
+    reading: str  # what readers call it
+    axes: str  # of each number, `x` or `y`, which it is scaled with as the picture is; empty for fractions
+    # takes float64 [N, 4], width and height of the picture in pixels; ymin, xmin, ymax, xmax as fractions.
     fractions: Callable[["np.ndarray", int, int], "np.ndarray"]
+    # takes float32 [4], width and height; x, y, width and height in pixels, with the fewest decimals.
     exact_px: Callable[["np.ndarray", int, int], tuple[float, ...]]
 
 
@@ -109,15 +47,10 @@ def _fractions_of_xywh(boxes: "np.ndarray", width: int, height: int) -> "np.ndar
     return np.column_stack((y / height, x / width, (y + box_height) / height, (x + box_width) / width))
 
 
+_OF_EDGES = ("boxes", "", lambda boxes, *_: boxes, exact_edges_px)
 BOX_CODINGS = (
-    BoxCoding(("objects.bbox_yxyx",), "boxes", "", lambda boxes, *_: boxes, exact_edges_px),
-    BoxCoding(
-        ("objects.ymin", "objects.xmin", "objects.ymax", "objects.xmax"),
-        "boxes",
-        "",
-        lambda boxes, *_: boxes,
-        exact_edges_px,
-    ),
+    BoxCoding(("objects.bbox_yxyx",), *_OF_EDGES),
+    BoxCoding(("objects.ymin", "objects.xmin", "objects.ymax", "objects.xmax"), *_OF_EDGES),
     BoxCoding(
         ("objects.bbox_xywh_px",),
         "box_xywh_px",
@@ -323,7 +256,11 @@ def stored_as(
         renamed = table.renamed(keys)
     except ValueError as fault:
         raise ConfigError(f"--rename: {fault}") from fault
-    features = [_as_text(each) if label_as_text and each.source == table.label else each for each in renamed.features]
+    as_text = {"kind": FeatureKind.BYTES, "unit": "utf-8", "meaning": "class name"}
+    features = [
+        msgspec.structs.replace(each, **as_text) if label_as_text and each.source == table.label else each
+        for each in renamed.features
+    ]
     _check_keys("--dtype", kinds, renamed)
     typed = tuple(_of_kind(each, kinds.get(each.name, each.kind)) for each in features)
     return msgspec.structs.replace(renamed, features=typed)
@@ -349,10 +286,6 @@ def _checked(feature: Feature, name: str, table: FeatureTable) -> str:
             "of the same things; give another key"
         )
     return name
-
-
-def _as_text(feature: Feature) -> Feature:
-    return msgspec.structs.replace(feature, kind=FeatureKind.BYTES, unit="utf-8", meaning="class name")
 
 
 def _of_kind(feature: Feature, kind: FeatureKind) -> Feature:

@@ -16,19 +16,12 @@ Match = Literal["path", "suffix", "name"]
 
 
 class NameSources(NamedTuple):
-    """Sources of the names of images and files.
+    """Sources of the names of images and files."""
 
-    Attributes:
-        images: folders of image files.
-        rows: what names the images: COCO's JSON files, or tables.
-        match: a Match; empty where the verb has no such option.
-        is_listed: whether the folders were looked into.
-    """
-
-    images: tuple[str, ...]
-    rows: tuple[str, ...]
-    match: str = ""
-    is_listed: bool = True
+    images: tuple[str, ...]  # folders of image files
+    rows: tuple[str, ...]  # what names the images: COCO's JSON files, or tables
+    match: str = ""  # a Match; empty where the verb has no such option
+    is_listed: bool = True  # whether the folders were looked into
 
 
 def name_fault(file_name: str) -> str:

@@ -64,23 +64,14 @@ ASKED_FOR = frozenset({Reason.EXCLUDED.value, Reason.DUPLICATE.value})
 
 
 class Rejected(msgspec.Struct, frozen=True, array_like=True):
-    """One image, annotation or row of a table that is not in the output.
+    """One image, annotation or row of a table that is not in the output."""
 
-    Attributes:
-        what: `image`, `annotation` or `row`.
-        id: COCO id of the image or annotation, line of the row; None where there is none.
-        reason: one of `Reason`.
-        detail: what was found, for a person.
-        image_id: of the image an annotation belongs to.
-        annotations: for an image, how many usable annotations go with it.
-    """
-
-    what: str
-    id: int | None
+    what: str  # `image`, `annotation` or `row`
+    id: int | None  # COCO id of the image or annotation, line of the row; None where there is none
     reason: Reason
-    detail: str
-    image_id: int | None = None
-    annotations: int = 0
+    detail: str  # what was found, for a person
+    image_id: int | None = None  # of the image an annotation belongs to
+    annotations: int = 0  # for an image, how many usable annotations go with it
 
 
 class IdTexts(NamedTuple):
@@ -114,17 +105,11 @@ class RejectLine(msgspec.Struct, frozen=True):
 
 
 class RejectTally(msgspec.Struct, frozen=True):
-    """Rejects, counted.
+    """Rejects, counted."""
 
-    Attributes:
-        counts: how many, by `what` and reason.
-        annotations: the sum of theirs.
-        first: the first line of each `what` in the order of their list, but for those ASKED_FOR.
-    """
-
-    counts: dict[tuple[str, str], int]
-    annotations: int
-    first: dict[str, bytes]
+    counts: dict[tuple[str, str], int]  # how many, by `what` and reason
+    annotations: int  # the sum of theirs
+    first: dict[str, bytes]  # the first line of each `what` in the order of their list, but for those ASKED_FOR
 
     def reasons(self, *what: str) -> dict[str, int]:
         """How many of `what`, by reason, in the order of reasons."""
@@ -191,12 +176,9 @@ class Metric(str, Enum):
 
 
 REWRITTEN_FROM = {
-    "bmp": Metric.FROM_BMP,
-    "gif": Metric.FROM_GIF,
-    "jpeg": Metric.FROM_JPEG,
-    "png": Metric.FROM_PNG,
-    "tiff": Metric.FROM_TIFF,
-    "webp": Metric.FROM_WEBP,
+    metric.removeprefix("from_"): metric
+    for metric in sorted(Metric)
+    if metric.startswith("from_") and metric is not Metric.FROM_OTHER
 }
 """Counter of a transcoded image by the format of its file; FROM_OTHER for other formats."""
 

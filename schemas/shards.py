@@ -4,8 +4,8 @@ import re
 
 import msgspec
 
-from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.features import ShardNaming
+from recordmill.schemas.problems import Fingerprints
 from recordmill.schemas.rejects import Metric, Rejected
 from recordmill.schemas.statistics import Statistics
 
@@ -42,47 +42,28 @@ class IndexInfo(msgspec.Struct, frozen=True):
 
 
 class ShardInfo(msgspec.Struct, frozen=True):
-    """A finished shard.
+    """A finished shard."""
 
-    Attributes:
-        file: its name within the output folder.
-        examples: records in it.
-        bytes: size of the file, compressed if it is.
-        crc32c: of the file, as Cloud Storage writes it, which knows it of every object: looking costs no read.
-        sha256: hex digest of the file.
-        index: of the file of its index; UNSET for GZIP, which has none.
-    """
-
-    file: str
-    examples: int
-    bytes: int
-    crc32c: str
-    sha256: str
-    index: IndexInfo | msgspec.UnsetType = msgspec.UNSET
+    file: str  # its name within the output folder
+    examples: int  # records in it
+    bytes: int  # size of the file, compressed if it is
+    crc32c: str  # of the file, as Cloud Storage writes it, which knows it of every object: looking costs no read
+    sha256: str  # hex digest of the file
+    index: IndexInfo | msgspec.UnsetType = msgspec.UNSET  # of the file of its index; UNSET for GZIP, which has none
 
 
 class ShardResult(msgspec.Struct, frozen=True):
-    """The outcome of writing a shard; kept as its resume state.
-
-    Attributes:
-        plan: digest of what was to be written (images, their files' sizes and versions, annotations, options).
-        made_by: see SplitManifest.
-        counted: what is in the records.
-        rejected: what was left out while writing it.
-        statistics: of its records.
-        class_counts: see SplitManifest; by class index.
-        fingerprints: of its pictures; None where records have none.
-    """
+    """The outcome of writing a shard; kept as its resume state."""
 
     key: ShardKey
-    plan: str
-    made_by: dict[str, str]
+    plan: str  # digest of what was to be written (images, their files' sizes and versions, annotations, options)
+    made_by: dict[str, str]  # see SplitManifest
     info: ShardInfo
-    counted: dict[Metric, int]
-    rejected: tuple[Rejected, ...]
-    statistics: Statistics
-    class_counts: dict[int, int] = {}
-    fingerprints: Fingerprints | None = None
+    counted: dict[Metric, int]  # what is in the records
+    rejected: tuple[Rejected, ...]  # what was left out while writing it
+    statistics: Statistics  # of its records
+    class_counts: dict[int, int] = {}  # see SplitManifest; by class index
+    fingerprints: Fingerprints | None = None  # of its pictures; None where records have none
 
 
 class ShardNames(msgspec.Struct, frozen=True):

@@ -62,18 +62,12 @@ FRACTIONAL = ("image_aspect", "box_side", "box_share", "box_aspect")
 
 
 class Histogram(msgspec.Struct, frozen=True):
-    """How often which numbers were seen.
+    """How often which numbers were seen."""
 
-    Attributes:
-        total: their sum, times SCALE.
-        least, largest: None of none.
-        bins: number in each bin that is not empty.
-    """
-
-    total: int = 0
-    least: float | None = None
+    total: int = 0  # their sum, times SCALE
+    least: float | None = None  # None of none, as `largest`
     largest: float | None = None
-    bins: dict[int, int] = {}
+    bins: dict[int, int] = {}  # number in each bin that is not empty
 
     @property
     def count(self) -> int:
@@ -81,76 +75,44 @@ class Histogram(msgspec.Struct, frozen=True):
 
 
 class Example(msgspec.Struct, frozen=True, order=True):
-    """Position of the records of an example image.
+    """Position of the records of an example image."""
 
-    Attributes:
-        rank: the smaller, the better it serves what it was chosen for.
-        key: hash of the image's name, which decides between equal ranks.
-        shard: file of the shard.
-        record: index of the image's first record in the shard.
-        offset: of that record's frame in the shard's file, uncompressed if it is compressed.
-        bytes: of all records of the image, frames included, which follow each other.
-    """
-
-    rank: int
-    key: int
-    shard: str
-    record: int
-    offset: int
-    bytes: int
+    rank: int  # the smaller, the better it serves what it was chosen for
+    key: int  # hash of the image's name, which decides between equal ranks
+    shard: str  # file of the shard
+    record: int  # index of the image's first record in the shard
+    offset: int  # of that record's frame in the shard's file, uncompressed if it is compressed
+    bytes: int  # of all records of the image, frames included, which follow each other
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One of FINDINGS.
+    """One of FINDINGS."""
 
-    Attributes:
-        number: of pictures, or of boxes.
-        examples: the worst.
-    """
-
-    number: int = 0
-    examples: tuple[Example, ...] = ()
+    number: int = 0  # of pictures, or of boxes
+    examples: tuple[Example, ...] = ()  # the worst
 
 
 class Statistics(msgspec.Struct, frozen=True):
-    """Statistics of some records. They can be added.
+    """Statistics of some records. They can be added."""
 
-    Attributes:
-        images: with a record.
-        histograms: by name, see SplitStatistics.
-        centres: of boxes, by row * HEAT_SIDE + column.
-        formats: of pictures.
-        images_of_class: how many images have an object of a class, by class index.
-        images_of_segment: the same for the categories of stuff and of panoptic segments.
-        examples: by why they were chosen, at most as many as GALLERY says.
-        findings: by name; of those of FINDINGS that were found.
-        measured: images whose pixels were looked at.
-    """
-
-    images: int = 0
-    histograms: dict[str, Histogram] = {}
-    centres: dict[int, int] = {}
-    formats: dict[str, int] = {}
-    images_of_class: dict[int, int] = {}
-    images_of_segment: dict[int, int] = {}
-    examples: dict[str, tuple[Example, ...]] = {}
-    findings: dict[str, Finding] = {}
-    measured: int = 0
+    images: int = 0  # with a record
+    histograms: dict[str, Histogram] = {}  # by name, see SplitStatistics
+    centres: dict[int, int] = {}  # of boxes, by row * HEAT_SIDE + column
+    formats: dict[str, int] = {}  # of pictures
+    images_of_class: dict[int, int] = {}  # how many images have an object of a class, by class index
+    images_of_segment: dict[int, int] = {}  # the same for the categories of stuff and of panoptic segments
+    examples: dict[str, tuple[Example, ...]] = {}  # by why they were chosen, at most as many as GALLERY says
+    findings: dict[str, Finding] = {}  # by name; of those of FINDINGS that were found
+    measured: int = 0  # images whose pixels were looked at
 
 
 class PixelMeasures(msgspec.Struct, frozen=True):
-    """Measures of an image's pixels, in grey.
+    """Measures of an image's pixels, in grey."""
 
-    Attributes:
-        dark, bright: the levels, of 0 to 255, that 5 % and 99 % of the pixels are below.
-        sharpness: standard deviation of edges, as a fraction of the difference of the two.
-        grey: HASH_SIDE rows of `recordmill.transforms.images.measure_pixels`; empty of a picture without content.
-    """
-
-    dark: int
-    bright: int
-    sharpness: float
-    grey: bytes = b""
+    dark: int  # the level, of 0 to 255, that 5 % of the pixels are below
+    bright: int  # the level that 99 % of the pixels are below
+    sharpness: float  # standard deviation of edges, as a fraction of the difference of the two
+    grey: bytes = b""  # HASH_SIDE rows of `recordmill.transforms.images.measure_pixels`; empty without content
 
 
 STATISTICS = "statistics.json"
@@ -245,18 +207,13 @@ class ClassInOneSplit(msgspec.Struct, frozen=True):
 class ClassDrift(msgspec.Struct, frozen=True):
     """A class that a split has more or less of than the others, see
     `recordmill.transforms.insight.across_splits.compare_splits`.
-
-    Attributes:
-        images: of the split, that have the class.
-        share: what part of the split's images that is.
-        elsewhere: what part of the other splits' images have the class.
     """
 
     name: str
     split: str
-    images: int
-    share: float
-    elsewhere: float
+    images: int  # of the split, that have the class
+    share: float  # what part of the split's images that is
+    elsewhere: float  # what part of the other splits' images have the class
 
 
 class SplitComparison(msgspec.Struct, frozen=True):

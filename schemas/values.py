@@ -1,80 +1,96 @@
 """Values of features, one per row: how each is written and read, its unit and meaning.
 
-Boxes are in `recordmill.schemas.layouts`, where layouts give names to values.
+Layouts give names to values (`recordmill.schemas.layouts`).
 """
 
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from recordmill.schemas.features import DTYPES, FeatureKind, Form, Part, Reading, Value, Write
+from recordmill.schemas.features import DTYPES, FeatureKind, Form, Part, Reading
 
 if TYPE_CHECKING:
     import numpy as np
 
-_N, _N_K, _S = ("N",), ("N*K",), ("S",)
+Write = Callable[[Any], Any]
+"""Makes the column of a `recordmill.transforms.encoders.encode_examples.Run`: a row an object of values `objects.…`, a
+row an image of all others."""
+
+
+class Value(NamedTuple):
+    """Value that a feature may hold. A layout may change all but kind and source for its feature."""
+
+    kind: FeatureKind
+    source: str  # its name, independent of the layout's
+    shape: tuple[str, ...]
+    unit: str
+    meaning: str
+    part: Part | None = None
+    write: Write | None = None  # None for values that images with annotations do not have
+    reading: Reading | None = None  # what readers give of it
+
+    def written(self, write: Write, part: Part | None = None) -> "Value":
+        """Return the value with the writer of its column; only records with `part` have it, if that is given."""
+        return self._replace(write=write, part=part)
+
+    def read(
+        self,
+        name: str,
+        meaning: str,
+        padding: int = 0,
+        form: Form = Form.AS_IT_IS,
+        dtype: str = "",
+        shape: tuple[str, ...] | None = None,
+    ) -> "Value":
+        """Return the value with a reading; dtype and shape are those of the record unless they are given."""
+        dtype, shape = dtype or DTYPES[self.kind], self.shape if shape is None else shape
+        return self._replace(reading=Reading(name, self.source, dtype, shape, meaning, padding, form))
+
+
+_bytes, _float, _int64 = (partial(Value, kind) for kind in (FeatureKind.BYTES, FeatureKind.FLOAT, FeatureKind.INT64))
+_run = attrgetter
+
+_N, _N_4, _N_K, _S = ("N",), ("N", "4"), ("N*K",), ("S",)
 _PIXELS = ("height", "width")
 _NO_ID = -1
-
-OF_WIDTH, OF_HEIGHT, FRACTIONS = "fraction of width", "fraction of height", "fraction of height and width"
-YXYX = "ymin, xmin, ymax, xmax as fractions of height and width, from the top left"
+_OF_WIDTH, _OF_HEIGHT, _FRACTIONS = "fraction of width", "fraction of height", "fraction of height and width"
+_YXYX = "ymin, xmin, ymax, xmax as fractions of height and width, from the top left"
 _CLASS = "class index, 0 .. classes - 1"
 _AS_IN_JSON = "as in the JSON"
-_MASK = "1 inside the object, 0 outside"
+_OF_MASK = "1 inside the object, 0 outside"
+_FEATURE_SHAPE = ("height", "width", "channels")
 
-# Name, meaning and padding of a reading.
+# Arguments of readings that several values have.
 _IMAGE_ID = "image_id", f"{_AS_IN_JSON}; of class folders a hash of the name"
 _CATEGORY_ID = "category_ids", _AS_IN_JSON, _NO_ID
-_FEATURE, _FEATURE_SHAPE = ("feature", "of the model"), ("height", "width", "channels")
+_GREY = 0, Form.GREY, "uint8", _PIXELS
 
 
-def _of_kind(kind: FeatureKind) -> Callable[..., Value]:
-    def value(
-        source: str,
-        shape: tuple[str, ...],
-        unit: str,
-        meaning: str,
-        write: Write | None = None,
-        part: Part | None = None,
-        read: tuple[Any, ...] = (),
-        read_as: tuple[Form, str, tuple[str, ...]] | None = None,
-    ) -> Value:
-        form, dtype, read_shape = read_as or (Form.AS_IT_IS, DTYPES[kind], shape)
-        name, read_meaning, padding = (*read, 0)[:3] if read else ("", "", 0)
-        reading = Reading(name, source, dtype, read_shape, read_meaning, padding, form) if read else None
-        return Value(source, kind, shape, unit, meaning, part, write, reading)
-
-    return value
+def _of_pictures(make: Callable[[Any], Any]) -> Write:
+    return lambda run: [make(picture) for picture in run.pictures]
 
 
-_bytes, float_value, _int64 = map(_of_kind, (FeatureKind.BYTES, FeatureKind.FLOAT, FeatureKind.INT64))
-_run = attrgetter
+def _of_labels(make: Callable[[Any], Any]) -> Write:
+    return lambda run: [make(labels) for labels in run.labels]
 
 
 def _drawn(source: str) -> Write:
     return lambda run: [image.masks.values[source] for image in run.images]
 
 
-def _map(source: str, meaning: str, part: Part, read: tuple[Any, ...]) -> Value:
-    return _bytes(source, (), "grey PNG", meaning, _drawn(source), part, read, (Form.GREY, "uint8", _PIXELS))
+def _keypoint(name: str) -> Write:
+    return lambda run: run.keypoints[name]
 
 
-def _segment(source: str, unit: str, meaning: str, read: tuple[Any, ...]) -> Value:
-    return _int64(source, _S, unit, meaning, _drawn(source), Part.PANOPTIC, read)
-
-
-def _labelled(name: str) -> Write:
-    return lambda run: [getattr(labels, name) for labels in run.labels]
+def _edge(index: int) -> Write:
+    return lambda run: run.boxes.yxyx_frac[:, index]
 
 
 def _tags(run: Any) -> list[list[int]]:
     """Class indices of the tags of each image."""
     index = {name: number for number, name in enumerate(run.class_names)}
     return [[index[tag.encode()] for tag in labels.tags if tag.encode() in index] for labels in run.labels]
-
-
-def _keypoint(name: str) -> Write:
-    return lambda run: run.keypoints[name]
 
 
 def _of_block(name: str, missing: int = 0) -> Write:
@@ -89,6 +105,10 @@ def _of_block(name: str, missing: int = 0) -> Write:
     return write
 
 
+def _views(run: Any) -> list[bytes]:
+    return run.block.view.rows() if run.block.view is not None else [b""] * len(run.class_index)
+
+
 def _corners(run: Any) -> "np.ndarray":
     """Corners as fractions: float64 [M, 8]."""
     import numpy as np
@@ -99,386 +119,221 @@ def _corners(run: Any) -> "np.ndarray":
     return corners_px / np.tile(run.frame_px[run.block.image_of_object], 4)
 
 
-def _whole(numbers: "np.ndarray") -> "np.ndarray":
-    """Numbers without their fractions: int64."""
+def _whole_areas(run: Any) -> "np.ndarray":
+    """Areas without their fractions: int64."""
     import numpy as np
 
     with np.errstate(invalid="raise"):
-        return numbers.astype(np.int64)
+        return run.block.area_px2.astype(np.int64)
 
 
-IMAGE_VALUES = (
-    _bytes(
-        "image.encoded",
-        (),
-        "JPEG or PNG",
-        "the image file",
-        lambda run: [each.data for each in run.pictures],
-        read=("image", "red, green, blue"),
-        read_as=(Form.PICTURE, "uint8", (*_PIXELS, "3")),
-    ),
-    _int64("image.number", (), "COCO id", "image id", _run("block.image_id"), read=_IMAGE_ID),
-    _bytes(
-        "image.id",
-        (),
-        "decimal",
-        "COCO image id",
-        lambda run: [b"%d" % each for each in run.block.image_id.tolist()],
-        read=_IMAGE_ID,
-        read_as=(Form.DECIMAL, "int64", ()),
-    ),
-    _bytes(
-        "image.file_name",
-        (),
-        "utf-8",
-        "COCO file_name",
-        lambda run: run.block.file_name.rows(),
-        read=("file_name", "UTF-8"),
-    ),
-    _bytes(
-        "image.format",
-        (),
-        "jpeg or png",
-        "format of the bytes, independent of the name of the file",
-        lambda run: [each.format.encode() for each in run.pictures],
-    ),
-    _int64("image.height", (), "px", "height of the encoded pixels", lambda run: run.size_px[:, 1]),
-    _int64("image.width", (), "px", "width of the encoded pixels", lambda run: run.size_px[:, 0]),
-    _int64("image.channels", (), "1 to 4", "channels of the encoded pixels", _run("channels")),
-    _bytes(
-        "image.sha256",
-        (),
-        "hex",
-        "SHA-256 of image/encoded",
-        lambda run: [each.sha256.encode() for each in run.pictures],
-    ),
-    _int64(
-        "image.class_index",
-        (),
-        "0..classes-1",
-        "class index",
-        _run("image_class"),
-        read=("label", f"of an image of one class: {_CLASS}"),
-    ),
-    _bytes(
-        "image.class_name",
-        (),
-        "utf-8",
-        "class name",
-        lambda run: [(each.class_name or "").encode() for each in run.labels],
-    ),
-)
+def _fitted_boxes_px(run: Any) -> "np.ndarray":
+    """x, y, width, height in pixels of the record's image: float64 [M, 4]; the source's own numbers, where box and
+    image are as they were."""
+    import numpy as np
 
-OTHER_VALUES = (
+    image = run.block.image_of_object
+    sides = run.size_px[image].astype(np.float64)
+    ymin, xmin, ymax, xmax = run.boxes.yxyx_frac.T
+    low, high = np.column_stack((xmin, ymin)) * sides, np.column_stack((xmax, ymax)) * sides
+    is_as_it_was = ~run.boxes.is_clipped & (run.frame_px == run.size_px).all(axis=1)[image]
+    return np.where(is_as_it_was[:, None], run.block.boxes_xywh_px, np.concatenate((low, high - low), axis=1))
+
+
+VALUES = (
+    # Images
+    _bytes("image.encoded", (), "JPEG or PNG", "the image file")
+    .written(_of_pictures(attrgetter("data")))
+    .read("image", "red, green, blue", form=Form.PICTURE, dtype="uint8", shape=(*_PIXELS, "3")),
+    _int64("image.number", (), "COCO id", "image id").written(_run("block.image_id")).read(*_IMAGE_ID),
+    _bytes("image.id", (), "decimal", "COCO image id")
+    .written(lambda run: [b"%d" % each for each in run.block.image_id.tolist()])
+    .read(*_IMAGE_ID, form=Form.DECIMAL, dtype="int64"),
+    _bytes("image.file_name", (), "utf-8", "COCO file_name")
+    .written(lambda run: run.block.file_name.rows())
+    .read("file_name", "UTF-8"),
+    _bytes("image.format", (), "jpeg or png", "format of the bytes, independent of the name of the file").written(
+        _of_pictures(lambda picture: picture.format.encode())
+    ),
+    _int64("image.height", (), "px", "height of the encoded pixels").written(lambda run: run.size_px[:, 1]),
+    _int64("image.width", (), "px", "width of the encoded pixels").written(lambda run: run.size_px[:, 0]),
+    _int64("image.channels", (), "1 to 4", "channels of the encoded pixels").written(_run("channels")),
+    _bytes("image.sha256", (), "hex", "SHA-256 of image/encoded").written(
+        _of_pictures(lambda picture: picture.sha256.encode())
+    ),
+    _int64("image.class_index", (), "0..classes-1", "class index")
+    .written(_run("image_class"))
+    .read("label", f"of an image of one class: {_CLASS}"),
+    _bytes("image.class_name", (), "utf-8", "class name").written(
+        _of_labels(lambda labels: (labels.class_name or "").encode())
+    ),
+    # Boxes. Of several values with one reading, readers return the first in the record.
+    _float("objects.xmin", _N, _OF_WIDTH, "left edge, 0..1")
+    .written(_edge(1))
+    .read("boxes", _YXYX, form=Form.STACKED, shape=_N_4),
+    _float("objects.xmax", _N, _OF_WIDTH, "right edge, 0..1").written(_edge(3)),
+    _float("objects.ymin", _N, _OF_HEIGHT, "top edge, 0..1").written(_edge(0)),
+    _float("objects.ymax", _N, _OF_HEIGHT, "bottom edge, 0..1").written(_edge(2)),
+    _float("objects.bbox_yxyx", _N_4, _FRACTIONS, "ymin, xmin, ymax, xmax")
+    .written(_run("boxes.yxyx_frac"))
+    .read("boxes", _YXYX),
+    _float("objects.bbox_xywh_px", _N_4, "px", "x, y, width, height")
+    .written(_fitted_boxes_px)
+    .read("box_xywh_px", "in place of boxes, in the layout keras: x, y, width, height in pixels"),
+    # Objects
+    _int64("objects.class_index", _N, "0..classes-1", "contiguous class index")
+    .written(_run("class_index"))
+    .read("labels", _CLASS, _NO_ID),
+    _int64("objects.category_id", _N, "COCO id", "category id as in the JSON")
+    .written(_run("block.category_id"))
+    .read(*_CATEGORY_ID),
+    _int64("objects.label", _N, "1 or more", "category id as in the JSON; class index + 1 where one is 0 or less")
+    .written(lambda run: run.label_of_class[run.class_index])
+    .read(*_CATEGORY_ID),
+    _bytes("objects.category_name", _N, "utf-8", "category name").written(
+        lambda run: run.name_of_class.take(run.class_index)
+    ),
+    _int64("objects.id", _N, "COCO id", "annotation id")
+    .written(_run("block.object_id"))
+    .read("annotation_ids", _AS_IN_JSON, _NO_ID),
+    _int64("objects.is_crowd", _N, "0 or 1", "1 where the box holds a crowd")
+    .written(_run("block.is_crowd"))
+    .read("is_crowd", "1 where the box holds a crowd"),
+    _float("objects.area", _N, "px²", "area, from the JSON")
+    .written(_run("block.area_px2"))
+    .read("area", "pixels² of the JSON's picture"),
+    _int64("objects.area_whole", _N, "px²", "area, without its fraction")
+    .written(_whole_areas)
+    .read("area", "the same without its fraction: layout tfds"),
+    _bytes("objects.mask_png", _N, "grey PNG, 0 and 1", "mask of the full image; all 0 where the object has none")
+    .written(lambda run: [png for each in run.images for png in each.masks.png], Part.MASK_PNG)
+    .read("masks", _OF_MASK, form=Form.PNG_MASKS, dtype="uint8", shape=("N", *_PIXELS)),
+    _bytes("objects.mask_rle", _N, "COCO RLE", "mask as compressed counts; its size is height, width")
+    .written(lambda run: [rle for each in run.images for rle in each.masks.rle], Part.MASK_RLE)
+    .read("masks", _OF_MASK, form=Form.RLE_MASKS, dtype="uint8", shape=("N", *_PIXELS)),
+    _float("objects.keypoint_x", _N_K, _OF_WIDTH, "0 where not labelled")
+    .written(_keypoint("x"), Part.KEYPOINTS)
+    .read(
+        "keypoints",
+        "x, y as fractions of width and height (x first, unlike boxes), then visibility: 0 not labelled, 1 hidden, "
+        "2 visible",
+        form=Form.KEYPOINTS,
+        shape=("N", "K", "3"),
+    ),
+    _float("objects.keypoint_y", _N_K, _OF_HEIGHT, "0 where not labelled").written(_keypoint("y"), Part.KEYPOINTS),
     _int64(
-        "objects.class_index",
-        _N,
-        "0..classes-1",
-        "contiguous class index",
-        _run("class_index"),
-        read=("labels", _CLASS, _NO_ID),
-    ),
-    _int64(
-        "objects.category_id", _N, "COCO id", "category id as in the JSON", _run("block.category_id"), read=_CATEGORY_ID
-    ),
-    _int64(
-        "objects.label",
-        _N,
-        "1 or more",
-        "category id as in the JSON; class index + 1 where one is 0 or less",
-        lambda run: run.label_of_class[run.class_index],
-        read=_CATEGORY_ID,
-    ),
-    _bytes("objects.category_name", _N, "utf-8", "category name", lambda run: run.name_of_class.take(run.class_index)),
-    _int64(
-        "objects.id",
-        _N,
-        "COCO id",
-        "annotation id",
-        _run("block.object_id"),
-        read=("annotation_ids", _AS_IN_JSON, _NO_ID),
-    ),
-    _int64(
-        "objects.is_crowd",
-        _N,
-        "0 or 1",
-        "1 where the box holds a crowd",
-        _run("block.is_crowd"),
-        read=("is_crowd", "1 where the box holds a crowd"),
-    ),
-    float_value(
-        "objects.area",
-        _N,
-        "px²",
-        "area, from the JSON",
-        _run("block.area_px2"),
-        read=("area", "pixels² of the JSON's picture"),
-    ),
-    _int64(
-        "objects.area_whole",
-        _N,
-        "px²",
-        "area, without its fraction",
-        lambda run: _whole(run.block.area_px2),
-        read=("area", "the same without its fraction: layout tfds"),
-    ),
+        "objects.keypoint_visibility", _N_K, "0, 1 or 2", "0 not labelled, 1 labelled and hidden, 2 visible"
+    ).written(_keypoint("visibility"), Part.KEYPOINTS),
+    _int64("objects.keypoint_num", _N, "0..K", "labelled keypoints").written(_keypoint("num"), Part.KEYPOINTS),
     _bytes(
-        "objects.mask_png",
-        _N,
-        "grey PNG, 0 and 1",
-        "mask of the full image; all 0 where the object has none",
-        lambda run: [png for each in run.images for png in each.masks.png],
-        Part.MASK_PNG,
-        read=("masks", _MASK),
-        read_as=(Form.PNG_MASKS, "uint8", ("N", *_PIXELS)),
-    ),
-    _bytes(
-        "objects.mask_rle",
-        _N,
-        "COCO RLE",
-        "mask as compressed counts; its size is height, width",
-        lambda run: [rle for each in run.images for rle in each.masks.rle],
-        Part.MASK_RLE,
-        read=("masks", _MASK),
-        read_as=(Form.RLE_MASKS, "uint8", ("N", *_PIXELS)),
-    ),
-    float_value(
-        "objects.keypoint_x",
-        _N_K,
-        OF_WIDTH,
-        "0 where not labelled",
-        _keypoint("x"),
-        Part.KEYPOINTS,
-        read=(
-            "keypoints",
-            "x, y as fractions of width and height (x first, unlike boxes), then visibility: 0 not labelled, 1 hidden, "
-            "2 visible",
-        ),
-        read_as=(Form.KEYPOINTS, "float32", ("N", "K", "3")),
-    ),
-    float_value("objects.keypoint_y", _N_K, OF_HEIGHT, "0 where not labelled", _keypoint("y"), Part.KEYPOINTS),
-    _int64(
-        "objects.keypoint_visibility",
-        _N_K,
-        "0, 1 or 2",
-        "0 not labelled, 1 labelled and hidden, 2 visible",
-        _keypoint("visibility"),
-        Part.KEYPOINTS,
-    ),
-    _int64("objects.keypoint_num", _N, "0..K", "labelled keypoints", _keypoint("num"), Part.KEYPOINTS),
-    _bytes(
-        "objects.keypoint_text",
-        _N_K,
-        "utf-8",
-        "keypoint names; empty beyond those of the object's category",
-        _keypoint("text"),
-        Part.KEYPOINTS,
-    ),
-    _int64(
-        "objects.difficult",
-        _N,
-        "0 or 1",
-        "1 where the source says that the object is hard to recognise",
-        _of_block("difficult"),
-        Part.FLAGS,
-        read=("difficult", "1 where the object is hard to recognise"),
-    ),
-    _int64(
-        "objects.truncated",
-        _N,
-        "0 or 1",
-        "1 where the source says that the object is not all in the box",
-        _of_block("truncated"),
-        Part.FLAGS,
-        read=("truncated", "1 where the object is not all in the box"),
-    ),
-    _bytes(
-        "objects.view",
-        _N,
-        "utf-8",
-        "side of the object that is seen, in the source's words",
-        lambda run: run.block.view.rows() if run.block.view is not None else [b""] * len(run.class_index),
-        Part.FLAGS,
-        read=("views", "UTF-8: side that is seen"),
-    ),
-    float_value(
+        "objects.keypoint_text", _N_K, "utf-8", "keypoint names; empty beyond those of the object's category"
+    ).written(_keypoint("text"), Part.KEYPOINTS),
+    _int64("objects.difficult", _N, "0 or 1", "1 where the source says that the object is hard to recognise")
+    .written(_of_block("difficult"), Part.FLAGS)
+    .read("difficult", "1 where the object is hard to recognise"),
+    _int64("objects.truncated", _N, "0 or 1", "1 where the source says that the object is not all in the box")
+    .written(_of_block("truncated"), Part.FLAGS)
+    .read("truncated", "1 where the object is not all in the box"),
+    _bytes("objects.view", _N, "utf-8", "side of the object that is seen, in the source's words")
+    .written(_views, Part.FLAGS)
+    .read("views", "UTF-8: side that is seen"),
+    _float(
         "objects.corners",
         ("N", "8"),
-        FRACTIONS,
+        _FRACTIONS,
         "x, y of the four corners of an oriented box, in order; the box is their bounds",
-        _corners,
-        Part.ORIENTED,
-        read=("corners", "x, y of the four corners of an oriented box as fractions of width and height"),
-    ),
-    _int64(
-        "objects.track_id",
-        _N,
-        "id",
-        "track that the object is of; -1 without",
-        _of_block("track_id", _NO_ID),
-        Part.TRACKS,
-        read=("track_ids", "-1 without", _NO_ID),
-    ),
+    )
+    .written(_corners, Part.ORIENTED)
+    .read("corners", "x, y of the four corners of an oriented box as fractions of width and height"),
+    _int64("objects.track_id", _N, "id", "track that the object is of; -1 without")
+    .written(_of_block("track_id", _NO_ID), Part.TRACKS)
+    .read("track_ids", "-1 without", _NO_ID),
+    # Captions
+    _bytes("captions.text", ("C",), "utf-8", "captions")
+    .written(_of_labels(lambda labels: [each.caption.encode() for each in labels.captions]), Part.CAPTIONS)
+    .read("captions", "UTF-8"),
+    _int64("captions.id", ("C",), "COCO id", "annotation id")
+    .written(_of_labels(lambda labels: [each.id for each in labels.captions]), Part.CAPTIONS)
+    .read("caption_ids", _AS_IN_JSON, _NO_ID),
+    _int64("captions.index", ("T",), "0..terms-1", "terms of the captions, ascending")
+    .written(_of_labels(attrgetter("caption_index")), Part.CAPTION_TERMS)
+    .read("caption_index", "terms, see `recordmill.encoders`"),
+    _float("captions.value", ("T",), "count or tf-idf", "weights of the terms of the captions")
+    .written(_of_labels(attrgetter("caption_value")), Part.CAPTION_TERMS)
+    .read("caption_value", "weights of the terms"),
+    _int64("captions.tokens", ("L",), "2..terms+1", "tokens of the captions, in order; 1 unknown")
+    .written(_of_labels(attrgetter("caption_index")), Part.CAPTION_TOKENS)
+    .read("caption_tokens", "in order; 1 unknown"),
+    # Masks of images
     _bytes(
-        "captions.text",
-        ("C",),
-        "utf-8",
-        "captions",
-        lambda run: [[each.caption.encode() for each in labels.captions] for labels in run.labels],
-        Part.CAPTIONS,
-        read=("captions", "UTF-8"),
-    ),
-    _int64(
-        "captions.id",
-        ("C",),
-        "COCO id",
-        "annotation id",
-        lambda run: [[each.id for each in labels.captions] for labels in run.labels],
-        Part.CAPTIONS,
-        read=("caption_ids", _AS_IN_JSON, _NO_ID),
-    ),
-    _int64(
-        "captions.index",
-        ("T",),
-        "0..terms-1",
-        "terms of the captions, ascending",
-        _labelled("caption_index"),
-        Part.CAPTION_TERMS,
-        read=("caption_index", "terms, see `recordmill.encoders`"),
-    ),
-    float_value(
-        "captions.value",
-        ("T",),
-        "count or tf-idf",
-        "weights of the terms of the captions",
-        _labelled("caption_value"),
-        Part.CAPTION_TERMS,
-        read=("caption_value", "weights of the terms"),
-    ),
-    _int64(
-        "captions.tokens",
-        ("L",),
-        "2..terms+1",
-        "tokens of the captions, in order; 1 unknown",
-        _labelled("caption_index"),
-        Part.CAPTION_TOKENS,
-        read=("caption_tokens", "in order; 1 unknown"),
-    ),
-    _map(
         "semantic.png",
+        (),
+        "grey PNG",
         "things 1, stuff above (semantic_by_id in label_map.json), 255 where nothing is known",
-        Part.SEMANTIC,
-        ("semantic", "see semantic_by_id in label_map.json; 255 unknown"),
+    )
+    .written(_drawn("semantic.png"), Part.SEMANTIC)
+    .read("semantic", "see semantic_by_id in label_map.json; 255 unknown", *_GREY),
+    _bytes("panoptic.category_png", (), "grey PNG", "label of each pixel's category, as in class/label; void 0")
+    .written(_drawn("panoptic.category_png"), Part.PANOPTIC)
+    .read(
+        "categories",
+        "category id of the panoptic segment, void 0; where an id is 0 or less, see label_by_id in label_map.json",
+        *_GREY,
     ),
-    _map(
-        "panoptic.category_png",
-        "label of each pixel's category, as in class/label; void 0",
-        Part.PANOPTIC,
-        (
-            "categories",
-            "category id of the panoptic segment, void 0; where an id is 0 or less, see label_by_id in label_map.json",
-        ),
-    ),
-    _map(
+    _bytes(
         "panoptic.instance_png",
+        (),
+        "grey PNG",
         "index of the segment in segments_info, from 1, for things; 0 for stuff and void",
-        Part.PANOPTIC,
-        ("instances", "number of the panoptic segment from 1, 0 for stuff and void"),
+    )
+    .written(_drawn("panoptic.instance_png"), Part.PANOPTIC)
+    .read("instances", "number of the panoptic segment from 1, 0 for stuff and void", *_GREY),
+    _bytes("panoptic.png", (), "PNG", "the panoptic PNG, unchanged: segment ids R + 256 G + 65536 B")
+    .written(_drawn("panoptic.png"), Part.PANOPTIC)
+    .read("segment_map", "id of the panoptic segment: layout tfds", 0, Form.SEGMENT_IDS, "int32", _PIXELS),
+    _bytes("panoptic.file_name", (), "utf-8", "file_name of the panoptic PNG; empty where the image has none").written(
+        _drawn("panoptic.file_name"), Part.PANOPTIC
     ),
-    _bytes(
-        "panoptic.png",
-        (),
-        "PNG",
-        "the panoptic PNG, unchanged: segment ids R + 256 G + 65536 B",
-        _drawn("panoptic.png"),
-        Part.PANOPTIC,
-        read=("segment_map", "id of the panoptic segment: layout tfds"),
-        read_as=(Form.SEGMENT_IDS, "int32", _PIXELS),
-    ),
-    _bytes(
-        "panoptic.file_name",
-        (),
-        "utf-8",
-        "file_name of the panoptic PNG; empty where the image has none",
-        _drawn("panoptic.file_name"),
-        Part.PANOPTIC,
-    ),
-    _segment(
-        "segments.id",
-        "segment id",
-        "value of its pixels in panoptic_image",
-        ("segment_ids", "values of segment_map", _NO_ID),
-    ),
-    _segment(
-        "segments.class_index",
-        "0..segment classes-1",
-        "contiguous index among the panoptic categories",
-        ("segment_labels", "index among the segments", _NO_ID),
-    ),
-    float_value(
-        "segments.bbox_yxyx",
-        ("S", "4"),
-        FRACTIONS,
-        "ymin, xmin, ymax, xmax",
-        _drawn("segments.bbox_yxyx"),
-        Part.PANOPTIC,
-        ("segment_boxes", YXYX),
-    ),
-    _segment("segments.area", "px²", "area of a segment", ("segment_areas", "pixels²")),
-    _segment(
-        "segments.is_crowd", "0 or 1", "1 where the segment is a crowd", ("segment_is_crowd", "1 where it is a crowd")
-    ),
-    _int64(
-        "image.neg_category_ids",
-        ("G",),
-        "COCO id",
-        "LVIS: categories that are known to be absent",
-        _labelled("neg_category_ids"),
-        Part.LVIS,
-        read=("neg_category_ids", "LVIS: known to be absent", _NO_ID),
-    ),
+    _int64("segments.id", _S, "segment id", "value of its pixels in panoptic_image")
+    .written(_drawn("segments.id"), Part.PANOPTIC)
+    .read("segment_ids", "values of segment_map", _NO_ID),
+    _int64("segments.class_index", _S, "0..segment classes-1", "contiguous index among the panoptic categories")
+    .written(_drawn("segments.class_index"), Part.PANOPTIC)
+    .read("segment_labels", "index among the segments", _NO_ID),
+    _float("segments.bbox_yxyx", ("S", "4"), _FRACTIONS, "ymin, xmin, ymax, xmax")
+    .written(_drawn("segments.bbox_yxyx"), Part.PANOPTIC)
+    .read("segment_boxes", _YXYX),
+    _int64("segments.area", _S, "px²", "area of a segment")
+    .written(_drawn("segments.area"), Part.PANOPTIC)
+    .read("segment_areas", "pixels²"),
+    _int64("segments.is_crowd", _S, "0 or 1", "1 where the segment is a crowd")
+    .written(_drawn("segments.is_crowd"), Part.PANOPTIC)
+    .read("segment_is_crowd", "1 where it is a crowd"),
+    # LVIS and tags
+    _int64("image.neg_category_ids", ("G",), "COCO id", "LVIS: categories that are known to be absent")
+    .written(_of_labels(attrgetter("neg_category_ids")), Part.LVIS)
+    .read("neg_category_ids", "LVIS: known to be absent", _NO_ID),
     _int64(
         "image.not_exhaustive_category_ids",
         ("E",),
         "COCO id",
         "LVIS: categories of which not every object is annotated",
-        _labelled("not_exhaustive_category_ids"),
-        Part.LVIS,
-        read=("not_exhaustive_category_ids", "LVIS: not every object is annotated", _NO_ID),
+    )
+    .written(_of_labels(attrgetter("not_exhaustive_category_ids")), Part.LVIS)
+    .read("not_exhaustive_category_ids", "LVIS: not every object is annotated", _NO_ID),
+    _int64("image.tag_labels", ("U",), "1 or more", "classes of the whole image, as image/object/class/label")
+    .written(lambda run: [[int(run.label_of_class[index]) for index in indices] for indices in _tags(run)], Part.TAGS)
+    .read("tag_ids", "classes of the whole image, as category_ids", _NO_ID),
+    _bytes("image.tag_names", ("U",), "utf-8", "their names")
+    .written(lambda run: [[run.class_names[index] for index in indices] for indices in _tags(run)], Part.TAGS)
+    .read("tags", "UTF-8"),
+    # Features of models
+    _float("feature.values", (), "as the model gives", "the feature").read(
+        "feature", "of the model", shape=_FEATURE_SHAPE
     ),
-    _int64(
-        "image.tag_labels",
-        ("U",),
-        "1 or more",
-        "classes of the whole image, as image/object/class/label",
-        lambda run: [[int(run.label_of_class[index]) for index in indices] for indices in _tags(run)],
-        Part.TAGS,
-        read=("tag_ids", "classes of the whole image, as category_ids", _NO_ID),
-    ),
-    _bytes(
-        "image.tag_names",
-        ("U",),
-        "utf-8",
-        "their names",
-        lambda run: [[run.class_names[index] for index in indices] for indices in _tags(run)],
-        Part.TAGS,
-        read=("tags", "UTF-8"),
-    ),
-    float_value(
-        "feature.values",
-        (),
-        "as the model gives",
-        "the feature",
-        read=_FEATURE,
-        read_as=(Form.AS_IT_IS, "float32", _FEATURE_SHAPE),
-    ),
-    _bytes(
-        "feature.bytes",
-        (),
-        "little-endian float16",
-        "the feature, of feature/shape",
-        read=_FEATURE,
-        read_as=(Form.FLOAT16, "float16", _FEATURE_SHAPE),
+    _bytes("feature.bytes", (), "little-endian float16", "the feature, of feature/shape").read(
+        "feature", "of the model", form=Form.FLOAT16, dtype="float16", shape=_FEATURE_SHAPE
     ),
     _int64("feature.shape", (), "numbers", "its height, width, channels"),
 )
+VALUE_OF = {value.source: value for value in VALUES}

@@ -9,7 +9,8 @@ from pathlib import Path
 from recordmill.pipelines.dataset_options import ShowOptions, TerminalOptions
 from recordmill.pipelines.verbs import CONVERSIONS, FORMATS, VERBS
 from recordmill.schemas.inputs.option import OptionField, Options, options_of
-from recordmill.schemas.inputs.options import ConvertOptions, DividedOptions, PictureOptions
+from recordmill.schemas.inputs.options import ConvertOptions, DividedOptions
+from recordmill.schemas.inputs.picture_options import PictureOptions
 from recordmill.transforms.annotated.format_options import FormatOptions
 
 _TABLE = re.compile(r"(<!-- options: (.+?) -->\n).*?(<!-- end of options -->)", re.DOTALL)

@@ -37,7 +37,8 @@ from recordmill.pipelines.convert import Job, write_nothing
 from recordmill.schemas.dataset.manifest import Plan
 from recordmill.schemas.dataset.recipes import LISTING, Recipe
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError
-from recordmill.schemas.inputs.options import ConvertOptions, PictureOptions
+from recordmill.schemas.inputs.options import ConvertOptions
+from recordmill.schemas.inputs.picture_options import PictureOptions
 from recordmill.schemas.sizes import number_text
 from recordmill.transforms.dataset.dataset_folder import read_statistics, require_manifest, tidy
 from recordmill.transforms.dataset.fact_lines import data_set_lines, plan_lines

@@ -1,11 +1,11 @@
 """`recordmill report`: write report.html again. It uses neither Beam nor TensorFlow."""
 
 from recordmill.launch.terminal.console import terminal
-from recordmill.pipelines.dataset_options import ReportOptions
+from recordmill.pipelines.dataset_options import DataSetOptions
 from recordmill.transforms.insight.write_report import write_report
 
 
-def run(options: ReportOptions) -> None:
+def run(options: DataSetOptions) -> None:
     """Write report.html.
 
     Raises:

@@ -30,36 +30,24 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Faults(msgspec.Struct, frozen=True):
-    """Faults, of which only the first ones are listed where many have one reason.
-
-    Attributes:
-        more: how many are not listed.
-    """
+    """Faults, of which only the first ones are listed where many have one reason."""
 
     listed: tuple[Fault, ...] = ()
-    more: int = 0
+    more: int = 0  # how many are not listed
 
     def __len__(self) -> int:
         return len(self.listed) + self.more
 
 
 class ShardCheck(msgspec.Struct, frozen=True):
-    """Result of a shard.
-
-    Attributes:
-        examples, objects: how many were read, up to the first damaged record.
-        record_bytes: of those records, uncompressed and without framing.
-        bytes: size of the file.
-        features: how many of its features were made again.
-        difference: the largest, of how much of a feature's largest number its numbers differ by then.
-    """
+    """Result of a shard. Numbers of what was read end at the first damaged record."""
 
     split: str
     file: str
     examples: int
     objects: int
-    record_bytes: int
-    bytes: int
+    record_bytes: int  # uncompressed and without framing
+    bytes: int  # size of the file
     faults: Faults
-    features: int = 0
-    difference: float = 0.0
+    features: int = 0  # how many of its features were made again
+    difference: float = 0.0  # the largest of these features: as a fraction of the feature's largest number

@@ -9,7 +9,6 @@ import hashlib
 import msgspec
 
 from recordmill.schemas.dataset.recipes import Recipe
-from recordmill.schemas.duplicates import Duplicates
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureTable, Part
 from recordmill.schemas.inputs.annotations import Category
@@ -19,7 +18,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import split_name_fault
 from recordmill.schemas.layouts import LAYOUTS, shard_names
 from recordmill.schemas.names import dataset_name_fault
-from recordmill.schemas.problems import SplitProblems
+from recordmill.schemas.problems import Duplicates, SplitProblems
 from recordmill.schemas.rejects import MOST_LISTED, RejectLine
 from recordmill.schemas.shards import ShardInfo, SplitSize
 
@@ -29,15 +28,10 @@ bytes, or the manifest another shape."""
 
 
 class Unlisted(msgspec.Struct, frozen=True):
-    """Files found under --images that no image row references; they are not part of the data set.
-
-    Attributes:
-        files: how many.
-        first: names of a few of them.
-    """
+    """Files found under --images that no image row references; they are not part of the data set."""
 
     files: int
-    first: tuple[str, ...]
+    first: tuple[str, ...]  # names of a few of them
 
 
 class InputRows(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -243,15 +237,10 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """Plan of a job.
+    """Plan of a job."""
 
-    Attributes:
-        manifest: without shards. Counts are those that are known before a picture is read.
-        sizes: by split.
-    """
-
-    manifest: Manifest
-    sizes: dict[str, SplitSize]
+    manifest: Manifest  # without shards. Counts are those that are known before a picture is read
+    sizes: dict[str, SplitSize]  # by split
 
 
 def label_by_id(labels: LabelMap, table: FeatureTable) -> dict[int, int]:

@@ -89,13 +89,9 @@ class StuffAnnotation(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An entry of a panoptic row's `segments_info`. Box and area are None where the file does not say.
+    """An entry of a panoptic row's `segments_info`. Box and area are None where the file does not say."""
 
-    Attributes:
-        id: the value R + 256 G + 65536 B of its pixels in the panoptic PNG.
-    """
-
-    id: int
+    id: int  # the value R + 256 G + 65536 B of its pixels in the panoptic PNG
     category_id: int
     is_crowd: bool
     bbox_xywh_px: tuple[float, float, float, float] | None = None
@@ -103,60 +99,37 @@ class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class PanopticAnnotation(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A row of `annotations` of a panoptic file.
+    """A row of `annotations` of a panoptic file."""
 
-    Attributes:
-        path: of the PNG; as the JSON has it, below the folder of PNGs, until it is known which file that is.
-        file_name: of the PNG, as in the JSON.
-        size_bytes: of the PNG as it was listed; None where it was not.
-        version: as of `recordmill.schemas.inputs.images.ImageRef`.
-    """
-
-    path: str
-    file_name: str
+    path: str  # of the PNG; as the JSON has it, below the folder of PNGs, until it is known which file that is
+    file_name: str  # of the PNG, as in the JSON
     segments: tuple[Segment, ...]
-    size_bytes: int | None = None
-    version: str = ""
+    size_bytes: int | None = None  # of the PNG as it was listed; None where it was not
+    version: str = ""  # as of `recordmill.schemas.inputs.images.ImageRef`
 
 
 class TableRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A row of a table that names a picture.
+    """A row of a table that names a picture."""
 
-    Attributes:
-        record: its other columns, a serialised tf.Example.
-        line: see `recordmill.transforms.rows.row_batch.RowBatch`.
-        place: its file, line and column of pictures, for messages.
-    """
-
-    record: bytes
-    line: int
-    place: str
+    record: bytes  # its other columns, a serialised tf.Example
+    line: int  # see `recordmill.transforms.rows.row_batch.RowBatch`
+    place: str  # its file, line and column of pictures, for messages
 
 
 class ImageLabels(msgspec.Struct, frozen=True, array_like=True):
-    """Annotations of an image other than its objects.
+    """Annotations of an image other than its objects."""
 
-    Attributes:
-        captions, regions: captions and stuff annotations, ordered by annotation id.
-        panoptic: one at most, once all files are joined.
-        neg_category_ids, not_exhaustive_category_ids: LVIS's lists.
-        class_name: the class of the whole image (`recordmill folder`); None in COCO data.
-        caption_index, caption_value: the terms of all captions and their weights, or the ids of their tokens, where
-            these are asked for; see `recordmill.transforms.encoders.fit_encoder`.
-        row: that names the image, of a table whose rows become records each; None elsewhere.
-        tags: classes of the whole image, beside its objects.
-    """
-
-    captions: tuple[Caption, ...] = ()
-    regions: tuple[StuffAnnotation, ...] = ()
-    panoptic: tuple[PanopticAnnotation, ...] = ()
-    neg_category_ids: tuple[int, ...] = ()
-    not_exhaustive_category_ids: tuple[int, ...] = ()
-    class_name: str | None = None
+    captions: tuple[Caption, ...] = ()  # ordered by annotation id
+    regions: tuple[StuffAnnotation, ...] = ()  # stuff, ordered by annotation id
+    panoptic: tuple[PanopticAnnotation, ...] = ()  # one at most, once all files are joined
+    neg_category_ids: tuple[int, ...] = ()  # LVIS's list
+    not_exhaustive_category_ids: tuple[int, ...] = ()  # LVIS's list
+    class_name: str | None = None  # the class of the whole image (`recordmill folder`); None in COCO data
+    # Terms of all captions and their weights, or ids of their tokens; see `recordmill.transforms.encoders.fit_encoder`.
     caption_index: tuple[int, ...] = ()
     caption_value: tuple[float, ...] = ()
-    row: TableRow | None = None
-    tags: tuple[str, ...] = ()
+    row: TableRow | None = None  # that names the image, of a table whose rows become records each; None elsewhere
+    tags: tuple[str, ...] = ()  # classes of the whole image, beside its objects
 
     @property
     def rows(self) -> int:

@@ -44,66 +44,42 @@ class BoxFormat(str, Enum):
 
 
 class AnnotationSource(msgspec.Struct, frozen=True, array_like=True):
-    """An annotation file to read.
-
-    Attributes:
-        masks: the folder or .zip of a panoptic file's PNGs.
-        bbox_format: of a file of objects; None for COCO's, unless the boxes look as if they had another.
-    """
+    """An annotation file to read."""
 
     kind: AnnotationKind
     path: str
-    masks: str = ""
+    masks: str = ""  # the folder or .zip of a panoptic file's PNGs
+    # of a file of objects; None for COCO's, unless the boxes look as if they had another.
     bbox_format: BoxFormat | None = None
 
 
 class AnnotationBlock(msgspec.Struct, frozen=True, array_like=True):
-    """Some of an annotation file's text: rows of one of its lists.
-
-    Attributes:
-        number: of the block in its file.
-        list: `images` or `annotations`; empty for an object of all else: the file without the rows of its lists.
-        first_row: index of the first.
-        start: offset of the text in the file.
-        size: bytes of the text.
-        crc32c: of the text, by which it is known when it is read from the file.
-        sampled: every so manieth row of the file is looked at to guess the format of boxes.
-        text: empty where it can be read from the file.
-    """
+    """Some of an annotation file's text: rows of one of its lists."""
 
     source: AnnotationSource
-    number: int
-    list: str
-    first_row: int
-    start: int
-    size: int
-    crc32c: int
-    sampled: int
-    text: bytes = b""
+    number: int  # of the block in its file
+    list: str  # `images` or `annotations`; empty for an object of all else: the file without the rows of its lists
+    first_row: int  # index of the first
+    start: int  # offset of the text in the file
+    size: int  # bytes of the text
+    crc32c: int  # of the text, by which it is known when it is read from the file
+    sampled: int  # every so manieth row of the file is looked at to guess the format of boxes
+    text: bytes = b""  # empty where it can be read from the file
 
 
 class FileAnnotations(msgspec.Struct, frozen=True, array_like=True):
-    """Rows of one annotation file for one image id.
+    """Rows of one annotation file for one image id."""
 
-    Attributes:
-        image_id: the id.
-        source: the annotation file.
-        kind: of that file.
-        rows: its image rows with that id, in file order: one, or none (the file has annotations of the image, but no
-            row for it), or several (a duplicate id).
-        annotations: its usable objects of that image, in file order.
-        labels: its other usable annotations of that image, in file order.
-        rejected: its annotations of that image that cannot be used.
-        bbox_format: that boxes and areas still have; None where they are x, y, width, height in pixels, and pixels².
-    """
-
-    image_id: int
-    source: str
-    kind: AnnotationKind
+    image_id: int  # the id
+    source: str  # the annotation file
+    kind: AnnotationKind  # of that file
+    # its image rows with that id, in file order: one, or none (the file has annotations of the image, but no row for
+    # it), or several (a duplicate id).
     rows: tuple[ImageRow, ...]
-    annotations: tuple[Annotation, ...] = ()
-    labels: ImageLabels = NO_LABELS
-    rejected: tuple[Rejected, ...] = ()
+    annotations: tuple[Annotation, ...] = ()  # its usable objects of that image, in file order
+    labels: ImageLabels = NO_LABELS  # its other usable annotations of that image, in file order
+    rejected: tuple[Rejected, ...] = ()  # its annotations of that image that cannot be used
+    # that boxes and areas still have; None where they are x, y, width, height in pixels, and pixels².
     bbox_format: BoxFormat | None = None
 
     @property
@@ -113,25 +89,16 @@ class FileAnnotations(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AnnotationFile(msgspec.Struct, frozen=True):
-    """Summary of an annotation file: categories and number of rows, with rejects.
-
-    Attributes:
-        lvis: whether its image rows have LVIS's lists of categories.
-        unread: its fields with data that nothing reads.
-        optional: those with data that only some layouts carry.
-        keypoints: by category id, how many keypoints most rows have, of categories that name none.
-        warnings: what is not likely to be meant, for a person.
-        uses_zero: whether an annotation has the category id 0.
-    """
+    """Summary of an annotation file: categories and number of rows, with rejects."""
 
     path: str
     kind: AnnotationKind
     images: int
     annotations: int
     categories: tuple[Category, ...]
-    lvis: bool = False
-    unread: FieldRows = {}
-    optional: FieldRows = {}
-    keypoints: dict[int, int] = {}
-    warnings: tuple[str, ...] = ()
-    uses_zero: bool = False
+    lvis: bool = False  # whether its image rows have LVIS's lists of categories
+    unread: FieldRows = {}  # its fields with data that nothing reads
+    optional: FieldRows = {}  # those with data that only some layouts carry
+    keypoints: dict[int, int] = {}  # by category id, how many keypoints most rows have, of categories that name none
+    warnings: tuple[str, ...] = ()  # what is not likely to be meant, for a person
+    uses_zero: bool = False  # whether an annotation has the category id 0

@@ -42,44 +42,28 @@ class TextForm(str, Enum):
 
 
 class TextSettings(msgspec.Struct, frozen=True):
-    """How texts are split into terms, and which terms there are.
+    """How texts are split into terms, and which terms there are."""
 
-    Attributes:
-        form: what a text becomes, any but RAW.
-        ngrams: fewest and most tokens of a term; 1 and 1 for TOKENS.
-        lower: whether texts are lower-cased first.
-        stop_words: tokens that are left out, sorted.
-        min_df: a term is kept that is in so many texts; as a float, in such a fraction of them.
-        features: the most terms; of more the most frequent are kept, those of one frequency in alphabetical order.
-            None keeps all.
-    """
-
-    form: TextForm
-    ngrams: tuple[int, int] = (1, 1)
-    lower: bool = True
-    stop_words: tuple[str, ...] = ()
-    min_df: int | float = 1
+    form: TextForm  # what a text becomes, any but RAW
+    ngrams: tuple[int, int] = (1, 1)  # fewest and most tokens of a term; 1 and 1 for TOKENS
+    lower: bool = True  # whether texts are lower-cased first
+    stop_words: tuple[str, ...] = ()  # tokens that are left out, sorted
+    min_df: int | float = 1  # a term is kept that is in so many texts; as a float, in such a fraction of them
+    # the most terms; of more the most frequent are kept, those of one frequency in alphabetical order. None keeps all.
     features: int | None = None
     token_pattern: str = TOKEN_PATTERN
 
 
 class TextEncoder(msgspec.Struct, frozen=True):
-    """The content of a file of encoders/: settings, and what was fitted.
-
-    Attributes:
-        column: what it encodes, `captions` or a table's column.
-        split, texts: what it was fitted on.
-        vocabulary: the terms, in the order of their indices, which is that of their code points.
-        idf: of each term, ln((1 + texts) / (1 + texts that have it)) + 1; empty unless the form is TFIDF.
-    """
+    """The content of a file of encoders/: settings, and what was fitted on the texts of a split."""
 
     format: int
-    column: str
+    column: str  # `captions` or a table's column
     settings: TextSettings
     split: str
     texts: int
-    vocabulary: tuple[str, ...]
-    idf: tuple[float, ...] = ()
+    vocabulary: tuple[str, ...]  # the terms, in the order of their indices, which is that of their code points
+    idf: tuple[float, ...] = ()  # ln((1 + texts) / (1 + texts that have the term)) + 1; empty unless the form is TFIDF
 
     @property
     def size(self) -> int:
@@ -108,52 +92,34 @@ class EncoderInfo(msgspec.Struct, frozen=True):
 
 
 class EncoderSource(NamedTuple):
-    """Source of a column's encoder.
-
-    Attributes:
-        fit_split: the split that it is fitted on, with `settings`; empty where a saved one is applied.
-        saved: that one, of the file `path`.
-        known: what a fitted one has to be, where other splits of the folder are encoded by it.
-    """
+    """Source of a column's encoder."""
 
     column: str
     settings: TextSettings
-    fit_split: str = ""
-    saved: TextEncoder | None = None
+    fit_split: str = ""  # the split that it is fitted on, with `settings`; empty where a saved one is applied
+    saved: TextEncoder | None = None  # that one, of the file `path`
     path: str = ""
-    known: EncoderInfo | None = None
+    known: EncoderInfo | None = None  # what a fitted one has to be, where other splits of the folder are encoded by it
 
 
 class TextCounts(msgspec.Struct, frozen=True):
-    """Numbers of encoded texts of a column, in a split.
+    """Numbers of encoded texts of a column, in a split."""
 
-    Attributes:
-        texts: how many there were.
-        without: how many of them have no term of the vocabulary, so that their vector is empty.
-        terms: how many terms they have, each as often as it occurs.
-        unknown: how many of these are not in the vocabulary.
-    """
-
-    texts: int = 0
-    without: int = 0
-    terms: int = 0
-    unknown: int = 0
+    texts: int = 0  # how many there were
+    without: int = 0  # how many of them have no term of the vocabulary, so that their vector is empty
+    terms: int = 0  # how many terms they have, each as often as it occurs
+    unknown: int = 0  # how many of these are not in the vocabulary
 
     def plus(self, other: "TextCounts") -> "TextCounts":
         return TextCounts(*map(int.__add__, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
 
 
 class Terms(msgspec.Struct, array_like=True):
-    """Terms that may be kept, of `distinct` that there are. Not frozen: they are added up.
-
-    Attributes:
-        occurrences: how often each occurs.
-        texts: in how many texts.
-    """
+    """Terms that may be kept, of `distinct` that there are. Not frozen: they are added up."""
 
     terms: list[str]
-    occurrences: list[int]
-    texts: list[int]
+    occurrences: list[int]  # how often each occurs
+    texts: list[int]  # in how many texts
     distinct: int
 
     @property

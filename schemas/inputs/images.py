@@ -4,7 +4,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from recordmill.schemas.inputs.annotations import NO_LABELS, Annotation, ImageLabels, PanopticAnnotation
+from recordmill.schemas.inputs.annotations import NO_LABELS, Annotation, ImageLabels
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.statistics import PixelMeasures
 
@@ -27,45 +27,28 @@ NOT_A_FILE = "a link that leads nowhere, a pipe or a device"
 
 
 class ImageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Path of an image file.
+    """Path of an image file."""
 
-    Attributes:
-        path: local path or URI.
-        size_bytes: as found when the folder was listed.
-        version: what changes when the file does (modification time, generation); resume compares it, records do not
-            depend on it.
-        data: the file's bytes, if they came with the image.
-    """
-
-    path: str
-    size_bytes: int
+    path: str  # local path or URI
+    size_bytes: int  # as found when the folder was listed
+    # what changes when the file does (modification time, generation); resume compares it, records do not depend on it.
     version: str = ""
-    data: bytes = b""
-
-
-def panoptic_file(panoptic: PanopticAnnotation) -> ImageRef:
-    """The PNG of a panoptic annotation."""
-    return ImageRef(panoptic.path, panoptic.size_bytes or 0, panoptic.version)
+    data: bytes = b""  # the file's bytes, if they came with the image
 
 
 class ImageTask(msgspec.Struct, frozen=True, array_like=True):
-    """Image to write, without its bytes.
-
-    Attributes:
-        width, height: pixels, from the JSON; None where it does not give them.
-        annotations: ordered by annotation id.
-        is_continuation: True where an image is split into several tasks, with some of its annotations each, and this is
-            not the first of them. The image is counted with the first.
-    """
+    """Image to write, without its bytes."""
 
     image_id: int
     file_name: str
-    width: int | None
+    width: int | None  # pixels, from the JSON; None where it does not give them
     height: int | None
     ref: ImageRef
     split: str
-    annotations: tuple[Annotation, ...]
+    annotations: tuple[Annotation, ...]  # ordered by annotation id
     labels: ImageLabels = NO_LABELS
+    # True where an image is split into several tasks, with some of its annotations each, and this is not the first of
+    # them. The image is counted with the first.
     is_continuation: bool = False
 
     @property
@@ -78,69 +61,40 @@ class ImageTask(msgspec.Struct, frozen=True, array_like=True):
         detail = f"{self.file_name!r}: {fault}"
         return self.labels.rejected(self.image_id, reason, detail, self.annotation_rows)
 
-    @property
-    def files(self) -> tuple[ImageRef, ...]:
-        """All that is read for the image: its file, and its panoptic PNG if it has one."""
-        return (self.ref, *map(panoptic_file, self.labels.panoptic))
-
 
 class PictureRules(msgspec.Struct, frozen=True):
-    """Rules for image files.
+    """Rules for image files."""
 
-    Attributes:
-        check: how thoroughly they are checked, see `recordmill.transforms.images.load_images`.
-        format: `keep`, or the one that all are written in, `jpeg` or `png`.
-        max_side: pixels; larger pictures are shrunk to it.
-        jpeg_quality: 1..100, of pictures that are transcoded.
-        raw_size: height and width of the pixels that are written instead of files; None for files.
-        upright: True to turn pictures whose size no annotation file states, as their EXIF orientation says.
-    """
-
-    check: str
-    format: str = "keep"
-    max_side: int | None = None
-    jpeg_quality: int = 95
+    check: str  # how thoroughly they are checked, see `recordmill.transforms.images.load_images`
+    format: str = "keep"  # `keep`, or the one that all are written in, `jpeg` or `png`
+    max_side: int | None = None  # pixels; larger pictures are shrunk to it
+    jpeg_quality: int = 95  # 1..100, of pictures that are transcoded
+    # height and width of the pixels that are written instead of files; None for files.
     raw_size: tuple[int, int] | None = None
-    upright: bool = False
+    upright: bool = False  # True to turn pictures whose size no annotation file states, as their EXIF orientation says
 
 
 class Transcoding(msgspec.Struct, frozen=True):
-    """Why and from what a picture was transcoded.
+    """Why and from what a picture was transcoded."""
 
-    Attributes:
-        original: the format of the file, `webp` for example.
-        bytes: size of the file.
-        turned: whether it was turned upright, as its EXIF orientation says.
-        shrunk: whether it was made smaller.
-    """
-
-    original: str
-    bytes: int
-    turned: bool = False
-    shrunk: bool = False
+    original: str  # the format of the file, `webp` for example
+    bytes: int  # size of the file
+    turned: bool = False  # whether it was turned upright, as its EXIF orientation says
+    shrunk: bool = False  # whether it was made smaller
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """Checked bytes of an image file.
+    """Checked bytes of an image file."""
 
-    Attributes:
-        data: the bytes that go into the record.
-        format: `jpeg` or `png`: format of the bytes; `raw` for uint8 [height, width, 3].
-        width, height: of the encoded pixels.
-        sha256: hex digest of `data`.
-        annotated_size: width and height in the frame of the annotations, where the picture was shrunk; else None.
-        transcoding: None where `data` is the file as it was.
-        measures: of its pixels, if they were decoded to be checked.
-    """
-
-    data: bytes
-    format: str
-    width: int
+    data: bytes  # that go into the record
+    format: str  # `jpeg` or `png`: format of the bytes; `raw` for uint8 [height, width, 3]
+    width: int  # of the encoded pixels
     height: int
-    sha256: str
+    sha256: str  # hex digest of `data`
+    # width and height in the frame of the annotations, where the picture was shrunk; else None.
     annotated_size: tuple[int, int] | None = None
-    transcoding: Transcoding | None = None
-    measures: PixelMeasures | None = None
+    transcoding: Transcoding | None = None  # None where `data` is the file as it was
+    measures: PixelMeasures | None = None  # of its pixels, if they were decoded to be checked
 
     @property
     def frame(self) -> tuple[int, int]:

@@ -76,14 +76,10 @@ class LabelMap(msgspec.Struct, frozen=True):
 
 
 class LabelsBeside(msgspec.Struct, frozen=True):
-    """The label map of a data set that splits are added to.
-
-    Attributes:
-        where: Its other splits and its folder, for messages.
-    """
+    """The label map of a data set that splits are added to."""
 
     labels: LabelMap
-    where: str
+    where: str  # its other splits and its folder, for messages
 
 
 SAME_CLASSES = "give the same --classes to each split, with all classes in the order of their labels"

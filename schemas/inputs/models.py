@@ -20,43 +20,25 @@ _OWN_PREPROCESSING = "keras.applications."
 
 
 class ModelChoice(msgspec.Struct, frozen=True):
-    """Requested model, and its settings.
+    """Requested model, and its settings."""
 
-    Attributes:
-        model: a name of keras.applications, or a .keras file.
-        weights: RANDOM, ON_DISK, FETCHED or a file; empty for those of the model's file.
-        layer: whose output is the feature. Empty for the last before pooling.
-        pool: `avg` or `none`.
-        input_size: height and width; None for the model's own.
-        preprocess: one of PREPROCESSING; empty for the model's own.
-    """
-
-    model: str
-    weights: str = ""
-    layer: str = ""
-    pool: str = "none"
-    input_size: tuple[int, int] | None = None
-    preprocess: str = ""
+    model: str  # a name of keras.applications, or a .keras file
+    weights: str = ""  # RANDOM, ON_DISK, FETCHED or a file; empty for those of the model's file
+    layer: str = ""  # whose output is the feature. Empty for the last before pooling
+    pool: str = "none"  # `avg` or `none`
+    input_size: tuple[int, int] | None = None  # height and width; None for the model's own
+    preprocess: str = ""  # one of PREPROCESSING; empty for the model's own
 
 
 class FeatureModel(msgspec.Struct, frozen=True):
-    """A model that was chosen, as it was found. Whoever loads the same choice must find the same.
+    """A model that was chosen, as it was found. Whoever loads the same choice must find the same."""
 
-    Attributes:
-        layer: whose output is the feature.
-        layers: how many there are up to it.
-        input_size: height and width of its pictures.
-        preprocess: one of PREPROCESSING, or the function of keras.applications.
-        feature_shape: of the feature of one picture, height, width, channels for example.
-        weights_sha256: hex digest of the weights up to the layer, in the model's order, as little-endian bytes.
-    """
-
-    layer: str
-    layers: int
-    input_size: tuple[int, int]
-    preprocess: str
-    feature_shape: tuple[int, ...]
-    weights_sha256: str
+    layer: str  # whose output is the feature
+    layers: int  # how many there are up to it
+    input_size: tuple[int, int]  # height and width of its pictures
+    preprocess: str  # one of PREPROCESSING, or the function of keras.applications
+    feature_shape: tuple[int, ...]  # of the feature of one picture, height, width, channels for example
+    weights_sha256: str  # hex digest of the weights up to the layer, in the model's order, as little-endian bytes
 
 
 def recorded_model(options: Mapping[str, Any]) -> tuple[ModelChoice, FeatureModel]:

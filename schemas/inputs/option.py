@@ -41,14 +41,8 @@ class Heading(str):
             needs: Options without all of which this one does nothing, with spaces between them.
             recorded: False if it changes no byte of a shard. Paths and options of how to run never do.
         """
-        extra: Any = {
-            "group": self,
-            "metavar": metavar,
-            "usual": usual,
-            "also": also,
-            "needs": needs,
-            "recorded": recorded,
-        }
+        words = {"metavar": metavar, "usual": usual, "also": also, "needs": needs}
+        extra: Any = {"group": self, **words, "recorded": recorded, "constraints": constraints}
         return Field(default, description=text, json_schema_extra=extra, **constraints)
 
 
@@ -163,13 +157,10 @@ def redefined(
     base: type[BaseModel], name: str, default: Any = None, text: str = "", usual: str = "", needs: str = ""
 ) -> Any:
     """Return a base's field with another default or another text."""
-    known, extra = base.model_fields[name], _extra(base.model_fields[name])
+    known = base.model_fields[name]
+    extra = _extra(known) | {"usual": usual, "needs": needs}
     default = known.default if default is None else default
-    constraints = {key: getattr(mark, key) for mark in known.metadata for key in ("ge", "le") if hasattr(mark, key)}
-    text = text or str(known.description)
-    return extra["group"].opt(
-        text, default, extra["metavar"], usual, extra["also"], needs, extra["recorded"], **constraints
-    )
+    return Field(default, description=text or known.description, json_schema_extra=extra, **extra["constraints"])
 
 
 def _extra(field: FieldInfo) -> Any:

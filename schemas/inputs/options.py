@@ -10,12 +10,9 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Literal
 
-from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureKind, FeatureTable, ShardNaming
-from recordmill.schemas.inputs.images import PictureRules
 from recordmill.schemas.inputs.option import (
     LEAVE_OUT,
-    PICTURES,
     READ,
     RUN,
     WRITE,
@@ -31,7 +28,7 @@ from recordmill.schemas.inputs.option import (
     options_of,
 )
 from recordmill.schemas.inputs.splits import ONLY_CASE, Division, SplitShares, group_fault, split_name_fault
-from recordmill.schemas.layouts import LAYOUTS, NUMERIC, stored_as
+from recordmill.schemas.layouts import LAYOUTS, stored_as
 from recordmill.schemas.names import NameSources, dataset_name_fault
 from recordmill.schemas.problems import PROBLEMS
 from recordmill.schemas.shards import ShardSizing
@@ -155,7 +152,12 @@ class ConvertOptions(Options):
 
     @property
     def table(self) -> FeatureTable:
-        """Features of a record, as far as the options determine them.
+        """Features of a record, as far as the options determine them."""
+        return self.layout_table
+
+    @property
+    def layout_table(self) -> FeatureTable:
+        """All features of the layout.
 
         Raises:
             ConfigError: see `recordmill.schemas.layouts.stored_as`.
@@ -329,100 +331,7 @@ class DividedOptions(ChoiceOptions):
         yield from super()._faults()
 
 
-class PictureOptions(ImageOptions):
-    """Options of conversions whose records hold images."""
-
-    check: Literal["none", "header", "decode"] = LEAVE_OUT.opt(
-        "How thoroughly images are checked. `none` trusts the sizes in the JSON; `header` reads them and looks for the "
-        "end of the file; `decode` also reads every marker or chunk and decodes every pixel.",
-        "decode",
-    )
-    duplicates: Literal["report", "leakage", "fail", "drop"] = LEAVE_OUT.opt(
-        "What to do about duplicate images. `report` lists them in [duplicates.jsonl](records.md#duplicatesjsonl); "
-        "`leakage` refuses an image that is in two splits, exactly or nearly; `fail` also one that is in a split "
-        "twice. The shards are kept: the same command with `report` accepts them at once. Complete splits are checked, "
-        "too, and stay. `drop` (of `coco` and `folder`) keeps one of a job's images whose files have the same bytes; "
-        "the others are rejects, `duplicate`, which `--max-rejects` does not limit. Near copies are found when images "
-        "are decoded: `--exclude` drops them in the next run.",
-        "report",
-        recorded=False,
-    )
-    format: Literal["keep", "jpeg", "png"] = PICTURES.opt(
-        "Format of stored images. `keep` stores files unchanged, see [image_formats.md](image_formats.md).", "keep"
-    )
-    max_side: int | None = PICTURES.opt(
-        "Shrink images whose longer side has more pixels. Boxes, masks, keypoints and panoptic maps follow.",
-        metavar="PX",
-        ge=1,
-        le=65_500,
-        also="resize image-size",
-    )
-    jpeg_quality: int = PICTURES.opt(
-        "Quality of images that are encoded as JPEG.", 95, "Q", ge=1, le=100, also="quality"
-    )
-
-    dtype: Pairs = WRITE.opt(
-        "Numeric types of keys of records. `--dtype area=int64`. The job fails at the first number that the type does "
-        "not hold exactly.",
-        (),
-        "KEY=int64|float32[,…]",
-    )
-
-    @property
-    def kinds(self) -> dict[str, FeatureKind]:
-        return {key: NUMERIC[name] for key, name in pairs(self.dtype).items() if name in NUMERIC}
-
-    def _faults(self) -> Iterator[str]:
-        if self.duplicates == "drop" and not isinstance(self, DividedOptions):
-            yield (
-                "--duplicates drop is for coco and folder; rows of copies are left out by --exclude, with "
-                "problems-SPLIT.jsonl of a first run"
-            )
-        if self.writer == "beam" and self.refused_duplicates != "report":
-            yield f"--writer beam does not search for duplicates: leave out --duplicates {self.duplicates}"
-        yield from pair_faults("dtype", self.dtype, "KEY=int64 or KEY=float32", NUMERIC)
-        yield from super()._faults()
-        if not (self.rename or self.dtype):
-            return
-        try:
-            self._check_keys()
-        except ConfigError as fault:
-            yield str(fault)
-
-    def _check_keys(self) -> None:
-        """Raise ConfigError if `--rename` or `--dtype` cannot be."""
-        self.stored(LAYOUTS[self.layout])
-
-    @property
-    def refused_duplicates(self) -> str:
-        """See `recordmill.transforms.insight.across_splits.check_duplicates`; `report` refuses none."""
-        return "report" if self.duplicates == "drop" else self.duplicates
-
-    @property
-    def record_options(self) -> dict[str, RecipeValue]:
-        found = super().record_options
-        return found | {"duplicates": self.duplicates} if self.duplicates == "drop" else found
-
-    @property
-    def holds_pictures(self) -> bool:
-        """True if records hold images."""
-        return True
-
-    @property
-    def box_policy(self) -> str:
-        """See `recordmill.transforms.encoders.encode_objects.fit_boxes`."""
-        return "keep"
-
-    @property
-    def has_exact_sizes(self) -> bool:
-        return not (self.gzip or self.max_side) and self.format == "keep"
-
-    @property
-    def pictures(self) -> PictureRules:
-        return PictureRules(self.check, self.format, self.max_side, self.jpeg_quality)
-
-
-SIZE = re.compile("([1-9][0-9]{0,3})x([1-9][0-9]{0,3})")
+_SIZE = re.compile("([1-9][0-9]{0,3})x([1-9][0-9]{0,3})")
 
 
 def size_of(text: str) -> tuple[int, int] | None:
@@ -431,7 +340,7 @@ def size_of(text: str) -> tuple[int, int] | None:
     >>> size_of("224x160"), size_of("224")
     ((224, 160), None)
     """
-    match = SIZE.fullmatch(text)
+    match = _SIZE.fullmatch(text)
     return (int(match[1]), int(match[2])) if match else None
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from recordmill.schemas.block import Ragged, ragged_bytes, starts_of
-from recordmill.schemas.duplicates import Fingerprints
+from recordmill.schemas.problems import Fingerprints
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns, RecordPlaces, SortedObjects, sort_objects
 from recordmill.transforms.insight.count_images import ImageCounter

@@ -53,19 +53,31 @@ def chosen(folder: Path, *splits: str, form: TextForm = TextForm.COUNTS, **optio
     return choose_encoder(TextOptions(**options), form, "captions", str(folder), splits)
 
 
+def fitted(split: str, **more) -> EncoderSource:
+    return EncoderSource("captions", COUNTS, split, **more)
+
+
 @pytest.mark.parametrize(
-    ("splits", "asked", "fitted"),
+    ("there", "splits", "options", "source"),
     [
-        (("train",), None, "train"),
-        (("test", "train", "val"), None, "train"),
-        (("val",), None, "val"),
-        (("a", "b"), "b", "b"),
-        (("train", "b"), "b", "b"),
+        ({}, "train", {}, fitted("train")),
+        ({}, "test train val", {}, fitted("train")),
+        ({}, "val", {}, fitted("val")),
+        ({}, "a b", {"fit_split": "b"}, fitted("b")),
+        ({}, "train b", {"fit_split": "b"}, fitted("b")),
+        # The same command finds what it has written.
+        ({"train": encoder()}, "train", {}, fitted("train")),
+        ({"val": encoder("val")}, "val", {}, fitted("val")),
+        ({"val": encoder("val")}, "val test", {}, fitted("val")),
+        # With --overwrite of one split, the indices of the others mean the same terms.
+        ({"train val": encoder()}, "train", {}, fitted("train", known=encoder().info)),
+        ({"train val": encoder()}, "train val", {}, fitted("train")),
     ],
 )
-def test_split_that_new_folder_learns_from(tmp_path, splits, asked, fitted):
-    source = chosen(tmp_path / "new", *splits, fit_split=asked)
-    assert source == EncoderSource("captions", COUNTS, fitted)
+def test_split_that_is_learned_from(tmp_path, there, splits, options, source):
+    for names, by in there.items():
+        data_set(tmp_path / "out", *names.split(), by=by)
+    assert chosen(tmp_path / "out", *splits.split(), **options) == source
 
 
 def test_further_split_is_encoded_as_first(tmp_path):
@@ -74,20 +86,6 @@ def test_further_split_is_encoded_as_first(tmp_path):
         source = chosen(folder, "val", **options)
         assert (source.saved, source.fit_split) == (encoder(), "")
         assert source.path == str(folder / "encoders" / "captions.json")
-
-
-@pytest.mark.parametrize(("fitted", "splits"), [("train", ("train",)), ("val", ("val",)), ("val", ("val", "test"))])
-def test_split_that_was_learned_from_is_learned_from_again(tmp_path, fitted, splits):
-    """So that the same command finds what it has written."""
-    folder = data_set(tmp_path / "out", fitted, by=encoder(fitted))
-    assert chosen(folder, *splits) == EncoderSource("captions", COUNTS, fitted)
-
-
-def test_shared_vocabulary_is_learned_again_or_kept(tmp_path):
-    """As `--overwrite` of one split would make the indices of the others mean other terms."""
-    folder = data_set(tmp_path / "out", "train", "val", by=encoder())
-    assert chosen(folder, "train") == EncoderSource("captions", COUNTS, "train", known=encoder().info)
-    assert chosen(folder, "train", "val") == EncoderSource("captions", COUNTS, "train")
 
 
 def test_classes_of_saved_encoders(tmp_path):
@@ -112,51 +110,48 @@ def test_classes_that_were_edited_are_refused(tmp_path, data):
         saved_classes([str(tmp_path)])
 
 
-def two_folders(make):
-    """Two folders of encoders that `make` fills."""
-
-    def both(folder: Path) -> dict:
-        folders = folder / "a", folder / "b"
-        for each in folders:
-            each.mkdir()
-        make(*folders)
-        return {"encoders": tuple(map(str, folders))}
-
-    return both
-
-
-def saved_as(data: bytes):
-    return two_folders(lambda a, b: (a / "captions.json").write_bytes(data))
-
-
 TOKENS = encoder(settings=TextSettings(TextForm.TOKENS))
 OTHER = msgspec.structs.replace(encoder(), vocabulary=("cat", "yak"))
 NGRAMS = TextSettings(TextForm.COUNTS, ngrams=(1, 2), features=9, stop_words=("on",))
 
 
+CATS = encode_encoder(encoder())
+
+
 @pytest.mark.parametrize(
-    ("there", "splits", "options", "words"),
+    ("there", "splits", "options", "saved", "words"),
     [
-        ({}, "a b", {}, ["--fit-split"]),
-        ({}, "a", {"fit_split": "b"}, ["--fit-split b"]),
-        ({"val": encoder("val")}, "train", {}, ["--fit-split val"]),
-        ({"train": encoder(settings=NGRAMS)}, "val", {}, ["ngrams (1, 2)", "features 9", "stop words", "--encoders"]),
-        ({"train val": encoder()}, "train", {"min_df": "2"}, ["holds the split val", "min_df 1, not 2"]),
-        ({"train val": encoder()}, "val", {"fit_split": "val"}, ["holds the split train"]),
-        ({"train": encoder()}, "val", lambda at: {"encoders": (str(save(at, OTHER)),)}, ["another vocabulary"]),
-        ({}, "test", two_folders(lambda a, b: None), ["no encoders/captions.json"]),
-        ({}, "test", two_folders(lambda a, b: (save(a, encoder()), save(b, encoder()))), ["one of them"]),
-        ({}, "test", saved_as(encode_encoder(encoder(column="x"))), ["'x'"]),
-        ({}, "test", saved_as(encode_encoder(TOKENS)), ["tokens"]),
-        ({}, "test", saved_as(b"{"), ["no encoder"]),
+        ({}, "a b", {}, [], ["--fit-split"]),
+        ({}, "a", {"fit_split": "b"}, [], ["--fit-split b"]),
+        ({"val": encoder("val")}, "train", {}, [], ["--fit-split val"]),
+        (
+            {"train": encoder(settings=NGRAMS)},
+            "val",
+            {},
+            [],
+            ["ngrams (1, 2)", "features 9", "stop words", "--encoders"],
+        ),
+        ({"train val": encoder()}, "train", {"min_df": "2"}, [], ["holds the split val", "min_df 1, not 2"]),
+        ({"train val": encoder()}, "val", {"fit_split": "val"}, [], ["holds the split train"]),
+        ({"train": encoder()}, "val", {}, [encode_encoder(OTHER)], ["another vocabulary"]),
+        ({}, "test", {}, [None, None], ["no encoders/captions.json"]),
+        ({}, "test", {}, [CATS, CATS], ["one of them"]),
+        ({}, "test", {}, [encode_encoder(encoder(column="x"))], ["'x'"]),
+        ({}, "test", {}, [encode_encoder(TOKENS)], ["tokens"]),
+        ({}, "test", {}, [b"{"], ["no encoder"]),
     ],
 )
-def test_what_is_refused(tmp_path, there, splits, options, words):
-    folder = tmp_path / "out"
+def test_what_is_refused(tmp_path, there, splits, options, saved, words):
+    """`saved` is what the folders of --encoders have for captions."""
     for names, by in there.items():
-        data_set(folder, *names.split(), by=by)
+        data_set(tmp_path / "out", *names.split(), by=by)
+    folders = [tmp_path / str(number) for number in range(len(saved))]
+    for folder, data in zip(folders, saved, strict=True):
+        folder.mkdir()
+        if data is not None:
+            (folder / "captions.json").write_bytes(data)
     with pytest.raises(ConfigError) as refused:
-        chosen(folder, *splits.split(), **(options(tmp_path) if callable(options) else options))
+        chosen(tmp_path / "out", *splits.split(), encoders=tuple(map(str, folders)), **options)
     assert [word for word in words if word not in str(refused.value)] == []
 
 
@@ -176,18 +171,15 @@ def test_saved_encoders_are_data_set_or_folder_of_them(tmp_path, below):
     assert (source.saved, source.path) == (encoder(), str(tmp_path / "a" / "encoders" / "captions.json"))
 
 
-def test_stop_words_are_one_a_line(tmp_path):
+def test_read_stop_words(tmp_path):
     first, second = tmp_path / "a.txt", tmp_path / "b.txt"
     first.write_bytes(b"\xef\xbb\xbfthe\r\n\r\n on \n")
     second.write_text("été\nthe", encoding="utf-8")
     assert read_stop_words([str(first), str(second)]) == ("the", "on", "été", "the")
-
-
-@pytest.mark.parametrize(("data", "said"), [(b"\xe9t\xe9\n", "is not UTF-8"), (b"\n \n", "has no word")])
-def test_files_that_have_no_stop_words_are_refused(tmp_path, data, said):
-    (tmp_path / "a.txt").write_bytes(data)
-    with pytest.raises(ConfigError, match=said):
-        read_stop_words([str(tmp_path / "a.txt")])
+    for data, said in ((b"\xe9t\xe9\n", "is not UTF-8"), (b"\n \n", "has no word")):
+        first.write_bytes(data)
+        with pytest.raises(ConfigError, match=said):
+            read_stop_words([str(first)])
 
 
 def test_somebody_else_s_encoders_are_refused(tmp_path):

@@ -1,7 +1,6 @@
 """Options are checked at once: which flags are at fault, what is allowed, and what decides the records."""
 
 import math
-from fractions import Fraction
 
 import pytest
 
@@ -12,7 +11,7 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.inputs.encoders import TextForm, TextSettings
 from recordmill.schemas.inputs.images import LabelColumns, PathLabels, PictureRules
-from recordmill.schemas.inputs.option import Options, options_of
+from recordmill.schemas.inputs.option import Options, options_of, split_shares
 from recordmill.schemas.inputs.options import DEFAULT_SHARD_BYTES, MAX_SHARDS
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.layouts import CLASSIFICATION, LAYOUTS
@@ -22,13 +21,7 @@ from recordmill.transforms.coco.coco_options import ANNOTATIONS, CocoOptions
 from recordmill.transforms.folder.folder_options import FolderOptions
 from recordmill.transforms.table.table_options import TableOptions
 
-
-def shares(text: str) -> tuple[tuple[str, Fraction], ...]:
-    pairs = (part.split("=") for part in text.split(","))
-    return tuple((name, Fraction(share)) for name, share in pairs)
-
-
-HALVES = shares("a=1/2,b=1/2")
+HALVES = split_shares("a=1/2,b=1/2")
 GIVEN = {
     CocoOptions: {"images": ("images",), "instances": ("a.json",), "output": "out"},
     FolderOptions: {"images": ("images",), "output": "out"},
@@ -56,7 +49,7 @@ REFUSED = [
     (CocoOptions, {"instances": ()}, "--instances"),
     (CocoOptions, {"output": ""}, "--output"),
     *((CocoOptions, {"name": name}, "--name") for name in ("a/b", ".a", "é", "a\n")),
-    *((CocoOptions, {"split": shares(f"{name}=1")}, "--split") for name in ("a-b", "all", "x" * 81)),
+    *((CocoOptions, {"split": f"{name}=1"}, "--split") for name in ("a-b", "all", "x" * 81)),
     (CocoOptions, {"split": HALVES, "layout": "keras"}, "--layout"),
     (CocoOptions, {"layout": "keras", "writer": "beam"}, "--writer"),
     (CocoOptions, {"group_from": "x"}, "--group-from"),
@@ -123,14 +116,14 @@ REFUSED = [
     (FolderOptions, {"classes": ("cat", "dog", "cat", "cat")}, "--classes"),
     (FolderOptions, {"stratify": True}, "--stratify"),
     (FolderOptions, {"split_seed": 3}, "--split-seed"),
-    (FolderOptions, {"stratify": True, "split_seed": 1, "split": shares("val=1")}, "--stratify --split-seed"),
+    (FolderOptions, {"stratify": True, "split_seed": 1, "split": "val=1"}, "--stratify --split-seed"),
     *((FolderOptions, {"split": HALVES, "split_seed": seed}, "--split-seed") for seed in BEYOND),
     (FolderOptions, {"split": HALVES, "stratify": True, "group_from": "x"}, "--stratify"),
     *(
-        (FolderOptions, {"split": shares(text)}, "--split")
+        (FolderOptions, {"split": text}, "--split")
         for text in ("val=0.5,Val=0.5", "a=0,b=1", "a=0.8,b=0.1", "a=1.5", "a=1e400,b=1", "a=0.5,a=0.5")
     ),
-    (FolderOptions, {"split": shares("a=1,a=1")}, "--split --split"),
+    (FolderOptions, {"split": "a=1,a=1"}, "--split --split"),
     # table
     (TableOptions, {"rows": ()}, "--rows"),
     (TableOptions, {"images": ("pics",)}, "--images"),
@@ -207,7 +200,7 @@ def test_what_is_refused(kind, changed, flags):
     ("kind", "changed"),
     [
         (CocoOptions, {"name": "coco-2017.v1_x"}),
-        (CocoOptions, {"split": shares("val_2017=1")}),
+        (CocoOptions, {"split": split_shares("val_2017=1")}),
         (CocoOptions, {"num_shards": MAX_SHARDS}),
         (CocoOptions, {"writer": "beam", "num_shards": 3}),
         (CocoOptions, {"max_rejects": 0.0, "min_area": 0.0}),
@@ -224,8 +217,8 @@ def test_what_is_refused(kind, changed, flags):
         (FolderOptions, {"split": HALVES, **LABELS, "stratify": True, "split_seed": (1 << 63) - 1}),
         (FolderOptions, {"split": HALVES, "split_seed": -(1 << 63)}),
         (FolderOptions, {"label_separator": "_", **LABELS}),
-        (FolderOptions, {"split": shares("a=1/3,b=1/3,c=1/3")}),
-        (FolderOptions, {"split": shares("a=0.1,b=0.2,c=0.7")}),  # floats would sum to 0.9999999999999999
+        (FolderOptions, {"split": split_shares("a=1/3,b=1/3,c=1/3")}),
+        (FolderOptions, {"split": split_shares("a=0.1,b=0.2,c=0.7")}),  # floats would sum to 0.9999999999999999
         (TableOptions, {"label": "kind", "split": HALVES, "stratify": True}),
         (VerifyOptions, {"recompute": 1, "images": ("pictures",), "tolerance": 0.0}),
     ],
@@ -301,7 +294,7 @@ def test_record_holds_parts_of_flags(changed, parts):
 
 def test_what_folder_becomes():
     plain = options(FolderOptions)
-    assert (plain.shares, plain.splits) == (SplitShares(shares("train=1"), 0), ("train",))
+    assert (plain.shares, plain.splits) == (SplitShares(split_shares("train=1"), 0), ("train",))
     assert (plain.path_labels, plain.columns, plain.table) == (PathLabels(), LabelColumns(), CLASSIFICATION)
     assert (plain.pictures, plain.box_policy) == (PictureRules("decode"), "keep")
     columns = {"path_column": "p", "label_column": "l", "split_column": "s"}
@@ -355,17 +348,12 @@ def test_files_of_model_are_inputs(tmp_path):
 @pytest.mark.parametrize(
     ("given", "min_df"), [("1", 1), ("25", 25), ("0.25", 0.25), (".5", 0.5), ("1.0", 1.0), ("1e-3", 0.001)]
 )
-def test_fraction_of_texts_is_named_from_number(given, min_df):
-    """As scikit-learn does, for which 1 is a text and 1.0 are all."""
-    found = options(CocoOptions, **CAPTIONS, min_df=given).settings(TextForm.COUNTS, ()).min_df
-    assert (found, type(found)) == (min_df, type(min_df))
-
-
-def test_settings_of_texts():
-    given = options(CocoOptions, **CAPTIONS, text_features=7, min_df="2", ngrams="1, 3", no_lower=True)
-    assert given.settings(TextForm.COUNTS, ("the", "on", "the")) == TextSettings(
-        TextForm.COUNTS, (1, 3), lower=False, stop_words=("on", "the"), min_df=2, features=7
-    )
+def test_settings_of_texts(given, min_df):
+    """As for scikit-learn, 1 is a text and 1.0 are all."""
+    found = options(CocoOptions, **CAPTIONS, text_features=7, min_df=given, ngrams="1, 3", no_lower=True)
+    settings = found.settings(TextForm.COUNTS, ("the", "on", "the"))
+    assert settings == TextSettings(TextForm.COUNTS, (1, 3), False, ("on", "the"), min_df, 7)
+    assert type(settings.min_df) is type(min_df)
 
 
 @pytest.mark.parametrize(
@@ -418,14 +406,14 @@ def test_recipe_has_options_not_at_their_defaults():
 @pytest.mark.parametrize(
     ("kind", "one", "other", "is_same"),
     [
-        (CocoOptions, {}, {"split": shares("val=1")}, True),  # the recipe itself has it
+        (CocoOptions, {}, {"split": split_shares("val=1")}, True),  # the recipe itself has it
         (CocoOptions, {}, {"bbox_format": "xywh"}, True),
         (CocoOptions, {"categories": ("cat", "dog")}, {"categories": ("dog", "cat")}, True),
         (CocoOptions, {"split": HALVES}, {"split": HALVES, "group_from": "x"}, False),
         (FolderOptions, {"split": HALVES}, {"split": HALVES, "group_from": "x"}, False),
         (FolderOptions, {"classes": ("cat", "dog")}, {"classes": ("dog", "cat")}, False),
         (FolderOptions, {"split": HALVES}, {"split": HALVES[::-1]}, False),
-        (FolderOptions, {"split": HALVES}, {"split": shares("a=0.51,b=0.49")}, False),
+        (FolderOptions, {"split": HALVES}, {"split": split_shares("a=0.51,b=0.49")}, False),
         (TableOptions, {"label": "k", "split": HALVES}, {"label": "k", "split": HALVES, "stratify": True}, False),
     ],
 )

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -7,11 +8,23 @@ from recordmill.transforms.records.example import ExampleWriter
 NAME = Feature("a/name", "image.file_name", FeatureKind.BYTES, (), "utf-8", "file name")
 AREAS = Feature("b/areas", "objects.area", FeatureKind.FLOAT, ("N",), "px²", "areas")
 IDS = Feature("c/ids", "objects.id", FeatureKind.INT64, ("N",), "COCO id", "annotation ids")
-TABLE = FeatureTable("test", (NAME, AREAS, IDS))
+BOX = Feature("d/box", "objects.bbox_xywh_px", FeatureKind.FLOAT, ("4",), "px", "box")
+BOXES = Feature("e/boxes", "objects.bbox_yxyx", FeatureKind.FLOAT, ("N", "4"), "fraction", "boxes")
+PAIRS = Feature("f/pairs", "segments.area", FeatureKind.INT64, ("S", "2"), "", "pairs")
+PACKED = Feature("g/packed", "p", FeatureKind.BYTES, ("2", "3"), "uint8", "")
+TABLE = FeatureTable("test", (NAME, AREAS, IDS, BOX, BOXES, PAIRS, PACKED))
+ROWS = [
+    (b"x.jpg", [1.5], [7, -7], [1, 2, 3, 4], [], [[5, 6]], b"abcdef"),
+    (b"y.jpg", [], [7], [5, 6, 7, 8], [[0, 1, 2, 3], [4, 5, 6, 7]], [[1, 2]], b"bcdefg"),
+    (b"", [1.5, 2.5], [], [0] * 4, [[9] * 4], [], b"cdefgh"),
+]
 
 
-def record(name: bytes, areas: list[float], ids: list[int]) -> bytes:
-    return ExampleWriter(TABLE).write({"image.file_name": name, "objects.area": areas, "objects.id": ids})
+def record(row: tuple) -> bytes:
+    values = dict(zip((feature.source for feature in TABLE.features), row, strict=True))
+    for source in ("objects.bbox_yxyx", "segments.area"):
+        values[source] = [number for numbers in values[source] for number in numbers]
+    return ExampleWriter(TABLE).write(values)
 
 
 @pytest.mark.parametrize("features", [(AREAS, NAME), (NAME, NAME), (NAME, IDS, AREAS)])
@@ -20,51 +33,18 @@ def test_features_out_of_order_or_given_twice_are_refused(features):
         FeatureTable("test", features)
 
 
-def test_the_spec_parses_one_record():
-    parsed = tf.io.parse_single_example(record(b"x.jpg", [1.5, 2.5], [7, -7]), parse_spec(TABLE))
-    assert parsed["a/name"].numpy() == b"x.jpg"
-    assert parsed["b/areas"].numpy().tolist() == [1.5, 2.5]
-    assert parsed["c/ids"].numpy().tolist() == [7, -7]
+@pytest.mark.parametrize("row", ROWS)
+def test_spec_parses_one_record(row):
+    parsed = tf.io.parse_single_example(record(row), parse_spec(TABLE))
+    assert [np.array(parsed[feature.name]).tolist() for feature in TABLE.features] == list(row)
+    assert parsed["e/boxes"].shape == (len(row[4]), 4)
 
 
-def test_spec_parses_batch_whose_lists_differ_in_length():
-    records = [record(b"x.jpg", [], []), record(b"y.jpg", [1.5, 2.5], [7, 8])]
-    parsed = tf.io.parse_example(records, parse_spec(TABLE))
-    assert parsed["a/name"].numpy().tolist() == [b"x.jpg", b"y.jpg"]
-    assert parsed["b/areas"].to_list() == [[], [1.5, 2.5]]
-    assert parsed["c/ids"].to_list() == [[], [7, 8]]
-
-
-# Boxes
-
-
-BOX = Feature("a/box", "objects.bbox_xywh_px", FeatureKind.FLOAT, ("4",), "px", "box")
-BOXES = Feature("b/boxes", "objects.bbox_yxyx", FeatureKind.FLOAT, ("N", "4"), "fraction", "boxes")
-PAIRS = Feature("c/pairs", "segments.area", FeatureKind.INT64, ("S", "2"), "", "pairs")
-BOXED = FeatureTable("boxed", (BOX, BOXES, PAIRS))
-
-
-def boxed(box: list[float], boxes: list[float], pairs: list[int]) -> bytes:
-    values = {"objects.bbox_xywh_px": box, "objects.bbox_yxyx": boxes, "segments.area": pairs}
-    return ExampleWriter(BOXED).write(values)
-
-
-@pytest.mark.parametrize("boxes", [[], [[0, 1, 2, 3]], [[0, 1, 2, 3], [4, 5, 6, 7]]])
-def test_box_and_list_of_boxes_keep_their_shape_in_one_record(boxes):
-    record = boxed([1, 2, 3, 4], [edge for box in boxes for edge in box], [5, 6])
-    parsed = tf.io.parse_single_example(record, parse_spec(BOXED))
-    assert parsed["a/box"].numpy().tolist() == [1, 2, 3, 4]
-    assert parsed["b/boxes"].shape == (len(boxes), 4)
-    assert parsed["b/boxes"].numpy().tolist() == boxes
-    assert parsed["c/pairs"].numpy().tolist() == [[5, 6]]
-
-
-def test_lists_of_boxes_keep_their_records_apart_in_batch():
-    records = [boxed([1, 2, 3, 4], [], []), boxed([5, 6, 7, 8], [*range(8)], [1, 2]), boxed([0] * 4, [9] * 4, [])]
-    parsed = tf.io.parse_example(records, parse_spec(BOXED))
-    assert parsed["a/box"].numpy().tolist() == [[1, 2, 3, 4], [5, 6, 7, 8], [0, 0, 0, 0]]
-    assert parsed["b/boxes"].to_list() == [[], [[0, 1, 2, 3], [4, 5, 6, 7]], [[9, 9, 9, 9]]]
-    assert parsed["c/pairs"].to_list() == [[], [[1, 2]], []]
+def test_spec_keeps_lists_of_batch_apart():
+    parsed = tf.io.parse_example([record(row) for row in ROWS], parse_spec(TABLE))
+    found = [parsed[feature.name] for feature in TABLE.features]
+    columns = [each.to_list() if isinstance(each, tf.RaggedTensor) else each.numpy().tolist() for each in found]
+    assert list(zip(*columns, strict=True)) == ROWS
 
 
 # Parts
@@ -112,15 +92,11 @@ def test_features_are_renamed_by_what_they_hold_and_stay_sorted():
 
 
 def test_numbers_packed_in_bytes_are_one_value():
-    packed = Feature("p", "p", FeatureKind.BYTES, ("2", "3"), "uint8", "")
-    assert packed.is_packed
-    assert not packed.is_list
+    assert PACKED.is_packed
+    assert not PACKED.is_list
     for other in (
         Feature("p", "p", FeatureKind.BYTES, ("N",), "", ""),
         Feature("p", "p", FeatureKind.FLOAT, ("2",), "", ""),
     ):
         assert other.is_list
         assert not other.is_packed
-    table = FeatureTable("t", (packed,))
-    record = ExampleWriter(table).write({"p": b"abcdef"})
-    assert tf.io.parse_single_example(record, parse_spec(table))["p"].numpy() == b"abcdef"

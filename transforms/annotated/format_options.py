@@ -8,10 +8,9 @@ from pydantic import PrivateAttr
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.images import PictureRules
-from recordmill.schemas.inputs.object_options import MASKS, AnnotatedOptions
 from recordmill.schemas.inputs.option import READ, Data, Images, redefined
 from recordmill.schemas.inputs.options import ALL_TRAIN
-from recordmill.schemas.layouts import LAYOUTS
+from recordmill.schemas.inputs.picture_options import MASKS, AnnotatedOptions
 from recordmill.schemas.names import NameSources
 from recordmill.transforms.annotated.source import Source
 
@@ -64,11 +63,6 @@ class FormatOptions(AnnotatedOptions):
     @property
     def name_sources(self) -> NameSources:
         return NameSources(self.images, (self.data,), getattr(self, "match", ""))
-
-    @property
-    def layout_table(self) -> FeatureTable:
-        """All features of the layout."""
-        return self.stored(LAYOUTS[self.layout])
 
     @property
     def table(self) -> FeatureTable:

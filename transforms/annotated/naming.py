@@ -11,7 +11,7 @@ import msgspec
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.file_kinds import describe_content
-from recordmill.schemas.inputs.object_options import match_option
+from recordmill.schemas.inputs.picture_options import match_option
 from recordmill.schemas.names import Match, is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.format_options import FormatOptions

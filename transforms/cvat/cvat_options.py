@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from recordmill.schemas.inputs.object_options import match_option
 from recordmill.schemas.inputs.option import READ, Data, redefined
+from recordmill.schemas.inputs.picture_options import match_option
 from recordmill.schemas.names import Match
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.source import Source

@@ -18,11 +18,10 @@ from recordmill.schemas.dataset.dataset_files import (
 )
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, decode_manifest, encode_manifest
 from recordmill.schemas.dataset.tfds import DATASET_INFO, FEATURES, shard_links
-from recordmill.schemas.duplicates import DUPLICATES, FINGERPRINTS, split_fingerprints
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.labels import LABEL_FILES, LabelsBeside
 from recordmill.schemas.inputs.tables import SCHEMA_FILES
-from recordmill.schemas.problems import split_problems
+from recordmill.schemas.problems import DUPLICATES, FINGERPRINTS, split_fingerprints, split_problems
 from recordmill.schemas.statistics import REPORT, STATISTICS, SplitStatistics, split_statistics
 from recordmill.transforms.records.shard_index import ENDING, INDEX, index_file
 from recordmill.transforms.storage.interface import UnreadableFileError

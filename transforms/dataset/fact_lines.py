@@ -8,14 +8,13 @@ import msgspec
 
 from recordmill.schemas.dataset.dataset_files import split_rejects
 from recordmill.schemas.dataset.manifest import InputRows, Manifest, Plan, RewrittenPictures, SplitManifest
-from recordmill.schemas.duplicates import DUPLICATES
 from recordmill.schemas.features import Feature, Part, RecordOf
 from recordmill.schemas.inputs.annotations import unnamed_keypoints
 from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.inputs.encoders import EncoderInfo, TextCounts, TextForm
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS, has_picture
-from recordmill.schemas.problems import split_problems
+from recordmill.schemas.problems import DUPLICATES, split_problems
 from recordmill.schemas.shards import SplitSize
 from recordmill.schemas.sizes import number_text, printable, size_text
 from recordmill.schemas.statistics import FINDINGS, STATISTICS, SplitComparison

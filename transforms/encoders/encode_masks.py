@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recordmill.schemas.inputs.annotations import PanopticAnnotation, Segment, StuffAnnotation
-from recordmill.schemas.inputs.images import Picture, panoptic_file
+from recordmill.schemas.inputs.images import ImageRef, Picture
 from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.images.check_formats import check_png
@@ -45,7 +45,7 @@ def read_panoptic(panoptic: PanopticAnnotation, width: int, height: int, categor
         detail = f"{len(panoptic.segments)} segments; masks of one byte tell {MAX_SEGMENTS} apart"
         raise UnusableError(Reason.TOO_MANY_SEGMENTS, _of(panoptic, detail))
     try:
-        data = fetch_file(panoptic_file(panoptic))
+        data = fetch_file(ImageRef(panoptic.path, panoptic.size_bytes or 0, panoptic.version))
     except ChangedFileError as error:
         detail = "the file has been replaced since it was listed"
         raise UnusableError(Reason.MASK_MISSING, _of(panoptic, detail)) from error

@@ -5,7 +5,8 @@ from typing import Any, Literal
 
 from recordmill.schemas.inputs.images import LabelColumns, PathLabels
 from recordmill.schemas.inputs.option import READ, WRITE, Files, Names, Shares, redefined
-from recordmill.schemas.inputs.options import DividedOptions, PictureOptions
+from recordmill.schemas.inputs.options import DividedOptions
+from recordmill.schemas.inputs.picture_options import PictureOptions
 from recordmill.schemas.names import NameSources
 
 

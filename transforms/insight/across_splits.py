@@ -12,18 +12,19 @@ import msgspec
 
 from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.dataset.manifest import Manifest, encode_json
-from recordmill.schemas.duplicates import (
+from recordmill.schemas.errors import DuplicatesError
+from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.layouts import has_picture
+from recordmill.schemas.problems import (
     DUPLICATES,
     FINGERPRINTS,
     DuplicateGroup,
     Duplicates,
     Fingerprints,
+    SplitProblems,
     split_fingerprints,
+    split_problems,
 )
-from recordmill.schemas.errors import DuplicatesError
-from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.layouts import has_picture
-from recordmill.schemas.problems import SplitProblems, split_problems
 from recordmill.schemas.statistics import (
     ClassDrift,
     ClassInOneSplit,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from recordmill.schemas.duplicates import (
+from recordmill.schemas.problems import (
     FINGERPRINT,
     NO_HASH,
     Agreement,
@@ -47,7 +47,7 @@ def near_groups(hashes: np.ndarray, forms: np.ndarray) -> np.ndarray:
 
     Args:
         hashes: uint64 [n].
-        forms: uint8 [n, m], see `recordmill.schemas.duplicates.FINGERPRINT`.
+        forms: uint8 [n, m], see `recordmill.schemas.problems.FINGERPRINT`.
 
     Returns:
         int64 [n].

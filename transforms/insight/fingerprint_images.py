@@ -8,7 +8,7 @@ from math import log2
 import msgspec
 import numpy as np
 
-from recordmill.schemas.duplicates import FINGERPRINT, FINGERPRINT_VERSION, Fingerprints
+from recordmill.schemas.problems import FINGERPRINT, FINGERPRINT_VERSION, Fingerprints
 from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns, RecordPlaces, SortedObjects
 from recordmill.transforms.images.measure_pixels import HASH_SIDE, perceptual_hashes
 

@@ -5,12 +5,15 @@ from hashlib import sha256
 
 import msgspec
 
-from recordmill.schemas.duplicates import DuplicateGroup, DuplicateImage, Fingerprints, Likeness
 from recordmill.schemas.problems import (
     LEAKAGE,
     MOST_PROBLEMS,
     PROBLEMS,
     CopiedImage,
+    DuplicateGroup,
+    DuplicateImage,
+    Fingerprints,
+    Likeness,
     Problem,
     ProblemLine,
     SplitProblems,

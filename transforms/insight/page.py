@@ -11,9 +11,9 @@ import msgspec
 from markupsafe import Markup
 
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest
-from recordmill.schemas.duplicates import DuplicateGroup
 from recordmill.schemas.features import RecordOf
 from recordmill.schemas.layouts import has_picture
+from recordmill.schemas.problems import DuplicateGroup
 from recordmill.schemas.rejects import MOST_LISTED, RejectLine
 from recordmill.schemas.sizes import size_text
 from recordmill.schemas.statistics import FINDINGS, FRACTIONAL, Distribution, SplitComparison, SplitStatistics

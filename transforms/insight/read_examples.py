@@ -14,9 +14,9 @@ import msgspec
 from PIL import Image
 
 from recordmill.schemas.dataset.manifest import Manifest
-from recordmill.schemas.duplicates import Agreement, DuplicateGroup, DuplicateImage, Likeness
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.problems import Agreement, DuplicateGroup, DuplicateImage, Likeness
 from recordmill.schemas.statistics import FINDING_EXAMPLES, FINDINGS, GALLERY, Example, Finding, SplitStatistics
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.open_picture import kind_of, open_picture

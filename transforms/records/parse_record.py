@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.layouts import VALUE_OF
+from recordmill.schemas.values import VALUE_OF
 
 Values = list[bytes] | np.ndarray
 """Values of a feature: float32, int64 or bytes."""

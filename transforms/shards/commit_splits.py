@@ -18,14 +18,13 @@ import msgspec
 from recordmill.schemas.dataset.dataset_files import MANIFEST, split_manifest, split_rejects
 from recordmill.schemas.dataset.manifest import Manifest, encode_manifest
 from recordmill.schemas.dataset.tfds import is_readable, shard_links, tfds_files
-from recordmill.schemas.duplicates import DUPLICATES, split_fingerprints
 from recordmill.schemas.errors import CategoryError, JobError
 from recordmill.schemas.features import RecordOf, listed
 from recordmill.schemas.inputs.encoders import CLASSES, TextEncoder, classes_file, encode_encoder, encoder_file
 from recordmill.schemas.inputs.labels import LABEL_FILES, label_files
 from recordmill.schemas.inputs.tables import SCHEMA_FILES, schema_files
 from recordmill.schemas.layouts import shard_names
-from recordmill.schemas.problems import split_problems
+from recordmill.schemas.problems import DUPLICATES, split_fingerprints, split_problems
 from recordmill.schemas.shards import IndexInfo, ShardInfo
 from recordmill.schemas.statistics import REPORT, STATISTICS, split_statistics
 from recordmill.transforms.dataset.dataset_folder import file_sha256, read_split_manifests, tidy

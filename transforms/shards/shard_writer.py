@@ -11,9 +11,8 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.block import Block, Ragged, join_blocks, starts_of
-from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.layouts import has_picture
-from recordmill.schemas.problems import Problem
+from recordmill.schemas.problems import Fingerprints, Problem
 from recordmill.schemas.rejects import Metric, Rejected
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.schemas.statistics import Statistics

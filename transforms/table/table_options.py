@@ -25,14 +25,13 @@ from recordmill.schemas.inputs.option import (
 )
 from recordmill.schemas.inputs.options import (
     ALL_TRAIN,
-    SIZE,
     ChoiceOptions,
     ConvertOptions,
-    PictureOptions,
     pair_faults,
     pairs,
     size_of,
 )
+from recordmill.schemas.inputs.picture_options import PictureOptions
 from recordmill.schemas.inputs.splits import RowSplits
 from recordmill.schemas.inputs.tables import RowsReading
 from recordmill.schemas.inputs.text_options import TextChoice, TextOptions
@@ -146,10 +145,6 @@ class TableOptions(TextOptions, PictureOptions, ChoiceOptions):
         "How to encode these texts. `counts` of terms, these as `tfidf`, `tokens` as ids; or, `raw`, as bytes.",
         needs="text_column",
     )
-
-    @property
-    def holds_pictures(self) -> bool:
-        return bool(self.image_column)
 
     @property
     def pictures(self) -> PictureRules:
@@ -302,7 +297,7 @@ class TableOptions(TextOptions, PictureOptions, ChoiceOptions):
             given = self.given("images", "raw_size", *_OF_FILES, "workers", "duplicates", "exclude")
             yield from (f"{each} would do nothing without --image-column" for each in given)
             return
-        if self.raw_size and not SIZE.fullmatch(self.raw_size):
+        if self.raw_size and not size_of(self.raw_size):
             yield f"--raw-size {self.raw_size!r} is not a height and width in pixels: 224x224 for example"
         elif self.raw_size:
             yield from (f"{each} is for files, and --raw-size writes none" for each in self.given(*_OF_FILES))

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from recordmill.schemas.features import FeatureTable, Part
-from recordmill.schemas.inputs.object_options import MASKS, ObjectOptions
 from recordmill.schemas.inputs.option import READ, WRITE, Images, options_of, redefined
 from recordmill.schemas.inputs.options import ConvertOptions
+from recordmill.schemas.inputs.picture_options import MASKS, ObjectOptions
 from recordmill.schemas.layouts import LAYOUTS, CocoLayout
 from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.folder.folder_options import FolderOptions
@@ -45,11 +45,6 @@ class RecordOptions(ObjectOptions):
     def of_image(self) -> bool:
         """True if each image has one class."""
         return any(feature.source == "image.class_index" for feature in LAYOUTS[self.layout].features)
-
-    @property
-    def layout_table(self) -> FeatureTable:
-        """All features of the layout."""
-        return self.stored(LAYOUTS[self.layout])
 
     @property
     def table(self) -> FeatureTable:

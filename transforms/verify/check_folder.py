@@ -8,11 +8,10 @@ from recordmill.schemas.dataset.checks import Fault, Faults, ShardCheck
 from recordmill.schemas.dataset.dataset_files import MANIFEST, split_manifest, split_rejects
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_manifest
 from recordmill.schemas.dataset.tfds import DATASET_INFO, is_dataset_info, is_readable, shard_links, tfds_files
-from recordmill.schemas.duplicates import DUPLICATES, split_fingerprints
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import RecordOf
 from recordmill.schemas.layouts import shard_names
-from recordmill.schemas.problems import split_problems
+from recordmill.schemas.problems import DUPLICATES, split_fingerprints, split_problems
 from recordmill.schemas.shards import is_shard_of
 from recordmill.schemas.statistics import STATISTICS, split_statistics
 from recordmill.transforms.dataset.dataset_folder import (

@@ -19,10 +19,10 @@ from recordmill.schemas.dataset.manifest import (
     Unlisted,
 )
 from recordmill.schemas.dataset.recipes import Recipe
-from recordmill.schemas.duplicates import Duplicates, SplitDuplicates
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.encoders import EncoderInfo, TextCounts, TextForm
+from recordmill.schemas.problems import Duplicates, SplitDuplicates
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.sizes import printable
 from recordmill.schemas.statistics import ClassDrift, ClassInOneSplit, SplitComparison

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -60,14 +61,13 @@ def test_what_would_encode_wrongly_is_refused_in_one_line(changes, said):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999"])
-def test_numbers_that_are_none(number):
-    data = encode_encoder(ENCODER).replace(b"1.1", number.encode())
-    with pytest.raises(ConfigError, match=r"^captions\.json"):
-        decode_encoder(data, "captions.json")
-
-
-@pytest.mark.parametrize("data", [b"", b"[]", b"\xff\xfe", b"[" * 100_000, b"{}"])
-def test_what_is_no_encoder_is_refused(data):
-    with pytest.raises(ConfigError, match=r"captions\.json is no encoder"):
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        *((data, "captions.json is no encoder") for data in (b"", b"[]", b"\xff\xfe", b"[" * 100_000, b"{}")),
+        *((encode_encoder(ENCODER).replace(b"1.1", idf), "captions.json") for idf in (b"NaN", b"Infinity", b"1e999")),
+    ],
+)
+def test_what_is_no_encoder_is_refused(data, said):
+    with pytest.raises(ConfigError, match=f"^{re.escape(said)}"):
         decode_encoder(data, "captions.json")

@@ -4,25 +4,13 @@ from recordmill.schemas.inputs.images import PathLabels, is_image_name
 
 
 @pytest.mark.parametrize(
-    ("path", "class_name"),
-    [
-        ("cat/1.jpg", "cat"),
-        ("cat/more/1.jpg", "cat"),
-        ("été 2/1.jpg", "été 2"),
-        ("007/1.jpg", "007"),
-        ("1.jpg", ""),
-        ("", ""),
-    ],
-)
-def test_first_folder_is_class(path, class_name):
-    assert PathLabels().class_of(path) == class_name
-
-
-@pytest.mark.parametrize(
     ("separator", "path", "class_name"),
     [
-        ("_", "cat_0.jpg", "cat"),
-        ("_", "big_cat_0.jpg", "big_cat"),
+        (None, "cat/1.jpg", "cat"),
+        (None, "cat/more/1.jpg", "cat"),
+        (None, "été 2/1.jpg", "été 2"),
+        (None, "1.jpg", ""),
+        (None, "", ""),
         ("_", "animals/of_prey/big_cat_0.jpg", "big_cat"),
         ("_", "cat_.jpg", "cat"),
         ("_", "cat_1.2.jpg", "cat"),
@@ -35,7 +23,7 @@ def test_first_folder_is_class(path, class_name):
         ("__", "a_b__0.jpg", "a_b"),
     ],
 )
-def test_file_s_name_up_to_last_separator_is_class(separator, path, class_name):
+def test_class_of(separator, path, class_name):
     assert PathLabels(separator).class_of(path) == class_name
 
 

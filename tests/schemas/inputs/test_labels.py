@@ -15,12 +15,14 @@ GAPPED = LabelMap((Category(1, "cat"), Category(3, "dog"), Category(90, "tooth b
 ZERO_BASED = LabelMap((Category(0, "face"), Category(1, "face"), Category(5, "hand")))
 WITH_BACKGROUND = LabelMap((Category(0, "background"), Category(2, "cat")))
 EMPTY = LabelMap(())
+BOTH = LabelMap(
+    (Category(1, "cat", keypoints=("nose", "tail")), Category(17, "dog", keypoints=("nose",)), Category(90, "tree")),
+    (Category(1, "cat", isthing=1), Category(92, "banner", isthing=0)),
+)
+SHIFTED = LabelMap((Category(3, "cat"), Category(8, "dog")), (Category(0, "road"), Category(3, "cat")))
 NEGATIVE = LabelMap((Category(-1, "__ignore__"), Category(0, "background"), Category(4, "cat")))
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
-LABEL_MAPS = st.dictionaries(st.integers(1, (1 << 31) - 1), NAMES, max_size=5).map(
-    lambda names: LabelMap(tuple(Category(id_, names[id_]) for id_ in sorted(names)))
-)
 
 
 def maps(labels: LabelMap) -> dict[str, str]:
@@ -59,19 +61,15 @@ def read_pbtxt(text: str, message) -> list[tuple[int, str]]:
         (WITH_BACKGROUND, [(0, "background"), (2, "cat")]),
         (NEGATIVE, [(1, "__ignore__"), (2, "background"), (3, "cat")]),
         (EMPTY, []),
+        (BOTH, [(1, "cat"), (17, "dog"), (90, "tree"), (92, "banner")]),
+        (SHIFTED, [(3, "road"), (1, "cat"), (2, "dog")]),  # segments follow classes
     ],
 )
-def test_object_detection_api_gets_ids_from_1(labels, items, string_int_label_map):
-    assert read_pbtxt(maps(labels)["label_map.pbtxt"], string_int_label_map) == items
-
-
-def test_shifted_ids_are_said_to_be_shifted():
-    assert maps(ZERO_BASED)["label_map.pbtxt"].startswith("# id = class index + 1")
-    assert not maps(GAPPED)["label_map.pbtxt"].startswith("#")
-
-
-def test_csv_is_that_of_model_garden():
-    assert maps(GAPPED)["labels.csv"] == "1,cat\n3,dog\n90,tooth brush\n"
+def test_label_files(labels, items, string_int_label_map):
+    files = maps(labels)
+    assert read_pbtxt(files["label_map.pbtxt"], string_int_label_map) == items
+    assert files["label_map.pbtxt"].startswith("# id = class index + 1") == labels.is_shifted
+    assert files["labels.csv"] == "".join(f"{label},{name}\n" for label, name in items)
 
 
 @pytest.mark.parametrize(
@@ -110,8 +108,12 @@ def test_label_maps_agree_and_no_class_has_background_s_label(names, segments, s
     assert len({label for label, _ in items}) == len(labels.all)
     assume(sys.version_info >= (3, 11) or not any("\0" in name for _, name in items))
     assert list(csv.reader(io.StringIO(files["labels.csv"], newline=""))) == [[str(id_), name] for id_, name in items]
-    label_by_id = json.loads(files["label_map.json"])["label_by_id"]
-    assert [(label_by_id[str(category.id)], category.name) for category in labels.all] == [item[:2] for item in items]
+    found = json.loads(files["label_map.json"])
+    assert [(found["label_by_id"][str(category.id)], category.name) for category in labels.all] == items
+    assert found["name_by_index"] == [category.name for category in labels.categories]
+    assert found["id_by_index"] == sorted(names)
+    assert {int(id_): index for id_, index in found["index_by_id"].items()} == labels.index_by_id()
+    assert labels.index_by_id() == {id_: index for index, id_ in enumerate(sorted(names))}
 
 
 def test_there_is_no_label_map_for_reader_that_would_take_class_for_background():
@@ -123,21 +125,19 @@ def test_there_is_no_label_map_for_reader_that_would_take_class_for_background()
     assert set(LABEL_FILES) == maps(ZERO_BASED).keys()
 
 
-@given(labels=LABEL_MAPS)
-def test_any_name_survives_the_json(labels):
-    found = json.loads(maps(labels)["label_map.json"])
-    assert found["name_by_index"] == [category.name for category in labels.categories]
-    assert found["id_by_index"] == [category.id for category in labels.categories]
-    assert {int(id_): index for id_, index in found["index_by_id"].items()} == labels.index_by_id()
-
-
-def test_index_by_id():
-    assert ZERO_BASED.index_by_id() == {0: 0, 1: 1, 5: 2}
-
-
-@pytest.mark.parametrize(("labels", "names"), [(GAPPED, ()), (ZERO_BASED, ("face",)), (EMPTY, ())])
-def test_duplicate_names(labels, names):
+@pytest.mark.parametrize(
+    ("labels", "names", "keypoints"),
+    [
+        (GAPPED, (), 0),
+        (ZERO_BASED, ("face",), 0),
+        (EMPTY, (), 0),
+        (BOTH, (), 2),
+        (LabelMap((), BOTH.categories), (), 0),
+    ],
+)
+def test_duplicate_names_and_keypoints(labels, names, keypoints):
     assert labels.duplicate_names() == names
+    assert labels.keypoints == keypoints
 
 
 # Segments and keypoints
@@ -185,36 +185,13 @@ def test_all_things_share_one_value_and_every_stuff_has_its_own_in_byte(things):
     assert all(2 <= value < 255 for value in stuff)
 
 
-BOTH = LabelMap(
-    (Category(1, "cat", keypoints=("nose", "tail")), Category(17, "dog", keypoints=("nose",)), Category(90, "tree")),
-    (Category(1, "cat", isthing=1), Category(92, "banner", isthing=0)),
-)
-
-
 def test_all_are_classes_and_segments_each_once_by_id_as_classes_have_it():
     assert BOTH.all == (*BOTH.categories, BOTH.segments[1])
     assert GAPPED.all == GAPPED.categories
     assert segments(*BOTH.segments).all == BOTH.segments
 
 
-@pytest.mark.parametrize(("labels", "most"), [(BOTH, 2), (GAPPED, 0), (EMPTY, 0), (segments(*BOTH.categories), 0)])
-def test_keypoints_are_class_that_has_most(labels, most):
-    assert labels.keypoints == most
-
-
-def test_label_maps_name_segments_too(string_int_label_map):
-    named = [(1, "cat"), (17, "dog"), (90, "tree"), (92, "banner")]
-    assert read_pbtxt(maps(BOTH)["label_map.pbtxt"], string_int_label_map) == named
-    assert maps(BOTH)["labels.csv"] == "".join(f"{id_},{name}\n" for id_, name in named)
-
-
-def test_where_labels_are_shifted_segments_follow_classes(string_int_label_map):
-    labels = LabelMap((Category(3, "cat"), Category(8, "dog")), (Category(0, "road"), Category(3, "cat")))
-    assert labels.label_by_id() == {3: 1, 8: 2, 0: 3}
-    assert read_pbtxt(maps(labels)["label_map.pbtxt"], string_int_label_map) == [(3, "road"), (1, "cat"), (2, "dog")]
-
-
-def test_json_says_what_semantic_masks_hold_where_segments():
+def test_label_map_json():
     assert json.loads(maps(BOTH)["label_map.json"]) == {
         "index_by_id": {"1": 0, "17": 1, "90": 2},
         "label_by_id": {"1": 1, "17": 17, "90": 90, "92": 92},

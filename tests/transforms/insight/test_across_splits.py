@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from recordmill.schemas.dataset.manifest import FORMAT, Manifest
-from recordmill.schemas.duplicates import FINGERPRINT, Fingerprints, SplitDuplicates
 from recordmill.schemas.errors import DuplicatesError
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.layouts import CLASSIFICATION
+from recordmill.schemas.problems import FINGERPRINT, Fingerprints, SplitDuplicates
 from recordmill.schemas.statistics import ClassDrift, ClassInOneSplit, ClassStatistics, SplitStatistics
 from recordmill.transforms.insight.across_splits import (
     arc_sine_distance,

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from recordmill.schemas.duplicates import Duplicates, SplitDuplicates
+from recordmill.schemas.problems import Duplicates, SplitDuplicates
 from recordmill.schemas.statistics import ClassDrift, ClassInOneSplit, SplitComparison
 from recordmill.transforms.insight.check_data import check_data, order_splits
 from tests.transforms.insight.test_page import manifest_of, statistics_of

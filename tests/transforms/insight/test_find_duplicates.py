@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from recordmill.schemas.duplicates import (
+from recordmill.schemas.problems import (
     FINGERPRINT,
     FINGERPRINT_VERSION,
     Agreement,

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from recordmill.schemas.duplicates import NO_HASH
+from recordmill.schemas.problems import NO_HASH
 from recordmill.schemas.statistics import PixelMeasures
 from recordmill.transforms.images.measure_pixels import perceptual_hashes
 from recordmill.transforms.insight.fingerprint_images import ImageFingerprints, image_class, label_digests

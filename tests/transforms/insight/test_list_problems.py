@@ -4,15 +4,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from recordmill.schemas.duplicates import (
+from recordmill.schemas.problems import (
     FINGERPRINT_VERSION,
     Agreement,
+    CopiedImage,
     DuplicateGroup,
     DuplicateImage,
     Fingerprints,
     Likeness,
+    Problem,
+    ProblemLine,
 )
-from recordmill.schemas.problems import CopiedImage, Problem, ProblemLine
 from recordmill.schemas.statistics import PixelMeasures
 from recordmill.transforms.blocks.image_facts import FactColumns
 from recordmill.transforms.insight import list_problems as module

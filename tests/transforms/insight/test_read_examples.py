@@ -3,7 +3,7 @@ import io
 import pytest
 from PIL import Image
 
-from recordmill.schemas.duplicates import (
+from recordmill.schemas.problems import (
     Agreement,
     DuplicateGroup,
     DuplicateImage,

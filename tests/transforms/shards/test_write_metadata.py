@@ -21,12 +21,12 @@ from recordmill.schemas.dataset.manifest import (
     encode_json,
 )
 from recordmill.schemas.dataset.recipes import Recipe
-from recordmill.schemas.duplicates import Fingerprints
 from recordmill.schemas.errors import DuplicatesError, EmptyDatasetError, JobError, LostImagesError, TooManyRejectsError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, LAYOUTS
+from recordmill.schemas.problems import Fingerprints
 from recordmill.schemas.rejects import Reason, Rejected, RejectLine
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
 from recordmill.schemas.statistics import ClassStatistics, SplitStatistics, Statistics

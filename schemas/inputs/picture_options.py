@@ -1,0 +1,159 @@
+"""Options of conversions whose records hold images: their pixels, and boxes, masks and classes of objects."""
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.features import FeatureKind, Part
+from recordmill.schemas.inputs.images import PictureRules
+from recordmill.schemas.inputs.option import LEAVE_OUT, PICTURES, READ, WRITE, Names, Pairs, redefined
+from recordmill.schemas.inputs.options import DividedOptions, ImageOptions, RecipeValue, pair_faults, pairs
+from recordmill.schemas.layouts import NUMERIC, CocoLayout
+
+MASKS = {"none": (), "png": (Part.MASK_PNG,), "rle": (Part.MASK_RLE,), "both": (Part.MASK_PNG, Part.MASK_RLE)}
+
+
+def match_option() -> Any:
+    """Return the field of `--match`, of sources that name images."""
+    return READ.opt(
+        "How a `file_name` finds its file. `path`: it is the path below `--images`. `suffix`: the file whose path has "
+        "the longest end in common with it, at least the file's name. `name`: the file with this name, in any folder. "
+        "With the last two, a `file_name` may be an absolute or a Windows path, and the record has the file's path "
+        "below `--images` instead. A name that two files match is an error.",
+        "path",
+    )
+
+
+class PictureOptions(ImageOptions):
+    """Options of conversions whose records hold images."""
+
+    check: Literal["none", "header", "decode"] = LEAVE_OUT.opt(
+        "How thoroughly images are checked. `none` trusts the sizes in the JSON; `header` reads them and looks for the "
+        "end of the file; `decode` also reads every marker or chunk and decodes every pixel.",
+        "decode",
+    )
+    duplicates: Literal["report", "leakage", "fail", "drop"] = LEAVE_OUT.opt(
+        "What to do about duplicate images. `report` lists them in [duplicates.jsonl](records.md#duplicatesjsonl); "
+        "`leakage` refuses an image that is in two splits, exactly or nearly; `fail` also one that is in a split "
+        "twice. The shards are kept: the same command with `report` accepts them at once. Complete splits are checked, "
+        "too, and stay. `drop` (of `coco` and `folder`) keeps one of a job's images whose files have the same bytes; "
+        "the others are rejects, `duplicate`, which `--max-rejects` does not limit. Near copies are found when images "
+        "are decoded: `--exclude` drops them in the next run.",
+        "report",
+        recorded=False,
+    )
+    format: Literal["keep", "jpeg", "png"] = PICTURES.opt(
+        "Format of stored images. `keep` stores files unchanged, see [image_formats.md](image_formats.md).", "keep"
+    )
+    max_side: int | None = PICTURES.opt(
+        "Shrink images whose longer side has more pixels. Boxes, masks, keypoints and panoptic maps follow.",
+        metavar="PX",
+        ge=1,
+        le=65_500,
+        also="resize image-size",
+    )
+    jpeg_quality: int = PICTURES.opt(
+        "Quality of images that are encoded as JPEG.", 95, "Q", ge=1, le=100, also="quality"
+    )
+
+    dtype: Pairs = WRITE.opt(
+        "Numeric types of keys of records. `--dtype area=int64`. The job fails at the first number that the type does "
+        "not hold exactly.",
+        (),
+        "KEY=int64|float32[,…]",
+    )
+
+    @property
+    def kinds(self) -> dict[str, FeatureKind]:
+        return {key: NUMERIC[name] for key, name in pairs(self.dtype).items() if name in NUMERIC}
+
+    def _faults(self) -> Iterator[str]:
+        if self.duplicates == "drop" and not isinstance(self, DividedOptions):
+            yield (
+                "--duplicates drop is for coco and folder; rows of copies are left out by --exclude, with "
+                "problems-SPLIT.jsonl of a first run"
+            )
+        if self.writer == "beam" and self.refused_duplicates != "report":
+            yield f"--writer beam does not search for duplicates: leave out --duplicates {self.duplicates}"
+        yield from pair_faults("dtype", self.dtype, "KEY=int64 or KEY=float32", NUMERIC)
+        yield from super()._faults()
+        if not (self.rename or self.dtype):
+            return
+        try:
+            self._check_keys()
+        except ConfigError as fault:
+            yield str(fault)
+
+    def _check_keys(self) -> None:
+        """Raise ConfigError if `--rename` or `--dtype` cannot be."""
+        _ = self.layout_table
+
+    @property
+    def refused_duplicates(self) -> str:
+        """See `recordmill.transforms.insight.across_splits.check_duplicates`; `report` refuses none."""
+        return "report" if self.duplicates == "drop" else self.duplicates
+
+    @property
+    def record_options(self) -> dict[str, RecipeValue]:
+        found = super().record_options
+        return found | {"duplicates": self.duplicates} if self.duplicates == "drop" else found
+
+    @property
+    def box_policy(self) -> str:
+        """See `recordmill.transforms.encoders.encode_objects.fit_boxes`."""
+        return "keep"
+
+    @property
+    def has_exact_sizes(self) -> bool:
+        return not (self.gzip or self.max_side) and self.format == "keep"
+
+    @property
+    def pictures(self) -> PictureRules:
+        return PictureRules(self.check, self.format, self.max_side, self.jpeg_quality)
+
+
+class ObjectOptions(PictureOptions):
+    """Options of records that hold the objects of an image."""
+
+    layout: CocoLayout = redefined(PictureOptions, "layout", "detection")
+    examples_per_shard: int | None = redefined(PictureOptions, "examples_per_shard", usual="4096 in layout keras")
+    masks: Literal["none", "png", "rle", "both"] = WRITE.opt(
+        "Masks of objects. `png`: 8-bit PNG of the complete image with values 0 and 1. `rle`: COCO's compressed run "
+        "lengths. With `none`, segmentations are not read.",
+        "none",
+        also="include-masks",
+    )
+    boxes: Literal["clip", "drop", "keep"] = LEAVE_OUT.opt(
+        "What to do about a box that crosses its image's edge. `clip` cuts it there, `drop` skips it, `keep` stores it "
+        "unchanged, beyond 0..1.",
+        "clip",
+    )
+
+    @property
+    def box_policy(self) -> str:
+        return self.boxes
+
+
+class AnnotatedOptions(ObjectOptions, DividedOptions):
+    """Options of sources of images with objects."""
+
+    stratify: bool = WRITE.opt(
+        "Give each split its share of the images of every category. Iterative stratification: rare categories first; "
+        "the number of images of a split is exact to one image, or one group. Images may move when others are added.",
+        False,
+    )
+    no_crowd: bool = LEAVE_OUT.opt("Skip annotations with `iscrowd` 1.", False)
+    min_area: float = LEAVE_OUT.opt("Skip annotations with a smaller `area`.", 0.0, "PX2", ge=0)
+    categories: Names = LEAVE_OUT.opt(
+        "Keep only annotations of these categories; repeatable. Images without any of them stay.",
+        (),
+        "NAME[,NAME…]",
+        "all",
+    )
+
+    def _faults(self) -> Iterator[str]:
+        if self.stratify and len(self.split) < 2:
+            yield "--stratify divides categories, but --split names a single split"
+        if self.stratify and self.given("split_by"):
+            yield f"--stratify and --split-by {self.split_by} contradict each other: give one"
+        yield from super()._faults()
