@@ -38,7 +38,7 @@ def write_report(output: str) -> str:
         OSError: storage fails.
     """
     # With each job's report come the libraries that draw it, and no earlier.
-    from recordmill.transforms.insight.page import PageParts, render_page
+    from recordmill.transforms.insight.page import render_page
     from recordmill.transforms.insight.read_examples import (
         GROUPS_SHOWN,
         chosen_duplicates,
@@ -55,8 +55,7 @@ def write_report(output: str) -> str:
         duplicates = first_groups(output, GROUPS_SHOWN)
         chosen = [*chosen_examples(statistics), *chosen_duplicates(duplicates)]
         pictures = read_examples(output, manifest, chosen, suspicious_annotations(output, manifest.splits))
-        rejects = {split: entry.first_rejects for split, entry in manifest.splits.items()}
-        storage.write(path, render_page(PageParts(manifest, statistics, rejects, pictures, duplicates)))
+        storage.write(path, render_page(manifest, statistics, pictures, duplicates))
         seen, manifest = manifest, require_manifest(output)
         if manifest == seen:  # no other job has added a split meanwhile
             return path
