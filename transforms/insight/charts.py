@@ -99,7 +99,9 @@ def chart_statistics(statistics: Mapping[str, SplitStatistics]) -> tuple[list[Ch
             svg = bar_chart(table, f"{title} ({unit}), by the part of each split; the numbers are in the table below")
             rows = [(column.label, *column.numbers) for column in table]
             bars = f"height: part of the split for {f'each number of {unit}' if is_count else 'each doubling'}"
-            charts.append(Chart(title, svg, list(statistics), rows, unit, bars, [_spread(each, show) for each in found]))
+            charts.append(
+                Chart(title, svg, list(statistics), rows, unit, bars, [_spread(each, show) for each in found])
+            )
     return charts, constants
 
 

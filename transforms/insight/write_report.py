@@ -4,15 +4,13 @@ import logging
 
 from recordmill.schemas.statistics import REPORT
 from recordmill.transforms.dataset.dataset_folder import read_statistics, require_manifest
-from recordmill.transforms.insight.across_splits import first_groups
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
 
 def has_report(output: str) -> bool:
-    storage = storage_for(output)
-    return storage.size(join_path(output, REPORT)) is not None
+    return storage_for(output).size(join_path(output, REPORT)) is not None
 
 
 def try_to_report(output: str) -> None:
@@ -43,9 +41,9 @@ def write_report(output: str) -> str:
         GROUPS_SHOWN,
         chosen_duplicates,
         chosen_examples,
+        first_groups,
         read_examples,
     )
-    from recordmill.transforms.insight.read_problems import suspicious_annotations
 
     storage = storage_for(output)
     path = join_path(output, REPORT)
@@ -54,7 +52,7 @@ def write_report(output: str) -> str:
         statistics = read_statistics(output, manifest.splits)
         duplicates = first_groups(output, GROUPS_SHOWN)
         chosen = [*chosen_examples(statistics), *chosen_duplicates(duplicates)]
-        pictures = read_examples(output, manifest, chosen, suspicious_annotations(output, manifest.splits))
+        pictures = read_examples(output, manifest, chosen)
         storage.write(path, render_page(manifest, statistics, pictures, duplicates))
         seen, manifest = manifest, require_manifest(output)
         if manifest == seen:  # no other job has added a split meanwhile

@@ -21,8 +21,8 @@ from recordmill.transforms.insight.across_splits import (
     compare_splits,
     duplicates_of,
     fingerprint_line,
-    first_groups,
 )
+from recordmill.transforms.insight.read_examples import first_groups
 from recordmill.transforms.shards.commit_splits import commit_splits
 from tests.transforms.insight.test_find_duplicates import image, shard
 from tests.transforms.shards.test_commit_splits import of_split, statistics_of

@@ -1,7 +1,7 @@
 import numpy as np
 from PIL import Image
 
-from recordmill.transforms.insight.draw_problem import draw_problem
+from recordmill.transforms.insight.draw_record import draw_problem
 from recordmill.transforms.insight.overlay import Shape
 
 GREY = Image.new("RGB", (320, 240), (90, 90, 90))
