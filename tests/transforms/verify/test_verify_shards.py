@@ -15,7 +15,7 @@ from recordmill.transforms.records.read_shards import readable_records
 from recordmill.transforms.records.shard_index import index_shard
 from recordmill.transforms.verify import verify_shards
 from recordmill.transforms.verify.check_records import RecordChecker
-from recordmill.transforms.verify.verify_shards import ShardToVerify, VerifyShards, verify_shard
+from recordmill.transforms.verify.verify_shards import ShardToVerify, VerifyShard, verify_shard
 from tests.transforms.verify.test_check_records import LABELS, LAYOUTS, record, values  # noqa: F401
 
 TABLE = LAYOUTS["plain"]
@@ -117,7 +117,7 @@ def test_index_is_that_of_shard(tmp_path, good):
 def test_transform_checks_each_shard(tmp_path, good):
     shards = [shard(tmp_path / name, [good] * number) for name, number in (("a", 1), ("b", 0))]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        checks = p | beam.Create(shards) | VerifyShards(2, 2)
+        checks = p | beam.Create(shards) | beam.ParDo(VerifyShard(2, 2))
         sizes = [expected.info.bytes for expected in shards]
         assert_that(
             checks,
