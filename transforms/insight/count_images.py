@@ -272,11 +272,11 @@ def _elongation(short: np.ndarray, long: np.ndarray) -> np.ndarray:
 def _findings(facts: FactColumns, boxes: BoxColumns | None, pointers: _Pointers) -> dict[str, Finding]:
     """Return possible problems, with the worst images."""
     found: dict[str, Finding] = {}
-    for name, rows, _ in boxes.suspicious() if boxes else ():
-        number = np.bincount(boxes.image[rows], minlength=len(facts))
-        images = np.flatnonzero(number)
-        if len(images):
-            found[name] = Finding(len(rows), pointers.first(FINDING_EXAMPLES, images, -number[images]))
+    if boxes:
+        for name, rows, _ in boxes.suspicious():
+            number = np.bincount(boxes.image[rows], minlength=len(facts))
+            if len(images := np.flatnonzero(number)):
+                found[name] = Finding(len(rows), pointers.first(FINDING_EXAMPLES, images, -number[images]))
     for name, images, ranks, _ in odd_images(facts):
         found[name] = Finding(len(images), pointers.first(FINDING_EXAMPLES, images, ranks))
     return found

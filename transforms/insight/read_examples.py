@@ -99,20 +99,18 @@ def read_examples(folder: str, manifest: Manifest, chosen: Iterable[Chosen]) -> 
     with ThreadPoolExecutor(_READS) as pool:
         found = pool.map(partial(_records, folder), _by_shard(ordered))
         records = {place: of_image for part in found for place, of_image in part.items()}
-        drawn = [
-            _thumbnail(each, records.get((each[2].shard, each[2].record), []), manifest, suspicious) for each in ordered
-        ]
-    shown = [thumbnail for thumbnail in drawn if thumbnail]
-    missing = [each for each, thumbnail in zip(ordered, drawn, strict=True) if not thumbnail]
+    shown, missing = [], []
+    for each in ordered:
+        if thumbnail := _thumbnail(each, records.get((each[2].shard, each[2].record), []), manifest, suspicious):
+            shown.append(thumbnail)
+        else:
+            missing.append(each[2].shard)
     if missing:
-        shards = sorted({example.shard for _, _, example in missing})
+        shards = sorted(set(missing))
+        where = f"{shards[0]} and {len(shards) - 1:,} more" if shards[1:] else shards[0]
         _LOGGER.warning(
-            "%d of the page's %d pictures cannot be read from %s%s and are not on it; recordmill verify %s tells why",
-            len(missing),
-            len(ordered),
-            shards[0],
-            f" and {len(shards) - 1:,} more" if shards[1:] else "",
-            folder,
+            "%d of the page's %d pictures cannot be read from %s and are not on it; recordmill verify %s tells why",
+            *(len(missing), len(ordered), where, folder),
         )
     return shown
 

@@ -21,10 +21,7 @@ def try_to_report(output: str) -> None:
         _LOGGER.debug("no report", exc_info=True)
         _LOGGER.warning(
             "%s could not be made (%s: %s); the shards are whole, and recordmill report %s makes it",
-            REPORT,
-            type(error).__name__,
-            error,
-            output,
+            *(REPORT, type(error).__name__, error, output),
         )
 
 

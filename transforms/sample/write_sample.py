@@ -133,9 +133,9 @@ def _add_image(files: SampleFiles, rows: dict[str, list[dict]], index: int, rng:
         for number, caption in enumerate(_captions(scene))
     ]
     rows["stuff"] += [
-        _annotation(image_id * 10 + number, image_id, category, mask)
+        _annotation(image_id * 10 + number, image_id, category, seen)
         for number, category in enumerate(STUFF, 1)
-        if (mask := mask_of(scene, number)).any()
+        if (seen := mask_of(scene, number)).any()
     ]
     segments, mask = _panoptic(scene)
     mask_name = f"{image_id:012}.png"
