@@ -88,19 +88,18 @@ _Suspicious = Mapping[tuple[str, str, str], set[int]]
 """Ids of annotations by their split, kind of problem and file name."""
 
 
-def read_examples(folder: str, manifest: Manifest, chosen: Iterable[Chosen]) -> list[Thumbnail]:
+def read_examples(folder: str, manifest: Manifest, chosen: Sequence[Chosen]) -> list[Thumbnail]:
     """Return the chosen records that can be read and drawn, in order, and warn of the number of others.
 
     Raises:
         OSError: storage fails.
     """
     suspicious = _suspicious_annotations(folder, manifest.splits)
-    ordered = list(chosen)
     with ThreadPoolExecutor(_READS) as pool:
-        found = pool.map(partial(_records, folder), _by_shard(ordered))
+        found = pool.map(partial(_records, folder), _by_shard(chosen))
         records = {place: of_image for part in found for place, of_image in part.items()}
     shown, missing = [], []
-    for each in ordered:
+    for each in chosen:
         if thumbnail := _thumbnail(each, records.get((each[2].shard, each[2].record), []), manifest, suspicious):
             shown.append(thumbnail)
         else:
@@ -110,7 +109,7 @@ def read_examples(folder: str, manifest: Manifest, chosen: Iterable[Chosen]) -> 
         where = f"{shards[0]} and {len(shards) - 1:,} more" if shards[1:] else shards[0]
         _LOGGER.warning(
             "%d of the page's %d pictures cannot be read from %s and are not on it; recordmill verify %s tells why",
-            *(len(missing), len(ordered), where, folder),
+            *(len(missing), len(chosen), where, folder),
         )
     return shown
 
@@ -138,14 +137,13 @@ def _by_shard(chosen: Iterable[Chosen]) -> list[list[Example]]:
 
 
 def _records(folder: str, examples: list[Example]) -> dict[tuple[str, int], list[bytes]]:
-    storage = storage_for(folder)
     path = join_path(folder, examples[0].shard)
     try:
-        if not path.endswith(".gz"):
-            (example,) = examples
-            data = storage.read_range(path, example.offset, example.bytes)
-            return {(example.shard, example.record): list(read_records(io.BytesIO(data)))}
-        return _unpacked(path, examples)
+        if path.endswith(".gz"):
+            return _unpacked(path, examples)
+        (example,) = examples
+        data = storage_for(folder).read_range(path, example.offset, example.bytes)
+        return {(example.shard, example.record): list(read_records(io.BytesIO(data)))}
     except RecordError:  # the shard has been changed since; `verify` tells where
         return {}
 

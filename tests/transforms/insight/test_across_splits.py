@@ -64,6 +64,7 @@ def written(folder, **splits: list[Fingerprints]) -> Manifest:
 
 def test_all_splits_are_compared_and_classes_named(tmp_path):
     manifest = written(tmp_path, train=[shard("t1", *CATS), shard("t0", *OTHER)], val=[shard("v", *ALL)])
+    assert json.loads((tmp_path / "fingerprints-val.jsonl").read_text())["names"][0] == "all/0.jpg"
     found, _, files = duplicates_of(str(tmp_path), manifest)
     lines = files["duplicates.jsonl"]
     assert (found.groups, found.leaks, found.copied_classes) == (6, 6, {"cat": 6})

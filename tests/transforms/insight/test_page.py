@@ -53,23 +53,18 @@ class Page(HTMLParser):
 
 def manifest_of(names=("cat", "dog"), counts=(9, 0), splits=("train",), **fields) -> Manifest:
     categories = tuple(Category(number, name) for number, name in enumerate(names, 1))
+    entry = msgspec.structs.replace(SPLIT, class_counts=tuple(counts))
     entries = {
-        split: msgspec.structs.replace(
-            SPLIT, recipe=msgspec.structs.replace(RECIPE, split=split), class_counts=tuple(counts)
-        )
-        for split in splits
+        split: msgspec.structs.replace(entry, recipe=msgspec.structs.replace(RECIPE, split=split)) for split in splits
     }
     return Manifest(FORMAT, "coco", "detection", (), categories, (), entries, **fields)
 
 
 def statistics_of(manifest: Manifest) -> dict[str, SplitStatistics]:
-    images = (
-        ImageFacts(
-            *(str(number), 640 + 100 * number, 480 + 50 * number, "jpeg", 9000 + 5000 * number),
-            *(((0.1,), (0.1,), (0.6,), (0.4 + 0.05 * number,)), (0,)),
-        )
-        for number in range(8)
-    )
+    images = []
+    for number in range(8):
+        picture = str(number), 640 + 100 * number, 480 + 50 * number, "jpeg", 9000 + 5000 * number
+        images.append(ImageFacts(*picture, ((0.1,), (0.1,), (0.6,), (0.4 + 0.05 * number,)), (0,)))
     counts = manifest.splits["train"].class_counts
     found = describe_statistics(counted(*images), manifest.labels, manifest.table, counts)
     return dict.fromkeys(manifest.splits, found)
@@ -142,9 +137,7 @@ def test_nothing_comes_from_elsewhere():
 def test_pictures_and_charts_have_text_for_who_does_not_see_them():
     page = page_of(manifest_of(), pictures=[thumbnail("a.jpg")])
     assert [attributes["alt"] for tag, attributes in page.tags if tag == "img"] == ["a.jpg, 2 objects drawn in"]
-    charts = [
-        attributes for tag, attributes in page.tags if tag == "svg" and attributes.get("class") in ("chart", "map")
-    ]
+    charts = [each for tag, each in page.tags if tag == "svg" and each.get("class") in ("chart", "map")]
     assert len(charts) >= 8
     assert "Objects an image: always 1 (objects)." in page.text
     assert all(chart["role"] == "img" and chart["aria-label"] for chart in charts)
@@ -230,19 +223,13 @@ def test_amounts_of_each_split():
     assert rows["largest shard"] == ["6.26 times the mean", "1.00 times the mean"]
     assert rows["hosts"] == ["at most 12 (number of shards)", "at most 1 (number of shards)"]
     manifest = msgspec.structs.replace(manifest, splits={"val": val})
-    assert rows.keys() - dict(amount_rows(manifest, {})).keys() == {
-        "formats in records",
-        "objects per image",
-        "rewritten",
-    }
+    lacking = rows.keys() - dict(amount_rows(manifest, {})).keys()
+    assert lacking == {"formats in records", "objects per image", "rewritten"}
 
 
 def test_check_data():
     manifest = manifest_of(counts=(9, 0), splits=("train", "val"))
-    of = {
-        "train": SplitDuplicates(3, 1, leaked=2, labels_differ=1),
-        "val": SplitDuplicates(exact=2, leaked=2),
-    }
+    of = {"train": SplitDuplicates(3, 1, leaked=2, labels_differ=1), "val": SplitDuplicates(exact=2, leaked=2)}
     manifest = with_split(manifest, "val", findings={"dark": 2, "blurred": 1, "thin_boxes": 4})
     manifest = msgspec.structs.replace(manifest, duplicates=Duplicates("", 3, 1, of))
     statistics = {name: msgspec.structs.replace(each, measured=8) for name, each in statistics_of(manifest).items()}

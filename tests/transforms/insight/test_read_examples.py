@@ -37,15 +37,8 @@ def image(split: str, name: str, record: int = 0) -> DuplicateImage:
     return DuplicateImage(split, name, f"{split}.tfrecord", record, 100 * record, 90)
 
 
-LEAK = DuplicateGroup(
-    Likeness.NEAR,
-    Agreement.DIFFER,
-    (
-        *(image("train", f"{number}.jpg", number) for number in range(9)),
-        image("val", "a.jpg", 3),
-        image("val", "b.jpg"),
-    ),
-)
+TRAIN = [image("train", f"{number}.jpg", number) for number in range(9)]
+LEAK = DuplicateGroup(Likeness.NEAR, Agreement.DIFFER, (*TRAIN, image("val", "a.jpg", 3), image("val", "b.jpg")))
 PAIR = DuplicateGroup(Likeness.EXACT, Agreement.SAME, (image("train", "c.jpg", 5), image("train", "d.jpg", 6)))
 
 
@@ -66,9 +59,8 @@ def test_page_says_how_many_of_each_split_and_shows_groups():
     manifest = manifest_of(splits=("train", "val"), duplicates=Duplicates("", 2, 1, of, {SCRIPT: 77}))
     pictures = [thumbnail(SCRIPT)._replace(why="duplicates 0"), thumbnail("d.jpg")._replace(why="duplicates 1")]
     page = page_of(manifest, pictures, duplicates=[LEAK, PAIR])
-    assert [
-        part in page.text for part in ("Leakage", "1,234", "77 pictures", *duplicate_titles([LEAK])["duplicates 0"])
-    ] == [True] * 5
+    parts = ("Leakage", "1,234", "77 pictures", *duplicate_titles([LEAK])["duplicates 0"])
+    assert [part for part in parts if part not in page.text] == []
     assert page.text.index("look alike in train and val") < page.text.index("The same picture in train")
     assert "script" not in {tag for tag, _ in page.tags}
 
