@@ -109,13 +109,6 @@ def test_record_without_objects_is_whole(layout):
     assert RecordChecker(CHECK, LAYOUTS[layout], LABELS, True)(empty) == (0, [])
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_record_of_another_table_is_named_as_such(values, layout):
-    other = "keras" if layout != "keras" else "tfds"
-    objects, faults = RecordChecker(CHECK, LAYOUTS[layout], LABELS, True)(record(values, other))
-    assert (objects, [reason for reason, _ in faults]) == (0, ["schema"])
-
-
 def test_what_is_no_record_is_named_as_such():
     assert [reason for reason, _ in RecordChecker(CHECK, DETECTION, LABELS, True)(b"no record")[1]] == ["schema"]
 
@@ -148,8 +141,6 @@ CLASSES_CHANGED = (
 @pytest.mark.parametrize(
     ("layout", "changed", "reason"),
     [
-        ("tfds", {"objects.bbox_yxyx": [0.1] * 5}, "schema"),
-        ("tfds", {"segments.bbox_yxyx": [0.1] * 5}, "schema"),
         ("plain", {"image.encoded": png(np.zeros((20, 30, 3), np.uint8))}, "image_sha256"),
         ("plain", {"image.width": 31}, "image_size"),
         ("plain", {"image.height": 19}, "image_size"),
