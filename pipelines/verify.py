@@ -23,7 +23,7 @@ from recordmill.transforms.encoders.embed_pictures import EmbedPictures
 from recordmill.transforms.encoders.load_model import load_same
 from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.verify.check_folder import all_faults
-from recordmill.transforms.verify.verify_shards import Recomputing, ShardToVerify, VerifyShards
+from recordmill.transforms.verify.verify_shards import Recomputing, ShardToVerify, VerifyShard
 
 _LOGGER = logging.getLogger(__name__)
 _LOGGED_FAULTS = 100
@@ -101,7 +101,8 @@ def build_judging(p: beam.Pipeline, expected: list[ShardToVerify], folder: str, 
 
 
 def _checks(p: beam.Pipeline, expected: list[ShardToVerify], workers: int | None) -> PCollection[ShardCheck]:
-    return p | "Shards" >> beam.Create(expected) | "VerifyShards" >> VerifyShards(workers, len(expected))
+    verify = beam.ParDo(VerifyShard(workers, len(expected))).with_output_types(ShardCheck)
+    return p | "Shards" >> beam.Create(expected) | "SpreadShards" >> beam.Reshuffle() | "VerifyShards" >> verify
 
 
 def _ordered(checks: Iterable[ShardCheck]) -> list[ShardCheck]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from recordmill.schemas.dataset.dataset_files import state_folder
-from recordmill.schemas.dataset.manifest import Manifest, encode_json
+from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json
 from recordmill.schemas.errors import DuplicatesError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.layouts import has_picture
@@ -25,15 +25,9 @@ from recordmill.schemas.problems import (
     split_fingerprints,
     split_problems,
 )
-from recordmill.schemas.statistics import (
-    ClassDrift,
-    ClassInOneSplit,
-    ClassStatistics,
-    SplitComparison,
-    SplitStatistics,
-)
-from recordmill.transforms.dataset.dataset_folder import read_raw_statistics, read_split_manifests
-from recordmill.transforms.insight.find_duplicates import Found, find_duplicates
+from recordmill.schemas.statistics import ClassDrift, ClassInOneSplit, ClassStatistics, SplitComparison, SplitStatistics
+from recordmill.transforms.dataset.dataset_folder import file_sha256, read_raw_statistics, read_split_manifests
+from recordmill.transforms.insight.find_duplicates import find_duplicates
 from recordmill.transforms.insight.list_problems import list_problems
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -54,24 +48,29 @@ def compare_splits(splits: Mapping[str, SplitStatistics]) -> SplitComparison | N
     found = {name: of for name, of in sorted(splits.items()) if any(each.images for each in of.classes)}
     if len(found) < 2:
         return None
-    return SplitComparison(tuple(_in_one_split(found)), tuple(_drifting(found)))
+    rows = list(zip(*(of.classes for of in found.values()), strict=False))  # an edited file may have fewer
+    return SplitComparison(tuple(_in_one_split(list(found), rows)), tuple(_drifting(found, rows)))
 
 
-def _in_one_split(splits: Mapping[str, SplitStatistics]) -> Iterator[ClassInOneSplit]:
+_Rows = Sequence[tuple[ClassStatistics, ...]]
+"""Each class in every split."""
+
+
+def _in_one_split(splits: Sequence[str], rows: _Rows) -> list[ClassInOneSplit]:
     """The classes that all splits but one lack, the most frequent first."""
     alone = [
         ClassInOneSplit(each.name, split, each.images)
-        for of_class in _rows(splits)
+        for of_class in rows
         if sum(each.images > 0 for each in of_class) == 1
         for split, each in zip(splits, of_class, strict=True)
         if each.images
     ]
-    return iter(sorted(alone, key=lambda each: -each.images))
+    return sorted(alone, key=lambda each: -each.images)
 
 
-def _drifting(splits: Mapping[str, SplitStatistics]) -> Iterator[ClassDrift]:
+def _drifting(splits: Mapping[str, SplitStatistics], rows: _Rows) -> Iterator[ClassDrift]:
     """The worst first."""
-    rows = [row for row in _rows(splits) if any(each.images for each in row)]
+    rows = [row for row in rows if any(each.images for each in row)]
     compared = len(rows) * (1 if len(splits) == 2 else len(splits))  # of two, both comparisons are one
     far = NormalDist().inv_cdf(1 - _FALSE_ALARMS / 2 / compared)
     images = [of.images for of in splits.values()]
@@ -85,11 +84,6 @@ def _drifting(splits: Mapping[str, SplitStatistics]) -> Iterator[ClassDrift]:
             if distance > far and max(share, elsewhere) >= _RATIO * min(share, elsewhere):
                 drifting.append((distance, ClassDrift(each.name, split, of_class, share, elsewhere)))
     return (drift for _, drift in sorted(drifting, key=lambda each: -each[0]))
-
-
-def _rows(splits: Mapping[str, SplitStatistics]) -> Iterator[tuple[ClassStatistics, ...]]:
-    """Each class in every split."""
-    return zip(*(of.classes for of in splits.values()), strict=False)  # an edited file may have fewer
 
 
 def arc_sine_distance(one: tuple[int, int], other: tuple[int, int]) -> float:
@@ -118,9 +112,7 @@ def folder_statistics(output: str, splits: Iterable[str]) -> bytes | None:
     return encode_json({"splits": {split: raw for split, (_, raw) in found.items()}} | compared) if found else None
 
 
-json_lines = msgspec.json.Encoder().encode_lines
-_GROUP = msgspec.json.Decoder(DuplicateGroup)
-_READ_BYTES = 1 << 22
+_ENCODE_LINES = msgspec.json.Encoder().encode_lines
 _DECODER = msgspec.json.Decoder(Fingerprints)
 
 
@@ -131,7 +123,7 @@ def fingerprints_path(output: str, split: str) -> str:
 
 def fingerprint_line(fingerprints: Fingerprints) -> bytes:
     """A line of fingerprints-SPLIT.jsonl."""
-    return json_lines([fingerprints])
+    return _ENCODE_LINES([fingerprints])
 
 
 @dataclass(frozen=True)
@@ -145,26 +137,15 @@ class FingerprintFile:
             yield from map(_DECODER.decode, file)
 
 
-def read_fingerprints(output: str, manifest: Manifest, splits: Iterable[str]) -> dict[str, FingerprintFile]:
+def read_fingerprints(output: str, splits: Mapping[str, SplitManifest]) -> dict[str, FingerprintFile]:
     """Return the fingerprints of those of the splits that have some, as they were written."""
-    found = {split: join_path(output, split_fingerprints(split)) for split in splits}
-    return {
-        split: FingerprintFile(path)
-        for split, path in found.items()
-        if _digest(path) == manifest.splits[split].fingerprints_sha256
-    }
-
-
-def _digest(path: str) -> str | None:
-    """Return the SHA-256 of a file; None if it does not exist, or is not a file."""
-    digest = sha256()
-    try:
-        with storage_for(path).open(path) as file:
-            while data := file.read(_READ_BYTES):
-                digest.update(data)
-    except (FileNotFoundError, UnreadableFileError):
-        return None
-    return digest.hexdigest()
+    found = {}
+    for split, entry in splits.items():
+        path = join_path(output, split_fingerprints(split))
+        with suppress(FileNotFoundError, UnreadableFileError):
+            if file_sha256(path) == entry.fingerprints_sha256:
+                found[split] = FingerprintFile(path)
+    return found
 
 
 class FoundAcross(NamedTuple):
@@ -183,34 +164,17 @@ class FoundAcross(NamedTuple):
 
 def duplicates_of(output: str, manifest: Manifest) -> FoundAcross | None:
     """Compare the splits of a folder; None if no split has fingerprints."""
-    fingerprints = read_fingerprints(output, manifest, manifest.splits)
+    fingerprints = read_fingerprints(output, manifest.splits)
     if not fingerprints:
         return None
-    found = compared(fingerprints, manifest.table)
-    data = json_lines(found.groups)
+    found = find_duplicates(fingerprints, has_classes=bool(manifest.table.class_source))
+    data = _ENCODE_LINES(found.groups)
     leaks = sum(group.is_leak for group in found.groups)
     copied = {manifest.categories[index].name: number for index, number in found.copied.items()}
     duplicates = Duplicates(sha256(data).hexdigest(), len(found.groups), leaks, found.splits, copied)
     listed = list_problems(fingerprints, found, {name: of.findings for name, of in manifest.splits.items()})
     files = {split_problems(split): lines for split, (_, lines) in listed.items()}
     return FoundAcross(duplicates, {split: of for split, (of, _) in listed.items()}, {DUPLICATES: data, **files})
-
-
-def first_groups(output: str, number: int) -> list[DuplicateGroup]:
-    """Return the first lines of duplicates.jsonl of readable length."""
-    storage = storage_for(output)
-    try:
-        data = storage.read_range(join_path(output, DUPLICATES), 0, _READ_BYTES)
-    except (FileNotFoundError, UnreadableFileError):
-        return []
-    lines = data.splitlines(keepends=True)[:number]
-    with suppress(msgspec.DecodeError, UnicodeDecodeError):  # of one that was damaged, `verify` tells
-        return [_GROUP.decode(line) for line in lines if line.endswith(b"\n")]
-    return []
-
-
-def compared(fingerprints: Mapping[str, Iterable[Fingerprints]], table: FeatureTable) -> Found:
-    return find_duplicates(fingerprints, has_classes=bool(table.class_source))
 
 
 def check_duplicates(
@@ -229,17 +193,13 @@ def check_duplicates(
         DuplicatesError: there are some, of which a list is in the folder of the first split's state; or a split has no
             fingerprints to compare with.
     """
-    before = read_split_manifests(output)
+    before = _split_entries(output)
     groups = _refused(output, before, fingerprints, table, policy)
     if not groups:
         return before.keys() | fingerprints.keys()
-    storage = storage_for(output)
     path = join_path(output, f"{state_folder(min(fingerprints))}/{DUPLICATES}")
-    storage.write(path, json_lines(groups))
-    raise DuplicatesError(
-        f"{_told(groups, policy)}. All are in {path}. The shards are kept: leave some of the images out, or keep those "
-        "of a group in one split, and run again; or run again with --duplicates report to accept this"
-    )
+    storage_for(output).write(path, _ENCODE_LINES(groups))
+    raise _error(groups, policy, f"All are in {path}. The shards are kept", "run again")
 
 
 def check_complete_duplicates(output: str, splits: Iterable[str], table: FeatureTable, policy: str) -> None:
@@ -248,55 +208,56 @@ def check_complete_duplicates(output: str, splits: Iterable[str], table: Feature
     Raises:
         DuplicatesError: there are some; the folder's own list has them.
     """
-    found = read_split_manifests(output)
-    fingerprints = _fingerprints_of(output, {split: found[split] for split in splits})
-    groups = _refused(output, found, fingerprints, table, policy)
-    if groups:
+    found = _split_entries(output)
+    fingerprints = read_fingerprints(output, {split: found[split] for split in splits})
+    if groups := _refused(output, found, fingerprints, table, policy):
         path = join_path(output, DUPLICATES)
-        raise DuplicatesError(
-            f"{_told(groups, policy)}. All of the folder are in {path}. The splits are complete, and stay: "
-            "leave some of the images out, or keep those of a group in one split, and write again; or run again with "
-            "--duplicates report to accept this"
+        raise _error(
+            groups, policy, f"All of the folder are in {path}. The splits are complete, and stay", "write again"
         )
 
 
-def _fingerprints_of(output: str, manifests: Mapping[str, Manifest]) -> dict[str, FingerprintFile]:
-    """The fingerprints of splits, of which these are the manifests."""
-    found = (read_fingerprints(output, manifest, [split]) for split, manifest in manifests.items())
-    return {split: of_shards for each in found for split, of_shards in each.items()}
+def _split_entries(output: str) -> dict[str, SplitManifest]:
+    return {split: manifest.splits[split] for split, manifest in read_split_manifests(output).items()}
 
 
 def _refused(
     output: str,
-    found: Mapping[str, Manifest],
+    found: Mapping[str, SplitManifest],
     fingerprints: Mapping[str, Iterable[Fingerprints]],
     table: FeatureTable,
     policy: str,
 ) -> list[DuplicateGroup]:
     if not has_picture(table):
         return []
-    names = found.keys() - fingerprints.keys()
-    others = _fingerprints_of(output, {split: found[split] for split in names})
-    if lacking := sorted(names - others.keys()):
+    others = read_fingerprints(output, {split: found[split] for split in found.keys() - fingerprints.keys()})
+    if lacking := sorted(found.keys() - fingerprints.keys() - others.keys()):
         raise DuplicatesError(
             f"--duplicates {policy}: {', '.join(lacking)} of {output} cannot be compared, as its fingerprints are "
             "missing or damaged; convert it again with --overwrite"
         )
     return [
         group
-        for group in compared({**others, **fingerprints}, table).groups
+        for group in find_duplicates({**others, **fingerprints}, has_classes=bool(table.class_source)).groups
         if (policy == "fail" or group.is_leak) and any(image.split in fingerprints for image in group.images)
     ]
 
 
-def _told(groups: Sequence[DuplicateGroup], policy: str) -> str:
+def _error(groups: Sequence[DuplicateGroup], policy: str, state: str, again: str) -> DuplicatesError:
+    """Name the groups that a policy refuses.
+
+    Args:
+        state: Where the groups are listed, and what becomes of the shards.
+        again: What the user does once the images are in order.
+    """
     images, leaks = sum(len(group.images) for group in groups), sum(group.is_leak for group in groups)
     across = f", {leaks:,} of them in several splits" if leaks else ""
     pictures = "picture" if len(groups) == 1 else "pictures"
     first = groups[0].images[0]
     other = next((image for image in groups[0].images if image.split != first.split), groups[0].images[1])
     example = " and ".join(f"{image.file_name!r} of {image.split}" for image in (first, other))
-    return (
+    return DuplicatesError(
         f"{images:,} images are {len(groups):,} {pictures}, exactly or nearly{across}, which --duplicates {policy} "
-        f"refuses; for example {example}"
+        f"refuses; for example {example}. {state}: leave some of the images out, or keep those of a group in one "
+        f"split, and {again}; or run again with --duplicates report to accept this"
     )

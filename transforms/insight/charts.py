@@ -1,17 +1,20 @@
 """Charts as SVG that stands in the page. The numbers behind each are in a table beside it; to a screen reader a chart
 is one image, with a label that says what it shows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil, log2, log10
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from recordmill.schemas.statistics import Distribution, bin_of, edge
+from recordmill.schemas.sizes import size_text
+from recordmill.schemas.statistics import FRACTIONAL, Distribution, SplitStatistics, bin_of, edge
 
 _WIDTH, _HEIGHT = 360, 180
 _LEFT, _TOP, _BOTTOM = 46, 8, 24
+_ACROSS, _DOWN = _WIDTH - _LEFT, _HEIGHT - _TOP - _BOTTOM
 _CHARACTER_PX = 8
+_CELL_PX = 14
 COLOURS = 4
 """Colours of splits, s0 to s3 in the page's style; further splits begin again."""
 
@@ -21,18 +24,92 @@ _LINE = Markup('<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>')
 
 Show = Callable[[float], str]
 
+_TITLES = {
+    "objects_an_image": ("Objects an image", "objects"),
+    "classes_an_image": ("Classes an image", "classes"),
+    "captions_an_image": ("Captions an image", "captions"),
+    "box_side": ("Size of boxes", "pixels, square root of the area; COCO: small below 32, medium below 96"),
+    "box_share": ("Share of the image that a box covers", "box area / image area"),
+    "box_aspect": ("Shape of boxes", "width / height"),
+    "image_width": ("Width of pictures", "pixels"),
+    "image_height": ("Height of pictures", "pixels"),
+    "image_aspect": ("Shape of pictures", "width / height"),
+    "image_bytes": ("Size of encoded pictures", "bytes"),
+}
 
-class ChartColumn(NamedTuple):
-    """A bin: what it holds, what it begins with, and how many of it each split has.
+
+class Chart(NamedTuple):
+    """A chart, and the table behind it.
 
     Attributes:
-        width: of whole numbers how many it holds, of others octaves.
+        head: Column heads of the table.
+        bars: Meaning of the height of the bars.
+        summary: A line for each split.
+    """
+
+    title: str
+    svg: Markup
+    head: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    unit: str = ""
+    bars: str = ""
+    summary: Sequence[str] = ()
+
+
+class ChartColumn(NamedTuple):
+    """A bin: its label, its start, and how many each split has in it.
+
+    Attributes:
+        width: How many whole numbers a bin of whole numbers holds; octaves of other bins.
     """
 
     label: str
     begin: str
     numbers: Sequence[int]
     width: float = 1
+
+
+def show_number(value: float) -> str:
+    return f"{value:,.3g}" if 0 < abs(value) < 1000 else f"{value:,.0f}"
+
+
+def percent(share: float) -> str:
+    """Return two digits, or all digits from a hundred on.
+
+    >>> percent(1), percent(0.125), percent(0.004), percent(2.4)
+    ('100%', '12%', '0.4%', '240%')
+    """
+    return f"{100 * share:.0f}%" if share > 0.995 else f"{100 * share:.2g}%"
+
+
+_SHOW: Mapping[str, Show] = {"box_share": percent, "image_bytes": size_text}
+
+
+def chart_statistics(statistics: Mapping[str, SplitStatistics]) -> tuple[list[Chart], list[str]]:
+    """Return a chart of each distribution of the splits, and a sentence for each distribution of one number."""
+    charts, constants = [], []
+    for name, (title, unit) in _TITLES.items():
+        found = [of.histograms.get(name) for of in statistics.values()]
+        ends = {end for each in found if each for end in (each.least, each.largest)}
+        show, is_count = _SHOW.get(name, show_number), name.endswith("_an_image")
+        if len(ends) == 1:
+            constants.append(f"{title}: always {show(ends.pop())} ({unit.split(',')[0]}).")
+        elif ends:
+            table = columns(found, name not in FRACTIONAL, show, by_octaves=not is_count)
+            svg = bar_chart(table, f"{title} ({unit}), by the part of each split; the numbers are in the table below")
+            rows = [(column.label, *column.numbers) for column in table]
+            bars = f"height: part of the split for {f'each number of {unit}' if is_count else 'each doubling'}"
+            charts.append(
+                Chart(title, svg, list(statistics), rows, unit, bars, [_spread(each, show) for each in found])
+            )
+    return charts, constants
+
+
+def _spread(found: Distribution | None, show: Show) -> str:
+    if found is None:
+        return "none"
+    numbers = map(show, (found.median, found.p05, found.p95, found.least, found.largest))
+    return "median {}, 90 % between {} and {}, least {}, largest {}".format(*numbers)
 
 
 def columns(
@@ -45,40 +122,18 @@ def columns(
     """
     numbers = [{bin_of(each.low): each.number for each in found.bins} if found else {} for found in distributions]
     used = sorted({index for of in numbers for index in of if edge(index)})
-    zero = [bin_of(0)] if any(bin_of(0) in of for of in numbers) else []
-    bins = [*zero, *(range(used[0], used[-1] + 1) if used else ())]
-    return [
-        ChartColumn(
-            bin_label(index, is_whole, show),
-            show(_begin(index, is_whole)),
-            [of.get(index, 0) for of in numbers],
-            _width(index, by_octaves),
-        )
-        for index in bins
-        if not is_whole or index in zero or ceil(edge(index)) < edge(index + 1)
-    ]
-
-
-def _width(index: int, by_octaves: bool) -> float:
-    if index == bin_of(0):
-        return 1
-    return log2(edge(index + 1) / edge(index)) if by_octaves else ceil(edge(index + 1)) - ceil(edge(index))
-
-
-def _begin(index: int, is_whole: bool) -> float:
-    return ceil(edge(index)) if is_whole else edge(index)
-
-
-def bin_label(index: int, is_whole: bool, show: Show) -> str:
-    """Return the label of a bin.
-
-    >>> bin_label(bin_of(8), True, str), bin_label(bin_of(3), True, str), bin_label(bin_of(0), True, str)
-    ('8–9', '3', '0')
-    >>> bin_label(bin_of(0.25), False, str)
-    '0.25–0.3125'
-    """
-    first, last = _begin(index, is_whole), ceil(edge(index + 1)) - 1 if is_whole else edge(index + 1)
-    return show(first) if first == last or index == bin_of(0) else f"{show(first)}–{show(last)}"
+    found = []
+    if any(bin_of(0) in of for of in numbers):
+        found.append(ChartColumn(show(0), show(0), [of.get(bin_of(0), 0) for of in numbers]))
+    for index in range(used[0], used[-1] + 1) if used else ():
+        low, high = edge(index), edge(index + 1)
+        whole = ceil(high) - ceil(low)
+        if whole or not is_whole:
+            begin = show(ceil(low) if is_whole else low)
+            label = begin if is_whole and whole == 1 else f"{begin}–{show(ceil(high) - 1 if is_whole else high)}"
+            width = log2(high / low) if by_octaves else whole
+            found.append(ChartColumn(label, begin, [of.get(index, 0) for of in numbers], width))
+    return found
 
 
 def bar_chart(columns: Sequence[ChartColumn], label: str) -> Markup:
@@ -90,16 +145,16 @@ def bar_chart(columns: Sequence[ChartColumn], label: str) -> Markup:
         for column in columns
     ]
     most = max((share for each in shares for share in each), default=0) or 1
-    across, down = (_WIDTH - _LEFT) / len(columns), _HEIGHT - _TOP - _BOTTOM
-    parts = [_grid(most, down)]
+    across = _ACROSS / len(columns)
+    parts = _grid((quarter, percent(quarter * most)) for quarter in (0, 0.5, 1))
     every = max(1, ceil((max(len(column.begin) for column in columns) + 1) * _CHARACTER_PX / across))
     for index, (column, of_bin) in enumerate(zip(columns, shares, strict=True)):
         left = _LEFT + index * across
         width = 0.86 * across / len(of_bin)
         for split, share in enumerate(of_bin):
             if share:
-                height = max(1.0, share / most * down)
-                x, y = left + 0.07 * across + split * width, _TOP + down - height
+                height = max(1.0, share / most * _DOWN)
+                x, y = left + 0.07 * across + split * width, _TOP + _DOWN - height
                 title = f"{column.label}: {column.numbers[split]:,}"
                 parts.append(_BAR.format(split % COLOURS, x, y, max(width - 0.5, 0.5), height, title))
         if index % every == 0:
@@ -109,45 +164,32 @@ def bar_chart(columns: Sequence[ChartColumn], label: str) -> Markup:
     return _svg(_WIDTH, _HEIGHT, label, parts)
 
 
-def _grid(most: float, down: float) -> Markup:
-    lines = []
-    for quarter in (0, 0.5, 1):
-        y = _TOP + down * (1 - quarter)
-        lines.append(_LINE.format(_LEFT, _WIDTH, y, y))
-        lines.append(_text(_LEFT - 6, y + 4, percent(quarter * most), "end"))
-    return Markup("").join(lines)
-
-
-def percent(share: float) -> str:
-    """Return two digits, or all digits from a hundred on.
-
-    >>> percent(1), percent(0.125), percent(0.004), percent(2.4)
-    ('100%', '12%', '0.4%', '240%')
-    """
-    return f"{100 * share:.0f}%" if share > 0.995 else f"{100 * share:.2g}%"
-
-
 def long_tail(counts: Sequence[Sequence[int]], label: str) -> Markup:
     """How many there are of each class, most frequent first, in each split: both on a scale of powers of ten."""
     most = max((number for of_split in counts for number in of_split), default=1)
     longest = max(map(len, counts))
-    top, down, across = ceil(log10(max(most, 2))), _HEIGHT - _TOP - _BOTTOM, _WIDTH - _LEFT
-    parts = []
-    for power in range(top + 1):
-        y = _TOP + down * (1 - power / top)
-        parts.append(_LINE.format(_LEFT, _WIDTH, y, y))
-        parts.append(_text(_LEFT - 6, y + 4, _short(10**power), "end"))
+    top = ceil(log10(max(most, 2)))
+    parts = _grid((power / top, _short(10**power)) for power in range(top + 1))
     for split, of_split in enumerate(counts):
         ranked = sorted((number for number in of_split if number), reverse=True)
         points = " ".join(
-            f"{_LEFT + across * (rank + 0.5) / longest:.1f},{_TOP + down * (1 - log10(number) / top):.1f}"
+            f"{_LEFT + _ACROSS * (rank + 0.5) / longest:.1f},{_TOP + _DOWN * (1 - log10(number) / top):.1f}"
             for rank, number in enumerate(ranked)
         )
         parts.append(Markup('<polyline class="l{}" points="{}"/>').format(split % COLOURS, points))
     for rank in sorted({1, longest // 2, longest} - {0}):
-        x = _LEFT + across * (rank - 0.5) / longest
+        x = _LEFT + _ACROSS * (rank - 0.5) / longest
         parts.append(_text(x, _HEIGHT - 8, f"{rank:,}", "end" if rank == longest else "middle"))
     return _svg(_WIDTH, _HEIGHT, label, parts)
+
+
+def _grid(ticks: Iterable[tuple[float, str]]) -> list[Markup]:
+    """A line across the chart for each tick: its height, 0..1, and its label."""
+    parts = []
+    for height, text in ticks:
+        y = _TOP + _DOWN * (1 - height)
+        parts += [_LINE.format(_LEFT, _WIDTH, y, y), _text(_LEFT - 6, y + 4, text, "end")]
+    return parts
 
 
 def _short(number: int) -> str:
@@ -162,17 +204,19 @@ def _short(number: int) -> str:
     return str(number)
 
 
-def heat_map(rows: Sequence[Sequence[int]], label: str) -> Markup:
-    """Return a heat map of positions in an image."""
-    most = max(max(row) for row in rows) or 1
-    side = 14
+def chart_centres(split: str, rows: Sequence[Sequence[int]]) -> Chart:
+    """Return a heat map of the positions of a split's boxes in their images; `rows` are SplitStatistics.centres."""
+    most = max(map(max, rows)) or 1
     parts = [
-        _CELL.format(x * side, y * side, side, side, number / most, f"{number:,}")
+        _CELL.format(x * _CELL_PX, y * _CELL_PX, _CELL_PX, _CELL_PX, number / most, f"{number:,}")
         for y, row in enumerate(rows)
         for x, number in enumerate(row)
         if number
     ]
-    return _svg(side * len(rows[0]), side * len(rows), label, parts, "map")
+    label = f"Where the centres of boxes lie in the images of {split}; numbers in the table"
+    svg = _svg(_CELL_PX * len(rows[0]), _CELL_PX * len(rows), label, parts, "map")
+    head = [str(column) for column in range(1, len(rows[0]) + 1)]
+    return Chart(split, svg, head, [(number, *row) for number, row in enumerate(rows, 1)])
 
 
 def _text(x: float, y: float, text: str, anchor: str) -> Markup:

@@ -1,7 +1,7 @@
 """Images are counted as their records are written or read."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from math import floor
 
@@ -23,7 +23,6 @@ from recordmill.schemas.statistics import (
     Example,
     Finding,
     Histogram,
-    PixelMeasures,
     SegmentStatistics,
     SplitStatistics,
     Statistics,
@@ -276,54 +275,41 @@ def _findings(facts: FactColumns, boxes: BoxColumns | None, pointers: _Pointers)
     if boxes:
         for name, rows, _ in boxes.suspicious():
             number = np.bincount(boxes.image[rows], minlength=len(facts))
-            images = np.flatnonzero(number)
-            if len(images):
+            if len(images := np.flatnonzero(number)):
                 found[name] = Finding(len(rows), pointers.first(FINDING_EXAMPLES, images, -number[images]))
-    for name, rank_of in odd_images(facts).items():
-        images, ranked = (np.array(list(each), np.int64) for each in (rank_of.keys(), rank_of.values()))
-        found[name] = Finding(len(images), pointers.first(FINDING_EXAMPLES, images, ranked))
+    for name, images, ranks, _ in odd_images(facts):
+        found[name] = Finding(len(images), pointers.first(FINDING_EXAMPLES, images, ranks))
     return found
 
 
-def odd_images(facts: FactColumns) -> dict[str, dict[int, int]]:
-    """Each kind of FINDINGS that is about images: rows of the images, each with a rank: the smaller, the worse."""
-    ranks: dict[str, dict[int, int]] = {}
-    for image in np.flatnonzero(~facts.is_continuation).tolist():
-        for name, rank in _odd_pixels(facts.measures[image]):
-            ranks.setdefault(name, {})[image] = rank
+def odd_images(facts: FactColumns) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield each kind of FINDINGS that is about images, if there are some: its name; int64, rows of the images; int64,
+    a rank of each: the smaller, the worse; float64, a score of each: what was measured as a fraction of the limit, from
+    0, the worst, to 1.
+
+    An image is blurred if its edges are weak for its contrast; without contrast, nothing else is reported.
+    """
+    is_first = ~facts.is_continuation
+    images = np.array([row for row in np.flatnonzero(is_first).tolist() if facts.measures[row] is not None], np.int64)
+    measures = [of for row in images.tolist() if (of := facts.measures[row])]
+    dark, bright = np.array([(of.dark, of.bright) for of in measures], np.int64).reshape(-1, 2).T
+    sharpness = np.array([of.sharpness for of in measures], np.float64)
+    blur = np.rint(sharpness * SCALE).astype(np.int64)
+    contrast = bright - dark
+    is_blank = contrast < BLANK_CONTRAST
+    for name, is_odd, ranks, scores in (
+        ("blank", is_blank, contrast, contrast / BLANK_CONTRAST),
+        ("dark", ~is_blank & (bright < _DARK), bright, bright / _DARK),
+        ("bright", ~is_blank & (dark > _BRIGHT), -dark, (255 - dark) / (255 - _BRIGHT)),
+        ("blurred", ~is_blank & (sharpness < _BLURRED), blur, blur / SCALE / _BLURRED),
+    ):
+        if is_odd.any():
+            yield name, images[is_odd], ranks[is_odd], scores[is_odd]
     short, long = _sides(facts)
-    odd = np.flatnonzero(~facts.is_continuation & (short < _LEAST_ASPECT * long))
+    odd = np.flatnonzero(is_first & (short < _LEAST_ASPECT * long))
     if len(odd):
-        ranks["odd_aspect"] = dict(zip(odd.tolist(), _elongation(short[odd], long[odd]).tolist(), strict=True))
-    return ranks
-
-
-IMAGE_SCORES: Mapping[str, Callable[[int], float]] = {
-    "dark": lambda bright: bright / _DARK,
-    "bright": lambda dark: (255 + dark) / (255 - _BRIGHT),
-    "blank": lambda contrast: contrast / BLANK_CONTRAST,
-    "blurred": lambda sharpness: sharpness / SCALE / _BLURRED,
-    "odd_aspect": lambda elongation: -SCALE / elongation / _LEAST_ASPECT,
-}
-"""The score of a rank of `odd_images`, by kind: what was measured as a fraction of the limit, from 0, the worst, to
-1."""
-
-
-def _odd_pixels(measures: PixelMeasures | None) -> Iterator[tuple[str, int]]:
-    """Yield possible problems of an image, each with a number; the smaller, the worse. An image is blurred if its edges
-    are weak for its contrast; without contrast, nothing else is reported."""
-    if measures is None:
-        return
-    contrast = measures.bright - measures.dark
-    if contrast < BLANK_CONTRAST:
-        yield "blank", contrast
-        return
-    if measures.bright < _DARK:
-        yield "dark", measures.bright
-    if measures.dark > _BRIGHT:
-        yield "bright", -measures.dark
-    if measures.sharpness < _BLURRED:
-        yield "blurred", round(measures.sharpness * SCALE)
+        elongation = _elongation(short[odd], long[odd])
+        yield "odd_aspect", odd, elongation, -SCALE / elongation / _LEAST_ASPECT
 
 
 def describe_statistics(
@@ -339,7 +325,7 @@ def describe_statistics(
     return SplitStatistics(
         statistics.images,
         {name: distribution(histogram, name not in FRACTIONAL) for name, histogram in statistics.histograms.items()},
-        _rows(statistics.centres) if statistics.centres else (),
+        _rows_of_centres(statistics.centres),
         statistics.formats,
         tuple(
             ClassStatistics(category.name, number, of_class.get(index, 0) if has_objects else number)
@@ -354,10 +340,9 @@ def describe_statistics(
     )
 
 
-def _rows(centres: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
-    return tuple(
-        tuple(centres.get(row * HEAT_SIDE + column, 0) for column in range(HEAT_SIDE)) for row in range(HEAT_SIDE)
-    )
+def _rows_of_centres(centres: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
+    side = range(HEAT_SIDE)
+    return tuple(tuple(centres.get(row * HEAT_SIDE + column, 0) for column in side) for row in side if centres)
 
 
 def distribution(histogram: Histogram, is_whole: bool) -> Distribution:

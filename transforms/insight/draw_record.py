@@ -1,8 +1,9 @@
-"""A record as a picture: what is in it drawn over its image, its classes and texts below."""
+"""A record as a picture: its annotations drawn over its image, its classes and texts below. And small pictures of
+possible problems: outlines that leave the picture visible, and marks on the suspicious boxes."""
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from textwrap import wrap
@@ -33,6 +34,10 @@ _LIKE = str.maketrans(
 """Letters that Unicode does not decompose."""
 
 _Box = tuple[float, float, float, float]  # left, top, right, bottom in pixels
+
+_MARK, _OTHER = (255, 0, 60), (225, 225, 225)
+_SMALL_PX = 24
+_RING_PX = 10
 
 
 def drawn_size(width: int, height: int, side: int = SIDE) -> tuple[int, int]:
@@ -65,7 +70,7 @@ def draw_shapes(picture: Image.Image, shapes: Sequence[Shape], side: int = SIDE,
     line = max(2, max(size) // 320)
     for shape in sorted(shapes, key=_area, reverse=True):
         if shape.box_yxyx_frac is not None:
-            _draw_box(pen, box_pixels(shape.box_yxyx_frac, size), shape, line)
+            _draw_box(pen, _box_px(shape, size), shape, line)
     for shape in shapes:
         _draw_keypoints(pen, shape, size, line)
     if names:
@@ -80,10 +85,11 @@ def _area(shape: Shape) -> float:
     return (ymax - ymin) * (xmax - xmin)
 
 
-def box_pixels(box_yxyx_frac: tuple[float, float, float, float], size: tuple[int, int]) -> _Box:
-    """The outermost pixels of a box, those within the picture: one that reaches far out of it has its edge at the
-    picture's."""
-    ymin, xmin, ymax, xmax = box_yxyx_frac
+def _box_px(shape: Shape, size: tuple[int, int]) -> _Box:
+    """The outermost pixels of a shape's box, those within the picture: one that reaches far out of it has its edge at
+    the picture's."""
+    assert shape.box_yxyx_frac is not None
+    ymin, xmin, ymax, xmax = shape.box_yxyx_frac
     left, right = (min(max(x * size[0], 0), size[0]) for x in (xmin, xmax))
     top, bottom = (min(max(y * size[1], 0), size[1]) for y in (ymin, ymax))
     return left, top, max(left, right - 1), max(top, bottom - 1)
@@ -171,7 +177,7 @@ def _places(
     """Yield positions for a name of `width` x `height` pixels: above, inside, below its box; in the middle of a
     region."""
     if shape.box_yxyx_frac is not None:
-        left, top, right, bottom = box_pixels(shape.box_yxyx_frac, size)
+        left, top, right, bottom = _box_px(shape, size)
         found = [
             (left, top - height),
             (left, top + line),
@@ -333,3 +339,26 @@ def _classes(overlay: Overlay) -> Iterator[_Entry]:
         yield _Entry(f"{shortened(in_font(name))}{f' {number}' if number > 1 else ''}", _INK, colour)
     if len(counts) > _MOST_CLASSES:
         yield _Entry(f"and {len(counts) - _MOST_CLASSES} more classes")
+
+
+def draw_problem(picture: Image.Image, shapes: Sequence[Shape], marked: Collection[int], side: int) -> Image.Image:
+    """Return a picture with outlines of its boxes, without masks and names.
+
+    Args:
+        marked: Indices of suspicious shapes. Around a small one there is a ring. Other boxes are pale then.
+        side: Longer side of the result, in pixels, at most.
+    """
+    drawn = draw_shapes(picture, (), side)
+    pen = ImageDraw.Draw(drawn)
+    for index, shape in enumerate(shapes):
+        if index not in marked and shape.box_yxyx_frac is not None:
+            pen.rectangle([*map(round, _box_px(shape, drawn.size))], outline=_OTHER if marked else shape.colour)
+    for shape in (shapes[index] for index in marked if shapes[index].box_yxyx_frac is not None):
+        left, top, right, bottom = map(round, _box_px(shape, drawn.size))
+        pen.rectangle((left - 1, top - 1, right + 1, bottom + 1), outline=_HALO)
+        pen.rectangle((left, top, right, bottom), outline=_MARK, width=3)
+        if min(right - left, bottom - top) < _SMALL_PX:
+            ring = left - _RING_PX, top - _RING_PX, right + _RING_PX, bottom + _RING_PX
+            pen.ellipse(ring, outline=_HALO, width=5)
+            pen.ellipse(ring, outline=_MARK, width=3)
+    return drawn

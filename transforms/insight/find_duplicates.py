@@ -63,13 +63,19 @@ def near_groups(hashes: np.ndarray, forms: np.ndarray) -> np.ndarray:
     return earliest[first[kind]]
 
 
-def _kinds(hashes: np.ndarray, forms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Group equal hash and form to kinds: int64 [k], the index of the first of each kind, in the order of hash and
-    form; and int64 [n], the kind of each."""
-    order = np.lexsort((*forms.T[::-1], hashes))  # stable
+def _kinds(number: np.ndarray, more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Group equal rows to kinds.
+
+    Args:
+        number, more: [n] and [n, m], such as hashes and forms: the columns of the rows.
+
+    Returns:
+        int64 [k], the index of the first row of each kind, in the order of their values; int64 [n], the kind of each.
+    """
+    order = np.lexsort((*more.T[::-1], number))  # stable
     is_new = np.ones(len(order), bool)
-    is_new[1:] = hashes[order[1:]] != hashes[order[:-1]]
-    is_new[1:] |= (forms[order[1:]] != forms[order[:-1]]).any(axis=1)
+    is_new[1:] = number[order[1:]] != number[order[:-1]]
+    is_new[1:] |= (more[order[1:]] != more[order[:-1]]).any(axis=1)
     kind = np.empty(len(order), np.int64)
     kind[order] = np.cumsum(is_new) - 1
     return order[is_new], kind
@@ -250,7 +256,8 @@ class _Images:
         self._splits = sorted({split for split, _ in self._places})
         of_places = np.array([self._splits.index(split) for split, _ in self._places], np.int64)
         self._split = of_places[self._place]
-        self.picture = _first_of_equal(self.rows["picture"])
+        first, kind = _kinds(self.rows["picture"][:, 0], self.rows["picture"][:, 1:])
+        self.picture = first[kind]
         self._group = self._groups_of_near()
         number = len(self.rows)
         self._has_copy = np.bincount(self.picture, minlength=number)[self.picture] > 1
@@ -297,17 +304,6 @@ class _Images:
         split, shard = self._places[self._place[index]]
         record, offset, bytes_ = (int(self.rows[name][index]) for name in ("record", "offset", "bytes"))
         return DuplicateImage(split, self._names[index], shard, record, offset, bytes_)
-
-
-def _first_of_equal(pictures: np.ndarray) -> np.ndarray:
-    """Return for each of uint64 [n, 2] the index of the first equal one."""
-    order = np.lexsort((pictures[:, 1], pictures[:, 0]))  # stable
-    ordered = pictures[order]
-    starts = np.ones(len(order), bool)
-    starts[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    first = np.empty(len(order), np.int64)
-    first[order] = order[np.flatnonzero(starts)][np.cumsum(starts) - 1]
-    return first
 
 
 def _varies(group: np.ndarray, values: np.ndarray) -> np.ndarray:

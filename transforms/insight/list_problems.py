@@ -1,7 +1,10 @@
-"""Possible problems of all splits of a folder, as lines of problems-SPLIT.jsonl."""
+"""Possible problems of images and annotations: found as their records are written, and listed in problems-SPLIT.jsonl
+for all splits of a folder."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from itertools import chain, groupby, islice
+from operator import attrgetter
 
 import msgspec
 
@@ -18,26 +21,34 @@ from recordmill.schemas.problems import (
     ProblemLine,
     SplitProblems,
 )
+from recordmill.transforms.blocks.image_facts import FactColumns, SortedObjects
+from recordmill.transforms.insight.count_images import BoxColumns, odd_images
 from recordmill.transforms.insight.find_duplicates import Found
 
-SCORE_DIGITS = 4
+_SCORE_DIGITS = 4
 _HASH_BITS = 64
 _ENCODE_LINES = msgspec.json.Encoder().encode_lines
 
 
-def worst_problems(problems: Sequence[Problem]) -> tuple[Problem, ...]:
+def find_problems(facts: FactColumns, objects: SortedObjects | None) -> Iterator[Problem]:
+    """Yield what FINDINGS names of some images and their boxes, whose objects are sorted: None without objects."""
+    for kind, rows, _, scores in odd_images(facts):
+        for name, score in zip(facts.name.take(rows).texts(), scores.tolist(), strict=True):
+            yield Problem(kind, round(score, _SCORE_DIGITS), name)
+    if objects is not None and facts.object_id is not None:
+        boxes = BoxColumns(facts, objects)
+        for kind, rows, scores in boxes.suspicious():
+            columns = facts.name.take(boxes.image[rows]).texts(), facts.object_id[rows].tolist(), scores.tolist()
+            for name, id_, score in zip(*columns, strict=True):
+                yield Problem(kind, round(score, _SCORE_DIGITS), name, id_)
+
+
+def worst_problems(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Return the worst MOST_PROBLEMS of each kind, sorted."""
-    kept, seen = list[Problem](), dict[str, int]()
-    for problem in sorted(problems, key=_worst_first):
-        seen[problem.kind] = seen.get(problem.kind, 0) + 1
-        if seen[problem.kind] <= MOST_PROBLEMS:
-            kept.append(problem)
-    return tuple(kept)
-
-
-def _worst_first(problem: Problem) -> tuple:
-    """Sort key. Rows of a table may name one image, so only the ids may differ, and an image has none."""
-    return problem.kind, problem.score, problem.file_name, problem.id is not None, problem.id or 0
+    # Rows of a table may name one image, so only the ids may differ, and an image has none.
+    ordered = sorted(problems, key=lambda of: (of.kind, of.score, of.file_name, of.id is not None, of.id or 0))
+    kinds = groupby(ordered, attrgetter("kind"))
+    return tuple(chain.from_iterable(islice(of_kind, MOST_PROBLEMS) for _, of_kind in kinds))
 
 
 def kept_copy(images: Sequence[DuplicateImage]) -> DuplicateImage:
@@ -69,13 +80,13 @@ def list_problems(
             lines[line.split][line.kind].append(line)
     found = {}
     for split, of_kind in lines.items():
-        numbers = {kind: len(of_kind[kind]) for kind in of_kind} | dict(findings[split])
-        for each in worst_problems([each for shard in fingerprints[split] for each in shard.problems]):
+        numbers = {kind: len(copies) for kind, copies in of_kind.items()} | dict(findings[split])
+        for each in worst_problems(each for shard in fingerprints[split] for each in shard.problems):
             what = "image" if each.id is None else "annotation"
             of_kind[each.kind].append(ProblemLine(split, what, each.kind, each.score, each.file_name, each.id))
-        data = b"".join(_ENCODE_LINES(of_kind[kind][:MOST_PROBLEMS]) for kind in of_kind)
-        listed = {kind: number for kind, number in numbers.items() if number}
-        found[split] = SplitProblems(sha256(data).hexdigest(), listed), data
+        data = b"".join(_ENCODE_LINES(listed[:MOST_PROBLEMS]) for listed in of_kind.values())
+        numbers = {kind: number for kind, number in numbers.items() if number}
+        found[split] = SplitProblems(sha256(data).hexdigest(), numbers), data
     return found
 
 
@@ -86,16 +97,11 @@ def _copies(group: DuplicateGroup, hashes: Mapping[tuple[str, int], int]) -> Ite
     for image in group.images:
         if image is not kept:
             kind = LEAKAGE if image.split != kept.split else f"{group.kind.value}_duplicates"
-            score = (
-                0.0
-                if group.kind is Likeness.EXACT
-                else _distance(*(hashes[each.shard, each.record] for each in (image, kept)))
-            )
+            score = 0.0
+            if group.kind is Likeness.NEAR:
+                one, other = (hashes[each.shard, each.record] for each in (image, kept))
+                # A picture that was not decoded has no hash.
+                score = round((one ^ other).bit_count() / _HASH_BITS, _SCORE_DIGITS) if one and other else 1.0
             yield ProblemLine(
                 image.split, "image", kind, score, image.file_name, copy_of=copy_of, labels=group.labels.value
             )
-
-
-def _distance(*hashes: int) -> float:
-    """Return the fraction of the bits of two hashes that differ; 1 if a picture has none, as it was not decoded."""
-    return round((hashes[0] ^ hashes[1]).bit_count() / _HASH_BITS, SCORE_DIGITS) if all(hashes) else 1.0

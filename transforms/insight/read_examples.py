@@ -2,12 +2,13 @@
 
 import io
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,17 +17,27 @@ from PIL import Image
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import RecordError
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.problems import Agreement, DuplicateGroup, DuplicateImage, Likeness
+from recordmill.schemas.problems import (
+    DUPLICATES,
+    Agreement,
+    DuplicateGroup,
+    DuplicateImage,
+    Likeness,
+    ProblemLine,
+    split_problems,
+)
 from recordmill.schemas.statistics import FINDING_EXAMPLES, FINDINGS, GALLERY, Example, Finding, SplitStatistics
+from recordmill.transforms.dataset.dataset_folder import read_file
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.open_picture import kind_of, open_picture
 from recordmill.transforms.images.transcode_picture import for_jpeg
 from recordmill.transforms.insight.draw_problem import draw_problem
-from recordmill.transforms.insight.draw_record import draw_shapes
+from recordmill.transforms.insight.draw_record import draw_problem, draw_shapes
 from recordmill.transforms.insight.overlay import OverlayReader
 from recordmill.transforms.records.parse_record import RecordParser, as_meant, join_values
 from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.records.tfrecord import framed, read_records
+from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)
@@ -81,41 +92,46 @@ def _best(chosen: Iterable[Chosen], most: int) -> list[Chosen]:
     return sorted(chosen, key=lambda each: each[2])[:most]
 
 
-Suspicious = Mapping[tuple[str, str, str], set[int]]
+_Suspicious = Mapping[tuple[str, str, str], set[int]]
 """Ids of annotations by their split, kind of problem and file name."""
 
 
-def read_examples(
-    folder: str, manifest: Manifest, chosen: Iterable[Chosen], suspicious: Suspicious = MappingProxyType({})
-) -> list[Thumbnail]:
+def read_examples(folder: str, manifest: Manifest, chosen: Sequence[Chosen]) -> list[Thumbnail]:
     """Return the chosen records that can be read and drawn, in order, and warn of the number of others.
-
-    Args:
-        suspicious: annotations to mark.
 
     Raises:
         OSError: storage fails.
     """
-    ordered = list(chosen)
+    suspicious = _suspicious_annotations(folder, manifest.splits)
     with ThreadPoolExecutor(_READS) as pool:
-        found = pool.map(partial(_records, folder), _by_shard(ordered))
+        found = pool.map(partial(_records, folder), _by_shard(chosen))
         records = {place: of_image for part in found for place, of_image in part.items()}
-        drawn = [
-            _thumbnail(each, records.get((each[2].shard, each[2].record), []), manifest, suspicious) for each in ordered
-        ]
-    shown = [thumbnail for thumbnail in drawn if thumbnail]
-    missing = [each for each, thumbnail in zip(ordered, drawn, strict=True) if not thumbnail]
+    shown, missing = [], []
+    for each in chosen:
+        if thumbnail := _thumbnail(each, records.get((each[2].shard, each[2].record), []), manifest, suspicious):
+            shown.append(thumbnail)
+        else:
+            missing.append(each[2].shard)
     if missing:
-        shards = sorted({example.shard for _, _, example in missing})
+        shards = sorted(set(missing))
+        where = f"{shards[0]} and {len(shards) - 1:,} more" if shards[1:] else shards[0]
         _LOGGER.warning(
-            "%d of the page's %d pictures cannot be read from %s%s and are not on it; recordmill verify %s tells why",
-            len(missing),
-            len(ordered),
-            shards[0],
-            f" and {len(shards) - 1:,} more" if shards[1:] else "",
-            folder,
+            "%d of the page's %d pictures cannot be read from %s and are not on it; recordmill verify %s tells why",
+            *(len(missing), len(chosen), where, folder),
         )
     return shown
+
+
+def _suspicious_annotations(folder: str, splits: Iterable[str]) -> _Suspicious:
+    """Read the problems of annotations. `verify` reports damaged files, which are left out."""
+    decoder = msgspec.json.Decoder(ProblemLine)
+    found: dict[tuple[str, str, str], set[int]] = defaultdict(set)
+    for split in splits:
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            for line in decoder.decode_lines(read_file(folder, split_problems(split)) or b""):
+                if line.id is not None:
+                    found[split, line.kind, line.file_name].add(line.id)
+    return found
 
 
 def _by_shard(chosen: Iterable[Chosen]) -> list[list[Example]]:
@@ -129,14 +145,13 @@ def _by_shard(chosen: Iterable[Chosen]) -> list[list[Example]]:
 
 
 def _records(folder: str, examples: list[Example]) -> dict[tuple[str, int], list[bytes]]:
-    storage = storage_for(folder)
     path = join_path(folder, examples[0].shard)
     try:
-        if not path.endswith(".gz"):
-            (example,) = examples
-            data = storage.read_range(path, example.offset, example.bytes)
-            return {(example.shard, example.record): list(read_records(io.BytesIO(data)))}
-        return _unpacked(path, examples)
+        if path.endswith(".gz"):
+            return _unpacked(path, examples)
+        (example,) = examples
+        data = storage_for(folder).read_range(path, example.offset, example.bytes)
+        return {(example.shard, example.record): list(read_records(io.BytesIO(data)))}
     except RecordError:  # the shard has been changed since; `verify` tells where
         return {}
 
@@ -155,7 +170,7 @@ def _unpacked(path: str, examples: list[Example]) -> dict[tuple[str, int], list[
     return found
 
 
-def _thumbnail(chosen: Chosen, records: list[bytes], manifest: Manifest, suspicious: Suspicious) -> Thumbnail | None:
+def _thumbnail(chosen: Chosen, records: list[bytes], manifest: Manifest, suspicious: _Suspicious) -> Thumbnail | None:
     why, split, _ = chosen
     if not records:
         return None
@@ -197,6 +212,7 @@ def _picture(values: dict[str, Any], table: FeatureTable) -> tuple[Image.Image, 
 
 
 GROUPS_SHOWN = 6
+_GROUPS_BYTES = 1 << 22
 _IMAGES_SHOWN = 3
 """Maximum number of images shown of a group."""
 _ROWS = {
@@ -205,6 +221,18 @@ _ROWS = {
     "near": "Near copies of another",
     "labels_differ": "Those of them with other labels there",
 }
+
+
+def first_groups(folder: str, number: int) -> list[DuplicateGroup]:
+    """Return the first lines of duplicates.jsonl of readable length; none of a damaged file, which `verify` reports."""
+    try:
+        data = storage_for(folder).read_range(join_path(folder, DUPLICATES), 0, _GROUPS_BYTES)
+    except (FileNotFoundError, UnreadableFileError):
+        return []
+    lines = data.splitlines(keepends=True)[:number]
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        return [msgspec.json.decode(line, type=DuplicateGroup) for line in lines if line.endswith(b"\n")]
+    return []
 
 
 def chosen_duplicates(groups: Sequence[DuplicateGroup]) -> list[Chosen]:

@@ -4,15 +4,13 @@ import logging
 
 from recordmill.schemas.statistics import REPORT
 from recordmill.transforms.dataset.dataset_folder import read_statistics, require_manifest
-from recordmill.transforms.insight.across_splits import first_groups
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
 
 def has_report(output: str) -> bool:
-    storage = storage_for(output)
-    return storage.size(join_path(output, REPORT)) is not None
+    return storage_for(output).size(join_path(output, REPORT)) is not None
 
 
 def try_to_report(output: str) -> None:
@@ -23,10 +21,7 @@ def try_to_report(output: str) -> None:
         _LOGGER.debug("no report", exc_info=True)
         _LOGGER.warning(
             "%s could not be made (%s: %s); the shards are whole, and recordmill report %s makes it",
-            REPORT,
-            type(error).__name__,
-            error,
-            output,
+            *(REPORT, type(error).__name__, error, output),
         )
 
 
@@ -38,14 +33,14 @@ def write_report(output: str) -> str:
         OSError: storage fails.
     """
     # With each job's report come the libraries that draw it, and no earlier.
-    from recordmill.transforms.insight.page import PageParts, render_page
+    from recordmill.transforms.insight.page import render_page
     from recordmill.transforms.insight.read_examples import (
         GROUPS_SHOWN,
         chosen_duplicates,
         chosen_examples,
+        first_groups,
         read_examples,
     )
-    from recordmill.transforms.insight.read_problems import suspicious_annotations
 
     storage = storage_for(output)
     path = join_path(output, REPORT)
@@ -54,9 +49,8 @@ def write_report(output: str) -> str:
         statistics = read_statistics(output, manifest.splits)
         duplicates = first_groups(output, GROUPS_SHOWN)
         chosen = [*chosen_examples(statistics), *chosen_duplicates(duplicates)]
-        pictures = read_examples(output, manifest, chosen, suspicious_annotations(output, manifest.splits))
-        rejects = {split: entry.first_rejects for split, entry in manifest.splits.items()}
-        storage.write(path, render_page(PageParts(manifest, statistics, rejects, pictures, duplicates)))
+        pictures = read_examples(output, manifest, chosen)
+        storage.write(path, render_page(manifest, statistics, pictures, duplicates))
         seen, manifest = manifest, require_manifest(output)
         if manifest == seen:  # no other job has added a split meanwhile
             return path

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from PIL import Image
 
+from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.sizes import number_text
 from recordmill.transforms.sample.draw_scene import (
     KEYPOINTS,
@@ -94,18 +95,14 @@ def _write_table(path: str, rows: Iterable[Iterable[object]]) -> None:
 
 
 def _write_documents(files: SampleFiles, rows: dict[str, list[dict]]) -> None:
-    thing_rows = [msgspec.to_builtins(category) for category in THINGS]
-    figure = {**thing_rows[-1], "keypoints": KEYPOINTS, "skeleton": SKELETON}
-    stuff_rows = [msgspec.to_builtins(category) for category in STUFF]
-    panoptic_rows = [
-        {**msgspec.to_builtins(category), "isthing": int(category in THINGS)} for category in (*THINGS, *STUFF)
-    ]
+    things, stuff = msgspec.to_builtins(THINGS), msgspec.to_builtins(STUFF)
+    figure = {**things[-1], "keypoints": KEYPOINTS, "skeleton": SKELETON}
     for path, annotations, categories in (
-        (files.instances, rows["instances"], thing_rows),
+        (files.instances, rows["instances"], things),
         (files.captions, rows["captions"], None),
         (files.keypoints, rows["keypoints"], [figure]),
-        (files.stuff, rows["stuff"], stuff_rows),
-        (files.panoptic, rows["panoptic"], panoptic_rows),
+        (files.stuff, rows["stuff"], stuff),
+        (files.panoptic, rows["panoptic"], [{**row, "isthing": int(row in things)} for row in (*things, *stuff)]),
         (files.image_info, None, None),
     ):
         document = {"info": {"description": "drawn by recordmill sample"}, "images": rows["images"]}
@@ -129,14 +126,17 @@ def _add_image(files: SampleFiles, rows: dict[str, list[dict]], index: int, rng:
     if index != MISSING:
         storage.write(join_path(files.images, file_name), data)
     rows["images"].append({"id": image_id, "file_name": file_name, "width": width, "height": height})
-    found = _add_instances(rows, scene, image_id)
-    if found:
+    if found := _add_instances(rows, scene, image_id):
         rows["pictures"].append(_write_object(files.classes, scene, max(found, key=itemgetter("area"))))
     rows["captions"] += [
         {"id": image_id * 10 + number, "image_id": image_id, "caption": caption}
         for number, caption in enumerate(_captions(scene))
     ]
-    rows["stuff"] += _stuff(scene, image_id)
+    rows["stuff"] += [
+        _annotation(image_id * 10 + number, image_id, category, seen)
+        for number, category in enumerate(STUFF, 1)
+        if (seen := mask_of(scene, number)).any()
+    ]
     segments, mask = _panoptic(scene)
     mask_name = f"{image_id:012}.png"
     storage.write(join_path(files.panoptic_masks, mask_name), encoded(mask, "PNG"))
@@ -192,28 +192,30 @@ def _instances(scene: Scene, image_id: int) -> Iterator[dict]:
     """Annotation rows of the things that can be seen."""
     for index, thing in enumerate(scene.things):
         mask = mask_of(scene, index + 3)
-        area = int(mask.sum())
-        if not area:
+        if not mask.any():
             continue
-        box = box_of(mask)
-        x, y, width, height = box
+        row = _annotation(image_id * 100 + index, image_id, thing.category, mask, thing.is_crowd)
+        x, y, width, height = row["bbox"]
         # A square that nothing covers is a polygon of four corners; what is covered, round or a crowd is run lengths.
-        whole = thing.category.name == "square" and area == width * height
-        corners = [x, y, x + width, y, x + width, y + height, x, y + height]
-        row = {
-            "id": image_id * 100 + index,
-            "image_id": image_id,
-            "category_id": thing.category.id,
-            "bbox": box,
-            "area": area,
-            "iscrowd": int(thing.is_crowd),
-            "segmentation": [corners] if whole else rle_of(mask),
-        }
+        if thing.category.name == "square" and row["area"] == width * height:
+            row["segmentation"] = [[x, y, x + width, y, x + width, y + height, x, y + height]]
         if thing.keypoints:
             points = [_labelled(mask, x, y) for x, y in thing.keypoints]
             row["keypoints"] = [number for point in points for number in point]
             row["num_keypoints"] = sum(visibility > 0 for _, _, visibility in points)
         yield row
+
+
+def _annotation(id_: int, image_id: int, category: Category, mask: np.ndarray, is_crowd: bool = False) -> dict:
+    return {
+        "id": id_,
+        "image_id": image_id,
+        "category_id": category.id,
+        "bbox": box_of(mask),
+        "area": int(mask.sum()),
+        "iscrowd": int(is_crowd),
+        "segmentation": rle_of(mask),
+    }
 
 
 def _labelled(mask: np.ndarray, x: int, y: int) -> tuple[int, int, int]:
@@ -229,22 +231,6 @@ def _captions(scene: Scene) -> tuple[str, str]:
     return first, f"a drawing of {number_text(len(named), 'object')}"
 
 
-def _stuff(scene: Scene, image_id: int) -> Iterator[dict]:
-    """Annotation rows of sky and ground, where they can be seen."""
-    for number, category in enumerate(STUFF, 1):
-        mask = mask_of(scene, number)
-        if mask.any():
-            yield {
-                "id": image_id * 10 + number,
-                "image_id": image_id,
-                "category_id": category.id,
-                "bbox": box_of(mask),
-                "area": int(mask.sum()),
-                "iscrowd": 0,
-                "segmentation": rle_of(mask),
-            }
-
-
 def _panoptic(scene: Scene) -> tuple[list[dict], Image.Image]:
     """segments_info, and the picture whose colours are the segments' ids: R + 256 G + 65536 B."""
     segments = []
@@ -252,12 +238,11 @@ def _panoptic(scene: Scene) -> tuple[list[dict], Image.Image]:
     categories = [*STUFF, *(thing.category for thing in scene.things)]
     for number, category in enumerate(categories, 1):
         mask = mask_of(scene, number)
-        if not mask.any():
-            continue
-        id_ = number * 65_793 + 7  # all three bytes are used
-        ids[mask] = id_
-        crowd = number > 2 and scene.things[number - 3].is_crowd
-        segment = {"id": id_, "category_id": category.id, "area": int(mask.sum()), "bbox": box_of(mask)}
-        segments.append({**segment, "iscrowd": int(crowd)})
+        if mask.any():
+            id_ = number * 65_793 + 7  # all three bytes are used
+            ids[mask] = id_
+            crowd = number > 2 and scene.things[number - 3].is_crowd
+            segment = {"id": id_, "category_id": category.id, "area": int(mask.sum()), "bbox": box_of(mask)}
+            segments.append({**segment, "iscrowd": int(crowd)})
     channels = np.stack([ids & 255, ids >> 8 & 255, ids >> 16 & 255], axis=-1).astype(np.uint8)
     return segments, Image.fromarray(channels)

@@ -22,9 +22,8 @@ from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.insight.count_images import ImageCounter
-from recordmill.transforms.insight.find_problems import find_problems
 from recordmill.transforms.insight.fingerprint_images import ImageFingerprints
-from recordmill.transforms.insight.list_problems import worst_problems
+from recordmill.transforms.insight.list_problems import find_problems, worst_problems
 from recordmill.transforms.records.tfrecord import framed
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import made_by, pack

@@ -2,7 +2,6 @@
 
 import difflib
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -94,7 +93,7 @@ def choose_records(shards: Shards, choice: Choice, count: int, read: Callable[[i
         RecordError: a file is damaged; what comes before has been given.
     """
     if shards.manifest and choice.feature == CATEGORY:
-        check_class(choice.value, shards.manifest)
+        _check_class(choice.value, shards.manifest)
     seen = _Seen(choice, read)
     given = 0
     for record in _records(shards, choice.first or 0, seen.may_match):
@@ -107,11 +106,10 @@ def choose_records(shards: Shards, choice: Choice, count: int, read: Callable[[i
         raise ConfigError(seen.nothing(shards))
 
 
-def check_class(name: str, manifest: Manifest) -> None:
-    """Raises ConfigError where a data set has no class of that name, before any record is read."""
+def _check_class(name: str, manifest: Manifest) -> None:
+    """Raise ConfigError where a data set has no class of that name, before any record is read."""
     names = {category.name for category in manifest.labels.all}
-    is_column = any(feature.name == CATEGORY for feature in manifest.features)
-    if name not in names and not is_column:
+    if name not in names and CATEGORY not in {feature.name for feature in manifest.features}:
         raise ConfigError(f"--find {CATEGORY}={name}: the data set has no such class; {_nearest(name, names, 'class')}")
 
 
@@ -176,22 +174,20 @@ class _Parser:
             manifest = self._shards.manifest
             table = manifest.table if manifest else recognise(found)
             labels = manifest.labels if manifest else self._labels(table)
-            known = meanings(table, labels) | self._terms | self._class_names(found)
+            known = meanings(table, labels) | self._terms
+            known |= {name: of_tfds for name in found if (of_tfds := self._class_names(name))}
             self._known[names] = table, OverlayReader(labels, table), known
         return self._known[names]
 
-    def _class_names(self, found: Found) -> dict[str, Sequence[str]]:
+    def _class_names(self, feature: str) -> Sequence[str]:
         """Names that TFDS has beside the files, for any feature."""
-        named = ((name, self._shards.class_names.get(name.replace("/", "-"))) for name in found)
-        return {name: names for name, names in named if names}
+        return self._shards.class_names.get(feature.replace("/", "-"), ())
 
     def _labels(self, table: FeatureTable) -> LabelMap:
         """The classes of objects, or of images, of somebody else's records; none where no file names them."""
-        for source in ("objects.class_index", "image.class_index"):
-            for feature in table.features:
-                if feature.source == source and (names := self._class_names({feature.name: (feature.kind, [])})):
-                    return LabelMap(tuple(Category(index, name) for index, name in enumerate(names[feature.name])))
-        return LabelMap(())
+        of_source = {feature.source: self._class_names(feature.name) for feature in table.features}
+        names = of_source.get("objects.class_index") or of_source.get("image.class_index") or ()
+        return LabelMap(tuple(Category(index, name) for index, name in enumerate(names)))
 
 
 class _Seen:
@@ -203,7 +199,7 @@ class _Seen:
         self._records = 0
         self._forms = _forms_of_id(choice.id)
         self._ids: list[str] = []
-        self._names: Counter[str] = Counter()
+        self._names: set[str] = set()
         self._features: set[str] = set()
 
     def may_match(self, data: bytes) -> bool:
@@ -235,14 +231,13 @@ class _Seen:
         if choice.id:
             like = f"; ids are such as {', '.join(self._ids)}" if self._ids else ", and none has an id"
             return f"--id {choice.id!r}: {of} has it{like}"
-        if choice.feature == CATEGORY and not (self._features & {CATEGORY}):
-            return f"--find category={choice.value}: {of} has it; {_nearest(choice.value, set(self._names), 'class')}"
         if choice.feature:
+            found = f"--find {choice.feature}={choice.value}: {of} has"
             if choice.feature in self._features:
-                return f"--find {choice.feature}={choice.value}: {of} has that value"
-            return f"--find {choice.feature}={choice.value}: {of} has that feature; " + _nearest(
-                choice.feature, {*self._features, CATEGORY}, "feature"
-            )
+                return f"{found} that value"
+            if choice.feature == CATEGORY:
+                return f"{found} it; {_nearest(choice.value, self._names, 'class')}"
+            return f"{found} that feature; {_nearest(choice.feature, {*self._features, CATEGORY}, 'feature')}"
         return f"there is no record in {', '.join(shard.path for shard in shards.shards[:_NAMED])}"
 
 
@@ -264,13 +259,9 @@ def _nearest(word: str, names: set[str], what: str) -> str:
 
 def _texts(values: Any) -> Sequence[str]:
     """Values as a person types them."""
-    if isinstance(values, bytes):
-        return [shown_text(values)]
-    if values is None:
-        return []
-    if isinstance(values, list):
-        return [shown_text(value) for value in values]
-    return [str(value) for value in values.ravel()]
+    if isinstance(values, bytes | list):
+        return list(map(shown_text, [values] if isinstance(values, bytes) else values))
+    return [] if values is None else list(map(str, values.ravel()))
 
 
 def json_document(path: str, shards: Shards, records: Sequence[Record]) -> dict[str, Any]:

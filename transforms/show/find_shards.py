@@ -4,13 +4,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
-from recordmill.schemas.layouts import BOX_CODINGS, CLASSIFICATION, DETECTION, KERAS, TFDS
+from recordmill.schemas.layouts import BOX_CODINGS, CLASSIFICATION, DETECTION, KERAS, TFDS, VALUE_OF
 from recordmill.transforms.dataset.dataset_folder import read_manifest
 from recordmill.transforms.images.open_picture import kind_of
 from recordmill.transforms.records.parse_record import Values
@@ -72,8 +71,13 @@ def find_shards(path: str, split: str) -> Shards:
         if is_folder:
             raise
         manifest = None  # beside files that were named; other tools call files so, too
+    listed = [
+        Shard(join_path(folder, shard.file), name, shard.examples)
+        for name, entry in (manifest.splits.items() if manifest else ())
+        for shard in entry.shards
+    ]
     if is_folder and manifest is not None:
-        shards = _listed(folder, manifest)
+        shards = listed
     elif is_folder:
         names = [name for name in _files(storage.names(folder)) if any(mark in name.lower() for mark in _MARKS)]
         if not names:
@@ -83,7 +87,9 @@ def find_shards(path: str, split: str) -> Shards:
             )
         shards = [Shard(join_path(folder, name), _split_of(name)) for name in names]
     else:
-        shards = [_known(found, folder, manifest) for found in _files(match_files(path))]
+        known = {os.path.basename(shard.path): shard for shard in listed}
+        paths = {found: os.path.basename(found) for found in _files(match_files(path))}
+        shards = [known.get(name) or Shard(found, _split_of(name)) for found, name in paths.items()]
         if missing := [shard.path for shard in shards if storage_for(shard.path).size(shard.path) is None]:
             raise ConfigError(f"{missing[0]}: no such file or folder; give a data set's folder, or a TFRecord file")
         if not all(shard.records is not None for shard in shards):
@@ -100,22 +106,6 @@ def find_shards(path: str, split: str) -> Shards:
 def _files(names: Sequence[str]) -> Sequence[str]:
     """Without indexes of them; an index that is named alone is left, to be told what it is."""
     return [name for name in names if not name.endswith(_INDEXES)] or names
-
-
-def _listed(folder: str, manifest: Manifest) -> list[Shard]:
-    return [
-        Shard(join_path(folder, shard.file), name, shard.examples)
-        for name, split in manifest.splits.items()
-        for shard in split.shards
-    ]
-
-
-def _known(path: str, folder: str, manifest: Manifest | None) -> Shard:
-    """A file, as the manifest beside it knows it."""
-    for shard in _listed(folder, manifest) if manifest else ():
-        if os.path.basename(shard.path) == os.path.basename(path):
-            return shard
-    return Shard(path, _split_of(os.path.basename(path)))
 
 
 def _split_of(name: str) -> str:
@@ -145,11 +135,6 @@ Found = Mapping[str, tuple[FeatureKind, Values]]
 
 UNKNOWN = FeatureTable("unknown", ())
 
-_PICTURE = Feature("", "image.encoded", FeatureKind.BYTES, (), "JPEG or PNG", "a picture")
-_FILE_NAME = Feature("", "image.file_name", FeatureKind.BYTES, (), "utf-8", "file name")
-_CLASS = Feature("", "image.class_index", FeatureKind.INT64, (), "0..classes-1", "class index")
-_BOX = Feature("", "objects.bbox_yxyx", FeatureKind.FLOAT, ("N", "4"), "fraction", "ymin, xmin, ymax, xmax")
-_CLASSES = Feature("", "objects.class_index", FeatureKind.INT64, ("N",), "0..classes-1", "class index")
 _FILE_NAMES = ("filename", "file_name", "path")
 _NO_PICTURES_OF_THEIR_OWN = ("mask", "panoptic", "segmentation", "annotation", "label")
 """In names of PNGs that are numbers of pixels."""
@@ -160,52 +145,45 @@ _LEAST_NAMES = 3
 
 def recognise(found: Found) -> FeatureTable:
     """Return the features of a record, as far as known; layout `unknown` if no layout fits."""
-    tables = (DETECTION, CLASSIFICATION, TFDS, KERAS)
-    best = max((_present(table, found) for table in tables), key=_names_that_fit)
-    sources = best.sources
-    if len(best.features) < _LEAST_NAMES or not sources & {"image.encoded", *_OF_BOXES}:
+    present = [
+        FeatureTable(table.layout, tuple(each for each in table.features if each.name in found), table.record_of)
+        for table in (DETECTION, CLASSIFICATION, TFDS, KERAS)
+    ]
+    # Of as many features, those that each record of the layout has count first.
+    best = max(present, key=lambda table: (len(table.features), sum(each.part is None for each in table.features)))
+    if len(best.features) < _LEAST_NAMES or not best.sources & {"image.encoded", *_OF_BOXES}:
         best = UNKNOWN
     return _with_others(best, found)
 
 
-def _names_that_fit(table: FeatureTable) -> tuple[int, int]:
-    """Return the number of features; of as many, those that each record of the layout has count first."""
-    return len(table.features), sum(feature.part is None for feature in table.features)
-
-
-def _present(table: FeatureTable, found: Found) -> FeatureTable:
-    features = [each for each in table.features if each.name in found]
-    return FeatureTable(table.layout, tuple(features), table.record_of)
-
-
 def _with_others(table: FeatureTable, found: Found) -> FeatureTable:
     """The table with what its layout lacks: a picture, its name, a label, boxes of TFDS under any name."""
-    more = dict[str, Feature]()
+    more = dict[str, str]()  # source -> name
     for name, (kind, values) in found.items():
         group, _, last = name.rpartition("/")
         if kind is FeatureKind.BYTES and _is_picture(name, values):
-            more.setdefault("image.encoded", _named(_PICTURE, name))
+            more.setdefault("image.encoded", name)
         elif kind is FeatureKind.BYTES and len(values) == 1 and last in _FILE_NAMES:
-            more.setdefault("image.file_name", _named(_FILE_NAME, name))
+            more.setdefault("image.file_name", name)
         elif kind is FeatureKind.INT64 and len(values) == 1 and last == "label":
-            more.setdefault("image.class_index", _named(_CLASS, name))
+            more.setdefault("image.class_index", name)
         elif kind is FeatureKind.FLOAT and last == "bbox" and len(values) % 4 == 0 and group:
-            more.setdefault("objects.bbox_yxyx", _named(_BOX, name))
+            more.setdefault("objects.bbox_yxyx", name)
             labels = found.get(f"{group}/label")
             if labels and labels[0] is FeatureKind.INT64 and 4 * len(labels[1]) == len(values):
-                more.setdefault("objects.class_index", _named(_CLASSES, f"{group}/label"))
+                more.setdefault("objects.class_index", f"{group}/label")
     if "objects.bbox_yxyx" in more or any(source.startswith("objects.") for source in table.sources):
         more.pop("image.class_index", None)  # an only object's
     if table.sources & _OF_BOXES:
         more.pop("objects.bbox_yxyx", None)
         more.pop("objects.class_index", None)
-    kept = (feature for source, feature in more.items() if source not in table.sources)
-    known = {feature.name: feature for feature in (*kept, *table.features)}
+    known = {}
+    for source, name in more.items():
+        if source not in table.sources:
+            value = VALUE_OF[source]
+            known[name] = Feature(name, source, value.kind, value.shape, value.unit, value.meaning)
+    known |= {feature.name: feature for feature in table.features}
     return FeatureTable(table.layout, tuple(known[name] for name in sorted(known)), table.record_of)
-
-
-def _named(feature: Feature, name: str) -> Feature:
-    return msgspec.structs.replace(feature, name=name)
 
 
 def _is_picture(name: str, values: Values) -> bool:

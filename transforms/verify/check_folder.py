@@ -129,21 +129,16 @@ def _companion_faults(folder: str, manifest: Manifest, lacking: set[str]) -> Ite
 
 def _split_faults(folder: str, name: str, split: SplitManifest) -> Iterator[Fault]:
     """Yield errors of the files of a split."""
-    yield from _reject_faults(folder, name, split)
+    file = split_rejects(name)
+    if faults := list(_digest_faults(folder, file, split.rejects_sha256)):
+        yield from faults
+    elif (lines := (read_file(folder, file) or b"").count(b"\n")) != split.listed_rejects:
+        listed = f"{split.listed_rejects:,} of {split.rejects:,} rejects"
+        yield Fault(file, None, "count", f"{lines:,} lines, not {listed}")
     if split.statistics_sha256 is not msgspec.UNSET:
         yield from _digest_faults(folder, split_statistics(name), split.statistics_sha256)
     if split.fingerprints_sha256 is not msgspec.UNSET:
         yield from _digest_faults(folder, split_fingerprints(name), split.fingerprints_sha256)
-
-
-def _reject_faults(folder: str, name: str, split: SplitManifest) -> Iterator[Fault]:
-    file = split_rejects(name)
-    if faults := list(_digest_faults(folder, file, split.rejects_sha256)):
-        yield from faults
-        return
-    lines = (read_file(folder, file) or b"").count(b"\n")
-    if lines != split.listed_rejects:
-        yield Fault(file, None, "count", f"{lines:,} lines, not {split.listed_rejects:,} of {split.rejects:,} rejects")
 
 
 def _statistics_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:

@@ -154,23 +154,25 @@ class RecordChecker:
             values = as_meant(self._parse(record), self._table, self._labels)
         except RecordParseError as error:
             return 0, [("schema", str(error))]
-        faults = [*self._content_faults(values), *length_faults(values, self._table, self._labels.keypoints)]
+        faults: list[RecordFault] = []
+        if "image.encoded" in values:
+            faults += image_faults(values, self._open)
+        if "feature.shape" in values:
+            faults += _feature_faults(values, self._table)
+        faults += length_faults(values, self._table, self._labels.keypoints)
         if not faults and "objects.id" in values:
             view = RecordView(values, values["image.size"])
             faults += [*self._box_faults(view), *self._class_faults(view), *_mask_faults(view)]
         if not faults and "image.class_index" in values:
-            faults += self._image_class_faults(values)
+            index, name = values["image.class_index"].item(), values["image.class_name"]
+            classes = self._labels.categories
+            if not 0 <= index < len(classes) or classes[index].name.encode() != name:
+                faults.append(("class", f"class {name[:80]!r} with class index {index} is not in the manifest"))
         if not faults:
             faults += [fault for encoder in self._encoders for fault in text_faults(values, encoder)]
         if self._table.record_of is RecordOf.ANNOTATION:
             return 1, faults
         return values["objects.id"].size if "objects.id" in values else 0, faults
-
-    def _content_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
-        if "image.encoded" in values:
-            yield from image_faults(values, self._open)
-        if "feature.shape" in values:
-            yield from _feature_faults(values, self._table)
 
     def _box_faults(self, record: RecordView) -> Iterator[RecordFault]:
         columns = dict(zip(("ymin", "xmin", "ymax", "xmax"), record.boxes_yxyx_frac.T, strict=True))
@@ -183,11 +185,8 @@ class RecordChecker:
                 yield "box_order", f"a box has {low} beyond {high}"
 
     def _class_faults(self, record: RecordView) -> Iterator[RecordFault]:
-        ids, values, category_ids = (
-            [category.id for category in self._labels.categories],
-            record.values,
-            record.category_ids,
-        )
+        values, category_ids = record.values, record.category_ids
+        ids = [category.id for category in self._labels.categories]
         labels = record.listed("objects.label") or map(self._label.get, category_ids)
         for index, id_, label in zip(record.listed("objects.class_index"), category_ids, labels, strict=True):
             if not 0 <= index < len(ids) or ids[index] != id_:
@@ -203,12 +202,6 @@ class RecordChecker:
             if not 0 <= index < len(self._labels.segments):
                 yield "class", f"a segment's class index {index} is not in the manifest"
 
-    def _image_class_faults(self, values: dict[str, Any]) -> Iterator[RecordFault]:
-        index, name = values["image.class_index"].item(), values["image.class_name"]
-        classes = self._labels.categories
-        if not 0 <= index < len(classes) or classes[index].name.encode() != name:
-            yield "class", f"class {name[:80]!r} with class index {index} is not in the manifest"
-
 
 def image_faults(values: dict[str, Any], open_: Opener) -> Iterator[RecordFault]:
     """Faults of an image file, which is opened; its width and height are added to `values`."""
@@ -222,15 +215,15 @@ def image_faults(values: dict[str, Any], open_: Opener) -> Iterator[RecordFault]
         yield "image_undecodable", str(error)
         return
     size = found.width, found.height
-    said = tuple(
-        int(values[f"image.{side}"].item()) if f"image.{side}" in values else None for side in ("width", "height")
+    width, height, channels = (
+        values[source].item() if source in values else None
+        for source in ("image.width", "image.height", "image.channels")
     )
     values["image.size"] = size
-    if said != (None, None) and said != size:
-        yield "image_size", f"decodes to {size[0]}x{size[1]}, the record says {said[0]}x{said[1]}"
-    if "image.channels" in values and found.channels != values["image.channels"].item():
-        said_channels = values["image.channels"].item()
-        yield "image_channels", f"decodes to {found.channels} channels, the record says {said_channels}"
+    if (width, height) not in ((None, None), size):
+        yield "image_size", f"decodes to {size[0]}x{size[1]}, the record says {width}x{height}"
+    if channels not in (None, found.channels):
+        yield "image_channels", f"decodes to {found.channels} channels, the record says {channels}"
 
 
 def text_faults(values: dict[str, Any], encoder: EncoderInfo) -> Iterator[RecordFault]:
@@ -292,7 +285,6 @@ class RowChecker:
         self._columns = [feature for feature in table.features if not is_of_picture(feature)]
         self._pictures = [feature for feature in table.features if is_of_picture(feature)]
         self._open = OPENERS[check]
-        self._classes = len(labels.categories)
         self._class_names = np.array([category.name.encode() for category in labels.categories], object)
         self._encoders = {f"{encoder.column}.{part}": encoder for encoder in encoders for part in TEXT_PARTS.values()}
         self._parse = TensorFlowParser(table).columns if check is Check.TENSORFLOW else partial(_columns, table)
@@ -349,9 +341,9 @@ class RowChecker:
             for place in np.flatnonzero(~np.isin(flat, self._class_names)):
                 yield int(owners[place]), ("class", f"{feature.name} {flat[place][:80]!r} is no class of the manifest")
             return
-        names = self._classes if feature.source.startswith(CLASS_OF_ROW) else len(feature.values)
-        if names or feature.source.startswith(CLASS_OF_ROW):
-            what = "class" if feature.source.startswith(CLASS_OF_ROW) else "enum"
+        is_class = feature.source.startswith(CLASS_OF_ROW)
+        if is_class or feature.values:
+            what, names = ("class", len(self._class_names)) if is_class else ("enum", len(feature.values))
             for place in np.flatnonzero((flat < 0) | (flat >= names)):
                 yield int(owners[place]), (what, f"{feature.name} {flat[place]} is no index of the manifest's names")
 

@@ -2,14 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-import apache_beam as beam
 import msgspec
 import numpy as np
-from apache_beam.pvalue import PCollection
 
 from recordmill.schemas.dataset.checks import Check, Fault, ShardCheck
 from recordmill.schemas.features import RecordOf
@@ -25,6 +22,7 @@ from recordmill.transforms.records.parse_record import RecordFault, RecordParser
 from recordmill.transforms.records.read_shards import FaultList, ManifestShard, readable_records
 from recordmill.transforms.records.shard_index import encode_index, index_file, index_of, index_path
 from recordmill.transforms.records.shard_reader import ShardReader
+from recordmill.transforms.records.tfrecord import framed
 from recordmill.transforms.runtime.processes import ShardDoFn
 from recordmill.transforms.runtime.progress import found_faults
 from recordmill.transforms.runtime.threads import look_ahead
@@ -133,25 +131,14 @@ class ShardToVerify(ManifestShard, frozen=True):
     recomputing: Recomputing | None = None
 
 
-@dataclass(eq=False, repr=False)
-class VerifyShards(beam.PTransform):
-    """ShardToVerify become ShardCheck; images are decoded by `threads` threads, by default as many as there are cores
-    where the shard is verified.
+class VerifyShard(ShardDoFn):
+    """Convert each ShardToVerify to a ShardCheck.
 
     Args:
-        shards: how many there are.
+        threads: Number of threads that decode images; by default as many as there are cores where the shard is
+            verified.
+        shards: Number of all shards.
     """
-
-    threads: int | None
-    shards: int
-
-    def expand(self, expected: PCollection[ShardToVerify]) -> PCollection[ShardCheck]:
-        verify = beam.ParDo(_VerifyShard(self.threads, self.shards)).with_output_types(ShardCheck)
-        return expected | "SpreadShards" >> beam.Reshuffle() | "Verify" >> verify
-
-
-class _VerifyShard(ShardDoFn):
-    """Holds the threads that decode."""
 
     def __init__(self, threads: int | None, shards: int):
         super().__init__(threads)
@@ -161,33 +148,19 @@ class _VerifyShard(ShardDoFn):
         yield from self.do(verify_shard, expected, shards=self._shards)
 
 
-class _Measured(NamedTuple):
-    """A record's bytes, how many objects it has, and its faults."""
-
-    size: int
-    objects: int
-    faults: list[RecordFault]
-
-
 def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> ShardCheck:
     """Read a shard to its end, or to its first damaged record, and check every record."""
     reader = ShardReader(expected.path)
     file = expected.info.file
-    is_of_rows = expected.table.record_of is RecordOf.ROW
-    measured = _of_rows(expected) if is_of_rows else _of_pictures(expected)
-    has_pictures = any(map(is_of_picture, expected.table.features))
-    at_once = (_PICTURES_AT_ONCE if has_pictures else _ROWS_AT_ONCE) if is_of_rows else 1
+    check, at_once = _checker(expected)
     faults = FaultList()
     damage: list[Fault] = []
-    examples = objects = record_bytes = 0
-
-    records = _batches(readable_records(expected, reader, damage), at_once)
-    checked = chain.from_iterable(look_ahead(measured, records, pool, threads))
-    for number, (size, count, record_faults) in enumerate(checked):
-        examples += 1
-        objects += count
-        record_bytes += size
-        faults.add(Fault(file, number, reason, detail) for reason, detail in record_faults)
+    objects = 0
+    records = readable_records(expected, reader, damage)
+    batches = iter(lambda: list(islice(records, at_once)), [])
+    for number, (of_record, found) in enumerate(chain.from_iterable(look_ahead(check, batches, pool, threads))):
+        objects += of_record
+        faults.add(Fault(file, number, reason, detail) for reason, detail in found)
     again = Recomputed(0, 0.0, [])
     if expected.recomputing and not (faults.faults() or damage):
         first = list(islice(ShardReader(expected.path).records(), expected.recomputing.records))
@@ -197,11 +170,11 @@ def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> Shard
     if not damage:
         damage += index_faults(expected, reader)
     faults.add(damage)
-    found, size = faults.faults(), reader.size
-    found_faults(len(found))
-    return ShardCheck(
-        expected.split, file, examples, objects, record_bytes, size, found, again.features, again.difference
-    )
+    listed = faults.faults()
+    found_faults(len(listed))
+    record_bytes = sum(reader.lengths) - framed(0) * reader.examples
+    counts = reader.examples, objects, record_bytes, reader.size
+    return ShardCheck(expected.split, file, *counts, listed, again.features, again.difference)
 
 
 def index_faults(expected: ManifestShard, reader: ShardReader) -> Iterator[Fault]:
@@ -220,18 +193,13 @@ def index_faults(expected: ManifestShard, reader: ShardReader) -> Iterator[Fault
         yield Fault(file, None, "index", "it is not the index of this shard; recordmill index writes it again")
 
 
-def _of_pictures(expected: ShardToVerify) -> Callable[[Sequence[bytes]], list[_Measured]]:
-    check = RecordChecker(expected.check, expected.table, expected.labels, expected.boxes_inside, expected.encoders)
-    return lambda records: [_Measured(len(record), *check(record)) for record in records]
-
-
-def _of_rows(expected: ShardToVerify) -> Callable[[Sequence[bytes]], list[_Measured]]:
-    check = RowChecker(expected.check, expected.table, expected.labels, expected.encoders)
-    return lambda records: [
-        _Measured(len(record), 0, faults) for record, faults in zip(records, check(records), strict=True)
-    ]
-
-
-def _batches(records: Iterator[bytes], size: int) -> Iterator[list[bytes]]:
-    while batch := list(islice(records, size)):
-        yield batch
+def _checker(expected: ShardToVerify) -> tuple[Callable[[list[bytes]], list[tuple[int, list[RecordFault]]]], int]:
+    """Return a function that gives the number of objects and the faults of each of some records; and how many records
+    it takes at once."""
+    of = expected.check, expected.table, expected.labels
+    if expected.table.record_of is RecordOf.ROW:
+        check_rows = RowChecker(*of, expected.encoders)
+        at_once = _PICTURES_AT_ONCE if any(map(is_of_picture, expected.table.features)) else _ROWS_AT_ONCE
+        return lambda records: [(0, faults) for faults in check_rows(records)], at_once
+    check_record = RecordChecker(*of, expected.boxes_inside, expected.encoders)
+    return lambda records: list(map(check_record, records)), 1

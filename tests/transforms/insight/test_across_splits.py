@@ -15,14 +15,13 @@ from recordmill.schemas.layouts import CLASSIFICATION
 from recordmill.schemas.problems import FINGERPRINT, Fingerprints, SplitDuplicates
 from recordmill.schemas.statistics import ClassDrift, ClassInOneSplit, ClassStatistics, SplitStatistics
 from recordmill.transforms.insight.across_splits import (
-    arc_sine_distance,
     check_complete_duplicates,
     check_duplicates,
     compare_splits,
     duplicates_of,
     fingerprint_line,
-    first_groups,
 )
+from recordmill.transforms.insight.read_examples import first_groups
 from recordmill.transforms.shards.commit_splits import commit_splits
 from tests.transforms.insight.test_find_duplicates import image, shard
 from tests.transforms.shards.test_commit_splits import of_split, statistics_of
@@ -65,24 +64,18 @@ def written(folder, **splits: list[Fingerprints]) -> Manifest:
 
 def test_all_splits_are_compared_and_classes_named(tmp_path):
     manifest = written(tmp_path, train=[shard("t1", *CATS), shard("t0", *OTHER)], val=[shard("v", *ALL)])
+    assert json.loads((tmp_path / "fingerprints-val.jsonl").read_text())["names"][0] == "all/0.jpg"
     found, _, files = duplicates_of(str(tmp_path), manifest)
     lines = files["duplicates.jsonl"]
     assert (found.groups, found.leaks, found.copied_classes) == (6, 6, {"cat": 6})
-    assert found.splits == {
-        "train": SplitDuplicates(exact=6, leaked=6, labels_differ=6),
-        "val": SplitDuplicates(exact=6, leaked=6, labels_differ=6),
-    }
+    assert found.splits == dict.fromkeys(("train", "val"), SplitDuplicates(exact=6, leaked=6, labels_differ=6))
     assert found.sha256 == sha256(lines).hexdigest()
-    first = json.loads(lines.splitlines()[0])
-    assert [each["file_name"] for each in first["images"]] == ["cat/0.jpg", "all/0.jpg"]
+    assert [each["file_name"] for each in json.loads(lines.splitlines()[0])["images"]] == ["cat/0.jpg", "all/0.jpg"]
+    assert first_groups(str(tmp_path), 5) == []
     (tmp_path / "duplicates.jsonl").write_bytes(lines)
     assert [group.images[0].file_name for group in first_groups(str(tmp_path), 2)] == ["cat/0.jpg", "cat/1.jpg"]
-
-
-def test_a_line_is_json():
-    line = fingerprint_line(shard("0", *CATS))
-    assert json.loads(line)["names"] == [f"cat/{number}.jpg" for number in range(6)]
-    assert msgspec.json.decode(line, type=Fingerprints).array["labels"].tolist() == [0] * 6
+    (tmp_path / "duplicates.jsonl").write_bytes(b'{"kind": "exa')
+    assert first_groups(str(tmp_path), 5) == []
 
 
 DAMAGED = msgspec.structs.replace(shard("v", *ALL), rows=b"not whole rows")
@@ -106,12 +99,6 @@ def test_split_with_damaged_fingerprints_is_refused_where_duplicates_are(tmp_pat
         check_duplicates(str(tmp_path), {"test": [shard("x", *OTHER)]}, CLASSIFICATION, "leakage")
     with pytest.raises(DuplicatesError, match=r"val of .* cannot be compared"):
         check_complete_duplicates(str(tmp_path), ["train", "val"], CLASSIFICATION, "leakage")
-
-
-def test_list_not_there_or_cut_has_no_group(tmp_path):
-    assert first_groups(str(tmp_path), 5) == []
-    (tmp_path / "duplicates.jsonl").write_bytes(b'{"kind": "exa')
-    assert first_groups(str(tmp_path), 5) == []
 
 
 def test_split_without_fingerprints_leaves_none_of_one_before(tmp_path):
@@ -179,9 +166,7 @@ def split(images: int, *having: int) -> SplitStatistics:
 def test_classes_that_other_splits_lack():
     found = compare_splits({"a": split(9, 3, 0, 2, 0, 1), "b": split(9, 0, 5, 2, 0, 1), "c": split(9, 0, 0, 0, 0, 2)})
     assert found.one_split_only == (ClassInOneSplit("c1", "b", 5), ClassInOneSplit("c0", "a", 3))
-
-
-def test_file_that_was_edited_to_count_more_than_all_is_compared():
+    # A file that was edited counts more images of a class than images.
     assert compare_splits({"a": split(9, 12), "b": split(9, 3)}).one_split_only == ()
 
 
@@ -201,26 +186,24 @@ def test_share_that_differs_is_named_of_both_splits_worst_first():
         ClassDrift("c2", "val", 100, 0.05, 0.1),
     )
 
-
-def test_of_three_splits_one_that_differs_is_named():
     found = compare_splits({"train": split(8000, 800), "val": split(1000, 180), "test": split(1000, 98)})
     assert next((each.split, each.share, each.elsewhere) for each in found.drifting) == ("val", 0.18, 898 / 9000)
     assert "test" not in {each.split for each in found.drifting}
 
 
-@pytest.mark.parametrize(("number", "drifts"), [(1240, False), (1250, True)])
-def test_difference_of_less_than_quarter_is_none_however_certain(number, drifts):
-    found = compare_splits({"a": split(1_000_000, 100_000), "b": split(10_000, number)})
-    assert bool(found.drifting) == drifts
-    assert arc_sine_distance((1240, 10_000), (100_000, 1_000_000)) > 7
-
-
-@pytest.mark.parametrize(("number", "drifts"), [(137, False), (138, True)])
-def test_two_shares_drift_at_one_of_hundred(number, drifts):
-    """2.58 standard deviations, to whichever side."""
-    assert 2.56 < arc_sine_distance((137, 1000), (100, 1000)) < 2.576 < arc_sine_distance((138, 1000), (100, 1000))
-    found = compare_splits({"a": split(1000, number), "b": split(1000, 100)})
-    assert bool(found.drifting) == drifts
+@pytest.mark.parametrize(
+    ("one", "other", "drifts"),
+    [
+        # A difference of less than a quarter is none, however certain.
+        ((10_000, 1240), (1_000_000, 100_000), False),
+        ((10_000, 1250), (1_000_000, 100_000), True),
+        # 2.58 standard deviations, which chance exceeds once in a hundred.
+        ((1000, 137), (1000, 100), False),
+        ((1000, 138), (1000, 100), True),
+    ],
+)
+def test_two_shares_drift(one, other, drifts):
+    assert bool(compare_splits({"a": split(*one), "b": split(*other)}).drifting) == drifts
 
 
 def test_more_classes_further_off_one_has_to_be():

@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from recordmill.schemas.statistics import Bin, Distribution
-from recordmill.transforms.insight.charts import ChartColumn, bar_chart, columns, heat_map, long_tail
+from recordmill.transforms.insight.charts import ChartColumn, bar_chart, chart_centres, columns, long_tail
 
 
 def distribution(*bins: tuple[float, float, int]) -> Distribution:
@@ -80,7 +80,7 @@ def test_classes_fall_from_most_frequent_on_scale_of_powers_of_ten():
 
 
 def test_map_is_strongest_where_most_is():
-    cells = shapes(heat_map([[0, 5], [10, 0]], "x"), "rect")
+    cells = shapes(chart_centres("x", [[0, 5], [10, 0]]).svg, "rect")
     assert [(cell.get("x"), cell.get("y"), cell.get("fill-opacity"), cell[0].text) for cell in cells] == [
         ("14", "0", "0.50", "5"),
         ("0", "14", "1.00", "10"),

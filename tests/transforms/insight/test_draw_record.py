@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill.transforms.insight.draw_record import draw_record, draw_shapes, drawn_size, middle_of
+from recordmill.transforms.insight.draw_record import draw_problem, draw_record, draw_shapes, drawn_size, middle_of
 from recordmill.transforms.insight.overlay import Layer, Overlay, Shape, class_colour, ink_on
 
 RED, BLUE, GROUND = (255, 0, 0), (0, 0, 255), (128, 128, 128)
@@ -16,22 +16,19 @@ def is_colour(pixels: np.ndarray, colour: tuple[int, int, int]) -> np.ndarray:
     return (pixels == colour).all(axis=-1)
 
 
-def test_box_has_its_edges_where_its_fractions_say():
-    pixels = drawn(Shape("a", RED, (0.25, 0.5, 0.75, 1.0)))
+@pytest.mark.parametrize(
+    ("box", "low", "high"),
+    [
+        ((0.25, 0.5, 0.75, 1.0), [100, 300], [299, 599]),
+        ((-1.0, -1.0, 2.0, 0.5), [0, 0], [399, 299]),  # beyond the picture
+    ],
+)
+def test_box_has_its_edges_where_its_fractions_say(box, low, high):
+    pixels = drawn(Shape("a", RED, box))
     found = np.argwhere(is_colour(pixels, RED))
-    assert found.min(axis=0).tolist() == [100, 300]
-    assert found.max(axis=0).tolist() == [299, 599]
-    assert pixels[200, 450].tolist() == list(GROUND)  # within it nothing is covered
-
-
-def test_box_beyond_picture_has_its_edge_at_picture_s():
-    pixels = drawn(Shape("a", RED, (-1.0, -1.0, 2.0, 0.5)))
-    found = np.argwhere(is_colour(pixels, RED))
-    assert (found.min(axis=0).tolist(), found.max(axis=0).tolist()) == ([0, 0], [399, 299])
-
-
-def test_box_without_area_is_drawn_too():
-    assert is_colour(drawn(Shape("a", RED, (0.5, 0.5, 0.5, 0.5))), RED).any()
+    assert (found.min(axis=0).tolist(), found.max(axis=0).tolist()) == (low, high)
+    assert pixels[150, 450].tolist() == list(GROUND)  # within a box nothing is covered
+    assert is_colour(drawn(Shape("a", RED, (0.5, 0.5, 0.5, 0.5))), RED).any()  # without area
 
 
 def test_a_crowd_is_dashed():
@@ -88,17 +85,20 @@ def test_no_name_reaches_out_of_picture():
     assert drawn(*shapes, size=(16, 16), names=True).shape == (512, 512, 3)
 
 
-@pytest.mark.parametrize("size", [(1, 1), (1, 3000), (20000, 3)])
-def test_pictures_of_odd_shapes_are_drawn(size):
+@pytest.mark.parametrize(
+    ("size", "side", "expected"),
+    [
+        ((600, 400), 300, (300, 200)),
+        ((100, 80), 300, (300, 240)),
+        ((1, 1), 1024, (512, 512)),
+        ((1, 3000), 1024, (1, 1024)),
+        ((20000, 3), 1024, (1024, 1)),
+    ],
+)
+def test_pictures_of_any_shape_are_drawn(size, side, expected):
     shape = Shape("a", RED, (0.0, 0.0, 1.0, 1.0), np.ones(size[::-1], bool))
-    width, height = drawn_size(*size)
-    assert drawn(shape, size=size, names=True).shape == (height, width, 3)
-    assert max(width, height) <= 1024
-
-
-def test_side_asked_for_is_kept():
-    assert drawn(size=(600, 400), side=300).shape == (200, 300, 3)
-    assert drawn(size=(100, 80), side=300).shape == (240, 300, 3)
+    assert drawn(shape, size=size, names=True, side=side).shape == (*expected[::-1], 3)
+    assert drawn_size(*size, side) == expected
 
 
 def test_region_has_its_name_within_it():
@@ -145,11 +145,8 @@ def drawn_record(overlay: Overlay, picture: Image.Image = GREY, **more) -> np.nd
     return np.asarray(draw_record(picture, overlay, **more))
 
 
-def test_picture_without_anything_stays_unchanged():
-    assert (drawn_record(Overlay((Layer("objects"),))) == GROUND).all()
-
-
 def test_texts_stand_below_and_picture_is_not_covered():
+    assert (drawn_record(Overlay((Layer("objects"),))) == GROUND).all()
     pixels = drawn_record(Overlay((Layer("objects"),), ("a.jpg", "a caption")))
     assert (pixels[:400] == GROUND).all()
     assert len(pixels) > 430
@@ -168,12 +165,8 @@ def test_layers_stand_side_by_side():
     pixels = drawn_record(Overlay(layers))
     assert pixels.shape[1] == 1208
     left, right = pixels[:400, :600], pixels[:400, 608:]
-    assert [is_colour(half, colour).any() for half in (left, right) for colour in (RED, BLUE)] == [
-        True,
-        False,
-        False,
-        True,
-    ]
+    assert [bool(is_colour(left, colour).any()) for colour in (RED, BLUE)] == [True, False]
+    assert [bool(is_colour(right, colour).any()) for colour in (RED, BLUE)] == [False, True]
     assert is_colour(left[380:], (255, 255, 255)).sum() > 20  # its title
     assert not is_colour(drawn_record(Overlay(layers[:1]))[380:400], (255, 255, 255)).any()  # which one alone has not
 
@@ -212,3 +205,20 @@ def test_16_bits_are_not_all_white():
 
 def test_the_side_that_is_asked_for():
     assert drawn_record(Overlay((Layer("objects"),)), side=100).shape == (67, 320, 3)  # as wide as texts want it
+
+
+GOOD = Shape("cat", (0, 255, 0), (0.1, 0.1, 0.4, 0.4), np.ones((400, 600), bool))
+THIN = Shape("cat", (0, 255, 0), (0.5, 0.5, 0.502, 0.7), np.ones((400, 600), bool))
+MARK = (255, 0, 60)
+
+
+def test_outlines_leave_picture_visible():
+    pixels = np.asarray(draw_problem(GREY, [GOOD, THIN], [], 600))
+    assert is_colour(pixels, GOOD.colour).sum() == (pixels != GROUND).any(axis=-1).sum() < 0.02 * 600 * 400
+
+
+def test_suspicious_box_is_marked_among_good_ones():
+    pixels = np.asarray(draw_problem(GREY, [GOOD, THIN], [1], 600))
+    assert not is_colour(pixels, GOOD.colour).any()
+    rows, _ = np.nonzero(is_colour(pixels, MARK))
+    assert 15 < rows.max() - rows.min() < 40  # a ring around a box of 1 pixel

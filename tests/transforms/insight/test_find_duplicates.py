@@ -31,11 +31,6 @@ def flipped(hashes: np.ndarray, bits: int, seed: int = 1) -> np.ndarray:
     return hashes ^ np.array(masks, np.uint64)
 
 
-def test_bits_are_counted():
-    numbers = distinct(50)
-    assert bits_set(numbers).tolist() == [int(number).bit_count() for number in numbers]
-
-
 @pytest.mark.parametrize("pairs_at_once", [3, 1 << 19])
 @pytest.mark.parametrize("bits", range(1, 8))
 def test_hashes_that_differ_in_less_than_eight_bits_are_found(bits, pairs_at_once, monkeypatch):
@@ -50,6 +45,7 @@ def test_most_that_differ_in_eight_are_found_and_none_that_differ_in_nine():
     both = near_groups(np.concatenate([hashes, flipped(hashes, 8)]))
     assert 0.94 < np.mean(both[:1000] == both[1000:]) < 0.99
     assert near_groups(np.concatenate([hashes, flipped(hashes, 9)])).tolist() == [*range(2000)]
+    assert bits_set(hashes).tolist() == [int(number).bit_count() for number in hashes]
 
 
 def test_group_holds_what_is_near_in_steps():
@@ -58,11 +54,6 @@ def test_group_holds_what_is_near_in_steps():
     order = [7, 0, 3, 11, 5, 1, 9, 2, 10, 4, 8, 6]
     hashes = np.concatenate([distinct(3, seed=5), np.array(steps)[order]])
     assert near_groups(hashes).tolist() == [0, 1, 2, *[3] * 12]
-
-
-def test_of_none_and_of_one():
-    assert near_groups(distinct(0)).tolist() == []
-    assert near_groups(distinct(1)).tolist() == [0]
 
 
 def test_hashes_of_few_bits_count_where_forms_are_alike():
@@ -112,6 +103,7 @@ def test_forms_near_are_compared_first_of_one_hash(monkeypatch):
 
 
 def test_group_is_known_by_its_first_picture_whatever_its_hash():
+    assert near_groups(distinct(0)).tolist() == []
     (hash_,) = distinct(1) | np.uint64(1)
     assert near_groups(np.array([hash_, hash_ ^ np.uint64(1), hash_])).tolist() == [0, 0, 0]
     assert near_groups(np.array([1, 0, hash_, hash_ ^ np.uint64(1)], np.uint64)).tolist() == [0, 0, 2, 2]
@@ -137,16 +129,8 @@ def names(found: Found) -> list[list[str]]:
 
 
 def test_equal_pictures_are_found_within_and_across_splits_these_first():
-    found = find_duplicates(
-        {
-            "val": [shard("v", image("x", 3), image("y", 5))],
-            "train": [
-                shard("t0", image("a", 1), image("b", 2), image("e", 4)),
-                shard("t1", image("c", 1), image("d", 3)),
-            ],
-        },
-        has_classes=False,
-    )
+    train = [shard("t0", image("a", 1), image("b", 2), image("e", 4)), shard("t1", image("c", 1), image("d", 3))]
+    found = find_duplicates({"val": [shard("v", image("x", 3), image("y", 5))], "train": train}, has_classes=False)
     assert names(found) == [["train/d", "val/x"], ["train/a", "train/c"]]
     assert [group.is_leak for group in found.groups] == [True, False]
     (place,) = [each for each in found.groups[0].images if each.split == "train"]
@@ -156,15 +140,9 @@ def test_equal_pictures_are_found_within_and_across_splits_these_first():
 
 def test_pictures_that_look_alike_are_group_with_their_copies():
     near = HASHES[0] ^ 0b111
-    found = find_duplicates(
-        {
-            "train": [
-                shard("t", image("a", 1, HASHES[0]), image("c", 2), image("b", 2, near), image("d", 3, HASHES[1]))
-            ],
-            "val": [shard("v", image("e", 4, HASHES[0]), image("f", 5), image("g", 3))],
-        },
-        has_classes=False,
-    )
+    train = shard("t", image("a", 1, HASHES[0]), image("c", 2), image("b", 2, near), image("d", 3, HASHES[1]))
+    val = shard("v", image("e", 4, HASHES[0]), image("f", 5), image("g", 3))
+    found = find_duplicates({"train": [train], "val": [val]}, has_classes=False)
     assert names(found) == [["train/d", "val/g"], ["train/a", "train/b", "train/c", "val/e"]]
     assert [group.kind for group in found.groups] == [Likeness.EXACT, Likeness.NEAR]
     assert found.splits["train"] == SplitDuplicates(exact=3, near=1, leaked=4)
@@ -207,41 +185,35 @@ def test_what_is_found_does_not_depend_on_order_or_shards():
     of = random.Random(2)
     images = [image(f"{n}", n % 37, HASHES[n % 37 % 9] ^ (n % 37 // 9), n % 2) for n in range(80)]
     splits = {"a": images[:50], "b": images[50:]}
-    expected = [
-        (group.kind, group.labels, sorted((each.split, each.file_name) for each in group.images))
-        for group in find_duplicates({name: [shard("s", *of_split)] for name, of_split in splits.items()}, False).groups
-    ]
+
+    def groups(parts) -> list[tuple]:
+        found = find_duplicates(parts, has_classes=False).groups
+        return [(of.kind, of.labels, [(each.split, each.file_name) for each in of.images]) for of in found]
+
+    expected = groups({name: [shard("s", *of_split)] for name, of_split in splits.items()})
     assert len(expected) == 9
     for _ in range(3):
         mixed = {name: of.sample(of_split, len(of_split)) for name, of_split in reversed(splits.items())}
         parts = {name: [shard("0", *many[:20]), shard("1"), shard("2", *many[20:])] for name, many in mixed.items()}
-        found = find_duplicates(parts, False)
-        assert [
-            (group.kind, group.labels, [(each.split, each.file_name) for each in group.images])
-            for group in found.groups
-        ] == expected
+        assert groups(parts) == expected
 
 
 def test_of_none_there_are_none():
-    assert find_duplicates({"train": [shard("t")], "val": []}, True) == (
-        [],
-        {"train": SplitDuplicates(), "val": SplitDuplicates()},
-        {},
-        {},
-    )
+    none = {"train": SplitDuplicates(), "val": SplitDuplicates()}
+    assert find_duplicates({"train": [shard("t")], "val": []}, has_classes=True) == ([], none, {}, {})
 
 
-def test_class_of_copies_is_found_and_not_classes_that_it_copies():
-    cats, dogs = range(8), range(8, 14)
-    pictures = [*cats, *dogs, *cats, *dogs, 90]
-    of_class = [1] * 8 + [2] * 6 + [0] * 15
-    assert copied_classes(np.array(pictures), np.array(of_class)) == {0: 14}
-    few = [*range(9), 90, 91, 92, 93, 94, 0, 1]  # two of nine
-    assert copied_classes(np.array(few), np.array([1] * 9 + [2] * 7)) == {}
-    small = [0, 1, 2, 3, 0, 1, 2, 3]
-    assert copied_classes(np.array(small), np.array([1] * 4 + [2] * 4)) == {}
-    two = [*range(6), *range(6), *range(20, 26), *range(20, 26)]
-    assert copied_classes(np.array(two), np.repeat([0, 1, 2, 3], 6)) == {0: 6, 2: 6}
+@pytest.mark.parametrize(
+    ("pictures", "classes", "found"),
+    [
+        ([*range(14), *range(14), 90], [1] * 8 + [2] * 6 + [0] * 15, {0: 14}),
+        ([*range(9), 90, 91, 92, 93, 94, 0, 1], [1] * 9 + [2] * 7, {}),  # two of nine
+        ([0, 1, 2, 3, 0, 1, 2, 3], [1] * 4 + [2] * 4, {}),
+        ([*range(6), *range(6), *range(20, 26), *range(20, 26)], np.repeat([0, 1, 2, 3], 6), {0: 6, 2: 6}),
+    ],
+)
+def test_class_of_copies_is_found_and_not_classes_that_it_copies(pictures, classes, found):
+    assert copied_classes(np.array(pictures), np.array(classes)) == found
 
 
 def test_classes_of_images_are_looked_at_where_they_have_one():

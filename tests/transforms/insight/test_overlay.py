@@ -7,7 +7,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, KERAS, TABLE, TFDS
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.masks import mask_png, mask_rle, run_lengths
-from recordmill.transforms.insight.overlay import Overlay, OverlayReader, class_colour
+from recordmill.transforms.insight.overlay import Layer, Overlay, OverlayReader, class_colour
 from tests.transforms.show.records import label_map, picture
 
 CAT = Category(1, "cat", keypoints=("nose", "tail", "ear"), skeleton=((1, 2),))
@@ -23,6 +23,10 @@ def overlay(values: dict, table: FeatureTable = DETECTION, labels: LabelMap = LA
 
 def shapes(values: dict, table: FeatureTable = DETECTION, labels: LabelMap = LABELS) -> tuple:
     return overlay(values, table, labels).layers[0].shapes
+
+
+def areas(layer: Layer) -> list[tuple[str, int]]:
+    return [(shape.name, int(shape.mask.sum())) for shape in layer.shapes]
 
 
 def edges(*boxes: tuple[float, float, float, float]) -> dict:
@@ -66,6 +70,9 @@ def test_shifted_labels_are_none_of_ids():
 def test_class_without_name_has_its_number():
     assert shapes(edges(BOX) | {"objects.label": np.array([17])})[0].name == "class 17"
     assert shapes(edges(BOX))[0].name == ""
+    # Of lists of different lengths as many objects are drawn as there are boxes.
+    values = edges(BOX, BOX) | {"objects.xmax": np.float32([0.5]), "objects.class_index": np.array([1])}
+    assert [shape.name for shape in shapes(values)] == ["dog"]
 
 
 def test_one_name_has_one_colour():
@@ -75,21 +82,14 @@ def test_one_name_has_one_colour():
 
 
 @pytest.mark.parametrize(
-    "values", [{"objects.mask_png": [mask_png(RUNS, *SIZE)]}, {"objects.mask_rle": [mask_rle(RUNS)]}]
+    ("source", "encode"),
+    [("objects.mask_png", lambda runs: mask_png(runs, *SIZE)), ("objects.mask_rle", mask_rle)],
 )
-def test_masks(values):
-    (shape,) = shapes(edges(BOX) | values)
+def test_masks(source, encode):
+    (shape,) = shapes(edges(BOX) | {source: [encode(RUNS)]})
     assert (shape.mask == MASK).all()
-
-
-def test_masks_without_boxes_are_drawn():
-    assert len(shapes({"objects.mask_png": [mask_png(RUNS, *SIZE)]})) == 1
-
-
-def test_an_empty_mask_is_none():
-    empty = np.array([8])
-    for values in ({"objects.mask_png": [mask_png(empty, *SIZE)]}, {"objects.mask_rle": [mask_rle(empty)]}):
-        assert shapes(edges(BOX) | values)[0].mask is None
+    assert [shape.box_yxyx_frac for shape in shapes({source: [encode(RUNS)]})] == [None]
+    assert shapes(edges(BOX) | {source: [encode(np.array([8]))]})[0].mask is None  # an empty one
 
 
 def test_crowds():
@@ -121,12 +121,7 @@ def test_panoptic_masks_of_layout_detection():
     values = {"panoptic.category_png": categories, "panoptic.instance_png": instances}
     (layer,) = overlay(values).layers
     assert layer.title == "panoptic"
-    assert [(shape.name, int(shape.mask.sum())) for shape in layer.shapes] == [
-        ("cat", 2),
-        ("cat", 2),
-        ("class 5", 1),
-        ("sky", 2),
-    ]
+    assert areas(layer) == [("cat", 2), ("cat", 2), ("class 5", 1), ("sky", 2)]
     assert layer.shapes[0].colour == class_colour(0)  # as the objects of that class
     assert OverlayReader(LABELS, DETECTION).classes(RecordView(values)) == {"class 5", "cat", "sky"}
 
@@ -136,28 +131,17 @@ def test_panoptic_pngs_of_layout_tfds():
     ids[0, :2] = 1, 2, 0
     ids[1, :3] = 9, 0, 0
     ids[1, 3] = 77
-    values = {
-        "panoptic.png": label_map(ids),
-        "segments.id": np.array([513, 9]),
-        "segments.class_index": np.array([0, 1]),
-    }
-    (layer,) = overlay(values, TFDS).layers
-    assert [(shape.name, int(shape.mask.sum())) for shape in layer.shapes] == [("sky", 3), ("cat", 2)]
+    segments = {"segments.id": np.array([513, 9]), "segments.class_index": np.array([0, 1])}
+    (layer,) = overlay(segments | {"panoptic.png": label_map(ids)}, TFDS).layers
+    assert areas(layer) == [("sky", 3), ("cat", 2)]
 
 
 def test_semantic_masks():
     values = {"semantic.png": label_map([[1, 1, 2, 2], [255, 0, 2, 7]])} | edges(BOX)
     objects, semantic = overlay(values).layers
     assert (objects.title, len(objects.shapes), semantic.title) == ("objects", 1, "semantic")
-    assert [(shape.name, int(shape.mask.sum())) for shape in semantic.shapes] == [
-        ("things", 2),
-        ("sky", 3),
-        ("class 7", 1),
-    ]
-    assert OverlayReader(LABELS, DETECTION).classes(RecordView({"semantic.png": values["semantic.png"]})) == {
-        "sky",
-        "class 7",
-    }
+    assert areas(semantic) == [("things", 2), ("sky", 3), ("class 7", 1)]
+    assert OverlayReader(LABELS, DETECTION).classes(RecordView(values)) == {"sky", "class 7"}
 
 
 def test_texts():
@@ -188,11 +172,6 @@ def test_a_box_that_is_not_finite():
     found = overlay(edges((0.0, np.nan, 1.0, np.inf)))
     assert found.layers[0].shapes[0].box_yxyx_frac is None
     assert found.faults[0].startswith("the box of object 0 is not finite")
-
-
-def test_lists_of_different_lengths_are_drawn_as_far_as_they_go():
-    values = edges(BOX, BOX) | {"objects.xmax": np.float32([0.5]), "objects.class_index": np.array([1])}
-    assert [shape.name for shape in shapes(values)] == ["dog"]
 
 
 def test_nothing_to_draw_is_picture_alone():

@@ -8,10 +8,20 @@ from PIL import Image
 
 from recordmill.schemas.dataset.manifest import FORMAT, Manifest, RewrittenPictures
 from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.problems import Duplicates, SplitDuplicates
 from recordmill.schemas.rejects import RejectLine
-from recordmill.schemas.statistics import FINDINGS, ClassStatistics, Example, Finding, SplitStatistics
+from recordmill.schemas.statistics import (
+    FINDINGS,
+    ClassDrift,
+    ClassInOneSplit,
+    ClassStatistics,
+    Example,
+    Finding,
+    SplitComparison,
+    SplitStatistics,
+)
 from recordmill.transforms.insight.count_images import describe_statistics
-from recordmill.transforms.insight.page import PageParts, amount_rows, render_page, value_rows
+from recordmill.transforms.insight.page import amount_rows, check_data, order_splits, render_page, value_rows
 from recordmill.transforms.insight.read_examples import Thumbnail, chosen_examples
 from tests.oracles.fact_columns import counted
 from tests.oracles.image_facts import ImageFacts
@@ -43,23 +53,18 @@ class Page(HTMLParser):
 
 def manifest_of(names=("cat", "dog"), counts=(9, 0), splits=("train",), **fields) -> Manifest:
     categories = tuple(Category(number, name) for number, name in enumerate(names, 1))
+    entry = msgspec.structs.replace(SPLIT, class_counts=tuple(counts))
     entries = {
-        split: msgspec.structs.replace(
-            SPLIT, recipe=msgspec.structs.replace(RECIPE, split=split), class_counts=tuple(counts)
-        )
-        for split in splits
+        split: msgspec.structs.replace(entry, recipe=msgspec.structs.replace(RECIPE, split=split)) for split in splits
     }
     return Manifest(FORMAT, "coco", "detection", (), categories, (), entries, **fields)
 
 
 def statistics_of(manifest: Manifest) -> dict[str, SplitStatistics]:
-    images = (
-        ImageFacts(
-            *(str(number), 640 + 100 * number, 480 + 50 * number, "jpeg", 9000 + 5000 * number),
-            *(((0.1,), (0.1,), (0.6,), (0.4 + 0.05 * number,)), (0,)),
-        )
-        for number in range(8)
-    )
+    images = []
+    for number in range(8):
+        picture = str(number), 640 + 100 * number, 480 + 50 * number, "jpeg", 9000 + 5000 * number
+        images.append(ImageFacts(*picture, ((0.1,), (0.1,), (0.6,), (0.4 + 0.05 * number,)), (0,)))
     counts = manifest.splits["train"].class_counts
     found = describe_statistics(counted(*images), manifest.labels, manifest.table, counts)
     return dict.fromkeys(manifest.splits, found)
@@ -71,14 +76,23 @@ def thumbnail(name: str) -> Thumbnail:
     return Thumbnail("sample", "train", file.getvalue(), 40, 30, (name, name), 2)
 
 
-def page_of(manifest: Manifest, rejects=(), pictures=()) -> Page:
-    return Page(render_page(PageParts(manifest, statistics_of(manifest), {"train": rejects}, pictures)))
+def with_split(manifest: Manifest, name: str, **changed) -> Manifest:
+    entry = msgspec.structs.replace(manifest.splits[name], **changed)
+    return msgspec.structs.replace(manifest, splits=manifest.splits | {name: entry})
+
+
+def page_of(manifest: Manifest, pictures=(), statistics=None, duplicates=()) -> Page:
+    return Page(render_page(manifest, statistics or statistics_of(manifest), pictures, duplicates))
+
+
+def plain(page: Page) -> str:
+    return re.sub(r"\s+", " ", page.text)
 
 
 def test_names_from_data_are_text_and_nothing_else():
-    manifest = manifest_of(HOSTILE, [9] * len(HOSTILE), encoders=())
-    rejects = [RejectLine("image", "image_missing", name) for name in HOSTILE]
-    page = page_of(manifest, rejects, [thumbnail(name) for name in HOSTILE])
+    rejects = tuple(RejectLine("image", "image_missing", name) for name in HOSTILE)
+    manifest = with_split(manifest_of(HOSTILE, [9] * len(HOSTILE)), "train", first_rejects=rejects)
+    page = page_of(manifest, [thumbnail(name) for name in HOSTILE])
     assert {"script", "iframe", "link", "object", "form"}.isdisjoint(tag for tag, _ in page.tags)
     assert not [attributes for _, attributes in page.tags if any(name.startswith("on") for name in attributes)]
     assert page.text.count(SCRIPT) == 4  # class, reject, and two texts of a picture
@@ -91,19 +105,17 @@ def test_names_from_data_are_text_and_nothing_else():
 
 def test_classes_that_lie_in_splits_otherwise_than_by_chance_are_tables():
     manifest = manifest_of((SCRIPT, "dog"), (9, 0), ("train", "val"))
-    found = statistics_of(manifest)
-    alone, both = ClassStatistics(SCRIPT, 90, 90), ClassStatistics("dog", 500, 500)
     statistics = {
-        "train": msgspec.structs.replace(found["train"], images=1000, classes=(alone, both)),
-        "val": msgspec.structs.replace(
-            found["val"], images=1000, classes=(ClassStatistics(SCRIPT, 0, 0), ClassStatistics("dog", 250, 250))
-        ),
+        split: msgspec.structs.replace(
+            found, images=1000, classes=(ClassStatistics(SCRIPT, cats, cats), ClassStatistics("dog", dogs, dogs))
+        )
+        for (split, found), (cats, dogs) in zip(statistics_of(manifest).items(), ((90, 500), (0, 250)), strict=True)
     }
-    page = Page(render_page(PageParts(manifest, statistics, {}, ())))
+    page = page_of(manifest, statistics=statistics)
     assert re.search(rf"Classes in one split only: 1\s.*{re.escape(SCRIPT)}\s*train\s*90\s", page.text, re.DOTALL)
     assert re.search(r"differ between splits: 4\s.*dog\s*val\s*250\s*25.00%\s*50.00%", page.text, re.DOTALL)
     assert "No class is missing" not in page.text
-    assert "No class is missing" in Page(render_page(PageParts(manifest_of(counts=(9, 1)), found, {}, ()))).text
+    assert "No class is missing" in page_of(manifest_of(counts=(9, 1))).text
 
 
 def test_classes_that_none_of_are_folded_away():
@@ -125,9 +137,7 @@ def test_nothing_comes_from_elsewhere():
 def test_pictures_and_charts_have_text_for_who_does_not_see_them():
     page = page_of(manifest_of(), pictures=[thumbnail("a.jpg")])
     assert [attributes["alt"] for tag, attributes in page.tags if tag == "img"] == ["a.jpg, 2 objects drawn in"]
-    charts = [
-        attributes for tag, attributes in page.tags if tag == "svg" and attributes.get("class") in ("chart", "map")
-    ]
+    charts = [each for tag, each in page.tags if tag == "svg" and each.get("class") in ("chart", "map")]
     assert len(charts) >= 8
     assert "Objects an image: always 1 (objects)." in page.text
     assert all(chart["role"] == "img" and chart["aria-label"] for chart in charts)
@@ -136,11 +146,9 @@ def test_pictures_and_charts_have_text_for_who_does_not_see_them():
 
 
 def test_counts_of_splits_are_side_by_side_and_reasons_have_examples():
-    manifest = manifest_of(splits=("train", "val"))
-    rejects = [RejectLine("image", "image_missing", f"no file {number}") for number in range(9)]
-    page = page_of(manifest, rejects)
-    assert re.search(r"images\s*8 of 10[^)]*\)\s*8 of 10", re.sub(r"\s+", " ", page.text))
-    text = re.sub(r"\s+", " ", page.text)
+    rejects = tuple(RejectLine("image", "image_missing", f"no file {number}") for number in range(9))
+    text = plain(page_of(with_split(manifest_of(splits=("train", "val")), "train", first_rejects=rejects)))
+    assert re.search(r"images\s*8 of 10[^)]*\)\s*8 of 10", text)
     assert "no file 0no file 1no file 2" in text.replace(" no", "no")
     assert "no file 3" not in text
     assert "image_missing" in text
@@ -157,7 +165,7 @@ def test_counts_of_splits_are_side_by_side_and_reasons_have_examples():
 def test_page_says_whether_all_rejects_are_listed(monkeypatch, most, told):
     monkeypatch.setattr("recordmill.schemas.dataset.manifest.MOST_LISTED", most)
     monkeypatch.setattr("recordmill.transforms.insight.page.MOST_LISTED", most)
-    assert told in re.sub(r"\s+", " ", page_of(manifest_of(splits=("train", "val"))).text)
+    assert told in plain(page_of(manifest_of(splits=("train", "val"))))
 
 
 def test_hundreds_of_classes_are_all_there_most_frequent_first():
@@ -177,12 +185,11 @@ def test_what_may_be_fault_is_counted_by_split_and_shown():
     chosen = chosen_examples(statistics)
     assert [why for why, _, _ in chosen if why in FINDINGS] == ["dark", "dark", "thin_boxes"]
     pictures = [thumbnail("night.jpg")._replace(why="dark"), thumbnail("day.jpg")]
-    page = Page(render_page(PageParts(manifest, statistics, {}, pictures)))
-    found = re.sub(r"\s+", " ", page.text)
+    found = plain(page_of(manifest, pictures, statistics))
     order = ("Is the data good?", "At random", "day.jpg", "Dark pictures33", "4 pixels wide or high03", "night.jpg")
     places = [found.index(text) for text in order]
     assert places == sorted(places)
-    assert "Pixels were not looked at" not in page.text
+    assert "Pixels were not looked at" not in found
     assert "Pixels were not looked at" in page_of(manifest_of()).text
 
 
@@ -216,8 +223,44 @@ def test_amounts_of_each_split():
     assert rows["largest shard"] == ["6.26 times the mean", "1.00 times the mean"]
     assert rows["hosts"] == ["at most 12 (number of shards)", "at most 1 (number of shards)"]
     manifest = msgspec.structs.replace(manifest, splits={"val": val})
-    assert rows.keys() - dict(amount_rows(manifest, {})).keys() == {
-        "formats in records",
-        "objects per image",
-        "rewritten",
-    }
+    lacking = rows.keys() - dict(amount_rows(manifest, {})).keys()
+    assert lacking == {"formats in records", "objects per image", "rewritten"}
+
+
+def test_check_data():
+    manifest = manifest_of(counts=(9, 0), splits=("train", "val"))
+    of = {"train": SplitDuplicates(3, 1, leaked=2, labels_differ=1), "val": SplitDuplicates(exact=2, leaked=2)}
+    manifest = with_split(manifest, "val", findings={"dark": 2, "blurred": 1, "thin_boxes": 4})
+    manifest = msgspec.structs.replace(manifest, duplicates=Duplicates("", 3, 1, of))
+    statistics = {name: msgspec.structs.replace(each, measured=8) for name, each in statistics_of(manifest).items()}
+    comparison = SplitComparison((ClassInOneSplit("cat", "train", 9),), (ClassDrift("cat", "val", 1, 0.1, 0.2),) * 2)
+    assert [tuple(check) for check in check_data(manifest, statistics, comparison)] == [
+        ("Leakage", 4, "images that another split has", "duplicates"),
+        ("Duplicates", 6, "5 exact, 1 near, 1 other labels", "duplicates"),
+        ("Rejects", 8, "4 empty_box, 2 image_missing, 2 malformed_image", "rejects"),
+        ("Class gaps", 4, "1 in one split only, 2 other share, 1 without any", "class-gaps"),
+        ("Suspicious boxes", 4, "4 thin boxes", "possible-problems"),
+        ("Suspicious images", 3, "2 dark, 1 blurred", "possible-problems"),
+    ]
+
+
+def test_check_data_without_a_look():
+    """No number is not 0, which would read as clean."""
+    checks = check_data(manifest_of(), statistics_of(manifest_of()), SplitComparison())
+    assert [check.title for check in checks if check.number is None] == ["Leakage", "Duplicates", "Suspicious images"]
+
+
+@pytest.mark.parametrize(
+    ("options", "order"),
+    [
+        (dict.fromkeys("abc", "c=0.5,a=0.25,b=0.25"), "cab"),
+        ({"val": "val", "train": "", "x": "x", "test": "test"}, ["train", "val", "test", "x"]),
+        ({"x": "x", "b": "b=0.5,a=0.5", "a": "b=0.5,a=0.5"}, "bax"),
+    ],
+)
+def test_order_splits(options, order):
+    manifest = manifest_of(splits=sorted(options))
+    for name, split in options.items():
+        recipe = msgspec.structs.replace(RECIPE, split=name, options={"split": split} if split else {})
+        manifest = with_split(manifest, name, recipe=recipe)
+    assert order_splits(manifest) == list(order)

@@ -81,10 +81,7 @@ def test_panoptic_pictures_hold_segments(files, instances):
     assert is_thing == {**{category.id: 1 for category in THINGS}, **{category.id: 0 for category in STUFF}}
     assert [row["image_id"] for row in panoptic["annotations"]] == instances.getImgIds()
     for row in panoptic["annotations"]:
-        red, green, blue = np.asarray(Image.open(Path(files.panoptic_masks) / row["file_name"]), np.uint32).transpose(
-            2, 0, 1
-        )
-        ids = red + 256 * green + 256 * 256 * blue
+        ids = np.asarray(Image.open(Path(files.panoptic_masks) / row["file_name"]), np.uint32) @ [1, 256, 65536]
         segments = row["segments_info"]
         assert set(ids.ravel().tolist()) == {segment["id"] for segment in segments}
         for segment in segments:
@@ -92,10 +89,9 @@ def test_panoptic_pictures_hold_segments(files, instances):
             assert segment["area"] == coco_mask.area(rle)
             assert segment["bbox"] == coco_mask.toBbox(rle).tolist()
         things = [segment for segment in segments if is_thing[segment["category_id"]]]
+        drawn = instances.imgToAnns[row["image_id"]]
         for key in ("category_id", "area", "bbox", "iscrowd"):
-            assert [segment[key] for segment in things] == [
-                drawn[key] for drawn in instances.imgToAnns[row["image_id"]]
-            ]
+            assert [segment[key] for segment in things] == [each[key] for each in drawn]
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
@@ -113,12 +109,9 @@ def test_equal_seeds_give_equal_files_and_others_do_not(tmp_path):
 
 
 def test_largest_object_of_each_image_is_in_folder_of_its_class(sample):
-    document = json.loads(Path(sample.instances).read_text())
-    names = {category["id"]: category["name"] for category in document["categories"]}
-    largest = {}
-    for row in document["annotations"]:
-        if row["image_id"] not in largest or row["area"] > largest[row["image_id"]]["area"]:
-            largest[row["image_id"]] = row
+    drawn = document(sample.instances)
+    names = {category["id"]: category["name"] for category in drawn["categories"]}
+    largest = {row["image_id"]: row for row in sorted(drawn["annotations"], key=lambda row: (row["area"], -row["id"]))}
     expected = {f"{names[row['category_id']]}/{row['id']}.png": tuple(row["bbox"][2:]) for row in largest.values()}
     found = {str(path.relative_to(sample.classes)): path for path in Path(sample.classes).rglob("*.png")}
     assert {name: Image.open(path).size for name, path in found.items()} == expected

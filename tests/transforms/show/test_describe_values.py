@@ -3,10 +3,17 @@ import json
 import numpy as np
 import pytest
 
+from recordmill.schemas.dataset.manifest import Manifest
+from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.encoders import TextEncoder, TextForm, TextSettings, encode_encoder
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.layouts import DETECTION, TFDS
 from recordmill.transforms.records.parse_record import parse_example
 from recordmill.transforms.show.choose_records import json_values
-from recordmill.transforms.show.describe_values import describe_record, describe_values
+from recordmill.transforms.show.describe_values import describe_record, describe_values, meanings, terms
 from recordmill.transforms.show.find_shards import recognise
+from tests.conftest import CATEGORIES
 from tests.transforms.show.records import example, picture
 
 
@@ -86,3 +93,24 @@ def test_json_is_strict_and_loses_no_number():
     assert values[6:8] == [{"bytes": 2, "start": "fffe"}, "text"]
     assert {**values[8], "bytes": 0} == {"bytes": 0, "format": "jpeg", "width": 6, "height": 4}
     assert next(json_values([picture()[:30]])).keys() == {"bytes", "fault"}
+
+
+def test_class_indices_and_segments():
+    labels = LabelMap(tuple(Category(**row) for row in CATEGORIES), (Category(92, "sky"),))
+    assert meanings(TFDS, labels) == {"objects/label": ("cat", "dog"), "panoptic_objects/label": ("sky",)}
+    assert meanings(DETECTION, labels) == {"image/object/class/index": ("cat", "dog")}
+
+
+@pytest.mark.parametrize(
+    ("form", "feature", "before"),
+    [(TextForm.COUNTS, "captions/index", ()), (TextForm.TOKENS, "captions/tokens", ("(padding)", "(unknown)"))],
+)
+def test_terms_and_tokens(form, feature, before, tmp_path):
+    encoder = TextEncoder(1, "captions", TextSettings(form), "train", 2, ("a", "cat"))
+    parts = (Part.CAPTION_TOKENS if form is TextForm.TOKENS else Part.CAPTION_TERMS,)
+    manifest = Manifest(4, "coco", "detection", parts, (), (), {}, encoders=(encoder.info,))
+    assert terms(str(tmp_path), manifest) == {}
+    path = tmp_path / encoder.info.file
+    path.parent.mkdir()
+    path.write_bytes(encode_encoder(encoder))
+    assert terms(str(tmp_path), manifest) == {feature: (*before, "a", "cat")}

@@ -103,12 +103,17 @@ def test_sample_and_damaged_shard_say_nothing_of_sums(tmp_path):
         assert folder_faults(str(tmp_path), fewer) == []
 
 
+def write_keras(folder: Path, examples: int) -> None:
+    """A data set of one shard of so many records, an object each."""
+    shards = (msgspec.structs.replace(SHARDS[0], file=f"file_00-{examples}.tfrec", examples=examples),)
+    (folder / shards[0].file).touch()
+    recipe = msgspec.structs.replace(SPLIT.recipe, layout="keras")
+    write(folder, msgspec.structs.replace(SPLIT, shards=shards, recipe=recipe), "keras")
+
+
 @pytest.mark.parametrize(("examples", "is_right"), [(9, True), (8, False)])
 def test_where_record_is_of_object_as_many_records_as_objects(tmp_path, examples, is_right):
-    shards = (msgspec.structs.replace(SHARDS[0], file=f"file_00-{examples}.tfrec", examples=examples),)
-    (tmp_path / shards[0].file).touch()
-    recipe = msgspec.structs.replace(SPLIT.recipe, layout="keras")
-    write(tmp_path, msgspec.structs.replace(SPLIT, shards=shards, recipe=recipe), "keras")
+    write_keras(tmp_path, examples)
     assert faults(tmp_path) == [("manifest.json", "count")] * (not is_right)
 
 
@@ -156,15 +161,9 @@ def renamed_and_sealed(folder: Path) -> None:
     ("edit", "found"),
     [
         (edited("manifest.json", '"cat"', '"cow"'), ("manifest.json", "edited")),
-        (edited("manifest.json", '"compression": ""', '"compression": "GZIP"'), ("manifest.json", "edited")),
-        (edited("manifest.json", '"record_bytes": 700', '"record_bytes": 701'), ("manifest.json", "edited")),
-        (edited("manifest.json", '"boxes_clipped": 4', '"boxes_clipped": 5'), ("manifest.json", "edited")),
-        (edited("manifest.json", "instances.json", "other.json"), ("manifest.json", "edited")),
         (without_splits, ("manifest.json", "count")),
         (renamed_and_sealed, ("manifest-train.json", "edited")),
         (edited("manifest-train.json", '"masks": 7', '"masks": 8'), ("manifest-train.json", "edited")),
-        (edited("manifest-train.json", '"num_classes": 0', '"num_classes": 9'), ("manifest-train.json", "edited")),
-        (edited("manifest-train.json", '"parts": []', '"parts": ["captions"]'), ("manifest-train.json", "edited")),
         (edited("manifest-train.json", '"sha256": "', '"sha256": "0'), ("manifest-train.json", "edited")),
         (edited("manifest-train.json", '"format": 1,', '"format": 1, "more": 1,'), ("manifest-train.json", "edited")),
         (lambda folder: write_alone(folder, "test", of_split("test")), ("manifest-test.json", "unlisted")),
@@ -173,22 +172,13 @@ def renamed_and_sealed(folder: Path) -> None:
         (lambda folder: (folder / "rejects-train.jsonl").write_text("junk"), ("rejects-train.jsonl", "edited")),
         (lambda folder: (folder / "statistics-train.json").unlink(), ("statistics-train.json", "missing")),
         (edited("statistics-train.json", "train", "trail"), ("statistics-train.json", "edited")),
-        (edited("statistics-train.json", "}", ""), ("statistics-train.json", "edited")),
         (edited("statistics.json", "train", "trail"), ("statistics.json", "edited")),
         (lambda folder: (folder / "statistics.json").unlink(), ("statistics.json", "missing")),
         (edited("label_map.json", "dog", "cow"), ("label_map.json", "edited")),
-        (edited("label_map.pbtxt", "dog", "cow"), ("label_map.pbtxt", "edited")),
-        (edited("labels.csv", "dog", "cow"), ("labels.csv", "edited")),
-        (edited("features.json", "uint8", "uint16"), ("features.json", "edited")),
         (edited("dataset_info.json", '"train"', '"test"'), ("dataset_info.json", "edited")),
         (lambda folder: (folder / "labels.csv").unlink(), ("labels.csv", "missing")),
         (in_place_of_a_file("labels.csv"), ("labels.csv", "missing")),
         (in_place_of_a_file("rejects-train.jsonl"), ("rejects-train.jsonl", "missing")),
-        (lambda folder: (folder / "dataset_info.json").unlink(), ("dataset_info.json", "missing")),
-        (
-            edited("image.object.class.index.labels.txt", "dog", "cow"),
-            ("image.object.class.index.labels.txt", "edited"),
-        ),
     ],
 )
 def test_whatever_is_edited_or_gone_is_found(tmp_path, edit, found):
@@ -215,10 +205,7 @@ def test_list_of_rejects_is_as_long_as_its_bound_and_counts_say(tmp_path, monkey
 
 
 def test_links_for_tfds_are_there_or_tfds_files_are_not(tmp_path):
-    shards = (msgspec.structs.replace(SHARDS[0], file="file_00-9.tfrec", examples=9),)
-    recipe = msgspec.structs.replace(SPLIT.recipe, layout="keras")
-    (tmp_path / "file_00-9.tfrec").touch()
-    write(tmp_path, msgspec.structs.replace(SPLIT, shards=shards, recipe=recipe), "keras")
+    write_keras(tmp_path, 9)
     assert faults(tmp_path) == []
     (tmp_path / "coco-train.tfrecord-00000-of-00001").unlink()
     assert faults(tmp_path) == [("coco-train.tfrecord-00000-of-00001", "missing")]
@@ -239,7 +226,6 @@ def test_what_tfds_adds_to_its_file_is_no_fault(tmp_path, change, expected):
     file = tmp_path / "dataset_info.json"
     file.write_text(json.dumps(json.loads(file.read_bytes()) | change))
     assert faults(tmp_path) == expected
-    file.write_text("[]")
-    assert faults(tmp_path) == [("dataset_info.json", "edited")]
-    file.write_text("{")
-    assert faults(tmp_path) == [("dataset_info.json", "edited")]
+    for text in ("[]", "{"):
+        file.write_text(text)
+        assert faults(tmp_path) == [("dataset_info.json", "edited")]

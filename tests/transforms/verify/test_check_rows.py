@@ -6,6 +6,7 @@ from PIL import Image
 from recordmill.schemas.dataset.checks import Check
 from recordmill.schemas.features import ColumnType, FeatureTable, RecordOf
 from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.encoders import EncoderInfo, TextForm
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.tables import Column, TableSchema
 from recordmill.schemas.layouts import picture_of_row
@@ -99,3 +100,17 @@ def test_picture_of_row_is_looked_at(raw_size, changed, reason, how):
     records = [ExampleWriter(table).write(good | more) for more in ({}, changed, {})]
     faults = RowChecker(how, table, LabelMap((Category(0, "a"), Category(1, "b"))))(records)
     assert [[fault for fault, _ in of_record][:1] for of_record in faults] == [[], [reason], []]
+
+
+def test_row_whose_numbers_are_none_of_encoder_is_found():
+    columns = (
+        Column("title", "title/index", ColumnType.TERM_INDEX, is_list=True),
+        Column("title", "title/value", ColumnType.TERM_VALUE, is_list=True),
+    )
+    table = FeatureTable("table", TableSchema(columns).features)
+    encoder = EncoderInfo("title", TextForm.COUNTS, 5, "train", 7, "")
+    rows = [([0, 4], [1.0, 2.0]), ([], []), ([2, 1], [1.0, 1.0]), ([1], [1.0])]
+    records = [ExampleWriter(table).write({"title.index": of[0], "title.value": of[1]}) for of in rows]
+    found = RowChecker(Check.TENSORFLOW, table, LabelMap(()), (encoder,))(records)
+    assert [[reason for reason, _ in faults] for faults in found] == [[], [], ["text"], []]
+    assert RowChecker(Check.TENSORFLOW, table, LabelMap(()))(records)[2] == []
