@@ -25,7 +25,6 @@ from recordmill.transforms.insight.charts import (
     long_tail,
     show_number,
 )
-from recordmill.transforms.insight.check_data import check_data, order_splits
 from recordmill.transforms.insight.read_examples import Thumbnail, duplicate_rows, duplicate_titles
 
 _EVALUATION = ("train", "training", "val", "valid", "validation", "dev", "test", "testing")

@@ -31,7 +31,6 @@ from recordmill.transforms.dataset.dataset_folder import read_file
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.open_picture import kind_of, open_picture
 from recordmill.transforms.images.transcode_picture import for_jpeg
-from recordmill.transforms.insight.draw_problem import draw_problem
 from recordmill.transforms.insight.draw_record import draw_problem, draw_shapes
 from recordmill.transforms.insight.overlay import OverlayReader
 from recordmill.transforms.records.parse_record import RecordParser, as_meant, join_values
