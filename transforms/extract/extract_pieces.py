@@ -15,7 +15,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.extract.extract_files import WrittenFile
 from recordmill.transforms.extract.extract_rows import RecordRows
 from recordmill.transforms.records.read_shards import ManifestShard
-from recordmill.transforms.records.shard_reader import ShardReader
+from recordmill.transforms.records.record_file import ShardReader
 from recordmill.transforms.records.tfrecord import frame
 from recordmill.transforms.runtime.beam_steps import made_by
 from recordmill.transforms.storage.interface import crc32c_text, is_remote

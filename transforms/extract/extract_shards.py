@@ -34,7 +34,7 @@ from recordmill.transforms.images.check_formats import without_exif
 from recordmill.transforms.images.open_picture import kind_of, open_picture
 from recordmill.transforms.images.transcode_picture import orientation_of
 from recordmill.transforms.records.read_shards import FaultList, ManifestShard, readable_records
-from recordmill.transforms.records.shard_reader import ShardReader
+from recordmill.transforms.records.record_file import ShardReader
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
 from recordmill.transforms.runtime.threads import look_ahead

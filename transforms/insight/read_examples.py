@@ -25,7 +25,7 @@ from recordmill.transforms.insight.draw_problem import draw_problem
 from recordmill.transforms.insight.draw_record import draw_shapes
 from recordmill.transforms.insight.overlay import OverlayReader
 from recordmill.transforms.records.parse_record import RecordParser, as_meant, join_values
-from recordmill.transforms.records.shard_reader import ShardReader
+from recordmill.transforms.records.record_file import ShardReader
 from recordmill.transforms.records.tfrecord import framed, read_records
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
