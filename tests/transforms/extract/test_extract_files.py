@@ -80,8 +80,6 @@ def test_whether_file_is_still_as_it_was(data, tmp_path):
     ("data", "reason"),
     [
         (b"no record", "schema"),
-        (b"", "schema"),
-        (record(image=[]), "schema"),
         (record(**{"objects/id": [5]}), "object_lists"),
         (record(**{"objects/bbox": [0.0] * 4}), "object_lists"),
         (record(**{"objects/bbox": [0.0] * 7}), "schema"),
