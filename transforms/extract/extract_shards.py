@@ -31,8 +31,7 @@ from recordmill.transforms.extract.extract_rows import (
 from recordmill.transforms.extract.label_format import ExtractedImage, ExtractedObject, LabelFormat, LabelRules
 from recordmill.transforms.extract.write_formats import LABEL_FORMATS
 from recordmill.transforms.images.check_formats import without_exif
-from recordmill.transforms.images.open_picture import kind_of, open_picture
-from recordmill.transforms.images.transcode_picture import orientation_of
+from recordmill.transforms.images.open_picture import kind_of, open_picture, orientation_of
 from recordmill.transforms.records.read_shards import FaultList, ManifestShard, readable_records
 from recordmill.transforms.records.record_file import ShardReader
 from recordmill.transforms.runtime import progress

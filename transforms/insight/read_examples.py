@@ -19,8 +19,7 @@ from recordmill.schemas.errors import RecordError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.statistics import FINDING_EXAMPLES, FINDINGS, GALLERY, Example, Finding, SplitStatistics
 from recordmill.transforms.dataset.record_view import RecordView
-from recordmill.transforms.images.open_picture import kind_of, open_picture
-from recordmill.transforms.images.transcode_picture import for_jpeg
+from recordmill.transforms.images.open_picture import for_jpeg, kind_of, open_picture
 from recordmill.transforms.insight.draw_problem import draw_problem
 from recordmill.transforms.insight.draw_record import draw_shapes
 from recordmill.transforms.insight.overlay import OverlayReader
