@@ -22,7 +22,7 @@ from make_coco import make
 
 from recordmill.launch.cli import main as recordmill
 from recordmill.schemas.inputs.images import ImageRef, ImageTask, PictureRules
-from recordmill.transforms.images.load_images import load_image
+from recordmill.transforms.images.load_images import load_picture
 
 BATCH = 8
 
@@ -36,7 +36,7 @@ def load(paths: list[Path], check: str, threads: int) -> None:
     ]
     batches = [tasks[start : start + BATCH] for start in range(0, len(tasks), BATCH)]
     with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(lambda batch: [load_image(task, rules) for task in batch], batches):
+        for _ in pool.map(lambda batch: [load_picture(task, rules) for task in batch], batches):
             pass
 
 

@@ -32,9 +32,8 @@ from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.records.parse_record import parse_example
-from recordmill.transforms.records.record_file import RecordFile, RecordFiles
+from recordmill.transforms.records.record_file import RecordFile, RecordFiles, open_records
 from recordmill.transforms.records.shard_index import index_shard
-from recordmill.transforms.records.shard_reader import open_records
 from recordmill.transforms.records.tfrecord import frame
 
 SHARDS, BATCH, MEAN_BYTES = 8, 32, 133_000

@@ -13,9 +13,10 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part, RecordOf
 from recordmill.transforms.dataset.fact_lines import uncarried_lines
 from recordmill.transforms.extract.extract_files import FileWriter
-from recordmill.transforms.extract.extract_labels import LABEL_FORMATS, label_rules
-from recordmill.transforms.extract.extract_shards import ExtractedSplit, ExtractShards, WriteDocuments
+from recordmill.transforms.extract.extract_shards import ExtractShard
 from recordmill.transforms.extract.label_format import LabelRules
+from recordmill.transforms.extract.write_documents import ExtractedSplit, write_split
+from recordmill.transforms.extract.write_formats import LABEL_FORMATS
 from recordmill.transforms.records.read_shards import ManifestShard
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -68,7 +69,7 @@ def not_extracted(manifest: Manifest, splits: Sequence[str], format_: str) -> It
     for line in uncarried_lines((rows for split in splits for rows in manifest.splits[split].inputs), layout):
         yield f"not in the records, and so not here: {line}"
     if format_ != "coco":
-        yield from LABEL_FORMATS[format_].warn(splits, label_rules(manifest.table, manifest.labels))
+        yield from LABEL_FORMATS[format_].warn(splits, LabelRules(manifest.labels.categories, manifest.table.parts))
         if manifest.labels.categories:
             ids = "indices from 0" if format_ == "yolo" else "names"
             yield f"not written: ids of categories {len(manifest.labels.categories):,}; {format_} has their {ids}"
@@ -95,10 +96,12 @@ def build(p: beam.Pipeline, shards: list[ManifestShard], manifest: Manifest, opt
     splits = (
         p
         | "Shards" >> beam.Create(shards)
-        | "ExtractShards" >> ExtractShards(folder, options.workers, format_)
-        | "WriteDocuments" >> WriteDocuments(folder, manifest.table, manifest.labels, format_)
+        | "SpreadShards" >> beam.Reshuffle()
+        | "ExtractShards" >> beam.ParDo(ExtractShard(folder, options.workers, format_))
+        | "GroupBySplit" >> beam.GroupByKey()  # (split, [a shard's file])
+        | "WriteDocuments" >> beam.Map(write_split, folder, manifest.table, manifest.labels, format_)
     )
-    rules = label_rules(manifest.table, manifest.labels)
+    rules = LabelRules(manifest.labels.categories, manifest.table.parts)
     written = beam.Map(_write_report, report, AsList(splits), folder, format_, rules)
     p | "Once" >> beam.Impulse() | "Report" >> written
 

@@ -10,7 +10,7 @@ from recordmill.schemas.features import FeatureTable, Form, Reading
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.dataset.record_view import RecordView, grey_pixels, segment_ids
 from recordmill.transforms.images.load_images import open_record_picture
-from recordmill.transforms.images.transcode_picture import for_jpeg
+from recordmill.transforms.images.open_picture import for_jpeg
 from recordmill.transforms.records.parse_record import RecordParser
 
 

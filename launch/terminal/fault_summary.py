@@ -11,7 +11,7 @@ from recordmill.schemas.dataset.checks import Check, Faults, ShardCheck
 from recordmill.schemas.sizes import number_text, printable, size_text
 
 if TYPE_CHECKING:
-    from recordmill.transforms.extract.extract_shards import ExtractedSplit  # which imports Beam
+    from recordmill.transforms.extract.write_documents import ExtractedSplit  # which imports Beam
 
 _FAULTS_SHOWN = 20
 _READ = {

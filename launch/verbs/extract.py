@@ -17,8 +17,8 @@ from recordmill.pipelines import extract
 from recordmill.pipelines.dataset_options import ExtractOptions
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.dataset.dataset_folder import require_manifest
-from recordmill.transforms.extract.claim_folder import claimed, extract_recipe
-from recordmill.transforms.extract.extract_shards import ExtractedSplit
+from recordmill.transforms.extract.extract_pieces import claimed, extract_recipe
+from recordmill.transforms.extract.write_documents import ExtractedSplit
 
 
 def run(options: ExtractOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:

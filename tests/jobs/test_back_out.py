@@ -137,7 +137,7 @@ def test_classes_of_images(sample, tmp_path, recordmill):
 def test_unfinished_extraction_of_another_format_is_refused(copy_converted, tmp_path, recordmill, monkeypatch):
     copy_converted(tmp_path / "out", "--num-shards", 3)
     with monkeypatch.context() as patch:
-        patch.setattr("recordmill.transforms.extract.extract_shards.write_list", lambda *_: 1 / 0)
+        patch.setattr("recordmill.transforms.extract.write_documents.write_list", lambda *_: 1 / 0)
         assert recordmill("extract", tmp_path / "out", tmp_path / "dir", "--as", "yolo").code == 1
     assert recordmill("extract", tmp_path / "out", tmp_path / "dir").code == 2
     done = recordmill("extract", tmp_path / "out", tmp_path / "dir", "--as", "yolo")

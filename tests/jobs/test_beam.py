@@ -15,7 +15,7 @@ from PIL import Image
 from recordmill import open as open_data_set
 from recordmill.beam import Encode, ReadCoco, ReadFolder, Sample, SampleObject, WriteDataset
 from recordmill.schemas.errors import CollidingImagesError, ConfigError, TooManyRejectsError
-from recordmill.transforms.records.shard_reader import open_records
+from recordmill.transforms.records.record_file import open_records
 from tests.conftest import every_kind, manifest_of, rejects_of, shard_bytes
 
 PAGE = Path(__file__).parents[2] / "docs" / "beam.md"

@@ -210,7 +210,7 @@ def test_extraction_goes_on_after_full_disk(folder, tmp_path, recordmill, monkey
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr("recordmill.transforms.extract.extract_shards.write_document", full)
+        patch.setattr("recordmill.transforms.extract.write_documents.write_document", full)
         assert recordmill("extract", tmp_path / "out", tmp_path / "dir").code == 1
     shutil.copytree(tmp_path / "out", tmp_path / "other")
     manifest = json.loads((tmp_path / "other" / "manifest.json").read_text())

@@ -23,8 +23,10 @@ NAMES = [f"{number}.jpg" for number in range(4)]
 @pytest.fixture
 def pictures_read(monkeypatch) -> list[str]:
     """The names of pictures that are read, by whichever writer."""
-    read, load = [], load_images.load_image
-    monkeypatch.setattr(load_images, "load_image", lambda task, *more: read.append(task.file_name) or load(task, *more))
+    read, load = [], load_images.load_picture
+    monkeypatch.setattr(
+        load_images, "load_picture", lambda task, *more: read.append(task.file_name) or load(task, *more)
+    )
     return read
 
 

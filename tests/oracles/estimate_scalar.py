@@ -13,7 +13,7 @@ from recordmill.transforms.encoders.estimate_records import (
     _VALUE_BYTES,
     _value_bytes,
 )
-from recordmill.transforms.images.transcode_picture import shrunk_size
+from recordmill.transforms.images.open_picture import shrunk_size
 from recordmill.transforms.records.tfrecord import framed
 
 

@@ -82,29 +82,27 @@ def _without_hash(name: str) -> str:
 
 
 class Difference(Enum):
-    """Return the differences between the name of an image and of a file, likeliest first."""
+    """Differences between the name of an image and of a file, likeliest first, as sentences."""
 
-    SPELLING = "the same parts, which / does not separate, or not only"
-    CASE = "case"
-    ENCODED = "one is percent-encoded"
-    ZEROS = "leading zeros"
-    HASH = "eight hexadecimal digits before one of them"
-    DEEPER = "the file is in a further folder"
-    PREFIX = "the image's name has a further folder"
-    FOLDER = "folders differ"
-    ENDING = "ending"
-    NOTHING_IN_COMMON = "no file is called so"
+    SPELLING = "Names are written otherwise"  # the same parts, which / does not separate, or not only
+    CASE = "Names differ in case or in how a letter is written"
+    ENCODED = "Names are percent-encoded"
+    ZEROS = "Names differ in leading zeros"
+    HASH = "Names differ in eight digits before them, as Label Studio's do"
+    DEEPER = "Files are in the further folder {folder!r}"
+    PREFIX = "Names begin with {folder!r}, which no file's path does"
+    FOLDER = "Names agree but for their folders"
+    ENDING = "Names differ in their ending"
+    NOTHING_IN_COMMON = "No file is called so"
 
 
 _ORDER = list(Difference)
-
-
 _SPELLINGS: dict[Difference, Callable[[str], str]] = {
     Difference.ENCODED: unquote,
     Difference.ZEROS: _without_zeros,
     Difference.HASH: _without_hash,
 }
-"""Reason why two names may mean the same image."""
+"""Functions that make two names of one image equal."""
 
 
 class Pair(NamedTuple):
@@ -127,11 +125,11 @@ def pair_names(images: Iterable[str], files: Iterable[str]) -> Iterator[Pair]:
         by_stem.setdefault(_stem(file), []).append(file)
     for image in sorted(images):
         pairs = (_pair(image, file) for file in by_stem.get(_stem(image), ()))
-        yield min(pairs, key=_likelihood, default=Pair(Difference.NOTHING_IN_COMMON, image))
-
-
-def _likelihood(pair: Pair) -> int:
-    return _ORDER.index(pair.difference)
+        yield min(
+            pairs,
+            key=lambda pair: _ORDER.index(pair.difference),
+            default=Pair(Difference.NOTHING_IN_COMMON, image),
+        )
 
 
 def _pair(image: str, file: str) -> Pair:
@@ -203,17 +201,7 @@ def _wrong(pair: Pair) -> str:
         return "Names are absolute paths"
     if pair.difference not in (Difference.CASE, Difference.ENDING) and "\\" in pair.image:
         return "Names are Windows paths"
-    return {
-        Difference.SPELLING: "Names are written otherwise",
-        Difference.CASE: "Names differ in case or in how a letter is written",
-        Difference.ENCODED: "Names are percent-encoded",
-        Difference.ZEROS: "Names differ in leading zeros",
-        Difference.HASH: "Names differ in eight digits before them, as Label Studio's do",
-        Difference.DEEPER: f"Files are in the further folder {pair.folder!r}",
-        Difference.PREFIX: f"Names begin with {pair.folder!r}, which no file's path does",
-        Difference.FOLDER: "Names agree but for their folders",
-        Difference.ENDING: "Names differ in their ending",
-    }[pair.difference]
+    return pair.difference.value.format(folder=pair.folder)
 
 
 def _cure(pair: Pair, pairs: Iterable[Pair], sources: NameSources, suffix_finds_all: bool) -> str:

@@ -51,15 +51,11 @@ def read_manifest(output: str, file: str = MANIFEST) -> Manifest | None:
     Raises:
         ConfigError: see `recordmill.schemas.dataset.manifest.decode_manifest`.
     """
-    storage = storage_for(output)
     path = join_path(output, file)
-    if storage.size(path) is None:
-        return None
     try:
-        data = storage.read(path)
-    except FileNotFoundError:  # another run may just have deleted it
+        return decode_manifest(storage_for(output).read(path), path)
+    except FileNotFoundError:
         return None
-    return decode_manifest(data, path)
 
 
 def require_manifest(output: str) -> Manifest:
@@ -98,8 +94,7 @@ def read_split_manifests(output: str) -> dict[str, Manifest]:
 
 def is_as_written(output: str, file: str, manifest: Manifest) -> bool:
     """Return True if the file of a manifest has the bytes that a job wrote."""
-    storage = storage_for(output)
-    return storage.read(join_path(output, file)) == encode_manifest(manifest)
+    return storage_for(output).read(join_path(output, file)) == encode_manifest(manifest)
 
 
 def is_metadata(name: str) -> bool:
@@ -136,8 +131,7 @@ def strange_file(output: str, split: str) -> str:
 
 def indexed_shards(output: str) -> list[str]:
     """Return the names of shards with an index, existing or not."""
-    storage = storage_for(output)
-    names = storage.names(join_path(output, INDEX))
+    names = storage_for(output).names(join_path(output, INDEX))
     return [name.removesuffix(ENDING) for name in names if name.endswith(ENDING)]
 
 
@@ -202,8 +196,7 @@ def file_sha256(path: str) -> str:
 
 def read_file(output: str, name: str) -> bytes | None:
     """Return a file of the folder; None if it does not exist, or is not a file."""
-    storage = storage_for(output)
     try:
-        return storage.read(join_path(output, name))
+        return storage_for(output).read(join_path(output, name))
     except (FileNotFoundError, UnreadableFileError):
         return None

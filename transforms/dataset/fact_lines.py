@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby, islice, repeat
+from itertools import chain, groupby, repeat
 
 import msgspec
 
@@ -46,9 +46,8 @@ def data_set_lines(
     yield from _aligned(_shared_lines(manifest, of_job))
     yield from _aligned(_compared_lines(comparison or SplitComparison()))
     yield from _aligned(_duplicate_lines(folder, manifest, names))
-    yield from _aligned(
-        ("warning", printable(text)) for text in sorted({w for split in of_job for w in split.warnings})
-    )
+    warnings = sorted({text for split in of_job for text in split.warnings})
+    yield from _aligned(("warning", printable(text)) for text in warnings)
     if rejecting := {name: split for name, split in splits.items() if split.rejects}:
         files = ", ".join(os.path.join(folder, split_rejects(name)) for name in rejecting)
         number = sum(split.rejects for split in rejecting.values())
@@ -128,7 +127,7 @@ def split_lines(
     if manifest.categories or not (is_table or manifest.segments):
         yield "classes", _classes([category.name for category in manifest.categories], split.class_counts)
     if manifest.segments:
-        yield "segment classes", _class_names([category.name for category in manifest.segments])
+        yield "segment classes", _classes([category.name for category in manifest.segments])
     for encoder in manifest.encoders:
         yield "texts", _texts(encoder, split.texts.get(encoder.column))
     if split.findings:
@@ -295,31 +294,25 @@ def _rewritten(pictures: RewrittenPictures) -> str:
     return f"{formats}{more}: {size_text(pictures.bytes_read)} became {size_text(pictures.bytes_written)}"
 
 
-def _classes(names: Sequence[str], counts: Sequence[int]) -> str:
-    """Return the number of classes, and the counts of the first.
+def _classes(names: Sequence[str], counts: Sequence[int] | None = None) -> str:
+    """Return the number of classes, and the first, with their counts where these are known.
 
     >>> _classes(["cat", "dog"], [3, 0])
     '2: cat 3, dog 0; 1 without any'
     """
-    shown = ", ".join(
-        f"{printable(name)} {count:,}" for name, count in islice(zip(names, counts, strict=False), _CLASSES_SHOWN)
-    )
+    shown = [printable(name) for name in names[:_CLASSES_SHOWN]]
+    if counts is not None:
+        shown = [f"{name} {count:,}" for name, count in zip(shown, counts, strict=False)]
     more = f" and {len(names) - _CLASSES_SHOWN:,} more" if len(names) > _CLASSES_SHOWN else ""
-    empty = sum(count == 0 for count in counts)
+    empty = sum(count == 0 for count in counts or ())
     lacking = f"; {empty:,} without any" if empty else ""
-    return f"{len(names):,}{': ' if names else ''}{shown}{more}{lacking}"
-
-
-def _class_names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _CLASSES_SHOWN:,} more" if len(names) > _CLASSES_SHOWN else ""
-    return f"{len(names):,}: {', '.join(map(printable, names[:_CLASSES_SHOWN]))}{more}"
+    return f"{len(names):,}{': ' if names else ''}{', '.join(shown)}{more}{lacking}"
 
 
 def _columns(features: Sequence[Feature]) -> str:
     """Yield lines about columns and their features."""
     each = (f"{printable(f.name)} {f.kind.value}{' list' if f.is_list else ''}" for f in features[:_COLUMNS_SHOWN])
-    shown = ", ".join(each)
-    return f"{len(features):,}: {shown}{' …' if len(features) > _COLUMNS_SHOWN else ''}"
+    return f"{len(features):,}: {', '.join(each)}{' …' if len(features) > _COLUMNS_SHOWN else ''}"
 
 
 def _reasons(counts: Mapping[str, int]) -> str:

@@ -2,9 +2,10 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
-from typing import NamedTuple
+from operator import add
+from typing import NamedTuple, TypeVar
 
 import apache_beam as beam
 import msgspec
@@ -19,6 +20,9 @@ from recordmill.schemas.statistics import FINDING_EXAMPLES, GALLERY, Example, Fi
 from recordmill.transforms.dataset.compare_names import NO_NAMES, Names, add_names
 from recordmill.transforms.dataset.rejects import KindsBuilder, RejectKind, Rejects, add_rejects
 from recordmill.transforms.runtime import progress
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 def add_statistics(one: Statistics, other: Statistics) -> Statistics:
@@ -98,23 +102,17 @@ class Facts(msgspec.Struct):
 
     def merge(self, other: "Facts") -> None:
         """Add others, without the lines of their rejects."""
-        for key, number in other.counts.items():
-            self.counts[key] = self.counts.get(key, 0) + number
+        _merge(self.counts, other.counts, add)
         for (split, _, _), rows in other.inputs.items():
             self.add_rows(split, rows)
-        for kind, rejects in other.rejects.items():
-            known = self.rejects.get(kind)
-            self.rejects[kind] = rejects.counted_with(known) if known else msgspec.structs.replace(rejects, packed=b"")
+        counted = {kind: msgspec.structs.replace(rejects, packed=b"") for kind, rejects in other.rejects.items()}
+        _merge(self.rejects, counted, Rejects.counted_with)
         self.unlisted = add_names([self.unlisted, other.unlisted])
         self.unmatched = add_names([self.unmatched, other.unmatched])
         self.warnings |= other.warnings
-        for split_class, number in other.classes.items():
-            self.classes[split_class] = self.classes.get(split_class, 0) + number
-        for split, found in other.statistics.items():
-            known_ = self.statistics.get(split)
-            self.statistics[split] = add_statistics(known_, found) if known_ else found
-        for split_column, counts in other.texts.items():
-            self.texts[split_column] = counts.plus(self.texts.get(split_column, TextCounts()))
+        _merge(self.classes, other.classes, add)
+        _merge(self.statistics, other.statistics, add_statistics)
+        _merge(self.texts, other.texts, TextCounts.plus)
         self.listings |= other.listings
         self.plans |= other.plans
 
@@ -123,6 +121,11 @@ class Facts(msgspec.Struct):
         known = self.inputs.get(key, InputRows(rows.path, rows.kind, 0, 0))
         numbers = known.images + rows.images, known.annotations + rows.annotations
         self.inputs[key] = InputRows(rows.path, rows.kind, *numbers, known.uncarried or rows.uncarried)
+
+
+def _merge(sums: dict[Key, Value], others: Mapping[Key, Value], add_up: Callable[[Value, Value], Value]) -> None:
+    for key, value in others.items():
+        sums[key] = add_up(sums[key], value) if key in sums else value
 
 
 class Findings(NamedTuple):
@@ -154,8 +157,7 @@ class FactsBuilder:
 
     def count(self, split: str, metric: Metric, number: int = 1) -> None:
         if number:
-            counts = self._facts.counts
-            counts[split, metric.value] = counts.get((split, metric.value), 0) + number
+            _merge(self._facts.counts, {(split, metric.value): number}, add)
 
     def warn(self, split: str, text: str) -> None:
         self._facts.warnings.add((split, text))
@@ -176,22 +178,18 @@ class FactsBuilder:
         self._unmatched += names
 
     def add_texts(self, split: str, column: str, counts: TextCounts) -> None:
-        known = self._facts.texts.get((split, column), TextCounts())
-        self._facts.texts[split, column] = known.plus(counts)
+        _merge(self._facts.texts, {(split, column): counts}, TextCounts.plus)
 
     def add_classes(self, split: str, numbers: Mapping[int, int]) -> None:
-        classes = self._facts.classes
-        for index, number in numbers.items():
-            classes[split, index] = classes.get((split, index), 0) + number
+        _merge(self._facts.classes, {(split, index): number for index, number in numbers.items()}, add)
 
     def add_plan(self, split: str, size: SplitSize) -> None:
         self._facts.plans[split] = size
 
     def build(self) -> Facts:
-        names = Names.of(self._unlisted), Names.of(self._unmatched)
-        return msgspec.structs.replace(
-            self._facts, rejects=self._rejects.build(), unlisted=names[0], unmatched=names[1]
-        )
+        unlisted, unmatched = Names.of(self._unlisted), Names.of(self._unmatched)
+        rejects = self._rejects.build()
+        return msgspec.structs.replace(self._facts, rejects=rejects, unlisted=unlisted, unmatched=unmatched)
 
 
 class CombineFacts(beam.CombineFn):
@@ -216,15 +214,13 @@ class AddFacts(beam.PTransform):
 
     def expand(self, parts):
         facts = tuple(parts) | "Parts" >> beam.Flatten()
-        rejects = facts | "Rejects" >> beam.FlatMap(_rejects).with_output_types(tuple[RejectKind, Rejects])
+        rejects = facts | "Rejects" >> beam.FlatMap(lambda facts: list(facts.rejects.items())).with_output_types(
+            tuple[RejectKind, Rejects]
+        )
         return Findings(
             facts | "AddUp" >> beam.CombineGlobally(CombineFacts()).without_defaults(),
             rejects | "AddLists" >> beam.CombinePerKey(add_rejects),
         )
-
-
-def _rejects(facts: Facts) -> list[tuple[RejectKind, Rejects]]:
-    return list(facts.rejects.items())
 
 
 def add_facts(parts: Iterable[Facts]) -> Facts:

@@ -13,7 +13,7 @@ import msgspec
 from isal import isal_zlib
 
 from recordmill.schemas.dataset.dataset_files import REJECTS, state_folder
-from recordmill.schemas.rejects import ASKED_FOR, MOST_LISTED, Reason, Rejected, RejectLine, RejectTally
+from recordmill.schemas.rejects import ASKED_FOR, MOST_LISTED, Rejected, RejectLine, RejectTally
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 RejectKind = tuple[str, str, str]
@@ -21,41 +21,16 @@ RejectKind = tuple[str, str, str]
 
 _KEY_BYTES = 10
 _INT64 = 1 << 63
-_ENCODE_LINE = msgspec.json.Encoder().encode
 _ENCODE_LINES = msgspec.msgpack.Encoder().encode
 _DECODE_LINES = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
-class _Line(msgspec.Struct):
-    """Line of rejects-SPLIT.jsonl."""
-
-    split: str
-    what: str
-    id: int | None
-    reason: Reason
-    detail: str
-    image_id: int | None
-    annotations: int
-
-
-def ordered_bytes(number: int) -> bytes:
-    """Return eight bytes in the order of numbers. Numbers beyond 64 bits are at the ends.
-
-    >>> ordered_bytes(-1) < ordered_bytes(0) < ordered_bytes(256) < ordered_bytes(1 << 70)
-    True
-    """
-    try:
-        return (number + _INT64).to_bytes(8, "big")
-    except OverflowError:
-        return (b"\0" if number < 0 else b"\xff") * 8
-
-
-def keyed_line(split: str, reject: Rejected) -> bytes:
-    """Return a reject's line after its key, whose bytes are in the order of the list: `what`, then ids, None last."""
-    id_ = reject.id
-    key = reject.what[:1].encode() + (b"\1" + bytes(8) if id_ is None else b"\0" + ordered_bytes(id_))
-    line = _Line(split, reject.what, id_, reject.reason, reject.detail, reject.image_id, reject.annotations)
-    return key + _ENCODE_LINE(line)
+def _keyed_line(split: str, reject: Rejected) -> bytes:
+    """Return a reject's line of rejects-SPLIT.jsonl after its key, whose bytes are in the order of the list: `what`,
+    then ids, None last. Ids beyond 64 bits are at the ends."""
+    place = bytes(8) if reject.id is None else min(max(reject.id + _INT64, 0), 2 * _INT64 - 1).to_bytes(8, "big")
+    key = reject.what[:1].encode() + (b"\1" if reject.id is None else b"\0") + place
+    return key + msgspec.json.encode({"split": split} | msgspec.structs.asdict(reject))
 
 
 line_of: Callable[[bytes], bytes] = itemgetter(slice(_KEY_BYTES, None))
@@ -91,8 +66,6 @@ class RejectsBuilder:
     """Counter of rejects of one kind. It lists all lines, or the MOST_LISTED lines with the smallest checksums. Neither
     the order of arrival nor the bundles change the list.
 
-    Neither the order of arrival nor the bundles decide which lines are listed.
-
     Attributes:
         number: of rejects so far.
     """
@@ -107,7 +80,7 @@ class RejectsBuilder:
     def add(self, split: str, reject: Rejected) -> None:
         self.number += 1
         self._annotations += reject.annotations
-        line = keyed_line(split, reject)
+        line = _keyed_line(split, reject)
         if crc32(line) <= self._largest:
             self._lines.append(line)
             self._cut(MOST_LISTED // 4)

@@ -31,9 +31,6 @@ class UnusableRecordError(ValueError):
         self.reason = reason
         self.detail = detail
 
-    def __reduce__(self):
-        return UnusableRecordError, (self.reason, self.detail)
-
 
 def read_record(record: bytes, table: FeatureTable, labels: LabelMap) -> dict[str, Any]:
     """Bytes for a single text or file, and a flat array for all else, by source.
@@ -65,13 +62,10 @@ def text(value: bytes, name: str) -> str:
         raise UnusableRecordError("schema", f"{name} is not UTF-8: {value[:80]!r}") from error
 
 
-_OF_THE_NAME = (
-    *(errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL, errno.EILSEQ, errno.ELOOP),
-)
+_NAME_ERRORS = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL, errno.EILSEQ, errno.ELOOP}
 """Errors of a name, rather than of the disk."""
-
 _REMEMBERED = 10_000
-"""Files that a writer knows to be there."""
+"""Maximum number of files that a writer does not write again."""
 
 
 class ExtractedFile(msgspec.Struct, frozen=True):
@@ -132,7 +126,7 @@ class FileWriter:
         except RecursionError as error:  # os.makedirs goes up a thousand folders at most
             raise _no_file(file.path, "too many folders within folders") from error
         except OSError as error:
-            if error.errno not in _OF_THE_NAME:
+            if error.errno not in _NAME_ERRORS:
                 raise
             raise _no_file(file.path, str(error.strerror)) from error
         with self._lock:  # not before it is there: another thread would take for written what cannot be
@@ -147,9 +141,8 @@ def _no_file(path: str, why: str) -> UnusableRecordError:
 
 
 def is_there(folder: str, file: WrittenFile) -> bool:
-    """Whether a file that was written is still as it was, and can be read."""
-    storage = storage_for(folder)
+    """Return True if a file has the bytes that were written, and can be read."""
     try:
-        return storage.checksum(join_path(folder, file.path)) == (file.bytes, file.crc32c)
-    except OSError:  # where it can be written nonetheless, it is; where not, that is the error to tell
+        return storage_for(folder).checksum(join_path(folder, file.path)) == (file.bytes, file.crc32c)
+    except OSError:  # it is written again; if that fails, that error is reported
         return False

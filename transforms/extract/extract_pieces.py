@@ -1,28 +1,27 @@
-"""Extracted records of a shard: a piece, which a rerun keeps, and which is deleted at the end."""
+"""State of an unfinished extraction in its target folder: its recipe, and a piece for each finished shard."""
 
+import fcntl
 import hashlib
-from array import array
-from bisect import bisect_right
-from collections.abc import Iterator
-from itertools import compress
-from operator import attrgetter
-from typing import NamedTuple
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import google_crc32c
 import msgspec
-import numpy as np
 
-from recordmill.schemas.dataset.checks import Fault, Faults
-from recordmill.schemas.features import FeatureTable, RecordOf
-from recordmill.schemas.names import name_key
+from recordmill.schemas.dataset.checks import Faults
+from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.extract.extract_files import WrittenFile
-from recordmill.transforms.extract.extract_rows import RecordRows, Row, panoptic_path
-from recordmill.transforms.records.read_shards import FaultList
-from recordmill.transforms.records.shard_reader import ShardReader
+from recordmill.transforms.extract.extract_rows import RecordRows
+from recordmill.transforms.records.read_shards import ManifestShard
+from recordmill.transforms.records.record_file import ShardReader
 from recordmill.transforms.records.tfrecord import frame
-from recordmill.transforms.storage.interface import crc32c_text
+from recordmill.transforms.runtime.beam_steps import made_by
+from recordmill.transforms.storage.interface import crc32c_text, is_remote
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
+_LOGGER = logging.getLogger(__name__)
 STATE = ".recordmill-extract"
 """Folder within the target where an unfinished extraction keeps the pieces of shards."""
 _PIECES = f"{STATE}/pieces"
@@ -115,192 +114,79 @@ def records_of_piece(folder: str, piece: Piece) -> Iterator[ExtractedRecord]:
     return map(_DECODE, ShardReader(_path(folder, piece.file, "records")).records())
 
 
-def finished_pieces(folder: str) -> list[str]:
-    """Names of the pieces that there are."""
-    storage = storage_for(folder)
-    return [name for name in storage.names(join_path(folder, _PIECES)) if name.endswith(".json")]
-
-
 def _path(folder: str, shard: str, suffix: str) -> str:
     return join_path(folder, f"{_PIECES}/{shard}.{suffix}")
 
 
-def delete_pieces(folder: str) -> None:
+def extract_recipe(shards: Sequence[ManifestShard], layout: str, format_: str) -> bytes:
+    """Return a hex digest of the inputs of an extraction. Equal digests give the same bytes."""
+    of_anywhere = [msgspec.structs.replace(shard, path="") for shard in shards]
+    parts = msgspec.msgpack.encode((of_anywhere, made_by(layout), format_), order="deterministic")
+    return hashlib.sha256(parts).hexdigest().encode()
+
+
+@contextmanager
+def claimed(folder: str, recipe: bytes) -> Iterator[int | None]:
+    """Context manager: claim a folder that is new, empty, or has an unfinished extraction of the same recipe.
+
+    The value is the number of finished shards of that extraction; None if it is new. After the block, unless it raises,
+    the state of the extraction is deleted.
+
+    Raises:
+        ConfigError: the folder has other contents, or another process is extracting there.
+    """
+    lock = _lock(folder)
+    try:
+        storage, note, pieces = storage_for(folder), join_path(folder, f"{STATE}/recipe"), join_path(folder, _PIECES)
+        if _continues(folder, note, recipe):
+            for below in {os.path.dirname(file.path) for file in storage.walk(folder)}:
+                storage.delete_leftovers(below)
+            yield sum(name.endswith(".json") for name in storage.names(pieces))
+        else:
+            storage.write(note, recipe)
+            yield None
+        storage.delete_folder(pieces)
+        storage.delete_folder(join_path(folder, STATE))  # the recipe goes last: a run without it would start again
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _lock(folder: str) -> int | None:
+    """Lock a local folder, and create it. Buckets and some file systems have no locks: None."""
+    if is_remote(folder):
+        return None
+    descriptor = None
+    try:
+        os.makedirs(folder, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)  # the folder itself: no file is left, and a kill unlocks it
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor or 0)
+        raise ConfigError(
+            f"another recordmill extract is writing to {folder}; wait until it has ended, or give another DIR"
+        ) from error
+    except OSError:
+        _LOGGER.debug("%s is not locked", folder, exc_info=True)
+    return descriptor
+
+
+def _continues(folder: str, note: str, recipe: bytes) -> bool:
+    """Return True if a folder has an unfinished extraction of the recipe, False if it is new or empty."""
     storage = storage_for(folder)
-    storage.delete_folder(join_path(folder, _PIECES))
-
-
-class _Keys(bytearray):
-    """Digests of many texts, 16 bytes each."""
-
-    def add(self, text: bytes) -> None:
-        self += hashlib.blake2b(text, digest_size=16).digest()
-
-    def first_of_each(self, rows: np.ndarray) -> np.ndarray:
-        """The first of `rows` that has the text of each of them: int64."""
-        _, first, group = np.unique(np.frombuffer(self, "S16")[rows], return_index=True, return_inverse=True)
-        return rows[first[group.ravel()]]
-
-    def differ(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-        keys = np.frombuffer(self, "S16")
-        return keys[rows] != keys[others]
-
-
-class _Files(NamedTuple):
-    """The files of all records, one after the other.
-
-    Attributes:
-        names, paths, contents: digests; of names by what file systems tell apart.
-        record: int64, index of the record.
-        size: int64, bytes.
-        is_image: bool.
-    """
-
-    names: _Keys
-    paths: _Keys
-    contents: _Keys
-    record: np.ndarray
-    size: np.ndarray
-    is_image: np.ndarray
-
-
-class SplitPieces:
-    """The pieces of a split, without the records that are left out: about 0.6 kB a record are in memory.
-
-    Args:
-        has_label_files: whether an image is known by its path and not by its id, and none is kept without its label
-            file.
-
-    Attributes:
-        faults: of the shards, and of what is left out.
-        spoiled: paths of files that cannot be kept.
-        images, image_bytes: number and size of image files.
-    """
-
-    def __init__(self, folder: str, pieces: tuple[Piece, ...], table: FeatureTable, has_label_files: bool = False):
-        self._folder = folder
-        self._has_label_files = has_label_files
-        self._pieces = pieces
-        self._ends: list[int] = []  # of each piece, in records
-        self._numbers = array("q")  # of each record, within its shard
-        self._image_ids, self._image_rows = _Keys(), _Keys()
-        files = self._read()
-        self._is_kept = np.ones(len(self._numbers), bool)
-        faults = FaultList()
-        for piece in pieces:
-            faults.add_listed(piece.faults)
-        faults.add(self._spoil(files))
-        faults.add(self._leave_out(one_an_image=table.record_of is RecordOf.IMAGE))
-        self.faults = faults.faults()
-        images = np.unique(files.paths.first_of_each(np.flatnonzero(files.is_image & self._is_kept[files.record])))
-        self.images, self.image_bytes = len(images), int(files.size[images].sum())
-
-    def _read(self) -> _Files:
-        names, paths, contents = _Keys(), _Keys(), _Keys()
-        of_record, sizes, is_image = array("q"), array("q"), array("b")
-        for piece in self._pieces:
-            for record in records_of_piece(self._folder, piece):
-                for number, file in enumerate(record.files):
-                    names.add(name_key(file.path).encode())
-                    paths.add(file.path.encode())
-                    contents.add(file.sha256.encode())
-                    of_record.append(len(self._numbers))
-                    sizes.append(file.bytes)
-                    is_image.append(number == 0)
-                path = record.files[0].path.encode()
-                self._image_ids.add(path if self._has_label_files else b"%d" % record.rows.image.id)
-                self._image_rows.add(msgspec.json.encode((record.rows.image, record.files[0].path)))
-                self._numbers.append(record.number)
-            self._ends.append(len(self._numbers))
-        columns = np.array(of_record, np.int64), np.array(sizes, np.int64), np.array(is_image, bool)
-        return _Files(names, paths, contents, *columns)
-
-    def _spoil(self, files: _Files) -> Iterator[Fault]:
-        """Leave out records whose image has the name of a different file. (The same file may be that of two rows.)"""
-        indices = np.arange(len(files.record))
-        first = files.names.first_of_each(indices)
-        others = np.flatnonzero(files.contents.differ(indices, first))
-        is_spoiled = np.isin(first, first[others])
-        if self._has_label_files:
-            is_spoiled = np.isin(files.record, files.record[is_spoiled])
-        path_of = dict(zip(np.flatnonzero(is_spoiled).tolist(), self._paths(is_spoiled), strict=True))
-        self.spoiled = set(path_of.values())
-        self._is_kept[files.record[is_spoiled & files.is_image]] = False
-        _, one_a_name = np.unique(first[others], return_index=True)
-        for file in others[one_a_name].tolist():
-            where = f"{self._where(files.record[first[file]])} has that name for another file: neither is kept"
-            if not files.is_image[file] and self._has_label_files:
-                where += ", nor are their images, whose names differ by the suffix alone"
-            yield self._fault(files.record[file], "duplicate_name", f"{path_of[file]!r}: {where}")
-
-    def _leave_out(self, one_an_image: bool) -> Iterator[Fault]:
-        """Leave out records whose image is not that of the first record with its id; others share that one's row."""
-        kept = np.flatnonzero(self._is_kept)
-        first = self._image_ids.first_of_each(kept)
-        self._has_row = np.zeros(len(self._is_kept), bool)
-        self._has_row[first] = True
-        is_other = (first != kept) & (one_an_image | self._image_rows.differ(kept, first))
-        left_out, known = kept[is_other], first[is_other]
-        self._is_kept[left_out] = False
-        records = compress(self._all_records(), np.isin(np.arange(len(self._is_kept)), left_out).tolist())
-        for record, index, other in zip(records, left_out, known, strict=True) if len(left_out) else ():
-            image = record.files[0].path if self._has_label_files else f"image id {record.rows.image.id}"
-            detail = f"{image} is that of {self._where(other)}, too; this one is left out"
-            yield self._fault(index, "duplicate_image_id", detail)
-
-    def _all_records(self) -> Iterator[ExtractedRecord]:
-        for piece in self._pieces:
-            yield from records_of_piece(self._folder, piece)
-
-    def _paths(self, is_wanted: np.ndarray) -> list[str]:
-        """Return the paths of the selected files, in the order of the records."""
-        if not is_wanted.any():
-            return []
-        files = (file.path for record in self._all_records() for file in record.files)
-        return list(compress(files, is_wanted.tolist()))
-
-    def _where(self, record: int) -> str:
-        return f"record {self._numbers[record]} of {self._pieces[bisect_right(self._ends, record)].file}"
-
-    def _fault(self, record: int, reason: str, detail: str) -> Fault:
-        return Fault(self._pieces[bisect_right(self._ends, record)].file, self._numbers[record], reason, detail)
-
-    def _kept(self) -> Iterator[ExtractedRecord]:
-        return compress(self._all_records(), self._is_kept.tolist())
-
-    def image_rows(self) -> Iterator[Row]:
-        for rows in self.rows():
-            yield Row(rows.image.id, msgspec.json.encode(rows.image))
-
-    def rows(self) -> Iterator[RecordRows]:
-        """Yield the rows of each image, those of its first record."""
-        for record in compress(self._all_records(), self._has_row.tolist()):
-            yield record.rows
-
-    def objects(self, kind: str) -> Iterator[Row]:
-        """Yield the rows of `instances` or `keypoints`."""
-        for record in self._kept():
-            yield from getattr(record.rows, kind)
-
-    def captions(self) -> Iterator[Row]:
-        """Yield captions. Those without an id are numbered from 1."""
-        number = 0
-        for record in self._kept():
-            for row in record.rows.captions:
-                number += 1
-                with_id = msgspec.structs.replace(row, id=number) if row.id is None else row
-                yield Row(row.id, msgspec.json.encode(with_id))
-
-    def panoptic(self, split: str) -> Iterator[Row]:
-        """Yield the panoptic rows whose PNG was written and kept."""
-        for record in self._kept():
-            if row := record.rows.panoptic:
-                path = panoptic_path(split, row.file_name)
-                if path not in self.spoiled and path in map(attrgetter("path"), record.files):
-                    yield Row(None, msgspec.json.encode(row))
-
-    def labels(self) -> Iterator[tuple[str, str]]:
-        """Names of images below the split's folder, and their classes."""
-        for record in self._kept():
-            if record.rows.class_name is not None:
-                yield record.rows.image.file_name, record.rows.class_name
+    if not is_remote(folder) and os.path.islink(os.path.join(folder, STATE)):
+        raise ConfigError(f"{os.path.join(folder, STATE)} is a link, through which nothing is written; delete it")
+    if storage.size(note) is not None:
+        if storage.read(note) == recipe:
+            return True
+        raise ConfigError(
+            f"{folder} has an unfinished extraction of other records, to another format, or by another version; give "
+            "another DIR, or delete this one"
+        )
+    if is_remote(folder):
+        is_taken = next(storage.walk(folder), None) is not None
+    else:
+        is_taken = os.path.lexists(folder) and (not os.path.isdir(folder) or os.listdir(folder) not in ([], [STATE]))
+    if is_taken:
+        raise ConfigError(f"{folder} exists and is not empty; give a new or an empty DIR")
+    return False

@@ -148,7 +148,7 @@ class RowExtractor:
         self._split = split
 
     def __call__(self, values: dict[str, Any]) -> Extracted:
-        """The rows and files of a record's values, as `recordmill.transforms.extract.extract_files` reads them.
+        """Return the rows and files of a record's values, as `read_record` reads them.
 
         Raises:
             UnusableRecordError: its image has no name that can be used, no id, or no size.
@@ -163,11 +163,11 @@ class RowExtractor:
             files.append(ExtractedFile(panoptic_path(self._split, panoptic.file_name), values["panoptic.png"]))
         rows = RecordRows(
             image,
-            tuple(_encoded(msgspec.structs.replace(row, num_keypoints=_UNSET, keypoints=_UNSET)) for row in instances),
-            tuple(_encoded(row) for row in instances if row.keypoints is not _UNSET),
+            tuple(_row(msgspec.structs.replace(each, num_keypoints=_UNSET, keypoints=_UNSET)) for each in instances),
+            tuple(_row(each) for each in instances if each.keypoints is not _UNSET),
             tuple(self._captions(values, image.id)),
             panoptic,
-            text(values["image.class_name"], "the class") if "image.class_name" in values else None,
+            class_of_image(values),
         )
         return Extracted(rows, tuple(files), faults)
 
@@ -280,8 +280,13 @@ def keypoints_px(keypoints: np.ndarray, width: int, height: int) -> tuple[float,
     return tuple(numbers)
 
 
-def _encoded(row: InstanceRow) -> Row:
-    return Row(row.id, msgspec.json.encode(row))
+def _row(instance: InstanceRow) -> Row:
+    return Row(instance.id, msgspec.json.encode(instance))
+
+
+def class_of_image(values: dict[str, Any]) -> str | None:
+    """Return the name of the class of an image with one class."""
+    return text(values["image.class_name"], "the class") if "image.class_name" in values else None
 
 
 def _size(values: dict[str, Any], faults: list[tuple[str, str]]) -> tuple[int, int]:
@@ -311,14 +316,13 @@ def segmentations(record: RecordView, faults: list[tuple[str, str]]) -> Iterator
     for id_, pixels in zip(ids, masks, strict=True):
         if pixels is None:
             yield _UNSET
-            continue
-        if isinstance(pixels, np.ndarray) and pixels.shape == (height, width):
+        elif isinstance(pixels, np.ndarray) and pixels.shape == (height, width):
             # Not by pycocotools' encode, which writes past its memory where a few runs have 2 ** 24 pixels.
             rle = mask_rle(run_lengths(pixels != 0)).decode()
             yield RunLengths(rle, (height, width)) if pixels.any() else []
-            continue
-        size = f"{pixels.shape[1]}x{pixels.shape[0]}" if isinstance(pixels, np.ndarray) else ""
-        faults.append(
-            ("mask", f"annotation {id_}: {f'{size} pixels; its image is {width}x{height}' if size else pixels}")
-        )
-        yield []
+        else:
+            fault = str(pixels)
+            if isinstance(pixels, np.ndarray):
+                fault = f"{pixels.shape[1]}x{pixels.shape[0]} pixels; its image is {width}x{height}"
+            faults.append(("mask", f"annotation {id_}: {fault}"))
+            yield []

@@ -1,16 +1,22 @@
-"""Types and counts that formats of label files share. A format is a function from an image to its label file."""
+"""Types, counts and outlines that formats of label files share. A format is a function of an image."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
+from recordmill.transforms.dataset.record_view import rle_mask
 from recordmill.transforms.extract.extract_files import ExtractedFile
 from recordmill.transforms.extract.extract_rows import ImageEntry, InstanceRow, RunLengths
-from recordmill.transforms.images.decode_segmentation import decode_counts
 
 SPLITS = ("train", "val", "test")
 """Splits that readers of the formats know by name."""
+BOUNDS = "boxes that are not the bounds of their masks: a polygon has no box"
+"""Note of formats whose masks are polygons."""
 
 
 class ExtractedObject(NamedTuple):
@@ -39,27 +45,34 @@ class ExtractedObject(NamedTuple):
         return x, y, round(x + width, 9), round(y + height, 9)
 
     @property
-    def has_mask(self) -> bool:
-        return bool(self.row.segmentation)
+    def mask(self) -> np.ndarray | None:
+        """The mask, uint8 [height, width]; None without one."""
+        found = self.row.segmentation
+        return rle_mask(found.counts.encode(), found.size[::-1]) if isinstance(found, RunLengths) else None
 
 
-class ExtractedImage(NamedTuple):
+@dataclass(frozen=True)
+class ExtractedImage:
     """An image of a record.
 
     Attributes:
         name: of its file, below the folder of the split's images.
         maps: number of masks of the whole image, and panoptic PNGs.
         tags: number of classes of the image beside its objects.
+        lost: number of things that are not written, by what they are.
+        notes: number of things that are written otherwise than they are, or that some readers do not find.
     """
 
     image: ImageEntry
     split: str
     name: str
-    objects: tuple[ExtractedObject, ...] = ()
-    captions: tuple[str, ...] = ()
-    class_name: str | None = None
-    maps: int = 0
-    tags: int = 0
+    objects: tuple[ExtractedObject, ...]
+    captions: tuple[str, ...]
+    class_name: str | None
+    maps: int
+    tags: int
+    lost: "Counter[str]" = field(default_factory=Counter)
+    notes: "Counter[str]" = field(default_factory=Counter)
 
     @property
     def stem(self) -> str:
@@ -78,9 +91,6 @@ class LabelRules(NamedTuple):
         return Part.MASK_PNG in self.parts or Part.MASK_RLE in self.parts
 
 
-Counts = Mapping[str, int]
-
-
 class WrittenLabels(NamedTuple):
     """Labels of an image.
 
@@ -88,15 +98,17 @@ class WrittenLabels(NamedTuple):
         objects: number of objects that are written.
         file: its label file, if the format has one an image.
         line: its line in the list of the split, if the format has such lists.
-        lost: number of things that are not written, by what they are.
-        notes: number of things that are written otherwise than they are, or that some readers do not find.
     """
 
     objects: int
     file: ExtractedFile | None = None
     line: str = ""
-    lost: Counts = {}
-    notes: Counts = {}
+
+
+def other_splits(splits: Iterable[str], rules: LabelRules) -> Iterator[str]:
+    """Yield a note of splits that readers do not know by name."""
+    if others := sorted(set(splits) - set(SPLITS)):
+        yield f"splits {', '.join(others)}: most readers look for {', '.join(SPLITS)}; rename them"
 
 
 class LabelFormat(NamedTuple):
@@ -105,7 +117,7 @@ class LabelFormat(NamedTuple):
     Attributes:
         images: folder of a split's images.
         labels: where a split's labels are: a folder, or the list of its images.
-        write: returns the labels of an image.
+        write: returns the labels of an image, and counts what it does not write, or writes otherwise.
         list_file: path of the list of a split's images; empty if the format has none.
         finish: yields files of the whole data set, by its splits.
         warn: yields what is likely to surprise, by splits.
@@ -117,12 +129,12 @@ class LabelFormat(NamedTuple):
     write: Callable[[ExtractedImage, LabelRules], WrittenLabels]
     list_file: str = ""
     finish: Callable[[Iterable[str], LabelRules], Iterator[ExtractedFile]] = lambda splits, rules: iter(())
-    warn: Callable[[Iterable[str], LabelRules], Iterator[str]] = lambda splits, rules: iter(())
+    warn: Callable[[Iterable[str], LabelRules], Iterator[str]] = other_splits
     holds_classes: bool = False
 
 
 _OF_OBJECT: dict[str, Callable[[ExtractedObject], Any]] = {
-    "masks": lambda each: each.has_mask,
+    "masks": lambda each: each.row.segmentation,
     "objects with keypoints": lambda each: each.row.num_keypoints or 0,
     "oriented boxes": lambda each: any(each.corners),
     "objects marked difficult or truncated": lambda each: each.difficult or each.truncated,
@@ -143,40 +155,32 @@ _OF_IMAGE: dict[str, Callable[[ExtractedImage], int]] = {
 }
 
 
-def count_lost(image: ExtractedImage, objects: Sequence[ExtractedObject], *held: str) -> Counts:
-    """Return how many things of each kind are not written.
+def count_lost(image: ExtractedImage, objects: Sequence[ExtractedObject], *held: str) -> None:
+    """Count the things of each kind that are not written.
 
     Args:
         objects: that are written.
         held: kinds that the format has a place for.
     """
-    of_objects = {what: sum(map(bool, map(is_there, objects))) for what, is_there in _OF_OBJECT.items()}
-    of_image = {what: int(count(image)) for what, count in _OF_IMAGE.items()}
-    found = of_objects | of_image
-    found["areas that are not those of the shapes"] = sum(
-        _area_differs(each, "masks" in held, image.image) for each in objects if "areas" not in held
-    )
-    return {what: number for what, number in found.items() if number and what not in held}
+    found = {what: sum(bool(is_there(each)) for each in objects) for what, is_there in _OF_OBJECT.items()}
+    found |= {what: int(count(image)) for what, count in _OF_IMAGE.items()}
+    if "areas" not in held:
+        differ = sum(_area_differs(each, "masks" in held) for each in objects)
+        found["areas that are not those of the shapes"] = differ
+    image.lost.update({what: number for what, number in found.items() if what not in held})
 
 
-def _area_differs(each: ExtractedObject, has_mask: bool, image: ImageEntry) -> bool:
+def _area_differs(each: ExtractedObject, has_mask: bool) -> bool:
     """Return True if the area is not that of the box, or of the mask if masks are written. Records store 32-bit
     floats."""
-    shape = each.row.bbox[2] * each.row.bbox[3]
-    if has_mask and isinstance(each.row.segmentation, RunLengths):
-        shape = float(decode_counts(each.row.segmentation.counts.encode(), image.width, image.height)[1::2].sum())
+    mask = each.mask if has_mask else None
+    shape = each.row.bbox[2] * each.row.bbox[3] if mask is None else int(np.count_nonzero(mask))
     return abs(each.row.area - shape) > 1e-5 * shape
 
 
 def without_crowds(image: ExtractedImage) -> list[ExtractedObject]:
     """Return the objects that are not crowds: in formats without a mark for them, they would be single objects."""
     return [each for each in image.objects if not each.row.iscrowd]
-
-
-def other_splits(splits: Iterable[str]) -> Iterator[str]:
-    """Yield a note of splits that readers do not know by name."""
-    if others := sorted(set(splits) - set(SPLITS)):
-        yield f"splits {', '.join(others)}: most readers look for {', '.join(SPLITS)}; rename them"
 
 
 def number(value: float) -> str:
@@ -186,3 +190,63 @@ def number(value: float) -> str:
     ('12', '0.3')
     """
     return f"{value:.10g}"
+
+
+Ring = list[tuple[int, int]]
+"""x, y of the corners of an outline, in pixels."""
+
+
+class Outlines(NamedTuple):
+    """Outlines of a mask along the edges of its pixels, so that they enclose exactly these.
+
+    Attributes:
+        parts: clockwise, of each connected part.
+        holes: counter-clockwise.
+    """
+
+    parts: list[Ring]
+    holes: list[Ring]
+
+    @property
+    def joined(self) -> Ring:
+        """One ring through all rings. It goes from the first to each other one and back on the same line, so that the
+        line encloses nothing."""
+        first, *others = (*self.parts, *self.holes)
+        ring = list(first)
+        for other in others:
+            ring += [first[0], *other, other[0]]
+        return [*ring, first[0]] if others else ring
+
+
+def trace_mask(mask: np.ndarray) -> Outlines:
+    """Return the outlines of a mask with a pixel at least, bool or uint8 [height, width].
+
+    >>> trace_mask(np.array([[True, True], [False, True]])).parts
+    [[(0, 0), (2, 0), (2, 2), (1, 2), (1, 1), (0, 1)]]
+    """
+    (top, bottom), (left_edge, right_edge) = (np.flatnonzero(mask.any(axis=axis))[[0, -1]] for axis in (1, 0))
+    padded = np.pad(mask[top : bottom + 1, left_edge : right_edge + 1].astype(bool), 1)
+    above_left, above_right = padded[:-1, :-1], padded[:-1, 1:]
+    left, right = padded[1:, :-1], padded[1:, 1:]
+    corners = (above_left ^ above_right ^ left ^ right).astype(np.int64)
+    corners[(above_left == right) & (above_right == left) & (right != left)] = 2  # where two corners touch
+    ys, xs = (np.repeat(axis, corners[corners > 0]) for axis in np.nonzero(corners))
+    # In a row, corners are the ends of horizontal edges, two by two; in a column, those of vertical ones.
+    by_column = np.lexsort((ys, xs))
+    below = np.empty(len(xs), np.int64)
+    below[by_column[::2]], below[by_column[1::2]] = by_column[1::2], by_column[::2]
+    is_part = right[ys, xs].tolist()
+    points, partner = list(zip((xs + left_edge).tolist(), (ys + top).tolist(), strict=True)), below.tolist()
+    is_seen = bytearray(len(points))
+    found = Outlines([], [])
+    for start in range(0, len(points), 2):
+        ring, corner = [], start
+        while not is_seen[corner]:
+            is_seen[corner] = is_seen[corner ^ 1] = True
+            ring += [points[corner], points[corner ^ 1]]
+            corner = partner[corner ^ 1]
+        if ring and is_part[start]:
+            found.parts.append(ring)
+        elif ring:
+            found.holes.append([ring[0], *ring[:0:-1]])
+    return found

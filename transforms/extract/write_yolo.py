@@ -1,16 +1,14 @@
 """YOLO's label files, as Ultralytics reads them: images/SPLIT, labels/SPLIT and data.yaml."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import yaml
 
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.transforms.dataset.record_view import rle_mask
 from recordmill.transforms.extract.extract_files import ExtractedFile
-from recordmill.transforms.extract.extract_rows import RunLengths
 from recordmill.transforms.extract.label_format import (
+    BOUNDS,
     SPLITS,
     ExtractedImage,
     ExtractedObject,
@@ -19,9 +17,9 @@ from recordmill.transforms.extract.label_format import (
     WrittenLabels,
     count_lost,
     number,
+    trace_mask,
     without_crowds,
 )
-from recordmill.transforms.extract.trace_mask import trace_mask
 
 _HELD = {
     "detect": (),
@@ -30,7 +28,6 @@ _HELD = {
     "obb": ("oriented boxes", "areas"),
 }
 _JOINED = "masks of several parts or with holes, written as one polygon"
-_BOUNDS = "boxes that are not the bounds of their masks: a polygon has no box"
 _NO_MASK = "objects without a mask, written as the polygon of their box"
 _CUT = "boxes beyond the image, cut at its edge"
 _ELSEWHERE = "label files beside a folder images of the image's name, where Ultralytics looks for them"
@@ -51,17 +48,17 @@ def write_yolo(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
     """Return the label file of an image, which is empty without objects."""
     task, objects = yolo_task(rules), without_crowds(image)
     inside = [each for each in objects if _has_area(_cut_edges(each, image))]
-    notes: Counter[str] = Counter()
+    lost, notes = image.lost, image.notes
     points = LabelMap(rules.categories).keypoints
-    rows = [(each.class_index, *_numbers(each, image, task, points, notes)) for each in inside]
+    rows = [(each.class_index, *_numbers(each, image, task, points)) for each in inside]
     lines = dict.fromkeys(" ".join(map(number, row)) for row in rows)
-    lost = Counter(count_lost(image, inside, *_HELD[task]))
+    count_lost(image, inside, *_HELD[task])
     lost[_OUTSIDE] = len(objects) - len(inside)
     lost[_SAME] = len(inside) - len(lines)
     path = label_path(f"/images/{image.split}/{image.name}").lstrip("/")
     notes[_ELSEWHERE] += not path.startswith("labels/")
     file = ExtractedFile(path, "".join(f"{line}\n" for line in lines).encode())
-    return WrittenLabels(len(lines), file, "", +lost, notes)
+    return WrittenLabels(len(lines), file)
 
 
 def label_path(path: str) -> str:
@@ -83,19 +80,17 @@ def _has_area(edges: tuple[float, ...]) -> bool:
     return edges[0] < edges[2] and edges[1] < edges[3]
 
 
-def _numbers(
-    each: ExtractedObject, image: ExtractedImage, task: str, points: int, notes: "Counter[str]"
-) -> list[float]:
+def _numbers(each: ExtractedObject, image: ExtractedImage, task: str, points: int) -> list[float]:
     width, height = image.image.width, image.image.height
     xmin, ymin, xmax, ymax = edges = _cut_edges(each, image)
-    notes[_CUT] += edges != each.edges_px
+    image.notes[_CUT] += edges != each.edges_px
     rectangle = [xmin / width, ymin / height, xmax / width, ymin / height]
     rectangle += [xmax / width, ymax / height, xmin / width, ymax / height]
     if task == "obb":
         return list(each.corners) if any(each.corners) else rectangle
     if task == "segment":
-        polygon = _polygon(each, image, notes)
-        notes[_NO_MASK] += not polygon
+        polygon = _polygon(each, image)
+        image.notes[_NO_MASK] += not polygon
         return polygon or rectangle
     box = [(xmin + xmax) / 2 / width, (ymin + ymax) / 2 / height, (xmax - xmin) / width, (ymax - ymin) / height]
     if task == "detect":
@@ -108,17 +103,17 @@ def _numbers(
     return [*box, *xyv]
 
 
-def _polygon(each: ExtractedObject, image: ExtractedImage, notes: "Counter[str]") -> list[float]:
+def _polygon(each: ExtractedObject, image: ExtractedImage) -> list[float]:
     """Return the outline of a mask as fractions; empty without a mask."""
-    width, height = image.image.width, image.image.height
-    if not isinstance(each.row.segmentation, RunLengths):
+    mask = each.mask
+    if mask is None:
         return []
-    outlines = trace_mask(rle_mask(each.row.segmentation.counts.encode(), (width, height)))
+    outlines = trace_mask(mask)
     ring = outlines.joined
     xs, ys = zip(*ring, strict=True)
-    notes[_JOINED] += len(outlines.parts) + len(outlines.holes) > 1
-    notes[_BOUNDS] += (min(xs), min(ys), max(xs), max(ys)) != each.edges_px
-    return [side for x, y in ring for side in (x / width, y / height)]
+    image.notes[_JOINED] += len(outlines.parts) + len(outlines.holes) > 1
+    image.notes[BOUNDS] += (min(xs), min(ys), max(xs), max(ys)) != each.edges_px
+    return [side for x, y in ring for side in (x / image.image.width, y / image.image.height)]
 
 
 def write_yaml(splits: Iterable[str], rules: LabelRules) -> Iterator[ExtractedFile]:

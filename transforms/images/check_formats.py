@@ -98,13 +98,7 @@ def without_exif(data: bytes) -> bytes:
     """Return a JPEG or PNG without EXIF, XMP and texts, which may say that its pixels are to be turned."""
     if not data.startswith(PNG_START):
         return _jpeg_without(data, lambda marker, body: marker == _EXIF)
-    kept, end = [data[: len(PNG_START)]], len(PNG_START)
-    while end + 12 <= len(data):
-        length, kind = struct.unpack_from(">I4s", data, end)
-        start, end = end, min(end + 12 + length, len(data))
-        if kind not in _MAY_HAVE_EXIF:
-            kept.append(data[start:end])
-    return b"".join((*kept, data[end:]))
+    return PNG_START + b"".join(data[start:end] for kind, start, end in _parts(data) if kind not in _MAY_HAVE_EXIF)
 
 
 def _jpeg_without(data: bytes, is_dropped: Callable[[int, bytes], bool]) -> bytes:
@@ -242,18 +236,31 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
         offset += 12 + length
 
 
-def png_without_metadata(data: bytes) -> bytes:
-    """Return a PNG without chunks that neither decoding nor orientation needs. The part after a truncated chunk
-    stays."""
-    kept, end = [data[: len(PNG_START)]], len(PNG_START)
-    colour, entries, has_pixels = -1, 0, False
+def _parts(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yield name, start and end of each chunk, unchecked; the last may be cut short. What is too short for a chunk is
+    called b""."""
+    end = len(PNG_START)
     while end + 12 <= len(data):
         length, kind = struct.unpack_from(">I4s", data, end)
         start, end = end, min(end + 12 + length, len(data))
+        yield kind, start, end
+    yield b"", end, len(data)
+
+
+def png_without_metadata(data: bytes) -> bytes:
+    """Return a PNG without chunks that neither decoding nor orientation needs. The part after a truncated chunk
+    stays."""
+    kept = [PNG_START]
+    colour, entries, has_pixels = -1, 0, False
+    for kind, start, end in _parts(data):
+        length = end - start - 12
         if kind == b"IHDR" and length > 9:
             colour = data[start + 17]
         entries = length // 3 if kind == b"PLTE" else entries
         has_pixels = has_pixels or kind == b"IDAT"
+        if kind in (b"IEND", b""):
+            kept.append(data[start:])
+            break
         if kind == b"tRNS":  # libpng, too, passes over one of another length, or that comes late
             fits = 0 < length <= entries if colour == _PALETTE else length == _TRANSPARENCY_BYTES.get(colour)
             is_kept = fits and not has_pixels
@@ -263,42 +270,34 @@ def png_without_metadata(data: bytes) -> bytes:
             is_kept = kind[:1].isupper()
         if is_kept:
             kept.append(data[start:end])
-        if kind == b"IEND":
-            break
-    return b"".join((*kept, data[end:]))
+    return b"".join(kept)
 
 
 def png_may_have_exif(data: bytes) -> bool:
     """Whether a PNG has a chunk that EXIF or XMP may be in. Nothing else of it is checked."""
-    offset = len(PNG_START)
-    while offset + 8 <= len(data):
-        length, kind = struct.unpack_from(">I4s", data, offset)
-        if kind in _MAY_HAVE_EXIF:
-            return True
-        offset += length + 12
-    return False
+    return any(kind in _MAY_HAVE_EXIF for kind, _, _ in _parts(data))
 
 
 def png_channels(data: bytes) -> int:
     """How many channels TensorFlow makes of a PNG: a palette becomes colours, and so does what is transparent of it.
 
     Raises:
-        ValueError, struct.error: it has no header.
+        ValueError, struct.error: it has no header, or no pixels.
     """
-    offset, depth, colour, palette = len(PNG_START), 0, -1, 0
-    while True:
-        length, kind = struct.unpack_from(">I4s", data, offset)
+    depth, colour, palette = 0, -1, 0
+    for kind, start, end in _parts(data):
+        length = end - start - 12
         if kind == b"IHDR":
-            depth, colour = struct.unpack_from(">BB", data, offset + 16)
+            depth, colour = struct.unpack_from(">BB", data, start + 16)
         elif colour not in _CHANNELS_DECODED:
-            raise ValueError("it has no header")
+            break
         elif kind == b"PLTE":
             palette = min(length // 3, 1 << depth)
         elif kind == b"tRNS" and colour == _PALETTE and 0 < length <= palette:  # libpng ignores others
             return 4
         elif kind in (b"IDAT", b"IEND"):
             return _CHANNELS_DECODED[colour]
-        offset += 12 + length
+    raise ValueError("it has no header, or no pixels")
 
 
 def _png_bytes(width: int, height: int, bits: int, interlace: int) -> int:

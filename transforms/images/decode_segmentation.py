@@ -57,7 +57,10 @@ def compress_segmentation(segmentation: bytes, width: int, height: int) -> bytes
     form = _parse(segmentation) if segmentation else None
     try:
         if isinstance(form, _RunLengths):
-            _check_size(form, width, height)
+            if form.size != [height, width]:
+                given = f"run lengths of size {str(form.size)[:60]}"
+                detail = f"{given} for an image of size [{height}, {width}] (height, width)"
+                raise UnusableError(Reason.MASK_SIZE_MISMATCH, detail)
             return mask_rle(_check_runs(_runs(form), height * width))
         if polygons := _polygons(form or []):
             return _draw_polygons(polygons, width, height)
@@ -104,12 +107,6 @@ def _parse(segmentation: bytes) -> list[list[float] | float] | _RunLengths | Non
         raise _malformed("nested too deeply", segmentation) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _malformed(str(error), segmentation) from error
-
-
-def _check_size(form: _RunLengths, width: int, height: int) -> None:
-    if form.size != [height, width]:
-        found = f"run lengths of size {str(form.size)[:60]} for an image of size [{height}, {width}] (height, width)"
-        raise UnusableError(Reason.MASK_SIZE_MISMATCH, found)
 
 
 def _runs(form: _RunLengths) -> np.ndarray:

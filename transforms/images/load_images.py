@@ -26,13 +26,15 @@ from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.schemas.statistics import PixelMeasures
 from recordmill.transforms.images import check_formats
 from recordmill.transforms.images.measure_pixels import measure_file, measure_pixels
-from recordmill.transforms.images.open_picture import kind_of, load_small, open_picture
-from recordmill.transforms.images.transcode_picture import (
+from recordmill.transforms.images.open_picture import (
     LIES_ON_ITS_SIDE,
     TURNS,
     decode_picture,
     encode_picture,
     for_jpeg,
+    kind_of,
+    load_small,
+    open_picture,
     orientation_of,
     shrunk_size,
     stored_size,
@@ -72,20 +74,23 @@ DECODING = Budget(MAX_PIXELS)
 Loaded = TypeVar("Loaded")
 
 
-def load_image(task: ImageTask, rules: PictureRules) -> Picture | Rejected:
-    """Read a task's image file, check it, and transcode it if need be.
+def load_picture(task: ImageTask, rules: PictureRules) -> Picture | Rejected:
+    """Read a task's image file, check it, and transcode it if need be, or decode it to raw pixels.
 
     Raises:
         OSError: storage fails in another way than that the file is gone or cannot be read.
     """
-    return or_rejected(task, lambda data: _picture(data, task.width, task.height, rules))
+    if rules.raw_size is None:
+        return or_rejected(task, lambda data: _picture(data, task.width, task.height, rules))
+    height, width = rules.raw_size
+    return or_rejected(task, lambda data: _raw(data, height, width))
 
 
 def or_rejected(task: ImageTask, read: Callable[[bytes], Loaded]) -> Loaded | Rejected:
     """Return the result of reading a task's image file, or its Rejected.
 
     Raises:
-        OSError: as `load_image`.
+        OSError: as `load_picture`.
     """
     try:
         return read(fetch_file(task.ref))
@@ -108,11 +113,18 @@ def _picture(data: bytes, width: int | None, height: int | None, rules: PictureR
         picture = _as_it_is(data, (width, height), rules)
         if picture:
             return picture
+    with _decoding(data) as (image, kind):
+        return _decoded(image, data, kind, (width, height), rules)
+
+
+@contextmanager
+def _decoding(data: bytes) -> Iterator[tuple[Image.Image, str]]:
+    """Context manager: an opened image, whose pixels may be decoded, and its `known_kind`."""
     kind = known_kind(data)
     image = opened(data, kind)
     check_pixel_count(image)
-    with DECODING.part(image.width * image.height):
-        return _decoded(image, data, kind, (width, height), rules)
+    with DECODING.part(image.width * image.height), image:
+        yield image, kind
 
 
 def _as_it_is(data: bytes, size: tuple[int, int], rules: PictureRules) -> Picture | None:
@@ -132,18 +144,20 @@ def _decoded(
     image: Image.Image, data: bytes, kind: str, json_size: tuple[int | None, int | None], rules: PictureRules
 ) -> Picture:
     """An opened file as a picture; `json_size` is its width and height as given in the JSON."""
-    with image:
-        original = kind or str(image.format).lower()
-        turn = _is_turned(image, *json_size) if None not in json_size else rules.upright and _lies(image, data, kind)
-        size = stored_size(image)
-        if turn and orientation_of(image) in LIES_ON_ITS_SIDE:
-            size = size[::-1]
-        if kind:
-            _check_file(image, data, kind, rules.check)
-        target = shrunk_size(*size, rules.max_side)
-        if kind and rules.format in ("keep", kind) and not turn and target == size and _is_usual(data, kind):
-            return _passed(data, kind, size, measure_pixels(image, *size) if rules.check == "decode" else None)
-    data_, format_ = _rewritten(data, kind, original, target, turn, rules)
+    original = kind or str(image.format).lower()
+    turn = _is_turned(image, *json_size) if None not in json_size else rules.upright and _lies(image, data, kind)
+    size = stored_size(image)
+    if turn and orientation_of(image) in LIES_ON_ITS_SIDE:
+        size = size[::-1]
+    if kind:
+        _check_file(image, data, kind, rules.check)
+    target = shrunk_size(*size, rules.max_side)
+    if kind and rules.format in ("keep", kind) and not turn and target == size and _is_usual(data, kind):
+        return _passed(data, kind, size, measure_pixels(image, *size) if rules.check == "decode" else None)
+    image.close()
+    with pixels_decode(), opened(data, kind) as again:
+        pixels = decode_picture(again, turn)
+    data_, format_ = encode_picture(pixels, original, target, rules)
     return Picture(
         data_,
         format_,
@@ -165,10 +179,7 @@ def inspect_picture(data: bytes, check: str) -> tuple[str, int, int]:
     Raises:
         UnusableError: it is damaged, of another format, or of a kind that TensorFlow does not decode.
     """
-    kind = known_kind(data)
-    image = opened(data, kind)
-    check_pixel_count(image)
-    with DECODING.part(image.width * image.height), image:
+    with _decoding(data) as (image, kind):
         size = stored_size(image)
         if not kind:
             raise UnusableError(Reason.UNSUPPORTED_FORMAT, f"a {image.format} file, where records have JPEG or PNG")
@@ -273,14 +284,6 @@ def _is_usual(data: bytes, kind: str) -> bool:
         return check_formats.jpeg_frame(data).is_tf_decodable
 
 
-def _rewritten(
-    data: bytes, kind: str, original: str, size: tuple[int, int], turn: bool, rules: PictureRules
-) -> tuple[bytes, str]:
-    with pixels_decode(), opened(data, kind) as image:
-        pixels = decode_picture(image, turn)
-    return encode_picture(pixels, original, size, rules)
-
-
 @contextmanager
 def pixels_decode() -> Iterator[None]:
     """Raise UnusableError for any error within: Pillow's decoders raise nearly anything on bytes made to break them."""
@@ -298,26 +301,9 @@ def brief(error: Exception) -> str:
     return re.sub(r" ?<[^<>]* object at 0x[0-9a-f]+>", "", f"{type(error).__name__}: {error}")[:200]
 
 
-RAW = "raw"
-_RESIZE = "bilinear"
-
-
-def load_picture(task: ImageTask, rules: PictureRules) -> Picture | Rejected:
-    """Read a task's image file, and make of it what `rules` say.
-
-    Raises:
-        OSError: as `recordmill.transforms.images.load_images.load_image`.
-    """
-    if rules.raw_size is None:
-        return load_image(task, rules)
-    size = rules.raw_size
-    return or_rejected(task, lambda data: _raw(data, size))
-
-
-def _raw(data: bytes, size: tuple[int, int]) -> Picture:
-    pixels = decode_pixels(data, size, _RESIZE)
-    height, width = size
-    return Picture(pixels.tobytes(), RAW, width, height, "", None, Transcoding(known_kind(data) or "other", len(data)))
+def _raw(data: bytes, height: int, width: int) -> Picture:
+    pixels = decode_pixels(data, (height, width), "bilinear").tobytes()
+    return Picture(pixels, "raw", width, height, "", None, Transcoding(known_kind(data) or "other", len(data)))
 
 
 def load_pixels(task: ImageTask, size: tuple[int, int], resize: str) -> np.ndarray | Rejected:
@@ -327,7 +313,7 @@ def load_pixels(task: ImageTask, size: tuple[int, int], resize: str) -> np.ndarr
         uint8 [height, width, 3], RGB; or why there is none.
 
     Raises:
-        OSError: as `recordmill.transforms.images.load_images.load_image`.
+        OSError: as `load_picture`.
     """
     return or_rejected(task, lambda data: decode_pixels(data, size, resize))
 
@@ -341,10 +327,7 @@ def decode_pixels(data: bytes, size: tuple[int, int], resize: str) -> np.ndarray
     Raises:
         UnusableError: it is none, or damaged.
     """
-    kind = known_kind(data)
-    image = opened(data, kind)
-    check_pixel_count(image)
-    with DECODING.part(image.width * image.height), image:
+    with _decoding(data) as (image, kind):
         if kind:
             check_end(data, kind)
         with pixels_decode():

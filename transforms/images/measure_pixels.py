@@ -8,8 +8,7 @@ import numpy as np
 from PIL import Image, ImageFilter
 
 from recordmill.schemas.statistics import PixelMeasures
-from recordmill.transforms.images.open_picture import load_small, open_picture
-from recordmill.transforms.images.transcode_picture import for_jpeg
+from recordmill.transforms.images.open_picture import for_jpeg, load_small, open_picture
 
 HASH_SIDE = 32
 """Sides of the grey image that is hashed, for any image."""

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from recordmill.transforms.images.masks import resized
-from recordmill.transforms.images.transcode_picture import for_jpeg
+from recordmill.transforms.images.open_picture import for_jpeg
 from recordmill.transforms.insight.overlay import Colour, Overlay, Shape, ink_on
 
 SIDE = 1024

@@ -29,12 +29,11 @@ from recordmill.schemas.problems import (
 from recordmill.schemas.statistics import FINDING_EXAMPLES, FINDINGS, GALLERY, Example, Finding, SplitStatistics
 from recordmill.transforms.dataset.dataset_folder import read_file
 from recordmill.transforms.dataset.record_view import RecordView
-from recordmill.transforms.images.open_picture import kind_of, open_picture
-from recordmill.transforms.images.transcode_picture import for_jpeg
+from recordmill.transforms.images.open_picture import for_jpeg, kind_of, open_picture
 from recordmill.transforms.insight.draw_record import draw_problem, draw_shapes
 from recordmill.transforms.insight.overlay import OverlayReader
 from recordmill.transforms.records.parse_record import RecordParser, as_meant, join_values
-from recordmill.transforms.records.shard_reader import ShardReader
+from recordmill.transforms.records.record_file import ShardReader
 from recordmill.transforms.records.tfrecord import framed, read_records
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for

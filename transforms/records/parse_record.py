@@ -79,29 +79,27 @@ def _values(kind: FeatureKind, of: Any) -> Values:
 def _example_class() -> Any:
     file = descriptor_pb2.FileDescriptorProto(name="recordmill/example.proto", package=_PACKAGE, syntax="proto3")
     for kind, type_ in _LISTS.items():
-        _message(file, f"{kind.value}List").field.add(name="value", number=1, label=_FIELD.LABEL_REPEATED, type=type_)
-    feature = _message(file, "Feature")
+        file.message_type.add(name=f"{kind.value}List").field.add(
+            name="value", number=1, label=_FIELD.LABEL_REPEATED, type=type_
+        )
+    feature = file.message_type.add(name="Feature")
     feature.oneof_decl.add(name="kind")
     for number, kind in enumerate(_LISTS, 1):
         _add(feature, kind.value, number, f"{kind.value}List", oneof_index=0)
-    _add(_message(file, "FeatureList"), "feature", 1, "Feature", label=_FIELD.LABEL_REPEATED)
+    _add(file.message_type.add(name="FeatureList"), "feature", 1, "Feature", label=_FIELD.LABEL_REPEATED)
     for of, field in (("Feature", "feature"), ("FeatureList", "feature_list")):
-        map_ = _message(file, f"{of}s")
+        map_ = file.message_type.add(name=f"{of}s")
         entry = map_.nested_type.add(name=f"{of}Entry")
         entry.options.map_entry = True
         entry.field.add(name="key", number=1, label=_FIELD.LABEL_OPTIONAL, type=_FIELD.TYPE_STRING)
         _add(entry, "value", 2, of)
         _add(map_, field, 1, f"{of}s.{of}Entry", label=_FIELD.LABEL_REPEATED)
-    example = _message(file, "Example")
+    example = file.message_type.add(name="Example")
     _add(example, "features", 1, "Features")
     _add(example, "feature_lists", 2, "FeatureLists")
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.Example"))
-
-
-def _message(file: Any, name: str) -> Any:
-    return file.message_type.add(name=name)
 
 
 def _add(message: Any, name: str, number: int, type_name: str, **more: Any) -> None:

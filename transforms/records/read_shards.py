@@ -10,7 +10,7 @@ from recordmill.schemas.errors import RecordError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.shards import ShardInfo
-from recordmill.transforms.records.shard_reader import ShardReader
+from recordmill.transforms.records.record_file import ShardReader
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.interface import UnreadableFileError, is_remote
 from recordmill.transforms.storage.os_errors import explain_os_error

@@ -1,23 +1,38 @@
-"""Random access to records by number, with the index of each shard."""
+"""TFRecord files, read in order, or by number with the index of each."""
 
+import hashlib
+import io
 import os
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 from weakref import finalize
 
 import numpy as np
+from isal import igzip
+from isal.isal_zlib import IsalError
 
-from recordmill.schemas.errors import IndexMismatchError, RecordError
+from recordmill.schemas.errors import ConfigError, IndexMismatchError, RecordError
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.records.shard_index import ShardIndex, located, read_index
-from recordmill.transforms.records.shard_reader import open_records
-from recordmill.transforms.records.tfrecord import CRC_BYTES, HEADER_BYTES, check_frame
+from recordmill.transforms.records.tfrecord import (
+    CRC_BYTES,
+    HEADER_BYTES,
+    ByteStream,
+    check_frame,
+    framed,
+    read_records,
+)
 from recordmill.transforms.storage.interface import StoredFile, is_remote
+from recordmill.transforms.storage.read_unpacked import GZIP
 from recordmill.transforms.storage.resolve import storage_for
 
+_GZIP_FAULTS = (EOFError, IsalError, igzip.BadGzipFile)
+"""Exceptions of damaged or truncated GZIP streams."""
+_READ_BYTES = 1 << 20
 _GAP_BYTES = 256 << 10
 """Between two records that one request to a bucket fetches: as long as a request takes to be answered."""
 _SPAN_BYTES = 8 << 20
@@ -28,6 +43,107 @@ _FILES = 32
 """Files that are read at once."""
 _BATCH_BYTES = 1 << 20
 """Minimum size of a concurrent read of local files; less is read before threads start."""
+
+
+class ShardReader:
+    """A TFRecord file's records, with the size and SHA-256 of the file they come from.
+
+    Attributes:
+        lengths: of the records read so far, with their frames.
+        size: bytes read so far; the file's size once `records` has ended.
+        sha256: of those bytes.
+    """
+
+    def __init__(self, path: str):
+        self._path = path
+        self.lengths = array("q")
+        self.size = 0
+        self.sha256 = hashlib.sha256()
+
+    @property
+    def examples(self) -> int:
+        """Records read so far."""
+        return len(self.lengths)
+
+    def records(self) -> Iterator[bytes]:
+        """Each record, checksums checked; GZIP by the file's name.
+
+        Raises:
+            RecordError: at the first damaged record; of reason `unreadable` where the GZIP stream is damaged or cut.
+            OSError: the file cannot be read.
+        """
+        with storage_for(self._path).open(self._path) as file:
+            seen = io.BufferedReader(_DigestedFile(file, self), _READ_BYTES)
+            stream = igzip.IGzipFile(fileobj=seen, mode="rb") if self._path.endswith(".gz") else seen
+            try:
+                for record in read_records(stream):
+                    self.lengths.append(framed(len(record)))
+                    yield record
+            except _GZIP_FAULTS as error:  # type: ignore[misc]
+                fault = f"after {self.examples:,} records its GZIP stream is damaged or cut ({error})"
+                raise RecordError(fault, None, "unreadable") from error
+            while seen.read(_READ_BYTES):  # what a gzip reader leaves, so that the digest is of the whole file
+                pass
+
+
+class _DigestedFile(io.RawIOBase):
+    """Passes a file's bytes on and adds them to the reader's size and digest."""
+
+    def __init__(self, file: BinaryIO, reader: ShardReader):
+        self._file = file
+        self._reader = reader
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        self._reader.sha256.update(data)
+        self._reader.size += len(data)
+        return len(data)
+
+
+def open_records(path: str, version: str = "") -> Iterator[bytes]:
+    """The records of a TFRecord file, checksums checked; GZIP by its content.
+
+    Args:
+        version: see `Storage.open`.
+
+    Raises:
+        ConfigError: it is no TFRecord file.
+        RecordError: at the first damaged record; it names the file, the record and its offset.
+        OSError: the file cannot be read.
+    """
+    with storage_for(path).open(path, version) as file:
+        start = file.read(HEADER_BYTES)
+        file.seek(0)
+        is_packed = start.startswith(GZIP)
+        if start and len(start) < HEADER_BYTES and not is_packed:
+            raise ConfigError(f"{path} is no TFRecord file: it has {len(start)} bytes, and a record has 16 or more")
+        stream: ByteStream = file  # without a larger buffer, out of which each record would be copied
+        if is_packed:
+            stream = igzip.IGzipFile(fileobj=file, mode="rb")  # a buffer around it would lose what comes before a fault
+        read = 0
+        try:
+            for record in read_records(stream):
+                yield record
+                read += 1
+        except RecordError as error:
+            raise _not_read(path, error, "" if is_packed else repr(start)) from error
+        except _GZIP_FAULTS as error:  # type: ignore[misc]
+            raise RecordError(f"{path}: after {read:,} records its GZIP stream is damaged or cut ({error})") from error
+
+
+def _not_read(path: str, error: RecordError, start: str) -> Exception:
+    """Return the error with where it is; `start` is how the file begins, empty where it is GZIP's."""
+    if error.reason == "length_crc" and not error.record:
+        begins = f"it begins with {start}" if start else "unpacked from GZIP"
+        return ConfigError(
+            f"{path} is no TFRecord file: its first {HEADER_BYTES} bytes are not the header of a record ({begins})"
+        )
+    where = f"at byte {error.offset:,}{'' if start else ' of what it unpacks to'}"
+    return RecordError(f"{path}: record {error.record} {where}: {error.detail}", None, error.reason, error.offset)
 
 
 class _Place(NamedTuple):
@@ -134,16 +250,16 @@ class RecordFile:
         ends = index.bounds[wanted + 1].tolist()
         places = sorted(map(_Place, index.bounds[wanted].tolist(), ends, wanted.tolist(), range(len(ends))))
         records = [b""] * len(ends)
-        for place, framed in self._framed(places):
+        for place, found in self._read_places(places):
             try:
-                check_frame(*framed, place.number, place.start)
+                check_frame(*found, place.number, place.start)
             except RecordError as error:
                 cure = "; the file is damaged, or its index is of another: recordmill verify says which"
                 raise located(self.path, error, cure) from error
-            records[place.position] = framed.record
+            records[place.position] = found.record
         return records
 
-    def _framed(self, places: Sequence[_Place]) -> Iterator[tuple[_Place, _Framed]]:
+    def _read_places(self, places: Sequence[_Place]) -> Iterator[tuple[_Place, _Framed]]:
         """The bytes of each record, and of its frame. What is near is read at once from a bucket; of a local file, a
         large record alone, as taking it out of what is around it would copy it."""
         is_far = is_remote(self.path)

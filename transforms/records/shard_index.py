@@ -18,7 +18,6 @@ import numpy as np
 
 from recordmill.schemas.errors import ConfigError, IndexMismatchError, RecordError
 from recordmill.transforms.records.tfrecord import HEADER_BYTES, framed, read_lengths, read_records
-from recordmill.transforms.storage.interface import Storage
 from recordmill.transforms.storage.read_unpacked import GZIP
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 
@@ -122,10 +121,13 @@ def read_index(path: str, size: int, records: int | None = None) -> ShardIndex:
         ConfigError, RecordError: there is none, and the shard is GZIP, or damaged.
         OSError: a file cannot be read.
     """
-    index = _stored(storage_for(path), path)
-    if index is None:
+    try:
+        index = decode_index(storage_for(path).read(index_path(path)))
+    except FileNotFoundError:
         index = build_index(path)
         _say_once(split_folder(path)[0])
+    except ValueError as error:
+        raise IndexMismatchError(f"{index_path(path)}: {error}; recordmill index {path} writes it again") from error
     if index.size != size:
         what = f"of a shard of {index.size:,} bytes, where it has {size:,}"
     elif records not in (index.records, None):
@@ -133,16 +135,6 @@ def read_index(path: str, size: int, records: int | None = None) -> ShardIndex:
     else:
         return index
     raise IndexMismatchError(f"{index_path(path)} is {what}; recordmill index {path} writes it again")
-
-
-def _stored(storage: Storage, path: str) -> ShardIndex | None:
-    file = index_path(path)
-    try:
-        return decode_index(storage.read(file))
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise IndexMismatchError(f"{file}: {error}; recordmill index {path} writes it again") from error
 
 
 @lru_cache(maxsize=1024)
@@ -195,15 +187,11 @@ def build_index(path: str, read: Callable[[int], object] = lambda _: None, check
         size = file.seek(0, SEEK_END)
         file.seek(0)
         try:
-            lengths = map(_length, read_records(file)) if checks_records else read_lengths(file, size)
+            lengths = map(framed, map(len, read_records(file))) if checks_records else read_lengths(file, size)
             return index_of(array("q", _counted(lengths, read)))
         except RecordError as error:
             file.seek(0)
             raise _explained(path, file.read(HEADER_BYTES), error) from error
-
-
-def _length(record: bytes) -> int:
-    return framed(len(record))
 
 
 def check_indexable(path: str) -> None:

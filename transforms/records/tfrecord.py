@@ -6,7 +6,7 @@ A record is: length, uint64 little endian | masked CRC-32C of those 8 bytes | th
 import struct
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeVar
 
 import google_crc32c
 import numpy as np
@@ -20,12 +20,6 @@ class ByteStream(Protocol):
     """Source of records."""
 
     def read(self, size: int, /) -> bytes: ...
-
-
-class SeekableStream(ByteStream, Protocol):
-    """Whose records may be passed over."""
-
-    def seek(self, offset: int, /) -> object: ...
 
 
 _LENGTH = struct.Struct("<Q")
@@ -95,7 +89,7 @@ def read_records(stream: ByteStream) -> Iterator[bytes]:
         offset += framed(length)
 
 
-def read_lengths(stream: SeekableStream, size: int) -> Iterator[int]:
+def read_lengths(stream: BinaryIO, size: int) -> Iterator[int]:
     """Lengths of the records of a TFRecord file of `size` bytes, with their frames; the records are passed over.
 
     Raises:

@@ -25,8 +25,8 @@ from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult, key_of
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.dataset.facts import FACTS
 from recordmill.transforms.encoders.record_maker import RecordContext
+from recordmill.transforms.records.record_file import ShardReader
 from recordmill.transforms.records.shard_index import index_of
-from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import made_by
 from recordmill.transforms.runtime.processes import ShardDoFn

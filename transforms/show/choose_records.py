@@ -19,7 +19,7 @@ from recordmill.transforms.images.load_images import picture_size
 from recordmill.transforms.insight.overlay import OverlayReader, shown_text
 from recordmill.transforms.records.example import varint
 from recordmill.transforms.records.parse_record import TypedValues, Values, as_meant, first_line, parse_record
-from recordmill.transforms.records.shard_reader import open_records
+from recordmill.transforms.records.record_file import open_records
 from recordmill.transforms.records.tfrecord import framed
 from recordmill.transforms.show.describe_values import HEX_SHOWN, Meanings, meanings, terms, text_of
 from recordmill.transforms.show.find_shards import Found, Shard, Shards, recognise, values_by_source

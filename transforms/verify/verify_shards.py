@@ -20,8 +20,8 @@ from recordmill.transforms.encoders.embed_pictures import EmbedPictures, Feature
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.records.parse_record import RecordFault, RecordParser
 from recordmill.transforms.records.read_shards import FaultList, ManifestShard, readable_records
+from recordmill.transforms.records.record_file import ShardReader
 from recordmill.transforms.records.shard_index import encode_index, index_file, index_of, index_path
-from recordmill.transforms.records.shard_reader import ShardReader
 from recordmill.transforms.records.tfrecord import framed
 from recordmill.transforms.runtime.processes import ShardDoFn
 from recordmill.transforms.runtime.progress import found_faults

@@ -1,7 +1,6 @@
-import pickle
-
 import pytest
 
+from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.extract.extract_files import (
     ExtractedFile,
     FileWriter,
@@ -9,7 +8,9 @@ from recordmill.transforms.extract.extract_files import (
     WrittenFile,
     is_there,
     path_below,
+    read_record,
 )
+from tests.transforms.records.test_parse_record import TABLE, record
 
 SHA256_OF_A = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
 
@@ -34,7 +35,6 @@ def test_name_that_leads_elsewhere_or_is_no_file_s(name):
         path_below("images", name)
     assert caught.value.reason == "file_name"
     assert repr(name) in caught.value.detail
-    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
 def test_a_file_is_written_once(tmp_path):
@@ -74,3 +74,20 @@ def test_whether_file_is_still_as_it_was(data, tmp_path):
     assert is_there(str(tmp_path), written)
     (tmp_path / "x" / "a").unlink() if data is None else (tmp_path / "x" / "a").write_bytes(data)
     assert not is_there(str(tmp_path), written)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"no record", "schema"),
+        (record(**{"objects/id": [5]}), "object_lists"),
+        (record(**{"objects/bbox": [0.0] * 4}), "object_lists"),
+        (record(**{"objects/bbox": [0.0] * 7}), "schema"),
+        (record(**{"objects/bbox": [0.0] * 7 + [float("inf")]}), "schema"),
+    ],
+)
+def test_a_record_that_cannot_be_used(data, reason):
+    with pytest.raises(UnusableRecordError) as caught:
+        read_record(data, TABLE, LabelMap(()))
+    assert caught.value.reason == reason
+    assert "\n" not in caught.value.detail

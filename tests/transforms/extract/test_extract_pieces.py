@@ -1,6 +1,9 @@
+from pathlib import Path
+
 import pytest
 
-from recordmill.transforms.extract.extract_pieces import PieceFile, found_piece, read_piece
+from recordmill.transforms.extract.extract_pieces import STATE, PieceFile, claimed, found_piece, read_piece
+from recordmill.transforms.storage.local_storage import LocalStorage
 from tests.transforms.extract.pieces import record, write_piece
 
 
@@ -34,3 +37,13 @@ def test_piece_made_again_is_not_found_before_it_is_whole(tmp_path):
     assert found_piece(str(tmp_path), "one") is None
     piece.abandon()
     assert [path.name for path in (tmp_path / ".recordmill-extract" / "pieces").iterdir()] == ["one.records"]
+
+
+def test_the_recipe_is_deleted_after_the_pieces(tmp_path, monkeypatch):
+    """A run that is killed in between can go on."""
+    deleted, delete = [], LocalStorage.delete_folder
+    monkeypatch.setattr(LocalStorage, "delete_folder", lambda *of: deleted.append(Path(of[1]).name) or delete(*of))
+    with claimed(str(tmp_path), b"recipe"):
+        PieceFile(str(tmp_path), "a").commit(faults=(), is_damaged=False)
+    assert deleted[:2] == ["pieces", STATE]
+    assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.extract.extract_pieces import read_piece, records_of_piece
-from recordmill.transforms.extract.extract_shards import ExtractShards
+from recordmill.transforms.extract.extract_shards import ExtractShard
 from recordmill.transforms.records.read_shards import ManifestShard
 from recordmill.transforms.sample.draw_scene import encoded
 
@@ -52,7 +52,7 @@ def shard_of(folder: Path, info: ShardInfo) -> ManifestShard:
 
 def extract(folder: Path, *shards: ManifestShard) -> None:
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        extracted = p | beam.Create(shards) | ExtractShards(str(folder), threads=2)
+        extracted = p | beam.Create(shards) | beam.ParDo(ExtractShard(str(folder), threads=2))
         assert_that(extracted, equal_to([("val", shard.info.file) for shard in shards]))
 
 

@@ -18,10 +18,10 @@ from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.extract.extract_files import UnusableRecordError
-from recordmill.transforms.extract.extract_labels import LABEL_FORMATS, LabelExtractor
 from recordmill.transforms.extract.extract_rows import RecordRows
-from recordmill.transforms.extract.label_format import LabelRules
-from recordmill.transforms.extract.trace_mask import trace_mask
+from recordmill.transforms.extract.extract_shards import LabelExtractor
+from recordmill.transforms.extract.label_format import LabelRules, trace_mask
+from recordmill.transforms.extract.write_formats import LABEL_FORMATS
 from recordmill.transforms.images.decode_segmentation import compress_segmentation
 from recordmill.transforms.images.masks import mask_rle, run_lengths
 from recordmill.transforms.sample.draw_scene import encoded

@@ -24,7 +24,7 @@ from recordmill.schemas.inputs.images import (
 )
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.transforms.images import load_images as module
-from recordmill.transforms.images.load_images import load_image, load_picture, open_record_picture, picture_size
+from recordmill.transforms.images.load_images import load_picture, open_record_picture, picture_size
 from recordmill.transforms.images.measure_pixels import measure_file
 from recordmill.transforms.runtime.threads import Budget
 from recordmill.transforms.sample.draw_scene import encoded
@@ -78,7 +78,7 @@ def load(folder, data: bytes, width: int | None = 40, height: int | None = 30, c
     path = folder / "image"
     path.write_bytes(data)
     ref = ImageRef(str(path), len(data))
-    return load_image(ImageTask(1, name, width, height, ref, "train", (ANNOTATION, ANNOTATION)), PictureRules(check))
+    return load_picture(ImageTask(1, name, width, height, ref, "train", (ANNOTATION, ANNOTATION)), PictureRules(check))
 
 
 def assert_rejected(loaded: Picture | Rejected, reason: Reason, detail: str) -> None:
@@ -258,7 +258,7 @@ def test_file_of_too_many_bytes_is_rejected_unread_whatever_listing_said(tmp_pat
     with open(tmp_path / "sparse", "wb") as file:
         file.truncate(MAX_FILE_BYTES + 1)
     ref = ImageRef(str(tmp_path / "sparse"), 5)
-    loaded = load_image(ImageTask(1, "a.jpg", 40, 30, ref, "train", (ANNOTATION,) * 2), PictureRules("none"))
+    loaded = load_picture(ImageTask(1, "a.jpg", 40, 30, ref, "train", (ANNOTATION,) * 2), PictureRules("none"))
     assert_rejected(loaded, Reason.TOO_LARGE, "256,000,001 bytes, where at most 256,000,000 are read")
 
 
@@ -268,12 +268,12 @@ def test_storage_that_fails_stops_job(tmp_path, monkeypatch):
 
     monkeypatch.setattr(LocalStorage, "read", fail)
     with pytest.raises(OSError, match="Input/output error"):
-        load_image(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), PictureRules("none"))
+        load_picture(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), PictureRules("none"))
 
 
 def test_one_file_that_cannot_be_read_is_reject(tmp_path):
     """Here a folder; one without permission is told by the same class, but not to root, who runs tests."""
-    reject = load_image(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), PictureRules("none"))
+    reject = load_picture(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), PictureRules("none"))
     assert (reject.id, reject.reason) == (1, Reason.IMAGE_INACCESSIBLE)
     assert "Is a directory" in reject.detail
 
@@ -309,7 +309,7 @@ def test_pictures_without_annotations_are_turned_upright(tmp_path, orientation, 
     drawn.save(stream, kind, exif=exif)
     (tmp_path / "a").write_bytes(data := stream.getvalue())
     of = ImageTask(1, "a", None, None, ImageRef(str(tmp_path / "a"), len(data)), "train", ())
-    picture = load_image(of, PictureRules(check, upright=True))
+    picture = load_picture(of, PictureRules(check, upright=True))
     upright = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
     found = Image.open(io.BytesIO(picture.data))
     assert (found.getexif().get(0x0112, 1) in (1, 9), found.size) == (True, (picture.width, picture.height))

@@ -11,7 +11,7 @@ import tensorflow as tf
 from PIL import Image
 
 from recordmill.schemas.inputs.images import ImageRef, ImageTask, PictureRules
-from recordmill.transforms.images.load_images import load_image
+from recordmill.transforms.images.load_images import load_picture
 from recordmill.transforms.images.open_picture import kind_of, open_picture
 from recordmill.transforms.sample.draw_scene import encoded
 
@@ -65,8 +65,8 @@ def test_metadata_that_pillow_stumbles_over_costs_no_picture(data, tmp_path):
     ref = ImageRef(str(tmp_path / "image"), len(data))
     assert tf.io.decode_image(data).shape == (30, 40, 3)
     task = ImageTask(1, "a", 40, 30, ref, "train", ())
-    assert load_image(task, PictureRules("decode")).data == data
-    as_png = load_image(task, PictureRules("decode", "png")).data
+    assert load_picture(task, PictureRules("decode")).data == data
+    as_png = load_picture(task, PictureRules("decode", "png")).data
     plain = Image.open(io.BytesIO(PNG if data.startswith(PNG[:8]) else JPEG))
     assert np.array_equal(tf.io.decode_image(as_png), plain)
 

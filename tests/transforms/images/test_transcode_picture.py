@@ -7,7 +7,7 @@ from PIL import Image
 
 from recordmill.schemas.inputs.images import PictureRules
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.images.transcode_picture import decode_picture, encode_picture, stored_size
+from recordmill.transforms.images.open_picture import decode_picture, encode_picture, stored_size
 from recordmill.transforms.sample.draw_scene import encoded
 
 KEEP = PictureRules("decode", jpeg_quality=100)

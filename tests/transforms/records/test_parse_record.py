@@ -22,16 +22,16 @@ VALUES = {
 }
 
 
+LISTS = {
+    FeatureKind.BYTES: lambda values: tf.train.Feature(bytes_list=tf.train.BytesList(value=values)),
+    FeatureKind.FLOAT: lambda values: tf.train.Feature(float_list=tf.train.FloatList(value=values)),
+    FeatureKind.INT64: lambda values: tf.train.Feature(int64_list=tf.train.Int64List(value=values)),
+}
+
+
 def record(**changes: list) -> bytes:
-    features = {}
-    for feature in TABLE.features:
-        values = (VALUES | changes)[feature.name]
-        if feature.kind is FeatureKind.BYTES:
-            features[feature.name] = tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
-        elif feature.kind is FeatureKind.FLOAT:
-            features[feature.name] = tf.train.Feature(float_list=tf.train.FloatList(value=values))
-        else:
-            features[feature.name] = tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+    values = VALUES | changes
+    features = {feature.name: LISTS[feature.kind](values[feature.name]) for feature in TABLE.features}
     return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
 
 
@@ -114,11 +114,6 @@ def test_so_many_keypoints_for_each_object(keypoints):
 # TensorFlow
 
 SPEC = parse_spec(TABLE)
-LISTS = {
-    FeatureKind.BYTES: lambda values: tf.train.Feature(bytes_list=tf.train.BytesList(value=values)),
-    FeatureKind.FLOAT: lambda values: tf.train.Feature(float_list=tf.train.FloatList(value=values)),
-    FeatureKind.INT64: lambda values: tf.train.Feature(int64_list=tf.train.Int64List(value=values)),
-}
 
 
 @st.composite

@@ -11,7 +11,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.records.read_shards import LISTED_OF_REASON, FaultList, ManifestShard, readable_records
-from recordmill.transforms.records.shard_reader import ShardReader, open_records
+from recordmill.transforms.records.record_file import ShardReader, open_records
 from recordmill.transforms.runtime import progress
 from tests.gcs_stand_in import Fault as ServerFault
 from tests.gcs_stand_in import Kind
@@ -32,29 +32,22 @@ def write(path, records=RECORDS) -> bytes:
     return path.read_bytes()
 
 
-@pytest.mark.parametrize("name", ["x", "x.gz"])
+@pytest.mark.parametrize(
+    ("name", "packed"),
+    [
+        ("x", lambda plain: plain),
+        ("x.gz", gzip.compress),
+        ("x.gz", lambda plain: gzip.compress(plain[:1000]) + gzip.compress(b"") + gzip.compress(plain[1000:])),
+        ("x.gz", lambda plain: gzip.compress(plain) + bytes(3_000_000)),
+    ],
+    ids=["plain", "gzip", "several members", "zeros after it"],
+)
 @pytest.mark.parametrize("records", [RECORDS, []])
-def test_records_size_and_digest(tmp_path, name, records):
-    data = write(tmp_path / name, records)
+def test_records_size_and_digest(tmp_path, name, packed, records):
+    data = packed(write(tmp_path / "plain", records))
+    (tmp_path / name).write_bytes(data)
     reader = ShardReader(str(tmp_path / name))
     assert list(reader.records()) == records
-    assert (reader.size, reader.sha256.hexdigest()) == (len(data), hashlib.sha256(data).hexdigest())
-
-
-def test_gzip_file_of_several_members(tmp_path):
-    plain = write(tmp_path / "x")
-    data = gzip.compress(plain[:1000]) + gzip.compress(b"") + gzip.compress(plain[1000:])
-    (tmp_path / "x.gz").write_bytes(data)
-    reader = ShardReader(str(tmp_path / "x.gz"))
-    assert list(reader.records()) == RECORDS
-    assert (reader.size, reader.sha256.hexdigest()) == (len(data), hashlib.sha256(data).hexdigest())
-
-
-def test_zeros_after_gzip_stream_are_in_digest(tmp_path):
-    data = write(tmp_path / "x.gz") + bytes(3_000_000)
-    (tmp_path / "x.gz").write_bytes(data)
-    reader = ShardReader(str(tmp_path / "x.gz"))
-    assert list(reader.records()) == RECORDS
     assert (reader.size, reader.sha256.hexdigest()) == (len(data), hashlib.sha256(data).hexdigest())
 
 

@@ -6,7 +6,7 @@ from apache_beam.coders import registry
 from recordmill.schemas.inputs.encoders import Terms
 from recordmill.schemas.shards import ShardKey
 from recordmill.transforms.encoders import fit_encoder  # noqa: F401  registers the coder of Terms
-from recordmill.transforms.extract.extract_shards import _ExtractShard
+from recordmill.transforms.extract.extract_shards import ExtractShard
 from recordmill.transforms.runtime import beam_steps
 from recordmill.transforms.shards.write_shards import _WriteShard
 from recordmill.transforms.verify.verify_shards import _VerifyShard
@@ -32,7 +32,7 @@ def test_coders_differ():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda number: _ExtractShard("folder", number, "coco"),
+        lambda number: ExtractShard("folder", number, "coco"),
         lambda number: _VerifyShard(number, 2),
         lambda number: _WriteShard(None, number),
     ],

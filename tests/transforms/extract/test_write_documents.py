@@ -1,27 +1,33 @@
 import json
+from pathlib import Path
 
-import apache_beam as beam
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.dataset.checks import Fault, Faults
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS
+from recordmill.transforms.extract.extract_pieces import read_piece
 from recordmill.transforms.extract.extract_rows import CaptionEntry, PanopticEntry, Row
-from recordmill.transforms.extract.extract_shards import (
+from recordmill.transforms.extract.write_documents import (
     Document,
     ExtractedSplit,
-    WriteDocuments,
+    SplitPieces,
     write_document,
-    write_documents,
+    write_split,
 )
 from tests.transforms.extract.pieces import record, row, write_piece
 
 LABELS = LabelMap((Category(3, "cat", isthing=1), Category(7, "figure", keypoints=("head",), skeleton=((1, 1),))))
+
+
+def write_coco(folder: Path, shards: list[str], layout: str, *parts: Part) -> ExtractedSplit:
+    return write_split(("val", shards), str(folder), LAYOUTS[layout].with_parts(parts), LABELS, "coco")
+
+
+def read_json(folder: Path, name: str):
+    return json.loads((folder / "annotations" / f"{name}_val.json").read_bytes())
 
 
 def test_rows_are_in_order_of_shards_and_records(tmp_path):
@@ -31,11 +37,8 @@ def test_rows_are_in_order_of_shards_and_records(tmp_path):
         write_piece(tmp_path, "one", record(0, 5, "a.jpg", instances=(row(8),))),
     ]
     expected = ExtractedSplit("val", 2, 2, 200, (Document("annotations/instances_val.json", 3),), Faults((torn,)))
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        keyed = p | beam.Create([("val", shard) for shard in shards])
-        splits = keyed | WriteDocuments(str(tmp_path), LAYOUTS["detection"].with_parts(()), LABELS)
-        assert_that(splits, equal_to([expected]))
-    assert json.loads((tmp_path / "annotations" / "instances_val.json").read_bytes()) == {
+    assert write_coco(tmp_path, shards, "detection") == expected
+    assert read_json(tmp_path, "instances") == {
         "images": [
             {"id": 5, "file_name": "a.jpg", "width": 40, "height": 30},
             {"id": 4, "file_name": "b.jpg", "width": 40, "height": 30},
@@ -49,12 +52,11 @@ def test_rows_are_in_order_of_shards_and_records(tmp_path):
 
 
 def test_each_kind_has_file(tmp_path):
-    table = LAYOUTS["detection"].with_parts((Part.KEYPOINTS, Part.CAPTIONS))
     one = record(0, 4, "b.jpg", keypoints=(row(9),), captions=(CaptionEntry(None, 4, "a cat"),))
-    split = write_documents("val", [write_piece(tmp_path, "one", one)], str(tmp_path), table, LABELS)
+    split = write_coco(tmp_path, [write_piece(tmp_path, "one", one)], "detection", Part.KEYPOINTS, Part.CAPTIONS)
     kinds = {"instances": 0, "person_keypoints": 1, "captions": 1}
     assert split.documents == tuple(Document(f"annotations/{kind}_val.json", n) for kind, n in kinds.items())
-    found = {kind: json.loads((tmp_path / "annotations" / f"{kind}_val.json").read_bytes()) for kind in kinds}
+    found = {kind: read_json(tmp_path, kind) for kind in kinds}
     assert [category["id"] for category in found["person_keypoints"]["categories"]] == [7]
     assert found["captions"]["annotations"] == [{"id": 1, "image_id": 4, "caption": "a cat"}]
     assert "categories" not in found["captions"]
@@ -78,8 +80,7 @@ def test_ids_that_several_annotations_have_are_counted(tmp_path):
         write_piece(tmp_path, "two", record(0, 5, "b.jpg", instances=(row(2), row(3)))),
         write_piece(tmp_path, "three", record(0, 6, "c.jpg", instances=(row(3), row(2), row(4)))),
     ]
-    table = LAYOUTS["detection"].with_parts((Part.CAPTIONS,))
-    split = write_documents("val", shards, str(tmp_path), table, LABELS)
+    split = write_coco(tmp_path, shards, "detection", Part.CAPTIONS)
     assert [(document.annotations, document.shared_ids) for document in split.documents] == [(7, 2), (2, 0)]
 
 
@@ -90,8 +91,8 @@ def test_captions_keep_their_ids(tmp_path):
 
 
 def written_captions(folder, shards) -> list[tuple]:
-    write_documents("val", shards, str(folder), LAYOUTS["detection"].with_parts((Part.CAPTIONS,)), LABELS)
-    rows = json.loads((folder / "annotations" / "captions_val.json").read_bytes())["annotations"]
+    write_coco(folder, shards, "detection", Part.CAPTIONS)
+    rows = read_json(folder, "captions")["annotations"]
     return [tuple(row.values()) for row in rows]
 
 
@@ -109,10 +110,9 @@ def test_panoptic_rows_are_those_whose_png_is_kept(tmp_path):
         panoptic(3, "twice.png", "twice.png", "d"),
         panoptic(4, "kept-4.png", "kept-4.png", "e"),
     ]
-    table = LAYOUTS["tfds"].with_parts((Part.PANOPTIC,))
-    split = write_documents("val", [write_piece(tmp_path, "one", *records)], str(tmp_path), table, LABELS)
+    split = write_coco(tmp_path, [write_piece(tmp_path, "one", *records)], "tfds", Part.PANOPTIC)
     assert [(fault.record, fault.reason) for fault in split.faults.listed] == [(3, "duplicate_name")]
-    found = json.loads((tmp_path / "annotations" / "panoptic_val.json").read_bytes())
+    found = read_json(tmp_path, "panoptic")
     assert [each["file_name"] for each in found["annotations"]] == ["kept.png", "kept-4.png"]
     assert (split.rows, split.images) == (5, 5)
 
@@ -128,12 +128,12 @@ def test_objects_of_one_image_share_its_row(tmp_path):
         ),
         write_piece(tmp_path, "two", record(0, 4, "a.jpg", "x", instances=(row(3),))),
     ]
-    split = write_documents("val", shards, str(tmp_path), LAYOUTS["keras"], LABELS)
+    split = write_coco(tmp_path, shards, "keras")
     assert (split.images, split.image_bytes) == (1, 100)
     assert [(fault.file, fault.record, fault.reason) for fault in split.faults.listed] == [
         ("one", 1, "duplicate_image_id")
     ]
-    found = json.loads((tmp_path / "annotations" / "instances_val.json").read_bytes())
+    found = read_json(tmp_path, "instances")
     assert found["annotations"] == [{"id": 1}, {"id": 3}]
     assert [image["file_name"] for image in found["images"]] == ["a.jpg"]
 
@@ -148,7 +148,7 @@ def test_images_of_one_class_become_table_of_labels(tmp_path):
             record(1, 6, "cat/a.jpg", class_name="cat"),
         ),
     ]
-    split = write_documents("val", shards, str(tmp_path), LAYOUTS["classification"], LABELS)
+    split = write_coco(tmp_path, shards, "classification")
     assert split == ExtractedSplit("val", 3, 3, 300, (Document("annotations/labels_val.csv", 3),), Faults())
     assert [path.name for path in (tmp_path / "annotations").iterdir()] == ["labels_val.csv"]
     assert (tmp_path / "annotations" / "labels_val.csv").read_bytes() == (
@@ -164,3 +164,86 @@ def test_file_that_cannot_be_made_whole_is_not_there(tmp_path):
     with pytest.raises(ValueError, match="damaged"):
         write_document(str(tmp_path / "a.json"), [], rows(), None)
     assert list(tmp_path.iterdir()) == []
+
+
+def merged(folder, shards: list[str], layout: str = "detection") -> SplitPieces:
+    pieces = tuple(read_piece(str(folder), shard) for shard in shards)
+    return SplitPieces(str(folder), pieces, LAYOUTS[layout].with_parts(()))
+
+
+def test_files_that_differ_spoil_every_spelling_of_their_name(tmp_path):
+    names = ("a.jpg", "\u00e9.jpg", "e\u0301.jpg", "b.jpg")
+    records = [record(number, number, name, name) for number, name in enumerate(names)]
+    pieces = merged(tmp_path, [write_piece(tmp_path, "one", *records)])
+    assert pieces.spoiled == {"images/val/e\u0301.jpg", "images/val/\u00e9.jpg"}
+    assert [(fault.reason, fault.record) for fault in pieces.faults.listed] == [("duplicate_name", 2)]
+    assert pieces.faults.listed[0].detail.endswith("record 1 of one has that name for another file: neither is kept")
+    assert [row.json for row in pieces.image_rows()] == [
+        b'{"id":0,"file_name":"a.jpg","width":40,"height":30}',
+        b'{"id":3,"file_name":"b.jpg","width":40,"height":30}',
+    ]
+    assert (pieces.images, pieces.image_bytes) == (2, 200)
+
+
+def test_record_left_out_does_not_take_id(tmp_path):
+    """The first with the id 5 has a name that another has, too; of the others, the first is kept."""
+    shard = write_piece(
+        tmp_path,
+        "one",
+        record(0, 5, "a.jpg", "x"),
+        record(1, 6, "a.jpg", "y"),
+        record(2, 5, "b.jpg", "z"),
+        record(3, 5, "c.jpg", "z"),
+    )
+    pieces = merged(tmp_path, [shard])
+    assert [(fault.reason, fault.record) for fault in pieces.faults.listed] == [
+        ("duplicate_name", 1),
+        ("duplicate_image_id", 3),
+    ]
+    assert [row.json for row in pieces.image_rows()] == [b'{"id":5,"file_name":"b.jpg","width":40,"height":30}']
+
+
+def test_faults_are_in_order_of_shards_and_records(tmp_path):
+    """Not of names or ids."""
+    shards = [
+        write_piece(tmp_path, "a", *(record(n, 20 - n, f"{20 - n}.jpg", "x") for n in range(5))),
+        write_piece(tmp_path, "b", *(record(n, 20 - n, f"{9 - n}.jpg", f"y{n}") for n in range(5))),
+        write_piece(tmp_path, "c", *(record(n, 40 + n, f"{9 - n}.jpg", f"z{n}") for n in range(5))),
+    ]
+    found = [(fault.reason, fault.file, fault.record) for fault in merged(tmp_path, shards).faults.listed]
+    assert found == [("duplicate_name", "c", n) for n in range(5)]
+    same_ids = [write_piece(tmp_path, shard, *(record(n, 9 - n, f"{shard}{n}") for n in range(3))) for shard in "de"]
+    found = [(fault.reason, fault.file, fault.record) for fault in merged(tmp_path, same_ids).faults.listed]
+    assert found == [("duplicate_image_id", "e", n) for n in range(3)]
+
+
+def test_ids_beyond_64_bits_are_named_apart(tmp_path):
+    ids = (1 << 70, 5, 1 << 65, -(1 << 70))
+    shard = write_piece(tmp_path, "one", *(record(n, id_, f"{n}.jpg") for n, id_ in enumerate(ids)))
+    pieces = merged(tmp_path, [shard])
+    assert not pieces.faults
+    assert [row.id for row in pieces.image_rows()] == list(ids)
+
+
+def test_same_image_in_two_records_of_layout_of_images_is_one_too_many(tmp_path):
+    shard = write_piece(tmp_path, "one", *(record(n, 4, "a.jpg", instances=(row(n),)) for n in range(2)))
+    assert [fault.reason for fault in merged(tmp_path, [shard]).faults.listed] == ["duplicate_image_id"]
+    assert not merged(tmp_path, [shard], "keras").faults
+
+
+def test_images_that_share_label_file(tmp_path):
+    """Two images with the same stem are left out where their labels differ; where they are equal, both are kept."""
+    records = [
+        record(0, 1, "", files=[("images/val/a.jpg", "1"), ("labels/val/a.txt", "x")]),
+        record(1, 2, "", files=[("images/val/a.png", "2"), ("labels/val/a.txt", "y")]),
+        record(2, 3, "", files=[("images/val/b.jpg", "3"), ("labels/val/b.txt", "x")]),
+        record(3, 4, "", files=[("images/val/b.png", "4"), ("labels/val/b.txt", "x")]),
+        record(4, 4, "", files=[("images/val/c.jpg", "5"), ("labels/val/c.txt", "x")]),
+        record(5, 9, "", files=[("images/val/c.jpg", "5"), ("labels/val/c.txt", "x")]),
+    ]
+    piece = read_piece(str(tmp_path), write_piece(tmp_path, "one", *records))
+    pieces = SplitPieces(str(tmp_path), (piece,), LAYOUTS["detection"], has_label_files=True)
+    assert pieces.spoiled == {"images/val/a.jpg", "images/val/a.png", "labels/val/a.txt"}
+    assert [rows.image.id for rows in pieces.rows()] == [3, 4, 4]
+    faults = [(fault.reason, fault.record) for fault in pieces.faults.listed]
+    assert faults == [("duplicate_name", 1), ("duplicate_image_id", 5)]

@@ -1,0 +1,334 @@
+"""Documents of a split, such as COCO's JSON, from the pieces of its shards."""
+
+import codecs
+import csv
+import hashlib
+from array import array
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from itertools import compress, islice
+from operator import attrgetter
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from recordmill.schemas.dataset.checks import Fault, Faults
+from recordmill.schemas.features import FeatureTable, Part, RecordOf
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.names import name_key
+from recordmill.transforms.extract.extract_pieces import ExtractedRecord, Piece, read_piece, records_of_piece
+from recordmill.transforms.extract.extract_rows import RecordRows, Row, panoptic_path
+from recordmill.transforms.extract.label_format import LabelFormat
+from recordmill.transforms.extract.write_formats import LABEL_FORMATS
+from recordmill.transforms.records.read_shards import FaultList
+from recordmill.transforms.storage.interface import Upload
+from recordmill.transforms.storage.resolve import join_path, storage_for
+
+ANNOTATIONS = "annotations"
+"""Folder of the JSON files."""
+_ROWS_AT_ONCE = 1000
+
+
+class Document(msgspec.Struct, frozen=True):
+    """A file, how many annotations, or labels, it has, and how many ids several of these have."""
+
+    file: str
+    annotations: int
+    shared_ids: int = 0
+
+
+class ExtractedSplit(msgspec.Struct, frozen=True):
+    """Result of a split. `image_bytes` is the size of its `images` files, which `rows` image rows name. `lost` and
+    `notes` have numbers of things that the format does not hold, or holds otherwise."""
+
+    split: str
+    rows: int
+    images: int
+    image_bytes: int
+    documents: tuple[Document, ...]
+    faults: Faults
+    lost: dict[str, int] = {}
+    notes: dict[str, int] = {}
+
+
+class _Keys(bytearray):
+    """Digests of many texts, 16 bytes each."""
+
+    def add(self, text: bytes) -> None:
+        self += hashlib.blake2b(text, digest_size=16).digest()
+
+    def first_of_each(self, rows: np.ndarray) -> np.ndarray:
+        """The first of `rows` that has the text of each of them: int64."""
+        _, first, group = np.unique(np.frombuffer(self, "S16")[rows], return_index=True, return_inverse=True)
+        return rows[first[group.ravel()]]
+
+    def differ(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        keys = np.frombuffer(self, "S16")
+        return keys[rows] != keys[others]
+
+
+class _Files(NamedTuple):
+    """The files of all records, one after the other.
+
+    Attributes:
+        names, paths, contents: digests; of names by what file systems tell apart.
+        record: int64, index of the record.
+        size: int64, bytes.
+        is_image: bool.
+    """
+
+    names: _Keys
+    paths: _Keys
+    contents: _Keys
+    record: np.ndarray
+    size: np.ndarray
+    is_image: np.ndarray
+
+
+class SplitPieces:
+    """The pieces of a split, without the records that are left out: about 0.6 kB a record are in memory. Left out are
+    records whose image file has the name of a different one, or whose image id an earlier record has for another image.
+
+    Args:
+        has_label_files: whether an image is known by its path and not by its id, and none is kept without its label
+            file.
+
+    Attributes:
+        faults: of the shards, and of what is left out.
+        spoiled: paths of files that cannot be kept.
+        images, image_bytes: number and size of image files.
+        num_rows: number of `rows`.
+    """
+
+    def __init__(self, folder: str, pieces: tuple[Piece, ...], table: FeatureTable, has_label_files: bool = False):
+        self._folder = folder
+        self._has_label_files = has_label_files
+        self._pieces = pieces
+        self._ends: list[int] = []  # of each piece, in records
+        self._numbers = array("q")  # of each record, within its shard
+        self._image_ids, self._image_rows = _Keys(), _Keys()
+        files = self._read()
+        self._is_kept = np.ones(len(self._numbers), bool)
+        faults = FaultList()
+        for piece in pieces:
+            faults.add_listed(piece.faults)
+        faults.add(self._spoil(files))
+        faults.add(self._leave_out(one_an_image=table.record_of is RecordOf.IMAGE))
+        self.faults = faults.faults()
+        images = np.unique(files.paths.first_of_each(np.flatnonzero(files.is_image & self._is_kept[files.record])))
+        self.images, self.image_bytes = len(images), int(files.size[images].sum())
+
+    def _read(self) -> _Files:
+        names, paths, contents = _Keys(), _Keys(), _Keys()
+        of_record, sizes, is_image = array("q"), array("q"), array("b")
+        for piece in self._pieces:
+            for record in records_of_piece(self._folder, piece):
+                for number, file in enumerate(record.files):
+                    names.add(name_key(file.path).encode())
+                    paths.add(file.path.encode())
+                    contents.add(file.sha256.encode())
+                    of_record.append(len(self._numbers))
+                    sizes.append(file.bytes)
+                    is_image.append(number == 0)
+                path = record.files[0].path.encode()
+                self._image_ids.add(path if self._has_label_files else b"%d" % record.rows.image.id)
+                self._image_rows.add(msgspec.json.encode((record.rows.image, record.files[0].path)))
+                self._numbers.append(record.number)
+            self._ends.append(len(self._numbers))
+        columns = np.array(of_record, np.int64), np.array(sizes, np.int64), np.array(is_image, bool)
+        return _Files(names, paths, contents, *columns)
+
+    def _spoil(self, files: _Files) -> Iterator[Fault]:
+        """Leave out records whose image has the name of a different file. (The same file may be that of two rows.)"""
+        indices = np.arange(len(files.record))
+        first = files.names.first_of_each(indices)
+        others = np.flatnonzero(files.contents.differ(indices, first))
+        is_spoiled = np.isin(first, first[others])
+        if self._has_label_files:
+            is_spoiled = np.isin(files.record, files.record[is_spoiled])
+        path_of: dict[int, str] = {}
+        if is_spoiled.any():  # else the pieces are not read again
+            paths = (file.path for record in self._all_records() for file in record.files)
+            path_of = {file: path for file, path in enumerate(paths) if is_spoiled[file]}
+        self.spoiled = set(path_of.values())
+        self._is_kept[files.record[is_spoiled & files.is_image]] = False
+        _, one_a_name = np.unique(first[others], return_index=True)
+        for file in others[one_a_name].tolist():
+            where = f"{self._where(files.record[first[file]])} has that name for another file: neither is kept"
+            if not files.is_image[file] and self._has_label_files:
+                where += ", nor are their images, whose names differ by the suffix alone"
+            yield self._fault(files.record[file], "duplicate_name", f"{path_of[file]!r}: {where}")
+
+    def _leave_out(self, one_an_image: bool) -> Iterator[Fault]:
+        """Leave out records whose image is not that of the first record with its id; others share that one's row."""
+        kept = np.flatnonzero(self._is_kept)
+        first = self._image_ids.first_of_each(kept)
+        self._has_row = np.zeros(len(self._is_kept), bool)
+        self._has_row[first] = True
+        self.num_rows = len(np.unique(first))
+        is_other = (first != kept) & (one_an_image | self._image_rows.differ(kept, first))
+        left_out, known = kept[is_other], first[is_other]
+        self._is_kept[left_out] = False
+        records = compress(self._all_records(), np.isin(np.arange(len(self._is_kept)), left_out).tolist())
+        for record, index, other in zip(records, left_out, known, strict=True) if len(left_out) else ():
+            image = record.files[0].path if self._has_label_files else f"image id {record.rows.image.id}"
+            detail = f"{image} is that of {self._where(other)}, too; this one is left out"
+            yield self._fault(index, "duplicate_image_id", detail)
+
+    def _all_records(self) -> Iterator[ExtractedRecord]:
+        for piece in self._pieces:
+            yield from records_of_piece(self._folder, piece)
+
+    def _shard_of(self, record: int) -> str:
+        return self._pieces[bisect_right(self._ends, record)].file
+
+    def _where(self, record: int) -> str:
+        return f"record {self._numbers[record]} of {self._shard_of(record)}"
+
+    def _fault(self, record: int, reason: str, detail: str) -> Fault:
+        return Fault(self._shard_of(record), self._numbers[record], reason, detail)
+
+    def kept(self) -> Iterator[ExtractedRecord]:
+        """Yield the records that are not left out."""
+        return compress(self._all_records(), self._is_kept.tolist())
+
+    def rows(self) -> Iterator[RecordRows]:
+        """Yield the rows of each image, those of its first record."""
+        return (record.rows for record in compress(self._all_records(), self._has_row.tolist()))
+
+    def image_rows(self) -> Iterator[Row]:
+        return (Row(rows.image.id, msgspec.json.encode(rows.image)) for rows in self.rows())
+
+    def objects(self, kind: str) -> Iterator[Row]:
+        """Yield the rows of `instances` or `keypoints`."""
+        for record in self.kept():
+            yield from getattr(record.rows, kind)
+
+    def captions(self) -> Iterator[Row]:
+        """Yield captions. Those without an id are numbered from 1."""
+        captions = (caption for record in self.kept() for caption in record.rows.captions)
+        for number, row in enumerate(captions, 1):
+            with_id = msgspec.structs.replace(row, id=number) if row.id is None else row
+            yield Row(row.id, msgspec.json.encode(with_id))
+
+    def panoptic(self, split: str) -> Iterator[Row]:
+        """Yield the panoptic rows whose PNG was written and kept."""
+        for record in self.kept():
+            if row := record.rows.panoptic:
+                path = panoptic_path(split, row.file_name)
+                if path not in self.spoiled and path in map(attrgetter("path"), record.files):
+                    yield Row(None, msgspec.json.encode(row))
+
+
+def write_split(
+    group: tuple[str, Iterable[str]], folder: str, table: FeatureTable, labels: LabelMap, format_: str
+) -> ExtractedSplit:
+    """Write the documents of a split, and delete files that cannot be kept.
+
+    Args:
+        group: a split and its shards, whose pieces are there.
+        format_: `coco` or one of `LABEL_FORMATS`.
+    """
+    split, shards = group
+    pieces = SplitPieces(folder, tuple(read_piece(folder, shard) for shard in sorted(shards)), table, format_ != "coco")
+    for path in sorted(pieces.spoiled):
+        storage_for(folder).delete(join_path(folder, path))
+    lost: Counter[str] = Counter()
+    notes: Counter[str] = Counter()
+    if format_ == "coco":
+        documents = tuple(_write_coco(folder, split, pieces, table, labels))
+    else:
+        documents = (write_list(folder, split, pieces, LABEL_FORMATS[format_], lost, notes),)
+    counts = pieces.num_rows, pieces.images, pieces.image_bytes
+    return ExtractedSplit(split, *counts, documents, pieces.faults, dict(lost), dict(notes))
+
+
+def write_list(
+    folder: str, split: str, pieces: SplitPieces, format_: LabelFormat, lost: "Counter[str]", notes: "Counter[str]"
+) -> Document:
+    """Write the list of a split's images, if the format has one. Numbers of things are added to `lost` and `notes`."""
+    objects = 0
+    path = join_path(folder, format_.list_file.format(split=split))
+    with storage_for(path).writing(path) if format_.list_file else nullcontext() as upload:
+        for image in pieces.rows():
+            objects += image.objects
+            lost.update(image.lost)
+            notes.update(image.notes)
+            if upload is not None:
+                upload.write(f"{image.line}\n".encode())
+    return Document(format_.labels.format(split=split), objects)
+
+
+def _write_coco(
+    folder: str, split: str, pieces: SplitPieces, table: FeatureTable, labels: LabelMap
+) -> Iterator[Document]:
+    """Write each file that the data set's records can fill."""
+    if "image.class_name" in table.sources:
+        file = f"{ANNOTATIONS}/labels_{split}.csv"
+        yield Document(file, _write_labels(join_path(folder, file), split, pieces))
+    for name, annotations, categories in _contents(split, pieces, table, labels):
+        file = f"{ANNOTATIONS}/{name}_{split}.json"
+        yield Document(file, *write_document(join_path(folder, file), pieces.image_rows(), annotations, categories))
+
+
+def _contents(
+    split: str, pieces: SplitPieces, table: FeatureTable, labels: LabelMap
+) -> Iterator[tuple[str, Iterable[Row], list[Category] | None]]:
+    """Yield name, annotations, categories (captions have none) of each JSON file."""
+    if "objects.id" not in table.sources:
+        return
+    categories = [msgspec.structs.replace(category, isthing=None) for category in labels.categories]
+    yield "instances", pieces.objects("instances"), categories
+    if Part.KEYPOINTS in table.parts:
+        figures = [category for category in categories if category.keypoints]
+        yield "person_keypoints", pieces.objects("keypoints"), figures
+    if Part.CAPTIONS in table.parts:
+        yield "captions", pieces.captions(), None
+    if "panoptic.png" in table.sources:
+        yield "panoptic", pieces.panoptic(split), list(labels.segments)
+
+
+def write_document(
+    path: str, images: Iterable[Row], annotations: Iterable[Row], categories: list[Category] | None
+) -> tuple[int, int]:
+    """Write a COCO file, which is not in memory at once; how many annotations it has, and how many ids several have.
+
+    Args:
+        categories: None for a file that has none.
+    """
+    with storage_for(path).writing(path) as upload:
+        upload.write(b'{"images":[')
+        _write_rows(upload, images)
+        upload.write(b'],"annotations":[')
+        number, ids = _write_rows(upload, annotations)
+        end = b"" if categories is None else b',"categories":' + msgspec.json.encode(categories)
+        upload.write(b"]" + end + b"}\n")
+    return number, int((np.unique(np.array(ids, np.int64), return_counts=True)[1] > 1).sum())
+
+
+def _write_rows(upload: Upload, rows: Iterable[Row]) -> tuple[int, "array[int]"]:
+    """Write rows between commas; how many there are, and the ids of those that have one within 64 bits."""
+    number, ids, rest = 0, array("q"), iter(rows)
+    while some := list(islice(rest, _ROWS_AT_ONCE)):
+        upload.write((b"," if number else b"") + b",".join(row.json for row in some))
+        ids.extend(row.id for row in some if row.id is not None and abs(row.id) < 1 << 63)
+        number += len(some)
+    return number, ids
+
+
+def _write_labels(path: str, split: str, pieces: SplitPieces) -> int:
+    """Write a CSV of image paths below the split's folder, classes and the split. Return the number of rows."""
+    number = 0
+    with storage_for(path).writing(path) as upload:
+        utf8 = codecs.getwriter("utf-8")(upload)  # type: ignore[arg-type]  # an Upload has write() alone
+        table = csv.writer(utf8, lineterminator="\n")
+        table.writerow(("path", "label", "split"))
+        for rows in (record.rows for record in pieces.kept()):
+            if rows.class_name is not None:
+                table.writerow((rows.image.file_name, rows.class_name, split))
+                number += 1
+    return number

@@ -1,0 +1,146 @@
+"""Label files of Pascal VOC and LabelMe, and lines of Hugging Face's imagefolder; all formats by name."""
+
+import base64
+import posixpath
+import re
+from typing import Any
+from xml.sax.saxutils import escape
+
+import msgspec
+import numpy as np
+
+from recordmill.schemas.features import Part
+from recordmill.transforms.extract.extract_files import ExtractedFile
+from recordmill.transforms.extract.label_format import (
+    BOUNDS,
+    ExtractedImage,
+    ExtractedObject,
+    LabelFormat,
+    LabelRules,
+    WrittenLabels,
+    count_lost,
+    number,
+    trace_mask,
+    without_crowds,
+)
+from recordmill.transforms.extract.write_yolo import YOLO
+from recordmill.transforms.images.masks import grey_png
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_JPG = "image files that are not called .jpg, which torchvision and TFDS do not find"
+_EDGES = ("xmin", "ymin", "xmax", "ymax")
+
+
+def write_voc(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
+    """Return the XML file of an image. Edges are in pixels, the first of which begins at 0."""
+    objects, name = without_crowds(image), f"{image.split}/{image.name}"
+    size = "".join(
+        _element(tag, side)
+        for tag, side in (("width", image.image.width), ("height", image.image.height), ("depth", 3))
+    )
+    lines = [f"  {_element('filename', name)}", f"  <size>{size}</size>", *map(_object, objects)]
+    text = "\n".join(("<annotation>", *lines, "</annotation>", ""))
+    stem = f"{image.split}/{image.stem}"
+    image.notes[_NOT_JPG] += not name.endswith(".jpg")
+    count_lost(image, objects, "objects marked difficult or truncated", "views")
+    file = ExtractedFile(f"Annotations/{stem}.xml", text.encode())
+    return WrittenLabels(len(objects), file, stem)
+
+
+def _object(each: ExtractedObject) -> str:
+    box = "".join(_element(tag, number(edge)) for tag, edge in zip(_EDGES, each.edges_px, strict=True))
+    values: dict[str, object] = {"name": each.category.name, "pose": each.view or "Unspecified"}
+    values |= {"truncated": int(each.truncated), "difficult": int(each.difficult)}
+    head = "".join(_element(tag, value) for tag, value in values.items())
+    return f"  <object>{head}<bndbox>{box}</bndbox></object>"
+
+
+def _element(tag: str, value: object) -> str:
+    return f"<{tag}>{escape(_NOT_XML.sub('�', str(value)))}</{tag}>"
+
+
+def write_labelme(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
+    """Return the JSON file of an image."""
+    objects = without_crowds(image)
+    shapes = [shape for group, each in enumerate(objects, 1) for shape in _shapes(each, group, image)]
+    document: dict[str, Any] = {
+        "version": "5.5.0",
+        "flags": {},
+        "shapes": shapes,
+        "imagePath": posixpath.basename(image.name),
+        "imageData": None,
+        "imageHeight": image.image.height,
+        "imageWidth": image.image.width,
+    }
+    count_lost(image, objects, "masks", "oriented boxes")
+    file = ExtractedFile(f"{image.split}/{image.stem}.json", msgspec.json.encode(document))
+    return WrittenLabels(len(objects), file)
+
+
+def _shapes(each: ExtractedObject, group: int, image: ExtractedImage) -> list[dict[str, Any]]:
+    """Return the shapes of an object: a rectangle, polygons in a group, or a mask if it has holes."""
+    label, mask = each.category.name, each.mask
+    if mask is None and any(each.corners):
+        corners = zip(each.corners[::2], each.corners[1::2], strict=True)
+        return [_shape(label, "polygon", [(x * image.image.width, y * image.image.height) for x, y in corners])]
+    if mask is None:
+        xmin, ymin, xmax, ymax = each.edges_px
+        return [_shape(label, "rectangle", [(xmin, ymin), (xmax, ymax)])]
+    ys, xs = np.nonzero(mask)
+    left, top, right, bottom = (int(edge) for edge in (xs.min(), ys.min(), xs.max(), ys.max()))
+    image.notes[BOUNDS] += (left, top, right + 1, bottom + 1) != each.edges_px
+    outlines = trace_mask(mask)
+    if outlines.holes:
+        png = base64.b64encode(grey_png(np.ascontiguousarray(mask[top : bottom + 1, left : right + 1]) * np.uint8(255)))
+        return [_shape(label, "mask", [(left, top), (right, bottom)], mask=png.decode())]
+    is_group = len(outlines.parts) > 1
+    return [_shape(label, "polygon", ring, group if is_group else None) for ring in outlines.parts]
+
+
+def _shape(label: str, kind: str, points: list[Any], group: int | None = None, mask: str | None = None) -> dict:
+    return {
+        "label": label,
+        "points": [(float(x), float(y)) for x, y in points],
+        "group_id": group,
+        "description": "",
+        "shape_type": kind,
+        "flags": {},
+        "mask": mask,
+    }
+
+
+def write_imagefolder(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
+    """Return the line of an image in metadata.jsonl, of Hugging Face's imagefolder."""
+    row: dict[str, Any] = {
+        "file_name": image.name,
+        "image_id": image.image.id,
+        "width": image.image.width,
+        "height": image.image.height,
+    }
+    if image.class_name is not None:
+        row["label"] = image.class_name
+    else:
+        rows = [each.row for each in image.objects]
+        row["objects"] = {
+            "id": [each.id for each in rows],
+            "bbox": [each.bbox for each in rows],
+            "category": [each.category.name for each in image.objects],
+            "area": [each.area for each in rows],
+            "iscrowd": [each.iscrowd for each in rows],
+        }
+    if Part.CAPTIONS in rules.parts:
+        row["captions"] = image.captions
+    held = "crowds", "areas", "ids of annotations", "captions", "classes of images", "ids of images"
+    count_lost(image, image.objects, *held)
+    number = len(image.objects) + (image.class_name is not None)
+    return WrittenLabels(number, None, msgspec.json.encode(row).decode())
+
+
+_METADATA = "{split}/metadata.jsonl"
+LABEL_FORMATS: dict[str, LabelFormat] = {
+    "yolo": YOLO,
+    "voc": LabelFormat("JPEGImages/{split}", "Annotations/{split}", write_voc, "ImageSets/Main/{split}.txt"),
+    "labelme": LabelFormat("{split}", "{split}", write_labelme),
+    "hf": LabelFormat("{split}", _METADATA, write_imagefolder, _METADATA, holds_classes=True),
+}
+"""By what `--as` calls them; `coco` is none of them."""
