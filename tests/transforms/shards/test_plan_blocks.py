@@ -24,7 +24,6 @@ from recordmill.transforms.blocks.run_step import hash_images, image_order, rang
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.shards import plan_blocks as module
 from recordmill.transforms.shards.plan_blocks import (
-    Census,
     PlanBlocks,
     SplitPlan,
     cut_range,
@@ -111,9 +110,9 @@ def planned(
                 placed.check()
                 for shard in np.unique(shards).tolist():
                     pieces = image_tasks(placed.take(shards == shard), SPLITS)
-                    found.setdefault(ShardKey(split, shard, plans[split].plan.shards), []).append((key, pieces))
+                    found.setdefault(ShardKey(split, shard, plans[split].shards), []).append((key, pieces))
     placed_images = {shard: [image for _, pieces in sorted(of) for image in pieces] for shard, of in found.items()}
-    return {split: msgspec.structs.replace(of.plan, before=b"") for split, of in plans.items()}, placed_images
+    return {split: msgspec.structs.replace(plan, before=b"", keys=b"") for split, plan in plans.items()}, placed_images
 
 
 def sorted_plan(images: list[ImageTask], sizing: ShardSizing, estimate: ScalarEstimate) -> Placed:
@@ -193,7 +192,7 @@ def test_rows_of_one_id():
 
 def test_plan_of_nothing():
     assert plan_blocks([], SPLITS, ShardSizing(num_shards=3)) == {}
-    plan = plan_split(Census(np.zeros((3, 4), np.int64), 0, None), ShardSizing(num_shards=3))
+    plan = plan_split(ShardSizing(num_shards=3), np.zeros((3, 4), np.int64), 0)
     assert list(empty_shards("train", plan)) == [ShardKey("train", index, 3) for index in range(3)]
     assert list(cut_range(5, block_of_tasks([], SPLITS))) == []
 

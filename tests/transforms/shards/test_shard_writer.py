@@ -21,7 +21,7 @@ from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import made_by
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.shard_file import FinishedShards, Note
-from recordmill.transforms.shards.shard_writer import ordered_block, plan_digest, write_shard
+from recordmill.transforms.shards.write_shards import ordered_block, plan_digest, write_shard
 from recordmill.transforms.storage.interface import crc32c_text
 from tests.oracles.encode_tasks import pack_tasks
 from tests.oracles.task_order import image_order
@@ -56,7 +56,7 @@ def digest_of(key, tasks, recipe, labels, table) -> str:
 
 def finish(tasks, recipe, labels=LABELS, table=TABLE):
     with ThreadPoolExecutor(2) as pool:
-        return write_shard(KEY, pack_tasks(tasks), recipe, RecordContext(labels, table, pool, 2))
+        return write_shard(recipe, labels, table, KEY, pack_tasks(tasks), pool, 2)
 
 
 def result_of(tasks, recipe, labels=LABELS, table=TABLE) -> ShardResult:

@@ -9,6 +9,7 @@ import google_crc32c
 import msgspec
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pvalue import AsSingleton
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
@@ -35,7 +36,7 @@ from recordmill.transforms.dataset.facts import AddFacts, Facts, add_facts
 from recordmill.transforms.dataset.rejects import RejectList, count_rejects
 from recordmill.transforms.shards import write_metadata as module
 from recordmill.transforms.shards.commit_splits import commit_splits
-from recordmill.transforms.shards.describe_split import SplitShards, describe_split
+from recordmill.transforms.shards.describe_split import describe_split
 from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard
 from recordmill.transforms.shards.write_metadata import Target, WriteMetadata, write_metadata
 from recordmill.transforms.storage.interface import crc32c_text
@@ -68,7 +69,7 @@ def write_all(
     """Write splits whose shards have just been finished, and left these notes."""
     added, lists = add_facts(facts), [kind for each in facts for kind in each.rejects.items()]
     target = Target(tuple(recipes), str(folder), max_rejects, duplicates)
-    return write_metadata(target, labels, table, added, notes, lists)
+    return write_metadata(target, added, notes, lists, labels, table)
 
 
 def write(folder, recipe=RECIPE, shards=SHARDS, max_rejects=0.2, labels=LABELS, table=TABLE, **found) -> SplitManifest:
@@ -242,7 +243,7 @@ def test_splits_of_one_job_are_written_together(tmp_path):
     digest = hashlib.sha256((tmp_path / "rejects-val.jsonl").read_bytes()).hexdigest()
     statistics = (tmp_path / "statistics-val.json").read_bytes()
     val_rejects = RejectList(tally(REJECTED[:3]), digest, first)
-    described = describe_split(VAL, add_facts([val]), val_rejects, SplitShards(VAL_SHARDS), [10, 0], statistics)
+    described = describe_split(VAL, add_facts([val]), val_rejects, [10, 0], statistics, VAL_SHARDS)
     assert manifest.splits == {"train": split_of(tmp_path), "val": described}
     assert list(manifest.splits) == ["train", "val"]
     assert [line["split"] for line in lines(tmp_path, "rejects-val.jsonl")] == ["val"] * 3
@@ -339,8 +340,8 @@ def test_transform_collects_what_steps_before_found(tmp_path):
     shards = [WrittenShard(key, note, each) for (key, note), each in zip(notes, facts, strict=True)]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         findings = (created(p, "Facts", [found]),) | "Findings" >> AddFacts()
-        labels, table = created(p, "Labels", [LABELS]), created(p, "Table", [TABLE])
-        metadata = WriteMetadata(labels, table, findings, Target((RECIPE,), str(tmp_path), 0.2))
+        sides = {name: AsSingleton(created(p, name, [of])) for name, of in (("labels", LABELS), ("table", TABLE))}
+        metadata = WriteMetadata(findings, Target((RECIPE,), str(tmp_path), 0.2), sides)
         manifests = created(p, "Written", shards) | metadata
         assert_that(
             manifests | beam.Map(lambda manifest: manifest.splits == {"train": split_of(tmp_path, 9)}), equal_to([True])
