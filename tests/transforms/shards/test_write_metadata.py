@@ -5,7 +5,6 @@ import os
 import re
 
 import apache_beam as beam
-import google_crc32c
 import msgspec
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -39,11 +38,11 @@ from recordmill.transforms.shards.commit_splits import commit_splits
 from recordmill.transforms.shards.describe_split import describe_split
 from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard
 from recordmill.transforms.shards.write_metadata import Target, WriteMetadata, write_metadata
-from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.local_storage import LocalStorage, TemporaryName
 from tests.transforms.dataset.kinds import tally
 from tests.transforms.insight.test_find_duplicates import shard as fingerprints_of
 from tests.transforms.shards.test_describe_split import COUNTS, INPUTS, RECIPE, REJECTED, SHARDS, SPLIT, UNLISTED
+from tests.transforms.shards.test_shard_file import crc32c
 
 VAL = msgspec.structs.replace(RECIPE, split="val")
 TABLE = DETECTION.with_parts(())
@@ -272,9 +271,7 @@ def test_note_gone_or_of_another_run_keeps_job_from_manifest(tmp_path):
 def committed(folder, picture: int = 0) -> Manifest:
     """A folder that another run has committed, whose shards are whole."""
     of = fingerprints_of(SHARDS[0].file, ("a.jpg", picture, 0, 0), ("b.jpg", 1, 0, 0)) if picture else None
-    whole = [
-        msgspec.structs.replace(info, crc32c=crc32c_text(google_crc32c.Checksum(bytes(info.bytes)))) for info in SHARDS
-    ]
+    whole = [msgspec.structs.replace(info, crc32c=crc32c(bytes(info.bytes))) for info in SHARDS]
     notes = stage(folder, RECIPE, whole[:1], of) + stage(folder, RECIPE, whole[1:])
     return write_all(folder, [RECIPE], facts_of("train"), notes=notes)
 
