@@ -35,9 +35,8 @@ from recordmill.schemas.inputs.models import FeatureModel, ModelChoice
 from recordmill.schemas.layouts import features_table
 from recordmill.schemas.shards import ShardKey
 from recordmill.transforms.blocks.pack_block import pack_block
-from recordmill.transforms.encoders.build_model import build_model
 from recordmill.transforms.encoders.embed_pictures import EmbedPictures
-from recordmill.transforms.encoders.load_model import load_model
+from recordmill.transforms.encoders.load_model import build_model, load_model
 from recordmill.transforms.runtime.threads import usable_cores
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.write_shards import write_shard

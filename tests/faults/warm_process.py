@@ -34,7 +34,7 @@ import recordmill.pipelines.coco
 import recordmill.pipelines.convert
 import recordmill.pipelines.folder
 import recordmill.transforms.storage.fsspec_storage
-import recordmill.transforms.storage.gcs_upload
+import recordmill.transforms.storage.gcs_requests
 import recordmill.transforms.storage.local_storage
 import recordmill.transforms.storage.zip_storage
 from recordmill.launch.local_engine import engine, fork_writers
@@ -204,4 +204,4 @@ def attach_terminal(path: str, kind: str) -> None:
 
 def upload_in_chunks(size: int) -> None:
     """Send every object in chunks of `size` bytes, as large ones are sent."""
-    recordmill.transforms.storage.gcs_upload.CHUNK_BYTES = size
+    recordmill.transforms.storage.gcs_requests.CHUNK_BYTES = size
