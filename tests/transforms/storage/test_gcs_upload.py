@@ -30,18 +30,6 @@ def test_writing(gcs, size):
     assert [call.operation for call in gcs.log] == ["start", *["chunk"] * chunks]
 
 
-@pytest.mark.parametrize("size", [10, 2 * MB])
-def test_file_of_many_writes_appears_whole_at_commit(gcs, size):
-    upload = STORAGE.create(path_of("f/a"))
-    for _ in range(3):
-        upload.write(b"x" * size)
-    assert gcs.log == []
-    upload.commit(path_of("f/b"))
-    assert gcs.objects() == {"f/b": b"x" * size * 3}
-    upload.abandon()
-    assert gcs.objects() == {"f/b": b"x" * size * 3}
-
-
 def test_upload_abandoned_or_forgotten_leaves_nothing(gcs):
     for forget in (False, True):
         upload = STORAGE.create(path_of("a"))
