@@ -80,7 +80,7 @@ def main() -> None:
         recipe = Recipe(FORMAT, "made", "train", "detection", (), (), (), {"gzip": False})
         labels = LabelMap(tuple(Category(index, f"class {index}") for index in range(_CLASSES)))
         started = time.process_time()
-        manifest = write_metadata(Target((recipe,), output, 0.1), labels, DETECTION.with_parts(()), facts, notes, lists)
+        manifest = write_metadata(Target((recipe,), output, 0.1), facts, notes, lists, labels, DETECTION.with_parts(()))
         examples = manifest.splits["train"].examples
         print(f"{examples:,} records committed: {time.process_time() - started:.1f} s of processor, {peak()}")
 

@@ -35,13 +35,11 @@ from recordmill.schemas.inputs.models import FeatureModel, ModelChoice
 from recordmill.schemas.layouts import features_table
 from recordmill.schemas.shards import ShardKey
 from recordmill.transforms.blocks.pack_block import pack_block
-from recordmill.transforms.encoders.build_model import build_model
 from recordmill.transforms.encoders.embed_pictures import EmbedPictures
-from recordmill.transforms.encoders.load_model import load_model
-from recordmill.transforms.encoders.record_maker import RecordContext
+from recordmill.transforms.encoders.load_model import build_model, load_model
 from recordmill.transforms.runtime.threads import usable_cores
 from recordmill.transforms.shards.shard_file import ShardRecipe
-from recordmill.transforms.shards.shard_writer import write_shard
+from recordmill.transforms.shards.write_shards import write_shard
 from tests.oracles.block_of_tasks import block_of_tasks
 
 BATCH = 16
@@ -59,7 +57,7 @@ def embed(paths: list[Path], choice: ModelChoice, found: FeatureModel, output: P
     threads = usable_cores()
     with ThreadPoolExecutor(threads) as pool:
         packed = pack_block(block_of_tasks(tasks, ("train",)))
-        write_shard(ShardKey("train", 0, 1), [packed], recipe, RecordContext(labels, table, pool, threads))
+        write_shard(recipe, labels, table, ShardKey("train", 0, 1), [packed], pool, threads)
 
 
 def recipe_loop(paths: list[Path], model: keras.Model, size: tuple[int, int], output: Path) -> None:

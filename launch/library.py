@@ -20,7 +20,7 @@ from recordmill.launch.command_line.parser import parse_values
 from recordmill.launch.runners.signals import terminated_as_by_ctrl_c
 from recordmill.pipelines.verbs import CONVERSIONS, fields_of
 from recordmill.schemas.errors import ConfigError, JobError, RecordmillError
-from recordmill.transforms.runtime.end_with_parent import end_with_parent
+from recordmill.transforms.runtime.threads import end_with_parent
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
 
 _LIVE_S, _PLAIN_S = 0.2, 10.0

@@ -2,10 +2,10 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apache_beam as beam
-from apache_beam.pvalue import AsSingleton, PCollection
+from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
 
 from recordmill.schemas.dataset.manifest import FORMAT
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
@@ -18,16 +18,17 @@ from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import AddFacts
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.encoders.record_maker import RecordMaker
+from recordmill.transforms.insight.write_report import try_to_report
 from recordmill.transforms.join.drop_copies import DropCopies
 from recordmill.transforms.join.exclude_images import ExcludeImages, read_exclusions
 from recordmill.transforms.join.read_groups import ReadGroups, read_groups
 from recordmill.transforms.shards.check_findings import CheckFindings, Demands, LimitRejects
 from recordmill.transforms.shards.count_groups import CountGroups
-from recordmill.transforms.shards.describe_split import CountClasses, ReportPlan
+from recordmill.transforms.shards.describe_split import count_classes, write_plan
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.plan_blocks import PlanBlocks, ShardPlans
 from recordmill.transforms.shards.shard_file import ShardRecipe
-from recordmill.transforms.shards.write_metadata import ReportFolder, Target, WriteMetadata
+from recordmill.transforms.shards.write_metadata import Target, WriteMetadata
 from recordmill.transforms.shards.write_shards import WriteShards, WriteWithBeam
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import storage_for
@@ -46,6 +47,12 @@ class Gathered(NamedTuple):
     facts: tuple[PCollection, ...]  # PCollections of Facts, of the steps
     encoders: PCollection | None = None  # TextEncoder; None where no texts are encoded
     division: Division | AsSingleton | None = None  # into splits; or None where no groups are kept together
+
+    @property
+    def sides(self) -> dict[str, Any]:
+        """Side inputs of the steps that write metadata."""
+        sides = {"labels": AsSingleton(self.labels), "table": AsSingleton(self.table)}
+        return sides if self.encoders is None else sides | {"encoders": AsList(self.encoders)}
 
 
 class Contents(NamedTuple):
@@ -146,12 +153,12 @@ class Job(NamedTuple):
         checked = findings | "CheckFindings" >> CheckFindings(demands)
         writer = _writer(options, gathered, checked, self.contents.maker, self.splits)
         written = planned.placed | "WriteShards" >> writer
-        written | "LimitRejects" >> LimitRejects(checked, findings, demands)
+        limit = beam.ParDo(LimitRejects(demands), AsSingleton(checked), AsIter(findings.lists))
+        written | "LimitRejects" >> limit
         duplicates = options.refused_duplicates if isinstance(options, PictureOptions) else "report"
         target = Target(tuple(recipes), options.output, options.max_rejects, duplicates)
-        metadata = WriteMetadata(gathered.labels, gathered.table, findings, target, gathered.encoders)
-        manifest = written | "WriteMetadata" >> metadata
-        manifest | "ReportFolder" >> ReportFolder(options.output)
+        manifest = written | "WriteMetadata" >> WriteMetadata(findings, target, gathered.sides)
+        manifest | "ReportFolder" >> beam.Map(lambda _, output: try_to_report(output), options.output)
         return manifest
 
     def report(self, p: beam.Pipeline, recipes: Sequence[Recipe], path: str) -> None:
@@ -160,11 +167,11 @@ class Job(NamedTuple):
         planned = gathered.blocks | "PlanShards" >> self.contents.plan
         facts = _facts(gathered, planned, self.splits)
         if self.contents.counts_classes:
-            facts += (gathered.blocks | "CountClasses" >> CountClasses(self.splits, gathered.labels),)
+            count = beam.Map(count_classes, AsSingleton(gathered.labels), self.splits)
+            facts += (gathered.blocks | "CountClasses" >> count,)
         findings = facts | "AddFindings" >> AddFacts()
         checked = findings | "CheckFindings" >> CheckFindings(demands_of(self.options, self.splits, output=""))
-        report = ReportPlan(checked, gathered.labels, gathered.table, path, recipes, gathered.encoders)
-        findings.facts | "ReportPlan" >> report
+        checked | "ReportPlan" >> beam.Map(write_plan, path, recipes, AsList(findings.facts), **gathered.sides)
 
 
 def write_nothing(p: beam.Pipeline, reason: str) -> None:

@@ -45,7 +45,7 @@ from recordmill.transforms.dataset.fact_lines import data_set_lines, plan_lines
 from recordmill.transforms.insight.across_splits import check_complete_duplicates, compare_splits
 from recordmill.transforms.insight.write_report import has_report, try_to_report
 from recordmill.transforms.runtime.progress import step_seconds, update_from_counters
-from recordmill.transforms.shards.check_space import check_space
+from recordmill.transforms.shards.check_findings import check_space
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import file_storage_for
 

@@ -27,11 +27,10 @@ from recordmill.schemas.inputs.images import ImageRef, ImageTask, PictureRules
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION
 from recordmill.schemas.shards import ShardKey, ShardResult
-from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.records.shard_index import INDEX, index_file
 from recordmill.transforms.shards.encode_pictures import EncodePictures
 from recordmill.transforms.shards.shard_file import Note, ShardRecipe, WrittenShard
-from recordmill.transforms.shards.shard_writer import write_shard
+from recordmill.transforms.shards.write_shards import write_shard
 from tests.conftest import CATEGORIES, draw_jpeg, write_coco
 from tests.faults import warm_process
 from tests.faults.warm_process import Command
@@ -362,7 +361,7 @@ class Shard:
     ) -> WrittenShard:
         recipe = self.recipe(gzip, output)
         with ThreadPoolExecutor(2) as pool:
-            return write_shard(key, pack_tasks(self.tasks[within]), recipe, RecordContext(*self.CONTEXT, pool, 2))
+            return write_shard(recipe, *self.CONTEXT, key, pack_tasks(self.tasks[within]), pool, 2)
 
     def files(self, output: str = "") -> Files:
         return {name: data for name, data in self._place.files(output or self.output).items() if name[-1] != "/"}

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator
 
-from recordmill.transforms.shards import shard_writer
+from recordmill.transforms.shards import write_shards
 
 # Images that change while a job runs
 
@@ -11,7 +11,7 @@ from recordmill.transforms.shards import shard_writer
 @contextlib.contextmanager
 def when_writing_begins(monkeypatch, change: Callable[[], object]) -> Iterator[None]:
     """Do something once, after all images have been listed and before any is read."""
-    original, done = shard_writer._write, []
+    original, done = write_shards._write, []
 
     def write(*arguments):
         if not done:
@@ -19,7 +19,7 @@ def when_writing_begins(monkeypatch, change: Callable[[], object]) -> Iterator[N
         return original(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(shard_writer, "_write", write)
+        patch.setattr(write_shards, "_write", write)
         yield
     assert done
 

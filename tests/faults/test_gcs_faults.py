@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from recordmill.launch.cli import main
-from recordmill.transforms.storage import gcs_client, gcs_upload
+from recordmill.transforms.storage import gcs_client, gcs_requests
 from tests.conftest import CATEGORIES, annotation, image_row, write_coco
 from tests.engines.buckets.jobs import (
     ALWAYS,
@@ -69,7 +69,7 @@ def expected(noise, tmp_path_factory) -> dict[str, bytes]:
 def gcs(server, noise, monkeypatch) -> GcsStandIn:
     """The images and instances in a bucket, and clients who send small chunks."""
     gcs = emptied(server, monkeypatch)
-    monkeypatch.setattr(gcs_upload, "CHUNK_BYTES", 256 * 1024)
+    monkeypatch.setattr(gcs_requests, "CHUNK_BYTES", 256 * 1024)
     for name, data in files_of(noise / "even").items():
         gcs.put(f"even/{name}", data)
     gcs.put("odd.zip", zipped(files_of(noise / "odd")))
@@ -127,7 +127,7 @@ KEPT = ("corrupted uploads", "session lost", "nothing kept", "all of them")
 def test_what_passes_is_not_seen(gcs, monkeypatch, expected, job, name):
     monkeypatch.setattr(gcs_client, "TIMEOUT_S", (5, 0.3 if name == "stalled" else 5))
     if name in KEPT:
-        monkeypatch.setattr(gcs_upload, "CHUNK_BYTES", 8 << 20)
+        monkeypatch.setattr(gcs_requests, "CHUNK_BYTES", 8 << 20)
     gcs.faults = PASSING[name]()
     outcome = job("--max-rejects", 0)
     assert outcome.code == 0, outcome

@@ -34,12 +34,12 @@ import recordmill.pipelines.coco
 import recordmill.pipelines.convert
 import recordmill.pipelines.folder
 import recordmill.transforms.storage.fsspec_storage
-import recordmill.transforms.storage.gcs_upload
+import recordmill.transforms.storage.gcs_requests
 import recordmill.transforms.storage.local_storage
 import recordmill.transforms.storage.zip_storage
 from recordmill.launch.local_engine import engine, fork_writers
 from recordmill.transforms.coco.coco_options import CocoOptions
-from recordmill.transforms.shards import shard_writer, write_shards
+from recordmill.transforms.shards import write_shards
 from recordmill.transforms.shards.shard_file import ShardFile
 
 CocoOptions.model_rebuild()  # pydantic imports modules where it builds its first model, which is late here: defer_build
@@ -172,13 +172,13 @@ def signal_after_record(number: int, signal_number: int) -> None:
 
 def write_in_forked_processes_only() -> None:
     """Let the process fail where it writes a shard, and not those that it forks."""
-    write_shard, parent = write_shards.write_shard, os.getpid()
+    ordered_block, parent = write_shards.ordered_block, os.getpid()
 
     def checked(*shard: Any) -> Any:
         assert os.getpid() != parent, "a shard is written by the process that runs the job"
-        return write_shard(*shard)
+        return ordered_block(*shard)
 
-    write_shards.write_shard = checked
+    write_shards.ordered_block = checked
 
 
 def _is_change(event: str, arguments: tuple) -> bool:
@@ -204,4 +204,4 @@ def attach_terminal(path: str, kind: str) -> None:
 
 def upload_in_chunks(size: int) -> None:
     """Send every object in chunks of `size` bytes, as large ones are sent."""
-    recordmill.transforms.storage.gcs_upload.CHUNK_BYTES = size
+    recordmill.transforms.storage.gcs_requests.CHUNK_BYTES = size

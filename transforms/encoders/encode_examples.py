@@ -18,7 +18,7 @@ from recordmill.schemas.layouts import column_of
 from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
 from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns
 from recordmill.transforms.blocks.image_tasks import id_texts, object_columns
-from recordmill.transforms.encoders.draw_masks import DrawnMasks, MaskDrawer
+from recordmill.transforms.encoders.encode_masks import DrawnMasks, MaskDrawer
 from recordmill.transforms.encoders.encode_objects import FittedBoxes, KeypointEncoder, fit_boxes, in_pixels
 from recordmill.transforms.encoders.record_maker import EncodedRun, check_size, transcoding_counts
 from recordmill.transforms.images.open_picture import encoded_channels

@@ -1,15 +1,226 @@
-"""A model, once a process, as a function from pictures to features."""
+"""Models of keras.applications and .keras files: loaded once a process, as functions from pictures to features.
 
+It imports TensorFlow in functions. An error of a choice is a ConfigError in one line, for any exception of Keras.
+"""
+
+import difflib
 import hashlib
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+import math
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from apache_beam.utils.shared import Shared
 
 from recordmill.schemas.errors import ConfigError, JobError
-from recordmill.schemas.inputs.models import PREPROCESSING, FeatureModel, ModelChoice
-from recordmill.transforms.encoders.build_model import application, brief, build_model, feature_output, module_of
+from recordmill.schemas.inputs.models import FETCHED, ON_DISK, PREPROCESSING, RANDOM, FeatureModel, ModelChoice
+from recordmill.transforms.storage.resolve import local_copy
+
+_SEED = 0
+"""Seed of random weights, the same in every run and process."""
+_ENDING = ".keras"
+_POOLING = ("GlobalAveragePooling2D", "GlobalMaxPooling2D", "Flatten")
+
+
+def application(name: str) -> str:
+    """The name in keras.applications that is meant; empty where a file is.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    from keras import applications
+
+    if "/" in name or name.endswith(_ENDING) or os.path.exists(name):
+        return ""
+    known = {_plain(each): each for each in dir(applications) if callable(getattr(applications, each))}
+    if found := known.get(_plain(name)):
+        return found
+    near = difflib.get_close_matches(_plain(name), known, 1)
+    meant = f"; did you mean {known[near[0]]}?" if near else ""
+    raise ConfigError(
+        f"--model {name}: no model of keras.applications is called so, and no .keras file is there{meant}"
+    )
+
+
+def _plain(name: str) -> str:
+    """Return a name in the form for comparisons.
+
+    >>> _plain("efficientnet-b0") == _plain("EfficientNetB0")
+    True
+    """
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def build_model(choice: ModelChoice) -> Any:
+    """The whole model that is chosen, with its weights and the input size that was asked for.
+
+    Raises:
+        ConfigError: there is none, or its weights do not fit.
+    """
+    if name := application(choice.model):
+        return _of_applications(name, choice)
+    model = _loaded(choice)
+    if choice.weights in (RANDOM, ON_DISK, FETCHED):
+        raise ConfigError(
+            f"--weights {choice.weights} is of models of keras.applications, and {choice.model} has its own weights"
+        )
+    if choice.weights:
+        _load_weights(model, choice.weights)
+    return model
+
+
+def _of_applications(name: str, choice: ModelChoice) -> Any:
+    size = choice.input_size or _own_size(name)
+    weights = choice.weights or ON_DISK
+    if weights in (FETCHED, ON_DISK):
+        with without_network() if weights == ON_DISK else nullcontext():
+            return _constructed(name, size, "imagenet")
+    model = _constructed(name, size, None)
+    if weights != RANDOM:
+        _load_weights(model, weights)
+    return model
+
+
+def _own_size(name: str) -> tuple[int, int]:
+    """The input size that a model of keras.applications has where its top is kept."""
+    height, width = _constructor(name)(weights=None).input_shape[1:3]
+    if not (height and width):
+        raise ConfigError(f"--model {name} takes pictures of any size: give --input-size, 224x224 for example")
+    return height, width
+
+
+def _constructed(name: str, size: tuple[int, int], weights: str | None) -> Any:
+    try:
+        model = _constructor(name)(include_top=False, weights=weights, input_shape=(*size, 3))
+    except ConfigError:
+        raise
+    except Exception as error:  # of downloads, of sizes that are too small …
+        fault = f"--model {name} of {size[0]}x{size[1]} pixels cannot be made: {brief(error)}"
+        if weights is None:
+            raise ConfigError(fault) from error
+        raise ConfigError(
+            f"{fault}; if its weights cannot be had, --weights FILE takes others, and --weights {RANDOM} random ones"
+        ) from error
+    if weights is None:
+        _draw_weights(model)
+    return model
+
+
+def _draw_weights(model: Any) -> None:
+    """Set random weights, the same in every process. Keras takes its own seeds from Python's `random`, which other
+    threads use. They preserve the variance (He et al., https://arxiv.org/abs/1502.01852)."""
+    for number, variable in enumerate(model.weights):
+        shape = tuple(variable.shape)
+        if len(shape) > 1:  # others are constants to begin with
+            inputs = math.prod(shape[:-1] if shape[-1] > 1 else shape[:-2])  # of a depthwise kernel, one channel each
+            drawn = np.random.default_rng((_SEED, number)).normal(0, math.sqrt(2 / inputs), shape)
+            variable.assign(drawn.astype(np.float32))
+
+
+def _constructor(name: str) -> Any:
+    from keras import applications
+
+    return getattr(applications, name)
+
+
+@contextmanager
+def without_network() -> Iterator[None]:
+    """Keras takes weights from its folder of models or not at all, though it would fetch them."""
+    import keras
+
+    home = import_module(keras.utils.get_file.__module__)
+    fetch = home.get_file
+
+    def kept(fname: str, *arguments: Any, cache_subdir: str = "models", **named: Any) -> str:
+        folder = Path(os.environ.get("KERAS_HOME", Path.home() / ".keras")) / cache_subdir
+        expected = named.get("file_hash")
+        if not (folder / fname).is_file():
+            raise ConfigError(
+                f"--weights {ON_DISK}: {folder / fname} is not there; --weights {FETCHED} lets Keras fetch it, "
+                f"--weights FILE takes another, and --weights {RANDOM} random ones"
+            )
+        data = (folder / fname).read_bytes()
+        if expected and len(expected) == 32 and hashlib.md5(data, usedforsecurity=False).hexdigest() != expected:
+            raise ConfigError(
+                f"--weights {ON_DISK}: {folder / fname} is not the file that Keras publishes, its MD5 is another; "
+                f"delete it, and --weights {FETCHED} lets Keras fetch it again"
+            )
+        return str(folder / fname)
+
+    home.get_file = kept  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        home.get_file = fetch  # type: ignore[attr-defined]
+
+
+def _load_weights(model: Any, path: str) -> None:
+    """Keras raises where a layer has other weights than the file, or none in it."""
+    with local_copy(path) as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            model.load_weights(file)
+        except Exception as error:  # Keras and h5py raise any exception
+            raise ConfigError(f"--weights {path} do not fit {model.name}: {brief(error)}") from error
+
+
+def _loaded(choice: ModelChoice) -> Any:
+    import keras
+
+    if not choice.model.endswith(_ENDING):
+        raise ConfigError(f"--model {choice.model} is no .keras file; save the model by model.save('model.keras')")
+    with local_copy(choice.model) as path:
+        try:
+            return keras.models.load_model(path, compile=False, safe_mode=True)
+        except Exception as error:  # as in _load_weights
+            raise ConfigError(f"--model {choice.model} is no .keras file that can be loaded: {brief(error)}") from error
+
+
+def feature_output(model: Any, choice: ModelChoice) -> tuple[str, Any]:
+    """The name of the layer that gives the feature, and its output.
+
+    Raises:
+        ConfigError: there is none of that name, or none was named and the model does not say.
+    """
+    output = model.outputs[0]  # models of applications have one
+    if choice.layer:
+        return choice.layer, _named_output(model, choice)
+    if not application(choice.model):
+        pooling = [layer for layer in model.layers if type(layer).__name__ in _POOLING]
+        if not pooling:
+            raise ConfigError(
+                f"--model {choice.model} has none of {', '.join(_POOLING)} among its layers, before which its features "
+                f"would be; name the layer that gives them by --layer, {model.layers[-1].name} for example"
+            )
+        output = pooling[-1].input
+    return output._keras_history.operation.name, output
+
+
+def _named_output(model: Any, choice: ModelChoice) -> Any:
+    layers = {layer.name: layer for layer in model.layers}
+    if choice.layer not in layers:
+        near = difflib.get_close_matches(choice.layer, layers, 3) or list(layers)[-3:]
+        raise ConfigError(
+            f"--layer {choice.layer}: {model.name} has no such layer among its {len(layers)}; near to it are "
+            f"{', '.join(near)}"
+        )
+    try:
+        return layers[choice.layer].output
+    except (AttributeError, ValueError) as error:  # of a layer that is called more than once, for example
+        raise ConfigError(f"--layer {choice.layer} has no output in {choice.model}: {brief(error)}") from error
+
+
+def brief(error: Exception) -> str:
+    """Return Keras's message in one line."""
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
 
 _LOADED = Shared()
 """The model of this process, whichever step or thread asks for it."""
@@ -18,7 +229,8 @@ _PICTURE_RANK = 4
 _SELF_SCALING = ("Rescaling", "Normalization")
 
 
-class LoadedModel(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class LoadedModel:
     """A model and what was found of it.
 
     Attributes:
@@ -29,13 +241,6 @@ class LoadedModel(NamedTuple):
     features: Any
 
 
-class _Kept:
-    """Object that Shared can hold: it needs weak references."""
-
-    def __init__(self, loaded: LoadedModel):
-        self.loaded = loaded
-
-
 def load_model(choice: ModelChoice) -> LoadedModel:
     """The model that is chosen, as its files are now, for `load_same` to find.
 
@@ -43,7 +248,8 @@ def load_model(choice: ModelChoice) -> LoadedModel:
         ConfigError: it cannot be loaded, takes no pictures, or says too little of itself.
     """
     loaded = _load(choice)
-    return _shared(choice, loaded.found, lambda: loaded)
+    kept: LoadedModel = _LOADED.acquire(lambda: loaded, tag=(choice, loaded.found))
+    return kept
 
 
 def load_same(choice: ModelChoice, found: FeatureModel) -> LoadedModel:
@@ -52,12 +258,8 @@ def load_same(choice: ModelChoice, found: FeatureModel) -> LoadedModel:
     Raises:
         JobError: this process finds another model.
     """
-    return _shared(choice, found, lambda: _load_same(choice, found))
-
-
-def _shared(choice: ModelChoice, found: FeatureModel, load: Callable[[], LoadedModel]) -> LoadedModel:
-    kept: _Kept = _LOADED.acquire(lambda: _Kept(load()), tag=(choice, found))
-    return kept.loaded
+    kept: LoadedModel = _LOADED.acquire(lambda: _load_same(choice, found), tag=(choice, found))
+    return kept
 
 
 def _load_same(choice: ModelChoice, found: FeatureModel) -> LoadedModel:
@@ -143,7 +345,7 @@ def _preprocessing(model: Any, choice: ModelChoice) -> tuple[str, Callable[[Any]
     if choice.preprocess:
         return choice.preprocess, lambda pixels: pixels
     if name := application(choice.model):
-        module = module_of(name)
+        module = str(_constructor(name).__module__).rpartition(".")[2]
         return f"keras.applications.{module}.preprocess_input", getattr(applications, module).preprocess_input
     if any(type(layer).__name__ in _SELF_SCALING for layer in model.layers):
         return "none", lambda pixels: pixels

@@ -20,8 +20,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
-from recordmill.transforms.runtime.end_with_parent import end_with_parent
-from recordmill.transforms.runtime.threads import usable_cores
+from recordmill.transforms.runtime.threads import end_with_parent, usable_cores
 from recordmill.transforms.storage.resolve import storage_for
 
 _OF_PARENT = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}

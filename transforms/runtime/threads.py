@@ -1,7 +1,9 @@
-"""Threads: their number, those that work ahead of a reader, and a bound on what all of them hold."""
+"""Threads: their number, those that work ahead of a reader, a bound on what all hold; and how a process ends."""
 
+import ctypes
 import math
 import os
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -91,3 +93,17 @@ class Budget:
             with self._changed:
                 self._taken -= amount
                 self._changed.notify_all()
+
+
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
+
+
+def end_with_parent(parent: int) -> None:
+    """Have Linux kill this process when the thread that started it ends.
+
+    Args:
+        parent: Process id. This process ends at once if its parent is another one, because the first has ended.
+    """
+    ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)

@@ -1,7 +1,9 @@
 """Checks of the rows, before the first image is read."""
 
 import logging
+import os
 import posixpath
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,16 +12,25 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 import apache_beam as beam
-from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
+from apache_beam.pvalue import AsIter, AsList
 from apache_beam.utils.shared import Shared
 
-from recordmill.schemas.errors import CollidingImagesError, EmptyDatasetError, NoImageFoundError, TooManyRejectsError
+from recordmill.schemas.dataset.dataset_files import state_folder
+from recordmill.schemas.errors import (
+    CollidingImagesError,
+    ConfigError,
+    EmptyDatasetError,
+    NoImageFoundError,
+    TooManyRejectsError,
+)
 from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.names import NameSources, name_fault
 from recordmill.schemas.rejects import ASKED_FOR, Metric, Reason
+from recordmill.schemas.shards import SplitSize
+from recordmill.schemas.sizes import size_text
 from recordmill.transforms.dataset.compare_names import Names, compared_text
 from recordmill.transforms.dataset.dataset_folder import forget
-from recordmill.transforms.dataset.facts import Facts, Findings, add_facts
+from recordmill.transforms.dataset.facts import Facts, add_facts
 from recordmill.transforms.dataset.rejects import (
     KindRejects,
     KindsBuilder,
@@ -30,9 +41,9 @@ from recordmill.transforms.dataset.rejects import (
     write_rejects,
 )
 from recordmill.transforms.join.match_blocks import base_name, match_names
-from recordmill.transforms.shards.check_space import check_space
 from recordmill.transforms.shards.describe_split import Rows, check_rejects, is_over, rows_of_all
 from recordmill.transforms.shards.shard_file import WrittenShard
+from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)
@@ -48,7 +59,7 @@ class Demands(NamedTuple):
         sources: what was read.
         max_rejects: fraction of images, and of annotations, that may be rejected.
         output: the data set's folder; empty where nothing is to be written.
-        is_exact: see `recordmill.transforms.shards.check_space`.
+        is_exact: see `check_space`.
         shares: of the splits; empty if something else divides the images.
         share_cure: cure for a split that does not get its share.
     """
@@ -213,32 +224,51 @@ def _folder_of_rows(sources: NameSources, names: Iterable[str]) -> str:
     return ""
 
 
+_LEAST = 0.8  # of a plan, which counts images that turn out to be rejects, and bounds of masks
+
+
+def check_space(output: str, sizes: Mapping[str, SplitSize], is_exact: bool) -> None:
+    """Check that the records of a plan fit the free space of the disk, and log a warning if they may not.
+
+    Args:
+        output: Folder of the data set. A bucket always has room.
+        sizes: Planned size of each split. Finished shards of a run that goes on are subtracted.
+        is_exact: False if records may be much smaller than planned: compressed, or with pictures that are encoded
+            again.
+
+    Raises:
+        ConfigError: they do not fit.
+    """
+    if is_remote(output):
+        return
+    states = (os.path.join(output, state_folder(split)) for split in sizes)
+    finished = (os.path.join(state, name) for state in states for name in storage_for(output).names(state))
+    needed = sum(size.bytes for size in sizes.values()) - sum(map(os.path.getsize, finished))
+    there = os.path.abspath(output)
+    while not os.path.isdir(there):
+        there = os.path.dirname(there)
+    free = shutil.disk_usage(there).free
+    if needed <= free:
+        return
+    takes = f"the shards take up to {size_text(needed)}, and the disk of {output} has {size_text(free)} free"
+    fault = f"{takes}: free some, or give another --output"
+    if is_exact and _LEAST * needed > free:
+        raise ConfigError(fault)
+    _LOGGER.warning(fault)
+
+
 ENOUGH = 100
 """Number of rejects that a job lists before it stops, so that one run shows more than one."""
 
 
-@dataclass(eq=False, repr=False)
-class LimitRejects(beam.PTransform):
+class LimitRejects(beam.DoFn):
     """Stop a job with too many rejects. A runner fuses it with the step that reads images, so that its error ends both.
     Each process counts its own rejects, so many workers stop later than one.
 
-    Args:
-        checked: what CheckFindings gives.
-        found: of the steps before.
-
-    Raises, when it runs, what `RejectLimit.add` does.
+    Its side inputs are what CheckFindings gives, and the lists of rejects of the steps before. Raises what
+    `RejectLimit.add` does.
     """
 
-    checked: PCollection
-    found: Findings
-    demands: Demands
-
-    def expand(self, written: PCollection[WrittenShard]):
-        stop = beam.ParDo(_StopAtLimit(self.demands), AsSingleton(self.checked), AsIter(self.found.lists))
-        return written | "StopAtLimit" >> stop
-
-
-class _StopAtLimit(beam.DoFn):
     def __init__(self, demands: Demands):
         self._demands = demands
         self._shared = Shared()

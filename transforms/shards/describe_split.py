@@ -2,13 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-import apache_beam as beam
 import msgspec
-from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.schemas.dataset.manifest import (
     AnnotationCounts,
@@ -35,30 +32,21 @@ from recordmill.transforms.runtime.beam_steps import made_by
 from recordmill.transforms.storage.resolve import storage_for
 
 
-class SplitShards(NamedTuple):
-    """Notes of a split's shards.
-
-    Attributes:
-        fingerprints_sha256: see SplitManifest.
-    """
-
-    infos: Sequence[ShardInfo]
-    fingerprints_sha256: str | msgspec.UnsetType = msgspec.UNSET
-
-
 def describe_split(
     recipe: Recipe,
     facts: Facts,
     rejects: RejectList,
-    shards: SplitShards,
     class_counts: Sequence[int],
     statistics: bytes,
+    shards: Iterable[ShardInfo] = (),
+    fingerprints_sha256: str | msgspec.UnsetType = msgspec.UNSET,
 ) -> SplitManifest:
     """Return the split's entry in the manifest.
 
     Args:
         facts: of all splits.
         rejects, class_counts, statistics: of this one; the latter are the content of its file.
+        fingerprints_sha256: see SplitManifest.
     """
     split, rejected = recipe.split, rejects.tally
     inputs = tuple(
@@ -104,13 +92,13 @@ def describe_split(
         record_bytes=number[Metric.RECORD_BYTES],
         rejects_sha256=rejects.sha256,
         first_rejects=rejects.first,
-        shards=tuple(sorted(shards.infos, key=lambda shard: shard.file)),
+        shards=tuple(sorted(shards, key=lambda shard: shard.file)),
         class_counts=tuple(class_counts),
         warnings=tuple(sorted(text for of, text in facts.warnings if of == split)),
         texts={column: texts for (of, column), texts in sorted(facts.texts.items()) if of == split},
         findings={name: finding.number for name, finding in statistics_.findings.items()},
         statistics_sha256=sha256(statistics).hexdigest(),
-        fingerprints_sha256=shards.fingerprints_sha256,
+        fingerprints_sha256=fingerprints_sha256,
     )
 
 
@@ -216,9 +204,11 @@ def check_rejects(
             continue
         first = msgspec.json.decode(rejected.first[what], type=RejectLine)
         counted = ", ".join(f"{reason} {count}" for reason, count in reasons.items())
+        accept = ", or with a larger --max-rejects to accept this" if number < total else ""
         raise TooManyRejectsError(
             f"{number} of {total} {what}s ({number / total:.1%}) are rejected, more than --max-rejects {max_rejects:g} "
-            f"allows: {counted}; the first: {first.detail}. {advice}: {_cure(number < total)}"
+            f"allows: {counted}; the first: {first.detail}. {advice}: "
+            f"run again with the data mended{accept}"
         )
     for name, of_split in rows.items():
         if not of_split.images:
@@ -229,11 +219,6 @@ def check_rejects(
             )
 
 
-def _cure(is_any_left: bool) -> str:
-    larger = ", or with a larger --max-rejects to accept this" if is_any_left else ""
-    return f"run again with the data mended{larger}"
-
-
 def check_examples(splits: Mapping[str, SplitManifest], rejects_path: str) -> None:
     """Check that every split has an example.
 
@@ -241,55 +226,25 @@ def check_examples(splits: Mapping[str, SplitManifest], rejects_path: str) -> No
         EmptyDatasetError: of its images none gave one.
     """
     for name, split in splits.items():
-        unit = split.recipe.unit
-        if not split.examples:
-            raise EmptyDatasetError(
-                f"of the {split.images.rows} {unit}s of split {name} {_left_out(split.images)}, see {rejects_path}; "
-                "nothing was written"
-            )
+        images = split.images
+        if split.examples:
+            continue
+        left_out = "none is of the classes that were asked for" if images.of_other_classes else "all are rejected"
+        left_out = "none has an object" if images.without_record else left_out
+        raise EmptyDatasetError(
+            f"of the {images.rows} {split.recipe.unit}s of split {name} {left_out}, see {rejects_path}; nothing was "
+            "written"
+        )
 
 
-def _left_out(images: ImageCounts) -> str:
-    """Return the reason why a split has no record."""
-    if images.without_record:
-        return "none has an object"
-    return "none is of the classes that were asked for" if images.of_other_classes else "all are rejected"
-
-
-@dataclass(eq=False, repr=False)
-class ReportPlan(beam.PTransform):
-    """Convert Facts of the steps before the writing to a Plan, as JSON in the local file `path`.
+def write_plan(checked: object, path: str, recipes: Sequence[Recipe], facts: list[Facts], **sides: Any) -> None:
+    """Write the Plan that follows from the Facts of the steps before the writing, as JSON, to a local file.
 
     Args:
-        checked: a PCollection of one element, without which there is no plan.
-        labels, table: one LabelMap, and one FeatureTable.
+        checked: without which there is no plan.
         recipes: one a split.
-        encoders: of texts, if any are encoded.
+        sides: of `plan_of`.
     """
-
-    checked: PCollection
-    labels: PCollection
-    table: PCollection
-    path: str
-    recipes: Sequence[Recipe]
-    encoders: PCollection | None = None
-
-    def expand(self, facts: PCollection[Facts]) -> PCollection[None]:
-        known = {
-            "facts": AsList(facts),
-            "labels": AsSingleton(self.labels),
-            "table": AsSingleton(self.table),
-            "checked": AsSingleton(self.checked),
-        }
-        if self.encoders is not None:
-            known["encoders"] = AsList(self.encoders)
-        write = beam.Map(_write_plan, self.path, self.recipes, **known)
-        return facts.pipeline | "Once" >> beam.Impulse() | "Report" >> write
-
-
-def _write_plan(
-    _: bytes, path: str, recipes: Sequence[Recipe], facts: list[Facts], checked: object, **sides: Any
-) -> None:
     storage_for(path).write(path, msgspec.json.encode(plan_of(recipes, add_facts(facts), **sides)))
 
 
@@ -306,29 +261,14 @@ def plan_of(
     for recipe in recipes:
         split = recipe.split
         tally = tally_rejects((kind, rejects) for kind, rejects in facts.rejects.items() if kind[0] == split)
-        rejected = RejectList(tally, "", ())
         counts = class_counts(split, labels, facts)
-        splits[split] = describe_split(recipe, facts, rejected, SplitShards(()), counts, b"")
+        splits[split] = describe_split(recipe, facts, RejectList(tally, "", ()), counts, b"")
     infos = tuple(encoder.info for encoder in encoders)
     return Plan(manifest_of(recipes[0].name, labels, table, splits, infos), sizes)
 
 
-@dataclass(eq=False, repr=False)
-class CountClasses(beam.PTransform):
-    """Convert (BlockKey, packed Block) to Facts with the classes of each Block.
-
-    Args:
-        labels: a PCollection of one LabelMap.
-    """
-
-    splits: Sequence[str]
-    labels: PCollection
-
-    def expand(self, blocks: PCollection[tuple[int, bytes]]) -> PCollection[Facts]:
-        return blocks | "Classes" >> beam.Map(_classes, AsSingleton(self.labels), self.splits)
-
-
-def _classes(keyed: tuple[int, bytes], labels: LabelMap, splits: Sequence[str]) -> Facts:
+def count_classes(keyed: tuple[int, bytes], labels: LabelMap, splits: Sequence[str]) -> Facts:
+    """Convert (BlockKey, packed Block) to Facts with its classes."""
     block = unpack_block(keyed[1])
     of_id = labels.index_by_id()
     of_name = {category.name: index for index, category in enumerate(labels.categories)}

@@ -19,23 +19,11 @@ from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import pack, unpacker
 
-
-class Census(NamedTuple):
-    """Size of a split.
-
-    Attributes:
-        sums: int64 [3, B]: images of each Block, expected bytes of their records, framed, and number of records.
-        largest: expected size of the records of the image that has the largest.
-        last: order and expected size of the last image that gives an example; None where there is none.
-        are_rows: of a table.
-    """
-
-    sums: np.ndarray
-    largest: int
-    last: tuple[tuple[int, int], int] | None = None
-    are_rows: bool = False
-
-
+BlockKey = int
+"""Order of a Block: its range of hashes and its number in the range, as one integer."""
+_PARTS = 1 << 32
+_MOST_IMAGES, _MOST_BYTES = 1000, 1 << 20
+"""Maximum size of a Block with more than one image."""
 _Packed = bytes  # as SplitPlan.bytes is a number
 
 
@@ -45,8 +33,9 @@ class SplitPlan(msgspec.Struct, frozen=True):
     Attributes:
         sizing: as asked for, with `shard_bytes` raised to the largest image's records where those are larger.
         shards, images, bytes, examples: totals; bytes are expected, before compression.
-        before: int64 [3, B], as bytes: images, bytes and examples that lie before each Block; empty if images are not
-            placed by it. Beam measures side inputs, object by object.
+        before: int64 [3, B], as bytes: images, bytes and examples that lie before each Block. Beam measures side
+            inputs, object by object.
+        keys: int64 [B], as bytes: the BlockKeys, ascending; empty for a table.
     """
 
     sizing: ShardSizing
@@ -55,24 +44,38 @@ class SplitPlan(msgspec.Struct, frozen=True):
     bytes: int
     examples: int
     before: _Packed = b""
+    keys: _Packed = b""
 
 
-def plan_split(census: Census, sizing: ShardSizing) -> SplitPlan:
-    """Return the plan of a split."""
-    images, total_bytes, examples = census.sums.sum(axis=1).tolist()
+def plan_split(
+    sizing: ShardSizing,
+    sums: np.ndarray,
+    largest: int,
+    last_bytes: int = 0,
+    are_rows: bool = False,
+    keys: _Packed = b"",
+) -> SplitPlan:
+    """Return the plan of a split.
+
+    Args:
+        sums: int64 [3, B]: images of each Block, expected bytes of their records, framed, and number of records.
+        largest: expected size of the records of the image that has the largest.
+        last_bytes: expected size of the last image that gives an example; 0 if none does.
+        are_rows: True for a table.
+    """
+    images, total_bytes, examples = sums.sum(axis=1).tolist()
     if sizing.num_shards is not None:
         shards = sizing.num_shards
     elif sizing.examples_per_shard is not None:
         shards = max(1, -(-examples // sizing.examples_per_shard))
     else:
-        last_bytes = census.last[1] if census.last else 0
-        shard_bytes = max(sizing.shard_bytes or 1, census.largest, 1)
+        shard_bytes = max(sizing.shard_bytes or 1, largest, 1)
         sizing = ShardSizing(shard_bytes=shard_bytes)
         shards = (total_bytes - last_bytes + last_bytes // 2) // shard_bytes + 1
-        if census.are_rows:
+        if are_rows:
             shards = max(1, min(images, round(total_bytes / shard_bytes)))
-    before = np.cumsum(census.sums, axis=1) - census.sums
-    return SplitPlan(sizing, shards, images, total_bytes, examples, before.tobytes())
+    before = np.cumsum(sums, axis=1) - sums
+    return SplitPlan(sizing, shards, images, total_bytes, examples, before.tobytes(), keys)
 
 
 def shard_ranks(plan: SplitPlan, index: int) -> tuple[int, int]:
@@ -128,13 +131,6 @@ def _cure(asked: ShardSizing) -> str:
     return "give fewer" if asked.num_shards is not None else "give more"
 
 
-BlockKey = int
-"""Order of a Block: its range of hashes and its number in the range, as one integer."""
-_PARTS = 1 << 32
-_MOST_IMAGES, _MOST_BYTES = 1000, 1 << 20
-"""Maximum size of a Block with more than one image."""
-
-
 class BlockCensus(msgspec.Struct, frozen=True, array_like=True):
     """Size of one split in a Block.
 
@@ -152,17 +148,6 @@ class BlockCensus(msgspec.Struct, frozen=True, array_like=True):
     examples: int
     largest: int
     last: tuple[int, int, int] | None
-
-
-class BlockPlan(msgspec.Struct, frozen=True):
-    """Plan of a split, with the keys of its Blocks.
-
-    Attributes:
-        keys: int64 bytes, ascending: the Blocks that `plan.before` has a column for.
-    """
-
-    plan: SplitPlan
-    keys: bytes
 
 
 class ShardPlans(NamedTuple):
@@ -244,7 +229,7 @@ def take_census(key: BlockKey, block: Block, seed: int, estimate: RecordEstimate
 def _plan_splits(_: bytes, sizing: ShardSizing, packed: list[bytes], splits: Sequence[str]) -> Iterator[Any]:
     plans = plan_blocks(map(unpacker(BlockCensus), packed), splits, sizing)
     yield plans
-    yield report_plans({split: of.plan for split, of in plans.items()}, sizing)
+    yield report_plans(plans, sizing)
 
 
 def report_plans(plans: Mapping[str, SplitPlan], asked: ShardSizing, unit: str = "image") -> TaggedOutput:
@@ -258,7 +243,7 @@ def report_plans(plans: Mapping[str, SplitPlan], asked: ShardSizing, unit: str =
     return tagged(facts)
 
 
-def plan_blocks(counted: Iterable[BlockCensus], splits: Sequence[str], sizing: ShardSizing) -> dict[str, BlockPlan]:
+def plan_blocks(counted: Iterable[BlockCensus], splits: Sequence[str], sizing: ShardSizing) -> dict[str, SplitPlan]:
     """Plan each split that has an image."""
     of_split: dict[int, list[BlockCensus]] = {}
     for census in counted:
@@ -267,33 +252,33 @@ def plan_blocks(counted: Iterable[BlockCensus], splits: Sequence[str], sizing: S
     for split in sorted(of_split):
         found = sorted(of_split[split], key=lambda census: census.key)
         sums = np.array([(census.images, census.bytes, census.examples) for census in found], np.int64).T
-        hash_, id_, size = max((census.last for census in found if census.last), default=(0, 0, None))
-        last = None if size is None else ((hash_, id_), size)
-        plan = plan_split(Census(sums, max(census.largest for census in found), last), sizing)
-        plans[splits[split]] = BlockPlan(plan, np.array([census.key for census in found], np.int64).tobytes())
+        *_, last_bytes = max((census.last for census in found if census.last), default=(0, 0, 0))
+        keys = np.array([census.key for census in found], np.int64).tobytes()
+        largest = max(census.largest for census in found)
+        plans[splits[split]] = plan_split(sizing, sums, largest, last_bytes, keys=keys)
     return plans
 
 
 def _place(
-    keyed: tuple[BlockKey, bytes], plans: dict[str, BlockPlan], splits: Sequence[str], estimate: RecordEstimate
+    keyed: tuple[BlockKey, bytes], plans: dict[str, SplitPlan], splits: Sequence[str], estimate: RecordEstimate
 ) -> Iterator[tuple[ShardKey, bytes]]:
     key, packed = keyed
     block = unpack_block(packed)
     for split in np.unique(block.split).tolist():
-        of, images = plans[splits[split]], np.flatnonzero(block.split == split)
-        if key == int.from_bytes(of.keys[:8], sys.byteorder):
-            yield from ((shard, b"") for shard in empty_shards(splits[split], of.plan))
+        plan, images = plans[splits[split]], np.flatnonzero(block.split == split)
+        if key == int.from_bytes(plan.keys[:8], sys.byteorder):
+            yield from ((shard, b"") for shard in empty_shards(splits[split], plan))
         part = block if len(images) == len(block) else block.take(images)
-        placed, shards = place_images(key, part, of, estimate)
+        placed, shards = place_images(key, part, plan, estimate)
         for shard, piece in pack_parts(placed, shards):
-            yield ShardKey(splits[split], shard, of.plan.shards), piece
+            yield ShardKey(splits[split], shard, plan.shards), piece
 
 
-def place_images(key: BlockKey, block: Block, of: BlockPlan, estimate: RecordEstimate) -> tuple[Block, np.ndarray]:
+def place_images(key: BlockKey, block: Block, plan: SplitPlan, estimate: RecordEstimate) -> tuple[Block, np.ndarray]:
     """Return the images of a Block of one split, and the shard of each: int64. An image whose records are in several
     shards is there several times, with some of its objects each."""
-    plan, keys = of.plan, np.frombuffer(of.keys, np.int64)
-    before = np.frombuffer(plan.before, np.int64).reshape(3, -1)[:, np.searchsorted(keys, key)].tolist()
+    column = np.searchsorted(np.frombuffer(plan.keys, np.int64), key)
+    before = np.frombuffer(plan.before, np.int64).reshape(3, -1)[:, column].tolist()
     sizes, examples = estimate.of_block(block)
     if plan.sizing.num_shards is not None:
         ranks = before[0] + np.arange(len(block))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 import msgspec
-from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
+from apache_beam.pvalue import AsIter, AsList, PCollection
 
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json, manifest_of
 from recordmill.schemas.dataset.recipes import Recipe
@@ -17,7 +17,7 @@ from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.encoders import TextEncoder
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import RejectTally
-from recordmill.schemas.shards import ShardKey
+from recordmill.schemas.shards import ShardInfo, ShardKey
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.dataset.dataset_folder import forget, read_manifest, tidy
 from recordmill.transforms.dataset.facts import AddFacts, Facts, Findings, add_facts
@@ -30,12 +30,10 @@ from recordmill.transforms.insight.across_splits import (
     fingerprints_path,
 )
 from recordmill.transforms.insight.count_images import describe_statistics
-from recordmill.transforms.insight.write_report import try_to_report
 from recordmill.transforms.runtime.beam_steps import made_by
 from recordmill.transforms.shards.commit_splits import commit_splits
 from recordmill.transforms.shards.describe_split import (
     Rows,
-    SplitShards,
     check_examples,
     check_rejects,
     check_whole,
@@ -67,54 +65,41 @@ class WriteMetadata(beam.PTransform):
     """Convert WrittenShard to a PCollection of one Manifest, when all files are in place.
 
     Args:
-        labels, table: PCollections of one LabelMap, and one FeatureTable.
         findings: of the steps before.
-        encoders: of texts, where some were encoded.
+        sides: labels, table and encoders of `write_metadata`, as side inputs.
     """
 
-    labels: PCollection
-    table: PCollection
     findings: Findings
     target: Target
-    encoders: PCollection | None = None
+    sides: Mapping[str, Any]
 
     def expand(self, written: PCollection[WrittenShard]):
-        added = (written | "FactsOfShards" >> beam.Map(_facts_of),) | "AddFacts" >> AddFacts()
+        facts = written | "FactsOfShards" >> beam.Map(attrgetter("facts")).with_output_types(Facts)
+        added = (facts,) | "AddFacts" >> AddFacts()
         lists = (self.findings.lists, added.lists) | "AllLists" >> beam.Flatten()
-        sides = {
-            "labels": AsSingleton(self.labels),
-            "table": AsSingleton(self.table),
-            "found": AsList(self.findings.facts),
-            "of_shards": AsList(added.facts),
-            "notes": AsList(written | "Notes" >> beam.FlatMap(_notes).with_output_types(tuple[ShardKey, str])),
-            "lists": AsIter(lists),
-        }
-        if self.encoders is not None:
-            sides["encoders"] = AsList(self.encoders)
-        return written.pipeline | "Once" >> beam.Impulse() | "Write" >> beam.Map(_write, self.target, **sides)
-
-
-def _facts_of(written: WrittenShard) -> Facts:
-    return written.facts
+        notes = written | "Notes" >> beam.FlatMap(_notes).with_output_types(tuple[ShardKey, str])
+        sides = AsList(self.findings.facts), AsList(added.facts), AsList(notes), AsIter(lists)
+        write = beam.Map(_write, self.target, *sides, **self.sides)
+        return written.pipeline | "Once" >> beam.Impulse() | "Write" >> write
 
 
 def _notes(written: WrittenShard) -> list[tuple[ShardKey, str]]:
     return [(written.key, written.note)] if written.note else []
 
 
-def _write(_: bytes, target: Target, found: list[Facts], of_shards: list[Facts], **sides: Any) -> Manifest:
+def _write(_: bytes, target: Target, found: list[Facts], of_shards: list[Facts], *sides: Any, **of: Any) -> Manifest:
     facts = add_facts([*found, *of_shards])
     recipes = tuple(recipe.with_listings(facts.listings) for recipe in target.recipes)
-    return write_metadata(target._replace(recipes=recipes), facts=facts, **sides)
+    return write_metadata(target._replace(recipes=recipes), facts, *sides, **of)
 
 
 def write_metadata(
     target: Target,
-    labels: LabelMap,
-    table: FeatureTable,
     facts: Facts,
     notes: Iterable[tuple[ShardKey, str]],
-    lists: KindRejects = (),
+    lists: KindRejects,
+    labels: LabelMap,
+    table: FeatureTable,
     encoders: Iterable[TextEncoder] = (),
 ) -> Manifest:
     """Check the splits and commit them with their metadata.
@@ -136,25 +121,20 @@ def write_metadata(
             has committed the splits.
     """
     rejects = write_rejects(target.output, [recipe.split for recipe in target.recipes], lists)
-    of_split = {recipe.split: class_counts(recipe.split, labels, facts) for recipe in target.recipes}
-    files = {
-        split: encode_json(describe_statistics(facts.statistics.get(split, Statistics()), labels, table, counts))
-        for split, counts in of_split.items()
-    }
     try:
         shards = {recipe.split: read_notes(target.output, recipe, notes) for recipe in target.recipes}
     except JobError:
         if whole := _committed_by_another(target):
             return whole
         raise
-    splits = {
-        recipe.split: describe_split(
-            recipe, facts, rejects[recipe.split], shards[recipe.split], of_split[recipe.split], files[recipe.split]
-        )
-        for recipe in target.recipes
-    }
-    for split in splits.values():
-        check_whole(split, table)
+    splits, files = {}, {}
+    for recipe in target.recipes:
+        split = recipe.split
+        counts = class_counts(split, labels, facts)
+        statistics = describe_statistics(facts.statistics.get(split, Statistics()), labels, table, counts)
+        files[split] = encode_json(statistics)
+        splits[split] = describe_split(recipe, facts, rejects[split], counts, files[split], *shards[split])
+        check_whole(splits[split], table)
     _check(target, splits, tally_rejects(facts.rejects.items()))
     compared: set[str] = set()
     if target.duplicates != "report":
@@ -200,8 +180,11 @@ def _is_committed(output: str, recipe: Recipe, manifest: Manifest) -> bool:
     return all(is_whole(storage_for(output), join_path(output, move.target), move.file) for move in files)
 
 
-def read_notes(output: str, recipe: Recipe, notes: Iterable[tuple[ShardKey, str]]) -> SplitShards:
-    """Read the notes of a split's shards one after the other, and write their fingerprints to its state folder.
+def read_notes(
+    output: str, recipe: Recipe, notes: Iterable[tuple[ShardKey, str]]
+) -> tuple[list[ShardInfo], str | msgspec.UnsetType]:
+    """Read the notes of a split's shards one after the other, and write their fingerprints to its state folder; return
+    the shards, and the SHA-256 of the fingerprints.
 
     Raises:
         JobError: one is gone.
@@ -222,7 +205,7 @@ def read_notes(output: str, recipe: Recipe, notes: Iterable[tuple[ShardKey, str]
     finally:
         if upload:
             upload.abandon()  # nothing to do after a commit
-    return SplitShards(infos, digest.hexdigest() if upload else msgspec.UNSET)
+    return infos, digest.hexdigest() if upload else msgspec.UNSET
 
 
 def _check(target: Target, splits: Mapping[str, SplitManifest], rejected: RejectTally) -> None:
@@ -238,18 +221,3 @@ def _check(target: Target, splits: Mapping[str, SplitManifest], rejected: Reject
         if not split.examples:
             forget(target.output, name)
     check_examples(splits, paths)
-
-
-class ReportFolder(beam.PTransform):
-    """Write the report of a complete folder."""
-
-    def __init__(self, output: str):
-        super().__init__()
-        self._output = output
-
-    def expand(self, manifests: PCollection[Manifest]):
-        return manifests | "Report" >> beam.Map(_report, self._output)
-
-
-def _report(_: Manifest, output: str) -> None:
-    try_to_report(output)

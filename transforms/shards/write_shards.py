@@ -1,12 +1,14 @@
-"""Write shards, each by one worker: `recordmill.transforms.shards.shard_writer`.
+"""Write shards: encode records, and commit the file. A shard that an earlier run has finished is kept.
 
-No other step reads image bytes, and they go to the shard only."""
+Each shard is written by one worker. No other step reads image bytes, and they go to the shard only."""
 
+import hashlib
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import apache_beam as beam
@@ -16,32 +18,193 @@ from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
+from recordmill.schemas.block import Block, Ragged, join_blocks, starts_of
 from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.layouts import shard_names
-from recordmill.schemas.rejects import Metric
+from recordmill.schemas.layouts import has_picture, shard_names
+from recordmill.schemas.problems import Fingerprints, Problem
+from recordmill.schemas.rejects import Metric, Rejected
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult, key_of
 from recordmill.schemas.statistics import Statistics
+from recordmill.transforms.blocks.image_facts import FactColumns, RecordPlaces, join_facts, sort_objects
+from recordmill.transforms.blocks.image_tasks import NO_IMAGES
+from recordmill.transforms.blocks.pack_block import unpack_block
+from recordmill.transforms.blocks.run_step import hash_images, image_order
 from recordmill.transforms.dataset.facts import FACTS
 from recordmill.transforms.encoders.record_maker import RecordContext
+from recordmill.transforms.insight.count_images import ImageCounter
+from recordmill.transforms.insight.fingerprint_images import ImageFingerprints
+from recordmill.transforms.insight.list_problems import find_problems, worst_problems
 from recordmill.transforms.records.record_file import ShardReader
 from recordmill.transforms.records.shard_index import index_of
+from recordmill.transforms.records.tfrecord import framed
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.beam_steps import made_by
+from recordmill.transforms.runtime.beam_steps import made_by, pack
 from recordmill.transforms.runtime.processes import ShardDoFn
 from recordmill.transforms.shards.shard_file import (
     FinishedShards,
+    ShardFile,
     ShardRecipe,
     WrittenShard,
     folders_of,
     write_index,
     written_shard,
 )
-from recordmill.transforms.shards.shard_writer import ordered_block, write_shard
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)
+
+_COUNTED_IMAGES = 1000
+"""Number of images that are counted together, because NumPy takes the same time for one as for hundreds."""
+
+
+def ordered_block(packed: Iterable[bytes], seed: int) -> Block:
+    """Join the packed Blocks of a shard, in any order, to one Block of its images in order."""
+    blocks = [unpack_block(data) for data in packed if data]
+    if len(blocks) < 2:
+        return blocks[0] if blocks else NO_IMAGES
+    # Each Block is in order, and no other Block has images between its images.
+    firsts = join_blocks([block.cut(0, 1) for block in blocks])
+    order = image_order(firsts, hash_images(firsts.image_id, seed))
+    return join_blocks([blocks[index] for index in order.tolist()])
+
+
+def write_shard(
+    recipe: ShardRecipe,
+    labels: LabelMap,
+    table: FeatureTable,
+    key: ShardKey,
+    packed: Iterable[bytes],
+    pool: Executor,
+    threads: int,
+) -> WrittenShard:
+    """Write a shard, unless an earlier run has finished it: a note of the same plan and versions, and a file with the
+    same checksum.
+
+    Args:
+        packed: Blocks of the shard's images, in any order.
+        pool: its threads, `threads` of them, fetch and check images.
+
+    Raises:
+        EndedElsewhereError: see `recordmill.transforms.table.spill_file.read_piece`.
+        OSError: the output cannot be written, or images cannot be read for another reason than that they are gone.
+    """
+    block = ordered_block(packed, recipe.seed)
+    block = block.having(split=np.zeros(len(block), np.int64))
+    of = RecordContext(labels, table, pool, threads, recipe.output)
+    plan, finished = plan_digest(key, block, recipe, of), FinishedShards(recipe.output, recipe.name, recipe.layout)
+    if found := finished.find(key, plan):
+        written, result = found
+        _LOGGER.info("%s is there already, with %d examples", result.info.file, result.info.examples)
+        continued = 0 if block.is_continuation is None else int(block.is_continuation.sum())
+        progress.skipped_images(result.info.examples if block.rows is not None else len(block) - continued)
+    else:
+        written = finished.note(_write(key, block, plan, recipe, of))
+    progress.finished_shard()
+    return written
+
+
+def plan_digest(key: ShardKey, block: Block, recipe: ShardRecipe, of: RecordContext) -> str:
+    """Return a hex digest of a shard's plan. Equal digests give equal bytes, if the image files are unchanged. It does
+    not depend on the Blocks of the images."""
+    digest = hashlib.sha256(pack((key, msgspec.structs.replace(recipe, output=""), of.labels, of.table)))
+    for name, column in chain(block.image_columns(), block.object_columns()):
+        values = column.values if isinstance(column, Ragged) else column
+        if values.any():  # a Block may lack a column without values
+            digest.update(f"{name} {values.dtype.str}".encode())
+            digest.update(values.tobytes())
+            if isinstance(column, Ragged):
+                digest.update(column.starts.tobytes())
+    digest.update(block.objects_per_image.tobytes())
+    return digest.hexdigest()
+
+
+def _write(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, of: RecordContext) -> ShardResult:
+    counted: Counter[Metric] = Counter()
+    classes: Counter[int] = Counter()
+    rejected: list[Rejected] = []
+    facts = _ShardFacts()
+    encode = recipe.maker.start(of)
+    with ShardFile(recipe, key) as shard:
+        for run in encode(block, key.split):
+            first, offset = shard.examples, shard.framed_bytes
+            for record in run.records:
+                shard.append(*record)
+            lengths = shard.lengths(first)
+            counted.update(run.counted)
+            counted[Metric.RECORD_BYTES] += int((lengths - framed(0)).sum())
+            classes.update(run.class_counts)
+            rejected += run.rejected
+            if run.facts:
+                facts.add(run.facts, find_places(run.records_per_image, lengths, first, offset))
+            progress.wrote_images(run.images, run.bytes)
+            for size in run.rejected_bytes:
+                progress.rejected_image(size)
+    for reject in rejected:
+        progress.rejected(reject)
+    facts.count()
+    return ShardResult(
+        key,
+        plan,
+        made_by(recipe.layout),
+        shard.info,
+        dict(+counted),
+        tuple(rejected),
+        # Of rows without pictures, nothing but their number is counted.
+        facts.images.statistics(shard.info.file) if block.rows is None else Statistics(shard.examples),
+        dict(classes),
+        facts.fingerprints_of(shard.info.file) if has_picture(of.table) else None,
+    )
+
+
+def find_places(records_per_image: np.ndarray, lengths: np.ndarray, first: int, offset: int) -> RecordPlaces:
+    """Return the positions of the records of consecutive images.
+
+    Args:
+        records_per_image: int64 [N].
+        lengths: int64, bytes of each framed record.
+        first, offset: index and offset of the first record in the shard.
+
+    >>> find_places(np.array([1, 2]), np.array([30, 40, 50]), first=7, offset=900)
+    RecordPlaces(record=array([7, 8]), offset=array([900, 930]), bytes=array([30, 90]))
+    """
+    rows = starts_of(records_per_image)
+    starts = starts_of(lengths)[rows]
+    return RecordPlaces(first + rows[:-1], offset + starts[:-1], np.diff(starts))
+
+
+class _ShardFacts:
+    """Statistics, fingerprints and possible problems of a shard's images, counted in groups."""
+
+    def __init__(self) -> None:
+        self.images, self._fingerprints = ImageCounter(), ImageFingerprints()
+        self._problems: list[Problem] = []
+        self._facts: list[FactColumns] = []
+        self._places: list[RecordPlaces] = []
+
+    def add(self, facts: FactColumns, places: RecordPlaces) -> None:
+        self._facts.append(facts)
+        self._places.append(places)
+        if sum(map(len, self._facts)) >= _COUNTED_IMAGES:
+            self.count()
+
+    def count(self) -> None:
+        """Count the images that were added since the last call."""
+        if not self._facts:
+            return
+        facts = join_facts(self._facts)
+        places = RecordPlaces(*map(np.concatenate, zip(*self._places, strict=True)))
+        objects = None if facts.first_object_of_image is None else sort_objects(facts)
+        self.images.add(facts, places, objects)
+        self._fingerprints.add(facts, places, objects)
+        self._problems += find_problems(facts, objects)
+        self._facts, self._places = [], []
+
+    def fingerprints_of(self, shard: str) -> Fingerprints:
+        """Return the fingerprints of all images, with their problems; `shard` is the name of the file."""
+        fingerprints = self._fingerprints.of_shard(shard)
+        return msgspec.structs.replace(fingerprints, problems=worst_problems(self._problems))
 
 
 @dataclass(eq=False, repr=False)
@@ -83,19 +246,8 @@ class _WriteShard(ShardDoFn):
     ) -> Iterator[WrittenShard]:
         key, packed = group
         folders = folders_of(self._recipe, key.split)
-        yield from self.do(_write, self._recipe, labels, table, key, list(packed), shards=key.count, folders=folders)
-
-
-def _write(
-    recipe: ShardRecipe,
-    labels: LabelMap,
-    table: FeatureTable,
-    key: ShardKey,
-    packed: list[bytes],
-    pool: Executor,
-    threads: int,
-) -> WrittenShard:
-    return write_shard(key, packed, recipe, RecordContext(labels, table, pool, threads, recipe.output))
+        arguments = self._recipe, labels, table, key, list(packed)
+        yield from self.do(write_shard, *arguments, shards=key.count, folders=folders)
 
 
 class _MakeRecords(_WriteShard):

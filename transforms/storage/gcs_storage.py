@@ -16,8 +16,7 @@ import google_crc32c
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage import gcs_client, gcs_requests
 from recordmill.transforms.storage.gcs_client import retry, retry_at_once, split_path, translate_errors
-from recordmill.transforms.storage.gcs_requests import Metadata, read_metadata
-from recordmill.transforms.storage.gcs_upload import GcsUpload
+from recordmill.transforms.storage.gcs_requests import GcsUpload, Metadata, read_metadata
 from recordmill.transforms.storage.interface import (
     ALL_NAMES,
     ChangedFileError,

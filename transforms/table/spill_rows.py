@@ -16,7 +16,6 @@ from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.dataset.facts import FACTS, tagged
 from recordmill.transforms.records.tfrecord import framed
 from recordmill.transforms.shards.plan_blocks import (
-    Census,
     ShardPlans,
     SplitPlan,
     plan_split,
@@ -108,7 +107,7 @@ def plan_rows(spills: Sequence[Spill], sizing: ShardSizing) -> SplitPlan:
     sums = np.stack([rows, rows * framed(0), rows])
     sums[1, 0] += sum(spill.bytes for spill in spills)  # in which range does not matter: places are by ranks
     largest = framed(max((spill.largest for spill in spills), default=0))
-    return plan_split(Census(sums, largest, are_rows=True), sizing)
+    return plan_split(sizing, sums, largest, are_rows=True)
 
 
 def shard_block(plan: SplitPlan, index: int, spills: Sequence[Spill]) -> Block:

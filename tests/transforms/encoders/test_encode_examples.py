@@ -27,7 +27,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS, stored_as
 from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
 from recordmill.transforms.dataset.record_view import RecordView
-from recordmill.transforms.encoders import draw_masks, encode_examples, record_maker
+from recordmill.transforms.encoders import encode_examples, encode_masks, record_maker
 from recordmill.transforms.encoders.record_maker import EncodedRun
 from recordmill.transforms.images.decode_segmentation import compress_segmentation, decode_counts
 from recordmill.transforms.images.masks import bitmap, resized
@@ -443,7 +443,7 @@ def limit_records(monkeypatch):
 def test_masks_are_drawn_no_further_than_record_holds(limit, monkeypatch):
     drawn = []
     limit(3000)
-    monkeypatch.setattr(draw_masks, "mask_png", lambda *_: drawn.append(1) or bytes(500))
+    monkeypatch.setattr(encode_masks, "mask_png", lambda *_: drawn.append(1) or bytes(500))
     table = DETECTION.with_parts((Part.MASK_PNG,))
     (rejected,) = encode(task(*(masked(number, POLYGON) for number in range(50))), table=table).rejected
     assert (rejected.reason, rejected.annotations, len(drawn)) == (Reason.RECORD_TOO_LARGE, 50, 6)

@@ -1,6 +1,7 @@
 import hashlib
 import random
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import keras
@@ -10,9 +11,8 @@ import pytest
 import tensorflow as tf
 
 from recordmill.schemas.errors import ConfigError, JobError
-from recordmill.schemas.inputs.models import ModelChoice
-from recordmill.transforms.encoders.build_model import application, build_model, without_network
-from recordmill.transforms.encoders.load_model import load_model, load_same
+from recordmill.schemas.inputs.models import FeatureModel, ModelChoice
+from recordmill.transforms.encoders.load_model import application, build_model, load_model, load_same, without_network
 from tests.gcs_stand_in import BUCKET, running
 from tests.tiny_models import as_given, saved, tiny
 
@@ -21,6 +21,11 @@ NAMED = ModelChoice("mobilenet-v2", "none", input_size=(32, 32))
 
 def noise(size: tuple[int, int], number: int = 3) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (number, *size, 3), np.uint8)
+
+
+def functions_of(choice: ModelChoice) -> tuple[FeatureModel, Callable]:
+    loaded = load_model(choice)
+    return loaded.found, loaded.features
 
 
 @pytest.mark.parametrize(
@@ -79,7 +84,7 @@ def test_file_that_has_changed_is_another_model(tmp_path):
 
 def test_file_gives_its_features_before_pooling(tmp_path):
     model = tiny()
-    found, features = load_model(ModelChoice(saved(model, tmp_path / "tiny.keras")))
+    found, features = functions_of(ModelChoice(saved(model, tmp_path / "tiny.keras")))
     assert (found.layer, found.input_size, found.feature_shape) == ("patches", (16, 12), (4, 3, 5))
     assert found.preprocess == "none"  # its first layer does it
     weights = [weight.numpy().tobytes() for weight in model.get_layer("patches").weights]
@@ -93,11 +98,11 @@ def test_any_layer_and_its_mean(tmp_path):
     model = tiny()
     path = saved(model, tmp_path / "tiny.keras")
     pixels = noise((16, 12))
-    found, head = load_model(ModelChoice(path, layer="head"))
+    found, head = functions_of(ModelChoice(path, layer="head"))
     assert found.feature_shape == (2,)
     np.testing.assert_allclose(head(pixels), model.predict(pixels, verbose=0), rtol=1e-5, atol=1e-6)
     patches = load_model(ModelChoice(path)).features(pixels)
-    found, mean = load_model(ModelChoice(path, pool="avg"))
+    found, mean = functions_of(ModelChoice(path, pool="avg"))
     assert found.feature_shape == (5,)
     np.testing.assert_allclose(mean(pixels), np.mean(patches, axis=(1, 2)), rtol=1e-5, atol=1e-6)
 
@@ -105,7 +110,7 @@ def test_any_layer_and_its_mean(tmp_path):
 def test_a_layer_that_is_a_model(tmp_path):
     inner = keras.Sequential([keras.Input((16, 12, 3)), keras.layers.Conv2D(5, 4)], name="inner")
     outer = keras.Sequential([keras.Input((16, 12, 3)), inner, keras.layers.Flatten(), keras.layers.Dense(2)])
-    found, features = load_model(ModelChoice(saved(outer, tmp_path / "outer.keras"), preprocess="unit"))
+    found, features = functions_of(ModelChoice(saved(outer, tmp_path / "outer.keras"), preprocess="unit"))
     assert (found.layer, found.feature_shape) == ("inner", (13, 9, 5))
     pixels = noise((16, 12))
     np.testing.assert_allclose(features(pixels), inner.predict(pixels / 255, verbose=0), rtol=1e-4, atol=1e-5)
@@ -131,7 +136,7 @@ def test_model_of_two_outputs_gives_what_is_before_its_pooling_or_asked_for(tmp_
 )
 def test_pixels_are_prepared_as_asked(tmp_path, preprocess, expected):
     path = saved(as_given(), tmp_path / "same.keras")
-    found, features = load_model(ModelChoice(path, preprocess=preprocess))
+    found, features = functions_of(ModelChoice(path, preprocess=preprocess))
     assert found.preprocess == preprocess
     pixels = noise((4, 6))
     np.testing.assert_allclose(features(pixels), expected(pixels.astype(np.float64)), rtol=1e-5, atol=1e-5)
@@ -150,7 +155,7 @@ def test_weights_of_file_take_place_of_model_s(tmp_path):
     other.set_weights([weight + 1 for weight in other.get_weights()])
     other.save_weights(tmp_path / "other.weights.h5")
     pixels = noise((16, 12))
-    found, features = load_model(ModelChoice(path, str(tmp_path / "other.weights.h5"), layer="head"))
+    found, features = functions_of(ModelChoice(path, str(tmp_path / "other.weights.h5"), layer="head"))
     np.testing.assert_allclose(features(pixels), other.predict(pixels, verbose=0), rtol=1e-5, atol=1e-5)
     assert found.weights_sha256 != load_model(ModelChoice(path, layer="head")).found.weights_sha256
 
@@ -298,6 +303,6 @@ def test_a_model_of_uint8(tmp_path):
     scaled = keras.layers.Rescaling(2.0)(picture)
     model = keras.Model(picture, keras.layers.GlobalAveragePooling2D()(scaled))
     pixels = noise((4, 6))
-    _, features = load_model(ModelChoice(saved(model, tmp_path / "of_bytes.keras")))
+    _, features = functions_of(ModelChoice(saved(model, tmp_path / "of_bytes.keras")))
     np.testing.assert_allclose(features(pixels), 2.0 * pixels)
     assert features(tf.constant(pixels)).dtype == tf.float32

@@ -1,3 +1,4 @@
+import shutil
 from fractions import Fraction
 
 import apache_beam as beam
@@ -8,7 +9,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.dataset.manifest import InputRows
-from recordmill.schemas.errors import EmptyDatasetError, NoImageFoundError, TooManyRejectsError
+from recordmill.schemas.errors import ConfigError, EmptyDatasetError, NoImageFoundError, TooManyRejectsError
 from recordmill.schemas.names import NameSources
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.schemas.shards import SplitSize
@@ -21,6 +22,7 @@ from recordmill.transforms.shards.check_findings import (
     Demands,
     RejectLimit,
     check_findings,
+    check_space,
     count_rows,
     kinds_apart,
     missed_shares,
@@ -46,14 +48,8 @@ def names(*given: str) -> Names:
 
 def check(asked: Demands, rows: dict[str, Rows], found, images: Names = NO_NAMES, files: Names = NO_NAMES) -> None:
     """Check kinds of rejects, names of images without a file, and names of files without an image."""
-    check_findings(
-        asked,
-        rows,
-        Facts(
-            rejects=add_facts([Facts(rejects=dict([kind])) for kind in found]).rejects, unmatched=images, unlisted=files
-        ),
-        found,
-    )
+    rejects = add_facts([Facts(rejects=dict([kind])) for kind in found]).rejects
+    check_findings(asked, rows, Facts(rejects=rejects, unmatched=images, unlisted=files), found)
 
 
 def test_rows_are_counted_by_split_and_those_that_were_merged_once():
@@ -80,77 +76,51 @@ def test_annotation_files_of_different_splits(merged, is_said):
     assert [text.partition(" (")[0] for text in said] == [f"the annotation files share {merged} images"] * is_said
 
 
-def test_up_to_limit_all_is_well_and_nothing_is_written(tmp_path):
+def test_up_to_limit_nothing_is_written(tmp_path):
     check(demands(tmp_path), {"train": Rows(30, 10)}, rejected(3), names("0"))
+    check(demands(tmp_path, max_rejects=0.5), {"train": Rows(2, 0)}, rejected(1), names("1.jpg"))
+    check(demands(tmp_path), {"train": Rows(2, 100)}, rejected(9, Reason.UNKNOWN_CATEGORY, "annotation"))
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("reason", [Reason.IMAGE_MISSING, Reason.UNSAFE_FILE_NAME])
-def test_without_any_file_nothing_is_written_and_what_was_compared_is_named(tmp_path, reason):
-    with pytest.raises(NoImageFoundError) as caught:
-        check(
-            demands(tmp_path, max_rejects=1),
-            {"train": Rows(2, 0)},
-            rejected(2, reason),
-            names("1.jpg"),
-            names("t/1.jpg"),
-        )
-    assert str(caught.value).startswith("none of the 2 images has a file in --images, so nothing is written: a.json na")
-    assert str(caught.value).endswith("give --match suffix or --images img/t.")
+BROKEN, UNSAFE = Reason.MALFORMED_IMAGE, Reason.UNSAFE_FILE_NAME
+
+
+@pytest.mark.parametrize(
+    ("found", "images", "files", "error", "included", "excluded"),
+    [
+        (rejected(10), ["1.jpg"], ["t/1.jpg"], NoImageFoundError, "--match suffix or --images img/t.", "No picture"),
+        (rejected(10, UNSAFE), ["1.jpg"], ["t/1.jpg"], NoImageFoundError, "none of the 10 images", "No picture"),
+        (rejected(10), ["1.jpg", "2.jpg"], ["a/1.jpg", "b/2.jpg"], NoImageFoundError, "give --match suffix.", " or "),
+        (rejected(10), ["1.jpg", "2.jpg"], ["a/1.jpg", "b/1.jpg"], NoImageFoundError, "give --images img/a.", "suffix"),
+        # Rows without a file name do not hide that no other has a file.
+        ([*rejected(9, BROKEN), *rejected(1)], ["1.jpg"], [], NoImageFoundError, "a.json names '1.jpg'", "No picture"),
+        # Others are rejected for other reasons: some have a file.
+        (rejected(10, BROKEN), [], [], TooManyRejectsError, "malformed_image 10", "names"),
+        ([*rejected(9, Reason.NO_GROUP), *rejected(1)], ["1.jpg"], [], TooManyRejectsError, "no_group 9", "none of"),
+        # Images that files alone name have no other name to compare.
+        (rejected(10, UNSAFE), [], ["a.txt"], TooManyRejectsError, "unsafe_file_name 10", "a.txt"),
+        ([*rejected(1), *rejected(3, BROKEN)], ["1.jpg"], [], TooManyRejectsError, "malformed_image 3", "a.json names"),
+    ],
+)
+def test_images_without_a_file_are_told_from_other_rejects(found, images, files, error, included, excluded):
+    with pytest.raises(error) as caught:
+        check(demands(), {"train": Rows(10, 0)}, found, names(*images), names(*files))
+    assert included in str(caught.value)
+    assert excluded not in str(caught.value)
+    assert "rejects.jsonl" not in str(caught.value)  # without an output
+
+
+def test_without_any_file_nothing_is_written(tmp_path):
+    with pytest.raises(NoImageFoundError, match=r"so nothing is written: a\.json names '1.jpg'") as caught:
+        check(demands(tmp_path, max_rejects=1), {"train": Rows(2, 0)}, rejected(2), names("1.jpg"))
     assert (caught.value.exit_code, list(tmp_path.iterdir())) == (2, [])
 
 
-def test_rows_that_name_no_file_do_not_hide_that_no_other_has_one():
-    found = [*rejected(9, Reason.MALFORMED_IMAGE), *rejected(1)]
-    with pytest.raises(NoImageFoundError):
-        check(demands(), {"train": Rows(10, 0)}, found, names("1.jpg"))
-
-
-def test_images_rejected_for_other_reasons_are_not_told_to_be_missing():
-    with pytest.raises(TooManyRejectsError):
-        check(demands(), {"train": Rows(10, 0)}, rejected(10, Reason.MALFORMED_IMAGE))
-    found = [*rejected(9, Reason.NO_GROUP), *rejected(1)]
-    with pytest.raises(TooManyRejectsError, match="no_group 9"):
-        check(demands(), {"train": Rows(10, 0)}, found, names("1.jpg"))
-
-
-def test_of_images_that_files_alone_name_no_name_is_compared():
-    with pytest.raises(TooManyRejectsError) as caught:
-        check(demands(), {"train": Rows(2, 0)}, rejected(2, Reason.UNSAFE_FILE_NAME), NO_NAMES, names("a.txt"))
-    assert "a.txt" not in str(caught.value)
-
-
-def test_match_suffix_is_offered_where_it_finds_one_file_for_each_name():
-    for files, cure in (
-        (("a/1.jpg", "b/2.jpg"), "give --match suffix."),
-        (("a/1.jpg", "b/1.jpg"), "give --images img/a."),
-    ):
-        with pytest.raises(NoImageFoundError) as caught:
-            check(demands(), {"train": Rows(2, 0)}, rejected(2), names("1.jpg", "2.jpg"), names(*files))
-        assert str(caught.value).endswith(cure)
-
-
-def test_one_file_found_makes_it_matter_of_limit():
-    check(demands(max_rejects=0.5), {"train": Rows(2, 0)}, rejected(1), names("1.jpg"))
-
-
-def test_rejected_annotations_are_no_images():
-    of_rows = rejected(9, Reason.UNKNOWN_CATEGORY, "annotation")
-    check(demands(), {"train": Rows(2, 100)}, of_rows)
-    with pytest.raises(TooManyRejectsError, match="9 of 20 annotations"):
-        check(demands(), {"train": Rows(2, 20)}, of_rows)
-
-
 def test_too_many_rejects_are_listed_and_likely_cause_is_named(tmp_path):
-    found = [*rejected(1, split="val"), *rejected(6)]
+    found, rows = [*rejected(1, split="val"), *rejected(6)], {"train": Rows(9, 0), "val": Rows(1, 0)}
     with pytest.raises(TooManyRejectsError) as caught:
-        check(
-            demands(tmp_path, splits=("train", "val")),
-            {"train": Rows(9, 0), "val": Rows(1, 0)},
-            found,
-            names("1.jpg"),
-            names("1.JPG"),
-        )
+        check(demands(tmp_path, splits=("train", "val")), rows, found, names("1.jpg"), names("1.JPG"))
     text = str(caught.value)
     assert text.startswith("7 of 10 images (70.0%) are rejected, more than --max-rejects 0.1 allows: image_missing 7; ")
     paths = ", ".join(f"{tmp_path}/.recordmill-{split}/rejects.jsonl" for split in ("train", "val"))
@@ -172,19 +142,6 @@ def test_split_without_images_leaves_nothing_that_another_command_would_be_refus
     with pytest.raises(EmptyDatasetError):
         check(demands(tmp_path, splits=("train", "val")), rows, [])
     assert not note.exists()
-
-
-def test_names_are_no_matter_where_something_else_is_too_much(tmp_path):
-    found = [*rejected(1), *rejected(3, Reason.MALFORMED_IMAGE)]
-    with pytest.raises(TooManyRejectsError) as caught:
-        check(demands(tmp_path), {"train": Rows(10, 0)}, found, names("1.jpg"))
-    assert "a.json names" not in str(caught.value)
-
-
-def test_where_nothing_is_to_be_written_nothing_is():
-    with pytest.raises(TooManyRejectsError) as caught:
-        check(demands(), {"train": Rows(10, 0)}, rejected(3), names("1.jpg"))
-    assert "rejects.jsonl" not in str(caught.value)
 
 
 def test_images_beside_file_that_names_them_are_named_of(tmp_path):
@@ -234,8 +191,7 @@ def reject(number: int, what: str = "image", split: str = "train") -> tuple[str,
 
 
 def limit(output, max_rejects: float) -> RejectLimit:
-    sources = NameSources(("img",), ("a.json",), "path")
-    return RejectLimit(Demands(("train", "val"), sources, max_rejects, str(output), True))
+    return RejectLimit(demands(output, max_rejects, splits=("train", "val")))
 
 
 def add(limit: RejectLimit, items, found=()) -> None:
@@ -312,3 +268,37 @@ def test_missed_shares(images, missed):
     plans = {name: SplitSize(number, 1, 1) for name, number in zip(("train", "val"), images, strict=True)}
     found = list(missed_shares(asked, Facts(plans=plans)))
     assert [missed in sentence for sentence in found] == [True] * bool(missed)
+
+
+SIZES = {"train": SplitSize(10, 900, 2), "val": SplitSize(1, 100, 1)}
+
+
+def free(monkeypatch, folder, number):
+    """Let the disk of `folder` have `number` bytes."""
+
+    def usage(path):
+        assert path == str(folder)
+        return shutil._ntuple_diskusage(2000, 0, number)
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+
+
+@pytest.mark.parametrize(
+    ("number", "is_exact", "is_warned"), [(1000, True, False), (999, True, True), (799, False, True), (0, False, True)]
+)
+def test_plan_is_compared_with_free_space(tmp_path, monkeypatch, caplog, number, is_exact, is_warned):
+    free(monkeypatch, tmp_path, number)
+    check_space(str(tmp_path / "not" / "yet"), SIZES, is_exact)
+    assert bool(caplog.records) == is_warned
+
+
+def test_finished_shards_are_subtracted_and_a_bucket_has_room(tmp_path, monkeypatch):
+    state = tmp_path / ".recordmill-train"
+    state.mkdir()
+    (state / "coco-train.tfrecord-00000-of-00002").write_bytes(bytes(600))
+    free(monkeypatch, tmp_path, 400)
+    check_space(str(tmp_path), SIZES, True)
+    check_space(str(tmp_path), {"val": SplitSize(1, 500, 1)}, True)
+    with pytest.raises(ConfigError, match=r"up to 501 bytes, and the disk of .* has 400 bytes free"):
+        check_space(str(tmp_path), {"val": SplitSize(1, 501, 1)}, True)
+    check_space("gs://bucket/folder", SIZES, True)

@@ -4,7 +4,6 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
-import google_crc32c
 import msgspec
 import pytest
 
@@ -19,10 +18,10 @@ from recordmill.schemas.statistics import SplitStatistics
 from recordmill.transforms.dataset.dataset_folder import read_manifest, read_split_manifests
 from recordmill.transforms.shards import commit_splits as module
 from recordmill.transforms.shards.commit_splits import commit_splits, companions
-from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.local_storage import LocalStorage
 from tests.gcs_stand_in import running
 from tests.transforms.shards.test_describe_split import RECIPE, SPLIT
+from tests.transforms.shards.test_shard_file import crc32c
 from tests.transforms.shards.test_write_metadata import contents, stage
 
 
@@ -327,10 +326,6 @@ def test_in_bucket_another_run_s_shard_is_known_by_its_checksum(monkeypatch):
             commit_splits("gs://bucket/out", manifest, {"train": b"{}"})
         server.put(f"out/.recordmill-train/{shards[1].file}", b"abc")
         assert commit_splits("gs://bucket/out", manifest, {"train": b"{}"}) == manifest
-
-
-def crc32c(data: bytes) -> str:
-    return crc32c_text(google_crc32c.Checksum(data))
 
 
 def test_manifest_of_one_split_under_name_of_another_is_refused(tmp_path):

@@ -1,12 +1,8 @@
 import hashlib
 from types import MappingProxyType
 
-import apache_beam as beam
 import msgspec
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.dataset.manifest import (
     FORMAT,
@@ -27,16 +23,15 @@ from recordmill.schemas.shards import ShardInfo, SplitSize
 from recordmill.schemas.statistics import ZERO_BIN, Histogram, Statistics
 from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.dataset.compare_names import Names
-from recordmill.transforms.dataset.facts import Facts, add_facts
+from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.dataset.rejects import RejectList, count_rejects
 from recordmill.transforms.runtime.beam_steps import made_by
 from recordmill.transforms.shards.describe_split import (
-    CountClasses,
     Rows,
-    SplitShards,
     check_examples,
     check_rejects,
     check_whole,
+    count_classes,
     describe_split,
     plan_of,
 )
@@ -127,7 +122,7 @@ def facts(inputs=INPUTS, counts=COUNTS, statistics=MappingProxyType({})) -> Fact
 
 def described(rejects=REJECTED, shards=SHARDS, class_counts=(9, 0), recipe=RECIPE, **found) -> SplitManifest:
     list_ = RejectList(tally(rejects), "abc", FIRST)
-    return describe_split(recipe, facts(**found), list_, SplitShards(shards), class_counts, STATISTICS)
+    return describe_split(recipe, facts(**found), list_, class_counts, STATISTICS, shards)
 
 
 def test_describe_split():
@@ -343,11 +338,7 @@ def task(split: str, *category_ids: int, class_name: str | None = None) -> Image
     ],
 )
 def test_count_classes(tasks, counts):
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        blocks = [(0, pack_block(block_of_tasks(part, SPLITS))) for part in (tasks[:1], tasks[1:]) if part]
-        found = p | beam.Create(blocks) | CountClasses(SPLITS, p | "Labels" >> beam.Create([LABELS]))
-        added = found | beam.combiners.ToList() | beam.Map(lambda parts: add_facts(parts).classes)
-        assert_that(added, equal_to([counts]))
+    assert count_classes((0, pack_block(block_of_tasks(tasks, SPLITS))), LABELS, SPLITS).classes == counts
 
 
 def test_plan_is_manifest_before_picture_is_read():

@@ -24,7 +24,6 @@ from recordmill.transforms.blocks.run_step import hash_images, image_order, rang
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.shards import plan_blocks as module
 from recordmill.transforms.shards.plan_blocks import (
-    Census,
     PlanBlocks,
     SplitPlan,
     cut_range,
@@ -32,6 +31,7 @@ from recordmill.transforms.shards.plan_blocks import (
     place_images,
     plan_blocks,
     plan_split,
+    sizing_warnings,
     take_census,
 )
 from tests.oracles.block_of_tasks import block_of_tasks
@@ -111,9 +111,9 @@ def planned(
                 placed.check()
                 for shard in np.unique(shards).tolist():
                     pieces = image_tasks(placed.take(shards == shard), SPLITS)
-                    found.setdefault(ShardKey(split, shard, plans[split].plan.shards), []).append((key, pieces))
+                    found.setdefault(ShardKey(split, shard, plans[split].shards), []).append((key, pieces))
     placed_images = {shard: [image for _, pieces in sorted(of) for image in pieces] for shard, of in found.items()}
-    return {split: msgspec.structs.replace(of.plan, before=b"") for split, of in plans.items()}, placed_images
+    return {split: msgspec.structs.replace(plan, before=b"", keys=b"") for split, plan in plans.items()}, placed_images
 
 
 def sorted_plan(images: list[ImageTask], sizing: ShardSizing, estimate: ScalarEstimate) -> Placed:
@@ -193,7 +193,7 @@ def test_rows_of_one_id():
 
 def test_plan_of_nothing():
     assert plan_blocks([], SPLITS, ShardSizing(num_shards=3)) == {}
-    plan = plan_split(Census(np.zeros((3, 4), np.int64), 0, None), ShardSizing(num_shards=3))
+    plan = plan_split(ShardSizing(num_shards=3), np.zeros((3, 4), np.int64), 0)
     assert list(empty_shards("train", plan)) == [ShardKey("train", index, 3) for index in range(3)]
     assert list(cut_range(5, block_of_tasks([], SPLITS))) == []
 
@@ -260,3 +260,56 @@ def test_transform(sizing, table):
             lambda facts: [(split, plan.images, plan.shards) for split, plan in facts.plans.items()]
         )
         assert_that(totals, equal_to([("train", 60, counts["train"]), ("val", 5, counts["val"])]), "Plans")
+
+
+def warned(shards: int, images: int, **asked: int) -> list[str]:
+    sizing = ShardSizing(**asked)
+    return list(sizing_warnings("val", SplitPlan(sizing, shards, images, 0, images), sizing))
+
+
+@pytest.mark.parametrize(
+    ("shards", "images", "asked", "told"),
+    [
+        (64, 3, {"num_shards": 64}, "--num-shards 64 gives split val 64 shards for 3 images: 61 of them are empty"),
+        (2, 1, {"num_shards": 2}, "1 of them are empty; give fewer"),
+        (10, 19, {"num_shards": 10}, "10 shards for 19 images, about one in each; give fewer"),
+        (10, 10, {"num_shards": 10}, "about one in each; give fewer"),
+        (1500, 1501, {"examples_per_shard": 1}, "--examples-per-shard 1 gives split val 1,500 shards"),
+        (
+            89,
+            239,
+            {"shard_bytes": 200},
+            "--shard-size of 200 bytes gives split val 89 shards for 239 images, as no pict",
+        ),
+        (89, 239, {"shard_bytes": 200}, "did you mean 200MB?"),
+        (20, 20, {"shard_bytes": 100_000}, "about one in each; give more"),
+        (10_001, 1_000_000, {"shard_bytes": 20_000}, "--shard-size of 20,000 bytes gives split val 10,001 shards"),
+        (10_001, 1_000_000, {"num_shards": 10_001}, "slow to open and to list; give fewer"),
+    ],
+)
+def test_what_is_odd_is_named_in_one_sentence_with_its_numbers_and_cure(shards, images, asked, told):
+    (text,) = warned(shards, images, **asked)
+    assert told in text
+
+
+@pytest.mark.parametrize(
+    ("shards", "images", "asked"),
+    [
+        (64, 64_000, {"num_shards": 64}),
+        (3, 3, {"num_shards": 3}),  # a trial with a few pictures
+        (9, 9, {"num_shards": 9}),
+        (10, 20, {"num_shards": 10}),
+        (1, 3, {"shard_bytes": 200}),
+        (10_000, 1_000_000, {"shard_bytes": 20_000}),
+        (1, 0, {"shard_bytes": 150_000_000}),
+    ],
+)
+def test_what_may_be_meant_is_not(shards, images, asked):
+    assert warned(shards, images, **asked) == []
+
+
+def test_rows_of_a_table_may_be_small():
+    sizing = ShardSizing(shard_bytes=2000)
+    assert list(sizing_warnings("val", SplitPlan(sizing, 89, 2390, 0, 2390), sizing, "row")) == []
+    (text,) = sizing_warnings("val", SplitPlan(sizing, 89, 100, 0, 100), sizing, "row")
+    assert "89 shards for 100 rows, about one in each" in text

@@ -13,8 +13,8 @@ import pytest
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.processes import forked, forking
-from recordmill.transforms.shards import write_shards
 from recordmill.transforms.shards.shard_file import folders_of
+from recordmill.transforms.shards.write_shards import write_shard
 from recordmill.transforms.storage.local_storage import LocalUpload
 from tests.faults import warm_process
 from tests.faults.jobs import LocalPlace, Shard
@@ -40,7 +40,7 @@ def begun(shard: Shard) -> list[Future[ShardResult]]:
     packed = {key: pack_tasks(shard.tasks[half]) for key, half in HALVES.items()}
     folders = folders_of(recipe, "train")
     return [
-        forked().submit(write_shards._write, (recipe, labels, table, key, blocks), 2, 2, folders)
+        forked().submit(write_shard, (recipe, labels, table, key, blocks), 2, 2, folders)
         for key, blocks in packed.items()
     ]
 

@@ -28,9 +28,13 @@ def index_of(records: Sequence[bytes]) -> bytes:
     return "".join(lines).encode()
 
 
+def crc32c(data: bytes) -> str:
+    return crc32c_text(google_crc32c.Checksum(data))
+
+
 def index_info(records: Sequence[bytes]) -> IndexInfo:
     index = index_of(records)
-    return IndexInfo(len(index), crc32c_text(google_crc32c.Checksum(index)))
+    return IndexInfo(len(index), crc32c(index))
 
 
 RECORDS = [b"", b"first", bytes(range(256)) * 10_000, b"last"]
@@ -74,9 +78,8 @@ def test_tensorflow_reads_file_and_size_and_digest_are_its(tmp_path, changed, na
     assert {path.name for path in (tmp_path / "out" / STATE).iterdir()} == names
     data = (tmp_path / "out" / STATE / name).read_bytes()
     assert read(tmp_path / "out" / STATE / name) == records
-    crc32c = crc32c_text(google_crc32c.Checksum(data))
     index = msgspec.UNSET if changed.get("gzip") else index_info(records)
-    assert shard.info == ShardInfo(name, len(records), len(data), crc32c, hashlib.sha256(data).hexdigest(), index)
+    assert shard.info == ShardInfo(name, len(records), len(data), crc32c(data), hashlib.sha256(data).hexdigest(), index)
     if not changed.get("gzip"):
         assert (tmp_path / "out" / STATE / ".index" / f"{name}.idx").read_bytes() == index_of(records)
 

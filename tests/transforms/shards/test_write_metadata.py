@@ -5,10 +5,10 @@ import os
 import re
 
 import apache_beam as beam
-import google_crc32c
 import msgspec
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pvalue import AsSingleton
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
@@ -35,14 +35,14 @@ from recordmill.transforms.dataset.facts import AddFacts, Facts, add_facts
 from recordmill.transforms.dataset.rejects import RejectList, count_rejects
 from recordmill.transforms.shards import write_metadata as module
 from recordmill.transforms.shards.commit_splits import commit_splits
-from recordmill.transforms.shards.describe_split import SplitShards, describe_split
+from recordmill.transforms.shards.describe_split import describe_split
 from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard
 from recordmill.transforms.shards.write_metadata import Target, WriteMetadata, write_metadata
-from recordmill.transforms.storage.interface import crc32c_text
 from recordmill.transforms.storage.local_storage import LocalStorage, TemporaryName
 from tests.transforms.dataset.kinds import tally
 from tests.transforms.insight.test_find_duplicates import shard as fingerprints_of
 from tests.transforms.shards.test_describe_split import COUNTS, INPUTS, RECIPE, REJECTED, SHARDS, SPLIT, UNLISTED
+from tests.transforms.shards.test_shard_file import crc32c
 
 VAL = msgspec.structs.replace(RECIPE, split="val")
 TABLE = DETECTION.with_parts(())
@@ -68,7 +68,7 @@ def write_all(
     """Write splits whose shards have just been finished, and left these notes."""
     added, lists = add_facts(facts), [kind for each in facts for kind in each.rejects.items()]
     target = Target(tuple(recipes), str(folder), max_rejects, duplicates)
-    return write_metadata(target, labels, table, added, notes, lists)
+    return write_metadata(target, added, notes, lists, labels, table)
 
 
 def write(folder, recipe=RECIPE, shards=SHARDS, max_rejects=0.2, labels=LABELS, table=TABLE, **found) -> SplitManifest:
@@ -242,7 +242,7 @@ def test_splits_of_one_job_are_written_together(tmp_path):
     digest = hashlib.sha256((tmp_path / "rejects-val.jsonl").read_bytes()).hexdigest()
     statistics = (tmp_path / "statistics-val.json").read_bytes()
     val_rejects = RejectList(tally(REJECTED[:3]), digest, first)
-    described = describe_split(VAL, add_facts([val]), val_rejects, SplitShards(VAL_SHARDS), [10, 0], statistics)
+    described = describe_split(VAL, add_facts([val]), val_rejects, [10, 0], statistics, VAL_SHARDS)
     assert manifest.splits == {"train": split_of(tmp_path), "val": described}
     assert list(manifest.splits) == ["train", "val"]
     assert [line["split"] for line in lines(tmp_path, "rejects-val.jsonl")] == ["val"] * 3
@@ -271,9 +271,7 @@ def test_note_gone_or_of_another_run_keeps_job_from_manifest(tmp_path):
 def committed(folder, picture: int = 0) -> Manifest:
     """A folder that another run has committed, whose shards are whole."""
     of = fingerprints_of(SHARDS[0].file, ("a.jpg", picture, 0, 0), ("b.jpg", 1, 0, 0)) if picture else None
-    whole = [
-        msgspec.structs.replace(info, crc32c=crc32c_text(google_crc32c.Checksum(bytes(info.bytes)))) for info in SHARDS
-    ]
+    whole = [msgspec.structs.replace(info, crc32c=crc32c(bytes(info.bytes))) for info in SHARDS]
     notes = stage(folder, RECIPE, whole[:1], of) + stage(folder, RECIPE, whole[1:])
     return write_all(folder, [RECIPE], facts_of("train"), notes=notes)
 
@@ -339,8 +337,8 @@ def test_transform_collects_what_steps_before_found(tmp_path):
     shards = [WrittenShard(key, note, each) for (key, note), each in zip(notes, facts, strict=True)]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         findings = (created(p, "Facts", [found]),) | "Findings" >> AddFacts()
-        labels, table = created(p, "Labels", [LABELS]), created(p, "Table", [TABLE])
-        metadata = WriteMetadata(labels, table, findings, Target((RECIPE,), str(tmp_path), 0.2))
+        sides = {name: AsSingleton(created(p, name, [of])) for name, of in (("labels", LABELS), ("table", TABLE))}
+        metadata = WriteMetadata(findings, Target((RECIPE,), str(tmp_path), 0.2), sides)
         manifests = created(p, "Written", shards) | metadata
         assert_that(
             manifests | beam.Map(lambda manifest: manifest.splits == {"train": split_of(tmp_path, 9)}), equal_to([True])

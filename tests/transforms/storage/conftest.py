@@ -1,4 +1,8 @@
-"""A bucket for the tests of storage."""
+"""A bucket and archives for the tests of storage."""
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -24,3 +28,11 @@ def gcs(server, monkeypatch):
 
 def path_of(name: str) -> str:
     return f"gs://{BUCKET}/{name}"
+
+
+def archive(path: Path, members: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> str:
+    """Write a .zip, and return its path."""
+    with zipfile.ZipFile(path, "w", method) as file:
+        for name, data in members.items():
+            file.writestr(name, data)
+    return str(path)

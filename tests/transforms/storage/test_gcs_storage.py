@@ -75,12 +75,6 @@ def test_a_bucket_is_no_object(gcs, path):
 # Reading
 
 
-def test_reading_is_one_request(gcs):
-    gcs.put("a", BYTES)
-    assert STORAGE.read(path_of("a")) == BYTES
-    assert [call.operation for call in gcs.log] == ["read"]
-
-
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_object_is_read_no_further_than_its_reader_takes(gcs, is_packed):
     """Its size has not been asked for; what is packed may be far larger than its object."""
@@ -101,11 +95,9 @@ def test_object_is_read_no_further_than_its_reader_takes(gcs, is_packed):
 
 def test_a_missing_object(gcs):
     for act in (STORAGE.read, STORAGE.open, lambda path: GCS.read_range(path, 0, 5)):
-        with pytest.raises(FileNotFoundError, match="no such object") as caught:
+        with pytest.raises(FileNotFoundError, match="no such object"):
             act(path_of("gone"))
-        assert caught.value.filename == path_of("gone")
-    assert STORAGE.size(path_of("gone")) is None
-    assert [call.status for call in gcs.log] == [404] * 4
+    assert [call.status for call in gcs.log] == [404] * 3
 
 
 def test_a_version_is_read_or_nothing(gcs):
@@ -135,10 +127,8 @@ def test_what_is_stored_with_gzip_encoding_comes_decompressed(gcs):
 
 def test_ranges(gcs):
     gcs.put("a", BYTES)
-    assert GCS.read_range(path_of("a"), 5, 10) == BYTES[5:15]
-    assert GCS.read_range(path_of("a"), len(BYTES) - 3, 10) == BYTES[-3:]
-    assert GCS.read_range(path_of("a"), len(BYTES), 10) == b""
-    assert GCS.read_range(path_of("a"), 0, 0) == b""
+    for start, length in ((5, 10), (len(BYTES) - 3, 10), (len(BYTES), 10), (0, 0)):
+        assert GCS.read_range(path_of("a"), start, length) == BYTES[start : start + length]
     assert [call.range for call in gcs.log] == ["bytes=5-14", "bytes=102397-102406", "bytes=102400-102409"]
 
 
@@ -198,14 +188,8 @@ def test_walk(gcs):
     gcs.page_size = 3
     for folder in ("f", "f/", "f//"):
         assert set(STORAGE.walk(path_of(folder))) == expected
-    assert [file.name for file in STORAGE.walk(f"gs://{BUCKET}")] == [
-        "f/.hidden",
-        "f/a",
-        "f/b/c",
-        "f/b/d/e",
-        "f0",
-        "g/a",
-    ]
+    found = [file.name for file in STORAGE.walk(f"gs://{BUCKET}")]
+    assert found == ["f/.hidden", "f/a", "f/b/c", "f/b/d/e", "f0", "g/a"]
     assert list(STORAGE.walk(path_of("gone"))) == []
     assert {call.query["fields"] for call in gcs.log} == {"items(name,size,generation),nextPageToken"}
     assert STORAGE.names(path_of("f")) == [".hidden", "a"]
@@ -233,13 +217,9 @@ def test_is_folder_and_size(gcs):
         gcs.log.clear()
         assert STORAGE.is_folder(path_of(path)) is is_folder
         assert [(call.operation, call.query["maxResults"]) for call in gcs.log] == [("list", "1")]
-    assert STORAGE.is_folder(f"gs://{BUCKET}")
     assert [STORAGE.size(path_of(path)) for path in ("f/g", "marked", "marked/")] == [None] * 3
-
-
-def test_an_empty_bucket_is_a_folder(gcs):
-    assert STORAGE.is_folder(f"gs://{BUCKET}/")
-    assert list(STORAGE.walk(f"gs://{BUCKET}/")) == []
+    gcs.reset()
+    assert STORAGE.is_folder(f"gs://{BUCKET}")
 
 
 # Moving and deleting

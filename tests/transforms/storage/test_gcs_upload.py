@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from recordmill.transforms.storage import gcs_client, gcs_upload
+from recordmill.transforms.storage import gcs_client, gcs_requests
 from recordmill.transforms.storage.gcs_storage import GcsStorage
 from recordmill.transforms.storage.interface import Storage, UnreadableFileError
 from tests.gcs_stand_in import Call, Fault, Kind
@@ -26,20 +26,8 @@ def test_writing(gcs, size):
     data = os.urandom(size)
     STORAGE.write(path_of("new/a"), data)
     assert gcs.objects() == {"new/a": data}
-    chunks = 1 + size // gcs_upload.CHUNK_BYTES  # the last tells that there are no more
+    chunks = 1 + size // gcs_requests.CHUNK_BYTES  # the last tells that there are no more
     assert [call.operation for call in gcs.log] == ["start", *["chunk"] * chunks]
-
-
-@pytest.mark.parametrize("size", [10, 2 * MB])
-def test_file_of_many_writes_appears_whole_at_commit(gcs, size):
-    upload = STORAGE.create(path_of("f/a"))
-    for _ in range(3):
-        upload.write(b"x" * size)
-    assert gcs.log == []
-    upload.commit(path_of("f/b"))
-    assert gcs.objects() == {"f/b": b"x" * size * 3}
-    upload.abandon()
-    assert gcs.objects() == {"f/b": b"x" * size * 3}
 
 
 def test_upload_abandoned_or_forgotten_leaves_nothing(gcs):
@@ -67,7 +55,7 @@ def test_upload_that_failed_can_be_committed_again(gcs):
 
 @pytest.mark.parametrize(("status", "first"), [(404, 1), (410, 2)])
 def test_upload_whose_session_is_lost_is_begun_anew(gcs, monkeypatch, status, first):
-    monkeypatch.setattr(gcs_upload, "CHUNK_BYTES", 4 * MB)
+    monkeypatch.setattr(gcs_requests, "CHUNK_BYTES", 4 * MB)
     data = os.urandom(9 * MB)
     gcs.faults.append(Fault(Kind.STATUS, "chunk", first=first, status=status, message="the session is gone"))
     STORAGE.write(path_of("a"), data)
@@ -136,7 +124,7 @@ def test_checksum_that_server_refuses_is_tried_anew(gcs):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(gcs_upload, "CHUNK_BYTES", MB)
+    monkeypatch.setattr(gcs_requests, "CHUNK_BYTES", MB)
 
 
 def begun(gcs, path: str, data: bytes, chunks: int):

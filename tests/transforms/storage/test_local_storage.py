@@ -9,7 +9,7 @@ import pytest
 
 from recordmill.schemas.inputs.images import NO_FILE
 from recordmill.transforms.storage import local_storage
-from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError, UnreadableFileError
+from recordmill.transforms.storage.interface import ChangedFileError, UnreadableFileError
 from recordmill.transforms.storage.local_storage import LocalStorage, LocalUpload, TemporaryName
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -94,13 +94,6 @@ def test_file_that_was_written_to_since_it_was_listed_is_another(tmp_path, read)
 
 
 # Writing
-
-
-def test_write_makes_folders_and_replaces_files(tmp_path):
-    path = str(tmp_path / "new" / "folder" / "a")
-    STORAGE.write(path, b"first")
-    STORAGE.write(path, b"second")
-    assert contents(tmp_path) == {"new/folder/a": b"second"}
 
 
 def test_write_in_working_directory(tmp_path, monkeypatch):
@@ -275,15 +268,6 @@ def test_folder_that_vanishes_while_it_is_written_to_is_made_again(tmp_path, mon
     monkeypatch.setattr(LocalUpload, "commit", disturbed)
     STORAGE.write(str(path), b"{}")
     assert (path.read_bytes(), len(commits)) == (b"{}", 2)
-
-
-def test_file_is_read_no_further_than_its_reader_takes(tmp_path):
-    with open(tmp_path / "sparse", "wb") as file:
-        file.truncate(10_000_000_000)
-    with pytest.raises(FileTooLargeError, match="10,000,000,000 bytes, where at most 5 are read"):
-        STORAGE.read(str(tmp_path / "sparse"), most_bytes=5)
-    (tmp_path / "five").write_bytes(b"12345")
-    assert STORAGE.read(str(tmp_path / "five"), most_bytes=5) == b"12345"
 
 
 @pytest.mark.parametrize("size", [0, 4, 6])

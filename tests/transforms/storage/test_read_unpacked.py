@@ -8,7 +8,7 @@ from recordmill.schemas.errors import AnnotationFileError
 from recordmill.transforms.storage import read_unpacked as module
 from recordmill.transforms.storage.read_unpacked import open_unpacked, read_unpacked
 from recordmill.transforms.storage.resolve import storage_for
-from tests.transforms.storage.conftest import path_of
+from tests.transforms.storage.conftest import archive, path_of
 
 CONTENT = random.Random(0).randbytes(5 << 19) + b'{"images": []}' * 1000
 
@@ -64,9 +64,7 @@ def test_bomb_is_unpacked_to_its_bound_and_no_further(tmp_path, monkeypatch, mem
 def test_member_that_says_it_unpacks_to_too_much_is_not_unpacked(tmp_path, monkeypatch, read):
     """Its packed size may lie, too: another member begins behind it."""
     monkeypatch.setattr(module, "_ALWAYS", 3 << 20)
-    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("zeros", bytes(4_000_000))
-        archive.writestr("next", b"")
+    archive(tmp_path / "a.zip", {"zeros": bytes(4_000_000), "next": b""})
     data = bytearray((tmp_path / "a.zip").read_bytes())
     entry = data.index(b"PK\x01\x02")
     path = str(tmp_path / "a.zip" / "zeros")
@@ -75,19 +73,19 @@ def test_member_that_says_it_unpacks_to_too_much_is_not_unpacked(tmp_path, monke
         (tmp_path / "a.zip").write_bytes(data)
         with pytest.raises(AnnotationFileError, match="zeros is compressed and unpacks to more than 3,145,728 bytes"):
             read(path)
-    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
-        archive.writestr("zeros", bytes(4_000_000))
-        archive.writestr("random", CONTENT * 2, zipfile.ZIP_DEFLATED)
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as file:
+        file.writestr("zeros", bytes(4_000_000))
+        file.writestr("random", CONTENT * 2, zipfile.ZIP_DEFLATED)
     assert read(str(tmp_path / "b.zip" / "zeros")) == bytes(4_000_000)
     assert read(str(tmp_path / "b.zip" / "random")) == CONTENT * 2
 
 
 def test_what_has_no_ranges_is_known(tmp_path):
     (tmp_path / "a.json").write_bytes(CONTENT)
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr("stored", CONTENT)
-        archive.writestr("gzip", gzip.compress(CONTENT))
-        archive.writestr("deflated", CONTENT, zipfile.ZIP_DEFLATED)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
+        file.writestr("stored", CONTENT)
+        file.writestr("gzip", gzip.compress(CONTENT))
+        file.writestr("deflated", CONTENT, zipfile.ZIP_DEFLATED)
     found = {name: open_unpacked(f"{tmp_path}/{name}")[0] for name in ("a.json", "a.zip/stored", "a.zip/gzip")}
     assert found == {"a.json": False, "a.zip/stored": False, "a.zip/gzip": True}
     assert open_unpacked(f"{tmp_path}/a.zip/deflated")[0]
@@ -96,8 +94,7 @@ def test_what_has_no_ranges_is_known(tmp_path):
 def test_file_in_bucket_or_in_archive_is_unpacked_too(tmp_path, gcs):
     storage_for(path_of("a.json")).write(path_of("a.json"), gzip.compress(CONTENT))
     assert read_unpacked(path_of("a.json")) == CONTENT
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr("in/a.json.gz", gzip.compress(CONTENT))
+    archive(tmp_path / "a.zip", {"in/a.json.gz": gzip.compress(CONTENT)})
     assert read_unpacked(str(tmp_path / "a.zip/in/a.json.gz")) == CONTENT
 
 

@@ -1,6 +1,4 @@
-import io
 import os
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -8,15 +6,12 @@ import pytest
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage.gcs_storage import GcsStorage
 from recordmill.transforms.storage.resolve import archive_of, join_path, local_copy, storage_for
-from tests.transforms.storage.conftest import path_of
+from tests.transforms.storage.conftest import archive, path_of
 
 
-def test_archive_in_bucket_is_read_there(gcs):
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr("a/b.txt", "of the bucket")
+def test_archive_in_bucket_is_read_there(tmp_path, gcs):
+    gcs.put("resolved/x.zip", Path(archive(tmp_path / "x.zip", {"a/b.txt": b"of the bucket"})).read_bytes())
     path = path_of("resolved/x.zip/a/b.txt")
-    storage_for(path_of("resolved")).write(path_of("resolved/x.zip"), stream.getvalue())
     assert archive_of(path) == path_of("resolved/x.zip")
     assert storage_for(path).read(path) == b"of the bucket"
 
@@ -44,9 +39,7 @@ def test_local_copy_of_bucket_s_file_has_its_name_and_is_gone_afterwards(gcs):
 
 
 def test_local_copy_of_a_member(tmp_path):
-    with zipfile.ZipFile(tmp_path / "models.zip", "w") as archive:
-        archive.writestr("in/tiny.keras", b"model")
-    with local_copy(str(tmp_path / "models.zip" / "in" / "tiny.keras")) as path:
+    with local_copy(f"{archive(tmp_path / 'models.zip', {'in/tiny.keras': b'model'})}/in/tiny.keras") as path:
         assert Path(path).read_bytes() == b"model"
 
 

@@ -11,11 +11,10 @@ from recordmill.schemas.rejects import Metric
 from recordmill.schemas.shards import ShardKey, ShardResult, ShardSizing
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.blocks.pack_block import pack_block
-from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.shards.plan_blocks import shard_ranks
 from recordmill.transforms.shards.shard_file import FinishedShards
-from recordmill.transforms.shards.shard_writer import write_shard
+from recordmill.transforms.shards.write_shards import write_shard
 from recordmill.transforms.table.spill_file import CopyRows, read_shard
 from recordmill.transforms.table.spill_rows import plan_rows, shard_block
 from tests.transforms.shards.test_shard_file import read, recipe
@@ -77,9 +76,8 @@ def write(tmp_path, *parts: list[bytes]) -> ShardResult:
     block = shard_block(plan_rows(made, ShardSizing(num_shards=2)), 0, made)
     block.check()
     with ThreadPoolExecutor(1) as pool:
-        of = RecordContext(LabelMap(()), TABLE, pool, 1, str(tmp_path / "out"))
         made = recipe(tmp_path, layout="table", maker=CopyRows())
-        note = write_shard(KEY, [pack_block(block)], made, of).note
+        note = write_shard(made, LabelMap(()), TABLE, KEY, [pack_block(block)], pool, 1).note
     return FinishedShards(made.output, made.name, made.layout).result(KEY, note)
 
 
