@@ -1,7 +1,5 @@
 """Write Samples of a user's pipeline to TFRecord shards."""
 
-from functools import partial
-
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
@@ -19,17 +17,8 @@ def samples_job(
         labels: of one LabelMap; None to collect the classes of the Samples.
         facts: of Facts, of what read the Samples; None if there is none.
     """
-    steps = partial(gather, options=options, samples=samples, labels=labels, facts=facts)
-    return Job(options, options.splits, tuple, steps, pictures(options, options.splits, options.table))
 
+    def gather(_: beam.Pipeline) -> Gathered:
+        return Gathered(*(samples | "GatherSamples" >> GatherSamples(options, labels, facts)))
 
-def gather(
-    p: beam.Pipeline,
-    options: RecordOptions,
-    samples: PCollection,
-    labels: PCollection | None,
-    facts: PCollection | None,
-) -> Gathered:
-    """Convert Samples to Blocks. `p` is their pipeline."""
-    gathered = samples | "GatherSamples" >> GatherSamples(options, labels, facts)
-    return Gathered(gathered.blocks, gathered.labels, gathered.table, gathered.facts)
+    return Job(options, options.splits, tuple, gather, pictures(options, options.splits, options.table))
