@@ -2,13 +2,13 @@
 
 import os
 import tempfile
-from collections.abc import Sequence
 
 import msgspec
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.preflight.check_runner import require_local
-from recordmill.launch.runners.beam_options import beam_options
+from recordmill.launch.runners.beam_options import local_mode
 from recordmill.launch.runners.run import run as run_job
 from recordmill.launch.terminal import progress
 from recordmill.launch.terminal.console import terminal
@@ -21,7 +21,7 @@ from recordmill.transforms.extract.claim_folder import claimed, extract_recipe
 from recordmill.transforms.extract.extract_shards import ExtractedSplit
 
 
-def run(options: ExtractOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:
+def run(options: ExtractOptions, progress_mode: str, beams: PipelineOptions) -> bool:
     """Extract a data set or a split, print the summary, and return True if there are errors.
 
     Raises:
@@ -29,8 +29,7 @@ def run(options: ExtractOptions, progress_mode: str, beam_arguments: Sequence[st
             empty nor has an unfinished extraction of the same, or another process is extracting there.
         JobError: a file could not be written.
     """
-    if beam_arguments:
-        require_local(beam_options(beam_arguments), "extract")
+    require_local(beams, "extract")
     manifest = require_manifest(options.folder)
     shards = extract.listed_shards(options.folder, manifest, options.split)
     extract.check_format(options.folder, manifest, options.format_)
@@ -44,11 +43,9 @@ def run(options: ExtractOptions, progress_mode: str, beam_arguments: Sequence[st
         with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
             report = os.path.join(temporary, "extracted.json")
             with progress.shown(progress_mode):
-                progress.expect_records([shard.info for shard in shards], in_this_process=not beam_arguments)
-                run_job(
-                    lambda p: extract.build(p, shards, manifest, options, report),
-                    beam_arguments,
-                )
+                is_here = local_mode(beams) == "in_memory"
+                progress.expect_records([shard.info for shard in shards], in_this_process=is_here)
+                run_job(lambda p: extract.build(p, shards, manifest, options, report), beams)
             with open(report, "rb") as file:
                 extracted = msgspec.json.decode(file.read(), type=list[ExtractedSplit])
         notes = extract.not_extracted(manifest, [each.split for each in extracted], options.format_)

@@ -2,9 +2,8 @@
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from uuid import uuid4
 
 import msgspec
@@ -12,7 +11,7 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 
 from recordmill.launch.local_engine.fork_writers import WORTH_IT, processes_forked
 from recordmill.launch.preflight.check_runner import check_runner, check_staging
-from recordmill.launch.runners.beam_options import Runner, beam_options, local_mode, purpose_of, runner_of
+from recordmill.launch.runners.beam_options import Runner, local_mode, purpose_of, runner_of
 from recordmill.launch.runners.run import run as run_job
 from recordmill.launch.terminal import progress
 from recordmill.launch.terminal.console import terminal
@@ -29,7 +28,7 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.verify.check_folder import all_faults
 
 
-def run(options: VerifyOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:
+def run(options: VerifyOptions, progress_mode: str, beams: PipelineOptions) -> bool:
     """Check a data set, print the result, and return True if there are errors. A template is only built; its job fails
     if there are errors.
 
@@ -37,7 +36,6 @@ def run(options: VerifyOptions, progress_mode: str, beam_arguments: Sequence[str
         ConfigError: no data set there, or none of what is asked for; or TensorFlow is not installed.
         JobError: the check itself failed; the model is gone, or another than it was.
     """
-    beams = beam_options(beam_arguments)
     is_remote = runner_of(beams) is not Runner.LOCAL
     if is_remote:
         check_runner(beams, options.paths)
@@ -51,14 +49,12 @@ def run(options: VerifyOptions, progress_mode: str, beam_arguments: Sequence[str
         check_staging(beams)
     expected = verify.expected_shards(options)
     if purpose_of(beams) == "template":
-        run_job(
-            partial(verify.build_judging, expected=expected, folder=options.folder, workers=options.workers),
-            beam_arguments,
-        )
+        run_job(lambda p: verify.build_judging(p, expected, options.folder, options.workers), beams)
         terminal().print("The template was made; what launches it runs the job, which fails where there is a fault.")
         return False
     records = sum(shard.info.examples for shard in expected)
-    forked = processes_forked(lambda: records >= WORTH_IT, options.workers, local_mode(beams))
+    mode = local_mode(beams)
+    forked = processes_forked(lambda: records >= WORTH_IT, options.workers, mode)
     remote = beams if is_remote else None
     with forked, progress.shown(progress_mode), _report_file(options.folder, remote) as report:
         if options.chosen_check is Check.TENSORFLOW:
@@ -66,8 +62,8 @@ def run(options: VerifyOptions, progress_mode: str, beam_arguments: Sequence[str
             what = "verify --check tensorflow" if is_checking else "verify --recompute"
             require_tensorflow(what, is_checking)
         verify.load_models(expected)
-        progress.expect_records([shard.info for shard in expected], in_this_process=not beam_arguments)
-        run_job(partial(verify.build, expected=expected, report=report, workers=options.workers), beam_arguments)
+        progress.expect_records([shard.info for shard in expected], in_this_process=mode == "in_memory")
+        run_job(lambda p: verify.build(p, expected, report, options.workers), beams)
         checks = msgspec.json.decode(storage_for(report).read(report), type=list[ShardCheck])
     faults = all_faults(options.folder, checks)
     listed = sum(len(split.shards) for split in require_manifest(options.folder).splits.values())

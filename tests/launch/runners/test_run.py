@@ -5,6 +5,7 @@ import re
 import apache_beam as beam
 import pytest
 
+from recordmill.launch.runners.beam_options import beam_options
 from recordmill.launch.runners.run import run
 from recordmill.launch.runners.signals import Terminated
 from recordmill.schemas.errors import JobError, RecordError, RecordmillError
@@ -17,7 +18,7 @@ def _raise(error: Exception) -> None:
 def failure(error: Exception) -> Exception:
     """What `run` raises when a step raises `error`."""
     with pytest.raises(RecordmillError) as caught:
-        run(lambda p: p | "Once" >> beam.Create([error]) | "Some" >> beam.ParDo(_raise), [])
+        run(lambda p: p | "Once" >> beam.Create([error]) | "Some" >> beam.ParDo(_raise), beam_options([]))
     return caught.value
 
 
@@ -38,9 +39,9 @@ def _interrupt(kind: type) -> None:
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, Terminated])
 def test_ctrl_c_within_step_is_ctrl_c_and_no_failure(kind):
     with pytest.raises(KeyboardInterrupt):
-        run(lambda p: p | "Once" >> beam.Create([kind]) | "Some" >> beam.Map(_interrupt), [])
+        run(lambda p: p | "Once" >> beam.Create([kind]) | "Some" >> beam.Map(_interrupt), beam_options([]))
 
 
 def test_pipeline_that_cannot_be_built_is_named():
     with pytest.raises(JobError, match="the job failed: KeyError: "):
-        run(lambda p: {}[p], [])
+        run(lambda p: {}[p], beam_options([]))

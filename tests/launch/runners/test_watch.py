@@ -13,12 +13,13 @@ from apache_beam.metrics.execution import MetricKey, MetricResult
 from apache_beam.metrics.metricbase import MetricName
 from apache_beam.options.pipeline_options import GoogleCloudOptions
 
-from recordmill.launch.runners import watch
-from recordmill.launch.runners.beam_options import Runner, beam_options
+from recordmill.launch.runners import run as watch
+from recordmill.launch.runners.beam_options import beam_options
 from recordmill.launch.runners.signals import Terminated
 from recordmill.transforms.runtime import progress
 
 OPTIONS = beam_options(["--runner=DataflowRunner", "--project=my-project", "--region=europe-west4"])
+PORTABLE = beam_options(["--runner=PrismRunner"])
 SERVICE = logging.getLogger("apache_beam.runners.dataflow.dataflow_runner")
 
 
@@ -78,7 +79,7 @@ def answer(monkeypatch):
 
 
 def test_dataflow_jobs_id_and_link_are_named(capsys):
-    watch.wait(Job(), Runner.DATAFLOW, OPTIONS)
+    watch.wait(Job(), OPTIONS)
     told = capsys.readouterr().err
     assert "Created job with id: [2026-11-21_1]\n" in told
     assert "https://console.cloud.google.com/dataflow/jobs/europe-west4/2026-11-21_1?project=my-project" in told
@@ -99,7 +100,7 @@ def test_counters_and_state_become_progress(monkeypatch):
         ("rejected/annotation/empty_box", 5, 5),
     ]
     waited = threading.Event()
-    watch.wait(Job(lambda: waited.wait(0.5), counters), Runner.DATAFLOW, OPTIONS)
+    watch.wait(Job(lambda: waited.wait(0.5), counters), OPTIONS)
     now = progress.snapshot()
     assert (now.step, now.images_planned, now.shards_planned) == ("Dataflow: resource cleaning up", 10, 2)
     assert (now.images_skipped, now.images_done, now.bytes_done, now.shards_done, now.rejected) == (1, 7, 700, 1, 9)
@@ -128,7 +129,7 @@ def test_job_server_is_asked_again_and_again(monkeypatch):
         while progress.snapshot().images_done < 3 and time.monotonic() < end_s:
             time.sleep(0.001)
 
-    watch.wait(AskedOnce(until_three), Runner.PORTABLE, OPTIONS)
+    watch.wait(AskedOnce(until_three), PORTABLE)
     assert progress.snapshot().images_done >= 3
 
 
@@ -137,17 +138,17 @@ def test_ctrl_c_may_cancel(said, answer):
     answer(said)
     job = Job(interrupted)
     with pytest.raises(KeyboardInterrupt) as caught:
-        watch.wait(job, Runner.DATAFLOW, OPTIONS)
+        watch.wait(job, OPTIONS)
     assert (job.cancelled, str(caught.value)) == (1, "")
 
 
 def test_ctrl_c_while_job_is_submitted_tells_how_to_find_it():
     name = OPTIONS.view_as(GoogleCloudOptions).job_name
     with pytest.raises(watch.LeftRunning) as caught:
-        watch.submit(SimpleNamespace(run=interrupted), Runner.DATAFLOW, OPTIONS)
+        watch.submit(SimpleNamespace(run=interrupted), OPTIONS)
     assert f"gcloud dataflow jobs list --filter=name={name} --project=my-project" in str(caught.value)
     with pytest.raises(KeyboardInterrupt) as plain:
-        watch.submit(SimpleNamespace(run=interrupted), Runner.LOCAL, OPTIONS)
+        watch.submit(SimpleNamespace(run=interrupted), beam_options([]))
     assert type(plain.value) is KeyboardInterrupt
 
 
@@ -156,7 +157,7 @@ def test_ctrl_c_may_leave_job_running(said, answer):
     answer(said)
     job = Job(interrupted)
     with pytest.raises(watch.LeftRunning) as caught:
-        watch.wait(job, Runner.DATAFLOW, OPTIONS)
+        watch.wait(job, OPTIONS)
     assert job.cancelled == 0
     assert "jobs cancel 2026-11-21_1 --project=my-project --region=europe-west4" in str(caught.value)
 
@@ -173,14 +174,14 @@ def test_without_terminal_job_is_left_running(kind, answer, monkeypatch):
 
     job = Job(ended)
     with pytest.raises(watch.LeftRunning):
-        watch.wait(job, Runner.DATAFLOW, OPTIONS)
+        watch.wait(job, OPTIONS)
     assert job.cancelled == 0
 
 
 def test_job_of_job_server_is_cancelled_with_command():
     job = Job(interrupted)
     with pytest.raises(KeyboardInterrupt) as caught:
-        watch.wait(job, Runner.PORTABLE, OPTIONS)
+        watch.wait(job, PORTABLE)
     assert (job.cancelled, type(caught.value)) == (1, KeyboardInterrupt)
 
 
@@ -191,7 +192,7 @@ def test_ctrl_c_that_has_reached_job_server_as_well_is_ctrl_c(error):
             raise error
 
     with pytest.raises(KeyboardInterrupt):
-        watch.wait(WithoutServer(interrupted), Runner.PORTABLE, OPTIONS)
+        watch.wait(WithoutServer(interrupted), PORTABLE)
 
 
 def test_what_dataflow_says_is_named_in_line_once(capsys):
@@ -207,7 +208,7 @@ def test_what_dataflow_says_is_named_in_line_once(capsys):
             SERVICE.info(f"{head}BASIC: Worker pool started.")
             SERVICE.error("Console URL: https://console.cloud.google.com/")
 
-        watch.wait(Job(says), Runner.DATAFLOW, OPTIONS)
+        watch.wait(Job(says), OPTIONS)
         told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Dataflow: ")]
         assert told == ["Dataflow: Quota CPUS exceeded.", "Dataflow: OSError: no room"]
         SERVICE.warning("afterwards")
@@ -237,6 +238,6 @@ def test_threads_that_lose_their_connection_are_silent(error, is_told, monkeypat
         thread.start()
         thread.join()
 
-    watch.wait(Job(loses), Runner.PORTABLE, OPTIONS)
+    watch.wait(Job(loses), PORTABLE)
     assert told == ([error] if is_told else [])
     assert threading.excepthook is hook
