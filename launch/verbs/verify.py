@@ -2,25 +2,26 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from uuid import uuid4
 
 import msgspec
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
+from rich.table import Table
 
 from recordmill.launch.local_engine.fork_writers import WORTH_IT, processes_forked
 from recordmill.launch.preflight.check_runner import check_runner, check_staging
 from recordmill.launch.runners.beam_options import Runner, local_mode, purpose_of, runner_of
 from recordmill.launch.runners.run import run as run_job
 from recordmill.launch.terminal import progress
-from recordmill.launch.terminal.console import terminal
-from recordmill.launch.terminal.fault_summary import print_checks
+from recordmill.launch.terminal.console import print_faults, terminal
 from recordmill.launch.terminal.require_tensorflow import require_tensorflow
 from recordmill.pipelines import verify
 from recordmill.pipelines.dataset_options import VerifyOptions
-from recordmill.schemas.dataset.checks import Check, ShardCheck
+from recordmill.schemas.dataset.checks import Check, Faults, ShardCheck
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.sizes import number_text, size_text
 from recordmill.schemas.statistics import REPORT
 from recordmill.transforms.dataset.dataset_folder import require_manifest
 from recordmill.transforms.insight.write_report import has_report
@@ -67,10 +68,48 @@ def run(options: VerifyOptions, progress_mode: str, beams: PipelineOptions) -> b
         checks = msgspec.json.decode(storage_for(report).read(report), type=list[ShardCheck])
     faults = all_faults(options.folder, checks)
     listed = sum(len(split.shards) for split in require_manifest(options.folder).splits.values())
-    print_checks(terminal(), options.folder, checks, faults, options.chosen_check, listed - len(checks))
+    print_checks(options.folder, checks, faults, options.chosen_check, listed - len(checks))
     for unchecked in _unchecked(options):
         terminal().print(unchecked)
     return bool(faults)
+
+
+def print_checks(
+    folder: str,
+    checks: Sequence[ShardCheck],
+    faults: Faults,
+    check: Check = Check.TENSORFLOW,
+    unread: int = 0,
+) -> None:
+    """Print the result of verify: a line per split, and the errors. `unread` shards were skipped."""
+    console = terminal()
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("split")
+    for column in ("shards", "examples", "objects", "size"):
+        table.add_column(column, justify="right")
+    for split in sorted({each.split for each in checks}):
+        of_split = [each for each in checks if each.split == split]
+        table.add_row(
+            split,
+            f"{len(of_split):,}",
+            f"{sum(each.examples for each in of_split):,}",
+            f"{sum(each.objects for each in of_split):,}",
+            size_text(sum(each.bytes for each in of_split)),
+        )
+    console.print(table)
+    print_faults(faults)
+    if features := sum(each.features for each in checks):
+        most = max(each.difference for each in checks)
+        console.print(f"{features:,} features made again: they differ by at most {most:.2g} of their largest number")
+    every = f"every record {'read and parsed' if check is Check.HASHES else 'read, parsed and decoded'}"
+    if faults:
+        verdict = number_text(len(faults), "fault")
+    elif unread:
+        read = f"the {len(checks):,} of {len(checks) + unread:,} shards that were read"
+        verdict = f"no fault in {read}: {every}"
+    else:
+        verdict = f"whole: {every}"
+    console.print(f"{folder}: {verdict}")
 
 
 def _unchecked(options: VerifyOptions) -> Iterator[str]:
