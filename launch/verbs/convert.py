@@ -10,8 +10,7 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 
 from recordmill.launch.local_engine.fork_writers import are_many, processes_forked, slower_processes
 from recordmill.launch.preflight.check_folder import folder_fault
-from recordmill.launch.preflight.check_memory import check_memory
-from recordmill.launch.preflight.check_runner import check_staging, distant_buckets
+from recordmill.launch.preflight.check_runner import check_memory, check_staging, distant_buckets
 from recordmill.launch.preflight.claim_output import (
     OutputState,
     absent_folders,

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from recordmill.launch.command_line.parser import parse
-from recordmill.launch.preflight import check_memory as module
-from recordmill.launch.preflight.check_memory import check_memory, memory_bytes, memory_needed
+from recordmill.launch.preflight import check_runner as module
+from recordmill.launch.preflight.check_runner import check_memory, memory_bytes, memory_needed
 from recordmill.schemas.errors import ConfigError
 from tests.conftest import coco_flags
 
