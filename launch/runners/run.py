@@ -4,15 +4,19 @@ Of a remote job, the progress line shows state and counters, and the service's w
 to cancel it."""
 
 import logging
+import os
 import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Any
+from contextlib import contextmanager, nullcontext, suppress
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+from uuid import uuid4
 
 import apache_beam as beam
 import grpc
+import msgspec
 from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
@@ -25,6 +29,9 @@ from recordmill.launch.terminal.progress import paused
 from recordmill.schemas import errors
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.os_errors import explain_text
+from recordmill.transforms.storage.resolve import join_path, storage_for
+
+Report = TypeVar("Report")
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -64,6 +71,35 @@ def run(build: Callable[[beam.Pipeline], object], options: PipelineOptions) -> N
         if _INTERRUPTED.search(str(error)):
             raise KeyboardInterrupt from error
         raise explain(error) from error
+
+
+def run_for_report(
+    build: Callable[[beam.Pipeline, str], object], options: PipelineOptions, kind: type[Report], folder: str = ""
+) -> Report:
+    """Run a pipeline that writes a report as JSON to a temporary file, and return the report. Errors as for `run`.
+
+    Args:
+        build: Adds the steps to a pipeline, and takes the path of the report.
+        folder: Folder of the file, if workers elsewhere write it and have no temporary folder of Dataflow.
+    """
+    if runner_of(options) is Runner.LOCAL:
+        with TemporaryDirectory(prefix="recordmill-") as temporary:
+            path = os.path.join(temporary, "report.json")
+            return _run_for_report(build, options, kind, path)
+    folder = options.view_as(GoogleCloudOptions).temp_location or folder
+    path = join_path(folder, f".recordmill-report-{uuid4().hex}.json")
+    try:
+        return _run_for_report(build, options, kind, path)
+    finally:
+        with suppress(OSError):
+            storage_for(path).delete(path)
+
+
+def _run_for_report(
+    build: Callable[[beam.Pipeline, str], object], options: PipelineOptions, kind: type[Report], path: str
+) -> Report:
+    run(lambda p: build(p, path), options)
+    return msgspec.json.decode(storage_for(path).read(path), type=kind)
 
 
 class LeftRunning(KeyboardInterrupt):

@@ -1,11 +1,8 @@
 """Run a conversion, and print its summary."""
 
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 
-import msgspec
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
 from recordmill.launch.local_engine.fork_writers import are_many, processes_forked, slower_processes
@@ -19,7 +16,7 @@ from recordmill.launch.preflight.claim_output import (
     release_output,
 )
 from recordmill.launch.runners.beam_options import Runner, beam_options, local_mode, purpose_of, runner_of
-from recordmill.launch.runners.run import polling, run
+from recordmill.launch.runners.run import polling, run, run_for_report
 from recordmill.launch.terminal.console import print_lines, print_times, terminal, terminal_of_errors
 from recordmill.launch.terminal.progress import Show, shown
 from recordmill.pipelines.convert import Job, write_nothing
@@ -130,11 +127,7 @@ def show_plan(job: Job, progress_mode: str) -> None:
     _print_notes(job.notes)
     _print_notes([check_memory(job.options, is_dry_run=True)])
     recipes = job.recipes()
-    with tempfile.TemporaryDirectory(prefix="recordmill-") as folder:
-        report = os.path.join(folder, "plan.json")
-        with shown(progress_mode):
-            run(lambda p: job.report(p, recipes, report), beam_options([]))
-        with open(report, "rb") as file:
-            plan = msgspec.json.decode(file.read(), type=Plan)
+    with shown(progress_mode):
+        plan = run_for_report(lambda p, path: job.report(p, recipes, path), beam_options([]), Plan)
     print_lines(terminal(), plan_lines(plan, job.options.output))
     check_space(job.options.output, plan.sizes, job.options.has_exact_sizes)

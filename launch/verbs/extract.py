@@ -1,16 +1,15 @@
 """`recordmill extract`: convert a data set back to image files and labels."""
 
 import os
-import tempfile
 from collections.abc import Iterable, Sequence
+from functools import partial
 
-import msgspec
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.preflight.check_runner import require_local
 from recordmill.launch.runners.beam_options import local_mode
-from recordmill.launch.runners.run import run as run_job
+from recordmill.launch.runners.run import run_for_report
 from recordmill.launch.terminal import progress
 from recordmill.launch.terminal.console import print_faults, print_lines, terminal
 from recordmill.pipelines import extract
@@ -41,14 +40,11 @@ def run(options: ExtractOptions, progress_mode: str, beams: PipelineOptions) -> 
             terminal().print(
                 f"Going on with an unfinished extraction in {options.target}: {finished:,} shards were extracted"
             )
-        with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
-            report = os.path.join(temporary, "extracted.json")
-            with progress.shown(progress_mode):
-                is_here = local_mode(beams) == "in_memory"
-                progress.expect_records([shard.info for shard in shards], in_this_process=is_here)
-                run_job(lambda p: extract.build(p, shards, manifest, options, report), beams)
-            with open(report, "rb") as file:
-                extracted = msgspec.json.decode(file.read(), type=list[ExtractedSplit])
+        with progress.shown(progress_mode):
+            is_here = local_mode(beams) == "in_memory"
+            progress.expect_records([shard.info for shard in shards], in_this_process=is_here)
+            build = partial(extract.build, shards=shards, manifest=manifest, options=options)
+            extracted = run_for_report(build, beams, list[ExtractedSplit])
         notes = extract.not_extracted(manifest, [each.split for each in extracted], options.format_)
         _print_extracted(options.target, extracted, notes)
     return any(each.faults for each in extracted)

@@ -1,19 +1,16 @@
 """`recordmill verify`: check a data set."""
 
-import os
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from uuid import uuid4
+from functools import partial
 
-import msgspec
-from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
+from apache_beam.options.pipeline_options import PipelineOptions
 from rich.table import Table
 
 from recordmill.launch.local_engine.fork_writers import WORTH_IT, processes_forked
 from recordmill.launch.preflight.check_runner import check_runner, check_staging
 from recordmill.launch.runners.beam_options import Runner, local_mode, purpose_of, runner_of
 from recordmill.launch.runners.run import run as run_job
+from recordmill.launch.runners.run import run_for_report
 from recordmill.launch.terminal import progress
 from recordmill.launch.terminal.console import print_faults, terminal
 from recordmill.launch.terminal.require_tensorflow import require_tensorflow
@@ -25,7 +22,6 @@ from recordmill.schemas.sizes import number_text, size_text
 from recordmill.schemas.statistics import REPORT
 from recordmill.transforms.dataset.dataset_folder import require_manifest
 from recordmill.transforms.insight.write_report import has_report
-from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.verify.check_folder import all_faults
 
 
@@ -37,8 +33,7 @@ def run(options: VerifyOptions, progress_mode: str, beams: PipelineOptions) -> b
         ConfigError: no data set there, or none of what is asked for; or TensorFlow is not installed.
         JobError: the check itself failed; the model is gone, or another than it was.
     """
-    is_remote = runner_of(beams) is not Runner.LOCAL
-    if is_remote:
+    if runner_of(beams) is not Runner.LOCAL:
         check_runner(beams, options.paths)
         if options.check in (None, "tensorflow"):
             raise ConfigError(
@@ -56,16 +51,15 @@ def run(options: VerifyOptions, progress_mode: str, beams: PipelineOptions) -> b
     records = sum(shard.info.examples for shard in expected)
     mode = local_mode(beams)
     forked = processes_forked(lambda: records >= WORTH_IT, options.workers, mode)
-    remote = beams if is_remote else None
-    with forked, progress.shown(progress_mode), _report_file(options.folder, remote) as report:
+    with forked, progress.shown(progress_mode):
         if options.chosen_check is Check.TENSORFLOW:
             is_checking = options.recompute is None
             what = "verify --check tensorflow" if is_checking else "verify --recompute"
             require_tensorflow(what, is_checking)
         verify.load_models(expected)
         progress.expect_records([shard.info for shard in expected], in_this_process=mode == "in_memory")
-        run_job(lambda p: verify.build(p, expected, report, options.workers), beams)
-        checks = msgspec.json.decode(storage_for(report).read(report), type=list[ShardCheck])
+        build = partial(verify.build, expected=expected, workers=options.workers)
+        checks = run_for_report(build, beams, list[ShardCheck], options.folder)
     faults = all_faults(options.folder, checks)
     listed = sum(len(split.shards) for split in require_manifest(options.folder).splits.values())
     print_checks(options.folder, checks, faults, options.chosen_check, listed - len(checks))
@@ -121,20 +115,3 @@ def _unchecked(options: VerifyOptions) -> Iterator[str]:
         )
     if has_report(options.folder):
         yield f"{REPORT} was not checked; recordmill report {options.folder} writes it again"
-
-
-@contextmanager
-def _report_file(folder: str, remote: PipelineOptions | None) -> Iterator[str]:
-    """Context manager: return a temporary path for the workers' report: local, in Dataflow's temporary folder, or next
-    to the shards, which other workers reach."""
-    if remote is None:
-        with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
-            yield os.path.join(temporary, "checks.json")
-        return
-    place = remote.view_as(GoogleCloudOptions).temp_location or folder
-    path = join_path(place, f".recordmill-verify-{uuid4().hex}.json")
-    try:
-        yield path
-    finally:
-        with suppress(OSError):
-            storage_for(path).delete(path)
