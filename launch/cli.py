@@ -111,7 +111,7 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
         _complain(error, debug)
         return ConfigError.exit_code if is_of_command(error) else 1
     except KeyboardInterrupt as interrupt:
-        if str(interrupt):  # recordmill.launch.runners.watch knows more
+        if str(interrupt):  # recordmill.launch.runners.run knows more
             _complain(interrupt, debug)
         else:
             _tell_interrupted(own, bool(signals))
@@ -148,29 +148,31 @@ def run_command(command: Command, beam_arguments: list[str], show: Any = None) -
     verb, options, progress = VERBS[command.verb], command.options, show or command.terminal.progress
     if verb.runs_beam and find_spec("apache_beam") is None:
         raise missing_extra(command.verb, "beam")
-    if not verb.converts:
-        with importing():
-            run = verb.load("run")
-        has_fault = run(options, progress, beam_arguments) if verb.runs_beam else run(options)
-        return 1 if has_fault else 0
     with importing():
-        from recordmill.launch.preflight.check_inputs import check_inputs
-        from recordmill.launch.preflight.check_runner import check_runner
-        from recordmill.launch.runners.beam_options import beam_options
-        from recordmill.launch.terminal.require_tensorflow import require_tensorflow
-        from recordmill.launch.verbs.convert import convert, show_plan
+        run = verb.load("prepare" if verb.converts else "run")
+    if not verb.runs_beam:
+        run(options)
+        return 0
+    with importing():
+        from recordmill.launch.runners.beam_options import beam_options, run_job_name
 
-        prepare = verb.load("prepare")
-    if beam_arguments:  # before any input is looked for, which takes a while in a bucket
-        check_runner(beam_options(beam_arguments), options.paths)
+        if verb.converts:
+            from recordmill.launch.preflight.check_inputs import check_inputs
+            from recordmill.launch.preflight.check_runner import check_runner
+            from recordmill.launch.terminal.require_tensorflow import require_tensorflow
+            from recordmill.launch.verbs.convert import convert, show_plan
+    if not verb.converts:
+        return 1 if run(options, progress, beam_options(beam_arguments)) else 0
+    beams = beam_options(beam_arguments, run_job_name(options.output, options.splits))
+    check_runner(beams, options.paths)  # before any input is looked for, which takes a while in a bucket
     check_inputs(options)
     if verb.needs_tensorflow:
         require_tensorflow(command.verb, is_checking=False)
-    job = prepare(options)
+    job = run(options)
     if options.dry_run:
         show_plan(job, progress)
     else:
-        convert(job, progress, beam_arguments)
+        convert(job, progress, beams)
     return 0
 
 

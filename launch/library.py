@@ -5,7 +5,6 @@ output: progress, and at the end a Done or a Failed. Standard error has the mess
 
 import io
 import json
-import math
 import os
 import signal
 import sys
@@ -22,8 +21,6 @@ from recordmill.pipelines.verbs import CONVERSIONS, fields_of
 from recordmill.schemas.errors import ConfigError, JobError, RecordmillError
 from recordmill.transforms.runtime.threads import end_with_parent
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
-
-_LIVE_S, _PLAIN_S = 0.2, 10.0
 
 
 class Request(NamedTuple):
@@ -89,8 +86,10 @@ def _answer(messages: TextIO, summary: io.StringIO) -> int:
         print(json.dumps(message), file=messages, flush=True)
 
     def show(mode: str) -> Any:
+        from recordmill.launch.terminal.progress import send_lines
+
         columns = request.columns if mode == "auto" else 0
-        return lambda stop, _: _send_progress(send, columns, stop)
+        return lambda stop, _: send_lines(stop, columns, lambda line: send({"line": line, "live": bool(columns)}))
 
     with logged(False), terminated_as_by_ctrl_c() as signals:
         try:
@@ -110,19 +109,3 @@ def _end_with(parent: int) -> None:
         end_with_parent(parent)  # by no thread, as writers are forked
     else:
         threading.Thread(target=lambda: (sys.stdin.read(), os._exit(1)), daemon=True).start()
-
-
-def _send_progress(send: Any, columns: int, stop: threading.Event) -> None:
-    from recordmill.launch.terminal.progress import bar_width, line_now
-    from recordmill.transforms.runtime import progress
-
-    last = ""
-    while not stop.wait(_LIVE_S if columns else _PLAIN_S):
-        now = progress.snapshot()
-        line = line_now(now, columns or math.inf)
-        if now.images_planned and (width := bar_width(line, columns)):
-            full = width * now.images_done // now.images_planned
-            line = f"{'█' * full}{'░' * (width - full)} {line}"
-        if line != last:
-            send({"line": line, "live": bool(columns)})
-        last = line

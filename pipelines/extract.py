@@ -90,7 +90,7 @@ def not_extracted(manifest: Manifest, splits: Sequence[str], format_: str) -> It
         yield f"layout {layout} does not keep regions of stuff, but a mask: that is written, and no stuff JSON"
 
 
-def build(p: beam.Pipeline, shards: list[ManifestShard], manifest: Manifest, options: ExtractOptions, report: str):
+def build(p: beam.Pipeline, report: str, shards: list[ManifestShard], manifest: Manifest, options: ExtractOptions):
     """Extract shards to the target. The list of ExtractedSplit is written as JSON to `report`. Pieces stay."""
     folder, format_ = options.target, options.format_
     splits = (

@@ -88,7 +88,7 @@ def load_models(expected: Iterable[ShardToVerify]) -> None:
         load_same(maker.choice, maker.model)
 
 
-def build(p: beam.Pipeline, expected: list[ShardToVerify], report: str, workers: int | None) -> None:
+def build(p: beam.Pipeline, report: str, expected: list[ShardToVerify], workers: int | None) -> None:
     """Check every shard. The list of ShardCheck is written as JSON to `report`."""
     checks = _checks(p, expected, workers)
     p | "Once" >> beam.Impulse() | "Report" >> beam.Map(_write_report, report, AsList(checks))

@@ -40,22 +40,17 @@ __all__ = [
     "parse_spec",
 ]
 
-_HOMES = {
-    "LAYOUTS": "schemas.layouts",
-    "ConfigError": "schemas.errors",
-    "DataSet": "data_set",
-    "FeatureTable": "schemas.features",
-    "GlobalOrder": "global_order",
-    "JobError": "schemas.errors",
-    "Manifest": "schemas.dataset.manifest",
-    "RecordmillError": "schemas.errors",
-    "Split": "data_set",
-    "convert": "conversion",
-    "decode_manifest": "schemas.dataset.manifest",
-    "encoders": "text_encoders",
-    "open": "data_set",
-    "parse_spec": "schemas.features",
+_NAMES = {
+    "conversion": ("convert",),
+    "data_set": ("DataSet", "Split", "open"),
+    "global_order": ("GlobalOrder",),
+    "schemas.dataset.manifest": ("Manifest", "decode_manifest"),
+    "schemas.errors": ("ConfigError", "JobError", "RecordmillError"),
+    "schemas.features": ("FeatureTable", "parse_spec"),
+    "schemas.layouts": ("LAYOUTS",),
+    "text_encoders": ("encoders",),
 }
+"""Names by the module that has them."""
 
 
 def __getattr__(name: str) -> Any:
@@ -63,9 +58,10 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("recordmill")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'recordmill' has no attribute {name!r}")
-    return getattr(import_module(f"recordmill.{_HOMES[name]}"), name)
+    for module, names in _NAMES.items():
+        if name in names:
+            return getattr(import_module(f"recordmill.{module}"), name)
+    raise AttributeError(f"module 'recordmill' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

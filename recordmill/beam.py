@@ -40,15 +40,8 @@ from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
 from recordmill.transforms.shards.encode_pictures import EncodePictures
-from recordmill.transforms.user_samples.convert_samples import Classes, block_of, samples_of, unpack_sample
-from recordmill.transforms.user_samples.gather_samples import (
-    LABELS,
-    TABLE,
-    TRAITS,
-    CheckSamples,
-    DescribeSamples,
-    rules_of,
-)
+from recordmill.transforms.user_samples.convert_samples import block_of, samples_of, unpack_sample
+from recordmill.transforms.user_samples.gather_samples import CheckSamples, rules_of
 from recordmill.transforms.user_samples.record_options import TRANSFORM_OPTIONS, RecordOptions
 
 if TYPE_CHECKING:
@@ -163,11 +156,8 @@ class Encode(_Transform):
         self._labels = labels
 
     def expand(self, samples):
-        options: RecordOptions = self._options
-        found = samples | "CheckSamples" >> CheckSamples(rules_of(options))
-        described = found[TRAITS] | "DescribeSamples" >> DescribeSamples(options, self._labels)
-        labels = self._labels if self._labels is not None else described[LABELS]
-        encode = beam.ParDo(_Encode(options), AsSingleton(labels), AsSingleton(described[TABLE]))
+        found = samples | "CheckSamples" >> CheckSamples(self._options, self._labels)
+        encode = beam.ParDo(_Encode(self._options), AsSingleton(found.labels), AsSingleton(found.table))
         batches = found.samples | beam.Values() | beam.BatchElements(min_batch_size=8, max_batch_size=64)
         return batches | "Encode" >> encode.with_output_types(bytes)
 
@@ -238,12 +228,10 @@ class _Encode(ThreadedDoFn):
         self._logged = 0
 
     def process(self, batch: list[bytes], labels: LabelMap, table: FeatureTable) -> Iterator[bytes]:
-        options, rules = self._options, rules_of(self._options)
-        samples = list(map(unpack_sample, batch))
-        block = block_of(samples, Classes(labels, rules.of_image), rules.division, rules.seed, self._reject)
+        block = block_of(list(map(unpack_sample, batch)), labels, rules_of(self._options), self._reject)
         if block is None:
             return
-        maker = EncodePictures(options.box_policy, options.pictures)
+        maker = EncodePictures(self._options.box_policy, self._options.pictures)
         encode = maker.start(RecordContext(labels, table, self.pool, self.threads))
         for run in encode(block.having(split=block.split * 0), ""):
             for rejected in run.rejected:

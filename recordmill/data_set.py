@@ -6,9 +6,9 @@ data["train"][17]["boxes"]
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from recordmill.grain_source import RecordSource
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
 from recordmill.split_records import RecordContents, SplitRecords, SplitShard, listed
@@ -123,14 +123,18 @@ class Split(SplitRecords):
                 none of `features`.
         """
         try:
-            from recordmill.torch_dataset import torch_dataset
+            from recordmill.torch_dataset import TorchDataset, TorchIterableDataset
         except ModuleNotFoundError as error:
             raise ConfigError("Split.torch needs pip install torch") from error
 
         split = self.with_keys(keys)
-        return torch_dataset(split, iterable=iterable, seed=seed, part=part, even=even, transform=transform)
+        if iterable:
+            return TorchIterableDataset(split, seed, part, even, transform)
+        if seed is not None or part is not None or even:
+            raise ConfigError("seed, part and even are of iterable=True; otherwise the sampler makes order and parts")
+        return TorchDataset(split, transform)
 
-    def grain(self, *, raw: bool = False, keys: Sequence[str] | None = None) -> RecordSource:
+    def grain(self, *, raw: bool = False, keys: Sequence[str] | None = None) -> "RecordSource":
         """Return a RandomAccessDataSource of Grain: `grain.MapDataset.source(split.grain()).shuffle(seed=0)`.
 
         Args:
@@ -138,6 +142,45 @@ class Split(SplitRecords):
             keys: Values to decode, of those of `features`; None for all.
         """
         return RecordSource(self.with_keys(keys), raw)
+
+
+class RecordSource:
+    """Grain's RandomAccessDataSource (https://google-grain.readthedocs.io): records by number, alone or in batches
+    (`_getitems`). It does not import Grain.
+
+    Grain's DataLoader compares the `repr` when it resumes from a checkpoint. It depends on the records, not on the
+    path.
+
+    Args:
+        raw: Return serialised tf.train.Examples in place of dicts of NumPy arrays.
+
+    Raises:
+        ConfigError: the shards are compressed.
+    """
+
+    def __init__(self, split: SplitRecords, raw: bool = False):
+        split.check_random_access()
+        self._split = split
+        self._raw = raw
+
+    def __len__(self) -> int:
+        return len(self._split)
+
+    def __getitem__(self, number: SupportsIndex) -> Any:
+        """Return a record. Errors as for `split[number]`."""
+        return self._split.raw(number) if self._raw else self._split[number]
+
+    def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
+        """Return several records, by few reads. PyTorch calls this name."""
+        return self._split.read(numbers) if self._raw else self._split.examples(numbers)
+
+    _getitems = __getitems__
+
+    def __repr__(self) -> str:
+        split = self._split
+        pieces = "".join(f"{piece.shard.info.crc32c}{piece.first}-{piece.end};" for piece in split.pieces())
+        digest = sha256(pieces.encode()).hexdigest()[:12]
+        return f"RecordSource({split.name!r}, {len(split):,} records{', raw' if self._raw else ''}, {digest})"
 
 
 Split.__doc__ = (Split.__doc__ or "").format(values=listed(indent=8).lstrip())

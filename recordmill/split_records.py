@@ -94,10 +94,15 @@ class SplitRecords:
             RecordError: the record, its shard or its index is damaged or was replaced.
             OSError: storage fails.
         """
-        if isinstance(index, slice):
-            return self._slice(index)
-        number = operator.index(index)
-        return self.decode(self.read([number])[0], number)
+        if not isinstance(index, slice):
+            return self.examples([operator.index(index)])[0]
+        part = copy(self)
+        part._numbers = self._numbers[index]
+        if part._numbers.step != 1:
+            raise ConfigError(
+                f"a slice of step {part._numbers.step}; of a split, only neighbouring records are: give no step"
+            )
+        return part
 
     def raw(self, index: SupportsIndex) -> bytes:
         """Return a record as a serialised tf.train.Example. Errors as for `split[index]`."""
@@ -107,6 +112,10 @@ class SplitRecords:
         """Return several serialised records, in the order of `numbers`, by few reads. Errors as for `split[index]`."""
         self.check_random_access()
         return self.files.read([self._global(number) for number in numbers])
+
+    def examples(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """Return several records, by few reads. Errors as for `split[index]`."""
+        return [self.decode(record, number) for record, number in zip(self.read(numbers), numbers, strict=True)]
 
     def check_random_access(self) -> None:
         """
@@ -168,10 +177,9 @@ class SplitRecords:
         """
         if keys is None:
             return self
-        if isinstance(keys, str) or not keys or (unknown := [key for key in keys if key not in self._readings]):
-            wrong = (
-                f"no key {', '.join(map(repr, unknown))}" if not isinstance(keys, str) and keys else f"keys={keys!r}"
-            )
+        unknown = [] if isinstance(keys, str) else [key for key in keys if key not in self._readings]
+        if isinstance(keys, str) or not keys or unknown:
+            wrong = f"no key {', '.join(map(repr, unknown))}" if unknown else f"keys={keys!r}"
             raise ConfigError(f"{self.folder}, split {self.name}: {wrong}; give a list of {', '.join(self._readings)}")
         part = copy(self)
         part.__dict__.pop("_decode", None)  # of all keys
@@ -197,16 +205,6 @@ class SplitRecords:
             if first < last:
                 found.append(SplitPiece(shard, number, first - start, last - start))
         return found
-
-    def _slice(self: Records, index: slice) -> Records:
-        numbers = self._numbers[index]
-        if numbers.step != 1:
-            raise ConfigError(
-                f"a slice of step {numbers.step}; of a split, only neighbouring records are: give no step"
-            )
-        part = copy(self)
-        part._numbers = numbers
-        return part
 
     def _global(self, number: int) -> int:
         """Return the number in the split of a record of this slice."""

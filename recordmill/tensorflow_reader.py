@@ -156,8 +156,10 @@ def tensorflow_dataset(split: SplitRecords, steps: Steps) -> "tf.data.Dataset":
     except ModuleNotFoundError as error:
         raise missing_extra("Split.tensorflow", "tensorflow") from error
 
-    _check(split, steps)
-    pieces = split.pieces(*(steps.shard or (0, 1)))
+    index, hosts = steps.shard or (0, 1)
+    least = len(split) // max(hosts, 1)  # records of the host with the fewest
+    _check(split, steps, least)
+    pieces = split.pieces(index, hosts)
     with ThreadPoolExecutor(_LOOKS) as pool:  # TensorFlow would not know another file from the one of the manifest
         list(pool.map(lambda piece: split.files.files[piece.number].check(), pieces))
     data = _records(split, pieces, steps)
@@ -169,19 +171,18 @@ def tensorflow_dataset(split: SplitRecords, steps: Steps) -> "tf.data.Dataset":
     if steps.batch:
         data = _batched(data, split.features, steps)
         if steps.drop_remainder:  # the same number for every host: a host with one more batch would wait for ever
-            data = data.take(_least(split, steps) // steps.batch)
+            data = data.take(least // steps.batch)
     if steps.as_supervised:
         data = data.map(partial(_pair, *_supervised(split)))
     return data.prefetch(tf.data.AUTOTUNE)
 
 
-def _check(split: SplitRecords, steps: Steps) -> None:
+def _check(split: SplitRecords, steps: Steps, least: int) -> None:
     """
     Raises:
         ConfigError: the arguments contradict each other or the data set.
     """
     index, hosts = steps.shard or (0, 1)
-    least = _least(split, steps)
     forms = {reading.form for reading in split.features.values()}
     size: Any = steps.resize
     is_size = isinstance(size, Sequence) and len(size) == 2 and all(side >= 1 for side in size)
@@ -206,23 +207,14 @@ def _check(split: SplitRecords, steps: Steps) -> None:
     }
     if wrong := [fault for fault, is_so in faults.items() if is_so]:
         raise ConfigError(f"{split.folder}, split {split.name}: {'; '.join(wrong)}")
-    if steps.pad is not None and split.contents.table.record_of is RecordOf.IMAGE:  # others have no list of objects
-        _check_longest(split, steps.pad)
-
-
-def _least(split: SplitRecords, steps: Steps) -> int:
-    """Return the number of records of the host with the fewest."""
-    _, hosts = steps.shard or (0, 1)
-    return len(split) // max(hosts, 1)
-
-
-def _check_longest(split: SplitRecords, pad: int) -> None:
+    if steps.pad is None or split.contents.table.record_of is not RecordOf.IMAGE:  # others have no list of objects
+        return
     found = read_statistics(split.folder, [split.name])
     objects = found[split.name].histograms.get("objects_an_image") if found else None
-    if objects and objects.largest > pad:
+    if objects and objects.largest > steps.pad:
         raise ConfigError(
-            f"{split.folder}, split {split.name}: pad={pad}, and an image has {objects.largest:,.0f} objects: give "
-            f"pad={objects.largest:.0f}, or more"
+            f"{split.folder}, split {split.name}: pad={steps.pad}, and an image has {objects.largest:,.0f} objects: "
+            f"give pad={objects.largest:.0f}, or more"
         )
 
 

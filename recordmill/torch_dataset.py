@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,8 +41,7 @@ class TorchDataset(Dataset):
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
         """Return several records, by few reads. DataLoader calls it for a batch."""
-        records = zip(self._split.read(numbers), numbers, strict=True)
-        return [self._made(self._split.decode(record, number)) for record, number in records]
+        return list(map(self._made, self._split.examples(numbers)))
 
     def _made(self, example: dict[str, Any]) -> Any:
         made = self._of_row(example) if self._is_of_rows else torch_example(example)
@@ -57,31 +56,19 @@ class TorchDataset(Dataset):
         return (_channels_first(row[self._picture]), target) if self._picture else target
 
 
-class ReaderPart(NamedTuple):
-    """Share of one process. Each rank has its own workers.
-
-    Attributes:
-        rank: Number of the process, from 0.
-        ranks: Number of processes.
-    """
-
-    rank: int
-    ranks: int
-
-
 class TorchIterableDataset(IterableDataset):
     """Records in another order for each epoch. One worker of one rank reads each. See `Split.torch`."""
 
     def __init__(
         self,
         split: SplitRecords,
-        order: GlobalOrder,
-        part: ReaderPart | None,
-        even: bool = False,
-        transform: Transform | None = None,
+        seed: int | None,
+        part: tuple[int, int] | None,
+        even: bool,
+        transform: Transform | None,
     ):
         self._records = TorchDataset(split, transform)
-        self._order = order
+        self._order = GlobalOrder(len(split), seed or 0, shuffle=seed is not None)
         self._part = part
         self._even = even
         self._epoch = 0
@@ -97,7 +84,7 @@ class TorchIterableDataset(IterableDataset):
     def __iter__(self) -> Iterator[Any]:
         worker = get_worker_info()
         id_, workers = (worker.id, worker.num_workers) if worker else (0, 1)
-        rank, ranks = self._part or _of_process() or ReaderPart(0, 1)
+        rank, ranks = self._part or _of_process() or (0, 1)  # each rank has its own workers
         host, hosts = rank * workers + id_, ranks * workers
         start = self._epoch * self._order.records
         mine: Iterator[int] = self._order.of_host(host, hosts, start=start, epochs=self._epoch + 1)
@@ -107,31 +94,13 @@ class TorchIterableDataset(IterableDataset):
             yield from self._records.__getitems__(numbers)
 
 
-def torch_dataset(
-    split: SplitRecords,
-    *,
-    iterable: bool,
-    seed: int | None,
-    part: tuple[int, int] | None,
-    even: bool,
-    transform: Transform | None,
-) -> TorchDataset | TorchIterableDataset:
-    """See `Split.torch`."""
-    if not iterable:
-        if seed is not None or part is not None or even:
-            raise ConfigError("seed, part and even are of iterable=True; otherwise the sampler makes order and parts")
-        return TorchDataset(split, transform)
-    order = GlobalOrder(len(split), seed or 0, shuffle=seed is not None)
-    return TorchIterableDataset(split, order, ReaderPart(*part) if part else None, even, transform)
-
-
-def _of_process() -> ReaderPart | None:
-    """Return the part of torch.distributed, or of torchrun's environment variables; None without."""
+def _of_process() -> tuple[int, int] | None:
+    """Return rank and number of ranks of torch.distributed, or of torchrun's environment variables; None without."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
-        return ReaderPart(distributed.get_rank(), distributed.get_world_size())
+        return distributed.get_rank(), distributed.get_world_size()
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-        return ReaderPart(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+        return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     return None
 
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from recordmill.pipelines.verbs import EXAMPLES, VERBS, fields_of
-from recordmill.schemas.inputs.option import OptionField
 
 _BEAM = "Flags after a lone -- go to Apache Beam; they say where the job runs."
 _EXIT_CODES = (
@@ -49,16 +48,10 @@ def verb_help(name: str) -> str:
     for each in fields_of(name):
         group = groups.get(each.group) or parser.add_argument_group(each.group or "arguments")
         groups[each.group] = group
-        group.add_argument(each.name if each.is_argument else each.flag, help=_text(each), **_form(each))
+        text = f"{each.help} (default {each.shown_default})" if each.shown_default else each.help
+        form: dict[str, Any] = {"action": "store_true"} if each.type is bool else {"metavar": each.metavar}
+        group.add_argument(each.name if each.is_argument else each.flag, help=text.replace("%", "%%"), **form)
     return parser.format_help()
-
-
-def _text(each: OptionField) -> str:
-    return (f"{each.help} (default {each.shown_default})" if each.shown_default else each.help).replace("%", "%%")
-
-
-def _form(each: OptionField) -> dict[str, Any]:
-    return {"action": "store_true"} if each.type is bool else {"metavar": each.metavar}
 
 
 def _laid_out(usage: str, description: str, examples: Sequence[str], notes: str) -> argparse.ArgumentParser:

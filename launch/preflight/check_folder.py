@@ -1,10 +1,15 @@
-"""Check that a folder can be created and written."""
+"""Check that a folder can be created and written, and compare paths."""
 
 import os
 
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.os_errors import explain_os_error
 from recordmill.transforms.storage.resolve import storage_for
+
+
+def real_path(path: str) -> str:
+    """Return the one path of a file or folder that may have several."""
+    return path.rstrip("/") if is_remote(path) else os.path.realpath(path)
 
 
 def folder_fault(path: str) -> str:

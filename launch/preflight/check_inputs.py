@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, permutations
 
-from recordmill.launch.preflight.check_folder import folder_fault
+from recordmill.launch.preflight.check_folder import folder_fault, real_path
 from recordmill.schemas.dataset.dataset_files import MANIFEST, state_folder
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.option import Must, named_paths
@@ -100,7 +100,7 @@ _CHECKS: dict[Must, Callable[[str, str], str]] = {
 
 def _same_faults(name: str, paths: list[str]) -> Iterator[str]:
     """Yield an error for a path that is given twice: a file would be joined with itself."""
-    real = [_real(path) for path in paths]
+    real = [real_path(path) for path in paths]
     if len(set(real)) < len(paths):
         yield f"{name} {' '.join(paths)}: two of these are the same"
     for outer, inner in permutations(sorted(set(real)), 2):
@@ -118,11 +118,11 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
         return
     reported = set()
     for path in inputs:
-        folder, name = os.path.split(_real(path))
-        if folder == _real(output) and is_metadata(name):
+        folder, name = os.path.split(real_path(path))
+        if folder == real_path(output) and is_metadata(name):
             reported.add(name)
             yield f"{path} would be replaced by the {name} of the data set; give another --output"
-        elif folder.startswith(f"{_real(output)}/{state_folder('')}"):
+        elif folder.startswith(f"{real_path(output)}/{state_folder('')}"):
             yield f"{path} is in the state of a run, which is deleted when the run ends; copy it elsewhere"
     is_there = not is_remote(output) and os.path.isdir(output)
     for name in sorted(filter(is_metadata, os.listdir(output))) if is_there else ():
@@ -137,10 +137,6 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
             f"--output {output} has {', '.join(found)}, which would be replaced, and no manifest or unfinished run "
             "lists them; give another --output, or move them"
         )
-
-
-def _real(path: str) -> str:
-    return path.rstrip("/") if is_remote(path) else os.path.realpath(path)
 
 
 def _near(path: str) -> str:

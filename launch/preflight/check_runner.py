@@ -1,4 +1,4 @@
-"""Refuse options of Beam with which a job would fail late or silently.
+"""Refuse jobs that would fail late or silently, for their options of Beam or for the memory that they take.
 
 Beam or the service checks names, labels, machines and package files."""
 
@@ -7,6 +7,7 @@ import re
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from uuid import uuid4
 
 import grpc
@@ -24,12 +25,26 @@ from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
 from recordmill.launch.runners.beam_options import Runner, runner_of
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.options import ConvertOptions
+from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
 _CONNECT_S = 5
 _ANSWER_S = 20
 _FLINK = re.compile(r"(?:https?://)?(.+:[0-9]+)/?")
+
+_OF_PROGRAM = 300_000_000
+_PER_BYTE = {False: (0.1, 1.3), True: (0.4, 2.0)}
+"""Minimum and maximum of bytes of memory per byte of an annotation file, without and with segmentations. The maximum is
+measured: benchmarks/RESULTS.md, Metadata. The minimum was 0.13 with segmentations that are not read."""
+_UNPACKED = 8
+"""Ratio of JSON to its gzip."""
+_SAID_FROM = 2_000_000_000
+_GB = 10**9
+
+_LIMITS = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Files with the memory limit of a container: control groups version 2, and 1."""
 
 
 def check_runner(options: PipelineOptions, paths: Iterable[str]) -> None:
@@ -194,3 +209,48 @@ def _connection_fault(endpoint: str) -> str:
 def _ships_packages(options: PipelineOptions) -> bool:
     setup = options.view_as(SetupOptions)
     return bool(setup.setup_file or setup.extra_packages)
+
+
+def check_memory(options: ConvertOptions, is_dry_run: bool = False) -> str:
+    """Return a sentence with the memory that a local job or plan takes, and the machine's; empty if it is little.
+
+    The local runner keeps grouped data in memory, so its memory grows with the annotation files. Other runners use
+    disks, or many machines.
+
+    Raises:
+        ConfigError: it takes more than this machine, or the container, has.
+    """
+    (least, most), there = memory_needed(options), memory_bytes()
+    what = "a dry run, which is made on this machine," if is_dry_run else "a job on this machine"
+    takes = f"{what} takes {least / _GB:,.1f} to {most / _GB:,.1f} GB of memory for its annotation files"
+    where = "on a larger machine, or with fewer kinds of annotations"
+    if not is_dry_run:
+        where = f"where metadata is not held in memory, on Flink or Dataflow (docs/flink.md, docs/dataflow.md), {where}"
+    cure = f"run it {where}"
+    if least > there:
+        raise ConfigError(f"{takes}, and there are {there / _GB:,.1f} GB: {cure}")
+    if most > there:
+        return f"{takes}, and there are {there / _GB:,.1f} GB: if that is not enough, {cure}"
+    return f"{takes}, of {there / _GB:,.1f} GB" if most > _SAID_FROM else ""
+
+
+def memory_needed(options: ConvertOptions) -> tuple[int, int]:
+    """Return the minimum and maximum of bytes that the local runner holds at once, with those of the program."""
+    if not isinstance(options, CocoOptions):
+        return _OF_PROGRAM, _OF_PROGRAM
+    size = 0
+    for source in options.sources:
+        with suppress(OSError):  # reported elsewhere
+            packed = storage_for(source.path).size(source.path) or 0
+            size += packed * (_UNPACKED if source.path.endswith(".gz") else 1)
+    least, most = _PER_BYTE[options.masks != "none"]
+    return _OF_PROGRAM + round(least * size), _OF_PROGRAM + round(most * size)
+
+
+def memory_bytes() -> int:
+    """Return the memory of the machine, or the container's share of it."""
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in _LIMITS:
+        with suppress(OSError, ValueError):  # "max" where there is none
+            found.append(int(path.read_text()))
+    return min(found)

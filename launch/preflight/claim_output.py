@@ -22,7 +22,7 @@ from itertools import chain, product
 
 import msgspec
 
-from recordmill.launch.preflight.check_folder import folder_fault
+from recordmill.launch.preflight.check_folder import folder_fault, real_path
 from recordmill.schemas.dataset.dataset_files import RECIPE, split_manifest, state_folder
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
@@ -313,14 +313,9 @@ def _division_faults(output: str, manifest: Manifest, recipe: Recipe, others: se
 
 def _share_images(one: Recipe, other: Recipe) -> bool:
     """True if both read the same table of labels, or the same folder and one has no such table."""
-    if _real(file.path for file in one.inputs) & _real(file.path for file in other.inputs):
-        return True
+    first, second = ({real_path(file.path) for file in recipe.inputs} for recipe in (one, other))
     is_listed = any(file.kind == "images" for recipe in (one, other) for file in recipe.inputs)
-    return is_listed and bool(_real(one.images) & _real(other.images))
-
-
-def _real(paths: Iterable[str]) -> set[str]:
-    return {path if is_remote(path) else os.path.realpath(path) for path in paths}
+    return bool(first & second or (is_listed and {*map(real_path, one.images)} & {*map(real_path, other.images)}))
 
 
 def missing_manifest_faults(output: str, manifest: Manifest, written: set[str]) -> Iterator[str]:

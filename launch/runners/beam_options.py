@@ -73,8 +73,11 @@ class _Options(PipelineOptions):
         return views[cls]
 
 
-def beam_options(beam_arguments: Sequence[str]) -> PipelineOptions:
+def beam_options(beam_arguments: Sequence[str], job_name: str = "") -> PipelineOptions:
     """Return Beam's options with our defaults: the local runner, if no other is named.
+
+    Args:
+        job_name: Default for Dataflow; by default, a new one each time.
 
     Raises:
         ConfigError: a flag or a value that Beam does not take, or a runner that is none of `Runner` or not installed.
@@ -95,7 +98,7 @@ def beam_options(beam_arguments: Sequence[str]) -> PipelineOptions:
             import apache_beam.runners.dataflow.internal.apiclient  # noqa: F401
         except ImportError as error:
             raise missing_extra("DataflowRunner", "gcp") from error
-        _add_dataflow_defaults(options)
+        _add_dataflow_defaults(options, job_name)
     elif runner is Runner.PORTABLE:
         portable = options.view_as(PortableOptions)
         if portable.job_server_timeout == PortableOptions([]).job_server_timeout:
@@ -139,14 +142,6 @@ def purpose_of(options: PipelineOptions) -> Purpose:
     return "run"
 
 
-def with_job_name(beam_arguments: Sequence[str], output: str, splits: Iterable[str]) -> list[str]:
-    """Return the arguments, with `run_job_name` for a Dataflow job without a name."""
-    options = PipelineOptions(list(beam_arguments))
-    if runner_of(options) is not Runner.DATAFLOW or options.view_as(GoogleCloudOptions).job_name:
-        return list(beam_arguments)
-    return [*beam_arguments, f"--job_name={run_job_name(output, splits)}"]
-
-
 def run_job_name(output: str, splits: Iterable[str]) -> str:
     """Return the name of jobs that write these splits there. Dataflow runs one job per name at a time.
 
@@ -157,7 +152,7 @@ def run_job_name(output: str, splits: Iterable[str]) -> str:
     return re.sub(rb"[^a-z0-9]+", b"-", text.encode().lower()).decode()[:_MAX_JOB_NAME].strip("-")
 
 
-def _add_dataflow_defaults(options: PipelineOptions) -> None:
+def _add_dataflow_defaults(options: PipelineOptions, job_name: str) -> None:
     workers, debug, cloud = map(options.view_as, (WorkerOptions, DebugOptions, GoogleCloudOptions))
     asked = cloud.dataflow_service_options or []
     is_prime = "enable_prime" in asked or debug.lookup_experiment("enable_prime", False)
@@ -168,7 +163,7 @@ def _add_dataflow_defaults(options: PipelineOptions) -> None:
     if debug.number_of_worker_harness_threads is None:
         debug.number_of_worker_harness_threads = DATAFLOW_THREADS
     begun = datetime.now(timezone.utc)
-    cloud.job_name = cloud.job_name or f"recordmill-{begun:%Y%m%d-%H%M%S}-{uuid4().hex[:4]}"
+    cloud.job_name = cloud.job_name or job_name or f"recordmill-{begun:%Y%m%d-%H%M%S}-{uuid4().hex[:4]}"
     cloud.labels = [*(cloud.labels or ()), "made-by=recordmill"]
 
 

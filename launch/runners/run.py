@@ -1,21 +1,37 @@
-"""Run a pipeline, and explain the exception of a failed one in one line."""
+"""Run a pipeline, watch its job, and explain the exception of a failed one in one line.
+
+Of a remote job, the progress line shows state and counters, and the service's warnings are printed. Ctrl-C asks whether
+to cancel it."""
 
 import logging
+import os
 import re
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+from uuid import uuid4
 
 import apache_beam as beam
 import grpc
+import msgspec
+from apache_beam.metrics import MetricsFilter
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
 from recordmill.launch.local_engine.engine import is_entered
 from recordmill.launch.local_engine.lean_buffers import lean_buffers
-from recordmill.launch.runners import watch
-from recordmill.launch.runners.beam_options import Runner, beam_options, purpose_of, runner_of
+from recordmill.launch.runners.beam_options import Runner, purpose_of, runner_of
+from recordmill.launch.runners.signals import Terminated, workers_end_too
+from recordmill.launch.terminal.error_stream import error_stream
+from recordmill.launch.terminal.progress import paused
 from recordmill.schemas import errors
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.os_errors import explain_text
+from recordmill.transforms.storage.resolve import join_path, storage_for
+
+Report = TypeVar("Report")
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -23,32 +39,252 @@ _LOGGER = logging.getLogger(__name__)
 _INTERRUPTED = re.compile(
     r"^(?:RuntimeError: )?(?:KeyboardInterrupt|[\w.]+\.Terminated)(?: \[while running|$)", re.MULTILINE
 )
+_ASK_EVERY_S = 5.0
+_LINE_CHARACTERS = 300
+
+# Time and severity, which Beam puts before the text.
+_MESSAGE_HEAD = re.compile(r"^\S+ ?\S*: JOB_MESSAGE_\w+: ")
 
 
-def run(build: Callable[[beam.Pipeline], object], beam_arguments: Sequence[str]) -> None:
-    """Build a pipeline and run it to its end, in this process unless `beam_arguments` name another runner. For a dry
-    run or a template (`beam_options.purpose_of`), only build it.
+def run(build: Callable[[beam.Pipeline], object], options: PipelineOptions) -> None:
+    """Build a pipeline and run it to its end, in this process unless the options name another runner. For a dry run or
+    a template (`beam_options.purpose_of`), only build it.
+
+    Args:
+        options: Of `beam_options.beam_options`.
 
     Raises:
         RecordmillError: the one that a step raised, or a JobError that names the step and what went wrong in it.
         KeyboardInterrupt: Ctrl-C.
     """
-    options = beam_options(beam_arguments)
-    runner = runner_of(options)
     try:
         with lean_buffers(options) if is_entered() else nullcontext():
             pipeline = beam.Pipeline(options=options)
             build(pipeline)
-            if runner is Runner.PORTABLE:
+            if runner_of(options) is Runner.PORTABLE:
                 progress.set_step("waiting for the job server")
-            result = watch.submit(pipeline, runner, options)
+            result = submit(pipeline, options)
             if purpose_of(options) == "run":
-                watch.wait(result, runner, options)
+                wait(result, options)
     except Exception as error:
         _LOGGER.debug("The pipeline failed", exc_info=True)
         if _INTERRUPTED.search(str(error)):
             raise KeyboardInterrupt from error
         raise explain(error) from error
+
+
+def run_for_report(
+    build: Callable[[beam.Pipeline, str], object], options: PipelineOptions, kind: type[Report], folder: str = ""
+) -> Report:
+    """Run a pipeline that writes a report as JSON to a temporary file, and return the report. Errors as for `run`.
+
+    Args:
+        build: Adds the steps to a pipeline, and takes the path of the report.
+        folder: Folder of the file, if workers elsewhere write it and have no temporary folder of Dataflow.
+    """
+    if runner_of(options) is Runner.LOCAL:
+        with TemporaryDirectory(prefix="recordmill-") as temporary:
+            path = os.path.join(temporary, "report.json")
+            return _run_for_report(build, options, kind, path)
+    folder = options.view_as(GoogleCloudOptions).temp_location or folder
+    path = join_path(folder, f".recordmill-report-{uuid4().hex}.json")
+    try:
+        return _run_for_report(build, options, kind, path)
+    finally:
+        with suppress(OSError):
+            storage_for(path).delete(path)
+
+
+def _run_for_report(
+    build: Callable[[beam.Pipeline, str], object], options: PipelineOptions, kind: type[Report], path: str
+) -> Report:
+    run(lambda p: build(p, path), options)
+    return msgspec.json.decode(storage_for(path).read(path), type=kind)
+
+
+class LeftRunning(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM ended the watch, and the job continues. The message has the command that stops it."""
+
+
+def submit(pipeline: beam.Pipeline, options: PipelineOptions) -> Any:
+    """Run or submit a pipeline.
+
+    Raises:
+        LeftRunning: Ctrl-C, and Dataflow may have the job.
+    """
+    runner = runner_of(options)
+    try:
+        with workers_end_too() if runner is Runner.LOCAL else nullcontext():
+            return pipeline.run()
+    except KeyboardInterrupt as interrupt:
+        if runner is not Runner.DATAFLOW:
+            raise
+        cloud = options.view_as(GoogleCloudOptions)
+        raise LeftRunning(
+            f"interrupted while job {cloud.job_name} was submitted; whether Dataflow has it: gcloud dataflow jobs list "
+            f"--filter=name={cloud.job_name} --project={cloud.project} --region={cloud.region}"
+        ) from interrupt
+
+
+def wait(result: Any, options: PipelineOptions) -> None:
+    """Wait until a job has ended.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C, and the job was stopped; or LeftRunning.
+        Exception: what Beam raises when the job has failed.
+    """
+    runner = runner_of(options)
+    if runner is Runner.LOCAL:
+        result.wait_until_finish()
+        return
+    job = _DataflowJob(result, options) if runner is Runner.DATAFLOW else _PortableJob(result)
+    with polling(lambda: progress.update_from_counters(job.step(), job.counts())), _quiet_threads(), _messages_told():
+        try:
+            result.wait_until_finish()
+        except KeyboardInterrupt as interrupt:
+            job.interrupted(interrupt)
+            raise
+
+
+class _PortableJob:
+    """Job of Flink, Spark or Prism. It ends with this process, which may contain its workers."""
+
+    def __init__(self, result: Any):
+        self._result = result
+
+    def counts(self) -> dict[str, int]:
+        self._result._metrics = None  # Beam asks once only
+        return _counts(self._result)
+
+    def step(self) -> str:
+        return f"the job is {self._result.state.lower()}"
+
+    def interrupted(self, interrupt: KeyboardInterrupt) -> None:
+        try:
+            self._result.cancel()
+        except (grpc.RpcError, ValueError) as error:  # Ctrl-C has reached the job server as well
+            _LOGGER.debug("The job server is gone: %r", error)
+
+
+class _DataflowJob:
+    def __init__(self, result: Any, options: PipelineOptions):
+        self._result = result
+        cloud = options.view_as(GoogleCloudOptions)
+        self._where = f"--project={cloud.project} --region={cloud.region}"
+        self.id = result.job_id()
+        _tell(f"Created job with id: [{self.id}]")
+        _tell(
+            f"  https://console.cloud.google.com/dataflow/jobs/{cloud.region}/{self.id}?project={cloud.project}\n"
+            f"  Ctrl-C asks whether to cancel it"
+        )
+
+    def counts(self) -> dict[str, int]:
+        return _counts(self._result)
+
+    def step(self) -> str:
+        return f"Dataflow: {self._result.state.lower().replace('_', ' ')}"
+
+    def interrupted(self, interrupt: KeyboardInterrupt) -> None:
+        how = f"gcloud dataflow jobs cancel {self.id} {self._where}"
+        if isinstance(interrupt, Terminated) or not _wants_cancel(self.id):
+            raise LeftRunning(f"job {self.id} goes on without this process; to stop it: {how}") from interrupt
+        self._result.cancel()
+        _tell(f"Cancelled job {self.id}")
+
+
+def _wants_cancel(job_id: str) -> bool:
+    """Return True if the user wants to cancel. Without a terminal, the job continues, because it can still be
+    stopped."""
+    if not (sys.stdin and sys.stdin.isatty()):
+        return False
+    try:
+        with paused():
+            _tell(f"\nJob {job_id} runs on Dataflow. Cancel it (c), or leave it running and go (Enter)?")
+            answer = input()
+    except (KeyboardInterrupt, EOFError):
+        return False
+    return answer.strip().lower().startswith("c")
+
+
+def _counts(result: Any) -> dict[str, int]:
+    """Return our counters of a job by name."""
+    counts: dict[str, int] = {}
+    for counter in result.metrics().query(MetricsFilter().with_namespace(progress.NAMESPACE))["counters"]:
+        number = counter.committed if counter.committed is not None else counter.attempted
+        counts[counter.key.metric.name] = counts.get(counter.key.metric.name, 0) + (number or 0)
+    return counts
+
+
+@contextmanager
+def polling(ask: Callable[[], None]) -> Iterator[None]:
+    """Context manager: a thread calls `ask` every few seconds to update the progress line."""
+    ended = threading.Event()
+
+    def ask_on() -> None:
+        while not ended.wait(_ASK_EVERY_S):
+            try:
+                ask()
+            except Exception as error:  # only the line stands still: a failed job shows in `wait`
+                _LOGGER.debug("How far the job is could not be had: %r", error)
+
+    asking = threading.Thread(target=ask_on, name="asking", daemon=True)
+    asking.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        asking.join(_ASK_EVERY_S)
+
+
+@contextmanager
+def _quiet_threads() -> Iterator[None]:
+    """Context manager: threads that lose the job server print no traceback. The main thread reports the loss."""
+    before = threading.excepthook
+
+    def hook(raised: threading.ExceptHookArgs) -> None:
+        if issubclass(raised.exc_type, grpc.RpcError):
+            _LOGGER.debug("A connection ended", exc_info=raised.exc_value)
+        else:
+            before(raised)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = before
+
+
+class _Told(logging.Handler):
+    """Log handler that prints one line per distinct message. A failing worker's traceback comes four times."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._seen: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        lines = _MESSAGE_HEAD.sub("", record.getMessage()).strip().splitlines() or [""]
+        line = lines[-1 if lines[0].startswith("Traceback") else 0][:_LINE_CHARACTERS]
+        if line not in self._seen and not line.startswith("Console URL"):  # has been printed by _DataflowJob
+            self._seen.add(line)
+            _tell(f"Dataflow: {line}")
+
+
+@contextmanager
+def _messages_told() -> Iterator[None]:
+    """Context manager: print Dataflow's warnings and errors."""
+    service = logging.getLogger("apache_beam.runners.dataflow.dataflow_runner")
+    before, handler = service.level, _Told()
+    service.setLevel(min(service.getEffectiveLevel(), logging.WARNING))
+    service.addHandler(handler)
+    try:
+        yield
+    finally:
+        service.removeHandler(handler)
+        service.setLevel(before)
+
+
+def _tell(text: str) -> None:
+    print(text, file=error_stream(), flush=True)
 
 
 # Beam hands on a worker's exception as the text of its traceback, whose last line is `module.Class: message [while

@@ -9,9 +9,12 @@ from rich.console import Console
 from rich.status import Status
 
 from recordmill.launch.terminal.error_stream import error_stream
+from recordmill.schemas.dataset.checks import Faults
+from recordmill.schemas.sizes import printable
 
 _WIDE = 1000
 """Width that no table reaches. The terminal wraps lines, and no number is cut."""
+_FAULTS_SHOWN = 20
 
 
 def terminal() -> Console:
@@ -36,6 +39,14 @@ def print_times(console: Console, seconds: Mapping[str, float]) -> None:
     steps = ", ".join(f"{step} {lasted:,.1f} s" for step, lasted in seconds.items())
     parts = f": {steps}" if len(seconds) > 1 else ""
     console.print(f"That took {sum(seconds.values()):,.1f} s{parts}")
+
+
+def print_faults(faults: Faults) -> None:
+    console = terminal()
+    for fault in faults.listed[:_FAULTS_SHOWN]:
+        console.print(printable(str(fault)))
+    if len(faults) > _FAULTS_SHOWN:
+        console.print(f"… and {len(faults) - _FAULTS_SHOWN:,} more")
 
 
 _QUIET_SECONDS = 1.0

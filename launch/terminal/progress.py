@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import TextIO
 
 from recordmill.launch.terminal.error_stream import error_stream
@@ -131,13 +132,26 @@ def line_now(now: Progress, width: float = math.inf) -> str:
     return progress_line(now, time.monotonic() - now.planned_at if now.planned_at else 0.0, width)
 
 
-def _show_plain(stop: threading.Event, stream: TextIO) -> None:
+def send_lines(stop: threading.Event, columns: int, send: Callable[[str], None]) -> None:
+    """Send the line when it has changed, until the event is set.
+
+    Args:
+        columns: Width of a live line, with a bar; 0 for plain lines, which come less often.
+    """
     last = ""
-    while not stop.wait(_PLAIN_SECONDS):
-        line = line_now(progress.snapshot())
+    while not stop.wait(_LIVE_SECONDS if columns else _PLAIN_SECONDS):
+        now = progress.snapshot()
+        line = line_now(now, columns or math.inf)
+        if now.images_planned and (width := bar_width(line, columns)):
+            full = width * now.images_done // now.images_planned
+            line = f"{'█' * full}{'░' * (width - full)} {line}"
         if line != last:
-            print(line, file=stream, flush=True)
+            send(line)
         last = line
+
+
+def _show_plain(stop: threading.Event, stream: TextIO) -> None:
+    send_lines(stop, 0, partial(print, file=stream, flush=True))
 
 
 def _show_live(stop: threading.Event, stream: TextIO) -> None:

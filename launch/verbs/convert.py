@@ -1,18 +1,13 @@
 """Run a conversion, and print its summary."""
 
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from typing import NamedTuple
 
-import msgspec
-from apache_beam.options.pipeline_options import GoogleCloudOptions
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
 from recordmill.launch.local_engine.fork_writers import are_many, processes_forked, slower_processes
 from recordmill.launch.preflight.check_folder import folder_fault
-from recordmill.launch.preflight.check_memory import check_memory
-from recordmill.launch.preflight.check_runner import check_staging, distant_buckets
+from recordmill.launch.preflight.check_runner import check_memory, check_staging, distant_buckets
 from recordmill.launch.preflight.claim_output import (
     OutputState,
     absent_folders,
@@ -20,24 +15,14 @@ from recordmill.launch.preflight.claim_output import (
     finished_shards,
     release_output,
 )
-from recordmill.launch.runners.beam_options import (
-    Purpose,
-    Runner,
-    beam_options,
-    local_mode,
-    purpose_of,
-    runner_of,
-    with_job_name,
-)
-from recordmill.launch.runners.run import run
-from recordmill.launch.runners.watch import polling
+from recordmill.launch.runners.beam_options import Runner, beam_options, local_mode, purpose_of, runner_of
+from recordmill.launch.runners.run import polling, run, run_for_report
 from recordmill.launch.terminal.console import print_lines, print_times, terminal, terminal_of_errors
 from recordmill.launch.terminal.progress import Show, shown
 from recordmill.pipelines.convert import Job, write_nothing
 from recordmill.schemas.dataset.manifest import Plan
 from recordmill.schemas.dataset.recipes import LISTING, Recipe
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError
-from recordmill.schemas.inputs.options import ConvertOptions
 from recordmill.schemas.inputs.picture_options import PictureOptions
 from recordmill.schemas.sizes import number_text
 from recordmill.transforms.dataset.dataset_folder import read_statistics, require_manifest, tidy
@@ -50,21 +35,25 @@ from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import file_storage_for
 
 
-def convert(job: Job, progress_mode: str | Show, beam_arguments: Sequence[str]) -> None:
+def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions) -> None:
     """Write the splits unless they are complete, and print the summary.
+
+    Args:
+        beams: Of `beam_options`.
 
     Raises:
         DuplicatesError: all is written already, and --duplicates refuses it.
         RecordmillError: see `recordmill.launch.runners.run.run`.
     """
-    options, console = job.options, terminal()
-    purpose = _check_places(options, beam_arguments) if beam_arguments else "run"
+    options, console, purpose = job.options, terminal(), purpose_of(beams)
+    if purpose != "dry run":
+        check_staging(beams)
+    region = beams.view_as(GoogleCloudOptions).region
+    for line in distant_buckets(options.paths, region) if region else ():
+        terminal_of_errors().print(f"warning: {line}")
     recipes = job.recipes()
-    if beam_arguments:
-        beam_arguments = with_job_name(beam_arguments, options.output, options.splits)
-    started = _Run(job, recipes, progress_mode, beam_arguments)
     if purpose == "dry run":
-        started.run(shows_progress=False)
+        _write(job, recipes, "none", beams)
         console.print("A dry run of Beam's: the job was made, and neither run nor anything written.")
         return
     absent = absent_folders(options.output)
@@ -77,7 +66,7 @@ def convert(job: Job, progress_mode: str | Show, beam_arguments: Sequence[str]) 
             said += " Image files were not compared: give --overwrite if some were replaced or mended."
         console.print(said)
         if purpose == "template":
-            started.run_nothing(said)
+            run(lambda p: write_nothing(p, said), beams)  # a template's launcher fails without a job
         if isinstance(options, PictureOptions) and options.refused_duplicates != "report":
             # as the job that writes these splits would
             table = require_manifest(options.output).table
@@ -88,7 +77,7 @@ def convert(job: Job, progress_mode: str | Show, beam_arguments: Sequence[str]) 
             kept = number_text(finished, "finished shard")
             console.print(f"Going on with an unfinished run in {options.output}, which has {kept}")
         try:
-            started.run()
+            _write(job, recipes, progress_mode, beams)
         except (AnnotationFileError, ConfigError, VocabularyError, NoImageFoundError):  # before a shard is written
             new = [recipe for recipe, state in zip(recipes, states, strict=True) if state is OutputState.NEW]
             release_output(options.output, new, absent)
@@ -103,81 +92,42 @@ def convert(job: Job, progress_mode: str | Show, beam_arguments: Sequence[str]) 
         try_to_report(options.output)
     comparison = compare_splits(read_statistics(options.output, manifest.splits))
     print_lines(console, data_set_lines(options.output, manifest, job.splits, comparison))
-    print_times(console, started.seconds() if is_run else {})
+    seconds = step_seconds() if is_run else {}
+    is_here = not seconds or local_mode(beams) == "in_memory"
+    print_times(console, seconds if is_here else {"the job": sum(seconds.values())})
 
 
-class _Run(NamedTuple):
-    """Conversion with its runner."""
+def _write(job: Job, recipes: Sequence[Recipe], progress_mode: str | Show, beams: PipelineOptions) -> None:
+    """Run the job, after notes on what it lacks or takes."""
+    options, mode = job.options, local_mode(beams)
+    _print_notes(job.notes)
+    remote = {path.partition("://")[0]: file_storage_for(path) for path in options.paths if is_remote(path)}
+    _print_notes(f"{scheme}:// {storage.caveat}" for scheme, storage in sorted(remote.items()) if storage.caveat)
+    if runner_of(beams) is Runner.LOCAL:
+        _print_notes([check_memory(options)])
+    if options.images:
+        _print_notes([slower_processes(mode)])
 
-    job: Job
-    recipes: Sequence[Recipe]
-    progress_mode: str | Show
-    beam_arguments: Sequence[str]
+    def count_finished() -> None:
+        update_from_counters("", {"shards_written": finished_shards(options.output, recipes)})
 
-    def run(self, shows_progress: bool = True) -> None:
-        options = self.job.options
-        for said in (*self.job.notes, *_caveats(options.paths)):
-            terminal_of_errors().print(f"note: {said}")
-        _check_memory(options, self.beam_arguments)
-        # Workers in other processes count what they do for themselves.
-        polled = polling(self._count_finished) if self.beam_arguments else nullcontext()
-        progress = shown(self.progress_mode if shows_progress else "none")
-        mode = local_mode(beam_options(self.beam_arguments))
-        if options.images and (said := slower_processes(mode)):
-            terminal_of_errors().print(f"note: {said}")
-        forked = processes_forked(lambda: are_many(options.images), options.workers, mode)
-        with forked, progress, polled:
-            run(lambda p: self.job.write(p, self.recipes), self.beam_arguments)
-
-    def _count_finished(self) -> None:
-        number = finished_shards(self.job.options.output, self.recipes)
-        update_from_counters("", {"shards_written": number})
-
-    def seconds(self) -> dict[str, float]:
-        """Return the duration of each step; of a remote job, the total."""
-        seconds = step_seconds()
-        return {"the job": sum(seconds.values())} if self.beam_arguments else seconds
-
-    def run_nothing(self, reason: str) -> None:
-        """Run an empty job, because the launcher of a template fails without one."""
-        run(lambda p: write_nothing(p, reason), self.beam_arguments)
+    # Workers in other processes count what they do for themselves.
+    polled = nullcontext() if mode == "in_memory" else polling(count_finished)
+    with processes_forked(lambda: are_many(options.images), options.workers, mode), shown(progress_mode), polled:
+        run(lambda p: job.write(p, recipes), beams)
 
 
-def _check_places(options: ConvertOptions, beam_arguments: Sequence[str]) -> Purpose:
-    """Refuse buckets that Dataflow could not use and warn of distant ones. Return the purpose of the job."""
-    beams = beam_options(beam_arguments)
-    purpose = purpose_of(beams)
-    if purpose != "dry run":
-        check_staging(beams)
-    region = beams.view_as(GoogleCloudOptions).region
-    for line in distant_buckets(options.paths, region) if region else ():
-        terminal_of_errors().print(f"warning: {line}")
-    return purpose
-
-
-def _caveats(paths: Iterable[str]) -> list[str]:
-    """Return notes on checks that the storages of `paths` lack."""
-    storages = {path.partition("://")[0]: file_storage_for(path) for path in paths if is_remote(path)}
-    return [f"{scheme}:// {storage.caveat}" for scheme, storage in sorted(storages.items()) if storage.caveat]
-
-
-def _check_memory(options: ConvertOptions, beam_arguments: Sequence[str], is_dry_run: bool = False) -> None:
-    """Refuse a local job that exceeds the memory, and print its memory if it is much."""
-    if runner_of(beam_options(beam_arguments)) is Runner.LOCAL and (said := check_memory(options, is_dry_run)):
-        terminal_of_errors().print(f"note: {said}")
+def _print_notes(notes: Iterable[str]) -> None:
+    for note in filter(None, notes):
+        terminal_of_errors().print(f"note: {note}")
 
 
 def show_plan(job: Job, progress_mode: str) -> None:
     """Print the plan of a job. This process makes it, for every runner."""
-    for said in job.notes:
-        terminal_of_errors().print(f"note: {said}")
-    _check_memory(job.options, [], is_dry_run=True)
+    _print_notes(job.notes)
+    _print_notes([check_memory(job.options, is_dry_run=True)])
     recipes = job.recipes()
-    with tempfile.TemporaryDirectory(prefix="recordmill-") as folder:
-        report = os.path.join(folder, "plan.json")
-        with shown(progress_mode):
-            run(lambda p: job.report(p, recipes, report), [])
-        with open(report, "rb") as file:
-            plan = msgspec.json.decode(file.read(), type=Plan)
+    with shown(progress_mode):
+        plan = run_for_report(lambda p, path: job.report(p, recipes, path), beam_options([]), Plan)
     print_lines(terminal(), plan_lines(plan, job.options.output))
     check_space(job.options.output, plan.sizes, job.options.has_exact_sizes)

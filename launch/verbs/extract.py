@@ -1,27 +1,27 @@
 """`recordmill extract`: convert a data set back to image files and labels."""
 
 import os
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 
-import msgspec
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.preflight.check_runner import require_local
-from recordmill.launch.runners.beam_options import beam_options
-from recordmill.launch.runners.run import run as run_job
+from recordmill.launch.runners.beam_options import local_mode
+from recordmill.launch.runners.run import run_for_report
 from recordmill.launch.terminal import progress
-from recordmill.launch.terminal.console import terminal
-from recordmill.launch.terminal.fault_summary import print_extracted
+from recordmill.launch.terminal.console import print_faults, print_lines, terminal
 from recordmill.pipelines import extract
 from recordmill.pipelines.dataset_options import ExtractOptions
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.sizes import number_text, size_text
 from recordmill.transforms.dataset.dataset_folder import require_manifest
 from recordmill.transforms.extract.extract_pieces import claimed, extract_recipe
 from recordmill.transforms.extract.write_documents import ExtractedSplit
 
 
-def run(options: ExtractOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:
+def run(options: ExtractOptions, progress_mode: str, beams: PipelineOptions) -> bool:
     """Extract a data set or a split, print the summary, and return True if there are errors.
 
     Raises:
@@ -29,8 +29,7 @@ def run(options: ExtractOptions, progress_mode: str, beam_arguments: Sequence[st
             empty nor has an unfinished extraction of the same, or another process is extracting there.
         JobError: a file could not be written.
     """
-    if beam_arguments:
-        require_local(beam_options(beam_arguments), "extract")
+    require_local(beams, "extract")
     manifest = require_manifest(options.folder)
     shards = extract.listed_shards(options.folder, manifest, options.split)
     extract.check_format(options.folder, manifest, options.format_)
@@ -41,16 +40,39 @@ def run(options: ExtractOptions, progress_mode: str, beam_arguments: Sequence[st
             terminal().print(
                 f"Going on with an unfinished extraction in {options.target}: {finished:,} shards were extracted"
             )
-        with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
-            report = os.path.join(temporary, "extracted.json")
-            with progress.shown(progress_mode):
-                progress.expect_records([shard.info for shard in shards], in_this_process=not beam_arguments)
-                run_job(
-                    lambda p: extract.build(p, shards, manifest, options, report),
-                    beam_arguments,
-                )
-            with open(report, "rb") as file:
-                extracted = msgspec.json.decode(file.read(), type=list[ExtractedSplit])
+        with progress.shown(progress_mode):
+            is_here = local_mode(beams) == "in_memory"
+            progress.expect_records([shard.info for shard in shards], in_this_process=is_here)
+            build = partial(extract.build, shards=shards, manifest=manifest, options=options)
+            extracted = run_for_report(build, beams, list[ExtractedSplit])
         notes = extract.not_extracted(manifest, [each.split for each in extracted], options.format_)
-        print_extracted(terminal(), options.target, extracted, list(notes))
+        _print_extracted(options.target, extracted, notes)
     return any(each.faults for each in extracted)
+
+
+def _print_extracted(folder: str, splits: Sequence[ExtractedSplit], notes: Iterable[str]) -> None:
+    """Print the result of extract: files, contents that records lack, and errors."""
+    console = terminal()
+    for split in splits:
+        rows = (
+            f" for {split.rows:,} entries in the JSON, some of which name one file" if split.rows > split.images else ""
+        )
+        console.print(f"{split.split}: {split.images:,} images{rows}, {size_text(split.image_bytes)}, are in {folder}")
+        for document in split.documents:
+            console.print(f"  {os.path.join(folder, document.file)}  {document.annotations:,} annotations")
+            if document.shared_ids:
+                console.print(
+                    f"    of which several share an id (number of such ids: {document.shared_ids:,}); tools that look "
+                    "annotations up by id, such as pycocotools, find one of each: renumber them if you evaluate "
+                    "with them"
+                )
+        for counts, what in ((split.lost, "not written"), (split.notes, "note")):
+            if counts:
+                console.print(
+                    f"  {what}: {', '.join(f'{thing} {number:,}' for thing, number in sorted(counts.items()))}"
+                )
+    print_lines(console, notes)
+    for split in splits:
+        print_faults(split.faults)
+    if number := sum(len(split.faults) for split in splits):
+        console.print(f"{folder}: {number_text(number, 'fault')} in the records; what could be read is extracted")

@@ -1,35 +1,31 @@
 """`recordmill verify`: check a data set."""
 
-import os
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
 from functools import partial
-from uuid import uuid4
 
-import msgspec
-from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
+from apache_beam.options.pipeline_options import PipelineOptions
+from rich.table import Table
 
 from recordmill.launch.local_engine.fork_writers import WORTH_IT, processes_forked
 from recordmill.launch.preflight.check_runner import check_runner, check_staging
-from recordmill.launch.runners.beam_options import Runner, beam_options, local_mode, purpose_of, runner_of
+from recordmill.launch.runners.beam_options import Runner, local_mode, purpose_of, runner_of
 from recordmill.launch.runners.run import run as run_job
+from recordmill.launch.runners.run import run_for_report
 from recordmill.launch.terminal import progress
-from recordmill.launch.terminal.console import terminal
-from recordmill.launch.terminal.fault_summary import print_checks
+from recordmill.launch.terminal.console import print_faults, terminal
 from recordmill.launch.terminal.require_tensorflow import require_tensorflow
 from recordmill.pipelines import verify
 from recordmill.pipelines.dataset_options import VerifyOptions
-from recordmill.schemas.dataset.checks import Check, ShardCheck
+from recordmill.schemas.dataset.checks import Check, Faults, ShardCheck
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.sizes import number_text, size_text
 from recordmill.schemas.statistics import REPORT
 from recordmill.transforms.dataset.dataset_folder import require_manifest
 from recordmill.transforms.insight.write_report import has_report
-from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.verify.check_folder import all_faults
 
 
-def run(options: VerifyOptions, progress_mode: str, beam_arguments: Sequence[str]) -> bool:
+def run(options: VerifyOptions, progress_mode: str, beams: PipelineOptions) -> bool:
     """Check a data set, print the result, and return True if there are errors. A template is only built; its job fails
     if there are errors.
 
@@ -37,9 +33,7 @@ def run(options: VerifyOptions, progress_mode: str, beam_arguments: Sequence[str
         ConfigError: no data set there, or none of what is asked for; or TensorFlow is not installed.
         JobError: the check itself failed; the model is gone, or another than it was.
     """
-    beams = beam_options(beam_arguments)
-    is_remote = runner_of(beams) is not Runner.LOCAL
-    if is_remote:
+    if runner_of(beams) is not Runner.LOCAL:
         check_runner(beams, options.paths)
         if options.check in (None, "tensorflow"):
             raise ConfigError(
@@ -51,30 +45,65 @@ def run(options: VerifyOptions, progress_mode: str, beam_arguments: Sequence[str
         check_staging(beams)
     expected = verify.expected_shards(options)
     if purpose_of(beams) == "template":
-        run_job(
-            partial(verify.build_judging, expected=expected, folder=options.folder, workers=options.workers),
-            beam_arguments,
-        )
+        run_job(lambda p: verify.build_judging(p, expected, options.folder, options.workers), beams)
         terminal().print("The template was made; what launches it runs the job, which fails where there is a fault.")
         return False
     records = sum(shard.info.examples for shard in expected)
-    forked = processes_forked(lambda: records >= WORTH_IT, options.workers, local_mode(beams))
-    remote = beams if is_remote else None
-    with forked, progress.shown(progress_mode), _report_file(options.folder, remote) as report:
+    mode = local_mode(beams)
+    forked = processes_forked(lambda: records >= WORTH_IT, options.workers, mode)
+    with forked, progress.shown(progress_mode):
         if options.chosen_check is Check.TENSORFLOW:
             is_checking = options.recompute is None
             what = "verify --check tensorflow" if is_checking else "verify --recompute"
             require_tensorflow(what, is_checking)
         verify.load_models(expected)
-        progress.expect_records([shard.info for shard in expected], in_this_process=not beam_arguments)
-        run_job(partial(verify.build, expected=expected, report=report, workers=options.workers), beam_arguments)
-        checks = msgspec.json.decode(storage_for(report).read(report), type=list[ShardCheck])
+        progress.expect_records([shard.info for shard in expected], in_this_process=mode == "in_memory")
+        build = partial(verify.build, expected=expected, workers=options.workers)
+        checks = run_for_report(build, beams, list[ShardCheck], options.folder)
     faults = all_faults(options.folder, checks)
     listed = sum(len(split.shards) for split in require_manifest(options.folder).splits.values())
-    print_checks(terminal(), options.folder, checks, faults, options.chosen_check, listed - len(checks))
+    print_checks(options.folder, checks, faults, options.chosen_check, listed - len(checks))
     for unchecked in _unchecked(options):
         terminal().print(unchecked)
     return bool(faults)
+
+
+def print_checks(
+    folder: str,
+    checks: Sequence[ShardCheck],
+    faults: Faults,
+    check: Check = Check.TENSORFLOW,
+    unread: int = 0,
+) -> None:
+    """Print the result of verify: a line per split, and the errors. `unread` shards were skipped."""
+    console = terminal()
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("split")
+    for column in ("shards", "examples", "objects", "size"):
+        table.add_column(column, justify="right")
+    for split in sorted({each.split for each in checks}):
+        of_split = [each for each in checks if each.split == split]
+        table.add_row(
+            split,
+            f"{len(of_split):,}",
+            f"{sum(each.examples for each in of_split):,}",
+            f"{sum(each.objects for each in of_split):,}",
+            size_text(sum(each.bytes for each in of_split)),
+        )
+    console.print(table)
+    print_faults(faults)
+    if features := sum(each.features for each in checks):
+        most = max(each.difference for each in checks)
+        console.print(f"{features:,} features made again: they differ by at most {most:.2g} of their largest number")
+    every = f"every record {'read and parsed' if check is Check.HASHES else 'read, parsed and decoded'}"
+    if faults:
+        verdict = number_text(len(faults), "fault")
+    elif unread:
+        read = f"the {len(checks):,} of {len(checks) + unread:,} shards that were read"
+        verdict = f"no fault in {read}: {every}"
+    else:
+        verdict = f"whole: {every}"
+    console.print(f"{folder}: {verdict}")
 
 
 def _unchecked(options: VerifyOptions) -> Iterator[str]:
@@ -86,20 +115,3 @@ def _unchecked(options: VerifyOptions) -> Iterator[str]:
         )
     if has_report(options.folder):
         yield f"{REPORT} was not checked; recordmill report {options.folder} writes it again"
-
-
-@contextmanager
-def _report_file(folder: str, remote: PipelineOptions | None) -> Iterator[str]:
-    """Context manager: return a temporary path for the workers' report: local, in Dataflow's temporary folder, or next
-    to the shards, which other workers reach."""
-    if remote is None:
-        with tempfile.TemporaryDirectory(prefix="recordmill-") as temporary:
-            yield os.path.join(temporary, "checks.json")
-        return
-    place = remote.view_as(GoogleCloudOptions).temp_location or folder
-    path = join_path(place, f".recordmill-verify-{uuid4().hex}.json")
-    try:
-        yield path
-    finally:
-        with suppress(OSError):
-            storage_for(path).delete(path)

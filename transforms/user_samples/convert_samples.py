@@ -12,7 +12,7 @@ from apache_beam.coders import registry
 from recordmill.schemas.block import Block, ragged_bytes, ragged_texts, starts_of
 from recordmill.schemas.errors import CollidingImagesError, ConfigError
 from recordmill.schemas.inputs.annotations import Annotation, Caption, ImageLabels
-from recordmill.schemas.inputs.images import MAX_FILE_BYTES, NO_FILE, NOT_A_FILE, ImageTask
+from recordmill.schemas.inputs.images import MAX_FILE_BYTES, NO_FILE, NOT_A_FILE
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import Division, name_id
@@ -109,26 +109,25 @@ def split_of(sample: Sample, division: Division) -> str:
     return sample.split
 
 
-class Classes(NamedTuple):
-    """How the classes of Samples are found.
+class SampleRules(NamedTuple):
+    """Contents of Samples that are stored.
 
     Attributes:
-        labels: all classes; None if they are not known yet, so that a category's id is the `name_id` of its name.
+        stored: Options of kinds of annotations that are stored.
         of_image: True if each image has one class.
     """
 
-    labels: LabelMap | None
+    stored: frozenset[str]
     of_image: bool
-
-    def finder(self) -> "CategoryFinder":
-        return CategoryFinder(self.labels)
+    division: Division
+    seed: int
 
 
 class CategoryFinder:
     """Finder of the category ids of objects, by name and id, or by the name alone if it is that of one category.
 
     Args:
-        labels: None to make ids of names.
+        labels: All classes; None if they are not known yet, so that a category's id is the `name_id` of its name.
     """
 
     def __init__(self, labels: LabelMap | None):
@@ -159,9 +158,7 @@ class CategoryFinder:
         return len(each.keypoints) // 3 if self._makes_ids else self._keypoints[category_id]
 
 
-def block_of(
-    samples: Sequence[Sample], classes: Classes, division: Division, seed: int, reject: Reject
-) -> Block | None:
+def block_of(samples: Sequence[Sample], labels: LabelMap, rules: SampleRules, reject: Reject) -> Block | None:
     """Return checked Samples as the images of a Block, in order; None if none of them can be used.
 
     Args:
@@ -170,13 +167,13 @@ def block_of(
     Raises:
         ConfigError: see `split_of`.
     """
-    finder = classes.finder()
+    finder = CategoryFinder(labels)
     kept, files, splits, objects = [], [], [], []
     for sample in samples:
-        split = split_of(sample, division)
+        split = split_of(sample, rules.division)
         try:
             file = _file_of(sample)
-            if classes.of_image and sample.class_name not in finder.by_name:
+            if rules.of_image and sample.class_name not in finder.by_name:
                 what = "no class" if sample.class_name is None else f"class {sample.class_name!r}, which is not a label"
                 raise UnusableError(Reason.NO_CLASS, f"Sample {sample.file_name!r} has {what}")
         except UnusableError as fault:
@@ -185,20 +182,19 @@ def block_of(
             continue
         kept.append(sample)
         files.append(file)
-        splits.append(division.names.index(split))
+        splits.append(rules.division.names.index(split))
         objects.append(usable_objects(sample, finder, partial(reject, split)))
     if not kept:
         return None
     paths, sizes, versions = zip(*files, strict=True)
-    block = sample_rows(kept, objects, classes.of_image)
-    block = block.having(
+    block = sample_rows(kept, objects, rules.of_image).having(
         split=np.array(splits, np.int64),
         file_folder=ragged_texts([file_folder(path, one.file_name) for path, one in zip(paths, kept, strict=True)]),
         file_bytes=np.array(sizes, np.int64),
         image_data=ragged_bytes([each.data for each in kept]) if any(each.data for each in kept) else None,
         file_version=ragged_texts(versions),
     )
-    return block.take(image_order(block, hash_images(block.image_id, seed)))
+    return block.take(image_order(block, hash_images(block.image_id, rules.seed)))
 
 
 class UsableObject(NamedTuple):
@@ -258,9 +254,9 @@ def _more_columns(objects: Sequence[SampleObject]) -> dict[str, Any]:
 
 def _more_values(block: Block) -> Iterator[dict[str, Any]]:
     """Yield what an Annotation lacks of each object."""
-    count, columns = block.num_objects, [*block.object_columns()]
-    held = {name: column.texts() if name == "view" else column.tolist() for name, column in columns if name in _MORE}
-    for row in range(count):
+    columns = [(name, column) for name, column in block.object_columns() if name in _MORE]
+    held = {name: column.texts() if name == "view" else column.tolist() for name, column in columns}
+    for row in range(block.num_objects):
         values = {_MORE[name]: column[row] for name, column in held.items()}
         if "frame" in values:
             values["frame"] = "fraction" if values["frame"] else "px"
@@ -351,18 +347,8 @@ def samples_of(block: Block, labels: LabelMap, splits: Sequence[str]) -> Iterato
     names = {category.id: category.name for category in labels.categories}
     more = _more_values(block)
     for task in image_tasks(block, splits):
-        yield _sample(task, names, more)
-
-
-def _sample(task: ImageTask, names: dict[int, str], more: Iterator[dict[str, Any]]) -> Sample:
-    labels = task.labels
-    return Sample(
-        task.file_name,
-        task.ref.path,
-        task.ref.data,
-        task.width,
-        task.height,
-        tuple(
+        of_image = task.labels
+        objects = [
             SampleObject(
                 names[each.category_id],
                 each.bbox_xywh_px,
@@ -375,16 +361,23 @@ def _sample(task: ImageTask, names: dict[int, str], more: Iterator[dict[str, Any
                 **next(more),
             )
             for each in task.annotations
-        ),
-        labels.class_name,
-        tuple(caption.caption for caption in labels.captions),
-        task.split,
-        task.image_id,
-        labels.regions,
-        next(iter(labels.panoptic), None),
-        labels.neg_category_ids,
-        labels.not_exhaustive_category_ids,
-        task.ref.size_bytes,
-        task.ref.version,
-        labels.tags,
-    )
+        ]
+        yield Sample(
+            task.file_name,
+            task.ref.path,
+            task.ref.data,
+            task.width,
+            task.height,
+            tuple(objects),
+            of_image.class_name,
+            tuple(caption.caption for caption in of_image.captions),
+            task.split,
+            task.image_id,
+            of_image.regions,
+            next(iter(of_image.panoptic), None),
+            of_image.neg_category_ids,
+            of_image.not_exhaustive_category_ids,
+            task.ref.size_bytes,
+            task.ref.version,
+            of_image.tags,
+        )

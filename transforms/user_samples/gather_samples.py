@@ -11,7 +11,7 @@ from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection, TaggedO
 
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import CategoryError, ConfigError
-from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category, unnamed_keypoints
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.sample import Sample
@@ -23,7 +23,7 @@ from recordmill.transforms.dataset.facts import FACTS, AddFacts, Facts, FactsBui
 from recordmill.transforms.folder.choose_classes import class_labels
 from recordmill.transforms.shards.plan_blocks import BlockKey, cut_range
 from recordmill.transforms.user_samples.convert_samples import (
-    Classes,
+    SampleRules,
     block_of,
     check_distinct,
     checked,
@@ -34,7 +34,7 @@ from recordmill.transforms.user_samples.convert_samples import (
 )
 from recordmill.transforms.user_samples.record_options import MASKS, PARTS, RecordOptions
 
-TRAITS, TABLE, LABELS = "traits", "table", "labels"
+_TRAITS, _TABLE = "traits", "table"
 _BITS = 10
 """2 ** 10 ranges of images: how many Samples come is not known."""
 _PIPELINE = "the pipeline"
@@ -55,23 +55,6 @@ class Trait(NamedTuple):
     name: str = ""
     category_id: int = -1
     keypoints: int = 0
-
-
-_TRAIT = tuple[str, str, int, int]
-
-
-class SampleRules(NamedTuple):
-    """Contents of Samples that are stored.
-
-    Attributes:
-        stored: Options of kinds of annotations that are stored.
-        of_image: True if each image has one class.
-    """
-
-    stored: frozenset[str]
-    of_image: bool
-    division: Division
-    seed: int
 
 
 def rules_of(options: RecordOptions) -> SampleRules:
@@ -151,24 +134,36 @@ def choose_labels(traits: Iterable[Trait], of_image: bool) -> LabelMap:
     return LabelMap(tuple(sorted(categories, key=lambda category: category.id)))
 
 
-class GatheredSamples(NamedTuple):
-    """PCollections of (BlockKey, packed Block), one LabelMap, one FeatureTable; and several of Facts."""
+class CheckedSamples(NamedTuple):
+    """PCollections of (range, packed Sample), one LabelMap, one FeatureTable; Facts of Samples, and of their Traits."""
 
-    blocks: PCollection
+    samples: PCollection
     labels: PCollection
     table: PCollection
-    facts: tuple[PCollection, ...]
+    facts: PCollection
+    described: PCollection
 
 
 @dataclass(eq=False, repr=False)
 class CheckSamples(beam.PTransform):
-    """Convert Samples to (range, packed Sample) in the output `samples`; Facts are in FACTS, Traits in TRAITS."""
+    """Convert Samples to CheckedSamples.
 
-    rules: SampleRules
+    Args:
+        labels: a PCollection of one LabelMap; None to collect the classes.
+    """
+
+    options: RecordOptions
+    labels: PCollection | None
 
     def expand(self, samples: PCollection[Sample]):
-        check = beam.FlatMap(_check, self.rules).with_output_types(tuple[int, bytes])
-        return samples | "Check" >> check.with_outputs(FACTS, TRAITS, main="samples")
+        check = beam.FlatMap(_check, rules_of(self.options)).with_output_types(tuple[int, bytes])
+        found = samples | "Check" >> check.with_outputs(FACTS, _TRAITS, main="samples")
+        known: Any = AsList(self.labels) if self.labels is not None else []
+        traits = found[_TRAITS] | beam.Distinct() | beam.combiners.ToList()
+        describe = beam.FlatMap(_describe, known, self.options)
+        described = traits | "Describe" >> describe.with_outputs(_TABLE, FACTS, main="labels")
+        labels = self.labels if self.labels is not None else described.labels
+        return CheckedSamples(found.samples, labels, described[_TABLE], found[FACTS], described[FACTS])
 
 
 def _check(sample: Sample, rules: SampleRules) -> Iterator[Any]:
@@ -182,46 +177,32 @@ def _check(sample: Sample, rules: SampleRules) -> Iterator[Any]:
         yield tagged(facts)
         return
     for trait in traits_of(found, rules):
-        yield TaggedOutput(TRAITS, tuple(trait))
+        yield TaggedOutput(_TRAITS, tuple(trait))
     number = int(ranges_of(hash_images(np.array([id_of(found)]), rules.seed), _BITS)[0])
     yield number, pack_sample(stored_of(found, rules))
 
 
-@dataclass(eq=False, repr=False)
-class DescribeSamples(beam.PTransform):
-    """Convert Traits to one LabelMap in LABELS, one FeatureTable in TABLE, and Facts.
-
-    Args:
-        labels: a PCollection of one LabelMap; None to collect the classes.
-    """
-
-    options: RecordOptions
-    labels: PCollection | None
-
-    def expand(self, traits: PCollection[_TRAIT]):
-        known: Any = AsList(self.labels) if self.labels is not None else []
-        listed = traits | beam.Distinct() | beam.combiners.ToList()
-        describe = beam.FlatMap(_describe, known, self.options)
-        return listed | "Describe" >> describe.with_outputs(TABLE, FACTS, main=LABELS)
-
-
-def _describe(traits: list[_TRAIT], known: list[LabelMap], options: RecordOptions) -> Iterator[Any]:
+def _describe(traits: list[tuple[str, str, int, int]], known: list[LabelMap], options: RecordOptions) -> Iterator[Any]:
+    """Yield a LabelMap, a FeatureTable and Facts of Traits as tuples."""
     found = [Trait(*trait) for trait in traits]
     kinds = {trait.kind for trait in found}
     labels = known[0] if known else choose_labels(found, options.of_image)
     yield labels
-    yield TaggedOutput(TABLE, _table(options, parts_of(found), labels))
+    category_id = (Part.CATEGORY_ID,) if labels.is_shifted and not options.of_image else ()
+    parts = (*options.parts, *parts_of(found), *category_id)
+    yield TaggedOutput(_TABLE, options.layout_table.with_parts(parts))
     facts = FactsBuilder()
     stored = rules_of(options).stored
     for kind in sorted(kinds & {*_PARTS, "objects", "class_name"} - stored):
-        parts = {"masks": MASKS["both"], **PARTS}.get(kind, ())
-        can_store = set(parts) & set(LAYOUTS[options.layout].parts)
+        of_kind = {"masks": MASKS["both"], **PARTS}.get(kind, ())
+        can_store = set(of_kind) & set(LAYOUTS[options.layout].parts)
         asked = 'masks="rle"' if kind == "masks" else f"{kind}=True"
         cure = f"give {asked}" if can_store else "the layout has no feature for that"
         facts.warn(options.splits[0], f"Samples have {kind}, which is not stored in layout {options.layout}: {cure}")
     ids = {(trait.name, trait.category_id) for trait in found if trait.category_id != -1}
-    if not known and not ids <= {(category.name, category.id) for category in labels.categories}:
-        name, id_ = min(ids - {(category.name, category.id) for category in labels.categories})
+    ids -= {(category.name, category.id) for category in labels.categories}
+    if ids and not known:
+        name, id_ = min(ids)
         facts.warn(
             options.splits[0],
             f"the category ids of Samples are not one for each name ({name!r} has {id_}, among others), so categories "
@@ -235,14 +216,9 @@ def parts_of(traits: Iterable[Trait]) -> tuple[Part, ...]:
     return tuple(Part(trait.name) for trait in traits if trait.kind == "part")
 
 
-def _table(options: RecordOptions, of_input: tuple[Part, ...], labels: LabelMap) -> FeatureTable:
-    category_id = (Part.CATEGORY_ID,) if labels.is_shifted and not options.of_image else ()
-    return options.layout_table.with_parts((*options.parts, *of_input, *category_id))
-
-
 @dataclass(eq=False, repr=False)
 class GatherSamples(beam.PTransform):
-    """Convert Samples to GatheredSamples.
+    """Convert Samples to (BlockKey, packed Block), one LabelMap, one FeatureTable, and several PCollections of Facts.
 
     Args:
         labels: a PCollection of one LabelMap; None to collect the classes of the Samples.
@@ -254,20 +230,18 @@ class GatherSamples(beam.PTransform):
     facts: PCollection | None
 
     def expand(self, samples: PCollection[Sample]):
-        rules, splits = rules_of(self.options), self.options.splits
-        found = samples | "CheckSamples" >> CheckSamples(rules)
-        described = found[TRAITS] | "DescribeSamples" >> DescribeSamples(self.options, self.labels)
-        labels = self.labels if self.labels is not None else described[LABELS]
-        join = beam.FlatMap(_join, AsSingleton(labels), rules).with_output_types(tuple[BlockKey, bytes])
+        found = samples | "CheckSamples" >> CheckSamples(self.options, self.labels)
+        join = beam.FlatMap(_join, AsSingleton(found.labels), rules_of(self.options))
         grouped = found.samples | "GroupByRange" >> beam.GroupByKey()
-        joined = grouped | "Join" >> join.with_outputs(FACTS, main="blocks")
-        facts = [found[FACTS], described[FACTS], joined[FACTS]]
+        typed = join.with_output_types(tuple[BlockKey, bytes])
+        joined = grouped | "Join" >> typed.with_outputs(FACTS, main="blocks")
+        facts = [found.facts, found.described, joined[FACTS]]
         if self.facts is not None:
-            own = (found[FACTS], joined[FACTS]) | "Own" >> AddFacts()
+            own = (found.facts, joined[FACTS]) | "Own" >> AddFacts()
             before = (self.facts,) | "Before" >> AddFacts()
-            balance = beam.Map(_balance, splits, AsIter(before.facts), AsIter(own.facts))
+            balance = beam.Map(_balance, self.options.splits, AsIter(before.facts), AsIter(own.facts))
             facts += [self.facts, samples.pipeline | "Once" >> beam.Impulse() | "Balance" >> balance]
-        return GatheredSamples(joined.blocks, labels, described[TABLE], tuple(facts))
+        return joined.blocks, found.labels, found.table, tuple(facts)
 
 
 def _join(group: tuple[int, Iterable[bytes]], labels: LabelMap, rules: SampleRules) -> Iterator[Any]:
@@ -277,7 +251,7 @@ def _join(group: tuple[int, Iterable[bytes]], labels: LabelMap, rules: SampleRul
     for sample in samples:
         rows = InputRows(_PIPELINE, "samples", 1, sample.annotation_rows)
         facts.add_rows(split_of(sample, rules.division), rows)
-    block = block_of(samples, Classes(labels, rules.of_image), rules.division, rules.seed, facts.reject)
+    block = block_of(samples, labels, rules, facts.reject)
     yield tagged(facts)
     if block is not None:
         yield from cut_range(number, block)

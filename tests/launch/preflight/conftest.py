@@ -1,10 +1,3 @@
-import pytest
+from tests.transforms.storage.conftest import gcs, server
 
-from tests.gcs_stand_in import running
-
-
-@pytest.fixture
-def gcs(monkeypatch):
-    with running() as server:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
-        yield server
+__all__ = ["gcs", "server"]  # fixtures

@@ -1,15 +1,26 @@
 """What could not run is refused before anything is submitted, with every fault at once."""
 
+import os
 import socket
 
 import pytest
 from apache_beam.runners.portability.local_job_service import LocalJobServicer
 
+from recordmill.launch.command_line.parser import parse
 from recordmill.launch.preflight import check_runner as check_runner_module
-from recordmill.launch.preflight.check_runner import check_runner, check_staging, require_local
+from recordmill.launch.preflight.check_runner import (
+    check_memory,
+    check_runner,
+    check_staging,
+    distant_buckets,
+    memory_bytes,
+    memory_needed,
+    require_local,
+)
 from recordmill.launch.runners.beam_options import beam_options
 from recordmill.schemas.errors import ConfigError
-from tests.gcs_stand_in import BUCKET, Fault, Kind, running
+from tests.conftest import coco_flags
+from tests.gcs_stand_in import BUCKET, Fault, Kind
 
 DATAFLOW = {
     "runner": "DataflowRunner",
@@ -78,6 +89,7 @@ def test_flags_for_which_local_job_has_no_use(flag, told):
 LOOPBACK = "--environment_type=LOOPBACK"
 JOB = "--runner=PortableRunner"
 EMBEDDED = "--job_endpoint=embed"
+EXTERNAL = "--environment_type=EXTERNAL", "--environment_config=h:1"
 NO_RECORDMILL = "the workers would not have Recordmill: say how they are"
 
 
@@ -108,9 +120,9 @@ def test_what_job_server_would_refuse_late(arguments, told):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--runner=PortableRunner", "--job_endpoint=embed", LOOPBACK],
-        ["--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=EXTERNAL", "--environment_config=h:1"],
-        ["--runner=PortableRunner", "--job_endpoint=embed", "--environment_config=my/image:1"],
+        [JOB, EMBEDDED, LOOPBACK],
+        [JOB, EMBEDDED, *EXTERNAL],
+        [JOB, EMBEDDED, "--environment_config=my/image:1"],
         ["--runner=FlinkRunner"],
         ["--runner=PrismRunner"],
     ],
@@ -120,52 +132,46 @@ def test_what_a_job_server_may_take(arguments):
 
 
 def test_workers_elsewhere_need_absolute_paths():
-    external = ["--environment_type=EXTERNAL", "--environment_config=h:1"]
-    job = ["--runner=PortableRunner", "--job_endpoint=embed"]
     paths = ("images", "/data/a.json", "gs://b/o", "./out")
     told = "workers run in other folders, so give absolute paths, not ./out, images"
-    assert faults([*job, *external], paths) == [told]
-    assert faults([*job, *external], paths[1:3]) == []
-    assert faults([*job, LOOPBACK], paths) == []
+    assert faults([JOB, EMBEDDED, *EXTERNAL], paths) == [told]
+    assert faults([JOB, EMBEDDED, *EXTERNAL], paths[1:3]) == []
+    assert faults([JOB, EMBEDDED, LOOPBACK], paths) == []
     assert faults(["--runner=PrismRunner"], paths) == []
 
 
 def test_a_job_server_must_listen():
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        arguments = ["--runner=PortableRunner", f"--job_endpoint=localhost:{listening.getsockname()[1]}", LOOPBACK]
-        (fault,) = faults(arguments)
-        assert fault.startswith(f"no job server listens at localhost:{listening.getsockname()[1]} (")
+        endpoint = f"localhost:{listening.getsockname()[1]}"
+        (fault,) = faults([JOB, f"--job_endpoint={endpoint}", LOOPBACK])
+        assert fault.startswith(f"no job server listens at {endpoint} (")
 
 
-def test_what_listens_must_be_job_server(monkeypatch):
+def test_what_listens_must_be_job_server(monkeypatch, server):
     """A server of something else, and one that says nothing at all."""
     monkeypatch.setattr(check_runner_module, "_ANSWER_S", 1)
-    with running() as http:
-        endpoint = http.url.removeprefix("http://")
-        (fault,) = faults(["--runner=PortableRunner", f"--job_endpoint={endpoint}", LOOPBACK])
-        assert fault.startswith(f"what listens at {endpoint} does not answer as a job server does, but ")
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        endpoint = f"localhost:{silent.getsockname()[1]}"
-        (fault,) = faults(["--runner=PortableRunner", f"--job_endpoint={endpoint}", LOOPBACK])
-        assert fault.startswith(f"what listens at {endpoint} does not answer as a job server does, but ")
+        for endpoint in (server.url.removeprefix("http://"), f"localhost:{silent.getsockname()[1]}"):
+            (fault,) = faults([JOB, f"--job_endpoint={endpoint}", LOOPBACK])
+            assert fault.startswith(f"what listens at {endpoint} does not answer as a job server does, but ")
 
 
 def test_a_job_server_may_be_taken():
     server = LocalJobServicer()
     port = server.start_grpc_server(0)
     try:
-        assert faults(["--runner=PortableRunner", f"--job_endpoint=localhost:{port}", LOOPBACK]) == []
+        assert faults([JOB, f"--job_endpoint=localhost:{port}", LOOPBACK]) == []
     finally:
         server.stop()
 
 
-def staging(path: str):
-    return beam_options(["--runner=DataflowRunner", f"--temp_location={path}"])
+def staging(temporary: str = f"gs://{BUCKET}/tmp", *more: str):
+    return beam_options(["--runner=DataflowRunner", f"--temp_location={temporary}", *more])
 
 
 def test_staging_bucket_is_left_unchanged(gcs):
-    check_staging(staging(f"gs://{BUCKET}/tmp"))
+    check_staging(staging())
     assert gcs.objects() == {}
     assert [call.operation for call in gcs.calls()].count("chunk") == 1
 
@@ -174,15 +180,15 @@ def test_staging_bucket_is_left_unchanged(gcs):
 def test_staging_bucket_without_rights_is_refused(gcs, operation):
     gcs.faults.append(Fault(Kind.STATUS, operation=operation, status=403, times=100))
     with pytest.raises(ConfigError, match=f"--temp_location=gs://{BUCKET}/tmp cannot be written and read, and the job"):
-        check_staging(staging(f"gs://{BUCKET}/tmp"))
+        check_staging(staging())
 
 
 @pytest.mark.usefixtures("gcs")
-@pytest.mark.parametrize("name", ["temp_location", "staging_location"])
-def test_each_bucket_of_jobs_files_must_be_there(name):
-    paths = {"temp_location": f"gs://{BUCKET}/tmp", name: "gs://nowhere/x"}
-    with pytest.raises(ConfigError, match=f"--{name}=gs://nowhere/x cannot be written"):
-        check_staging(beam_options(["--runner=DataflowRunner", *(f"--{each}={path}" for each, path in paths.items())]))
+def test_each_bucket_of_jobs_files_must_be_there():
+    with pytest.raises(ConfigError, match="--temp_location=gs://nowhere/x cannot be written"):
+        check_staging(staging("gs://nowhere/x"))
+    with pytest.raises(ConfigError, match="--staging_location=gs://nowhere/x cannot be written"):
+        check_staging(staging(f"gs://{BUCKET}/tmp", "--staging_location=gs://nowhere/x"))
 
 
 @pytest.mark.parametrize("verb", ["verify", "extract"])
@@ -191,3 +197,113 @@ def test_checking_is_local(verb):
     require_local(beam_options(["--direct_running_mode=multi_processing"]), verb)
     with pytest.raises(ConfigError, match=f"^{verb} runs on this machine, not on FlinkRunner: "):
         require_local(beam_options(["--runner=FlinkRunner"]), verb)
+
+
+# Regions of buckets
+
+CUSTOM = {
+    "location": "US",
+    "locationType": "dual-region",
+    "customPlacementConfig": {"dataLocations": ["US-EAST1", "US-WEST1"]},
+}
+
+
+@pytest.mark.parametrize(
+    ("place", "region", "where"),
+    [
+        ({"location": "EUROPE-WEST4", "locationType": "region"}, "europe-west4", None),
+        ({"location": "EUROPE-WEST4", "locationType": "region"}, "europe-west40", "europe-west4"),
+        ({"location": "US", "locationType": "multi-region"}, "us-central1", "us"),  # reading costs money within it, too
+        (CUSTOM, "us-west1", None),
+        (CUSTOM, "us-central1", "us-east1 and us-west1"),
+        ({"location": "NAM4", "locationType": "dual-region"}, "us-west1", None),  # its regions are not listed
+        ({}, "us-west1", None),  # as some emulators answer
+    ],
+)
+def test_bucket_is_near_if_one_of_its_regions_is_jobs(gcs, place, region, where):
+    gcs.bucket_place = place
+    warnings = list(distant_buckets(["gs://bucket/x", "gs://bucket/y", "local/folder"], region))
+    beginning = f"gs://bucket is in {where}, the job runs in {region}: "
+    assert [line[: len(beginning)] for line in warnings] == ([beginning] if where else [])
+
+
+def test_bucket_whose_metadata_cannot_be_read_is_skipped(gcs):
+    assert list(distant_buckets(["gs://there-is-none/x"], "us-west1")) == []
+    gcs.faults = [Fault(Kind.STATUS, status=403, message="no storage.buckets.get access")]
+    assert list(distant_buckets(["gs://bucket/x"], "us-west1")) == []
+
+
+# Memory
+
+GB = 10**9
+
+
+def options_of(sample, tmp_path, *more):
+    return parse([str(word) for word in coco_flags(sample, tmp_path / "out", *more)]).options
+
+
+@pytest.fixture
+def large(tmp_path):
+    """An annotation file of 2 GB, none of which is on the disk."""
+    path = tmp_path / "large.json"
+    path.touch()
+    os.truncate(path, 2 * GB)
+    return path
+
+
+def test_what_is_needed_grows_with_all_annotation_files(sample, tmp_path, large):
+    small, same = memory_needed(options_of(sample, tmp_path))
+    assert 300_000_000 < small <= same < 310_000_000
+    least, most = memory_needed(options_of(sample, tmp_path, "--captions", large))
+    assert GB / 2 < least < most < 4 * GB
+    with_masks = memory_needed(options_of(sample, tmp_path, "--captions", large, "--masks", "png"))
+    assert least < with_masks[0] < with_masks[1]
+    assert most < with_masks[1]
+    packed = tmp_path / "large.json.gz"
+    packed.touch()
+    os.truncate(packed, GB)
+    assert memory_needed(options_of(sample, tmp_path, "--captions", packed))[0] - small == 4 * (least - small)
+    assert memory_needed(options_of(sample, tmp_path, "--captions", tmp_path / "none.json")) == (small, same)
+
+
+@pytest.mark.parametrize(("there", "outcome"), [(64 * GB, "said"), (2 * GB, "doubted"), (GB * 2 // 5, "refused")])
+def test_much_is_said_and_too_much_refused(sample, tmp_path, large, monkeypatch, there, outcome):
+    monkeypatch.setattr(check_runner_module, "memory_bytes", lambda: there)
+    assert check_memory(options_of(sample, tmp_path)) == ""
+    options = options_of(sample, tmp_path, "--captions", large)
+    least, most = (number / GB for number in memory_needed(options))
+    numbers = f"{least:,.1f} to {most:,.1f} GB"
+    if outcome == "refused":
+        with pytest.raises(ConfigError, match=rf"(?s){numbers}.*0\.4 GB.*Dataflow"):
+            check_memory(options)
+        return
+    said = check_memory(options)
+    assert numbers in said
+    assert f"{there / GB:.1f} GB" in said
+    assert ("Dataflow" in said) == (outcome == "doubted")
+
+
+def test_exactly_the_least_is_enough(sample, tmp_path, large, monkeypatch):
+    options = options_of(sample, tmp_path, "--captions", large)
+    monkeypatch.setattr(check_runner_module, "memory_bytes", lambda: memory_needed(options)[0])
+    assert "if that is not enough" in check_memory(options)
+
+
+@pytest.mark.parametrize(("limit", "expected"), [("max\n", 8 * GB), ("3000000000\n", 3 * GB), ("64000000000", 8 * GB)])
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_container_has_its_share(tmp_path, monkeypatch, limit, expected, version):
+    paths = tmp_path / "v2", tmp_path / "v1"
+    paths[version].write_text(limit)
+    monkeypatch.setattr(check_runner_module, "_LIMITS", paths)
+    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 1000, "SC_PHYS_PAGES": 8_000_000}.__getitem__)
+    assert memory_bytes() == expected
+
+
+def test_job_is_refused_before_it_starts_and_so_is_plan(recordmill, sample, tmp_path, monkeypatch):
+    monkeypatch.setattr(check_runner_module, "memory_bytes", lambda: 200_000_000)
+    for more in ([], ["--dry-run"]):
+        outcome = recordmill(*coco_flags(sample, tmp_path / "out", *more))
+        assert (outcome.code, outcome.out) == (2, ""), outcome
+        assert "0.3 GB" in outcome.err
+        assert ("Dataflow" in outcome.err) == (not more)
+        assert not (tmp_path / "out").exists()

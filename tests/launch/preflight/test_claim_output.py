@@ -24,9 +24,7 @@ from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.join.list_images import listing_of
 from tests.jobs.folders import whole_folder
-from tests.transforms.storage.conftest import gcs, path_of, server
-
-__all__ = ["gcs", "server"]  # fixtures
+from tests.transforms.storage.conftest import path_of
 
 RECIPE = Recipe(
     FORMAT,

@@ -21,7 +21,6 @@ from recordmill.launch.runners.beam_options import (
     purpose_of,
     run_job_name,
     runner_of,
-    with_job_name,
 )
 from recordmill.schemas.errors import ConfigError
 
@@ -75,6 +74,7 @@ def test_dataflow_gets_defaults_where_nothing_is_said():
     assert cloud.labels == ["made-by=recordmill"]
     assert cloud.job_name.startswith("recordmill-20")
     assert cloud.job_name != beam_options(DATAFLOW).view_as(GoogleCloudOptions).job_name
+    assert beam_options(DATAFLOW, "same").view_as(GoogleCloudOptions).job_name == "same"
 
 
 def test_what_is_said_stays():
@@ -85,6 +85,7 @@ def test_what_is_said_stays():
     zero = beam_options([*DATAFLOW, "--number_of_worker_harness_threads=0"])
     assert zero.view_as(DebugOptions).number_of_worker_harness_threads == 0
     assert options.view_as(GoogleCloudOptions).job_name == "mine"
+    assert beam_options([*DATAFLOW, "--job_name=mine"], "other").view_as(GoogleCloudOptions).job_name == "mine"
     assert options.view_as(GoogleCloudOptions).labels == ["a=b", "made-by=recordmill"]
 
 
@@ -134,13 +135,6 @@ def test_what_is_done_with_a_job():
     assert purpose_of(beam_options([*DATAFLOW, "--dry_run=true"])) == "dry run"
     assert purpose_of(beam_options([*DATAFLOW, "--template_location=gs://b/t.json"])) == "template"
     assert purpose_of(beam_options([])) == "run"
-
-
-def test_jobs_that_write_same_have_one_name():
-    named = with_job_name(DATAFLOW, "gs://b/out", ["val"])
-    assert beam_options(named).view_as(GoogleCloudOptions).job_name == "recordmill-b-out-val"
-    assert with_job_name([*DATAFLOW, "--job_name=mine"], "gs://b/out", ["val"]) == [*DATAFLOW, "--job_name=mine"]
-    assert with_job_name(["--runner=FlinkRunner"], "out", ["val"]) == ["--runner=FlinkRunner"]
 
 
 @pytest.mark.parametrize("folder", ["x" * 2000, "x/" * 600, f"yx{'/x' * 600}"])

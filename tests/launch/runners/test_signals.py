@@ -1,11 +1,97 @@
-"""What ends a command from outside, as far as this process shows it: tests/engines has the whole of it."""
+"""Signals end a command and its worker processes, and nobody else's; tests/engines has the rest."""
 
+import os
 import signal
-from collections.abc import Iterator
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
-from recordmill.launch.runners.signals import TERMINATING, Terminated, terminated_as_by_ctrl_c
+from recordmill.launch.runners import signals
+from recordmill.launch.runners.signals import (
+    TERMINATING,
+    Terminated,
+    kill_workers,
+    terminated_as_by_ctrl_c,
+    workers_end_too,
+)
+
+# Shells that go by the name of a worker, tell their number, and wait for the end of their input.
+WORKER = """sh -c 'echo $$; read line' apache_beam.runners.worker.sdk_worker_main"""
+CHILD = f"exec {WORKER}"
+GRANDCHILD = f"{WORKER}; true"
+ORPHAN = f"exec 3<&0; {WORKER} <&3 &"
+OTHER_CHILD = "echo $$; read line"
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[str], int]]:
+    """Starts a shell and gives the number of the process that tells one."""
+    with ExitStack() as stack:
+
+        def start(script: str) -> int:
+            # From a file, so that the name is in the command line of the worker alone.
+            given, handed = os.pipe()
+            os.write(handed, script.encode())
+            os.close(handed)
+            shell = subprocess.Popen(
+                ["sh", f"/dev/fd/{given}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[given]
+            )
+            os.close(given)
+            stack.enter_context(shell)
+            assert shell.stdout is not None
+            number = int(shell.stdout.readline())
+            if script == ORPHAN:
+                shell.wait()
+            return number
+
+        yield start
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc to find them by")
+def test_workers_below_this_process_are_killed_and_nothing_else(start, monkeypatch):
+    """Those of another command on the machine go on, whatever has become of who started them."""
+    child, grandchild, _, _ = (start(script) for script in (CHILD, GRANDCHILD, ORPHAN, OTHER_CHILD))
+    killed: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda *process_and_signal: killed.append(process_and_signal))
+    kill_workers()
+    monkeypatch.undo()
+    assert sorted(killed) == sorted([(child, signal.SIGKILL), (grandchild, signal.SIGKILL)])
+
+
+@pytest.fixture
+def heard() -> Iterator[list[int]]:
+    """What SIGTERM does outside of the block."""
+    numbers: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: numbers.append(number))
+    yield numbers
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_signal_ends_them_and_comes_to_whoever_had_it_before(heard, monkeypatch):
+    killed = threading.Event()
+    monkeypatch.setattr(signals, "_GRACE_S", 0.0)
+    monkeypatch.setattr(signals, "kill_workers", killed.set)
+    before = signal.getsignal(signal.SIGTERM)
+    with workers_end_too():
+        signal.raise_signal(signal.SIGTERM)
+        assert killed.wait(60)
+    assert heard == [signal.SIGTERM]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.usefixtures("heard")
+def test_thread_that_may_not_ask_for_signals_goes_without():
+    def within() -> str:
+        with workers_end_too():
+            return "ran"
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(within).result() == "ran"
 
 
 @pytest.fixture(params=TERMINATING)

@@ -2,7 +2,7 @@ import pytest
 from msgspec.structs import replace
 
 from recordmill.launch.terminal.console import terminal
-from recordmill.launch.terminal.show_screen import (
+from recordmill.launch.verbs.show import (
     bar,
     overview_lines,
     padded,

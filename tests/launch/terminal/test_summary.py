@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from recordmill.launch.terminal.console import print_lines, terminal
-from recordmill.launch.terminal.fault_summary import print_checks
+from recordmill.launch.verbs.verify import print_checks
 from recordmill.schemas.dataset.checks import Fault, Faults
 from recordmill.schemas.dataset.manifest import (
     FORMAT,
@@ -110,7 +110,7 @@ SHOWN = {
     "leakage": lambda: duplicates({"train": LEAKED, "val": SplitDuplicates(exact=8, leaked=8)}, {}, val=CLEAN),
     "near duplicates": lambda: duplicates({"train": SplitDuplicates(near=2)}, {}),
     "classes of copies": lambda: duplicates({}, COPIES),
-    "many faults": lambda: print_checks(terminal(), "out", [], Faults((FAULT,) * 1023)),
+    "many faults": lambda: print_checks("out", [], Faults((FAULT,) * 1023)),
 }
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from recordmill.launch.runners.beam_options import beam_options
 from recordmill.launch.verbs.convert import convert
 from recordmill.pipelines.annotated import prepare
 from recordmill.schemas.errors import CollidingImagesError
@@ -25,7 +26,7 @@ def folder(tmp_path):
 
 def run(folder, **more):
     options = LineOptions(data=str(folder / "data"), output=str(folder / "out"), max_rejects=0.5, **more)
-    convert(prepare(options), "none", [])
+    convert(prepare(options), "none", beam_options([]))
     return {example["image/filename"][0].decode(): example for example in read_examples(folder / "out")}
 
 

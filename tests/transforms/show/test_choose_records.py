@@ -1,7 +1,7 @@
 import pytest
 import tensorflow as tf
 
-from recordmill.launch.terminal.show_screen import record_lines
+from recordmill.launch.verbs.show import record_lines
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.transforms.records.parse_record import parse_example
 from recordmill.transforms.show.choose_records import Choice, choose_records, json_document

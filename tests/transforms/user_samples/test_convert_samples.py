@@ -15,8 +15,8 @@ from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.encoders.encode_objects import in_pixels
 from recordmill.transforms.user_samples.convert_samples import (
-    Classes,
     SampleCoder,
+    SampleRules,
     block_of,
     check_distinct,
     checked,
@@ -86,7 +86,7 @@ def no_reject(split: str, rejected: object) -> None:
 
 
 def as_block(samples, labels=LABELS, of_image=False, reject=no_reject):
-    return block_of(samples, Classes(labels, of_image), DIVISION, 0, reject)
+    return block_of(samples, labels, SampleRules(frozenset(), of_image, DIVISION, 0), reject)
 
 
 @settings(max_examples=300)
