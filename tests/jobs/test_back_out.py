@@ -59,9 +59,7 @@ def step(recordmill, tmp_path):
     return convert
 
 
-@pytest.mark.parametrize(
-    ("first", "second"), [("yolo", "voc"), ("voc", "yolo"), ("labelme", "hf"), ("hf", "labelme")]
-)
+@pytest.mark.parametrize(("first", "second"), [("yolo", "voc"), ("voc", "yolo"), ("labelme", "hf"), ("hf", "labelme")])
 def test_from_format_to_format(first, second, sample, copy_converted, tmp_path, step):
     source = tmp_path / "source"
     copy_converted(source, *RARE, "--captions", sample.captions)
