@@ -27,7 +27,7 @@ from tests.faults.warm_process import Command
 
 
 @pytest.mark.parametrize(
-    ("where", "command"), [("local", coco), ("local", zipped(folder_splits)), ("gs", coco), ("gs", folder_splits)]
+    ("where", "command"), [("local", coco), ("local", zipped(folder_splits)), ("gs", folder_splits)]
 )
 def test_two_at_once(where, command, pictures, tmp_path, server, request, recordmill):
     """Started together, within some milliseconds, and at random within the time that a run takes."""
