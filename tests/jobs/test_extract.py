@@ -9,7 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 
+from recordmill.transforms.records.tfrecord import frame
 from tests.conftest import (
     CATEGORIES,
     SQUARE,
@@ -23,8 +25,7 @@ from tests.conftest import (
     shard_bytes,
     write_coco,
 )
-from tests.jobs.folders import whole_folder
-from tests.jobs.test_verify import changed, records, rewrite
+from tests.jobs.folders import records, whole_folder
 
 
 @pytest.fixture
@@ -142,6 +143,20 @@ def test_what_it_refuses(folder, tmp_path, recordmill):
         assert recordmill("extract", *arguments).code == 2, arguments
     assert whole_folder(tmp_path / "mine") == {"file": b""}
     assert not (tmp_path / "dir").exists()
+
+
+def rewrite(path: Path, all_records: list[bytes]) -> None:
+    path.write_bytes(
+        b"".join(piece for record in all_records for piece in (frame(record)[0], record, frame(record)[1]))
+    )
+
+
+def changed(record: bytes, feature: str, value: object) -> bytes:
+    """A record in which one feature has another value."""
+    example = tf.train.Example.FromString(record)
+    kind = example.features.feature[feature].WhichOneof("kind")
+    getattr(example.features.feature[feature], kind).value[:] = [value]
+    return example.SerializeToString(deterministic=True)
 
 
 def edit(folder: Path, changes: dict[int, tuple[str, object]]) -> str:
