@@ -1,13 +1,12 @@
 """`recordmill yolo` from end to end."""
 
-import shutil
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from tests.conftest import SHARED_DATA, draw_jpeg, examples_by_name, manifest_of, read_examples, rejects_of, shard_bytes
+from tests.conftest import SHARED_DATA, draw_jpeg, examples_by_name, manifest_of, read_examples, rejects_of
 
 REAL = SHARED_DATA / "formats"
 HUB = REAL / "yolo_hub" / "example_datasets"
@@ -35,8 +34,8 @@ def folder(tmp_path) -> Path:
     return tmp_path
 
 
-def flags(folder: Path, *more: object, data: str = "data") -> list[object]:
-    return ["yolo", "--data", folder / data, "--output", folder / "out", "--max-rejects", 0.5, *more]
+def flags(folder: Path, *more: object) -> list[object]:
+    return ["yolo", "--data", folder / "data", "--output", folder / "out", "--max-rejects", 0.5, *more]
 
 
 def test_all_splits_in_one_run(folder, recordmill):
@@ -66,13 +65,6 @@ def test_all_splits_in_one_run(folder, recordmill):
     assert recordmill("verify", folder / "out").code == 0
 
 
-def test_zip_and_plain_folder_give_the_same_shards(folder, recordmill):
-    shutil.make_archive(str(folder / "packed"), "zip", folder / "data")
-    assert recordmill(*flags(folder)).code == 0
-    assert recordmill(*flags(folder, data="packed.zip"), "--output", folder / "zip").code == 0
-    assert shard_bytes(folder / "zip") == shard_bytes(folder / "out")
-
-
 def test_lists_of_images(folder, recordmill):
     data = folder / "data"
     (data / "data.yaml").write_text("train: [train.txt, images/val]\nval: val.txt\nnames: [cat, dog]\n")
@@ -88,10 +80,8 @@ def test_lists_of_images(folder, recordmill):
 def test_classes_txt_splits_by_flag(folder, recordmill):
     (folder / "data" / "data.yaml").unlink()
     (folder / "data" / "labels" / "classes.txt").write_text("cat\ndog\n")
-    assert (
-        recordmill(*flags(folder, "--split", "train=0.5,test=0.5", "--split-by", "rank", "--categories", "dog")).code
-        == 0
-    )
+    more = "--split", "train=0.5,test=0.5", "--split-by", "rank", "--categories", "dog"
+    assert recordmill(*flags(folder, *more)).code == 0
     splits = manifest_of(folder / "out")["splits"]
     assert [split["images"]["written"] for split in splits.values()] == [2, 2]
     assert sum(split["class_counts"][0] for split in splits.values()) == 2
