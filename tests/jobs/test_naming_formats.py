@@ -1,5 +1,5 @@
-"""Formats of label files, from end to end: each gives the boxes that `coco` gives, and real data sets have the numbers
-that a reader of a few lines finds."""
+"""Formats whose label files name their images, from end to end: each gives the boxes that `coco` gives, and real data
+sets have the numbers that a reader of a few lines finds."""
 
 import base64
 import json
@@ -194,42 +194,6 @@ def write_vertex_csv(folder: Path, rows: list[Row]) -> None:
     (folder / "import.csv").write_text("\n".join(lines))
 
 
-def write_voc(folder: Path, rows: list[Row]) -> None:
-    """VOC2012 devkit, section 3."""
-    for row in rows:
-        objects = [
-            f"<object><name>{name}</name><bndbox><xmin>{x!r}</xmin><ymin>{y!r}</ymin><xmax>{x + width!r}</xmax>"
-            f"<ymax>{y + height!r}</ymax></bndbox></object>"
-            for name, (x, y, width, height) in row.objects
-        ]
-        size = f"<size><width>{row.width}</width><height>{row.height}</height></size>"
-        path = (folder / "Annotations" / row.name).with_suffix(".xml")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join(["<annotation>", size, *objects, "</annotation>"]))
-
-
-def write_cvat(folder: Path, rows: list[Row]) -> None:
-    """https://docs.cvat.ai/docs/manual/advanced/xml_format, version 1.1"""
-    lines = ["<annotations>"]
-    for row in rows:
-        lines.append(f'<image name="{row.name}" width="{row.width}" height="{row.height}">')
-        lines += [
-            f'<box label="{name}" xtl="{x!r}" ytl="{y!r}" xbr="{x + width!r}" ybr="{y + height!r}"/>'
-            for name, (x, y, width, height) in row.objects
-        ]
-        lines.append("</image>")
-    (folder / "annotations.xml").write_text("\n".join([*lines, "</annotations>"]))
-
-
-def write_imagefolder(folder: Path, rows: list[Row]) -> None:
-    """https://huggingface.co/docs/datasets/image_dataset#object-detection"""
-    lines = []
-    for row in rows:
-        objects = {"bbox": [box for _, box in row.objects], "category": [name for name, _ in row.objects]}
-        lines.append(json.dumps({"file_name": row.name, "objects": objects}))
-    (folder / "metadata.jsonl").write_text("\n".join(lines))
-
-
 WRITERS: dict[str, Callable[[Path, list[Row]], None]] = {
     "labelme": write_labelme,
     "via": write_via,
@@ -239,9 +203,6 @@ WRITERS: dict[str, Callable[[Path, list[Row]], None]] = {
     "openimages": write_openimages,
     "vertex": write_vertex,
     "vertex csv": write_vertex_csv,
-    "voc": write_voc,
-    "cvat": write_cvat,
-    "imagefolder": write_imagefolder,
 }
 
 

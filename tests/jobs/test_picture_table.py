@@ -129,15 +129,6 @@ def test_bad_rows_are_rejects_with_their_line(drawn, tmp_path, recordmill):
     assert later.code == 1, "3 rows are found before pictures are read, and the cut one later"
 
 
-def test_rerun_sees_pictures_that_were_replaced(tmp_path, recordmill):
-    drawn = Drawn(tmp_path)
-    assert recordmill(*drawn.flags(tmp_path / "out")).code == 0
-    assert recordmill(*drawn.flags(tmp_path / "out")).code == 0
-    (drawn.images / drawn.rows[0]["path"]).open("ab").write(b"x")
-    again = recordmill(*drawn.flags(tmp_path / "out"))
-    assert (again.code, str(drawn.images) in again.err) == (2, True)
-
-
 def test_ranked_rows_are_exact_and_excluded_ones_are_left_out(drawn, tmp_path, recordmill):
     (tmp_path / "out.txt").write_text(drawn.rows[0]["path"] + "\n")
     how = [*SHARES, "--split-by", "rank", "--exclude", tmp_path / "out.txt"]

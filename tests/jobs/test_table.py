@@ -129,11 +129,6 @@ def test_schema_of_data_set_writes_it_again(rows, tmp_path, recordmill):
     assert shard_bytes(tmp_path / "again") == shard_bytes(tmp_path / "out")
     assert (tmp_path / "again" / "schema.json").read_text() == (tmp_path / "out" / "schema.json").read_text()
     assert ["none"] in [record["note"] for record in text_values(tmp_path / "out")]
-    some = ["--rows", rows[1], *again[:2], "--columns", "id,note", "--output", tmp_path / "some"]
-    assert recordmill("table", *some).code == 0
-    assert text_values(tmp_path / "some")[0].keys() == {"note", "row/id"}
-    refused = recordmill("table", "--rows", rows[1], *again[:2], "--output", tmp_path / "no")
-    assert refused.code == 2, "column kind holds classes"
 
 
 def text_values(out: Path) -> list[dict]:
