@@ -16,7 +16,6 @@ from tests.faults.jobs import (
     Left,
     LocalPlace,
     assert_consistent,
-    assert_ended,
     coco,
     finished_shards,
     folder_splits,
@@ -116,7 +115,7 @@ def kill_at_random(job: Job, old: Files, seed: str) -> None:
                 break
             finished.append(len(finished_shards(files)))
         assert process.code == 0, process
-        assert_ended(process, files, whole)
+        assert files == whole, process
         if "--overwrite" not in job.command(output):
             goes_on = before.is_noted and before.manifest != whole["manifest.json"]
             assert ("Going on with an unfinished run" in process.out) == goes_on, process
@@ -135,7 +134,7 @@ def test_killed_before_change_at_end(small_job):
         small_job.place.settle()
         assert_consistent(small_job.place.files(output), whole)
         ended = small_job.run(output) if killed.was_killed else killed
-        assert_ended(ended, small_job.place.files(output), whole)
+        assert small_job.place.files(output) == whole, ended
         if not killed.was_killed:
             break
         kills += 1

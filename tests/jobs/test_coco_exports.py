@@ -96,16 +96,17 @@ def test_shards_are_those_of_files_by_flags(name, tmp_path, recordmill):
 
 def test_placeholder_of_roboflow(tmp_path, recordmill):
     """The unused category 0 would shift all labels by one."""
-    data = export(tmp_path / "data", LAYOUTS["roboflow"], ROBOFLOW)
+    data = export(tmp_path / "data", LAYOUTS["cvat"], ROBOFLOW)
     done = recordmill("coco", "--data", data, "--output", tmp_path / "out")
     assert "'pets'" in done.err + done.out
-    labels = [example["image/object/class/label"] for example in read_examples(tmp_path / "out", "val")]
+    labels = [example["image/object/class/label"] for example in read_examples(tmp_path / "out")]
     assert sorted(labels) == [[1], [1], [3]]
-    used = json.loads((data / "test/_annotations.coco.json").read_text())
+    path = data / LAYOUTS["cvat"][""][0]
+    used = json.loads(path.read_text())
     used["annotations"][0]["category_id"] = 0
-    (data / "test/_annotations.coco.json").write_text(json.dumps(used))
+    path.write_text(json.dumps(used))
     assert recordmill("coco", "--data", data, "--output", tmp_path / "used").code == 0
-    labels = [example["image/object/class/label"] for example in read_examples(tmp_path / "used", "test")]
+    labels = [example["image/object/class/label"] for example in read_examples(tmp_path / "used")]
     assert sorted(labels) == [[1], [2], [3]]
 
 
