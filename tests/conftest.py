@@ -124,6 +124,11 @@ def read_examples(folder: Path, split: str = "train") -> list[dict[str, list]]:
     return examples
 
 
+def examples_by_name(folder: Path, split: str = "train") -> dict[str, dict[str, list]]:
+    """Every record of a split by the name of its image."""
+    return {example["image/filename"][0].decode(): example for example in read_examples(folder, split)}
+
+
 def manifest_of(folder: Path) -> dict:
     return json.loads((folder / "manifest.json").read_text())
 

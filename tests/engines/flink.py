@@ -102,19 +102,13 @@ class FlinkCluster:
     def __enter__(self) -> "FlinkCluster":
         with contextlib.ExitStack() as starting:
             command = [*_JAVA, "-Xmx512m", *self._class(_JOB_MANAGER)]
-            self._job_manager = starting.enter_context(
-                servers.running(command, self._log("job_manager"), self._answers)
-            )
+            starting.enter_context(servers.running(command, self._log("job_manager"), self._answers))
             self._task_manager = starting.enter_context(self._running_task_manager())
             self._stack = starting.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._stack.close()
-
-    @property
-    def processes(self) -> list[subprocess.Popen]:
-        return [self._job_manager, self._task_manager]
 
     def kill_task_manager(self) -> None:
         self._task_manager.kill()

@@ -1,10 +1,15 @@
-"""Whatever runs a job, the same bytes come out."""
+"""Each engine, and each runner as docs/flink.md types it, writes the same bytes."""
+
+import os
+import subprocess
+import sys
 
 import pytest
 
-from tests.conftest import draw_jpeg, every_kind, manifest_of, read_examples, rejects_of
+from tests.conftest import coco_flags, draw_jpeg, every_kind, manifest_of, read_examples, rejects_of
 from tests.engines import fetch
 from tests.engines.command import Command
+from tests.engines.conftest import fetched, in_pool
 from tests.engines.output import files_of, records_of, without_shards
 
 
@@ -28,17 +33,11 @@ def test_stock_shards_are_same_records(sample, engine, convert):
     """Beam's own writer lets chance decide which shard a record is in."""
     stock = ["coco", *every_kind(sample), "--writer", "beam", "--num-shards", "3"]
     reference = convert("reference", stock)
+    assert sorted(reject["reason"] for reject in rejects_of(reference)) == ["image_missing", "image_unreadable"]
     output = convert("engine", stock, engine)
     assert records_of(output) == records_of(reference)
     assert len(manifest_of(output)["splits"]["train"]["shards"]) == 3
     assert without_shards(output) == without_shards(reference)
-
-
-def test_the_drawn_sample_has_rejects(sample, convert):
-    """So the comparisons above are of rejects, too."""
-    flags = ["--images", sample.images, "--instances", sample.instances, "--max-rejects", "0.2"]
-    reasons = [reject["reason"] for reject in rejects_of(convert("out", ["coco", *flags]))]
-    assert sorted(reasons) == ["image_missing", "image_unreadable"]
 
 
 @pytest.fixture
@@ -67,21 +66,20 @@ def test_features_of_random_weights(classes, engine, convert):
     assert files_of(convert("engine", embed, engine)) == files_of(reference)
 
 
-def test_rows_of_table_on_each_engine(sample, engine, convert):
-    rows = ["table", "--rows", sample.objects, "--label", "shape", "--key", "object", "--num-shards", "3"]
-    rows += ["--split", "train=0.7,val=0.3", "--stratify"]
+@pytest.mark.parametrize(
+    "more",
+    [
+        "--key object --stratify",
+        "--images {s.images} --image-column image --max-rejects 0.2 --text-column caption --text counts",
+    ],
+)
+def test_rows_of_table_on_each_engine(more, sample, engine, convert):
+    rows = f"table --rows {sample.objects} --label shape --split train=0.7,val=0.3 --num-shards 3".split()
+    rows += more.format(s=sample).split()
     reference = convert("reference", rows)
     assert len(read_examples(reference, "train")) > 40
-    assert files_of(convert("engine", rows, engine)) == files_of(reference)
-
-
-def test_pictures_of_rows_on_each_engine(sample, engine, convert):
-    pictures = ["--images", sample.images, "--image-column", "image", "--max-rejects", "0.2"]
-    texts = ["--text-column", "caption", "--text", "counts", "--split", "train=0.7,val=0.3", "--num-shards", "3"]
-    rows = ["table", "--rows", sample.objects, "--label", "shape", *pictures, *texts]
-    reference = convert("reference", rows)
-    assert {reject["reason"] for reject in rejects_of(reference)} == {"image_missing", "image_unreadable"}
-    assert len(read_examples(reference, "train")) > 40
+    if "--images" in rows:
+        assert {reject["reason"] for reject in rejects_of(reference)} == {"image_missing", "image_unreadable"}
     assert files_of(convert("engine", rows, engine)) == files_of(reference)
 
 
@@ -100,3 +98,30 @@ def test_data_set_is_verified_on_each_engine(sample, engine, convert, tmp_path):
     assert (there.code, there.out) == (1, here.out), there
     assert f"{damaged.name} record " in here.out
     assert sorted(output.iterdir()) == before
+
+
+def test_flink_runner_starts_its_job_server(sample, cluster, pool, job_server_jar, convert):
+    coco = ["coco", *every_kind(sample), "--num-shards", "3"]
+    runner = ["--runner=FlinkRunner", "--flink_version=1.19", f"--flink_master={cluster.master}"]
+    output = convert("engine", coco, [*runner, f"--flink_job_server_jar={job_server_jar}", *in_pool(pool)])
+    assert files_of(output) == files_of(convert("reference", coco))
+
+
+@pytest.mark.parametrize("coco", ["sample"], indirect=True)
+def test_spark_runner_starts_its_job_server(coco, convert):
+    jar = fetched(fetch.SPARK_JOB_SERVER) / fetch.JOB_SERVER_JAR
+    spark = ["--runner=SparkRunner", "--spark_master_url=local[2]", f"--spark_job_server_jar={jar}"]
+    output = convert("engine", coco, [*spark, "--environment_type=LOOPBACK"])
+    assert files_of(output) == files_of(convert("reference", coco))
+
+
+def test_folders_of_a_project_do_not_shadow_ours(sample, processes, tmp_path):
+    """They have the names of ours in the checkout, and come first on the path of several processes."""
+    for name in ("schemas", "pipelines", "transforms", "launch"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise ImportError('this is the project')\n")
+    command = [sys.executable, "-m", "recordmill.launch.cli", *coco_flags(sample, tmp_path / "out"), "--", *processes]
+    environment = {**os.environ, "PYTHONPATH": "."}
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "out" / "manifest.json").exists()

@@ -10,8 +10,7 @@ import pytest
 from tests.conftest import draw_jpeg, shard_bytes
 from tests.engines.worker_pool import Pool, running_pool, worker_environment
 from tests.faults.warm_process import Command
-from tests.jobs.folders import whole_folder, write_table
-from tests.jobs.test_verify import records
+from tests.jobs.folders import records, whole_folder, write_table
 
 Words = list[str]
 OUTPUTS = "--max-rejects 1 --num-shards"

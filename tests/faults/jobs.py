@@ -255,11 +255,6 @@ def finished_shards(files: Files) -> dict[str, str]:
     return found
 
 
-def assert_ended(command: Command, files: Files, whole: Files) -> None:
-    """After a run to its end, the output is what an undisturbed run makes."""
-    assert files == whole, command
-
-
 def zipped(command: Callable[..., list[object]]) -> Callable[..., list[object]]:
     return lambda pictures, output: command(pictures, output, "--gzip")
 

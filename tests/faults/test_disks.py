@@ -1,4 +1,4 @@
-"""Disks that are full, fail, or may not be written to: no partial shard, one line that says where."""
+"""Disks that are full, fail, or are away for a while: no partial shard, one line that says where."""
 
 import errno
 import os
@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from recordmill.transforms.shards import shard_writer
 from recordmill.transforms.storage import local_storage
 from tests.faults.failing import fail_reads, open_failing, raise_
 from tests.faults.jobs import SHARDS, Job, LocalPlace, Shard, assert_consistent, coco, finished_shards
@@ -75,5 +76,26 @@ def test_image_that_disk_does_not_give(sample_job, recordmill, monkeypatch):
     assert re.fullmatch(rf"recordmill: {sample_job.images}/\S+5\.jpg: the disk failed .*\n", outcome.err), outcome
     assert sample_job.visible().items() <= whole.items()
     assert "manifest.json" not in sample_job.visible()
+    assert recordmill(*sample_job.flags()).code == 0
+    assert sample_job.files() == whole
+
+
+def test_images_out_of_reach_are_read_by_next_run(sample_job, recordmill, monkeypatch):
+    """A network drive that comes and goes: too many rejects, and the same command goes on."""
+    whole = sample_job.undisturbed(recordmill)
+    away = sample_job.images.with_name("away")
+    write = shard_writer._write
+
+    def without_images(*arguments):
+        if not away.exists():  # after all images have been listed, and before any is read
+            sample_job.images.rename(away)
+        return write(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shard_writer, "_write", without_images)
+        outcome = recordmill(*sample_job.flags())
+    assert outcome.code == 1
+    assert "images (100.0%) are rejected" in outcome.err, outcome
+    away.rename(sample_job.images)
     assert recordmill(*sample_job.flags()).code == 0
     assert sample_job.files() == whole

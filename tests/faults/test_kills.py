@@ -15,15 +15,12 @@ from tests.faults.jobs import (
     Job,
     Left,
     LocalPlace,
-    SmallJob,
     assert_consistent,
-    assert_ended,
     coco,
     finished_shards,
     folder_splits,
     place_called,
     rows,
-    small_coco,
     zipped,
 )
 
@@ -35,20 +32,17 @@ KILLS = 4
     ("where", "command"),
     [
         pytest.param("local", coco, id="local"),
-        pytest.param("local", zipped(coco), id="local gzip"),
         pytest.param("local", zipped(folder_splits), id="local folder"),
         pytest.param("local", rows, id="local rows"),
-        pytest.param("gs", rows, id="gs rows"),
-        pytest.param("gs", coco, id="gs"),
         pytest.param("gs", zipped(coco), id="gs gzip"),
         pytest.param("gs", folder_splits, id="gs folder"),
-        pytest.param("s3", coco, id="s3"),
+        pytest.param("gs", rows, id="gs rows"),
         pytest.param("s3", folder_splits, id="s3 folder"),
     ],
 )
 def test_killed_at_random_moments(where, command, pictures, tmp_path, server, request):
     job = Job(place_called(where, tmp_path, server), tmp_path, partial(command, pictures))
-    if request.node.callspec.id == "gs":  # shards of a bucket go in four pieces there, and in one in other rounds
+    if request.node.callspec.id == "gs folder":  # its shards go in four pieces, and those of other rounds in one
         job.disturbance = partial(warm_process.upload_in_chunks, 256 * 1024)
     kill_at_random(job, {}, request.node.callspec.id)
 
@@ -121,7 +115,7 @@ def kill_at_random(job: Job, old: Files, seed: str) -> None:
                 break
             finished.append(len(finished_shards(files)))
         assert process.code == 0, process
-        assert_ended(process, files, whole)
+        assert files == whole, process
         if "--overwrite" not in job.command(output):
             goes_on = before.is_noted and before.manifest != whole["manifest.json"]
             assert ("Going on with an unfinished run" in process.out) == goes_on, process
@@ -140,7 +134,7 @@ def test_killed_before_change_at_end(small_job):
         small_job.place.settle()
         assert_consistent(small_job.place.files(output), whole)
         ended = small_job.run(output) if killed.was_killed else killed
-        assert_ended(ended, small_job.place.files(output), whole)
+        assert small_job.place.files(output) == whole, ended
         if not killed.was_killed:
             break
         kills += 1
@@ -148,19 +142,13 @@ def test_killed_before_change_at_end(small_job):
     print(f"KILLS {kills}, each before a change at the end")
 
 
-def test_kill_within_rejects_jsonl_leaves_nothing(pictures, tmp_path):
-    job = SmallJob(LocalPlace(tmp_path), tmp_path, small_coco(pictures, tmp_path))
-    whole = job.undisturbed()
-    output = job.all_but_the_end()
-    assert [name for name in job.place.files(output) if name.startswith(".rejects.jsonl.")] != []
-    job.run(output)
-    assert job.place.files(output) == whole
-
-
 @pytest.mark.parametrize("place", ["local", "gs", "s3"], indirect=True)
 def test_kill_before_tidying_leaves_nothing(small_job):
+    """A kill within rejects.jsonl, and one after all is in its place."""
     whole = small_job.undisturbed()
     output = small_job.all_but_the_end()
+    if isinstance(small_job.place, LocalPlace):
+        assert [name for name in small_job.place.files(output) if name.startswith(".rejects.jsonl.")] != []
     small_job.place.copy(f"{small_job.place.root}/out1", output)
     assert set(small_job.place.files(output)) > set(whole)
     small_job.run(output)

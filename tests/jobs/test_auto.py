@@ -1,27 +1,46 @@
 """`recordmill auto`: which command it finds, and what that writes."""
 
-import shutil
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from recordmill.pipelines.recognise import recognise
-from tests.conftest import SHARED_DATA, manifest_of
+from tests.conftest import CATEGORIES, SHARED_DATA, image_row, manifest_of, write_coco
 from tests.jobs.folders import draw_all
 from tests.jobs.test_picture_table import file_rows
 
 FORMATS = SHARED_DATA / "formats"
 
 
-def test_coco_beside_its_images(tmp_path, recordmill, sample):
-    data = tmp_path / "data"
-    (data / "annotations").mkdir(parents=True)
-    shutil.copy(sample.instances, data / "annotations" / "instances_val2017.json")
-    (data / "val2017").symlink_to(sample.images)
-    found = recordmill("auto", "--data", data, "--output", tmp_path / "out", "--max-rejects", 0.1)
-    assert (found.code, "read by recordmill coco" in found.out) == (0, True)
-    assert manifest_of(tmp_path / "out")["splits"].keys() == {"val"}
+def commands(data: Path) -> list[tuple]:
+    return [(each.verb, *(" ".join(flags) for flags in each.commands)) for each in recognise(str(data))]
+
+
+def test_what_is_found(tmp_path):
+    coco = tmp_path / "coco"
+    draw_all(coco / "val2017", ["a.jpg"])
+    (coco / "annotations").mkdir()
+    write_coco(coco / "annotations", [image_row(1, "a.jpg")], [], CATEGORIES).rename(
+        coco / "annotations" / "instances_val2017.json"
+    )
+    assert commands(coco) == [("coco", f"--data {coco}")]
+
+    classes = draw_all(tmp_path / "classes", ["cat/a.jpg", "dog/a.jpg"])
+    assert commands(classes) == [("folder", f"--images {classes}")]
+
+    named = draw_all(tmp_path / "named", ["a.jpg", "b.jpg"])
+    (named / "labels.csv").write_text("file,label\na.jpg,cat\nb.jpg,dog\n")
+    assert commands(named) == [("folder", f"--images {named} --labels {named}/labels.csv")]
+
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    for name in ("train-0", "train-1", "test-0"):
+        pq.write_table(pa.Table.from_pylist(file_rows(1)), rows / f"{name}.parquet")
+    files = f"--rows {rows}/train-0.parquet --rows {rows}/train-1.parquet", f"--rows {rows}/test-0.parquet"
+    flags = "--image-column image --split"
+    assert commands(rows) == [("table", f"{files[0]} {flags} train", f"{files[1]} {flags} test")]
 
 
 def test_class_folders_below_folders_of_splits(tmp_path, recordmill):
@@ -37,24 +56,6 @@ def test_class_folders_below_folders_of_splits(tmp_path, recordmill):
         "train": [3, 3],
         "val": [3, 3],
     }
-    shutil.rmtree(data / "valid")
-    assert recordmill("auto", "--data", data / "train", "--output", tmp_path / "two", "--dry-run").code == 0
-    assert not (tmp_path / "two").exists()
-
-
-def test_images_in_parquet_files_of_splits(tmp_path, recordmill):
-    for name in ("train-0", "train-1", "test-0"):
-        pq.write_table(pa.Table.from_pylist(file_rows(4)), tmp_path / f"{name}.parquet")
-    assert recordmill("auto", "--data", tmp_path, "--output", tmp_path / "out").code == 0
-    written = {name: split["images"]["written"] for name, split in manifest_of(tmp_path / "out")["splits"].items()}
-    assert written == {"train": 10, "test": 5}
-
-
-def test_table_of_images_and_classes(tmp_path, recordmill):
-    data = draw_all(tmp_path / "data", ["a.jpg", "b.jpg"])
-    (data / "labels.csv").write_text("file,label\na.jpg,cat\nb.jpg,dog\n")
-    assert recordmill("auto", "--data", data, "--output", tmp_path / "out").code == 0
-    assert manifest_of(tmp_path / "out")["splits"]["train"]["class_counts"] == [1, 1]
 
 
 def test_what_is_ambiguous_or_unknown_is_refused(tmp_path, recordmill):
@@ -75,7 +76,7 @@ def test_what_is_ambiguous_or_unknown_is_refused(tmp_path, recordmill):
 @pytest.mark.skipif(not FORMATS.is_dir(), reason="needs shared/data")
 def test_real_data_sets():
     found = {
-        name: [each.verb for each in recognise(str(SHARED_DATA / name))]
+        name: [verb for verb, *_ in commands(SHARED_DATA / name)]
         for name in (
             *("coco_mini", "facemask", "cbir_mixed_jpg_png", "formats/yolo_kayisi", "formats/voc_bccd/BCCD"),
             *("formats/hf_objects", "formats/via_kudzu", "formats/createml_anpr", "formats/cvat_missing_images"),

@@ -6,9 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import CATEGORIES, annotation, draw_jpeg, image_row, manifest_of, read_examples, shard_bytes
+from recordmill.schemas.errors import ConfigError
+from recordmill.transforms.coco.coco_options import CocoOptions
+from recordmill.transforms.coco.find_exports import Given, find_exports
+from tests.conftest import (
+    CATEGORIES,
+    SHARED_DATA,
+    annotation,
+    draw_jpeg,
+    image_row,
+    manifest_of,
+    read_examples,
+    shard_bytes,
+)
 
-DATA = Path("/work/shared/data")
 ROBOFLOW = [{"id": 0, "name": "pets", "supercategory": "none"}] + [
     each | {"supercategory": "pets"} for each in CATEGORIES
 ]
@@ -51,13 +62,31 @@ def export(folder: Path, layout: dict, categories: list[dict]) -> Path:
     return folder
 
 
+def given(data: Path, **options: object) -> Given:
+    return find_exports(CocoOptions(data=str(data), output="out", **options))[1]
+
+
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_layouts(name, tmp_path, recordmill):
+def test_layouts(name, tmp_path):
+    layout = LAYOUTS[name]
+    found = given(export(tmp_path, layout, CATEGORIES))
+    assert {part.split: [part.sources[0].path, *part.images] for part in found.parts} == {
+        split: [str(tmp_path / path), str(tmp_path / images)] for split, (path, images, _) in layout.items()
+    }
+    assert {part.shares_images for part in found.parts} == {name == "one folder of images"}
+    assert found.splits == tuple(split or "train" for split in layout)
+
+
+@pytest.mark.parametrize("name", ["coco", "one folder of images"])
+def test_shards_are_those_of_files_by_flags(name, tmp_path, recordmill):
+    """Whether they are in a folder or in a .zip."""
     layout = LAYOUTS[name]
     data, plain, out = export(tmp_path / "data", layout, CATEGORIES), tmp_path / "plain", tmp_path / "out"
     for split, (path, images, _) in layout.items():
-        flags = "--images", data / images, "--instances", data / path, "--split", split or "train"
+        flags = "--images", data / images, "--instances", data / path, "--split", split
         assert recordmill("coco", *flags, "--output", plain).code == 0
+    if name == "coco":
+        data = shutil.make_archive(str(tmp_path / "packed"), "zip", data)
     assert recordmill("coco", "--data", data, "--output", out).code == 0
     assert shard_bytes(out) == shard_bytes(plain)
     for split in manifest_of(out)["splits"]:
@@ -65,74 +94,61 @@ def test_layouts(name, tmp_path, recordmill):
         assert rows["images"] == rows["annotations"] == 3
 
 
-def test_zip(tmp_path, recordmill):
-    data = export(tmp_path / "data", LAYOUTS["roboflow"], CATEGORIES)
-    shutil.make_archive(str(tmp_path / "packed"), "zip", data)
-    for source, out in ((data, "a"), (tmp_path / "packed.zip", "b")):
-        assert recordmill("coco", "--data", source, "--output", tmp_path / out).code == 0
-    assert shard_bytes(tmp_path / "a") == shard_bytes(tmp_path / "b")
-
-
 def test_placeholder_of_roboflow(tmp_path, recordmill):
     """The unused category 0 would shift all labels by one."""
-    data = export(tmp_path / "data", LAYOUTS["roboflow"], ROBOFLOW)
+    data = export(tmp_path / "data", LAYOUTS["cvat"], ROBOFLOW)
     done = recordmill("coco", "--data", data, "--output", tmp_path / "out")
     assert "'pets'" in done.err + done.out
-    labels = [example["image/object/class/label"] for example in read_examples(tmp_path / "out", "val")]
+    labels = [example["image/object/class/label"] for example in read_examples(tmp_path / "out")]
     assert sorted(labels) == [[1], [1], [3]]
-    used = json.loads((data / "test/_annotations.coco.json").read_text())
+    path = data / LAYOUTS["cvat"][""][0]
+    used = json.loads(path.read_text())
     used["annotations"][0]["category_id"] = 0
-    (data / "test/_annotations.coco.json").write_text(json.dumps(used))
+    path.write_text(json.dumps(used))
     assert recordmill("coco", "--data", data, "--output", tmp_path / "used").code == 0
-    labels = [example["image/object/class/label"] for example in read_examples(tmp_path / "used", "test")]
+    labels = [example["image/object/class/label"] for example in read_examples(tmp_path / "used")]
     assert sorted(labels) == [[1], [2], [3]]
 
 
-def test_split_of_one_file(tmp_path, recordmill):
-    data = export(tmp_path / "data", LAYOUTS["cvat"], CATEGORIES)
-    split = "--split", "train=0.5,val=0.5", "--split-by", "rank"
-    assert recordmill("coco", "--data", data, *split, "--output", tmp_path / "out").code == 0
-    assert sorted(len(read_examples(tmp_path / "out", name)) for name in ("train", "val")) == [1, 2]
+def test_split_of_one_file(tmp_path):
+    found = given(export(tmp_path, LAYOUTS["cvat"], CATEGORIES), split="train=0.5,val=0.5")
+    assert ([part.split for part in found.parts], found.splits) == ([""], ("train", "val"))
 
 
 @pytest.mark.parametrize(
-    ("layout", "flags", "said"),
+    ("copied", "options", "said"),
     [
-        ("coco", ["--split", "train=0.5,val=0.5"], "and so does --split"),
-        ("coco", ["--instances", "FILE"], "--instances names them"),
-        ("fiftyone", ["--masks", "png", "--layout", "keras"], "--masks"),
+        ("", {"split": "train=0.5,val=0.5"}, "and so does --split"),
+        ("", {"instances": ["a.json"]}, "--instances names them"),
+        ("annotations/captions_train2014.json", {"layout": "keras"}, "is read as .*: --layout keras .* --captions"),
+        ("annotations/instances_train2014.json", {}, "both are instances"),
+        ("labels.json", {}, "says no split"),
     ],
 )
-def test_flags_that_contradict(layout, flags, said, tmp_path, recordmill):
-    data = export(tmp_path / "data", LAYOUTS[layout], CATEGORIES)
-    flags = [str(data / "annotations/instances_train2017.json") if each == "FILE" else each for each in flags]
-    done = recordmill("coco", "--data", data, *flags, "--output", tmp_path / "out")
-    assert done.code == 2
-    assert said in done.err
-
-
-@pytest.mark.parametrize(
-    ("copied", "deleted", "said"),
-    [
-        (("annotations/instances_train2017.json", "annotations/instances_train2014.json"), "", "both are instances"),
-        (("annotations/instances_train2017.json", "labels.json"), "", "says no split"),
-        (("annotations/instances_train2017.json", "annotations/panoptic_val2017.json"), "", "of its PNGs"),
-        ((), "train2017", "--images gives"),
-        ((), "annotations", "no annotation file"),
-    ],
-)
-def test_folders_that_are_ambiguous_or_incomplete(copied, deleted, said, tmp_path, recordmill):
-    data = export(tmp_path / "data", LAYOUTS["coco"], CATEGORIES)
+def test_folders_and_options_that_contradict(copied, options, said, tmp_path):
+    data = export(tmp_path, LAYOUTS["coco"], CATEGORIES)
     if copied:
-        shutil.copy(data / copied[0], data / copied[1])
-    if deleted:
-        shutil.rmtree(data / deleted)
-    done = recordmill("coco", "--data", data, "--output", tmp_path / "out")
-    assert said in done.err + done.out
-    assert done.code == (0 if "PNGs" in said else 2)
+        shutil.copy(data / "annotations/instances_train2017.json", data / copied)
+    with pytest.raises(ConfigError, match=said):
+        given(data, **options)
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="the real data sets are not on this machine")
+@pytest.mark.parametrize(("deleted", "said"), [("train2017", "--images gives"), ("annotations", "no annotation file")])
+def test_incomplete_folders(deleted, said, tmp_path):
+    data = export(tmp_path, LAYOUTS["coco"], CATEGORIES)
+    shutil.rmtree(data / deleted)
+    with pytest.raises(ConfigError, match=said):
+        given(data)
+
+
+def test_panoptic_file_without_pngs_is_not_read(tmp_path):
+    data = export(tmp_path, LAYOUTS["coco"], CATEGORIES)
+    (data / "annotations/panoptic_val2017.json").write_text("{}")
+    (warning,) = given(data).warnings
+    assert "no folder panoptic_val2017 of its PNGs" in warning
+
+
+@pytest.mark.skipif(not SHARED_DATA.exists(), reason="the real data sets are not on this machine")
 @pytest.mark.parametrize(
     ("folder", "files"),
     [
@@ -147,10 +163,10 @@ def test_folders_that_are_ambiguous_or_incomplete(copied, deleted, said, tmp_pat
     ],
 )
 def test_real_sets(folder, files, tmp_path, recordmill):
-    assert recordmill("coco", "--data", DATA / folder, "--output", tmp_path / "out").code == 0
+    assert recordmill("coco", "--data", SHARED_DATA / folder, "--output", tmp_path / "out").code == 0
     assert {*manifest_of(tmp_path / "out")["splits"]} == {*files}
     for split, path in files.items():
-        file = json.loads((DATA / folder / path).read_text())
+        file = json.loads((SHARED_DATA / folder / path).read_text())
         examples = read_examples(tmp_path / "out", split)
         assert len(examples) == len(file["images"])
         boxes = sum(len(example["image/object/bbox/xmin"]) for example in examples)

@@ -14,9 +14,9 @@ from tests.conftest import (
     Outcome,
     annotation,
     draw_jpeg,
+    examples_by_name,
     image_row,
     manifest_of,
-    read_examples,
     rejects_of,
     write_coco,
 )
@@ -62,7 +62,7 @@ def converted(inputs, tmp_path_factory) -> Path:
 
 
 def by_name(folder: Path, split: str) -> dict[str, dict[str, list]]:
-    return {normpath(example["image/filename"][0].decode()): example for example in read_examples(folder, split)}
+    return {normpath(name): example for name, example in examples_by_name(folder, split).items()}
 
 
 def test_no_group_is_in_two_splits(converted, inputs, tmp_path, recordmill):

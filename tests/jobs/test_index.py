@@ -1,4 +1,4 @@
-"""Indexes: written with the shards, made for others, checked."""
+"""`recordmill index`, and `recordmill verify` of hashes; its other findings are in tests/transforms/verify."""
 
 import gzip
 import shutil
@@ -10,6 +10,7 @@ from tests.jobs.folders import whole_folder
 from tests.transforms.show.records import framed
 
 RECORDS = [b"one", b"", b"three" * 1000]
+SHARD = "coco-train.tfrecord-00001-of-00003"
 INDEX = b"0 19\n19 16\n35 5016\n"
 
 
@@ -41,3 +42,13 @@ def test_foreign_files_are_indexed_all_or_none(tmp_path, recordmill):
     assert recordmill("index", f"{tmp_path}/a/*", tmp_path / "a" / "x.tfrecord", tmp_path / "b" / "z").code == 0
     for name in ("a/.index/x.tfrecord.idx", "a/.index/y.tfrecord.idx", "b/.index/z.idx"):
         assert (tmp_path / name).read_bytes() == INDEX
+
+
+def test_sample_of_shards_and_foreign_path(copy_converted, tmp_path, recordmill):
+    copy_converted(folder := tmp_path / "out", "--num-shards", 3)
+    (folder / SHARD).write_bytes((folder / SHARD).read_bytes()[:-100])
+    assert recordmill("verify", folder, "--check", "hashes", "--sample", "0.1").code == 0
+    assert recordmill("verify", folder, "--check", "hashes").code == 1
+    manifest = (folder / "manifest.json").read_text()
+    (folder / "manifest.json").write_text(manifest.replace(SHARD, f"../{SHARD}"))
+    assert recordmill("verify", folder).code == 2

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from tests.conftest import SHARED_DATA, Outcome, draw_jpeg, read_examples, rejects_of
+from tests.conftest import SHARED_DATA, Outcome, draw_jpeg, examples_by_name, read_examples, rejects_of
 
 FORMATS = SHARED_DATA / "formats"
 needs_data = pytest.mark.skipif(not FORMATS.exists(), reason="the real data sets are not on this machine")
@@ -49,10 +49,10 @@ def rows(sample) -> list[Row]:
 def boxes_of(folder: Path, split: str = "train") -> Boxes:
     """Class names and edges of the boxes of each record, by file name."""
     found = {}
-    for example in read_examples(folder, split):
+    for name, example in examples_by_name(folder, split).items():
         edges = [example[f"image/object/bbox/{edge}"] for edge in ("xmin", "ymin", "xmax", "ymax")]
         texts = [text.decode() for text in example["image/object/class/text"]]
-        found[example["image/filename"][0].decode()] = sorted(zip(texts, *edges, strict=True))
+        found[name] = sorted(zip(texts, *edges, strict=True))
     return found
 
 

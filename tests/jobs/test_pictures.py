@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image, ImageDraw
 
-from tests.conftest import SKELETON, annotation, grey, image_row, manifest_of, read_examples
+from tests.conftest import SKELETON, annotation, examples_by_name, grey, image_row, manifest_of
 
 CAT = [{"id": 1, "name": "cat", **SKELETON}]
 
@@ -58,7 +58,7 @@ class Album:
         arguments = [*images, kind, path, "--output", self.out, "--max-rejects", 1, *flags]
         assert recordmill("coco", *arguments).code == 0
         assert recordmill("verify", self.out).code == 0
-        return {example["image/filename"][0].decode(): example for example in read_examples(self.out)}
+        return examples_by_name(self.out)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """`recordmill show` as a person calls it."""
 
-import json
 import re
 
 import numpy as np
@@ -15,15 +14,6 @@ from tests.transforms.show.records import example, picture, write
 def out(tmp_path, copy_converted):
     copy_converted(tmp_path / "out")
     return tmp_path / "out"
-
-
-def test_one_record_by_its_id_and_class(out, recordmill):
-    (record,) = json.loads(recordmill("show", out, "--index", 4, "--json").out)["records"]
-    same = json.loads(recordmill("show", out, "--id", record["ids"][0], "--json").out)["records"]
-    assert same == [record]
-    found = json.loads(recordmill("show", out, "--find", "category=star", "--count", 99, "--json").out)["records"]
-    assert 0 < len(found) < 22
-    assert all("star" in each["features"]["image/object/class/text"]["values"] for each in found)
 
 
 def test_pictures_are_saved(out, recordmill, tmp_path):

@@ -10,12 +10,12 @@ from PIL import Image
 
 from tests.conftest import CATEGORIES, annotation, image_row, write_coco
 
-IMAGES = 100
+IMAGES = 30
 
 
 @pytest.fixture(scope="module")
 def noise(tmp_path_factory) -> Path:
-    """JPEGs of 100 kB each, 10 MB in all; a few annotations."""
+    """JPEGs of 100 kB each, and a few annotations."""
     folder = tmp_path_factory.mktemp("noise")
     drawn = io.BytesIO()
     Image.fromarray(np.random.default_rng(0).integers(0, 255, (300, 400, 3), np.uint8)).save(drawn, "JPEG", quality=75)

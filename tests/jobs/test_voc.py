@@ -1,15 +1,14 @@
 """`recordmill voc` over folders of Pascal VOC."""
 
-import json
 import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.conftest import coco_flags, draw_jpeg, manifest_of, read_examples, rejects_of
+from tests.conftest import SHARED_DATA, draw_jpeg, examples_by_name, manifest_of, read_examples, rejects_of
 
-REAL = Path("/work/shared/data/formats/voc_bccd/BCCD")
+REAL = SHARED_DATA / "formats" / "voc_bccd" / "BCCD"
 BOX = "<bndbox><xmin>0</xmin><ymin>0</ymin><xmax>10</xmax><ymax>30</ymax></bndbox>"
 
 
@@ -25,10 +24,8 @@ def run(recordmill, folder: Path, *more: object):
 
 
 def classes(folder: Path, split: str) -> dict[str, list[bytes]]:
-    return {
-        each["image/filename"][0].decode(): each["image/object/class/text"]
-        for each in read_examples(folder.parent / "out", split)
-    }
+    examples = examples_by_name(folder.parent / "out", split)
+    return {name: each["image/object/class/text"] for name, each in examples.items()}
 
 
 def write_lists(folder: Path, **lists: str) -> None:
@@ -70,19 +67,16 @@ def test_lists_of_splits_and_faults(recordmill, tmp_path):
     assert manifest_of(tmp_path / "out")["splits"]["train"]["unlisted"]["first"] == ["JPEGImages/unlisted.jpg"]
 
 
-@pytest.mark.parametrize("layout", ["flat", "annotations", "zip"])
-def test_folders_of_splits(recordmill, tmp_path, layout):
+@pytest.mark.parametrize(("images", "labels"), [("", ""), ("images/", "annotations")])
+def test_folders_of_splits(recordmill, tmp_path, images, labels):
+    """Files beside each other in a folder; files in folders in a .zip."""
     folder = tmp_path / "exported"
-    places = {} if layout == "flat" else {"images": "images", "labels": "annotations"}
     for name in ("train", "valid"):
-        write_image(folder / name, name, "cat", **(places or {"images": "", "labels": ""}))
-    data = folder
-    if layout == "zip":
-        data = Path(shutil.make_archive(str(tmp_path / "exported"), "zip", folder))
+        write_image(folder / name, name, "cat", images=images, labels=labels)
+    data = Path(shutil.make_archive(str(folder), "zip", folder)) if images else folder
     assert run(recordmill, data).code == 0
-    below = "images/" if places else ""
-    assert classes(folder, "train") == {f"train/{below}train.jpg": [b"cat"]}
-    assert classes(folder, "val") == {f"valid/{below}valid.jpg": [b"cat"]}
+    assert classes(folder, "train") == {f"train/{images}train.jpg": [b"cat"]}
+    assert classes(folder, "val") == {f"valid/{images}valid.jpg": [b"cat"]}
 
 
 def test_origin_and_split(recordmill, tmp_path, caplog):
@@ -122,41 +116,6 @@ def test_fractions_end_the_job(recordmill, tmp_path):
     done = run(recordmill, tmp_path / "VOC")
     assert done.code == 2
     assert "boxes of all label files are in 0..1, as fractions are" in done.err
-
-
-def test_boxes_are_those_of_coco(recordmill, sample, tmp_path):
-    """The sample's objects as XML, which this test writes by VOC's specification (VOC2012 devkit, section 3)."""
-    coco = json.loads(Path(sample.instances).read_text())
-    names = {each["id"]: each["name"] for each in coco["categories"]}
-    folder = tmp_path / "VOC"
-    shutil.copytree(sample.images, folder / "JPEGImages")
-    for image in coco["images"]:
-        root = ElementTree.Element("annotation")
-        size = ElementTree.SubElement(root, "size")
-        for side in ("width", "height"):
-            ElementTree.SubElement(size, side).text = str(image[side])
-        for each in coco["annotations"]:
-            if each["image_id"] == image["id"]:
-                object_ = ElementTree.SubElement(root, "object")
-                ElementTree.SubElement(object_, "name").text = names[each["category_id"]]
-                x, y, width, height = each["bbox"]
-                box = ElementTree.SubElement(object_, "bndbox")
-                for edge, value in {"xmin": x, "ymin": y, "xmax": x + width, "ymax": y + height}.items():
-                    ElementTree.SubElement(box, edge).text = repr(value)
-        path = folder / "Annotations" / Path(image["file_name"]).with_suffix(".xml")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        ElementTree.ElementTree(root).write(path)
-    assert recordmill(*coco_flags(sample, tmp_path / "coco")).code == 0
-    assert run(recordmill, folder).code == 0
-    expected = {each["image/filename"][0]: each for each in read_examples(tmp_path / "coco")}
-    found = read_examples(tmp_path / "out")
-    assert len(found) == len(expected)
-    assert sum(len(each["image/object/class/text"]) for each in found) > 20
-    for each in found:
-        other = expected[each["image/filename"][0].removeprefix(b"JPEGImages/")]
-        assert each["image/object/class/text"] == other["image/object/class/text"]
-        for edge in ("xmin", "ymin", "xmax", "ymax"):
-            assert each[f"image/object/bbox/{edge}"] == pytest.approx(other[f"image/object/bbox/{edge}"], abs=1e-6)
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real data set is not here")

@@ -1,13 +1,12 @@
 """`recordmill yolo` from end to end."""
 
-import shutil
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from tests.conftest import SHARED_DATA, draw_jpeg, manifest_of, read_examples, rejects_of, shard_bytes
+from tests.conftest import SHARED_DATA, draw_jpeg, examples_by_name, manifest_of, read_examples, rejects_of
 
 REAL = SHARED_DATA / "formats"
 HUB = REAL / "yolo_hub" / "example_datasets"
@@ -35,12 +34,8 @@ def folder(tmp_path) -> Path:
     return tmp_path
 
 
-def converted(folder: Path, split: str = "train", out: str = "out") -> dict[str, dict[str, list]]:
-    return {example["image/filename"][0].decode(): example for example in read_examples(folder / out, split)}
-
-
-def flags(folder: Path, *more: object, data: str = "data") -> list[object]:
-    return ["yolo", "--data", folder / data, "--output", folder / "out", "--max-rejects", 0.5, *more]
+def flags(folder: Path, *more: object) -> list[object]:
+    return ["yolo", "--data", folder / "data", "--output", folder / "out", "--max-rejects", 0.5, *more]
 
 
 def test_all_splits_in_one_run(folder, recordmill):
@@ -48,7 +43,7 @@ def test_all_splits_in_one_run(folder, recordmill):
     done = recordmill(*flags(folder))
     assert done.code == 0, done
     assert {path: path.stat().st_mtime_ns for path in (folder / "data").rglob("*")} == before
-    train = converted(folder)
+    train = examples_by_name(folder / "out")
     assert sorted(train) == ["images/train/1.jpg", "images/train/2.jpg", "images/train/3.jpg"]
     first = train["images/train/1.jpg"]
     assert first["image/object/bbox/xmin"] == [0.25, 0]
@@ -57,7 +52,7 @@ def test_all_splits_in_one_run(folder, recordmill):
     assert (first["image/object/class/text"], first["image/object/class/label"]) == ([b"cat", b"dog"], [1, 2])
     assert first["image/object/category_id"] == [0, 1]
     assert not train["images/train/2.jpg"]["image/object/id"]
-    assert converted(folder, "val")["images/val/4.jpg"]["image/object/bbox/xmax"] == [1]
+    assert examples_by_name(folder / "out", "val")["images/val/4.jpg"]["image/object/bbox/xmax"] == [1]
     splits = manifest_of(folder / "out")["splits"]
     assert [splits["train"]["annotations"][what] for what in ("rows", "objects", "boxes_clipped")] == [3, 2, 0]
     assert [line["detail"] for line in rejects_of(folder / "out")] == [
@@ -70,21 +65,14 @@ def test_all_splits_in_one_run(folder, recordmill):
     assert recordmill("verify", folder / "out").code == 0
 
 
-def test_zip_and_plain_folder_give_the_same_shards(folder, recordmill):
-    shutil.make_archive(str(folder / "packed"), "zip", folder / "data")
-    assert recordmill(*flags(folder)).code == 0
-    assert recordmill(*flags(folder, data="packed.zip"), "--output", folder / "zip").code == 0
-    assert shard_bytes(folder / "zip") == shard_bytes(folder / "out")
-
-
 def test_lists_of_images(folder, recordmill):
     data = folder / "data"
     (data / "data.yaml").write_text("train: [train.txt, images/val]\nval: val.txt\nnames: [cat, dog]\n")
     (data / "train.txt").write_text(f"./images/train/1.jpg\n{data}/images/train/2.jpg\nimages/train/1.jpg\n")
     (data / "val.txt").write_text("images/train/3.jpg\nimages/train/gone.jpg\n/elsewhere/1.jpg\n../1.jpg\n")
     assert recordmill(*flags(folder)).code == 0
-    assert sorted(converted(folder)) == ["images/train/1.jpg", "images/train/2.jpg", "images/val/4.jpg"]
-    assert list(converted(folder, "val")) == ["images/train/3.jpg"]
+    assert sorted(examples_by_name(folder / "out")) == ["images/train/1.jpg", "images/train/2.jpg", "images/val/4.jpg"]
+    assert list(examples_by_name(folder / "out", "val")) == ["images/train/3.jpg"]
     reasons = Counter(line["reason"] for line in rejects_of(folder / "out"))
     assert reasons == {"image_missing": 1, "unsafe_file_name": 2, "malformed_annotation": 1}
 
@@ -92,10 +80,8 @@ def test_lists_of_images(folder, recordmill):
 def test_classes_txt_splits_by_flag(folder, recordmill):
     (folder / "data" / "data.yaml").unlink()
     (folder / "data" / "labels" / "classes.txt").write_text("cat\ndog\n")
-    assert (
-        recordmill(*flags(folder, "--split", "train=0.5,test=0.5", "--split-by", "rank", "--categories", "dog")).code
-        == 0
-    )
+    more = "--split", "train=0.5,test=0.5", "--split-by", "rank", "--categories", "dog"
+    assert recordmill(*flags(folder, *more)).code == 0
     splits = manifest_of(folder / "out")["splits"]
     assert [split["images"]["written"] for split in splits.values()] == [2, 2]
     assert sum(split["class_counts"][0] for split in splits.values()) == 2
@@ -108,7 +94,7 @@ def test_image_that_lies_on_its_side_is_turned(folder, recordmill):
     exif[274] = 6
     Image.new("RGB", (40, 30)).save(path, "JPEG", exif=exif)
     assert recordmill(*flags(folder, "--min-area", 200)).code == 0
-    first = converted(folder)["images/train/1.jpg"]
+    first = examples_by_name(folder / "out")["images/train/1.jpg"]
     assert (first["image/width"], first["image/height"], first["image/object/bbox/xmin"]) == ([30], [40], [0])
     assert manifest_of(folder / "out")["splits"]["train"]["annotations"]["filtered"] == {"area": 1}
 

@@ -1,3 +1,6 @@
+"""Classes of folders, and warnings about folders that are none."""
+
+import logging
 import re
 from itertools import permutations
 
@@ -8,11 +11,25 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.block import Block, ragged_texts
-from recordmill.schemas.errors import CategoryError
+from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.blocks.pack_block import pack_block
-from recordmill.transforms.folder.choose_classes import ListClasses, class_labels, folders_without_images
+from recordmill.transforms.dataset.facts import Facts
+from recordmill.transforms.folder import choose_classes as module
+from recordmill.transforms.folder.choose_classes import (
+    ListClasses,
+    WarnOfNestedClasses,
+    class_labels,
+    folders_without_images,
+    nested_classes,
+)
+from recordmill.transforms.folder.folder_options import FolderOptions
+from tests.gcs_stand_in import running
+
+
+def labels_of(*names: str) -> LabelMap:
+    return LabelMap(tuple(Category(index, name) for index, name in enumerate(names)))
 
 
 def names(labels: LabelMap) -> list[str]:
@@ -113,30 +130,23 @@ def test_class_labels_that_may_be_meant(found, asked, folders):
     assert names(class_labels(found, asked, folders)) == list(asked or sorted(found))
 
 
-def of_classes(*names: str) -> tuple[int, bytes]:
-    return 0, pack_block(Block(class_name=ragged_texts(names)))
-
-
 @pytest.mark.parametrize(
-    ("blocks", "asked", "expected"),
+    ("found", "asked", "expected"),
     [
-        ([of_classes("dog", "cat"), of_classes("dog")], (), ["cat", "dog"]),
-        ([of_classes("dog", "cat"), of_classes("dog")], ("cow", "dog"), ["cow", "dog"]),
-        ([], (), []),
-        ([of_classes("train"), of_classes("val")], (), "the folders in pets are called 'train', 'val', as splits are"),
+        ([["dog", "cat"], ["dog"]], ("cow", "dog"), ["cow", "dog"]),
+        ([["train"], ["val"]], (), "the folders in pets are called 'train', 'val', as splits are"),
     ],
 )
-def test_list_classes(blocks, asked, expected):
-    def check() -> None:
-        with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-            labels = p | beam.Create(blocks) | ListClasses(asked, ("pets",))
-            assert_that(labels, equal_to([LabelMap(tuple(Category(*item) for item in enumerate(expected)))]))
-
-    if isinstance(expected, list):
-        check()
-    else:
+def test_list_classes(found, asked, expected):
+    blocks = [(0, pack_block(Block(class_name=ragged_texts(names)))) for names in found]
+    p = beam.Pipeline(FnApiRunner(), PipelineOptions([]))
+    labels = p | beam.Create(blocks) | ListClasses(asked, ("pets",))
+    if isinstance(expected, str):
         with pytest.raises(Exception, match=expected):
-            check()
+            p.run()
+    else:
+        assert_that(labels, equal_to([labels_of(*expected)]))
+        p.run().wait_until_finish()
 
 
 def test_class_folders_that_give_no_image(tmp_path):
@@ -150,3 +160,113 @@ def test_class_folders_that_give_no_image(tmp_path):
         "'bee' .* gives no image, .* none of its 2 files, such as 'bee/[01]', is named as images", texts[0]
     )
     assert re.search("'cat' .* it is empty", texts[1])
+
+
+# Folders in class folders that are named like classes
+
+PETS = labels_of("Cat", "Dog", "cleaned")
+
+
+def test_copies_of_classes_are_named_with_their_numbers_and_flag_that_leaves_them_out():
+    nested = [(("cleaned", "dog"), 12_499), (("cleaned", "Cat"), 12_499)]
+    (text,) = nested_classes(nested, PETS)
+    assert text.startswith("class 'cleaned' holds folders named like other classes")
+    assert "'Cat' 12,499, 'dog' 12,499" in text
+    assert text.endswith("--classes Cat,Dog")
+    many = [f"c{number}" for number in range(8)]
+    (text,) = nested_classes([(("all", name), 1) for name in many], labels_of("all", *many))
+    assert "'c4' 1 and 3 more" in text
+    assert text.endswith("--classes with the others")
+
+
+@pytest.mark.parametrize(
+    "nested",
+    [
+        [],
+        [(("Cat", "Cat"), 3), (("Cat", "cat"), 3)],  # its own name
+        [(("Cat", "side"), 3)],
+        [(("other", "Cat"), 3)],  # no class that is asked for
+    ],
+)
+def test_other_folders_are_no_matter(nested):
+    assert list(nested_classes(nested, PETS)) == []
+
+
+def test_warn_of_nested_classes():
+    """An image counts once, however deep it is; each split gets the warning."""
+    images = ["Cat/1.jpg", "cleaned/Cat/1.jpg", "cleaned/Cat/Cat/2.jpg", "cleaned/x/Dog/3.jpg", "Cat/side/5.jpg"]
+    blocks = [(0, pack_block(Block(file_name=ragged_texts(part)))) for part in (images[:2], images[2:])]
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        labelled = p | "Labels" >> beam.Create([PETS])
+        warnings = p | "Rows" >> beam.Create(blocks) | WarnOfNestedClasses(labelled, ("train", "val"))
+        (text,) = nested_classes([(("cleaned", "Cat"), 2), (("cleaned", "Dog"), 1)], PETS)
+        assert_that(warnings, equal_to([Facts(warnings={("train", text), ("val", text)})]))
+
+
+# Buckets are looked at before any machine starts
+
+
+@pytest.fixture
+def gcs(monkeypatch):
+    monkeypatch.setattr(module, "_SAMPLE", 4)
+    with running() as server:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
+        server.page_size = 4
+        yield server
+
+
+def looked_at(*folders: str, **options) -> None:
+    module.check_sample(FolderOptions(images=folders, output="out", **options))
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        (["a.jpg", "b.jpg"], "'a.jpg' is in no folder"),
+        (["cat/a.txt", "cat/.b.jpg"], "'cat/.b.jpg' has no suffix of an image format"),
+    ],
+)
+def test_bucket_without_any_is_refused(gcs, names, why):
+    for name in names:
+        gcs.put(f"images/{name}", b"")
+    with pytest.raises(ConfigError) as caught:
+        looked_at("gs://bucket/images")
+    assert str(caught.value) == f"--images gs://bucket/images has no image of a class: {why}"
+
+
+def test_bucket_without_any_among_its_first_files_is_warned_of(gcs, caplog):
+    for number in range(9):
+        gcs.put(f"images/a{number}.txt", b"")
+    gcs.put("images/cat/1.jpg", b"")
+    with caplog.at_level(logging.WARNING):
+        looked_at("gs://bucket/images")
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert warning.startswith("--images gs://bucket/images: no image of a class among its first 4 files: 'a0.txt'")
+    assert [call.operation for call in gcs.log] == ["list"]
+
+
+def test_folders_that_may_have_classes(gcs, tmp_path, caplog):
+    gcs.put("one/a.jpg", b"")
+    gcs.put("two/cat/a.jpg", b"")
+    gcs.put("names/cat_1.jpg", b"")
+    (tmp_path / "a.jpg").touch()
+    looked_at("gs://bucket/names", label_from="name")
+    looked_at(str(tmp_path))  # the job itself sees local folders
+    with caplog.at_level(logging.WARNING):  # whatever another test has set
+        looked_at("gs://bucket/one", "gs://bucket/two")
+        looked_at("gs://bucket/one", str(tmp_path))
+    assert len(caplog.records) == 2
+
+
+@pytest.mark.parametrize("verb", [["folder"], ["embed", "--model", "mobilenet-v2"]])
+def test_the_commands_look(gcs, recordmill, verb):
+    gcs.put("images/a.jpg", b"")
+    outcome = recordmill(*verb, "--images", "gs://bucket/images", "--output", "gs://bucket/out")
+    assert (outcome.code, "has no image of a class: 'a.jpg' is in no folder" in outcome.err) == (2, True), outcome
+
+
+def test_where_table_names_images_nobody_looks(gcs, recordmill):
+    gcs.put("images/a.jpg", b"")
+    gcs.put("labels.csv", b"path,label\nb.jpg,cat\n")
+    flags = ["--images", "gs://bucket/images", "--labels", "gs://bucket/labels.csv", "--output", "gs://bucket/out"]
+    assert "none of the 1 images has a file" in recordmill("folder", *flags).err
