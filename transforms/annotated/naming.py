@@ -12,6 +12,7 @@ import msgspec
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.inputs.object_options import match_option
+from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.names import Match, is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.format_options import FormatOptions
@@ -19,7 +20,6 @@ from recordmill.transforms.annotated.source import LabelFault, LabelledImage, Pa
 from recordmill.transforms.coco.json_faults import quote_nan, without_lone_surrogates
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 
-_SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 _T = TypeVar("_T")
 _COCO = "COCO's JSON: recordmill coco reads it"
 
@@ -52,12 +52,12 @@ def find_labels(data: str, images: tuple[str, ...], is_label: Callable[[str], bo
     if storage.size(data) is not None:
         folder, name = split_folder(data)
         return one_folder(folder, (name,), images)
-    found = [name for name in _SPLIT_FOLDERS if storage.is_folder(join_path(data, name))]
+    found = [name for name in SPLIT_OF_FOLDER if storage.is_folder(join_path(data, name))]
     if not found:
         return Labels(_folders([SourceFolder(data.rstrip("/"))], images), (), is_label)
     if beside := next(filter(is_label, storage.names(data)), ""):
         raise ConfigError(f"--data {data} has {beside}, and folders of splits ({', '.join(found)}): give one of these")
-    splits = {_SPLIT_FOLDERS[name]: name for name in found}
+    splits = {SPLIT_OF_FOLDER[name]: name for name in found}
     if len(splits) < len(found):
         raise ConfigError(f"--data {data} has several folders of a split ({', '.join(found)}): give one folder")
     folders = [SourceFolder(join_path(data, name), f"{name}/", split) for split, name in splits.items()]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from recordmill.schemas.inputs.object_options import match_option
-from recordmill.schemas.inputs.option import READ, Data, redefined
+from recordmill.schemas.inputs.option import READ, Data, Images, redefined
 from recordmill.schemas.names import Match
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.source import Source
@@ -18,7 +18,7 @@ class CvatOptions(FormatOptions):
         ...,
         "annotations.xml of an export as `CVAT for images 1.1` or `CVAT for video 1.1`, or its folder or .zip.",
     )
-    images: tuple[str, ...] = redefined(
+    images: Images = redefined(
         FormatOptions, "images", text="Folder or .zip of images.", usual="`images` beside the file, or its folder"
     )
     match: Match = match_option()

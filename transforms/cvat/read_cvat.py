@@ -8,6 +8,7 @@ from operator import eq
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.images import is_image_name
+from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.transforms.annotated.read_xml import XmlError, read_elements
 from recordmill.transforms.annotated.source import Source, SourceFolder
 from recordmill.transforms.cvat.parse_cvat import ROOT, CvatRules, parse_cvat
@@ -16,7 +17,7 @@ from recordmill.transforms.storage.resolve import join_path, split_folder, stora
 _FILE = "annotations.xml"
 _IMAGES = "images"
 _FRAME = "frame_{:06d}"
-_SPLIT_OF = {"training": "train", "validation": "val", "valid": "val", "testing": "test"}
+_SPLIT_OF = {"training": "train", "testing": "test"} | SPLIT_OF_FOLDER
 
 
 def recognise(names: Iterable[str]) -> str:

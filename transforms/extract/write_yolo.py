@@ -22,6 +22,7 @@ from recordmill.transforms.extract.label_format import (
     without_crowds,
 )
 from recordmill.transforms.extract.trace_mask import trace_mask
+from recordmill.transforms.yolo.read_yolo import label_file
 
 _HELD = {
     "detect": (),
@@ -58,19 +59,10 @@ def write_yolo(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
     lost = Counter(count_lost(image, inside, *_HELD[task]))
     lost[_OUTSIDE] = len(objects) - len(inside)
     lost[_SAME] = len(inside) - len(lines)
-    path = label_path(f"/images/{image.split}/{image.name}").lstrip("/")
+    path = label_file(f"/images/{image.split}/{image.name}").lstrip("/")
     notes[_ELSEWHERE] += not path.startswith("labels/")
     file = ExtractedFile(path, "".join(f"{line}\n" for line in lines).encode())
     return WrittenLabels(len(lines), file, "", +lost, notes)
-
-
-def label_path(path: str) -> str:
-    """Return the path of an image's label file, where Ultralytics looks for it: the last `images` is replaced.
-
-    >>> label_path("/images/train/images/1.x.jpg")
-    '/images/train/labels/1.x.txt'
-    """
-    return "/labels/".join(path.rpartition(".")[0].rsplit("/images/", 1)) + ".txt"
 
 
 def _cut_edges(each: ExtractedObject, image: ExtractedImage) -> tuple[float, ...]:

@@ -13,6 +13,7 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import BoxFormat
 from recordmill.schemas.inputs.images import is_image_name
+from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
 from recordmill.schemas.inputs.tables import RowsReading
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import UnusableError
@@ -39,7 +40,6 @@ from recordmill.transforms.rows.read_rows import read_stream
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
-SPLITS = {"train": "train", "validation": "val", "valid": "val", "val": "val", "test": "test"}
 _ROOTS = ("", "data")
 _SIZES_READ = 100
 """So many images are looked at for their size, where rows do not state it."""
@@ -58,7 +58,7 @@ class Place(NamedTuple):
 
     @property
     def split(self) -> str:
-        return SPLITS.get(posixpath.basename(self.prefix.rstrip("/")), "")
+        return SPLIT_OF_FOLDER.get(posixpath.basename(self.prefix.rstrip("/")), "")
 
     @property
     def prefix(self) -> str:
@@ -105,7 +105,7 @@ def imagefolder_source(
         if bbox_format is None:
             check_box_format(head.path, _sampled(head, images[0] if images else join_path(root, place.folder)))
     splits = {place.split: None for place in places if place.split}
-    by_folder = {} if splits else {name: split for name, split in SPLITS.items() if _is_split(root, name)}
+    by_folder = {} if splits else {name: split for name, split in SPLIT_OF_FOLDER.items() if _is_split(root, name)}
     folders = [SourceFolder(join_path(root, place.folder), place.prefix, place.split, not images) for place in places]
     folders += [SourceFolder(folder) for folder in images]
     rules = RowRules(class_names, format_, captions, by_folder, not images)
@@ -116,7 +116,7 @@ def imagefolder_source(
         parse=partial(parse_metadata, rules=rules),
         is_label=frozenset(place.prefix + place.file for place in places).__contains__,
         categories=tuple(Category(*each) for each in enumerate(class_names)) if class_names else None,
-        splits=tuple(dict.fromkeys(split for split in SPLITS.values() if split in {*splits, *by_folder.values()})),
+        splits=tuple(split for split in USUAL_SPLITS if split in {*splits, *by_folder.values()}),
         check=partial(_check, path=data),
         parts=(Part.CAPTIONS,) if captions and has_captions else (),
         inputs=tuple(head.path for head in heads),
@@ -134,7 +134,7 @@ def _places(data: str) -> tuple[str, list[Place]]:
     if storage.size(data) is not None and not storage.is_folder(data):
         folder, name = split_folder(data)
         return folder, [Place("", name)]
-    folders = [posixpath.join(base, split) for base in _ROOTS for split in ("", *SPLITS)]
+    folders = [posixpath.join(base, split) for base in _ROOTS for split in ("", *SPLIT_OF_FOLDER)]
     folders += [posixpath.join(base, name) for base in _ROOTS for name in _zips(data, base)]
     found = [Place(folder, name) for folder in folders for name in METADATA if _has(data, posixpath.join(folder, name))]
     if not found:
@@ -165,7 +165,7 @@ def _unread_splits(root: str, places: list[Place]) -> list[str]:
     """Return warnings of folders of splits that have no metadata file, where others have."""
     known = {place.folder for place in places}
     bases = {posixpath.dirname(place.folder) for place in places if place.split}
-    names = [posixpath.join(base, name) for base in sorted(bases) for name in SPLITS]
+    names = [posixpath.join(base, name) for base in sorted(bases) for name in SPLIT_OF_FOLDER]
     return [
         f"{join_path(root, name)} has no metadata file, so its images are left out"
         for name in names
@@ -185,10 +185,12 @@ def _no_metadata(data: str) -> str:
                 "with pictures and their classes. Objects in them are not read: save the pictures as files, and the "
                 "objects as metadata.jsonl"
             )
-    splits = [name for name in SPLITS if _is_split(data, name)]
+    splits = [name for name in SPLIT_OF_FOLDER if _is_split(data, name)]
     if not splits:
         return f"{said}. recordmill folder --images {data} reads folders of classes"
-    commands = [f"recordmill folder --images {join_path(data, name)} --split {SPLITS[name]}" for name in splits]
+    commands = [
+        f"recordmill folder --images {join_path(data, name)} --split {SPLIT_OF_FOLDER[name]}" for name in splits
+    ]
     return f"{said}, in it or in {', '.join(splits)}. Folders of classes are read by {' and '.join(commands)}"
 
 

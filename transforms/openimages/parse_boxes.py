@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.csv_rows import Cells, RowFormat, number_of, read_images
 from recordmill.transforms.annotated.naming import find_labels, fraction_box, naming_source, one_folder
@@ -46,7 +47,7 @@ def openimages_source(options: "OpenimagesOptions") -> Source:
     by_name = any(splits.values())
     warnings = [f"splits are those of the files {', '.join(boxes)}"] if by_name else []
     if boxes:
-        used = tuple(split for split in ("train", "val", "test") if split in splits.values())
+        used = tuple(split for split in USUAL_SPLITS if split in splits.values())
         labels = one_folder(folder, boxes, options.images)._replace(splits=used)
     else:
         labels = find_labels(data, options.images, _is_boxes)
@@ -75,7 +76,7 @@ def _split_of(file: str) -> str:
     ('train', 'val')
     """
     found = _SPLIT.search(posixpath.basename(file))
-    return {"validation": "val"}.get(found[1], found[1]) if found else ""
+    return SPLIT_OF_FOLDER[found[1]] if found else ""
 
 
 def _class_files(options: "OpenimagesOptions", folder: str) -> list[str]:

@@ -11,6 +11,7 @@ import msgspec
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import (
     decoded,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from recordmill.transforms.vertex.vertex_options import VertexOptions
 
 _ML_USE = "aiplatform.googleapis.com/ml_use"
-_SPLITS = {"train": "train", "training": "train", "validation": "val", "validate": "val", "test": "test"}
+_SPLITS = {"training": "train", "validate": "val"} | SPLIT_OF_FOLDER
 _NO_USE = ("", "unassigned")
 _USE_OF_LINE = {
     ".jsonl": re.compile(rb'/ml_use"\s*:\s*"(\w+)"', re.IGNORECASE),
@@ -64,7 +65,7 @@ def vertex_source(options: "VertexOptions") -> Source:
         raise ConfigError(f"--data {data} has no .jsonl or .csv file: give the import file of Vertex AI")
     files = [join_path(folder, each) for each in names]
     found = {_SPLITS.get(use) for path in files for use in _uses(path)}
-    splits = tuple(split for split in ("train", "val", "test") if split in found)
+    splits = tuple(split for split in USUAL_SPLITS if split in found)
     parse = partial(parse_lines, has_splits=bool(splits))
     labels = one_folder(folder, names, options.images)
     return naming_source(options, "vertex", labels, parse, splits=splits, inputs=tuple(files))

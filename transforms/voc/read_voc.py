@@ -6,6 +6,7 @@ from functools import partial
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.transforms.annotated.source import Source, SourceFolder, SplitList
 from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.voc.parse_voc import parse_voc
@@ -15,14 +16,7 @@ _IMAGES = ("JPEGImages", "images", "Images")
 _LISTS = ("ImageSets/Main", "ImageSets/Layout", "ImageSets/Segmentation", "ImageSets")
 _LAYOUT = "ImageSets/Layout"
 _MASKS = ("SegmentationObject", "SegmentationClass")
-_SPLIT_OF = {
-    "train": "train",
-    "val": "val",
-    "valid": "val",
-    "validation": "val",
-    "trainval": "trainval",
-    "test": "test",
-}
+_SPLIT_OF = {"trainval": "trainval"} | SPLIT_OF_FOLDER
 _YEARS = tuple(f"VOC{year}" for year in range(2005, 2013))
 
 Folders = tuple[str, str]

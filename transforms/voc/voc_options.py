@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Literal
 
-from recordmill.schemas.inputs.option import READ, Data, redefined
+from recordmill.schemas.inputs.option import READ, Data, Images, redefined
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.source import Source
 
@@ -18,7 +18,7 @@ class VocOptions(FormatOptions):
         "Folder or .zip of the data set: with `Annotations` and `JPEGImages`, with XML files beside the images, or "
         "with such folders train, val and test.",
     )
-    images: tuple[str, ...] = redefined(
+    images: Images = redefined(
         FormatOptions, "images", text="Folder or .zip of images.", usual="`JPEGImages`, or beside the XML files"
     )
     voc_origin: Literal["0", "1"] = READ.opt(

@@ -14,12 +14,12 @@ import yaml
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category, unnamed_keypoints
+from recordmill.schemas.inputs.splits import USUAL_SPLITS
 from recordmill.transforms.annotated.source import Source, SourceFolder, SplitList
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 from recordmill.transforms.yolo.parse_labels import LineRules, parse_labels
 
-_SPLITS = ("train", "val", "test")
 _IMAGES, _LABELS = "/images/", "/labels/"
 _CLASSES = ("classes.txt", "labels/classes.txt")
 _YAML = (".yaml", ".yml")
@@ -61,7 +61,7 @@ def yolo_source(data: str, images: tuple[str, ...], task: str | None, has_masks:
     if lists:
         folders.append(SourceFolder(root))
     top = _top([root, *(folder.path for folder in folders)])
-    beside = dict.fromkeys(_label_path(f"{folder.path}/").rstrip("/") for folder in folders)
+    beside = dict.fromkeys(_labels_beside(f"{folder.path}/").rstrip("/") for folder in folders)
     labels = [path for path in beside if path not in {folder.path for folder in folders}]
     folders += [SourceFolder(path, has_images=False) for path in labels if storage_for(path).is_folder(path)]
     used = {*(folder.split for folder in folders), *(split for _, split in lists)}
@@ -75,7 +75,7 @@ def yolo_source(data: str, images: tuple[str, ...], task: str | None, has_masks:
         is_label=partial(_is_label, others=listed),
         label_of=partial(label_of, top=top),
         categories=tuple(Category(index, name, keypoints=points) for index, name in enumerate(names)),
-        splits=tuple(split for split in _SPLITS if split in used),
+        splits=tuple(split for split in USUAL_SPLITS if split in used),
         lists=tuple(lists),
         names_of=partial(_listed_names, top=top),
         check=partial(_check, rules=rules),
@@ -91,10 +91,19 @@ def label_of(name: str, top: str) -> str:
     >>> label_of("images/a/images/1.x.jpg", "/data"), label_of("1.jpg", "/data/images")
     ('images/a/labels/1.x.txt', '/data/labels/1.txt')
     """
-    return _within(f"{_label_path(f'{top}/{name}').rsplit('.', 1)[0]}.txt", top)
+    return _within(label_file(f"{top}/{name}"), top)
 
 
-def _label_path(path: str) -> str:
+def label_file(image: str) -> str:
+    """Return the path of an image's label file, where Ultralytics looks for it.
+
+    >>> label_file("/images/train/images/1.x.jpg")
+    '/images/train/labels/1.x.txt'
+    """
+    return f"{_labels_beside(image).rpartition('.')[0]}.txt"
+
+
+def _labels_beside(path: str) -> str:
     """Return the path with `labels` in place of the last `images` among its folders."""
     return _LABELS.join(path.rsplit(_IMAGES, 1))
 
@@ -236,7 +245,7 @@ def _places(
         ConfigError: one is missing.
     """
     folders, lists = [], []
-    for split in _SPLITS:
+    for split in USUAL_SPLITS:
         entries = described.get(split) or (described.get("validation") if split == "val" else None) or []
         for entry in map(str, entries if isinstance(entries, list) else [entries]):
             tried = [_joined(root, entry)]

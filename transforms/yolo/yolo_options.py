@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Literal
 
-from recordmill.schemas.inputs.option import READ, Data, redefined
+from recordmill.schemas.inputs.option import READ, Data, Images, redefined
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.source import Source
 
@@ -18,7 +18,7 @@ class YoloOptions(FormatOptions):
         "data.yaml of the data set, or its folder or .zip. A folder without data.yaml has the names of the classes in "
         "classes.txt.",
     )
-    images: tuple[str, ...] = redefined(
+    images: Images = redefined(
         FormatOptions, "images", text="Folder or .zip that the paths in data.yaml begin at.", usual="its `path`"
     )
     task: Literal["detect", "segment", "pose", "obb"] | None = READ.opt(
