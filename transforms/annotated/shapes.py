@@ -34,8 +34,8 @@ def polygon_object(category: str, rings: Sequence[Sequence[Point]], has_masks: b
         UnusableError: a polygon has less than three points, or one that is not finite.
 
     >>> triangle = polygon_object("cat", [[(1, 2), (4, 2), (4, 6)]], True)
-    >>> triangle.box, triangle.segmentation
-    ((1, 2, 3, 4), '[[1, 2, 4, 2, 4, 6]]')
+    >>> triangle.box, triangle.area_px2, triangle.segmentation
+    ((1, 2, 3, 4), 6.0, '[[1, 2, 4, 2, 4, 6]]')
     """
     for ring in rings:
         if len(ring) < 3:
@@ -44,7 +44,18 @@ def polygon_object(category: str, rings: Sequence[Sequence[Point]], has_masks: b
             raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a polygon with a number that is not finite")
     corners = rectangle_ring([point for ring in rings for point in ring])
     text = json.dumps([[number for point in ring for number in point] for ring in rings]) if has_masks else ""
-    return box_object(category, *corners[0], *corners[2], segmentation=text, **more)
+    area = sum(map(ring_area, rings))  # as COCO's, whether parts overlap or not
+    return box_object(category, *corners[0], *corners[2], segmentation=text, area_px2=area, **more)
+
+
+def ring_area(ring: Sequence[Point]) -> float:
+    """Return the area within a polygon.
+
+    >>> ring_area([(0, 0), (1, 0), (1, 1)])
+    0.5
+    """
+    following = [*ring[1:], ring[0]]
+    return abs(sum(x * next_y - y * next_x for (x, y), (next_x, next_y) in zip(ring, following, strict=True))) / 2
 
 
 def ellipse_ring(center: Point, radii: Point, turn_rad: float = 0.0) -> list[Point]:

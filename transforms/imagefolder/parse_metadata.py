@@ -16,7 +16,7 @@ from recordmill.transforms.coco.guess_box_format import box_xywh_px
 from recordmill.transforms.rows.read_rows import read_stream
 from recordmill.transforms.rows.row_batch import RowBatch, shown
 
-FILE_NAME, OBJECTS = "file_name", "objects"
+FILE_NAME, IMAGE_ID, OBJECTS = "file_name", "image_id", "objects"
 CAPTIONS = ("text", "caption", "captions")
 BOXES = ("bbox", "bboxes", "box", "boxes")
 CLASSES = ("category", "categories", "category_id", "category_ids", "label", "labels", "class", "classes", "class_id")
@@ -82,8 +82,8 @@ def _numbers_or_names(texts: Any) -> Any:
 
 
 def unread_columns(batch: RowBatch, captions: Sequence[str]) -> list[str]:
-    """Return the columns that have values, and that nothing reads."""
-    known = {FILE_NAME, OBJECTS, *captions, *(_SIZE if has_objects(batch.columns) else ())}
+    """Return the columns that have values and are not written. Records make their ids: `image_id` is no loss."""
+    known = {FILE_NAME, IMAGE_ID, OBJECTS, *captions, *(_SIZE if has_objects(batch.columns) else ())}
     known |= {f"{OBJECTS}.{key}" for key in _READ}
     return [name for name, array in batch.columns.items() if name not in known and array.null_count < len(array)]
 

@@ -205,18 +205,19 @@ def _mask_object(group: list[_Shape], rules: ShapeRules, file: _LabelmeFile, dif
     if len(shape.points) != 2 or not shape.mask:
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a mask without its two corners, or without its image")
     (left, top), (right, bottom) = shape.points
-    text = _run_lengths(shape.mask, round(left), round(top), file) if rules.has_masks else ""
-    return box_object(shape.label, left, top, right + 1, bottom + 1, segmentation=text, difficult=difficult)
+    try:
+        part = np.asarray(open_picture(base64.b64decode(shape.mask, validate=True), "png").convert("L")) > 0
+    except (binascii.Error, ValueError, OSError, SyntaxError) as error:
+        raise UnusableError(Reason.MALFORMED_SEGMENTATION, f"the image of a mask does not decode ({error})") from error
+    text = _run_lengths(part, round(left), round(top), file) if rules.has_masks else ""
+    more = {"area_px2": float(part.sum()), "difficult": difficult}
+    return box_object(shape.label, left, top, right + 1, bottom + 1, segmentation=text, **more)
 
 
-def _run_lengths(mask: str, left: int, top: int, file: _LabelmeFile) -> str:
+def _run_lengths(part: np.ndarray, left: int, top: int, file: _LabelmeFile) -> str:
     """Return the JSON of COCO's run lengths of a mask that begins at a pixel of the image."""
     if not file.width or not file.height:
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a mask, in a file without imageWidth and imageHeight")
-    try:
-        part = np.asarray(open_picture(base64.b64decode(mask, validate=True), "png").convert("L")) > 0
-    except (binascii.Error, ValueError, OSError, SyntaxError) as error:
-        raise UnusableError(Reason.MALFORMED_SEGMENTATION, f"the image of a mask does not decode ({error})") from error
     height, width = part.shape
     if left < 0 or top < 0 or left + width > file.width or top + height > file.height:
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a mask that crosses the edge of its image")

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.transforms.annotated.shapes import ring_area
 from recordmill.transforms.annotated.source import LabelFault, LabelledImage
 
 _BEYOND = 0.01
@@ -128,21 +129,10 @@ def _polygon(index: int, numbers: Sequence[float], rules: LineRules) -> SampleOb
         (left, top, right - left, bottom - top),
         "fraction",
         segmentation=text,
-        area_px2=None if rules.task == "detect" else _area(numbers),
+        area_px2=None if rules.task == "detect" else ring_area([*zip(numbers[::2], numbers[1::2], strict=True)]),
         category_id=index,
         corners=tuple(numbers) if rules.task == "obb" else (),
     )
-
-
-def _area(polygon: Sequence[float]) -> float:
-    """Return the area within a polygon.
-
-    >>> _area((0, 0, 1, 0, 1, 1))
-    0.5
-    """
-    xs, ys = polygon[::2], polygon[1::2]
-    following = zip([*xs[1:], xs[0]], [*ys[1:], ys[0]], strict=True)
-    return abs(sum(x * next_y - y * next_x for x, y, (next_x, next_y) in zip(xs, ys, following, strict=True))) / 2
 
 
 def _column_fault(columns: int, rules: LineRules) -> str:

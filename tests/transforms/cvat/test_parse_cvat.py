@@ -34,7 +34,7 @@ def of_image(*shapes: str, rules: CvatRules = RULES):
         (
             '<polygon label="cat" points="1.5,2;4,2;4,6.25"/>',
             (1.5, 2, 2.5, 4.25),
-            {"segmentation": "[[1.5, 2.0, 4.0, 2.0, 4.0, 6.25]]"},
+            {"segmentation": "[[1.5, 2.0, 4.0, 2.0, 4.0, 6.25]]", "area_px2": 5.3125},
         ),
         ('<points label="cat" points="3,5"/>', (2.5, 4.5, 1, 1), {"keypoints": (3, 5, 2)}),
     ],
