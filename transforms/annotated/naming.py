@@ -16,7 +16,7 @@ from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.names import Match, is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.annotated.source import LabelFault, LabelledImage, Parse, Source, SourceFolder
+from recordmill.transforms.annotated.source import Parse, Source, SourceFolder
 from recordmill.transforms.coco.json_faults import quote_nan, without_lone_surrogates
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 
@@ -42,13 +42,13 @@ class Labels(NamedTuple):
     is_label: Callable[[str], bool]
 
 
-def find_labels(data: str, images: tuple[str, ...], is_label: Callable[[str], bool]) -> Labels:
+def find_labels(options: NamingOptions, is_label: Callable[[str], bool]) -> Labels:
     """Return a label file and its folder, or a folder, or the folders of splits in it: train, val or valid, test.
 
     Raises:
         ConfigError: label files are beside folders of splits, or two folders are of one split.
     """
-    storage = storage_for(data)
+    data, images, storage = options.data, options.images, storage_for(options.data)
     if storage.size(data) is not None:
         folder, name = split_folder(data)
         return one_folder(folder, (name,), images)
@@ -85,8 +85,9 @@ def is_json(name: str) -> bool:
     return name.endswith(".json")
 
 
-def naming_source(options: NamingOptions, kind: str, labels: Labels, parse: Parse, **more: Any) -> Source:
+def naming_source(options: NamingOptions, labels: Labels, parse: Parse, **more: Any) -> Source:
     """Return the Source of files that name their images."""
+    kind = type(options).model_fields["name"].default
     inputs = () if storage_for(options.data).size(options.data) is None else (options.data,)
     found = Source(options.data, kind, labels.folders, parse, labels.is_label, splits=labels.splits, inputs=inputs)
     return replace(found, **more)
@@ -103,16 +104,6 @@ def image_name(file: str, path: str) -> str:
         if is_absolute(path)
         else posixpath.normpath(posixpath.join(posixpath.dirname(file), path.replace("\\", "/")))
     )
-
-
-def spoilt(detail: str) -> LabelledImage:
-    """Return the image of a label file of which nothing can be used."""
-    return LabelledImage(None, (LabelFault(Reason.MALFORMED_LABELS, detail),))
-
-
-def not_usable(what: str, detail: str) -> LabelledImage:
-    """Return an entry of a label file that is no image."""
-    return LabelledImage(None, (LabelFault(Reason.MALFORMED_IMAGE, f"{what}: {detail}"),))
 
 
 def read_json(stream: BinaryIO, type_: type[_T], tool: str) -> _T:

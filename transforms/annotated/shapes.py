@@ -5,6 +5,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from recordmill.schemas.inputs.sample import SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
 
@@ -56,6 +58,28 @@ def ring_area(ring: Sequence[Point]) -> float:
     """
     following = [*ring[1:], ring[0]]
     return abs(sum(x * next_y - y * next_x for (x, y), (next_x, next_y) in zip(ring, following, strict=True))) / 2
+
+
+def mask_text(mask: np.ndarray, left: int, top: int, width: int, height: int) -> str:
+    """Return COCO's run lengths of an image as JSON, of a mask of a part of it."""
+    return json.dumps({"size": [height, width], "counts": column_runs(mask, left, top, width, height)})
+
+
+def column_runs(mask: np.ndarray, left: int, top: int, width: int, height: int) -> list[int]:
+    """Return COCO's run lengths of an image, column by column, of a mask of a part of it.
+
+    Args:
+        mask: int or bool [rows, columns] of 0 and 1.
+        left, top: of the part.
+        width, height: of the image.
+
+    >>> column_runs(np.array([[0, 1], [1, 1]]), 1, 1, 4, 3)
+    [5, 1, 1, 2, 3]
+    """
+    columns = np.zeros((mask.shape[1], height), np.int8)
+    columns[:, top : top + mask.shape[0]] = mask.T
+    starts = np.flatnonzero(np.diff(columns.ravel(), prepend=0, append=0)) + left * height
+    return np.diff(starts[starts < width * height], prepend=0, append=width * height).tolist()
 
 
 def ellipse_ring(center: Point, radii: Point, turn_rad: float = 0.0) -> list[Point]:

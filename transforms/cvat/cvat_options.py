@@ -1,12 +1,11 @@
 """Options of `recordmill cvat`."""
 
-from collections.abc import Iterable
+from typing import ClassVar
 
 from recordmill.schemas.inputs.object_options import match_option
 from recordmill.schemas.inputs.option import READ, Data, Images, redefined
 from recordmill.schemas.names import Match
 from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.annotated.source import Source
 
 
 class CvatOptions(FormatOptions):
@@ -28,14 +27,4 @@ class CvatOptions(FormatOptions):
         usual="`frame_{:06d}` with the suffix of the images",
     )
     name: str = redefined(FormatOptions, "name", "cvat")
-
-    def source(self) -> Source:
-        from recordmill.transforms.cvat.read_cvat import cvat_source
-
-        return cvat_source(self.data, self.images, self.frame_name, self.masks != "none")
-
-    @staticmethod
-    def recognise(names: Iterable[str]) -> str:
-        from recordmill.transforms.cvat.read_cvat import recognise
-
-        return recognise(names)
+    known_names: ClassVar[str] = r"(.*/)?annotations\.xml"

@@ -1,11 +1,9 @@
 """Options of `recordmill voc`."""
 
-from collections.abc import Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
 from recordmill.schemas.inputs.option import READ, Data, Images, redefined
 from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.annotated.source import Source
 
 
 class VocOptions(FormatOptions):
@@ -27,14 +25,4 @@ class VocOptions(FormatOptions):
         "0",
     )
     name: str = redefined(FormatOptions, "name", "voc")
-
-    def source(self) -> Source:
-        from recordmill.transforms.voc.read_voc import voc_source
-
-        return voc_source(self.data, self.images, int(self.voc_origin))
-
-    @staticmethod
-    def recognise(names: Iterable[str]) -> str:
-        from recordmill.transforms.voc.read_voc import recognise
-
-        return recognise(names)
+    known_names: ClassVar[str] = r"(?i).*(?<!annotations)\.xml"

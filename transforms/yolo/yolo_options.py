@@ -1,11 +1,9 @@
 """Options of `recordmill yolo`."""
 
-from collections.abc import Iterable
 from typing import Literal
 
 from recordmill.schemas.inputs.option import READ, Data, Images, redefined
 from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.annotated.source import Source
 
 
 class YoloOptions(FormatOptions):
@@ -28,14 +26,3 @@ class YoloOptions(FormatOptions):
         usual="pose with `kpt_shape`, else by the lines",
     )
     name: str = redefined(FormatOptions, "name", "yolo")
-
-    def source(self) -> Source:
-        from recordmill.transforms.yolo.read_yolo import yolo_source
-
-        return yolo_source(self.data, self.images, self.task, self.masks != "none")
-
-    @staticmethod
-    def recognise(names: Iterable[str]) -> str:
-        from recordmill.transforms.yolo.read_yolo import recognise
-
-        return recognise(names)

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.vertex.parse_lines import parse_lines
+from recordmill.transforms.vertex.read_vertex import parse_lines
 from recordmill.transforms.vertex.vertex_options import VertexOptions
 
 BOX = {"displayName": "cat", "xMin": "0.25", "yMin": "0.5", "xMax": 0.5, "yMax": 1}

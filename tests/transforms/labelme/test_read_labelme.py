@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from recordmill.transforms.images.masks import grey_png
-from recordmill.transforms.labelme.parse_shapes import ShapeRules, parse_shapes
+from recordmill.transforms.labelme.read_labelme import ShapeRules, parse_shapes
 
 RULES = ShapeRules(("__ignore__",), has_masks=True)
 CORNERS = [[1, 2], [4, 6]]

@@ -3,7 +3,7 @@
 import pytest
 
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.voc.parse_voc import parse_voc
+from recordmill.transforms.voc.read_voc import VocRules, parse_voc
 
 BOX = "<bndbox><xmin>3</xmin><ymin>4</ymin><xmax>13</xmax><ymax>24.5</ymax></bndbox>"
 CAT = f"<object><name>cat</name>{BOX}</object>"
@@ -11,7 +11,7 @@ SIZE = "<size><width>40</width><height>30</height><depth>3</depth></size>"
 
 
 def parsed(xml: bytes | str, origin: int = 0):
-    (found,) = parse_voc(xml.encode() if isinstance(xml, str) else xml, "a.xml", origin)
+    (found,) = parse_voc(xml.encode() if isinstance(xml, str) else xml, "a.xml", VocRules(origin))
     return found
 
 
