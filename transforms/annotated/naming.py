@@ -16,6 +16,7 @@ from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.names import Match, is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.format_options import FormatOptions
+from recordmill.transforms.annotated.shapes import check_fractions
 from recordmill.transforms.annotated.source import Parse, Source, SourceFolder
 from recordmill.transforms.coco.json_faults import quote_nan, without_lone_surrogates
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
@@ -174,10 +175,6 @@ def check_pixels(notes: frozenset[str], tool: str) -> None:
         raise ConfigError(f"all coordinates are within 0..1, so they are fractions, and {tool}'s are pixels")
 
 
-_BEYOND = 0.01
-"""Fractions may be so far beyond 0..1."""
-
-
 def fraction_box(left: float, top: float, right: float, bottom: float) -> tuple[float, float, float, float]:
     """Return left, top, width and height of edges in fractions.
 
@@ -187,8 +184,7 @@ def fraction_box(left: float, top: float, right: float, bottom: float) -> tuple[
     >>> fraction_box(0.1, 0.2, 0.4, 1.0)
     (0.1, 0.2, 0.3, 0.8)
     """
-    if not all(-_BEYOND <= number <= 1 + _BEYOND for number in (left, top, right, bottom)):
-        raise UnusableError(Reason.MALFORMED_BOX, f"edges {left:g}, {top:g}, {right:g}, {bottom:g} are not in 0..1")
+    check_fractions((left, top, right, bottom), f"edges {left:g}, {top:g}, {right:g}, {bottom:g} are")
     return edges_box(left, top, right, bottom)
 
 

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ from recordmill.schemas.rejects import Reason, UnusableError
 
 Point = tuple[float, float]
 _ELLIPSE_POINTS = 64
+_BEYOND = 0.01
+"""Coordinates in fractions may be so far beyond 0..1."""
 
 
 def box_object(category: str, left: float, top: float, right: float, bottom: float, **more: Any) -> SampleObject:
@@ -80,6 +82,17 @@ def column_runs(mask: np.ndarray, left: int, top: int, width: int, height: int) 
     columns[:, top : top + mask.shape[0]] = mask.T
     starts = np.flatnonzero(np.diff(columns.ravel(), prepend=0, append=0)) + left * height
     return np.diff(starts[starts < width * height], prepend=0, append=width * height).tolist()
+
+
+def check_fractions(numbers: Iterable[float], what: str = "a number is") -> None:
+    """
+    Raises:
+        UnusableError: a number is not finite, or beyond 0..1 by more than `_BEYOND`.
+    """
+    numbers = list(numbers)
+    if not all(-_BEYOND <= number <= 1 + _BEYOND for number in numbers):
+        is_finite = all(map(math.isfinite, numbers))
+        raise UnusableError(Reason.MALFORMED_BOX, f"{what} not {'in 0..1' if is_finite else 'finite'}")
 
 
 def ellipse_ring(center: Point, radii: Point, turn_rad: float = 0.0) -> list[Point]:

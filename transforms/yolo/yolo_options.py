@@ -1,6 +1,6 @@
 """Options of `recordmill yolo`."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from recordmill.schemas.inputs.option import READ, Data, Images, redefined
 from recordmill.transforms.annotated.format_options import FormatOptions
@@ -26,3 +26,4 @@ class YoloOptions(FormatOptions):
         usual="pose with `kpt_shape`, else by the lines",
     )
     name: str = redefined(FormatOptions, "name", "yolo")
+    known_names: ClassVar[str] = r"data\.yaml|(.*/)?labels/.*\.txt"
