@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,25 @@ def column_runs(mask: np.ndarray, left: int, top: int, width: int, height: int) 
     columns[:, top : top + mask.shape[0]] = mask.T
     starts = np.flatnonzero(np.diff(columns.ravel(), prepend=0, append=0)) + left * height
     return np.diff(starts[starts < width * height], prepend=0, append=width * height).tolist()
+
+
+def finite_numbers(texts: Mapping[str, str], whose: str) -> list[float]:
+    """Return numbers by their names.
+
+    Raises:
+        UnusableError: one is no number, or not finite.
+
+    >>> finite_numbers({"x": "1.5"}, "of a <box>")
+    [1.5]
+    """
+    shown = ", ".join(f"{name} {text[:20]!r}" for name, text in texts.items())
+    try:
+        numbers = list(map(float, texts.values()))
+    except ValueError as error:
+        raise UnusableError(Reason.MALFORMED_BOX, f"a number {whose} is none: {shown}") from error
+    if not all(map(math.isfinite, numbers)):
+        raise UnusableError(Reason.MALFORMED_BOX, f"a number {whose} is not finite: {shown}")
+    return numbers
 
 
 def check_fractions(numbers: Iterable[float], what: str = "a number is") -> None:

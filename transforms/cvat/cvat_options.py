@@ -2,13 +2,12 @@
 
 from typing import ClassVar
 
-from recordmill.schemas.inputs.object_options import match_option
 from recordmill.schemas.inputs.option import READ, Data, Images, redefined
-from recordmill.schemas.names import Match
 from recordmill.transforms.annotated.format_options import FormatOptions
+from recordmill.transforms.annotated.naming import NamingOptions
 
 
-class CvatOptions(FormatOptions):
+class CvatOptions(NamingOptions):
     """Options of `recordmill cvat`, see docs/formats.md."""
 
     data: Data = redefined(
@@ -20,7 +19,6 @@ class CvatOptions(FormatOptions):
     images: Images = redefined(
         FormatOptions, "images", text="Folder or .zip of images.", usual="`images` beside the file, or its folder"
     )
-    match: Match = match_option()
     frame_name: str | None = READ.opt(
         "Name of the image of a video's frame, with its number in braces: `frame_{:06d}.png`.",
         metavar="NAME",

@@ -4,7 +4,7 @@ import posixpath
 from collections.abc import Iterable, Iterator
 from functools import partial
 from io import BytesIO
-from math import ceil, floor, isfinite
+from math import ceil, floor
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +17,7 @@ from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.read_xml import Element, read_elements, sides_px
-from recordmill.transforms.annotated.shapes import mask_text
+from recordmill.transforms.annotated.shapes import finite_numbers, mask_text
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, SourceFolder, SplitList, parser
 from recordmill.transforms.images.open_picture import open_picture
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -293,14 +293,11 @@ def parse_object(element: Element, origin: int) -> SampleObject:
         raise UnusableError(Reason.MALFORMED_ANNOTATION, "an object without <name>")
     if box is None:
         raise UnusableError(Reason.MALFORMED_BOX, f"{name!r} has no <bndbox>")
-    texts = [box.text_of(edge) for edge in _EDGES]
-    shown = ", ".join(f"{edge} {text[:20]!r}" for edge, text in zip(_EDGES, texts, strict=True))
-    try:
-        xmin, ymin, xmax, ymax = map(float, texts)
-    except ValueError as error:
-        raise UnusableError(Reason.MALFORMED_BOX, f"a number of {name!r} is none: {shown}") from error
-    if not all(map(isfinite, (xmin, ymin, xmax, ymax))) or xmax < xmin or ymax < ymin:
-        raise UnusableError(Reason.MALFORMED_BOX, f"edges of {name!r} are exchanged or not finite: {shown}")
+    texts = {edge: box.text_of(edge) for edge in _EDGES}
+    xmin, ymin, xmax, ymax = finite_numbers(texts, f"of {name!r}")
+    shown = ", ".join(f"{edge} {text[:20]!r}" for edge, text in texts.items())
+    if xmax < xmin or ymax < ymin:
+        raise UnusableError(Reason.MALFORMED_BOX, f"edges of {name!r} are exchanged: {shown}")
     width, height = xmax - xmin + origin, ymax - ymin + origin
     if not width or not height:
         raise UnusableError(Reason.EMPTY_BOX, f"the box of {name!r} has no area: {shown}")

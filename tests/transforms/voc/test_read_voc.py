@@ -67,7 +67,7 @@ def test_fractions_are_noted():
         ("<object><name>cat</name></object>", Reason.MALFORMED_BOX, "'cat' has no <bndbox>"),
         (CAT.replace("<ymax>24.5</ymax>", ""), Reason.MALFORMED_BOX, "a number of 'cat' is none: .* ymax ''"),
         (CAT.replace(">3<", ">left<"), Reason.MALFORMED_BOX, "xmin 'left'"),
-        (CAT.replace(">3<", ">nan<"), Reason.MALFORMED_BOX, "exchanged or not finite: xmin 'nan'"),
+        (CAT.replace(">3<", ">nan<"), Reason.MALFORMED_BOX, "a number of 'cat' is not finite: xmin 'nan'"),
         (CAT.replace(">13<", ">inf<"), Reason.MALFORMED_BOX, "not finite"),
         (CAT.replace(">13<", ">2<"), Reason.MALFORMED_BOX, "exchanged"),
         (CAT.replace(">13<", ">3<"), Reason.EMPTY_BOX, "the box of 'cat' has no area: xmin '3'"),
