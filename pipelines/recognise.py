@@ -1,5 +1,6 @@
 """Recognition of data sets: which command converts the files of a folder, and why."""
 
+import difflib
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from recordmill.pipelines.verbs import FORMATS, VERBS
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, RecordmillError
 from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, is_image_name
+from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
 from recordmill.schemas.inputs.tables import RowsFile, RowsReading, rows_format
 from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.coco.find_exports import find_exports
@@ -22,8 +24,7 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 _MOST_NAMES = 20_000
 """Names of a folder that are looked at; the files of its top always are."""
 _MOST_READ, _HEAD = 3, 1 << 16
-_SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
-_OF_SPLIT = re.compile(rf"({'|'.join(_SPLITS)})(?:[-_.].*)?")
+_OF_SPLIT = re.compile(rf"({'|'.join(SPLIT_OF_FOLDER)})(?:[-_.].*)?")
 _COCO = re.compile(rb'"(images|annotations)"\s*:')
 _BY_CONTENT = {
     "LabelMe": "labelme",
@@ -34,6 +35,10 @@ _BY_CONTENT = {
     "Pascal VOC": "voc",
 }
 """Formats by words of `describe_content`."""
+
+
+_BY_DATA = (*FORMATS, "coco")
+"""Verbs that read any --data."""
 
 
 class Recognised(NamedTuple):
@@ -56,15 +61,18 @@ def choose_format(data: str, asked: str | None) -> Recognised:
         asked: A verb; None to find it.
 
     Raises:
-        ConfigError: nothing is recognised, or several formats are, of which none is asked for.
+        ConfigError: `asked` is no format; nothing is recognised, or several formats are, of which none is asked for.
     """
+    known = (*_BY_DATA, "folder", "table")
+    if asked and asked not in known:
+        near = difflib.get_close_matches(asked, known, 1)
+        hint = f"; did you mean {near[0]}?" if near else ";"
+        raise ConfigError(f"--format-in {asked!r} is not a format{hint} they are {', '.join(known)}")
     found = recognise(data)
     if asked:
-        found = [each for each in found if each.verb == asked] or [
-            Recognised(asked, "as --format-in says", (("--data", data),))
-            for _ in [asked]
-            if asked in (*FORMATS, "coco")
-        ]
+        found = [each for each in found if each.verb == asked]
+        if not found and asked in _BY_DATA:
+            found = [Recognised(asked, "as --format-in says", (("--data", data),))]
     if len(found) == 1:
         return found[0]
     if not found:
@@ -142,7 +150,7 @@ def _tables(folder: str, names: Sequence[str]) -> Iterator[Recognised]:
     if files and batch and batch.is_typed:
         flags = ("--image-column", files[0], *(("--label", label) if label else ()))
         by_split = {name: _OF_SPLIT.fullmatch(name) for name in names}
-        splits = sorted({_SPLITS[match[1]] for match in by_split.values() if match}, key=_order)
+        splits = sorted({SPLIT_OF_FOLDER[match[1]] for match in by_split.values() if match}, key=_order)
         if not all(by_split.values()):
             splits = [""]
         commands = tuple(
@@ -150,7 +158,7 @@ def _tables(folder: str, names: Sequence[str]) -> Iterator[Recognised]:
                 *(
                     word
                     for name, match in by_split.items()
-                    if not split or (match and _SPLITS[match[1]] == split)
+                    if not split or (match and SPLIT_OF_FOLDER[match[1]] == split)
                     for word in ("--rows", join_path(folder, name))
                 ),
                 *flags,
@@ -169,9 +177,9 @@ def _class_folders(data: str, images: Sequence[str]) -> Iterator[Recognised]:
     """Yield the reading of class folders, or of those below folders of splits."""
     tops = sorted({name.partition("/")[0] for name in images if "/" in name})
     within = sorted({name.split("/")[1] for name in images if name.count("/") > 1})
-    if tops and set(tops) <= _SPLITS.keys():
-        ordered = sorted(tops, key=lambda top: _order(_SPLITS[top]))
-        commands = tuple(("--images", join_path(data, top), "--split", _SPLITS[top]) for top in ordered)
+    if tops and set(tops) <= SPLIT_OF_FOLDER.keys():
+        ordered = sorted(tops, key=lambda top: _order(SPLIT_OF_FOLDER[top]))
+        commands = tuple(("--images", join_path(data, top), "--split", SPLIT_OF_FOLDER[top]) for top in ordered)
         if len(within) > 1:
             yield Recognised("folder", f"{len(within)} class folders below {', '.join(ordered)}", commands)
     elif len(tops) > 1:
@@ -179,4 +187,4 @@ def _class_folders(data: str, images: Sequence[str]) -> Iterator[Recognised]:
 
 
 def _order(split: str) -> int:
-    return [*_SPLITS.values()].index(split)
+    return USUAL_SPLITS.index(split)

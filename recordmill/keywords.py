@@ -17,6 +17,7 @@ Shares = Texts | Mapping[str, float | str | Fraction]
 class ConvertKeywords(TypedDict, total=False):
     """Keywords of all conversions."""
 
+    images: Paths
     output: Path
     name: str
     rename: Pairs
@@ -40,10 +41,29 @@ class ConvertKeywords(TypedDict, total=False):
     config: str
 
 
+class FormatKeywords(ConvertKeywords, total=False):
+    """Keywords of all formats."""
+
+    data: Path
+    layout: Literal["detection", "keras", "tfds"]
+    group_from: str | None
+    groups: Path | None
+    dtype: Pairs
+    masks: Literal["none", "png", "rle", "both"]
+    check: Literal["none", "header", "decode"]
+    duplicates: Literal["report", "leakage", "fail", "drop"]
+    boxes: Literal["clip", "drop", "keep"]
+    no_crowd: bool
+    min_area: float
+    categories: Texts
+    format: Literal["keep", "jpeg", "png"]
+    max_side: int | None
+    jpeg_quality: int
+
+
 class CocoKeywords(ConvertKeywords, total=False):
     """Keywords of `coco`."""
 
-    images: Paths
     data: Path | None
     instances: Paths
     keypoints: Paths
@@ -83,7 +103,6 @@ class CocoKeywords(ConvertKeywords, total=False):
 class FolderKeywords(ConvertKeywords, total=False):
     """Keywords of `folder`."""
 
-    images: Paths
     labels: Paths
     path_column: str | None
     label_column: str | None
@@ -105,7 +124,6 @@ class FolderKeywords(ConvertKeywords, total=False):
 class EmbedKeywords(ConvertKeywords, total=False):
     """Keywords of `embed`."""
 
-    images: Paths
     labels: Paths
     path_column: str | None
     label_column: str | None
@@ -135,7 +153,6 @@ class EmbedKeywords(ConvertKeywords, total=False):
 class TableKeywords(ConvertKeywords, total=False):
     """Keywords of `table`."""
 
-    images: Paths
     rows: Paths
     image_column: str | None
     columns: Texts
@@ -168,255 +185,79 @@ class TableKeywords(ConvertKeywords, total=False):
     text: Literal["raw", "counts", "tfidf", "tokens"] | None
 
 
-class YoloKeywords(ConvertKeywords, total=False):
+class YoloKeywords(FormatKeywords, total=False):
     """Keywords of `yolo`."""
 
-    images: Texts
-    data: Path
     task: Literal["detect", "segment", "pose", "obb"] | None
-    layout: Literal["detection", "keras", "tfds"]
-    group_from: str | None
-    groups: Path | None
-    dtype: Pairs
-    masks: Literal["none", "png", "rle", "both"]
-    check: Literal["none", "header", "decode"]
-    duplicates: Literal["report", "leakage", "fail", "drop"]
-    boxes: Literal["clip", "drop", "keep"]
-    no_crowd: bool
-    min_area: float
-    categories: Texts
-    format: Literal["keep", "jpeg", "png"]
-    max_side: int | None
-    jpeg_quality: int
 
 
-class ImagefolderKeywords(ConvertKeywords, total=False):
+class ImagefolderKeywords(FormatKeywords, total=False):
     """Keywords of `imagefolder`."""
 
-    images: Paths
-    data: Path
     class_names: Texts
     bbox_format: Literal["xywh", "xyxy", "cxcywh", "rel-xywh", "rel-xyxy", "rel-cxcywh"] | None
-    layout: Literal["detection", "keras", "tfds"]
-    group_from: str | None
-    groups: Path | None
-    dtype: Pairs
-    masks: Literal["none", "png", "rle", "both"]
-    check: Literal["none", "header", "decode"]
-    duplicates: Literal["report", "leakage", "fail", "drop"]
-    boxes: Literal["clip", "drop", "keep"]
-    no_crowd: bool
-    min_area: float
-    categories: Texts
-    format: Literal["keep", "jpeg", "png"]
-    max_side: int | None
-    jpeg_quality: int
 
 
-class LabelmeKeywords(ConvertKeywords, total=False):
+class LabelmeKeywords(FormatKeywords, total=False):
     """Keywords of `labelme`."""
 
-    images: Paths
-    data: Path
     match: Literal["path", "suffix", "name"]
-    layout: Literal["detection", "keras", "tfds"]
-    group_from: str | None
-    groups: Path | None
-    dtype: Pairs
-    masks: Literal["none", "png", "rle", "both"]
-    check: Literal["none", "header", "decode"]
-    duplicates: Literal["report", "leakage", "fail", "drop"]
-    boxes: Literal["clip", "drop", "keep"]
-    no_crowd: bool
-    min_area: float
-    categories: Texts
     ignore_labels: Texts
-    format: Literal["keep", "jpeg", "png"]
-    max_side: int | None
-    jpeg_quality: int
 
 
-class ViaKeywords(ConvertKeywords, total=False):
+class ViaKeywords(FormatKeywords, total=False):
     """Keywords of `via`."""
 
-    images: Paths
-    data: Path
     match: Literal["path", "suffix", "name"]
     class_attribute: str | None
     class_name: str | None
-    layout: Literal["detection", "keras", "tfds"]
-    group_from: str | None
-    groups: Path | None
-    dtype: Pairs
-    masks: Literal["none", "png", "rle", "both"]
-    check: Literal["none", "header", "decode"]
-    duplicates: Literal["report", "leakage", "fail", "drop"]
-    boxes: Literal["clip", "drop", "keep"]
-    no_crowd: bool
-    min_area: float
-    categories: Texts
-    format: Literal["keep", "jpeg", "png"]
-    max_side: int | None
-    jpeg_quality: int
 
 
-class CreatemlKeywords(ConvertKeywords, total=False):
+class CreatemlKeywords(FormatKeywords, total=False):
     """Keywords of `createml`."""
 
-    images: Paths
-    data: Path
     match: Literal["path", "suffix", "name"]
-    layout: Literal["detection", "keras", "tfds"]
-    group_from: str | None
-    groups: Path | None
-    dtype: Pairs
-    masks: Literal["none", "png", "rle", "both"]
-    check: Literal["none", "header", "decode"]
-    duplicates: Literal["report", "leakage", "fail", "drop"]
-    boxes: Literal["clip", "drop", "keep"]
-    no_crowd: bool
-    min_area: float
-    categories: Texts
-    format: Literal["keep", "jpeg", "png"]
-    max_side: int | None
-    jpeg_quality: int
 
 
-class TfcsvKeywords(ConvertKeywords, total=False):
+class TfcsvKeywords(FormatKeywords, total=False):
     """Keywords of `tfcsv`."""
 
-    images: Paths
-    data: Path
     match: Literal["path", "suffix", "name"]
-    layout: Literal["detection", "keras", "tfds"]
-    group_from: str | None
-    groups: Path | None
-    dtype: Pairs
-    masks: Literal["none", "png", "rle", "both"]
-    check: Literal["none", "header", "decode"]
-    duplicates: Literal["report", "leakage", "fail", "drop"]
-    boxes: Literal["clip", "drop", "keep"]
-    no_crowd: bool
-    min_area: float
-    categories: Texts
-    format: Literal["keep", "jpeg", "png"]
-    max_side: int | None
-    jpeg_quality: int
 
 
-class LabelstudioKeywords(ConvertKeywords, total=False):
+class LabelstudioKeywords(FormatKeywords, total=False):
     """Keywords of `labelstudio`."""
 
-    images: Paths
-    data: Path
     match: Literal["path", "suffix", "name"]
     image_key: str | None
     of_several: Literal["first", "last", "all"] | None
     upload_prefix: Literal["keep", "drop"] | None
-    layout: Literal["detection", "keras", "tfds"]
-    group_from: str | None
-    groups: Path | None
-    dtype: Pairs
-    masks: Literal["none", "png", "rle", "both"]
-    check: Literal["none", "header", "decode"]
-    duplicates: Literal["report", "leakage", "fail", "drop"]
-    boxes: Literal["clip", "drop", "keep"]
-    no_crowd: bool
-    min_area: float
-    categories: Texts
-    format: Literal["keep", "jpeg", "png"]
-    max_side: int | None
-    jpeg_quality: int
 
 
-class OpenimagesKeywords(ConvertKeywords, total=False):
+class OpenimagesKeywords(FormatKeywords, total=False):
     """Keywords of `openimages`."""
 
-    images: Paths
-    data: Path
     match: Literal["path", "suffix", "name"]
     class_descriptions: Path | None
-    layout: Literal["detection", "keras", "tfds"]
-    group_from: str | None
-    groups: Path | None
-    dtype: Pairs
-    masks: Literal["none", "png", "rle", "both"]
-    check: Literal["none", "header", "decode"]
-    duplicates: Literal["report", "leakage", "fail", "drop"]
-    boxes: Literal["clip", "drop", "keep"]
-    no_crowd: bool
-    min_area: float
-    categories: Texts
-    format: Literal["keep", "jpeg", "png"]
-    max_side: int | None
-    jpeg_quality: int
 
 
-class VertexKeywords(ConvertKeywords, total=False):
+class VertexKeywords(FormatKeywords, total=False):
     """Keywords of `vertex`."""
 
-    images: Paths
-    data: Path
     match: Literal["path", "suffix", "name"]
-    layout: Literal["detection", "keras", "tfds"]
-    group_from: str | None
-    groups: Path | None
-    dtype: Pairs
-    masks: Literal["none", "png", "rle", "both"]
-    check: Literal["none", "header", "decode"]
-    duplicates: Literal["report", "leakage", "fail", "drop"]
-    boxes: Literal["clip", "drop", "keep"]
-    no_crowd: bool
-    min_area: float
-    categories: Texts
-    format: Literal["keep", "jpeg", "png"]
-    max_side: int | None
-    jpeg_quality: int
 
 
-class VocKeywords(ConvertKeywords, total=False):
+class VocKeywords(FormatKeywords, total=False):
     """Keywords of `voc`."""
 
-    images: Texts
-    data: Path
     voc_origin: Literal["0", "1"]
-    layout: Literal["detection", "keras", "tfds"]
-    group_from: str | None
-    groups: Path | None
-    dtype: Pairs
-    masks: Literal["none", "png", "rle", "both"]
-    check: Literal["none", "header", "decode"]
-    duplicates: Literal["report", "leakage", "fail", "drop"]
-    boxes: Literal["clip", "drop", "keep"]
-    no_crowd: bool
-    min_area: float
-    categories: Texts
-    format: Literal["keep", "jpeg", "png"]
-    max_side: int | None
-    jpeg_quality: int
 
 
-class CvatKeywords(ConvertKeywords, total=False):
+class CvatKeywords(FormatKeywords, total=False):
     """Keywords of `cvat`."""
 
-    images: Texts
-    data: Path
     match: Literal["path", "suffix", "name"]
     frame_name: str | None
-    layout: Literal["detection", "keras", "tfds"]
-    group_from: str | None
-    groups: Path | None
-    dtype: Pairs
-    masks: Literal["none", "png", "rle", "both"]
-    check: Literal["none", "header", "decode"]
-    duplicates: Literal["report", "leakage", "fail", "drop"]
-    boxes: Literal["clip", "drop", "keep"]
-    no_crowd: bool
-    min_area: float
-    categories: Texts
-    format: Literal["keep", "jpeg", "png"]
-    max_side: int | None
-    jpeg_quality: int
 
 
 class ReadCocoKeywords(TypedDict, total=False):

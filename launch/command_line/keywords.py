@@ -2,10 +2,11 @@
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from recordmill.pipelines.dataset_options import TerminalOptions
-from recordmill.pipelines.verbs import CONVERSIONS, VERBS
+from recordmill.pipelines.verbs import CONVERSIONS, FORMATS, VERBS
 from recordmill.schemas.inputs.option import OptionField, options_of
 from recordmill.transforms.user_samples.record_options import TRANSFORM_OPTIONS
 
@@ -33,16 +34,26 @@ def keywords_module() -> str:
         verb: [_line(each) for each in options_of(VERBS[verb].options) if each.name != "dry_run"]
         for verb in CONVERSIONS
     }
-    first, *others = lines.values()
-    shared = [line for line in first if all(line in other for other in others)]
-    parts = [_HEAD, _class("Convert", "TypedDict", "all conversions", [*shared, *of_all])]
+    shared = _shared(lines.values())
+    of_formats = [line for line in _shared(lines[verb] for verb in FORMATS) if line not in shared]
+    parts = [
+        _HEAD,
+        _class("Convert", "TypedDict", "all conversions", [*shared, *of_all]),
+        _class("Format", "ConvertKeywords", "all formats", of_formats),
+    ]
     for verb, found in lines.items():
-        own = [line for line in found if line not in shared]
-        parts.append(_class(verb.capitalize(), "ConvertKeywords", f"`{verb}`", own))
+        base, inherited = ("Format", [*shared, *of_formats]) if verb in FORMATS else ("Convert", shared)
+        own = [line for line in found if line not in inherited]
+        parts.append(_class(verb.capitalize(), f"{base}Keywords", f"`{verb}`", own))
     for transform, (model, names) in TRANSFORM_OPTIONS.items():
         own = [_line(each) for each in options_of(model) if each.name in names - {"output"}]
         parts.append(_class(transform, "TypedDict", f"`recordmill.beam.{transform}`", own))
     return "\n\n".join(parts)
+
+
+def _shared(lines: Iterable[list[str]]) -> list[str]:
+    first, *others = lines
+    return [line for line in first if all(line in other for other in others)]
 
 
 def _class(name: str, base: str, whose: str, lines: list[str]) -> str:

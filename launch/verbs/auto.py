@@ -1,20 +1,28 @@
 """`recordmill auto`: recognise a data set, and run the command that converts it."""
 
+import difflib
 import shlex
 from collections.abc import Iterator, Sequence
 
+from recordmill.pipelines.verbs import VERBS, fields_of
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.sizes import printable
+
+_CLOSE = 0.75
 
 
 def recognised_commands(words: Sequence[str]) -> Iterator[list[str]]:
     """Yield the commands that `recordmill auto WORDS` stands for, after each is printed.
 
     Raises:
-        ConfigError: --data is missing; or see `recordmill.pipelines.recognise.choose_format`.
+        ConfigError: --data is missing or misspelt; or see `recordmill.pipelines.recognise.choose_format`.
     """
     rest = list(words)
     data, asked = _taken(rest, "--data"), _taken(rest, "--format-in")
+    known = {each.flag for verb in VERBS for each in fields_of(verb)}
+    for name in (word.partition("=")[0] for word in rest):
+        if name not in known and (near := difflib.get_close_matches(name, ("--data", "--format-in"), 1, _CLOSE)):
+            raise ConfigError(f"unknown flag {name}; did you mean {near[0]}?")
     if not data:
         raise ConfigError("--data is missing: the folder, .zip or file of the data set (recordmill auto --help)")
     from recordmill.pipelines.recognise import choose_format

@@ -18,6 +18,10 @@ _SEARCH_S = 10
 _MAX_NAME = 80
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]*")
 
+SPLIT_OF_FOLDER = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+"""Splits by the folders, and the words in names of files, that tools give them."""
+USUAL_SPLITS = tuple(dict.fromkeys(SPLIT_OF_FOLDER.values()))
+
 ONLY_CASE = "which differ only in case, so that some file systems would take their shards for the same files"
 
 

@@ -71,6 +71,17 @@ def test_what_is_ambiguous_or_unknown_is_refused(tmp_path, recordmill):
     for data in (tmp_path / "gone", draw_all(tmp_path / "flat", ["a.jpg"])):
         assert recordmill("auto", "--data", data, "--output", tmp_path / "no").code == 2
     assert recordmill("auto", "--output", tmp_path / "no").code == 2
+    for words, said in (
+        (("--dta", "flat"), "unknown flag --dta; did you mean --data?"),
+        (("--data", "flat", "--format_in=voc"), "unknown flag --format_in; did you mean --format-in?"),
+        (
+            ("--data", "flat", "--format-in", "yollo"),
+            "--format-in 'yollo' is not a format; did you mean yolo? they are",
+        ),
+        (("--data", "flat", "--format-in", "embed"), "--format-in 'embed' is not a format; they are yolo, "),
+    ):
+        refused = recordmill("auto", *words, "--output", tmp_path / "no")
+        assert (refused.code, said in refused.err) == (2, True), refused.err
 
 
 @pytest.mark.skipif(not FORMATS.is_dir(), reason="needs shared/data")

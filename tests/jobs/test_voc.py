@@ -4,11 +4,24 @@ import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
+from PIL import Image
 
-from tests.conftest import SHARED_DATA, draw_jpeg, examples_by_name, manifest_of, read_examples, rejects_of
+from recordmill.transforms.dataset.record_view import rle_mask
+from tests.conftest import (
+    SHARED_DATA,
+    draw_jpeg,
+    examples_by_name,
+    grey,
+    manifest_of,
+    read_examples,
+    rejects_of,
+)
 
-REAL = SHARED_DATA / "formats" / "voc_bccd" / "BCCD"
+FORMATS = SHARED_DATA / "formats"
+REAL = FORMATS / "voc_bccd" / "BCCD"
+DRAWN = FORMATS / "labelme_examples" / "examples" / "instance_segmentation" / "data_dataset_voc"
 BOX = "<bndbox><xmin>0</xmin><ymin>0</ymin><xmax>10</xmax><ymax>30</ymax></bndbox>"
 
 
@@ -65,6 +78,87 @@ def test_lists_of_splits_and_faults(recordmill, tmp_path):
     ):
         assert said in " ".join(warnings)
     assert manifest_of(tmp_path / "out")["splits"]["train"]["unlisted"]["first"] == ["JPEGImages/unlisted.jpg"]
+
+
+def write_mask(folder: Path, stem: str, rows: list[list[int]], mode: str = "P") -> None:
+    """Write an image of 40x30 whose top left pixels have these indices."""
+    pixels = np.zeros((30, 40), np.uint8)
+    pixels[: len(rows), : len(rows[0])] = rows
+    image = Image.fromarray(pixels)
+    image.putpalette([value for index in range(256) for value in (index, 255 - index, 7)])
+    (folder / "SegmentationObject").mkdir(exist_ok=True)
+    image.convert(mode).save(folder / "SegmentationObject" / f"{stem}.png")
+
+
+def test_masks_and_images_by_the_name_that_xml_states(recordmill, tmp_path):
+    folder = tmp_path / "VOC"
+    for stem, names in {"a": ["cat", "dog"], "b": ["cat"], "c": ["cat"], "d": ["cat"], "0009": ["dog"]}.items():
+        write_image(folder, stem, *names)
+    write_mask(folder, "a", [[2, 2, 255], [1, 2, 255]])
+    write_mask(folder, "b", [[2, 0, 0]])  # no mask of the first object, and one of no object
+    write_mask(folder, "d", [[1, 1, 1]], "RGB")
+    write_mask(folder, "0009", [[1, 1, 1]])
+    (folder / "JPEGImages" / "0009.jpg").rename(folder / "JPEGImages" / "IMG.9.JPG")
+    draw_jpeg(folder / "JPEGImages" / "bare.jpg")
+    for stem, stated in {"0009": "C:\\x\\IMG.9.JPG", "0010": "IMG.9", "0011": "gone.jpg", "b": "a.jpg"}.items():
+        path = folder / "Annotations" / f"{stem}.xml"
+        text = path.read_text() if path.exists() else "<annotation>\n</annotation>"
+        path.write_text(text.replace("<annotation>", f"<annotation><filename>{stated}</filename>"))
+    done = run(recordmill, folder, "--masks", "rle")
+    assert done.code == 0, done.err
+    found = {each["image/filename"][0].decode()[11:]: each for each in read_examples(tmp_path / "out", "train")}
+    masks = {name: [rle_mask(each, (40, 30)) for each in found[name]["image/object/mask/rle"]] for name in found}
+    pixels = {
+        name: [[*zip(*(axis.tolist() for axis in each.nonzero()), strict=True)] for each in of_image]
+        for name, of_image in masks.items()
+    }
+    assert pixels == {
+        "a.jpg": [[(1, 0)], [(0, 0), (0, 1), (1, 1)]],
+        "b.jpg": [[]],
+        "c.jpg": [[]],
+        "d.jpg": [[]],
+        "IMG.9.JPG": [[(0, 0), (0, 1), (0, 2)]],
+        "bare.jpg": [],
+    }
+    assert (found["a.jpg"]["image/object/area"], found["c.jpg"]["image/object/area"]) == ([1, 3], [300])
+    assert found["IMG.9.JPG"]["image/object/class/text"] == [b"dog"]
+    assert manifest_of(tmp_path / "out")["splits"]["train"]["warnings"] == [
+        "images whose SegmentationObject is no PNG with a palette: 1; it is not read ('JPEGImages/d.jpg')",
+        "images with masks in SegmentationObject that no <object> has: 1; they are left out ('JPEGImages/b.jpg')",
+        "images with objects that have no mask in SegmentationObject: 2 ('JPEGImages/b.jpg', 'JPEGImages/c.jpg')",
+        "images without a label file: 1; they are written without objects, as background ('JPEGImages/bare.jpg')",
+        "label files without an image: 2; they are left out ('Annotations/0010.xml', 'Annotations/0011.xml')",
+    ]
+
+
+@pytest.mark.skipif(not DRAWN.is_dir(), reason="the real data set is not here")
+def test_masks_of_real_files(recordmill, tmp_path):
+    """PNGs that LabelMe's labelme2voc.py wrote, with XML of the bounds that this test finds in them."""
+    folder = tmp_path / "VOC"
+    shutil.copytree(DRAWN, folder)
+    for path in (folder / "SegmentationObject").glob("*.png"):
+        indices = np.asarray(Image.open(path))
+        objects = []
+        for index in range(1, indices[indices < 255].max() + 1):
+            ys, xs = (indices == index).nonzero()
+            if not len(xs):  # hidden by another object
+                xs = ys = np.array([0])
+            edges = {"xmin": xs.min(), "ymin": ys.min(), "xmax": xs.max() + 1, "ymax": ys.max() + 1}
+            box = "".join(f"<{edge}>{value}</{edge}>" for edge, value in edges.items())
+            objects.append(f"<object><name>i{index}</name><bndbox>{box}</bndbox></object>")
+        (folder / "Annotations").mkdir(exist_ok=True)
+        (folder / "Annotations" / f"{path.stem}.xml").write_text(f"<annotation>{''.join(objects)}</annotation>")
+    assert run(recordmill, folder, "--masks", "png").code == 0
+    for each in read_examples(tmp_path / "out", "train"):
+        path = folder / "SegmentationObject" / f"{Path(each['image/filename'][0].decode()).stem}.png"
+        indices = np.asarray(Image.open(path))
+        assert len(each["image/object/mask"]) == indices[indices < 255].max() > 0
+        for name, mask, area in zip(
+            each["image/object/class/text"], each["image/object/mask"], each["image/object/area"], strict=True
+        ):
+            expected = indices == int(name[1:])
+            assert (grey(mask) > 0).tolist() == expected.tolist()
+            assert area == (expected.sum() or 1)
 
 
 @pytest.mark.parametrize(("images", "labels"), [("", ""), ("images/", "annotations")])

@@ -4,14 +4,11 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import BinaryIO, NamedTuple
 
-import msgspec
-
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.annotated.naming import spoilt
-from recordmill.transforms.annotated.source import LabelFault, LabelledImage
-from recordmill.transforms.rows.read_rows import TextRow, read_csv_texts
+from recordmill.transforms.annotated.source import ImageParts, LabelFault, LabelledImage, parser
+from recordmill.transforms.rows.read_rows import read_csv_texts
 
 Cells = dict[str, str]
 
@@ -32,6 +29,7 @@ class RowFormat(NamedTuple):
     object_of: Callable[[Cells, set[str]], SampleObject | None]
 
 
+@parser
 def read_images(stream: BinaryIO, file: str, how: RowFormat) -> Iterator[LabelledImage]:
     """Yield the images of a CSV file. Rows of one image that follow each other are one LabelledImage."""
 
@@ -46,29 +44,20 @@ def read_images(stream: BinaryIO, file: str, how: RowFormat) -> Iterator[Labelle
             if any(name):
                 yield _image([(row.number + 1, dict(zip(found.columns, row.cells, strict=True))) for row in rows], how)
             else:
-                yield from (_unnamed(row, how) for row in rows)
+                for row in rows:
+                    detail = row.fault or f"no {how.required[0]}"
+                    yield LabelledImage(None, (LabelFault(Reason.MALFORMED_ANNOTATION, detail, row.number + 1),))
     except AnnotationFileError as error:
-        yield spoilt(str(error).removeprefix(file).lstrip(": "))
-
-
-def _unnamed(row: TextRow, how: RowFormat) -> LabelledImage:
-    detail = row.fault or f"no {how.required[0]}"
-    return LabelledImage(None, (LabelFault(Reason.MALFORMED_ANNOTATION, detail, row.number + 1),))
+        raise UnusableError(Reason.MALFORMED_LABELS, str(error).removeprefix(file).lstrip(": ")) from error
 
 
 def _image(rows: list[tuple[int, Cells]], how: RowFormat) -> LabelledImage:
-    objects: list[SampleObject] = []
-    faults: list[LabelFault] = []
-    notes: set[str] = set()
+    found = ImageParts()
     for line, cells in rows:
-        try:
-            each = how.object_of(cells, notes)
-        except UnusableError as fault:
-            faults.append(LabelFault(fault.reason, fault.detail, line))
-        else:
-            objects += [each] if each else []
-    sample = msgspec.structs.replace(how.sample_of(rows[0][1], notes), objects=tuple(objects))
-    return LabelledImage(sample, tuple(faults), tuple(sorted(notes)))
+        with found.rejecting(line=line):
+            each = how.object_of(cells, found.notes)
+            found.objects += [each] if each else []
+    return found.image(how.sample_of(rows[0][1], found.notes))
 
 
 def number_of(cells: Cells, column: str) -> float:

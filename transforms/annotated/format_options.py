@@ -1,6 +1,9 @@
 """Options that all formats share."""
 
+import re
 from collections.abc import Iterable
+from importlib import import_module
+from typing import ClassVar
 
 import msgspec
 from pydantic import PrivateAttr
@@ -16,7 +19,11 @@ from recordmill.transforms.annotated.source import Source
 
 
 class FormatOptions(AnnotatedOptions):
-    """Options of a format. A format adds its own, and `source`."""
+    """Options of a format, which has them in transforms/NAME/NAME_options.py, and `source` in read_NAME.py.
+
+    Attributes:
+        known_names: regular expression of the names of files that only this format has.
+    """
 
     data: Data = READ.opt("The data set: its file, or its folder or .zip.", ..., "FILE|DIR|ZIP")
     images: Images = redefined(
@@ -25,6 +32,7 @@ class FormatOptions(AnnotatedOptions):
 
     name: str = redefined(AnnotatedOptions, "name", ..., usual="the name of the format")
 
+    known_names: ClassVar[str] = ""
     _parts: tuple[Part, ...] = PrivateAttr(())
 
     def of_source(self, source: Source) -> "FormatOptions":
@@ -39,12 +47,14 @@ class FormatOptions(AnnotatedOptions):
         Raises:
             ConfigError: it is none, or can be read in several ways.
         """
-        raise NotImplementedError
+        name = type(self).model_fields["name"].default
+        source: Source = import_module(f"recordmill.transforms.{name}.read_{name}").source(self)
+        return source
 
-    @staticmethod
-    def recognise(names: Iterable[str]) -> str:
-        """Return why files of these names may be of the format; empty if not."""
-        return ""
+    @classmethod
+    def recognise(cls, names: Iterable[str]) -> str:
+        """Return the first file that only the format has; empty without one."""
+        return next((name for name in sorted(names) if re.fullmatch(cls.known_names, name)), "")
 
     def splits_of(self, source: Source) -> tuple[str, ...]:
         """Return the splits that are written.

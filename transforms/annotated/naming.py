@@ -12,14 +12,15 @@ import msgspec
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.inputs.picture_options import match_option
+from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.names import Match, is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.annotated.source import LabelFault, LabelledImage, Parse, Source, SourceFolder
+from recordmill.transforms.annotated.shapes import check_fractions
+from recordmill.transforms.annotated.source import Parse, Source, SourceFolder
 from recordmill.transforms.coco.cut_blocks import quote_nan, without_lone_surrogates
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 
-_SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 _T = TypeVar("_T")
 _COCO = "COCO's JSON: recordmill coco reads it"
 
@@ -42,22 +43,22 @@ class Labels(NamedTuple):
     is_label: Callable[[str], bool]
 
 
-def find_labels(data: str, images: tuple[str, ...], is_label: Callable[[str], bool]) -> Labels:
+def find_labels(options: NamingOptions, is_label: Callable[[str], bool]) -> Labels:
     """Return a label file and its folder, or a folder, or the folders of splits in it: train, val or valid, test.
 
     Raises:
         ConfigError: label files are beside folders of splits, or two folders are of one split.
     """
-    storage = storage_for(data)
+    data, images, storage = options.data, options.images, storage_for(options.data)
     if storage.size(data) is not None:
         folder, name = split_folder(data)
         return one_folder(folder, (name,), images)
-    found = [name for name in _SPLIT_FOLDERS if storage.is_folder(join_path(data, name))]
+    found = [name for name in SPLIT_OF_FOLDER if storage.is_folder(join_path(data, name))]
     if not found:
         return Labels(_folders([SourceFolder(data.rstrip("/"))], images), (), is_label)
     if beside := next(filter(is_label, storage.names(data)), ""):
         raise ConfigError(f"--data {data} has {beside}, and folders of splits ({', '.join(found)}): give one of these")
-    splits = {_SPLIT_FOLDERS[name]: name for name in found}
+    splits = {SPLIT_OF_FOLDER[name]: name for name in found}
     if len(splits) < len(found):
         raise ConfigError(f"--data {data} has several folders of a split ({', '.join(found)}): give one folder")
     folders = [SourceFolder(join_path(data, name), f"{name}/", split) for split, name in splits.items()]
@@ -85,8 +86,9 @@ def is_json(name: str) -> bool:
     return name.endswith(".json")
 
 
-def naming_source(options: NamingOptions, kind: str, labels: Labels, parse: Parse, **more: Any) -> Source:
+def naming_source(options: NamingOptions, labels: Labels, parse: Parse, **more: Any) -> Source:
     """Return the Source of files that name their images."""
+    kind = type(options).model_fields["name"].default
     inputs = () if storage_for(options.data).size(options.data) is None else (options.data,)
     found = Source(options.data, kind, labels.folders, parse, labels.is_label, splits=labels.splits, inputs=inputs)
     return replace(found, **more)
@@ -103,16 +105,6 @@ def image_name(file: str, path: str) -> str:
         if is_absolute(path)
         else posixpath.normpath(posixpath.join(posixpath.dirname(file), path.replace("\\", "/")))
     )
-
-
-def spoilt(detail: str) -> LabelledImage:
-    """Return the image of a label file of which nothing can be used."""
-    return LabelledImage(None, (LabelFault(Reason.MALFORMED_LABELS, detail),))
-
-
-def not_usable(what: str, detail: str) -> LabelledImage:
-    """Return an entry of a label file that is no image."""
-    return LabelledImage(None, (LabelFault(Reason.MALFORMED_IMAGE, f"{what}: {detail}"),))
 
 
 def read_json(stream: BinaryIO, type_: type[_T], tool: str) -> _T:
@@ -183,10 +175,6 @@ def check_pixels(notes: frozenset[str], tool: str) -> None:
         raise ConfigError(f"all coordinates are within 0..1, so they are fractions, and {tool}'s are pixels")
 
 
-_BEYOND = 0.01
-"""Fractions may be so far beyond 0..1."""
-
-
 def fraction_box(left: float, top: float, right: float, bottom: float) -> tuple[float, float, float, float]:
     """Return left, top, width and height of edges in fractions.
 
@@ -196,8 +184,7 @@ def fraction_box(left: float, top: float, right: float, bottom: float) -> tuple[
     >>> fraction_box(0.1, 0.2, 0.4, 1.0)
     (0.1, 0.2, 0.3, 0.8)
     """
-    if not all(-_BEYOND <= number <= 1 + _BEYOND for number in (left, top, right, bottom)):
-        raise UnusableError(Reason.MALFORMED_BOX, f"edges {left:g}, {top:g}, {right:g}, {bottom:g} are not in 0..1")
+    check_fractions((left, top, right, bottom), f"edges {left:g}, {top:g}, {right:g}, {bottom:g} are")
     return edges_box(left, top, right, bottom)
 
 

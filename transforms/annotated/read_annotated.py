@@ -47,6 +47,8 @@ from recordmill.transforms.user_samples.gather_samples import Trait
 BITS = 8
 """2 ** 8 buckets of names, and ranges of images: of a million images, some 4,000 are in memory together."""
 _LABELS, _ROWS, _TRAITS, _NOTICES = "labels", "rows", "traits", "notices"
+_BARE, _ALONE = "bare", "alone"
+"""Images and label files without each other, of a format whose label files state the name of their image, too."""
 _MOST_BYTES = 64 << 20
 """Maximum size of a label file beside an image."""
 _SMALL_BYTES = 1 << 20
@@ -122,16 +124,21 @@ class ReadAnnotated(beam.PTransform):
             of_lists = lists | "ReadList" >> beam.FlatMap(_read_list, rules).with_output_types(Keyed)
             rows = (of_lists, listed[_ROWS]) | "Rows" >> beam.Flatten()
             buckets = labels | "KeyLabels" >> beam.Map(_keyed_label).with_output_types(tuple[int, LabelFile])
-            read = (
-                (listed.images, buckets, rows)
-                | "ImagesAndLabels" >> beam.CoGroupByKey()
-                | "ReadLabels"
-                >> beam.ParDo(_ReadBeside(rules, threads), self.division)
-                .with_output_types(Keyed)
-                .with_outputs(FACTS, _TRAITS, _NOTICES, main="rows")
-            )
-            found = read.rows
-            facts = [read[FACTS]]
+            sides = (listed.images, buckets, rows) | "ImagesAndLabels" >> beam.CoGroupByKey()
+            read = sides | "ReadLabels" >> beam.ParDo(_ReadBeside(rules, threads), self.division).with_output_types(
+                Keyed
+            ).with_outputs(FACTS, _TRAITS, _NOTICES, _BARE, _ALONE, main="rows")
+            found, traits, notices, facts = read.rows, read[_TRAITS], read[_NOTICES], [read[FACTS]]
+            if source.stated_label:
+                parse = beam.ParDo(_ReadStated(rules, threads)).with_output_types(Keyed)
+                more = (
+                    (read[_BARE], read[_ALONE])
+                    | "ImagesAndStated" >> beam.CoGroupByKey()
+                    | "ReadStated" >> parse.with_outputs(_TRAITS, _NOTICES, main="rows")
+                )
+                found = (found, more.rows) | "AllRows" >> beam.Flatten()
+                traits = (traits, more[_TRAITS]) | "AllTraits" >> beam.Flatten()
+                notices = (notices, more[_NOTICES]) | "AllNotices" >> beam.Flatten()
         else:
             parse = beam.ParDo(_ReadNaming(rules, threads)).with_output_types(Keyed)
             read = (
@@ -141,10 +148,9 @@ class ReadAnnotated(beam.PTransform):
             )
             sides = (read.rows, listed.images)
             matched = sides | "MatchRows" >> MatchRows(rules.match, self.division, rules.seed, BITS)
-            found = matched.rows
-            facts = [read[FACTS], matched[FACTS]]
-        said = read[_NOTICES] | "GroupNotices" >> beam.GroupByKey() | "Say" >> beam.Map(_said, rules.splits[0])
-        return ReadSource(found, read[_TRAITS] | "Distinct" >> beam.Distinct(), (*facts, said))
+            found, traits, notices, facts = matched.rows, read[_TRAITS], read[_NOTICES], [read[FACTS], matched[FACTS]]
+        said = notices | "GroupNotices" >> beam.GroupByKey() | "Say" >> beam.Map(_said, rules.splits[0])
+        return ReadSource(found, traits | "Distinct" >> beam.Distinct(), (*facts, said))
 
 
 def _parts(folder: SourceFolder) -> Iterator[tuple[SourceFolder, tuple[str, str]]]:
@@ -183,8 +189,12 @@ def _runs(labels: list[LabelFile]) -> Iterator[list[LabelFile]]:
     yield from ([label] for label in labels if label[2] > _SMALL_BYTES)
 
 
+def _buckets(names: Sequence[str]) -> np.ndarray:
+    return name_buckets(names, "path", 1 << BITS)
+
+
 def _keyed_label(label: LabelFile) -> tuple[int, LabelFile]:
-    return int(name_buckets([label[0]], "path", 1 << BITS)[0]), label
+    return int(_buckets([label[0]])[0]), label
 
 
 def _read_list(list_: SplitList, rules: AnnotatedRules) -> Iterator[Keyed]:
@@ -195,7 +205,7 @@ def _read_list(list_: SplitList, rules: AnnotatedRules) -> Iterator[Keyed]:
         for batch in batched(map(name_key, names), FILES_AT_ONCE):
             rows = Block(file_name=ragged_texts(batch), split=np.full(len(batch), rules.index_of(split), np.int64))
             labels = list(map(rules.source.label_of, batch)) if rules.source.label_of else batch
-            yield from pack_parts(rows, name_buckets(labels, "path", 1 << BITS))
+            yield from pack_parts(rows, _buckets(labels))
 
 
 def _said(group: tuple[str, Iterable[Names]], split: str) -> Facts:
@@ -204,48 +214,90 @@ def _said(group: tuple[str, Iterable[Names]], split: str) -> Facts:
     return Facts(warnings={(split, text.format(number=f"{found.number:,}", names=shown))})
 
 
-class _ReadBeside(ThreadedDoFn):
-    """Read the label files of the images of a bucket."""
+class _LabelReader(ThreadedDoFn):
+    """Reads the label files of image rows."""
 
     def __init__(self, rules: AnnotatedRules, threads: int):
         super().__init__(threads)
         self._rules = rules
 
+    def _parsed(self, labels: Iterable[LabelFile]) -> Iterator[LabelledImage]:
+        parse = partial(_parse, source=self._rules.source)
+        return look_ahead(parse, labels, self.pool, self.threads) if self.threads > 1 else map(parse, labels)
+
+    def _labelled(self, rows: Block, keys: Sequence[str], labels: Sequence[LabelFile | None]) -> Iterator[Any]:
+        """Yield rows with the objects of their label files, Traits and notices.
+
+        Args:
+            keys: name that the label file of each row should have.
+            labels: label file of each row.
+        """
+        read = {label[0]: label for label in labels if label}
+        by_label = dict(zip(read, self._parsed(read.values()), strict=True))
+        images = [by_label[label[0]] if label else LabelledImage(Sample("")) for label in labels]
+        names = rows.file_name.texts()
+        if names:
+            files = [label[0] if label else key for label, key in zip(labels, keys, strict=True)]
+            block, traits = labelled_rows(names, images, files, self._rules.source)
+            block = block.having(**dict(rows.image_columns()))
+            yield from pack_parts(block, ranges_of(hash_images(block.image_id, self._rules.seed), BITS))
+            yield from (TaggedOutput(_TRAITS, tuple(trait)) for trait in traits)
+        yield from _notices(names, images)
+
+
+class _ReadBeside(_LabelReader):
+    """Read the label files of the images of a bucket."""
+
     def process(self, group: Any, division: Division | None) -> Iterator[Any]:
         progress.set_step("reading label files")
         images, labels, lists = (list(side) for side in group[1])
-        yield from self._read(list(map(unpack_block, images)), labels, list(map(unpack_block, lists)), division)
-
-    def _read(
-        self, images: list[Block], labels: list[LabelFile], lists: list[Block], division: Division | None
-    ) -> Iterator[Any]:
         rules, facts = self._rules, FactsBuilder()
-        label_of = rules.source.label_of or str
+        source, label_of = rules.source, rules.source.label_of or str
         known = {label[0]: label for label in labels}
-        files = join_blocks([NO_FILES.having(split=_NO_ROWS.split), *images])
-        lists = [_NO_ROWS, *lists]
-        rows = _listed(join_blocks(lists), files, label_of, facts) if rules.source.lists else _unique(files)
+        files = join_blocks([NO_FILES.having(split=_NO_ROWS.split), *map(unpack_block, images)])
+        if source.lists:
+            rows = _listed(join_blocks([_NO_ROWS, *map(unpack_block, lists)]), files, label_of, facts)
+        else:
+            rows = _unique(files)
         rows = rows.having(image_id=np.array(list(map(name_id, map(name_key, rows.file_name.texts()))), np.int64))
-        rows = match_rows(rows, files.having(split=None) if rules.source.lists else None, "path", division).rows
+        rows = match_rows(rows, files.having(split=None) if source.lists else None, "path", division).rows
+        keys = [label_of(name_key(name)) for name in rows.file_name.texts()]
+        is_found = rows.state == FileState.FOUND
+        wanted = [known.get(key) if found else None for key, found in zip(keys, is_found.tolist(), strict=True)]
+        is_bare = is_found & np.array([label is None for label in wanted], bool)
+        alone = [*(known.keys() - {label_of(name) for name in files.file_name.texts()})]
+        if source.stated_label:
+            bare, kept = rows.take(is_bare), np.flatnonzero(~is_bare).tolist()
+            if len(bare):
+                yield from (TaggedOutput(_BARE, each) for each in pack_parts(bare, _buckets(keys)[is_bare]))
+            rows, keys, wanted = rows.take(~is_bare), [keys[row] for row in kept], [wanted[row] for row in kept]
+            for name, image in zip(alone, self._parsed(known[name] for name in alone), strict=True):
+                stated = image.sample.file_name if image.sample else ""
+                key = source.stated_label(name, stated) if stated else name
+                yield TaggedOutput(_ALONE, (int(_buckets([key])[0]), (key, known[name])))
+        else:
+            yield from _notice(_NO_LABEL_FILE, rows.take(is_bare).file_name.texts())
+            yield from _notice(_NO_IMAGE, alone)
+        yield from self._labelled(rows, keys, wanted)
+        yield tagged(facts)
+
+
+class _ReadStated(_LabelReader):
+    """Read the label files that state the names of images, which no file has that is called like them."""
+
+    def process(self, group: Any) -> Iterator[Any]:
+        images, labels = (list(side) for side in group[1])
+        rows, label_of = join_blocks([_NO_ROWS, *map(unpack_block, images)]), self._rules.source.label_of or str
+        by_key: dict[str, LabelFile] = {}
+        for key, label in sorted(labels):
+            by_key.setdefault(key, label)
         names = rows.file_name.texts()
         keys = [label_of(name_key(name)) for name in names]
-        wanted = [known.get(key) for key in keys]
-        is_found = (rows.state == FileState.FOUND).tolist()
-        read = {label[0]: label for label, found in zip(wanted, is_found, strict=True) if label and found}
-        parse = partial(_parse, source=rules.source)
-        is_slow = self.threads > 1
-        parsed = look_ahead(parse, read.values(), self.pool, self.threads) if is_slow else map(parse, read.values())
-        by_label = dict(zip(read, parsed, strict=True))
-        of_rows = [by_label.get(key, LabelledImage(Sample(""))) for key in keys]
-        if names:
-            block, traits = labelled_rows(names, of_rows, keys, rules.source)
-            block = block.having(**dict(rows.image_columns()))
-            yield from pack_parts(block, ranges_of(hash_images(block.image_id, rules.seed), BITS))
-            yield from (TaggedOutput(_TRAITS, tuple(trait)) for trait in traits)
-        without = [name for name, label, found in zip(names, wanted, is_found, strict=True) if found and not label]
-        alone = [*(known.keys() - {label_of(name) for name in files.file_name.texts()})]
-        yield from _notices({_NO_LABEL_FILE: without, _NO_IMAGE: alone})
-        yield tagged(facts)
+        wanted = [by_key.get(key) for key in keys]
+        yield from self._labelled(rows, keys, wanted)
+        used = {label[0] for label in wanted if label}
+        yield from _notice(_NO_LABEL_FILE, [name for name, label in zip(names, wanted, strict=True) if not label])
+        yield from _notice(_NO_IMAGE, [label[0] for _, label in labels if label[0] not in used])
 
 
 def _listed(rows: Block, files: Block, label_of: Any, facts: FactsBuilder) -> Block:
@@ -312,12 +364,8 @@ def labelled_rows(
     return block, traits | {Trait(NOTE, note) for image in images for note in image.notes}
 
 
-class _ReadNaming(ThreadedDoFn):
+class _ReadNaming(_LabelReader):
     """Read runs of label files that name their images."""
-
-    def __init__(self, rules: AnnotatedRules, threads: int):
-        super().__init__(threads)
-        self._rules = rules
 
     def process(self, labels: list[LabelFile]) -> Iterator[Any]:
         progress.set_step("reading label files")
@@ -362,6 +410,7 @@ def _named_rows(labels: list[LabelFile], files: Iterable[Fetched], rules: Annota
             )
         yield from pack_parts(block, name_buckets(name_keys(names), rules.match, 1 << BITS))
         yield from (TaggedOutput(_TRAITS, tuple(trait)) for trait in traits)
+        yield from _notices(names, images)
     yield TaggedOutput(_TRAITS, tuple(Trait(FILES)))
     yield tagged(facts)
 
@@ -397,7 +446,15 @@ def _unreadable(error: OSError) -> LabelledImage:
     return LabelledImage(None, (LabelFault(Reason.MALFORMED_LABELS, f"the file cannot be read ({error.strerror})"),))
 
 
-def _notices(found: dict[str, list[str]]) -> Iterator[TaggedOutput]:
-    for text, names in found.items():
-        if names:
-            yield TaggedOutput(_NOTICES, (text, Names.of(names)))
+def _notices(names: Sequence[str], images: Sequence[LabelledImage]) -> Iterator[TaggedOutput]:
+    found: dict[str, list[str]] = {}
+    for name, image in zip(names, images, strict=True):
+        for text in image.warnings:
+            found.setdefault(text, []).append(name)
+    for text, of_text in found.items():
+        yield from _notice(text, of_text)
+
+
+def _notice(text: str, names: Sequence[str]) -> Iterator[TaggedOutput]:
+    if names:
+        yield TaggedOutput(_NOTICES, (text, Names.of(names)))

@@ -2,14 +2,18 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from recordmill.schemas.inputs.sample import SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
 
 Point = tuple[float, float]
 _ELLIPSE_POINTS = 64
+_BEYOND = 0.01
+"""Coordinates in fractions may be so far beyond 0..1."""
 
 
 def box_object(category: str, left: float, top: float, right: float, bottom: float, **more: Any) -> SampleObject:
@@ -34,8 +38,8 @@ def polygon_object(category: str, rings: Sequence[Sequence[Point]], has_masks: b
         UnusableError: a polygon has less than three points, or one that is not finite.
 
     >>> triangle = polygon_object("cat", [[(1, 2), (4, 2), (4, 6)]], True)
-    >>> triangle.box, triangle.segmentation
-    ((1, 2, 3, 4), '[[1, 2, 4, 2, 4, 6]]')
+    >>> triangle.box, triangle.area_px2, triangle.segmentation
+    ((1, 2, 3, 4), 6.0, '[[1, 2, 4, 2, 4, 6]]')
     """
     for ring in rings:
         if len(ring) < 3:
@@ -44,7 +48,70 @@ def polygon_object(category: str, rings: Sequence[Sequence[Point]], has_masks: b
             raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a polygon with a number that is not finite")
     corners = rectangle_ring([point for ring in rings for point in ring])
     text = json.dumps([[number for point in ring for number in point] for ring in rings]) if has_masks else ""
-    return box_object(category, *corners[0], *corners[2], segmentation=text, **more)
+    area = sum(map(ring_area, rings))  # as COCO's, whether parts overlap or not
+    return box_object(category, *corners[0], *corners[2], segmentation=text, area_px2=area, **more)
+
+
+def ring_area(ring: Sequence[Point]) -> float:
+    """Return the area within a polygon.
+
+    >>> ring_area([(0, 0), (1, 0), (1, 1)])
+    0.5
+    """
+    following = [*ring[1:], ring[0]]
+    return abs(sum(x * next_y - y * next_x for (x, y), (next_x, next_y) in zip(ring, following, strict=True))) / 2
+
+
+def mask_text(mask: np.ndarray, left: int, top: int, width: int, height: int) -> str:
+    """Return COCO's run lengths of an image as JSON, of a mask of a part of it."""
+    return json.dumps({"size": [height, width], "counts": column_runs(mask, left, top, width, height)})
+
+
+def column_runs(mask: np.ndarray, left: int, top: int, width: int, height: int) -> list[int]:
+    """Return COCO's run lengths of an image, column by column, of a mask of a part of it.
+
+    Args:
+        mask: int or bool [rows, columns] of 0 and 1.
+        left, top: of the part.
+        width, height: of the image.
+
+    >>> column_runs(np.array([[0, 1], [1, 1]]), 1, 1, 4, 3)
+    [5, 1, 1, 2, 3]
+    """
+    columns = np.zeros((mask.shape[1], height), np.int8)
+    columns[:, top : top + mask.shape[0]] = mask.T
+    starts = np.flatnonzero(np.diff(columns.ravel(), prepend=0, append=0)) + left * height
+    return np.diff(starts[starts < width * height], prepend=0, append=width * height).tolist()
+
+
+def finite_numbers(texts: Mapping[str, str], whose: str) -> list[float]:
+    """Return numbers by their names.
+
+    Raises:
+        UnusableError: one is no number, or not finite.
+
+    >>> finite_numbers({"x": "1.5"}, "of a <box>")
+    [1.5]
+    """
+    shown = ", ".join(f"{name} {text[:20]!r}" for name, text in texts.items())
+    try:
+        numbers = list(map(float, texts.values()))
+    except ValueError as error:
+        raise UnusableError(Reason.MALFORMED_BOX, f"a number {whose} is none: {shown}") from error
+    if not all(map(math.isfinite, numbers)):
+        raise UnusableError(Reason.MALFORMED_BOX, f"a number {whose} is not finite: {shown}")
+    return numbers
+
+
+def check_fractions(numbers: Iterable[float], what: str = "a number is") -> None:
+    """
+    Raises:
+        UnusableError: a number is not finite, or beyond 0..1 by more than `_BEYOND`.
+    """
+    numbers = list(numbers)
+    if not all(-_BEYOND <= number <= 1 + _BEYOND for number in numbers):
+        is_finite = all(map(math.isfinite, numbers))
+        raise UnusableError(Reason.MALFORMED_BOX, f"{what} not {'in 0..1' if is_finite else 'finite'}")
 
 
 def ellipse_ring(center: Point, radii: Point, turn_rad: float = 0.0) -> list[Point]:

@@ -1,13 +1,18 @@
 """Source: what a format says of a data set before the job, and the parser of its label files. It knows no Beam."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, NamedTuple
+
+import msgspec
 
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
-from recordmill.schemas.inputs.sample import Sample
-from recordmill.schemas.rejects import Reason
+from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.transforms.annotated.read_xml import XmlError
 
 
 class LabelFault(NamedTuple):
@@ -33,11 +38,40 @@ class LabelledImage(NamedTuple):
             that holds its image, as LabelMe's imageData, has its own name as `path`: it is read if there is no file.
         faults: its annotations that cannot be used; or without a Sample, why that is.
         notes: what `Source.check` is to know of the file. A data set has few different ones.
+        warnings: texts with `{number}` and `{names}`, for number and names of the images that have the same.
     """
 
     sample: Sample | None
     faults: tuple[LabelFault, ...] = ()
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class ImageParts:
+    """Objects, faults and notes of an image, while its label file is parsed."""
+
+    def __init__(self) -> None:
+        self.objects: list[SampleObject] = []
+        self.faults: list[LabelFault] = []
+        self.notes: set[str] = set()
+
+    @contextmanager
+    def rejecting(self, where: str = "", line: int = 0) -> Iterator[None]:
+        """Make an UnusableError a fault, whose text begins with `where`."""
+        try:
+            yield
+        except UnusableError as fault:
+            self.faults.append(LabelFault(fault.reason, f"{where}{fault.detail}", line))
+
+    def image(self, sample: Sample, *warnings: str) -> LabelledImage:
+        """Return the image of a Sample that lacks its objects."""
+        sample = msgspec.structs.replace(sample, objects=tuple(self.objects))
+        return LabelledImage(sample, tuple(self.faults), tuple(sorted(self.notes)), warnings)
+
+
+def not_usable(where: str, detail: str) -> LabelledImage:
+    """Return an entry of a label file that is no image."""
+    return LabelledImage(None, (LabelFault(Reason.MALFORMED_IMAGE, f"{where}: {detail}"),))
 
 
 class SourceFolder(NamedTuple):
@@ -64,7 +98,22 @@ class SplitList(NamedTuple):
 
 Parse = Callable[[Any, str], Iterator[LabelledImage]]
 """Parser of a label file. It takes the bytes of one that is beside an image, of which it yields one LabelledImage; of
-one that names images, a stream. And its name in the data set, for messages. It reads no other file."""
+one that names images, a stream. And its name in the data set, for messages."""
+
+
+def parser(parse: Callable[..., Iterator[LabelledImage]]) -> Callable[..., Iterator[LabelledImage]]:
+    """Make an UnusableError or XmlError of a parser the fault of its file, after the images that it has yielded."""
+
+    @wraps(parse)
+    def parse_file(*args: Any, **named: Any) -> Iterator[LabelledImage]:
+        try:
+            yield from parse(*args, **named)
+        except UnusableError as fault:
+            yield LabelledImage(None, (LabelFault(fault.reason, fault.detail),))
+        except XmlError as error:
+            yield LabelledImage(None, (LabelFault(Reason.MALFORMED_LABELS, error.detail, error.line),))
+
+    return parse_file
 
 
 NOTE, FILES = "note", "files"
@@ -92,6 +141,8 @@ class Source:
         parse: see Parse. It is sent to workers, so it is a function of a module, or a `partial` of one.
         is_label: whether a file of a folder, by its name in the data set, is a label file.
         label_of: the name of the label file of an image, by the image's name; None if label files name their images.
+        stated_label: the name that a label file without an image should have, by its name and its `Sample.file_name`;
+            None if these files are left out.
         categories: the classes with their ids; None to collect the names of classes, which get ids from 1.
         splits: that folders, lists or label files name; none if --split decides.
         lists: files that list images.
@@ -108,6 +159,7 @@ class Source:
     parse: Parse
     is_label: Callable[[str], bool]
     label_of: Callable[[str], str] | None = None
+    stated_label: Callable[[str, str], str] | None = None
     categories: tuple[Category, ...] | None = None
     splits: tuple[str, ...] = ()
     lists: tuple[SplitList, ...] = ()

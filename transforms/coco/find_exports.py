@@ -13,6 +13,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource
 from recordmill.schemas.inputs.option import options_of
 from recordmill.schemas.inputs.options import ALL_TRAIN
+from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
 from recordmill.schemas.names import name_fault
 from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.coco.read_coco import cut_file, read_block
@@ -23,9 +24,7 @@ _NAMED = re.compile(rf"({'|'.join(sorted(_KINDS, reverse=True))})(?:_(.+))?\.jso
 _USUAL = ("_annotations.coco.json", "labels.json", "annotations.json", "result.json", "instances.json")
 """Names of Roboflow, FiftyOne, labelme2coco, Label Studio and others, beside images or their folder."""
 _ANNOTATIONS = "annotations"
-_FOLDERS = ("train", "valid", "validation", "val", "test")
-_SUBSET = re.compile(r"(?:.*[_.-])?(train|valid|validation|val|test)(?:\d{4})?", re.IGNORECASE)
-_VAL = {"valid": "val", "validation": "val"}
+_SUBSET = re.compile(rf"(?:.*[_.-])?({'|'.join(SPLIT_OF_FOLDER)})(?:\d{{4}})?", re.IGNORECASE)
 _CURE = "give the files by their flags in place of --data: --images and --instances, for example"
 _LOOKED_AT = 3
 
@@ -97,7 +96,7 @@ def split_of(subset: str) -> str:
     ['train', 'val', 'val', '', 'test_dev']
     """
     if match := _SUBSET.fullmatch(subset):
-        return _VAL.get(match[1].lower(), match[1].lower())
+        return SPLIT_OF_FOLDER[match[1].lower()]
     return "" if subset.lower() == "default" else re.sub(r"\W", "_", re.sub(r"(?<=\D)\d{4}$", "", subset))
 
 
@@ -142,9 +141,9 @@ def _by_split(data: str, found: Sequence[ExportFile]) -> dict[str, list[ExportFi
     if not found:
         raise ConfigError(
             f"--data {data} has no annotation file of a COCO export: neither {_ANNOTATIONS}/*.json nor one of "
-            f"{', '.join(_USUAL)}, in it or in {', '.join(_FOLDERS)}; {_CURE}"
+            f"{', '.join(_USUAL)}, in it or in {', '.join(SPLIT_OF_FOLDER)}; {_CURE}"
         )
-    usual, kinds = ("train", "val", "test"), list(_KINDS.values())
+    usual, kinds = USUAL_SPLITS, list(_KINDS.values())
     ordered = sorted(found, key=lambda file: (kinds.index(file.kind), file.name))
     ordered.sort(key=lambda file: (usual.index(file.split) if file.split in usual else len(usual), file.split))
     by_split = {split: list(files) for split, files in groupby(ordered, key=lambda file: file.split)}
@@ -181,7 +180,7 @@ def _files(data: str) -> Iterator[ExportFile]:
     """Yield files with known names; without any, all JSON files of the folder `annotations`, or of the export."""
     names = _json_names(data, _ANNOTATIONS)
     matches = {name: match for name in names if (match := _NAMED.fullmatch(posixpath.basename(name)))}
-    usual = [posixpath.join(folder, name) for folder in ("", *_FOLDERS) for name in _USUAL]
+    usual = [posixpath.join(folder, name) for folder in ("", *SPLIT_OF_FOLDER) for name in _USUAL]
     usual = [name for name in usual if storage_for(data).size(join_path(data, name)) is not None]
     yield from (ExportFile(name, _KINDS[match[1]], match[2] or "") for name, match in matches.items())
     yield from (ExportFile(name, AnnotationKind.INSTANCES, posixpath.dirname(name)) for name in usual)
@@ -221,7 +220,7 @@ def _image_folder(data: str, file: ExportFile) -> str:
     source = AnnotationSource(file.kind, join_path(data, file.name))
     blocks = (block for block in cut_file(source) if block.list == "images")
     names = [row.file_name for block in islice(blocks, 1) for row in read_block(block).images[:_LOOKED_AT]]
-    subsets = [file.subset, file.split, *(name for name, split in _VAL.items() if split == file.split)]
+    subsets = [file.subset, file.split, *(name for name, split in SPLIT_OF_FOLDER.items() if split == file.split)]
     if match := _SUBSET.search(file.subset):
         subsets += [file.subset[match.start(1) :], f"{match[1]}2017"]
     near = [posixpath.join(beside, folder) for folder in ("data", "images")]

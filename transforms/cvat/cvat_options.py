@@ -1,15 +1,13 @@
 """Options of `recordmill cvat`."""
 
-from collections.abc import Iterable
+from typing import ClassVar
 
-from recordmill.schemas.inputs.option import READ, Data, redefined
-from recordmill.schemas.inputs.picture_options import match_option
-from recordmill.schemas.names import Match
+from recordmill.schemas.inputs.option import READ, Data, Images, redefined
 from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.annotated.source import Source
+from recordmill.transforms.annotated.naming import NamingOptions
 
 
-class CvatOptions(FormatOptions):
+class CvatOptions(NamingOptions):
     """Options of `recordmill cvat`, see docs/formats.md."""
 
     data: Data = redefined(
@@ -18,24 +16,13 @@ class CvatOptions(FormatOptions):
         ...,
         "annotations.xml of an export as `CVAT for images 1.1` or `CVAT for video 1.1`, or its folder or .zip.",
     )
-    images: tuple[str, ...] = redefined(
+    images: Images = redefined(
         FormatOptions, "images", text="Folder or .zip of images.", usual="`images` beside the file, or its folder"
     )
-    match: Match = match_option()
     frame_name: str | None = READ.opt(
         "Name of the image of a video's frame, with its number in braces: `frame_{:06d}.png`.",
         metavar="NAME",
         usual="`frame_{:06d}` with the suffix of the images",
     )
     name: str = redefined(FormatOptions, "name", "cvat")
-
-    def source(self) -> Source:
-        from recordmill.transforms.cvat.read_cvat import cvat_source
-
-        return cvat_source(self.data, self.images, self.frame_name, self.masks != "none")
-
-    @staticmethod
-    def recognise(names: Iterable[str]) -> str:
-        from recordmill.transforms.cvat.read_cvat import recognise
-
-        return recognise(names)
+    known_names: ClassVar[str] = r"(.*/)?annotations\.xml"

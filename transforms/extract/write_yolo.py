@@ -20,6 +20,7 @@ from recordmill.transforms.extract.label_format import (
     trace_mask,
     without_crowds,
 )
+from recordmill.transforms.yolo.read_yolo import label_file
 
 _HELD = {
     "detect": (),
@@ -55,19 +56,10 @@ def write_yolo(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
     count_lost(image, inside, *_HELD[task])
     lost[_OUTSIDE] = len(objects) - len(inside)
     lost[_SAME] = len(inside) - len(lines)
-    path = label_path(f"/images/{image.split}/{image.name}").lstrip("/")
+    path = label_file(f"/images/{image.split}/{image.name}").lstrip("/")
     notes[_ELSEWHERE] += not path.startswith("labels/")
     file = ExtractedFile(path, "".join(f"{line}\n" for line in lines).encode())
     return WrittenLabels(len(lines), file)
-
-
-def label_path(path: str) -> str:
-    """Return the path of an image's label file, where Ultralytics looks for it: the last `images` is replaced.
-
-    >>> label_path("/images/train/images/1.x.jpg")
-    '/images/train/labels/1.x.txt'
-    """
-    return "/labels/".join(path.rpartition(".")[0].rsplit("/images/", 1)) + ".txt"
 
 
 def _cut_edges(each: ExtractedObject, image: ExtractedImage) -> tuple[float, ...]:

@@ -1,13 +1,9 @@
 """Options of `recordmill imagefolder`."""
 
-from collections.abc import Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
-from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.option import READ, Data, Images, Names, redefined
-from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.annotated.source import Source
 from recordmill.transforms.coco.coco_options import CocoOptions
 
 
@@ -41,17 +37,4 @@ class ImagefolderOptions(FormatOptions):
         usual="xywh, if it looks like that",
     )
     name: str = redefined(FormatOptions, "name", "imagefolder")
-
-    def source(self) -> Source:
-        from recordmill.transforms.imagefolder.read_imagefolder import imagefolder_source
-
-        images, format_ = self.images, self.bbox_format
-        return imagefolder_source(
-            self.data, images, self.class_names, format_, Part.CAPTIONS in LAYOUTS[self.layout].parts
-        )
-
-    @staticmethod
-    def recognise(names: Iterable[str]) -> str:
-        from recordmill.transforms.imagefolder.read_imagefolder import recognise
-
-        return recognise(names)
+    known_names: ClassVar[str] = r"(.*/)?metadata\.(csv|jsonl|parquet)"

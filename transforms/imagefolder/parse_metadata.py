@@ -11,12 +11,17 @@ from recordmill.schemas.inputs.coco import BoxFormat
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.tables import RowsReading, rows_format
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.annotated.source import LabelFault, LabelledImage
+from recordmill.transforms.annotated.source import (
+    ImageParts,
+    LabelledImage,
+    not_usable,
+    parser,
+)
 from recordmill.transforms.coco.guess_box_format import box_xywh_px
 from recordmill.transforms.rows.read_rows import read_stream
 from recordmill.transforms.rows.row_batch import RowBatch, shown
 
-FILE_NAME, OBJECTS = "file_name", "objects"
+FILE_NAME, IMAGE_ID, OBJECTS = "file_name", "image_id", "objects"
 CAPTIONS = ("text", "caption", "captions")
 BOXES = ("bbox", "bboxes", "box", "boxes")
 CLASSES = ("category", "categories", "category_id", "category_ids", "label", "labels", "class", "classes", "class_id")
@@ -45,6 +50,7 @@ class RowRules(NamedTuple):
     is_beside: bool = True
 
 
+@parser
 def parse_metadata(stream: BinaryIO, file: str, rules: RowRules) -> Iterator[LabelledImage]:
     """Yield the image of each row.
 
@@ -57,8 +63,7 @@ def parse_metadata(stream: BinaryIO, file: str, rules: RowRules) -> Iterator[Lab
     head = 1 if rows_format(file) in ("csv", "tsv") else 0
     for batch in read_stream(file, stream, RowsReading()):
         for row in batch.bad:
-            detail = f"line {row.line + head}: {row.detail}"
-            yield LabelledImage(None, (LabelFault(Reason.MALFORMED_IMAGE, detail),))
+            yield not_usable(f"line {row.line + head}", row.detail)
         unread = tuple(f"{UNREAD}{name}" for name in unread_columns(batch, rules.captions))
         for line, row_values in rows_of(batch):
             yield _image(row_values, file, line + head, rules, unread)
@@ -82,8 +87,8 @@ def _numbers_or_names(texts: Any) -> Any:
 
 
 def unread_columns(batch: RowBatch, captions: Sequence[str]) -> list[str]:
-    """Return the columns that have values, and that nothing reads."""
-    known = {FILE_NAME, OBJECTS, *captions, *(_SIZE if has_objects(batch.columns) else ())}
+    """Return the columns that have values and are not written. Records make their ids: `image_id` is no loss."""
+    known = {FILE_NAME, IMAGE_ID, OBJECTS, *captions, *(_SIZE if has_objects(batch.columns) else ())}
     known |= {f"{OBJECTS}.{key}" for key in _READ}
     return [name for name, array in batch.columns.items() if name not in known and array.null_count < len(array)]
 
@@ -95,32 +100,28 @@ def has_objects(columns: Mapping[str, Any]) -> bool:
 def _image(row: dict[str, Any], file: str, line: int, rules: RowRules, notes: tuple[str, ...]) -> LabelledImage:
     name = row.get(FILE_NAME)
     if not isinstance(name, str) or not name.strip():
-        detail = f"line {line}: the row has no file_name"
-        return LabelledImage(None, (LabelFault(Reason.MALFORMED_IMAGE, detail),), notes)
+        return not_usable(f"line {line}", "the row has no file_name")._replace(notes=notes)
     name = posixpath.join(posixpath.dirname(file), name.strip()) if rules.is_beside else name.strip()
     split = rules.splits.get(name.partition("/")[0], "")
     if rules.splits and not split:
-        detail = f"line {line}: {shown(name)} is in none of the folders {', '.join(rules.splits)}"
-        return LabelledImage(None, (LabelFault(Reason.MALFORMED_IMAGE, detail),), notes)
-    objects, faults = [], []
-    found: list[dict[str, Any]] = []
-    try:
-        found = objects_of(row)
-    except UnusableError as fault:
-        faults.append(LabelFault(fault.reason, fault.detail, line))
-    found_notes = {*notes, *(f"{UNREAD}{OBJECTS}.{key}" for each in found for key in each if key not in _READ)}
-    for number, each in enumerate(found):
-        try:
-            object_ = _object(each, rules)
-        except UnusableError as fault:
-            faults.append(LabelFault(fault.reason, f"object {number}: {fault.detail}", line))
-        else:
-            objects.append(object_)
-            found_notes |= {NUMBERED} if is_numbered(each) and not rules.class_names else set()
+        detail = f"{shown(name)} is in none of the folders {', '.join(rules.splits)}"
+        return not_usable(f"line {line}", detail)._replace(notes=notes)
+    found, objects = ImageParts(), list[dict[str, Any]]()
+    with found.rejecting(line=line):
+        objects = objects_of(row)
+    found.notes |= {*notes, *(f"{UNREAD}{OBJECTS}.{key}" for each in objects for key in each if key not in _READ)}
+    for number, each in enumerate(objects):
+        with found.rejecting(f"object {number}: ", line):
+            found.objects.append(_object(each, rules))
+            found.notes |= {NUMBERED} if is_numbered(each) and not rules.class_names else set()
     width, height = size_of(row) or (None, None)
-    texts = tuple(text for column in rules.captions for text in _texts(row.get(column)))
-    sample = Sample(name, width=width, height=height, objects=tuple(objects), captions=texts, split=split)
-    return LabelledImage(sample, tuple(faults), tuple(sorted(found_notes)))
+    values = [value for column in rules.captions for value in _listed(row.get(column))]
+    texts = tuple(str(value) for value in values if value is not None and str(value).strip())
+    return found.image(Sample(name, width=width, height=height, captions=texts, split=split))
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def size_of(row: Mapping[str, Any]) -> tuple[int, int] | None:
@@ -130,11 +131,6 @@ def size_of(row: Mapping[str, Any]) -> tuple[int, int] | None:
         return None
     width, height = map(int, texts)
     return (width, height) if width and height else None
-
-
-def _texts(value: Any) -> list[str]:
-    values = value if isinstance(value, list) else [value]
-    return [str(each) for each in values if each is not None and str(each).strip()]
 
 
 def objects_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -1,8 +1,8 @@
-"""A folder of images with metadata files: what is read is decided by their places and their first rows."""
+"""Hugging Face's imagefolder: images with metadata files, whose places and first rows decide what is read."""
 
 import contextlib
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,11 +13,17 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import BoxFormat
 from recordmill.schemas.inputs.images import is_image_name
+from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
 from recordmill.schemas.inputs.tables import RowsReading
+from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import UnusableError
-from recordmill.transforms.annotated.source import Source, SourceFolder
+from recordmill.transforms.annotated.source import (
+    Source,
+    SourceFolder,
+)
 from recordmill.transforms.coco.guess_box_format import Boxes, check_box_format
+from recordmill.transforms.imagefolder.imagefolder_options import ImagefolderOptions
 from recordmill.transforms.imagefolder.parse_metadata import (
     CAPTIONS,
     CLASSES,
@@ -39,92 +45,88 @@ from recordmill.transforms.rows.read_rows import read_stream
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
-SPLITS = {"train": "train", "validation": "val", "valid": "val", "val": "val", "test": "test"}
 _ROOTS = ("", "data")
 _SIZES_READ = 100
 """So many images are looked at for their size, where rows do not state it."""
 
 
-class Place(NamedTuple):
-    """A metadata file in a folder.
+class Metadata(NamedTuple):
+    """A metadata file.
 
     Attributes:
         folder: in the data set; empty for the data set itself. Of a .zip its name.
-        file: its name in the folder.
+        name: of the file in the folder.
+        path: of the file.
+        columns, rows: of its first rows, at most 8,192.
     """
 
     folder: str
-    file: str
+    name: str
+    path: str
+    columns: Mapping[str, Any]
+    rows: list[dict[str, Any]]
 
     @property
     def split(self) -> str:
-        return SPLITS.get(posixpath.basename(self.prefix.rstrip("/")), "")
+        return _split_of(self.folder)
 
     @property
     def prefix(self) -> str:
         """Beginning of the names of its files in the data set."""
         return f"{self.folder.removesuffix('.zip')}/" if self.folder else ""
 
-
-class Head(NamedTuple):
-    """The first rows of a metadata file, of at most 8,192."""
-
-    path: str
-    columns: dict[str, Any]
-    rows: list[dict[str, Any]]
+    def objects(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+        """Yield the row and the values of each object that can be read."""
+        for row in self.rows:
+            with contextlib.suppress(UnusableError):
+                yield from ((row, each) for each in objects_of(row))
 
 
-def recognise(names: Iterable[str]) -> str:
-    """Return why files of these names may be an imagefolder; empty if not."""
-    return next((name for name in sorted(names) if posixpath.basename(name) in METADATA), "")
+def _split_of(folder: str) -> str:
+    return SPLIT_OF_FOLDER.get(posixpath.basename(folder).removesuffix(".zip"), "")
 
 
-def imagefolder_source(
-    data: str, images: tuple[str, ...], class_names: tuple[str, ...], bbox_format: str | None, has_captions: bool
-) -> Source:
+def source(options: ImagefolderOptions) -> Source:
     """Return what is read.
-
-    Args:
-        has_captions: whether records can have captions.
 
     Raises:
         ConfigError: there is no metadata file, or several for a split; or its columns are of no use; or --class-names
             or --bbox-format is needed.
     """
+    data, images, class_names = options.data, options.images, options.class_names
     if len(images) > 1:
         raise ConfigError("--images: file_name begins at one folder; give one")
-    root, places = _places(data)
-    heads = [_head(join_path(root, posixpath.join(place.folder, place.file))) for place in places]
-    captions = tuple(name for name in CAPTIONS if any(name in head.columns for head in heads))
-    warnings = _unread_splits(root, places)
+    root, files = _find_files(data)
+    has_captions = Part.CAPTIONS in LAYOUTS[options.layout].parts
+    captions = tuple(name for name in CAPTIONS if any(name in file.columns for file in files))
+    warnings = _unread_splits(root, files)
     if captions and not has_captions:
         warnings.append(f"{data} has captions ({', '.join(captions)}), and records of this --layout have none")
-    format_ = BoxFormat(bbox_format) if bbox_format else BoxFormat.XYWH
-    for place, head in zip(places, heads, strict=True):
-        _check_head(head, class_names, captions)
-        if bbox_format is None:
-            check_box_format(head.path, _sampled(head, images[0] if images else join_path(root, place.folder)))
-    splits = {place.split: None for place in places if place.split}
-    by_folder = {} if splits else {name: split for name, split in SPLITS.items() if _is_split(root, name)}
-    folders = [SourceFolder(join_path(root, place.folder), place.prefix, place.split, not images) for place in places]
+    for file in files:
+        _check_file(file, class_names, captions)
+        if options.bbox_format is None:
+            check_box_format(file.path, _sampled(file, images[0] if images else split_folder(file.path)[0]))
+    splits = {file.split for file in files if file.split}
+    by_folder = {} if splits else {name: split for name, split in SPLIT_OF_FOLDER.items() if _is_folder(root, name)}
+    folders = [SourceFolder(join_path(root, file.folder), file.prefix, file.split, not images) for file in files]
     folders += [SourceFolder(folder) for folder in images]
-    rules = RowRules(class_names, format_, captions, by_folder, not images)
+    rules = RowRules(class_names, BoxFormat(options.bbox_format or "xywh"), captions, by_folder, not images)
     return Source(
         path=data,
         kind="imagefolder",
         folders=tuple(folders),
         parse=partial(parse_metadata, rules=rules),
-        is_label=frozenset(place.prefix + place.file for place in places).__contains__,
+        is_label=frozenset(file.prefix + file.name for file in files).__contains__,
         categories=tuple(Category(*each) for each in enumerate(class_names)) if class_names else None,
-        splits=tuple(dict.fromkeys(split for split in SPLITS.values() if split in {*splits, *by_folder.values()})),
+        splits=tuple(split for split in USUAL_SPLITS if split in {*splits, *by_folder.values()}),
         check=partial(_check, path=data),
         parts=(Part.CAPTIONS,) if captions and has_captions else (),
-        inputs=tuple(head.path for head in heads),
+        inputs=tuple(file.path for file in files),
         warnings=tuple(warnings),
     )
 
 
-def _places(data: str) -> tuple[str, list[Place]]:
+def _find_files(data: str) -> tuple[str, list[Metadata]]:
     """Return the folder of the data set, and its metadata files.
 
     Raises:
@@ -133,43 +135,44 @@ def _places(data: str) -> tuple[str, list[Place]]:
     storage = storage_for(data)
     if storage.size(data) is not None and not storage.is_folder(data):
         folder, name = split_folder(data)
-        return folder, [Place("", name)]
-    folders = [posixpath.join(base, split) for base in _ROOTS for split in ("", *SPLITS)]
-    folders += [posixpath.join(base, name) for base in _ROOTS for name in _zips(data, base)]
-    found = [Place(folder, name) for folder in folders for name in METADATA if _has(data, posixpath.join(folder, name))]
+        return folder, [_read_head(folder, "", name)]
+    folders = [posixpath.join(base, split) for base in _ROOTS for split in ("", *SPLIT_OF_FOLDER)]
+    for base in _ROOTS:
+        folder = join_path(data, base) if base else data
+        folders += [posixpath.join(base, name) for name in storage_for(folder).names(folder) if name.endswith(".zip")]
+    tried = [(folder, name, join_path(data, posixpath.join(folder, name))) for folder in folders for name in METADATA]
+    found = [(folder, name) for folder, name, path in tried if storage_for(path).size(path) is not None]
     if not found:
         raise ConfigError(_no_metadata(data))
-    splits = [place.split for place in found]
+    splits = [_split_of(folder) for folder, _ in found]
     if len(set(splits)) < len(splits) or ("" in splits and len(splits) > 1):
-        names = ", ".join(posixpath.join(*place) for place in found)
+        names = ", ".join(posixpath.join(*each) for each in found)
         raise ConfigError(f"--data {data} has {names}, which are not one for each split: --data reads one such file")
-    return data, found
+    return data, [_read_head(data, *each) for each in found]
 
 
-def _has(data: str, name: str) -> bool:
-    path = join_path(data, name)
-    return storage_for(path).size(path) is not None
+def _read_head(root: str, folder: str, name: str) -> Metadata:
+    path = join_path(root, posixpath.join(folder, name))
+    with storage_for(path).open(path) as stream:
+        batch = next(read_stream(path, stream, RowsReading()), None)
+    rows = [row for _, row in rows_of(batch)] if batch else []
+    return Metadata(folder, name, path, batch.columns if batch else {}, rows)
 
 
-def _zips(data: str, base: str) -> list[str]:
-    folder = join_path(data, base) if base else data
-    return [name for name in storage_for(folder).names(folder) if name.endswith(".zip")]
-
-
-def _is_split(data: str, name: str) -> bool:
+def _is_folder(data: str, name: str) -> bool:
     path = join_path(data, name)
     return storage_for(path).is_folder(path)
 
 
-def _unread_splits(root: str, places: list[Place]) -> list[str]:
+def _unread_splits(root: str, files: list[Metadata]) -> list[str]:
     """Return warnings of folders of splits that have no metadata file, where others have."""
-    known = {place.folder for place in places}
-    bases = {posixpath.dirname(place.folder) for place in places if place.split}
-    names = [posixpath.join(base, name) for base in sorted(bases) for name in SPLITS]
+    known = {file.folder for file in files}
+    bases = {posixpath.dirname(file.folder) for file in files if file.split}
+    names = [posixpath.join(base, name) for base in sorted(bases) for name in SPLIT_OF_FOLDER]
     return [
         f"{join_path(root, name)} has no metadata file, so its images are left out"
         for name in names
-        if name not in known and _is_split(root, name)
+        if name not in known and _is_folder(root, name)
     ]
 
 
@@ -185,65 +188,51 @@ def _no_metadata(data: str) -> str:
                 "with pictures and their classes. Objects in them are not read: save the pictures as files, and the "
                 "objects as metadata.jsonl"
             )
-    splits = [name for name in SPLITS if _is_split(data, name)]
+    splits = [name for name in SPLIT_OF_FOLDER if _is_folder(data, name)]
     if not splits:
         return f"{said}. recordmill folder --images {data} reads folders of classes"
-    commands = [f"recordmill folder --images {join_path(data, name)} --split {SPLITS[name]}" for name in splits]
+    commands = [
+        f"recordmill folder --images {join_path(data, name)} --split {SPLIT_OF_FOLDER[name]}" for name in splits
+    ]
     return f"{said}, in it or in {', '.join(splits)}. Folders of classes are read by {' and '.join(commands)}"
 
 
-def _head(path: str) -> Head:
-    """Return the first rows of a metadata file."""
-    with storage_for(path).open(path) as stream:
-        batch = next(read_stream(path, stream, RowsReading()), None)
-    if batch is None:
-        return Head(path, {}, [])
-    return Head(path, batch.columns, [row for _, row in rows_of(batch)])
-
-
-def _check_head(head: Head, class_names: tuple[str, ...], captions: tuple[str, ...]) -> None:
+def _check_file(file: Metadata, class_names: tuple[str, ...], captions: tuple[str, ...]) -> None:
     """
     Raises:
         ConfigError: the columns are of no use, or classes need names.
     """
-    folder = split_folder(head.path)[0]
-    columns = ", ".join(head.columns) or "none"
-    if FILE_NAME not in head.columns:
-        raise ConfigError(f"{head.path} has no column {FILE_NAME}, and these: {columns}")
-    if not has_objects(head.columns) and not any(name in head.columns for name in captions):
-        others = [name for name in head.columns if name != FILE_NAME]
+    folder = split_folder(file.path)[0]
+    columns = ", ".join(file.columns) or "none"
+    if FILE_NAME not in file.columns:
+        raise ConfigError(f"{file.path} has no column {FILE_NAME}, and these: {columns}")
+    if not has_objects(file.columns) and not any(name in file.columns for name in captions):
+        others = [name for name in file.columns if name != FILE_NAME]
         raise ConfigError(
-            f"{head.path} has neither objects nor captions ({', '.join(CAPTIONS)}), and these columns: {columns}. "
-            f"recordmill folder --images {folder} --labels {head.path} --label-column {(*others, 'NAME')[0]} "
-            f"reads one as class of the image, recordmill table --rows {head.path} --images {folder} --image-column "
+            f"{file.path} has neither objects nor captions ({', '.join(CAPTIONS)}), and these columns: {columns}. "
+            f"recordmill folder --images {folder} --labels {file.path} --label-column {(*others, 'NAME')[0]} "
+            f"reads one as class of the image, recordmill table --rows {file.path} --images {folder} --image-column "
             f"{FILE_NAME} reads all"
         )
-    first = next(_objects(head), None)
+    first = next(file.objects(), None)
     if first is None or class_names:
         return
     if is_numbered(first[1]):
         number = value_of(first[1], CLASSES)
-        raise ConfigError(_unnamed(f"{head.path}: class {number} of the first object is a number"))
+        raise ConfigError(_unnamed(f"{file.path}: class {number} of the first object is a number"))
     if value_of(first[1], CLASSES) is None:
-        raise ConfigError(f"{head.path}: the first object has no category: --class-names object gives all that class")
+        raise ConfigError(f"{file.path}: the first object has no category: --class-names object gives all that class")
 
 
 def _unnamed(said: str) -> str:
     return f"{said}: --class-names cat,dog gives the names of all classes, from number 0 on"
 
 
-def _objects(head: Head) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield the row and the values of each object that can be read."""
-    for row in head.rows:
-        with contextlib.suppress(UnusableError):
-            yield from ((row, each) for each in objects_of(row))
-
-
-def _sampled(head: Head, folder: str) -> Boxes:
+def _sampled(file: Metadata, folder: str) -> Boxes:
     """Return boxes of the first rows, with the sizes of their images where rows state them, or of the first images."""
     numbers, sizes, areas = [], [], []
     read: dict[str, tuple[float, float]] = {}
-    for row, each in _objects(head):
+    for row, each in file.objects():
         with contextlib.suppress(UnusableError):
             box = box_of(each)
             name = str(row.get(FILE_NAME))

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
+from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.option import LEAVE_OUT, Names, redefined
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.naming import NamingOptions
-from recordmill.transforms.annotated.source import Source
 
 NO_OBJECTS = ("__ignore__", "_background_")
 
@@ -21,13 +21,9 @@ class LabelmeOptions(NamingOptions):
     )
     name: str = redefined(FormatOptions, "name", "labelme")
 
-    def source(self) -> Source:
-        from recordmill.transforms.labelme.parse_shapes import labelme_source
-
-        return labelme_source(self)
-
-    @staticmethod
-    def recognise(names: Iterable[str]) -> str:
-        from recordmill.transforms.labelme.parse_shapes import recognise
-
-        return recognise(names)
+    @classmethod
+    def recognise(cls, names: Iterable[str]) -> str:
+        names = set(names)
+        stems = {name.rpartition(".")[0] for name in names if is_image_name(name)}
+        found = min((name for name in names if name.endswith(".json") and name[:-5] in stems), default="")
+        return f"{found} beside its image" if found else ""

@@ -1,13 +1,11 @@
 """Options of `recordmill labelstudio`."""
 
-from collections.abc import Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
 from recordmill.schemas.inputs.option import READ, redefined
 from recordmill.schemas.names import Match
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.naming import NamingOptions
-from recordmill.transforms.annotated.source import Source
 
 
 class LabelstudioOptions(NamingOptions):
@@ -25,14 +23,4 @@ class LabelstudioOptions(NamingOptions):
     )
     match: Match = redefined(NamingOptions, "match", "suffix")
     name: str = redefined(FormatOptions, "name", "labelstudio")
-
-    def source(self) -> Source:
-        from recordmill.transforms.labelstudio.parse_tasks import labelstudio_source
-
-        return labelstudio_source(self)
-
-    @staticmethod
-    def recognise(names: Iterable[str]) -> str:
-        """Return why files of these names may be of Label Studio: exports are named project-1-at-2025-06-19-….json."""
-        bases = ((name, name.rpartition("/")[2]) for name in sorted(names))
-        return next((name for name, base in bases if base.startswith("project-") and "-at-20" in base), "")
+    known_names: ClassVar[str] = r"(.*/)?project-[^/]*-at-20[^/]*"

@@ -1,12 +1,11 @@
 """Options of `recordmill openimages`."""
 
-from collections.abc import Iterable
+from typing import ClassVar
 
 from recordmill.schemas.inputs.option import READ, File, redefined
 from recordmill.schemas.names import Match
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.naming import NamingOptions
-from recordmill.transforms.annotated.source import Source
 
 
 class OpenimagesOptions(NamingOptions):
@@ -19,12 +18,4 @@ class OpenimagesOptions(NamingOptions):
     )
     match: Match = redefined(NamingOptions, "match", "name")
     name: str = redefined(FormatOptions, "name", "openimages")
-
-    def source(self) -> Source:
-        from recordmill.transforms.openimages.parse_boxes import openimages_source
-
-        return openimages_source(self)
-
-    @staticmethod
-    def recognise(names: Iterable[str]) -> str:
-        return next((name for name in sorted(names) if name.endswith("annotations-bbox.csv")), "")
+    known_names: ClassVar[str] = r".*annotations-bbox\.csv"

@@ -1,11 +1,10 @@
 """Options of `recordmill via`."""
 
-from collections.abc import Iterable
+from typing import ClassVar
 
 from recordmill.schemas.inputs.option import READ, redefined
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.naming import NamingOptions
-from recordmill.transforms.annotated.source import Source
 
 
 class ViaOptions(NamingOptions):
@@ -21,12 +20,4 @@ class ViaOptions(NamingOptions):
         metavar="NAME",
     )
     name: str = redefined(FormatOptions, "name", "via")
-
-    def source(self) -> Source:
-        from recordmill.transforms.via.parse_regions import via_source
-
-        return via_source(self)
-
-    @staticmethod
-    def recognise(names: Iterable[str]) -> str:
-        return next((name for name in sorted(names) if name.rpartition("/")[2].startswith("via_")), "")
+    known_names: ClassVar[str] = r"(.*/)?via_[^/]*"

@@ -1,97 +1,137 @@
-"""The folder says what there is to read: Annotations, JPEGImages and ImageSets, or XML files beside images."""
+"""Pascal VOC: Annotations, JPEGImages, ImageSets and SegmentationObject, or XML files beside images."""
 
 import posixpath
 from collections.abc import Iterable, Iterator
 from functools import partial
+from io import BytesIO
+from math import ceil, floor
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
-from recordmill.transforms.annotated.source import Source, SourceFolder, SplitList
+from recordmill.schemas.inputs.images import is_image_name
+from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
+from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.transforms.annotated.read_xml import Element, read_elements, sides_px
+from recordmill.transforms.annotated.shapes import finite_numbers, mask_text
+from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, SourceFolder, SplitList, parser
+from recordmill.transforms.images.open_picture import open_picture
 from recordmill.transforms.storage.resolve import join_path, storage_for
-from recordmill.transforms.voc.parse_voc import parse_voc
+from recordmill.transforms.voc.voc_options import VocOptions
 
 _ANNOTATIONS = ("Annotations", "annotations")
 _IMAGES = ("JPEGImages", "images", "Images")
 _LISTS = ("ImageSets/Main", "ImageSets/Layout", "ImageSets/Segmentation", "ImageSets")
 _LAYOUT = "ImageSets/Layout"
-_MASKS = ("SegmentationObject", "SegmentationClass")
-_SPLIT_OF = {
-    "train": "train",
-    "val": "val",
-    "valid": "val",
-    "validation": "val",
-    "trainval": "trainval",
-    "test": "test",
-}
+_OBJECTS, _CLASSES = "SegmentationObject", "SegmentationClass"
+_VOID = 255
+_SPLIT_OF = {"trainval": "trainval"} | SPLIT_OF_FOLDER
 _YEARS = tuple(f"VOC{year}" for year in range(2005, 2013))
-
-Folders = tuple[str, str]
-"""Beginnings of the names of images, and of their XML files: `JPEGImages/` and `Annotations/`; both empty if the files
-are side by side."""
-
-
-def recognise(names: Iterable[str]) -> str:
-    """Return why files of these names may be a data set of Pascal VOC; empty if not."""
-    found = next((name for name in sorted(names) if _is_xml(name) and not name.endswith("annotations.xml")), "")
-    return f"label files such as {found}" if found else ""
+_EDGES = ("xmin", "ymin", "xmax", "ymax")
+_READ = frozenset(("name", "pose", "truncated", "difficult", "bndbox"))
+_FLAGS = {"": False, "0": False, "1": True, "false": False, "true": True, "unspecified": False}
+_FARTHEST = 3
+"""The least xmin and the greatest xmax are noted to so many pixels, so that a data set has few different notes."""
+_NO_MASK = "images with objects that have no mask in SegmentationObject: {number} ({names})"
+_NO_OBJECT = "images with masks in SegmentationObject that no <object> has: {number}; they are left out ({names})"
+_NO_PALETTE = "images whose SegmentationObject is no PNG with a palette: {number}; it is not read ({names})"
 
 
-def voc_source(data: str, images: tuple[str, ...], origin: int) -> Source:
+class Folders(NamedTuple):
+    """Beginnings of the names of images, and of their XML files; both empty if the files are side by side.
+
+    Attributes:
+        images: `JPEGImages/`, or `train/images/`.
+        labels: `Annotations/`.
+    """
+
+    images: str
+    labels: str
+
+    @property
+    def masks(self) -> str:
+        return posixpath.join(posixpath.dirname(self.labels.rstrip("/")), _OBJECTS)
+
+
+class VocRules(NamedTuple):
+    """How an XML file is read.
+
+    Attributes:
+        origin: what the first pixel is called, 0 or 1.
+        folders: the first whose `labels` begin the file's name counts.
+        root: folder of the data set; empty if masks are not wanted.
+    """
+
+    origin: int
+    folders: tuple[Folders, ...] = ()
+    root: str = ""
+
+
+def source(options: VocOptions) -> Source:
     """Return what is read.
 
-    Args:
-        data: folder or .zip of the data set.
-        images: folders of images; empty for those in `data`.
-        origin: what the first pixel is called, 0 or 1.
-
     Raises:
-        ConfigError: it has no XML files, or it has several data sets.
+        ConfigError: the data set has no XML files, or there are several data sets.
     """
-    root = _root(data)
-    whole = _folders_of(root)
-    by_split: dict[str, list[tuple[str, Folders]]] = {}
+    data, images, root = options.data, options.images, _root(options.data)
+    whole = _folders_of(root, "")
+    by_split: dict[str, list[Folders]] = {}
     for name, split in _SPLIT_OF.items():
-        if whole is None and (found := _folders_of(join_path(root, name))) is not None:
-            by_split.setdefault(split, []).append((name, found))
+        if whole is None and (found := _folders_of(root, f"{name}/")) is not None:
+            by_split.setdefault(split, []).append(found)
     if whole is None and not by_split:
         raise ConfigError(f"--data {data} has no .xml files: neither in it, nor in Annotations, train, val or test")
-    folders, pairs = list[SourceFolder](), list[Folders]()
-    for split, name, (pictures, annotations) in _places(whole, by_split):
-        for path in images or (join_path(root, f"{name}{pictures}"),):
-            folders.append(SourceFolder(path.rstrip("/"), "" if images else f"{name}{pictures}", split))
-        if images or annotations:
-            labels = f"{name}{annotations}"
-            folders.append(SourceFolder(join_path(root, labels).rstrip("/"), labels, has_images=False))
-        pairs.append(("" if images else f"{name}{pictures}", f"{name}{annotations}"))
-    if images and len(pairs) > 1:
+    places = [("", whole)] if whole else [(split, each) for split, found in by_split.items() for each in found]
+    if images and len(places) > 1:
         raise ConfigError(f"--images: {data} has images in its folders {' and '.join(sorted(by_split))}; leave it out")
-    lists = _lists(root) if whole is not None else []
+    folders = []
+    for split, place in places:
+        for path in images or (join_path(root, place.images),):
+            folders.append(SourceFolder(path.rstrip("/"), "" if images else place.images, split))
+        if images or place.labels != place.images:
+            folders.append(SourceFolder(join_path(root, place.labels).rstrip("/"), place.labels, has_images=False))
+    all_folders = tuple(place._replace(images="") if images else place for _, place in places)
+    lists = _lists(root) if whole else []
     used = {*by_split, *(list_.split for list_ in lists)}
+    has_masks = options.masks != "none"
+    rules = VocRules(int(options.voc_origin), all_folders, root if has_masks else "")
     return Source(
         path=data,
         kind="voc",
         folders=tuple(folders),
-        parse=partial(parse_voc, origin=origin),
+        parse=partial(parse_voc, rules=rules),
         is_label=_is_xml,
-        label_of=partial(label_of, pairs=tuple(pairs)),
+        label_of=partial(label_of, folders=all_folders),
+        stated_label=_stated_label,
         splits=tuple(split for split in dict.fromkeys(_SPLIT_OF.values()) if split in used),
         lists=tuple(lists),
-        names_of=partial(_listed_names, images=pairs[0][0]),
-        check=partial(_check, origin=origin),
+        names_of=partial(_listed_names, images=all_folders[0].images),
+        check=partial(_check, origin=rules.origin),
         parts=(Part.FLAGS,),
         inputs=tuple(list_.path for list_ in lists),
-        warnings=tuple(_mask_warnings(root)),
+        warnings=tuple(_unread_masks(root, all_folders, has_masks)),
     )
 
 
-def label_of(name: str, pairs: tuple[Folders, ...]) -> str:
+def label_of(name: str, folders: tuple[Folders, ...]) -> str:
     """Return the name of the XML file of an image.
 
-    >>> label_of("JPEGImages/a.b.jpg", (("JPEGImages/", "Annotations/"),))
+    >>> label_of("JPEGImages/a.b.jpg", (Folders("JPEGImages/", "Annotations/"),))
     'Annotations/a.b.xml'
     """
-    images, annotations = next((pair for pair in pairs if name.startswith(pair[0])), pairs[0])
-    return f"{annotations}{posixpath.splitext(name.removeprefix(images))[0]}.xml"
+    images, labels = next((each for each in folders if name.startswith(each.images)), folders[0])
+    return f"{labels}{posixpath.splitext(name.removeprefix(images))[0]}.xml"
+
+
+def _stated_label(name: str, stated: str) -> str:
+    """Return the name that an XML file would have by its `<filename>`, which may lack folder and suffix."""
+    stem = posixpath.basename(stated.replace("\\", "/"))
+    stem = posixpath.splitext(stem)[0] if is_image_name(stem) else stem
+    return posixpath.join(posixpath.dirname(name), f"{stem}.xml")
 
 
 def _is_xml(name: str) -> bool:
@@ -114,27 +154,17 @@ def _root(data: str) -> str:
     return join_path(data, found[0]) if found else data.rstrip("/")
 
 
-def _folders_of(folder: str) -> Folders | None:
-    """Return the folders of images and XML files in a folder; None if it has none."""
+def _folders_of(root: str, below: str) -> Folders | None:
+    """Return the folders of images and XML files in a folder of the data set; None if it has none."""
+    folder = join_path(root, below).rstrip("/")
     storage = storage_for(folder)
-    images, annotations = (
+    images, labels = (
         next((f"{name}/" for name in names if storage.is_folder(join_path(folder, name))), "")
         for names in (_IMAGES, _ANNOTATIONS)
     )
-    if annotations:
-        return images, annotations
-    return ("", "") if any(map(_is_xml, storage.names(folder))) else None
-
-
-def _places(
-    whole: Folders | None, by_split: dict[str, list[tuple[str, Folders]]]
-) -> Iterator[tuple[str, str, Folders]]:
-    """Yield a split, the beginning of names, and the folders there."""
-    if whole is not None:
-        yield "", "", whole
-    for split, found in by_split.items():
-        for name, folders in found:
-            yield split, f"{name}/", folders
+    if labels:
+        return Folders(below + images, below + labels)
+    return Folders(below, below) if any(map(_is_xml, storage.names(folder))) else None
 
 
 def _lists(root: str) -> list[SplitList]:
@@ -157,18 +187,17 @@ def _lists(root: str) -> list[SplitList]:
 def _listed_names(path: str, lines: Iterable[str], images: str) -> Iterator[str]:
     """Yield the names of images in a list, with a suffix: the list has none. In ImageSets/Layout, the number of an
     object follows."""
-    names = (line.split()[0] for line in lines) if _LAYOUT in path else iter(lines)
-    return (
-        f"{images}{name}" if name.lower().endswith((".jpg", ".jpeg", ".png")) else f"{images}{name}.jpg"
-        for name in names
-    )
+    for name in (line.split()[0] for line in lines) if _LAYOUT in path else lines:
+        yield f"{images}{name}" if name.lower().endswith((".jpg", ".jpeg", ".png")) else f"{images}{name}.jpg"
 
 
-def _mask_warnings(root: str) -> Iterator[str]:
-    for name in _MASKS:
-        folder = join_path(root, name)
-        if number := sum(each.endswith(".png") for each in storage_for(folder).names(folder)):
-            yield f"{name} has {number:,} images with masks, which are not read: records have the boxes alone"
+def _unread_masks(root: str, folders: Iterable[Folders], has_masks: bool) -> Iterator[str]:
+    """Yield warnings of PNGs that are not read."""
+    cure = {_OBJECTS: "--masks rle or --masks png stores masks", _CLASSES: f"masks of objects are in {_OBJECTS}"}
+    for name in (_CLASSES,) if has_masks else (_OBJECTS, _CLASSES):
+        paths = [join_path(root, posixpath.join(posixpath.dirname(each.masks), name)) for each in folders]
+        if number := sum(each.endswith(".png") for path in paths for each in storage_for(path).names(path)):
+            yield f"{name} has {number:,} images with masks, which are not read: {cure[name]}"
 
 
 def _check(notes: frozenset[str], origin: int) -> Iterator[str]:
@@ -183,21 +212,114 @@ def _check(notes: frozenset[str], origin: int) -> Iterator[str]:
         )
     if "fractions" in notes:
         yield "boxes of some label files are in 0..1, as fractions are, and are read as pixels"
-    yield from _origin_warnings(_numbers(notes, "xmin"), _numbers(notes, "xmax"), origin)
+    xmin, beyond = (
+        [int(note.split()[1]) for note in notes if note.startswith(f"{name} ")] for name in ("xmin", "xmax")
+    )
+    least, greatest = min(xmin, default=None), max(beyond, default=None)
+    found = f"the least xmin is {least}" + ("" if greatest is None else f" and the greatest xmax - width {greatest}")
+    if origin == 0 and least is not None and least >= 1 and (greatest is None or greatest >= 0):
+        yield f"{found}, as where the first pixel is 1: --voc-origin 1 moves the boxes' left and top edges by a pixel"
+    elif origin == 1 and least is not None and least < 1:
+        yield f"{found}, so the first pixel is 0, and --voc-origin 1 is wrong by a pixel: leave it out"
     if fields := sorted(note for note in notes if note.startswith("<")):
         yield f"objects have {', '.join(fields)}, which records have no key for: not written"
 
 
-def _numbers(notes: frozenset[str], name: str) -> list[int]:
-    return [int(note.split()[1]) for note in notes if note.startswith(f"{name} ")]
+@parser
+def parse_voc(data: bytes, file: str, rules: VocRules) -> Iterator[LabelledImage]:
+    """Yield the image of an XML file. A file that ends early spoils its image: which objects are missing is not known.
+
+    >>> xml = b"<annotation><object><name>cat</name><bndbox><xmin>1</xmin><ymin>2</ymin><xmax>4</xmax>"
+    >>> image, = parse_voc(xml + b"<ymax>6</ymax></bndbox></object><object/></annotation>", "a.xml", VocRules(1))
+    >>> image.sample.objects[0].box, image.faults[0].detail
+    ((0.0, 1.0, 4.0, 5.0), 'an object without <name>')
+    """
+    sides: tuple[int | None, int | None] = (None, None)
+    found, name, number = ImageParts(), "", 0
+    numbers: list[int] = []
+    for element in read_elements(BytesIO(data), "annotation"):
+        if element.tag == "size":
+            sides = sides_px(element.text_of("width"), element.text_of("height"))
+        elif element.tag == "filename":
+            name = element.text
+        elif element.tag == "object":
+            number += 1
+            others = (child for child in element.children if child.tag not in _READ)
+            found.notes |= {f"<{child.tag[:40]}>" for child in others if child.children or child.text not in ("", "0")}
+            with found.rejecting(line=element.line):
+                found.objects.append(parse_object(element, rules.origin))
+                numbers.append(number)
+    found.notes |= set(_notes(found.objects, sides[0], rules.origin))
+    warnings = _add_masks(found.objects, numbers, number, file, rules) if rules.root else []
+    yield found.image(Sample(name, width=sides[0], height=sides[1]), *warnings)
 
 
-def _origin_warnings(xmin: list[int], beyond: list[int], origin: int) -> Iterator[str]:
-    if not xmin:
+def _add_masks(objects: list[SampleObject], numbers: list[int], last: int, file: str, rules: VocRules) -> list[str]:
+    """Give objects their masks: pixels of index i of the palette are the i-th `<object>`. Return warnings.
+
+    Args:
+        numbers: i of each object; `last` is the greatest of all, usable or not.
+    """
+    place = next((each for each in rules.folders if file.startswith(each.labels)), rules.folders[0])
+    stem = posixpath.splitext(file.removeprefix(place.labels))[0]
+    path = join_path(rules.root, posixpath.join(place.masks, f"{stem}.png"))
+    try:
+        with open_picture(storage_for(path).read(path), "png") as image:
+            if image.mode not in ("P", "L"):
+                return [_NO_PALETTE]
+            pixels = np.asarray(image)
+    except FileNotFoundError:
+        return [_NO_MASK] if objects else []
+    except Exception:  # Pillow's decoders raise nearly anything on damaged bytes
+        return [_NO_PALETTE]
+    there = {*np.unique(pixels).tolist()} - {0, _VOID}
+    height, width = pixels.shape
+    for at, number in enumerate(numbers):
+        if number in there:
+            mask = pixels == number
+            text = mask_text(mask, 0, 0, width, height)
+            objects[at] = msgspec.structs.replace(objects[at], segmentation=text, area_px2=float(mask.sum()))
+    warnings = [_NO_MASK] if {*numbers} - there else []
+    return warnings + ([_NO_OBJECT] if max(there, default=0) > last else [])
+
+
+def parse_object(element: Element, origin: int) -> SampleObject:
+    """
+    Raises:
+        UnusableError: it has no name or no box, or a number of it is none.
+    """
+    name, box = element.text_of("name"), element.find("bndbox")
+    if not name:
+        raise UnusableError(Reason.MALFORMED_ANNOTATION, "an object without <name>")
+    if box is None:
+        raise UnusableError(Reason.MALFORMED_BOX, f"{name!r} has no <bndbox>")
+    texts = {edge: box.text_of(edge) for edge in _EDGES}
+    xmin, ymin, xmax, ymax = finite_numbers(texts, f"of {name!r}")
+    shown = ", ".join(f"{edge} {text[:20]!r}" for edge, text in texts.items())
+    if xmax < xmin or ymax < ymin:
+        raise UnusableError(Reason.MALFORMED_BOX, f"edges of {name!r} are exchanged: {shown}")
+    width, height = xmax - xmin + origin, ymax - ymin + origin
+    if not width or not height:
+        raise UnusableError(Reason.EMPTY_BOX, f"the box of {name!r} has no area: {shown}")
+    flags = {tag: element.text_of(tag) for tag in ("difficult", "truncated")}
+    for tag, text in flags.items():
+        if text.lower() not in _FLAGS:
+            raise UnusableError(Reason.MALFORMED_ANNOTATION, f"<{tag}> is {text[:20]!r}, and neither 0 nor 1")
+    states = {tag: _FLAGS[text.lower()] for tag, text in flags.items()}
+    return SampleObject(name, (xmin - origin, ymin - origin, width, height), view=element.text_of("pose"), **states)
+
+
+def _notes(objects: list[SampleObject], width: int | None, origin: int) -> Iterator[str]:
+    """Yield the least xmin and the greatest xmax - width, and whether all numbers are in 0..1."""
+    if not objects:
         return
-    least, greatest = min(xmin), max(beyond, default=None)
-    found = f"the least xmin is {least}" + ("" if greatest is None else f" and the greatest xmax - width {greatest}")
-    if origin == 0 and least >= 1 and (greatest is None or greatest >= 0):
-        yield f"{found}, as where the first pixel is 1: --voc-origin 1 moves the boxes' left and top edges by a pixel"
-    elif origin == 1 and least < 1:
-        yield f"{found}, so the first pixel is 0, and --voc-origin 1 is wrong by a pixel: leave it out"
+    edges = [(each.box[0] + origin, each.box[0] + each.box[2], each.box[1] + each.box[3]) for each in objects]
+    xmax = max(edge[1] for edge in edges)
+    yield f"xmin {_near(floor(min(edge[0] for edge in edges)))}"
+    if width:
+        yield f"xmax {_near(ceil(xmax - width))}"
+    yield "fractions" if 0 < max(xmax, *(edge[2] for edge in edges)) <= 1 else "pixels"
+
+
+def _near(pixels: int) -> int:
+    return max(-_FARTHEST, min(_FARTHEST, pixels))

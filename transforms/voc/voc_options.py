@@ -1,11 +1,9 @@
 """Options of `recordmill voc`."""
 
-from collections.abc import Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
-from recordmill.schemas.inputs.option import READ, Data, redefined
+from recordmill.schemas.inputs.option import READ, Data, Images, redefined
 from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.annotated.source import Source
 
 
 class VocOptions(FormatOptions):
@@ -18,7 +16,7 @@ class VocOptions(FormatOptions):
         "Folder or .zip of the data set: with `Annotations` and `JPEGImages`, with XML files beside the images, or "
         "with such folders train, val and test.",
     )
-    images: tuple[str, ...] = redefined(
+    images: Images = redefined(
         FormatOptions, "images", text="Folder or .zip of images.", usual="`JPEGImages`, or beside the XML files"
     )
     voc_origin: Literal["0", "1"] = READ.opt(
@@ -27,14 +25,4 @@ class VocOptions(FormatOptions):
         "0",
     )
     name: str = redefined(FormatOptions, "name", "voc")
-
-    def source(self) -> Source:
-        from recordmill.transforms.voc.read_voc import voc_source
-
-        return voc_source(self.data, self.images, int(self.voc_origin))
-
-    @staticmethod
-    def recognise(names: Iterable[str]) -> str:
-        from recordmill.transforms.voc.read_voc import recognise
-
-        return recognise(names)
+    known_names: ClassVar[str] = r"(?i).*(?<!annotations)\.xml"

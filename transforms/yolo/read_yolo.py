@@ -1,86 +1,96 @@
-"""data.yaml, or classes.txt, says what there is to read. Paths are resolved as Ultralytics' `check_det_dataset` does.
+"""YOLO: a text file beside each image, and data.yaml or classes.txt. Paths are resolved as Ultralytics'
+`check_det_dataset` does, and lines are read by the rules of its `verify_image_label`.
 
 Nothing is written into the folder, `download` is never run, and no `.cache` is read.
 """
 
+import json
+import math
 import os
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category, unnamed_keypoints
-from recordmill.transforms.annotated.source import Source, SourceFolder, SplitList
+from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.inputs.splits import USUAL_SPLITS
+from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.transforms.annotated.shapes import check_fractions, ring_area
+from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, SourceFolder, SplitList, parser
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
-from recordmill.transforms.yolo.parse_labels import LineRules, parse_labels
+from recordmill.transforms.yolo.yolo_options import YoloOptions
 
-_SPLITS = ("train", "val", "test")
-_IMAGES, _LABELS = "/images/", "/labels/"
 _CLASSES = ("classes.txt", "labels/classes.txt")
 _YAML = (".yaml", ".yml")
+_SHOWN = 60
 
 
-def recognise(names: Iterable[str]) -> str:
-    """Return why files of these names may be a YOLO data set; empty if not."""
-    names = sorted(names)
-    if "data.yaml" in names:
-        return "data.yaml"
-    found = next((name for name in names if name.endswith(".txt") and _LABELS in f"/{name}"), "")
-    return f"label files such as {found}" if found else ""
+class LineRules(NamedTuple):
+    """Meaning of a line.
+
+    Attributes:
+        names: of the classes, by index.
+        task: `detect`, `segment`, `pose` or `obb`; empty to find it by the number of columns.
+        keypoints, dimensions: of the task `pose`.
+        has_masks: whether polygons are wanted, and not their boxes alone.
+    """
+
+    names: tuple[str, ...]
+    task: str
+    keypoints: int = 0
+    dimensions: int = 0
+    has_masks: bool = False
 
 
-def yolo_source(data: str, images: tuple[str, ...], task: str | None, has_masks: bool) -> Source:
+def source(options: YoloOptions) -> Source:
     """Return what is read.
-
-    Args:
-        data: data.yaml, or the folder or .zip of the data set.
-        images: folder that the paths in data.yaml begin at; empty for its `path`.
-        task: None to find it in data.yaml and by the lines.
 
     Raises:
         ConfigError: it is no YOLO data set, or a folder is missing.
     """
+    task, images, warnings = options.task, options.images, list[str]()
     if len(images) > 1:
         raise ConfigError("--images: the paths in data.yaml begin at one folder; give one")
-    file, warnings = _find_file(data), list[str]()
-    described = _read_yaml(file) if file.endswith(_YAML) else {"names": _read_classes(file)}
+    file = _find_file(options.data)
+    described = _described(file)
     names, shape = _names(described, file), described.get("kpt_shape")
     is_pose = task == "pose" or (task is None and shape is not None)
     keypoints, dimensions = _shape(shape, file) if is_pose else (0, 0)
-    rules = LineRules(names, "pose" if is_pose else task or "", keypoints, dimensions, has_masks)
+    rules = LineRules(names, "pose" if is_pose else task or "", keypoints, dimensions, options.masks != "none")
     root = _absolute(images[0]) if images else _root(described.get("path"), file, warnings)
+    folders, lists = [SourceFolder(root)], list[SplitList]()
     if file.endswith(_YAML):
-        folders, lists = _places(described, root, file, warnings)
-    else:
-        folders, lists = [SourceFolder(root)], []
-    if lists:
-        folders.append(SourceFolder(root))
+        found, lists = _places(described, root, file, warnings)
+        folders = found + (folders if lists else [])
     top = _top([root, *(folder.path for folder in folders)])
-    beside = dict.fromkeys(_label_path(f"{folder.path}/").rstrip("/") for folder in folders)
+    beside = dict.fromkeys(_labels_beside(f"{folder.path}/").rstrip("/") for folder in folders)
     labels = [path for path in beside if path not in {folder.path for folder in folders}]
     folders += [SourceFolder(path, has_images=False) for path in labels if storage_for(path).is_folder(path)]
-    used = {*(folder.split for folder in folders), *(split for _, split in lists)}
-    listed = frozenset(_within(path, top) for path, _ in lists)
-    points = _keypoint_names(described.get("kpt_names"), keypoints)
+    used = {*(folder.split for folder in folders), *(list_.split for list_ in lists)}
+    points = described.get("kpt_names")
+    points = points.get(0) if isinstance(points, dict) else None
+    has_points = isinstance(points, list) and len(points) == keypoints
+    points = tuple(map(str, points)) if has_points else unnamed_keypoints(keypoints)
     return Source(
-        path=data,
+        path=options.data,
         kind="yolo",
-        folders=tuple(folder._replace(prefix=_prefix(folder.path, top)) for folder in folders),
+        folders=tuple(each._replace(prefix=_within(f"{each.path}/", top)) for each in folders),
         parse=partial(parse_labels, rules=rules),
-        is_label=partial(_is_label, others=listed),
+        is_label=partial(_is_label, others=frozenset(_within(list_.path, top) for list_ in lists)),
         label_of=partial(label_of, top=top),
         categories=tuple(Category(index, name, keypoints=points) for index, name in enumerate(names)),
-        splits=tuple(split for split in _SPLITS if split in used),
+        splits=tuple(split for split in USUAL_SPLITS if split in used),
         lists=tuple(lists),
         names_of=partial(_listed_names, top=top),
         check=partial(_check, rules=rules),
         parts=(Part.KEYPOINTS,) if is_pose else (Part.ORIENTED,) if task == "obb" else (),
-        inputs=(file, *(path for path, _ in lists)),
+        inputs=(file, *(list_.path for list_ in lists)),
         warnings=tuple(warnings),
     )
 
@@ -91,20 +101,25 @@ def label_of(name: str, top: str) -> str:
     >>> label_of("images/a/images/1.x.jpg", "/data"), label_of("1.jpg", "/data/images")
     ('images/a/labels/1.x.txt', '/data/labels/1.txt')
     """
-    return _within(f"{_label_path(f'{top}/{name}').rsplit('.', 1)[0]}.txt", top)
+    return _within(label_file(f"{top}/{name}"), top)
 
 
-def _label_path(path: str) -> str:
+def label_file(image: str) -> str:
+    """Return the path of an image's label file, where Ultralytics looks for it.
+
+    >>> label_file("/images/train/images/1.x.jpg")
+    '/images/train/labels/1.x.txt'
+    """
+    return f"{_labels_beside(image).rpartition('.')[0]}.txt"
+
+
+def _labels_beside(path: str) -> str:
     """Return the path with `labels` in place of the last `images` among its folders."""
-    return _LABELS.join(path.rsplit(_IMAGES, 1))
+    return "/labels/".join(path.rsplit("/images/", 1))
 
 
 def _within(path: str, top: str) -> str:
     return path.removeprefix(f"{top}/")
-
-
-def _prefix(folder: str, top: str) -> str:
-    return "" if folder == top else f"{_within(folder, top)}/"
 
 
 def _top(folders: list[str]) -> str:
@@ -156,22 +171,19 @@ def _find_file(data: str) -> str:
     )
 
 
-def _read_yaml(file: str) -> dict[str, Any]:
+def _described(file: str) -> dict[str, Any]:
+    """Return the keys of data.yaml; those that classes.txt stands for."""
+    data = storage_for(file).read(file)
     try:
-        described = yaml.safe_load(storage_for(file).read(file))
+        if not file.endswith(_YAML):
+            return {"names": [name for line in data.decode("utf-8-sig").splitlines() if (name := line.strip())]}
+        described = yaml.safe_load(data)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} is no YAML: {' '.join(str(error).split())}") from error
+        what = "no YAML" if file.endswith(_YAML) else "not UTF-8"
+        raise ConfigError(f"{file} is {what}: {' '.join(str(error).split())}") from error
     if not isinstance(described, dict):
         raise ConfigError(f"{file} has no keys, such as train and names")
     return described
-
-
-def _read_classes(file: str) -> list[str]:
-    try:
-        lines = storage_for(file).read(file).decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file} is not UTF-8 ({error})") from error
-    return [line.strip() for line in lines if line.strip()]
 
 
 def _names(described: dict[str, Any], file: str) -> tuple[str, ...]:
@@ -206,11 +218,6 @@ def _shape(shape: Any, file: str) -> tuple[int, int]:
     return shape[0], shape[1]
 
 
-def _keypoint_names(names: Any, number: int) -> tuple[str, ...]:
-    found = names.get(0) if isinstance(names, dict) else None
-    return tuple(map(str, found)) if isinstance(found, list) and len(found) == number else unnamed_keypoints(number)
-
-
 def _root(path: Any, file: str, warnings: list[str]) -> str:
     """Return the folder that paths begin at: `path` if it is there, below the folder of data.yaml, beside it, or in the
     current folder; else the folder of data.yaml."""
@@ -236,7 +243,7 @@ def _places(
         ConfigError: one is missing.
     """
     folders, lists = [], []
-    for split in _SPLITS:
+    for split in USUAL_SPLITS:
         entries = described.get(split) or (described.get("validation") if split == "val" else None) or []
         for entry in map(str, entries if isinstance(entries, list) else [entries]):
             tried = [_joined(root, entry)]
@@ -279,3 +286,104 @@ def _check(notes: frozenset[str], rules: LineRules) -> Iterator[str]:
         )
     if {"nine", "more"} & notes and rules.task in ("", "segment") and not rules.has_masks:
         yield "label files have polygons, and records have their boxes alone: --masks rle or --masks png stores masks"
+
+
+@parser
+def parse_labels(data: bytes, file: str, rules: LineRules) -> Iterator[LabelledImage]:
+    """Yield the image of a label file.
+
+    >>> image, = parse_labels(b"0 0.5 0.5 0.5 1\\n1 0 0 nan 1", "a.txt", LineRules(("cat", "dog"), ""))
+    >>> image.sample.objects[0].box, image.faults[0].line
+    ((0.25, 0.0, 0.5, 1.0), 2)
+    """
+    try:
+        lines = data.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise UnusableError(Reason.MALFORMED_LABELS, f"it is not UTF-8 (byte {error.start:,})") from error
+    found, first = ImageParts(), dict[tuple[float, ...], int]()
+    for number, line in enumerate(lines, 1):
+        if not (tokens := line.split()):
+            continue
+        with found.rejecting(line=number):
+            try:
+                columns = _numbers(tokens)
+                each = parse_line(columns, rules)
+                if (before := first.setdefault(columns, number)) != number:
+                    raise UnusableError(Reason.DUPLICATE_ANNOTATION, f"it says the same as line {before}")
+            except UnusableError as fault:
+                shown = line.strip()[:_SHOWN] + "…" * (len(line.strip()) > _SHOWN)
+                raise UnusableError(fault.reason, f"{fault.detail}: {shown!r}") from fault
+            found.objects.append(each)
+            found.notes.add("box" if len(columns) == 5 else "nine" if len(columns) == 9 else "more")
+    found.notes |= {"mixed"} if "box" in found.notes and len(found.notes) > 1 else set()
+    yield found.image(Sample(""))
+
+
+def _numbers(tokens: Sequence[str]) -> tuple[float, ...]:
+    try:
+        return tuple(map(float, tokens))
+    except ValueError as error:
+        raise UnusableError(Reason.MALFORMED_ANNOTATION, "a column is no number") from error
+
+
+def parse_line(columns: Sequence[float], rules: LineRules) -> SampleObject:
+    """
+    Raises:
+        UnusableError: the line is none of an object.
+
+    >>> parse_line((0, 0.5, 0.5, 0.2, 0.4), LineRules(("cat",), "")).box
+    (0.4, 0.3, 0.2, 0.4)
+    """
+    class_, *numbers = columns
+    if fault := _column_fault(len(columns), rules):
+        raise UnusableError(Reason.MALFORMED_ANNOTATION, fault)
+    if class_ not in range(len(rules.names)):
+        detail = f"class {class_:g} is none of 0 to {len(rules.names) - 1}"
+        raise UnusableError(Reason.UNKNOWN_CATEGORY, detail)
+    if len(columns) > 5 and rules.task != "pose":
+        return _polygon(int(class_), numbers, rules)
+    (x, y, width, height), points = numbers[:4], numbers[4:]
+    if rules.dimensions == 3 and not all(visibility in (0, 1, 2) for visibility in points[2::3]):
+        raise UnusableError(Reason.MALFORMED_KEYPOINTS, "a visibility is not 0, 1 or 2")
+    step = rules.dimensions or 2
+    check_fractions([x, y, width, height, *points[::step], *points[1::step]])
+    if width < 0 or height < 0:
+        raise UnusableError(Reason.MALFORMED_BOX, "width or height is negative")
+    if rules.dimensions == 2:  # a keypoint is visible unless x or y is negative
+        pairs = zip(points[::2], points[1::2], strict=True)
+        points = [number for x, y in pairs for number in ((x, y, 2.0) if x >= 0 and y >= 0 else (0.0, 0.0, 0.0))]
+    box = round(x - width / 2, 12), round(y - height / 2, 12), width, height
+    return SampleObject(rules.names[int(class_)], box, "fraction", tuple(points), category_id=int(class_))
+
+
+def _polygon(index: int, numbers: Sequence[float], rules: LineRules) -> SampleObject:
+    """Return the object of a polygon, or of an oriented box. Its box is their bounds.
+
+    As Ultralytics does, centre and size of the bounds are checked, and not each point: some are outside the image.
+    """
+    left, top = min(numbers[::2]), min(numbers[1::2])
+    right, bottom = max(numbers[::2]), max(numbers[1::2])
+    sizes = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
+    check_fractions(sizes if all(map(math.isfinite, numbers)) else numbers)
+    return SampleObject(
+        rules.names[index],
+        (left, top, right - left, bottom - top),
+        "fraction",
+        segmentation=json.dumps([numbers]) if rules.has_masks and rules.task != "detect" else "",
+        area_px2=None if rules.task == "detect" else ring_area([*zip(numbers[::2], numbers[1::2], strict=True)]),
+        category_id=index,
+        corners=tuple(numbers) if rules.task == "obb" else (),
+    )
+
+
+def _column_fault(columns: int, rules: LineRules) -> str:
+    """Return what is wrong with the number of columns; empty if nothing is."""
+    if rules.task == "pose":
+        expected = 5 + rules.keypoints * rules.dimensions
+        return "" if columns == expected else f"{columns} columns, where {expected} are expected by kpt_shape"
+    if rules.task == "obb":
+        return "" if columns == 9 else f"{columns} columns, where an oriented box has 9"
+    if columns == 6:
+        return "6 columns, as predictions with a confidence have: a box has 5"
+    is_shape = columns == 5 or (columns > 6 and columns % 2)
+    return "" if is_shape else f"{columns} columns, where a box has 5, and a polygon 7, 9 or more"

@@ -1,11 +1,9 @@
 """Options of `recordmill yolo`."""
 
-from collections.abc import Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
-from recordmill.schemas.inputs.option import READ, Data, redefined
+from recordmill.schemas.inputs.option import READ, Data, Images, redefined
 from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.annotated.source import Source
 
 
 class YoloOptions(FormatOptions):
@@ -18,7 +16,7 @@ class YoloOptions(FormatOptions):
         "data.yaml of the data set, or its folder or .zip. A folder without data.yaml has the names of the classes in "
         "classes.txt.",
     )
-    images: tuple[str, ...] = redefined(
+    images: Images = redefined(
         FormatOptions, "images", text="Folder or .zip that the paths in data.yaml begin at.", usual="its `path`"
     )
     task: Literal["detect", "segment", "pose", "obb"] | None = READ.opt(
@@ -28,14 +26,4 @@ class YoloOptions(FormatOptions):
         usual="pose with `kpt_shape`, else by the lines",
     )
     name: str = redefined(FormatOptions, "name", "yolo")
-
-    def source(self) -> Source:
-        from recordmill.transforms.yolo.read_yolo import yolo_source
-
-        return yolo_source(self.data, self.images, self.task, self.masks != "none")
-
-    @staticmethod
-    def recognise(names: Iterable[str]) -> str:
-        from recordmill.transforms.yolo.read_yolo import recognise
-
-        return recognise(names)
+    known_names: ClassVar[str] = r"data\.yaml|(.*/)?labels/.*\.txt"

@@ -103,7 +103,7 @@ def test_forms_of_a_file_agree():
 
 @pytest.mark.parametrize("form", [{"bbox": [BOX], "label": ["a"], "hue": [3]}, [{"bbox": BOX, "label": "a", "hue": 3}]])
 def test_values_that_no_record_has(form):
-    (image,) = parsed({"objects": form, "colour": "red"}, RowRules())
+    (image,) = parsed({"objects": form, "colour": "red", "image_id": 7}, RowRules())
     assert image.notes == ("unread colour", "unread objects.hue")
 
 

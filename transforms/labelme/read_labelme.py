@@ -2,15 +2,13 @@
 
 import base64
 import binascii
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 import numpy as np
 
-from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import (
@@ -21,24 +19,20 @@ from recordmill.transforms.annotated.naming import (
     is_json,
     mask_warnings,
     naming_source,
-    not_usable,
     read_json,
-    spoilt,
 )
 from recordmill.transforms.annotated.shapes import (
     Point,
     box_object,
     ellipse_ring,
+    mask_text,
     polygon_object,
     rectangle_ring,
     without_area,
 )
-from recordmill.transforms.annotated.source import LabelFault, LabelledImage, Source
-from recordmill.transforms.images.masks import run_lengths
+from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, not_usable, parser
 from recordmill.transforms.images.open_picture import open_picture
-
-if TYPE_CHECKING:
-    from recordmill.transforms.labelme.labelme_options import LabelmeOptions
+from recordmill.transforms.labelme.labelme_options import LabelmeOptions
 
 _POLYGONS = ("polygon", "rotation", "quadrilateral")
 _NO_AREA = ("point", "line", "linestrip", "points")
@@ -77,23 +71,15 @@ class _Shape(msgspec.Struct):
     mask: str | None = None
 
 
-def recognise(names: Iterable[str]) -> str:
-    """Return why files of these names may be of LabelMe; empty if not."""
-    names = set(names)
-    stems = {name.rpartition(".")[0] for name in names if is_image_name(name)}
-    found = min((name for name in names if is_json(name) and name.removesuffix(".json") in stems), default="")
-    return f"{found} beside its image" if found else ""
-
-
-def labelme_source(options: "LabelmeOptions") -> Source:
+def source(options: LabelmeOptions) -> Source:
     """Return what is read.
 
     Raises:
         ConfigError: see `find_labels`.
     """
-    labels = find_labels(options.data, options.images, is_json)
+    labels = find_labels(options, is_json)
     rules = ShapeRules(options.ignore_labels, options.masks != "none")
-    return naming_source(options, "labelme", labels, partial(parse_shapes, rules=rules), check=_check)
+    return naming_source(options, labels, partial(parse_shapes, rules=rules), check=_check)
 
 
 def _check(notes: frozenset[str]) -> Iterator[str]:
@@ -101,10 +87,11 @@ def _check(notes: frozenset[str]) -> Iterator[str]:
     yield from [_FLAGS_WARNING] if _FLAGS in notes else ()
 
 
+@parser
 def parse_shapes(stream: BinaryIO, file: str, rules: ShapeRules) -> Iterator[LabelledImage]:
     """Yield the image of a label file.
 
-    >>> import io
+    >>> import io, json
     >>> shapes = [
     ...     {"label": "cat", "points": [[1, 2], [4, 6]], "shape_type": "rectangle"},
     ...     {"label": "cat", "points": [[1, 2]], "shape_type": "point"},
@@ -114,23 +101,13 @@ def parse_shapes(stream: BinaryIO, file: str, rules: ShapeRules) -> Iterator[Lab
     >>> image.sample.file_name, image.sample.objects[0].box, image.faults[0].detail
     ('1.jpg', (1.0, 2.0, 3.0, 4.0), 'shape 2: a point has no area')
     """
-    try:
-        found = read_json(stream, _LabelmeFile, "LabelMe")
-    except UnusableError as fault:
-        yield spoilt(fault.detail)
-        return
+    found, parts = read_json(stream, _LabelmeFile, "LabelMe"), ImageParts()
     if (found.width is None) != (found.height is None) or min(found.width or 1, found.height or 1) < 1:
         yield not_usable(file, f"imageWidth is {found.width}, imageHeight {found.height}")
         return
-    notes: set[str] = set()
-    objects: list[SampleObject] = []
-    faults: list[LabelFault] = []
-    for numbers, group in _groups(found.shapes, faults).values():
-        try:
-            objects.append(_object(group, rules, found, notes))
-        except UnusableError as fault:
-            shown = " and ".join(map(str, numbers))
-            faults.append(LabelFault(fault.reason, f"shape{'s' * (len(numbers) > 1)} {shown}: {fault.detail}"))
+    for numbers, group in _groups(found.shapes, parts).values():
+        with parts.rejecting(f"shape{'s' * (len(numbers) > 1)} {' and '.join(map(str, numbers))}: "):
+            parts.objects.append(_object(group, rules, found, parts.notes))
     tags = tuple(flag for flag, is_set in (found.flags or {}).items() if is_set is True and flag not in rules.ignored)
     is_held = bytes(found.image_data) not in (b"null", b'""')
     sample = Sample(
@@ -138,25 +115,21 @@ def parse_shapes(stream: BinaryIO, file: str, rules: ShapeRules) -> Iterator[Lab
         path=file if is_held else "",
         width=found.width,
         height=found.height,
-        objects=tuple(objects),
         tags=tags,
     )
-    yield LabelledImage(sample, tuple(faults), tuple(sorted(notes)))
+    yield parts.image(sample)
 
 
-def _groups(raw: list[msgspec.Raw], faults: list[LabelFault]) -> dict[Any, tuple[list[int], list[_Shape]]]:
+def _groups(raw: list[msgspec.Raw], parts: ImageParts) -> dict[Any, tuple[list[int], list[_Shape]]]:
     """Return the shapes of each object with their numbers: those of one label and one group_id are one object."""
     groups: dict[Any, tuple[list[int], list[_Shape]]] = {}
     for number, each in enumerate(raw, 1):
-        try:
+        with parts.rejecting(f"shape {number}: "):
             shape = decoded(each, _Shape)
-        except UnusableError as fault:
-            faults.append(LabelFault(fault.reason, f"shape {number}: {fault.detail}"))
-            continue
-        is_part = shape.group_id is not None and shape.shape_type not in _NO_AREA
-        numbers, group = groups.setdefault((shape.label, shape.group_id) if is_part else number, ([], []))
-        numbers.append(number)
-        group.append(shape)
+            is_part = shape.group_id is not None and shape.shape_type not in _NO_AREA
+            numbers, group = groups.setdefault((shape.label, shape.group_id) if is_part else number, ([], []))
+            numbers.append(number)
+            group.append(shape)
     return groups
 
 
@@ -205,21 +178,19 @@ def _mask_object(group: list[_Shape], rules: ShapeRules, file: _LabelmeFile, dif
     if len(shape.points) != 2 or not shape.mask:
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a mask without its two corners, or without its image")
     (left, top), (right, bottom) = shape.points
-    text = _run_lengths(shape.mask, round(left), round(top), file) if rules.has_masks else ""
-    return box_object(shape.label, left, top, right + 1, bottom + 1, segmentation=text, difficult=difficult)
-
-
-def _run_lengths(mask: str, left: int, top: int, file: _LabelmeFile) -> str:
-    """Return the JSON of COCO's run lengths of a mask that begins at a pixel of the image."""
-    if not file.width or not file.height:
-        raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a mask, in a file without imageWidth and imageHeight")
     try:
-        part = np.asarray(open_picture(base64.b64decode(mask, validate=True), "png").convert("L")) > 0
+        part = np.asarray(open_picture(base64.b64decode(shape.mask, validate=True), "png").convert("L")) > 0
     except (binascii.Error, ValueError, OSError, SyntaxError) as error:
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, f"the image of a mask does not decode ({error})") from error
+    text = _mask_text(part, round(left), round(top), file) if rules.has_masks else ""
+    more = {"area_px2": float(part.sum()), "difficult": difficult}
+    return box_object(shape.label, left, top, right + 1, bottom + 1, segmentation=text, **more)
+
+
+def _mask_text(part: np.ndarray, left: int, top: int, file: _LabelmeFile) -> str:
+    if not file.width or not file.height:
+        raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a mask, in a file without imageWidth and imageHeight")
     height, width = part.shape
     if left < 0 or top < 0 or left + width > file.width or top + height > file.height:
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a mask that crosses the edge of its image")
-    pixels = np.zeros((file.height, file.width), bool)
-    pixels[top : top + height, left : left + width] = part
-    return json.dumps({"size": [file.height, file.width], "counts": run_lengths(pixels).tolist()})
+    return mask_text(part, left, top, file.width, file.height)

@@ -1,7 +1,7 @@
 """Rows `filename,width,height,class,xmin,ymin,xmax,ymax`, in pixels, become objects."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
@@ -15,23 +15,21 @@ from recordmill.transforms.annotated.naming import (
     naming_source,
 )
 from recordmill.transforms.annotated.source import LabelledImage, Source
-
-if TYPE_CHECKING:
-    from recordmill.transforms.tfcsv.tfcsv_options import TfcsvOptions
+from recordmill.transforms.tfcsv.tfcsv_options import TfcsvOptions
 
 _EDGES = ("xmin", "ymin", "xmax", "ymax")
 _REQUIRED = ("filename", "class", *_EDGES)
 _NO_SIZE = "size"
 
 
-def tfcsv_source(options: "TfcsvOptions") -> Source:
+def source(options: TfcsvOptions) -> Source:
     """Return what is read.
 
     Raises:
         ConfigError: see `find_labels`.
     """
-    labels = find_labels(options.data, options.images, _is_csv)
-    return naming_source(options, "tfcsv", labels, parse_rows, check=_check)
+    labels = find_labels(options, _is_csv)
+    return naming_source(options, labels, parse_rows, check=_check)
 
 
 def _is_csv(name: str) -> bool:

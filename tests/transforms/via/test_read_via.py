@@ -6,7 +6,7 @@ import json
 import pytest
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.via.parse_regions import RegionRules, _check, parse_regions
+from recordmill.transforms.via.read_via import RegionRules, _check, parse_regions
 
 RULES = RegionRules(has_masks=True)
 RECT = {"name": "rect", "x": 1, "y": 2, "width": 3, "height": 4}

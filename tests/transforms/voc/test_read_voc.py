@@ -3,7 +3,7 @@
 import pytest
 
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.voc.parse_voc import parse_voc
+from recordmill.transforms.voc.read_voc import VocRules, parse_voc
 
 BOX = "<bndbox><xmin>3</xmin><ymin>4</ymin><xmax>13</xmax><ymax>24.5</ymax></bndbox>"
 CAT = f"<object><name>cat</name>{BOX}</object>"
@@ -11,7 +11,7 @@ SIZE = "<size><width>40</width><height>30</height><depth>3</depth></size>"
 
 
 def parsed(xml: bytes | str, origin: int = 0):
-    (found,) = parse_voc(xml.encode() if isinstance(xml, str) else xml, "a.xml", origin)
+    (found,) = parse_voc(xml.encode() if isinstance(xml, str) else xml, "a.xml", VocRules(origin))
     return found
 
 
@@ -67,7 +67,7 @@ def test_fractions_are_noted():
         ("<object><name>cat</name></object>", Reason.MALFORMED_BOX, "'cat' has no <bndbox>"),
         (CAT.replace("<ymax>24.5</ymax>", ""), Reason.MALFORMED_BOX, "a number of 'cat' is none: .* ymax ''"),
         (CAT.replace(">3<", ">left<"), Reason.MALFORMED_BOX, "xmin 'left'"),
-        (CAT.replace(">3<", ">nan<"), Reason.MALFORMED_BOX, "exchanged or not finite: xmin 'nan'"),
+        (CAT.replace(">3<", ">nan<"), Reason.MALFORMED_BOX, "a number of 'cat' is not finite: xmin 'nan'"),
         (CAT.replace(">13<", ">inf<"), Reason.MALFORMED_BOX, "not finite"),
         (CAT.replace(">13<", ">2<"), Reason.MALFORMED_BOX, "exchanged"),
         (CAT.replace(">13<", ">3<"), Reason.EMPTY_BOX, "the box of 'cat' has no area: xmin '3'"),

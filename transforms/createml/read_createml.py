@@ -1,7 +1,7 @@
 """Images of a CreateML file, whose boxes are given by their centre in pixels."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 
@@ -15,14 +15,10 @@ from recordmill.transforms.annotated.naming import (
     image_name,
     is_json,
     naming_source,
-    not_usable,
     read_json,
-    spoilt,
 )
-from recordmill.transforms.annotated.source import LabelFault, LabelledImage, Source
-
-if TYPE_CHECKING:
-    from recordmill.transforms.createml.createml_options import CreatemlOptions
+from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, not_usable, parser
+from recordmill.transforms.createml.createml_options import CreatemlOptions
 
 
 class _Coordinates(msgspec.Struct):
@@ -46,14 +42,14 @@ class _CreatemlImage(msgspec.Struct):
     annotation: list[msgspec.Raw] | None = None
 
 
-def createml_source(options: "CreatemlOptions") -> Source:
+def source(options: CreatemlOptions) -> Source:
     """Return what is read.
 
     Raises:
         ConfigError: see `find_labels`.
     """
-    labels = find_labels(options.data, options.images, is_json)
-    return naming_source(options, "createml", labels, parse_images, check=_check)
+    labels = find_labels(options, is_json)
+    return naming_source(options, labels, parse_images, check=_check)
 
 
 def _check(notes: frozenset[str]) -> Iterator[str]:
@@ -61,6 +57,7 @@ def _check(notes: frozenset[str]) -> Iterator[str]:
     yield from ()
 
 
+@parser
 def parse_images(stream: BinaryIO, file: str) -> Iterator[LabelledImage]:
     """Yield the images of a file.
 
@@ -71,12 +68,7 @@ def parse_images(stream: BinaryIO, file: str) -> Iterator[LabelledImage]:
     >>> image.sample.file_name, image.sample.objects[0].box
     ('valid/1.jpg', (15.0, 10.0, 10.0, 40.0))
     """
-    try:
-        found: list[msgspec.Raw] = read_json(stream, list[msgspec.Raw], "CreateML")
-    except UnusableError as fault:
-        yield spoilt(fault.detail)
-        return
-    for number, raw in enumerate(found, 1):
+    for number, raw in enumerate(read_json(stream, list[msgspec.Raw], "CreateML"), 1):
         try:
             image = decoded(raw, _CreatemlImage)
         except UnusableError as fault:
@@ -91,15 +83,12 @@ def parse_images(stream: BinaryIO, file: str) -> Iterator[LabelledImage]:
 
 
 def _image(rows: list[msgspec.Raw], shown: str, name: str) -> LabelledImage:
-    objects, faults, notes = [], [], set()
+    found = ImageParts()
     for number, raw in enumerate(rows, 1):
-        try:
+        with found.rejecting(f"{shown}: annotation {number}: "):
             each = decoded(raw, _CreatemlAnnotation)
-        except UnusableError as fault:
-            faults.append(LabelFault(fault.reason, f"{shown}: annotation {number}: {fault.detail}"))
-            continue
-        x, y, width, height = msgspec.structs.astuple(each.coordinates)
-        notes.add(frame_note((x, y, width, height)))
-        box = round(x - width / 2, 12), round(y - height / 2, 12), width, height
-        objects.append(SampleObject(each.label, box))
-    return LabelledImage(Sample(name, objects=tuple(objects)), tuple(faults), tuple(sorted(notes)))
+            x, y, width, height = msgspec.structs.astuple(each.coordinates)
+            found.notes.add(frame_note((x, y, width, height)))
+            box = round(x - width / 2, 12), round(y - height / 2, 12), width, height
+            found.objects.append(SampleObject(each.label, box))
+    return found.image(Sample(name))

@@ -5,19 +5,18 @@ import posixpath
 import re
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.csv_rows import Cells, RowFormat, number_of, read_images
 from recordmill.transforms.annotated.naming import find_labels, fraction_box, naming_source, one_folder
 from recordmill.transforms.annotated.source import LabelledImage, Source
+from recordmill.transforms.openimages.openimages_options import OpenimagesOptions
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
-
-if TYPE_CHECKING:
-    from recordmill.transforms.openimages.openimages_options import OpenimagesOptions
 
 _EDGES = ("XMin", "YMin", "XMax", "YMax")
 _FLAGS = ("IsOccluded", "IsDepiction", "IsInside")
@@ -29,7 +28,7 @@ _NO_NAMES = (
 )
 
 
-def openimages_source(options: "OpenimagesOptions") -> Source:
+def source(options: OpenimagesOptions) -> Source:
     """Return what is read: a file of boxes; or files TRAIN-annotations-bbox.csv of splits in one folder; or folders of
     splits, as FiftyOne writes them.
 
@@ -46,16 +45,15 @@ def openimages_source(options: "OpenimagesOptions") -> Source:
     by_name = any(splits.values())
     warnings = [f"splits are those of the files {', '.join(boxes)}"] if by_name else []
     if boxes:
-        used = tuple(split for split in ("train", "val", "test") if split in splits.values())
+        used = tuple(split for split in USUAL_SPLITS if split in splits.values())
         labels = one_folder(folder, boxes, options.images)._replace(splits=used)
     else:
-        labels = find_labels(data, options.images, _is_boxes)
+        labels = find_labels(options, _is_boxes)
     described = _class_files(options, folder)
     names = {code: name for path in described for code, name in _read_names(path)}
     warnings += [] if described else [_NO_NAMES]
     return naming_source(
         options,
-        "openimages",
         labels,
         partial(parse_boxes, names=names, by_name=by_name),
         check=_check,
@@ -75,10 +73,10 @@ def _split_of(file: str) -> str:
     ('train', 'val')
     """
     found = _SPLIT.search(posixpath.basename(file))
-    return {"validation": "val"}.get(found[1], found[1]) if found else ""
+    return SPLIT_OF_FOLDER[found[1]] if found else ""
 
 
-def _class_files(options: "OpenimagesOptions", folder: str) -> list[str]:
+def _class_files(options: OpenimagesOptions, folder: str) -> list[str]:
     if options.class_descriptions:
         return [options.class_descriptions]
     names = [name for name in storage_for(folder).names(folder) if re.fullmatch(r"class-descriptions.*\.csv", name)]

@@ -1,7 +1,7 @@
 import pytest
 
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.yolo.parse_labels import LineRules, parse_labels
+from recordmill.transforms.yolo.read_yolo import LineRules, parse_labels
 
 NAMES = ("cat", "dog")
 DETECT = LineRules(NAMES, "")

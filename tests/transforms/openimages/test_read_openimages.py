@@ -6,7 +6,7 @@ import pytest
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.openimages.openimages_options import OpenimagesOptions
-from recordmill.transforms.openimages.parse_boxes import parse_boxes
+from recordmill.transforms.openimages.read_openimages import parse_boxes
 
 HEAD = "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,IsOccluded,IsTruncated,IsGroupOf,IsDepiction,IsInside"
 

@@ -5,30 +5,27 @@ import io
 import re
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import (
     decoded,
     fraction_box,
     image_name,
     naming_source,
-    not_usable,
     one_folder,
-    spoilt,
 )
-from recordmill.transforms.annotated.source import LabelFault, LabelledImage, Source
+from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, not_usable, parser
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
-
-if TYPE_CHECKING:
-    from recordmill.transforms.vertex.vertex_options import VertexOptions
+from recordmill.transforms.vertex.vertex_options import VertexOptions
 
 _ML_USE = "aiplatform.googleapis.com/ml_use"
-_SPLITS = {"train": "train", "training": "train", "validation": "val", "validate": "val", "test": "test"}
+_SPLITS = {"training": "train", "validate": "val"} | SPLIT_OF_FOLDER
 _NO_USE = ("", "unassigned")
 _USE_OF_LINE = {
     ".jsonl": re.compile(rb'/ml_use"\s*:\s*"(\w+)"', re.IGNORECASE),
@@ -51,7 +48,7 @@ class _Box(msgspec.Struct):
     bottom: float = msgspec.field(name="yMax")
 
 
-def vertex_source(options: "VertexOptions") -> Source:
+def source(options: VertexOptions) -> Source:
     """Return what is read. Files are read for `ml_use` once, before the job.
 
     Raises:
@@ -64,10 +61,10 @@ def vertex_source(options: "VertexOptions") -> Source:
         raise ConfigError(f"--data {data} has no .jsonl or .csv file: give the import file of Vertex AI")
     files = [join_path(folder, each) for each in names]
     found = {_SPLITS.get(use) for path in files for use in _uses(path)}
-    splits = tuple(split for split in ("train", "val", "test") if split in found)
+    splits = tuple(split for split in USUAL_SPLITS if split in found)
     parse = partial(parse_lines, has_splits=bool(splits))
     labels = one_folder(folder, names, options.images)
-    return naming_source(options, "vertex", labels, parse, splits=splits, inputs=tuple(files))
+    return naming_source(options, labels, parse, splits=splits, inputs=tuple(files))
 
 
 def _uses(path: str) -> set[str]:
@@ -77,6 +74,7 @@ def _uses(path: str) -> set[str]:
         return {found[1].decode().lower() for line in file if (found := pattern.search(line))}
 
 
+@parser
 def parse_lines(stream: BinaryIO, file: str, has_splits: bool = False) -> Iterator[LabelledImage]:
     """Yield the images of a file.
 
@@ -106,17 +104,13 @@ def parse_lines(stream: BinaryIO, file: str, has_splits: bool = False) -> Iterat
         except UnusableError as fault:
             yield not_usable(f"line {number}", fault.detail)
             continue
-        objects, faults = [], []
+        found = ImageParts()
         for raw in line.boxes:
-            try:
+            with found.rejecting(line=number):
                 box = decoded(raw, _Box, strict=False)
                 edges = fraction_box(box.left, box.top, box.right, box.bottom)
-            except UnusableError as fault:
-                faults.append(LabelFault(fault.reason, fault.detail, number))
-            else:
-                objects.append(SampleObject(box.name, edges, "fraction"))
-        sample = Sample(image_name(file, line.uri), split=split, objects=tuple(objects))
-        yield LabelledImage(sample, tuple(faults))
+                found.objects.append(SampleObject(box.name, edges, "fraction"))
+        yield found.image(Sample(image_name(file, line.uri), split=split))
 
 
 def _split_of(use: str, has_splits: bool) -> str:
@@ -142,28 +136,27 @@ def _csv_lines(stream: BinaryIO, file: str, has_splits: bool) -> Iterator[Labell
             if any(cells):
                 yield _csv_row(cells, file, rows.line_num, has_splits)
     except (UnicodeDecodeError, csv.Error) as error:
-        yield spoilt(f"after line {rows.line_num}, it is no CSV in UTF-8 ({error})")
+        detail = f"after line {rows.line_num}, it is no CSV in UTF-8 ({error})"
+        raise UnusableError(Reason.MALFORMED_LABELS, detail) from error
 
 
 def _csv_row(cells: list[str], file: str, number: int, has_splits: bool) -> LabelledImage:
     has_use = cells[0].lower() in (*_SPLITS, *_NO_USE)
     use, uri, label, *corners = [*([] if has_use else [""]), *cells, "", ""]
-    sample = Sample(image_name(file, uri))
     try:
         if not uri:
             raise UnusableError(Reason.MALFORMED_IMAGE, "no image")
-        sample = msgspec.structs.replace(sample, split=_split_of(use, has_splits))
+        sample = Sample(image_name(file, uri), split=_split_of(use, has_splits))
     except UnusableError as fault:
         return not_usable(f"line {number}", fault.detail)
-    if not label and not any(corners):
-        return LabelledImage(sample)
-    try:
-        box = SampleObject(label, _corners_box(corners), "fraction")
-        if not label:
-            raise UnusableError(Reason.UNKNOWN_CATEGORY, "no class")
-    except UnusableError as fault:
-        return LabelledImage(sample, (LabelFault(fault.reason, fault.detail, number),))
-    return LabelledImage(msgspec.structs.replace(sample, objects=(box,)))
+    found = ImageParts()
+    with found.rejecting(line=number):
+        if label or any(corners):
+            box = SampleObject(label, _corners_box(corners), "fraction")
+            if not label:
+                raise UnusableError(Reason.UNKNOWN_CATEGORY, "no class")
+            found.objects.append(box)
+    return found.image(sample)
 
 
 def _corners_box(cells: list[str]) -> tuple[float, float, float, float]:

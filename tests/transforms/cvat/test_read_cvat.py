@@ -10,7 +10,8 @@ from pycocotools import mask as coco_mask
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.sample import SampleObject
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.cvat.parse_cvat import CvatRules, column_runs, parse_cvat
+from recordmill.transforms.annotated.shapes import column_runs
+from recordmill.transforms.cvat.read_cvat import CvatRules, parse_cvat
 
 RULES = CvatRules("images/", "frame_{:06d}.PNG", {}, True)
 BOX = '<box label="cat" xtl="1" ytl="2" xbr="4" ybr="6" occluded="0"/>'
@@ -34,7 +35,7 @@ def of_image(*shapes: str, rules: CvatRules = RULES):
         (
             '<polygon label="cat" points="1.5,2;4,2;4,6.25"/>',
             (1.5, 2, 2.5, 4.25),
-            {"segmentation": "[[1.5, 2.0, 4.0, 2.0, 4.0, 6.25]]"},
+            {"segmentation": "[[1.5, 2.0, 4.0, 2.0, 4.0, 6.25]]", "area_px2": 5.3125},
         ),
         ('<points label="cat" points="3,5"/>', (2.5, 4.5, 1, 1), {"keypoints": (3, 5, 2)}),
     ],
@@ -98,7 +99,7 @@ def test_tags_subsets_and_names():
         rules,
     )
     assert (one.sample.file_name, one.sample.split, one.sample.tags) == ("frame_000007.png", "train", ("day", "wet"))
-    assert (other.sample.width, other.sample.objects[0].segmentation, other.notes) == (None, "", ("polygon",))
+    assert (other.sample.width, other.sample.objects[0].segmentation, other.notes) == (None, "", ("polygons",))
     assert absolute.sample.file_name == "/b.jpg"  # is rejected as unsafe
     assert (unknown.sample, unknown.faults[0].reason) == (None, Reason.MALFORMED_IMAGE)
 

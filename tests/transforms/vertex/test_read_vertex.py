@@ -6,7 +6,7 @@ import json
 import pytest
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.vertex.parse_lines import parse_lines
+from recordmill.transforms.vertex.read_vertex import parse_lines
 from recordmill.transforms.vertex.vertex_options import VertexOptions
 
 BOX = {"displayName": "cat", "xMin": "0.25", "yMin": "0.5", "xMax": 0.5, "yMax": 1}
@@ -57,7 +57,7 @@ def test_csv_without_splits():
     ("name", "bad", "reason", "detail"),
     [
         ("a.jsonl", line(BOX | {"xMax": 350}), "malformed_box", "edges 0.25, 0.5, 350, 1 are not in 0..1"),
-        ("a.jsonl", line(BOX | {"xMax": "nan"}), "malformed_box", "are not in 0..1"),
+        ("a.jsonl", line(BOX | {"xMax": "nan"}), "malformed_box", "edges 0.25, 0.5, nan, 1 are not finite"),
         ("a.jsonl", line(BOX | {"xMax": 0.2}), "malformed_box", "left 0.25, top 0.5, right 0.2, bottom 1"),
         ("a.jsonl", line({"displayName": "cat"}), "malformed_annotation", "missing required field `xMin`"),
         ("a.csv", "gs://b/1.jpg,cat,25,50,,,50,100,,", "malformed_box", "are not in 0..1"),

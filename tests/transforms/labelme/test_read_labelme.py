@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from recordmill.transforms.images.masks import grey_png
-from recordmill.transforms.labelme.parse_shapes import ShapeRules, parse_shapes
+from recordmill.transforms.labelme.read_labelme import ShapeRules, parse_shapes
 
 RULES = ShapeRules(("__ignore__",), has_masks=True)
 CORNERS = [[1, 2], [4, 6]]
@@ -34,27 +34,27 @@ def with_shapes(*shapes: object, **more) -> dict:
 @pytest.mark.parametrize(
     ("shapes", "objects"),
     [
-        ([shape("rectangle", CORNERS)], [((1, 2, 3, 4), "")]),
-        ([shape("rectangle", CORNERS[::-1])], [((1, 2, 3, 4), "")]),
-        ([shape("rectangle", [[1, 2], [4, 2], [4, 6], [1, 6]])], [((1, 2, 3, 4), "")]),  # X-AnyLabeling's
-        ([shape("polygon", TRIANGLE)], [((1, 2, 3, 4), [[1, 2, 4, 2, 4, 6]])]),
-        ([shape(None, TRIANGLE)], [((1, 2, 3, 4), [[1, 2, 4, 2, 4, 6]])]),  # before version 3.5
-        ([shape("rotation", [*TRIANGLE, [1, 6]], direction=0)], [((1, 2, 3, 4), [[1, 2, 4, 2, 4, 6, 1, 6]])]),
+        ([shape("rectangle", CORNERS)], [((1, 2, 3, 4), "", None)]),
+        ([shape("rectangle", CORNERS[::-1])], [((1, 2, 3, 4), "", None)]),
+        ([shape("rectangle", [[1, 2], [4, 2], [4, 6], [1, 6]])], [((1, 2, 3, 4), "", None)]),  # X-AnyLabeling's
+        ([shape("polygon", TRIANGLE)], [((1, 2, 3, 4), [[1, 2, 4, 2, 4, 6]], 6)]),
+        ([shape(None, TRIANGLE)], [((1, 2, 3, 4), [[1, 2, 4, 2, 4, 6]], 6)]),  # before version 3.5
+        ([shape("rotation", [*TRIANGLE, [1, 6]], direction=0)], [((1, 2, 3, 4), [[1, 2, 4, 2, 4, 6, 1, 6]], 12)]),
         (  # joined, as they have one label and one group; the last has another label
             [shape("polygon", points, group_id=1) for points in (TRIANGLE, OTHER)]
             + [shape("polygon", TRIANGLE, "dog", group_id=1)],
-            [((1, 1, 8, 5), [[1, 2, 4, 2, 4, 6], [7, 1, 9, 1, 9, 3]]), ((1, 2, 3, 4), [[1, 2, 4, 2, 4, 6]])],
+            [((1, 1, 8, 5), [[1, 2, 4, 2, 4, 6], [7, 1, 9, 1, 9, 3]], 8), ((1, 2, 3, 4), [[1, 2, 4, 2, 4, 6]], 6)],
         ),
-        ([shape("polygon", TRIANGLE), shape("polygon", TRIANGLE)], [((1, 2, 3, 4), [[1, 2, 4, 2, 4, 6]])] * 2),
+        ([shape("polygon", TRIANGLE), shape("polygon", TRIANGLE)], [((1, 2, 3, 4), [[1, 2, 4, 2, 4, 6]], 6)] * 2),
         (  # rows 2 and 3 of columns 1 and 2, all but the pixel in row 2 and column 2
             [shape("mask", [[1, 2], [2, 3]], mask=MASK)],
-            [((1, 2, 2, 2), {"size": [8, 10], "counts": [10, 2, 7, 1, 60]})],
+            [((1, 2, 2, 2), {"size": [8, 10], "counts": [10, 2, 7, 1, 60]}, 3)],
         ),
     ],
 )
 def test_objects_of_shapes(shapes, objects):
     image = parse(with_shapes(*shapes))
-    found = [(each.box, json.loads(each.segmentation or '""')) for each in image.sample.objects]
+    found = [(each.box, json.loads(each.segmentation or '""'), each.area_px2) for each in image.sample.objects]
     assert (found, image.faults) == (objects, ())
     assert (image.sample.width, image.sample.height) == (10, 8)
 

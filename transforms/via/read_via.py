@@ -3,7 +3,7 @@
 import posixpath
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
@@ -19,15 +19,11 @@ from recordmill.transforms.annotated.naming import (
     is_json,
     mask_warnings,
     naming_source,
-    not_usable,
     read_json,
-    spoilt,
 )
 from recordmill.transforms.annotated.shapes import ellipse_ring, polygon_object, without_area
-from recordmill.transforms.annotated.source import LabelFault, LabelledImage, Source
-
-if TYPE_CHECKING:
-    from recordmill.transforms.via.via_options import ViaOptions
+from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, not_usable, parser
+from recordmill.transforms.via.via_options import ViaOptions
 
 _PROJECT = "_via_img_metadata"
 _OTHERS = {"annotations", "shapes", "features"}
@@ -81,16 +77,16 @@ class _Polygon(msgspec.Struct):
     ys: list[float] = msgspec.field(name="all_points_y")
 
 
-def via_source(options: "ViaOptions") -> Source:
+def source(options: ViaOptions) -> Source:
     """Return what is read.
 
     Raises:
         ConfigError: see `find_labels`.
     """
-    labels = find_labels(options.data, options.images, is_json)
+    labels = find_labels(options, is_json)
     rules = RegionRules(options.class_attribute or "", options.class_name or "", options.masks != "none")
     check = partial(_check, rules=rules)
-    return naming_source(options, "via", labels, partial(parse_regions, rules=rules), check=check)
+    return naming_source(options, labels, partial(parse_regions, rules=rules), check=check)
 
 
 def _check(notes: frozenset[str], rules: RegionRules) -> Iterator[str]:
@@ -108,6 +104,7 @@ def _check(notes: frozenset[str], rules: RegionRules) -> Iterator[str]:
     yield from mask_warnings(notes)
 
 
+@parser
 def parse_regions(stream: BinaryIO, file: str, rules: RegionRules) -> Iterator[LabelledImage]:
     """Yield the images of a file.
 
@@ -119,19 +116,14 @@ def parse_regions(stream: BinaryIO, file: str, rules: RegionRules) -> Iterator[L
     >>> image.sample.file_name, image.sample.objects[0].category, image.sample.objects[0].box
     ('train/1.jpg', 'cat', (3.0, 3.0, 4.0, 4.0))
     """
-    try:
-        found: dict[str, msgspec.Raw] = read_json(stream, dict[str, msgspec.Raw], "VIA")
-        folder = ""
-        if _PROJECT in found:
-            settings = msgspec.json.decode(found.get("_via_settings", b"{}"))
-            core = settings.get("core") if isinstance(settings, dict) else None
-            folder = str((core or {}).get("default_filepath") or "") if isinstance(core or {}, dict) else ""
-            found = decoded(found[_PROJECT], dict[str, msgspec.Raw])
-        elif found.keys() & _OTHERS:
-            raise UnusableError(Reason.MALFORMED_LABELS, f"it is not VIA's JSON: its keys are {', '.join(found)}")
-    except UnusableError as fault:
-        yield spoilt(fault.detail)
-        return
+    found, folder = read_json(stream, dict[str, msgspec.Raw], "VIA"), ""
+    if _PROJECT in found:
+        settings = msgspec.json.decode(found.get("_via_settings", b"{}"))
+        core = settings.get("core") if isinstance(settings, dict) else None
+        folder = str((core or {}).get("default_filepath") or "") if isinstance(core or {}, dict) else ""
+        found = decoded(found[_PROJECT], dict[str, msgspec.Raw])
+    elif found.keys() & _OTHERS:
+        raise UnusableError(Reason.MALFORMED_LABELS, f"it is not VIA's JSON: its keys are {', '.join(found)}")
     for key, raw in found.items():
         try:
             image = decoded(raw, _ViaImage)
@@ -144,14 +136,12 @@ def parse_regions(stream: BinaryIO, file: str, rules: RegionRules) -> Iterator[L
 
 def _image(image: _ViaImage, name: str, rules: RegionRules) -> LabelledImage:
     regions = image.regions if isinstance(image.regions, list) else list(image.regions.values())
-    objects, faults = [], []
-    notes = {_OF_FILE} if any(image.file_attributes.values()) else set()
+    found = ImageParts()
+    found.notes |= {_OF_FILE} if any(image.file_attributes.values()) else set()
     for number, raw in enumerate(regions, 1):
-        try:
-            objects.append(_object(decoded(raw, _Region), rules, notes))
-        except UnusableError as fault:
-            faults.append(LabelFault(fault.reason, f"{image.filename}: region {number}: {fault.detail}"))
-    return LabelledImage(Sample(name, objects=tuple(objects)), tuple(faults), tuple(sorted(notes)))
+        with found.rejecting(f"{image.filename}: region {number}: "):
+            found.objects.append(_object(decoded(raw, _Region), rules, found.notes))
+    return found.image(Sample(name))
 
 
 def _object(region: _Region, rules: RegionRules, notes: set[str]) -> SampleObject:

@@ -7,7 +7,7 @@ import pytest
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.labelstudio.labelstudio_options import LabelstudioOptions
-from recordmill.transforms.labelstudio.parse_tasks import TaskRules, _check, parse_tasks
+from recordmill.transforms.labelstudio.read_labelstudio import TaskRules, _check, parse_tasks
 from tests.conftest import draw_jpeg
 
 RULES = TaskRules(has_masks=True)

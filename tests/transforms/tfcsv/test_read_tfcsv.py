@@ -6,7 +6,7 @@ import io
 import pytest
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.tfcsv.parse_rows import _check, parse_rows
+from recordmill.transforms.tfcsv.read_tfcsv import _check, parse_rows
 
 HEAD = "filename,width,height,class,xmin,ymin,xmax,ymax"
 

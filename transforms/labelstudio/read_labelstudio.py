@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
@@ -24,16 +24,12 @@ from recordmill.transforms.annotated.naming import (
     is_json,
     mask_warnings,
     naming_source,
-    not_usable,
     read_json,
-    spoilt,
 )
 from recordmill.transforms.annotated.shapes import Point, ellipse_ring, polygon_object, without_area
-from recordmill.transforms.annotated.source import LabelFault, LabelledImage, Source
+from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, not_usable, parser
+from recordmill.transforms.labelstudio.labelstudio_options import LabelstudioOptions
 from recordmill.transforms.storage.resolve import storage_for
-
-if TYPE_CHECKING:
-    from recordmill.transforms.labelstudio.labelstudio_options import LabelstudioOptions
 
 _UPLOADED = re.compile(r"[0-9a-f]{8}-(?=.)")
 _LOOKED_AT = 1000
@@ -92,13 +88,13 @@ class _Value(msgspec.Struct):
     points: list[Point] = []
 
 
-def labelstudio_source(options: "LabelstudioOptions") -> Source:
+def source(options: LabelstudioOptions) -> Source:
     """Return what is read.
 
     Raises:
         ConfigError: see `find_labels`.
     """
-    labels = find_labels(options.data, options.images, _is_export)
+    labels = find_labels(options, _is_export)
     drops_code, warnings = options.upload_prefix == "drop", []
     if options.upload_prefix is None and not _has_codes(labels):
         drops_code = True
@@ -106,7 +102,7 @@ def labelstudio_source(options: "LabelstudioOptions") -> Source:
     masks = options.masks != "none"
     rules = TaskRules(options.image_key or "", options.of_several or "", drops_code, masks)
     parse, check = partial(parse_tasks, rules=rules), partial(_check, rules=rules, warnings=warnings)
-    return naming_source(options, "labelstudio", labels, parse, check=check)
+    return naming_source(options, labels, parse, check=check)
 
 
 def _is_export(name: str) -> bool:
@@ -132,6 +128,7 @@ def _check(notes: frozenset[str], rules: TaskRules, warnings: list[str]) -> Iter
     yield from mask_warnings(notes)
 
 
+@parser
 def parse_tasks(stream: BinaryIO, file: str, rules: TaskRules) -> Iterator[LabelledImage]:
     """Yield the images of a file.
 
@@ -143,12 +140,7 @@ def parse_tasks(stream: BinaryIO, file: str, rules: TaskRules) -> Iterator[Label
     >>> image.sample.file_name, image.sample.width, image.sample.objects[0].box
     ('/data/upload/1/1.jpg', 40, (0.25, 0.5, 0.1, 0.2))
     """
-    try:
-        found: list[msgspec.Raw] = read_json(stream, list[msgspec.Raw], "Label Studio")
-    except UnusableError as fault:
-        yield spoilt(fault.detail)
-        return
-    for number, raw in enumerate(found, 1):
+    for number, raw in enumerate(read_json(stream, list[msgspec.Raw], "Label Studio"), 1):
         try:
             task = decoded(raw, _Task)
             name = _image_name(task.data, rules)
@@ -190,22 +182,19 @@ def _path(url: str) -> str:
 
 
 def _image(task: _Task, name: str, shown: str, rules: TaskRules) -> LabelledImage:
-    notes = {"code"} if rules.drops_code else set()
-    notes |= {_PREDICTIONS} if bytes(task.predictions) not in (b"[]", b"null") else set()
+    found = ImageParts()
+    found.notes |= {"code"} if rules.drops_code else set()
+    found.notes |= {_PREDICTIONS} if bytes(task.predictions) not in (b"[]", b"null") else set()
     rows = task.annotations if task.annotations is not None else task.completions or []
     rows = [each for each in rows if not each.was_cancelled]
-    notes |= {_SEVERAL} if len(rows) > 1 else set()
+    found.notes |= {_SEVERAL} if len(rows) > 1 else set()
     chosen = {"first": rows[:1], "last": rows[-1:]}.get(rules.of_several, rows)
-    objects: list[SampleObject] = []
-    faults: list[LabelFault] = []
     sizes: set[tuple[int, int]] = set()
     tags: list[str] = []
     results: list[tuple[int, _Result]] = []
     for number, raw in enumerate((raw for row in chosen for raw in row.result), 1):
-        try:
+        with found.rejecting(f"{shown}: result {number}: "):
             results.append((number, decoded(raw, _Result)))
-        except UnusableError as fault:
-            faults.append(LabelFault(fault.reason, f"{shown}: result {number}: {fault.detail}"))
     labelled = {result.id for _, result in results if _labels(result)}  # a shape, and its labels, may be two results
     for number, result in results:
         if result.id and result.id in labelled and not _labels(result):
@@ -214,15 +203,12 @@ def _image(task: _Task, name: str, shown: str, rules: TaskRules) -> LabelledImag
         if result.type == "choices" and isinstance(choices, list) and "x" not in result.value:
             tags += [choice for choice in choices if isinstance(choice, str)]
             continue
-        try:
-            objects += _objects(result, rules, notes)
+        with found.rejecting(f"{shown}: result {number}: "):
+            found.objects += _objects(result, rules, found.notes)
             if result.original_width and result.original_height:
                 sizes.add((result.original_width, result.original_height))
-        except UnusableError as fault:
-            faults.append(LabelFault(fault.reason, f"{shown}: result {number}: {fault.detail}"))
     width, height = sizes.pop() if len(sizes) == 1 else (None, None)
-    sample = Sample(name, width=width, height=height, objects=tuple(objects), tags=tuple(tags))
-    return LabelledImage(sample, tuple(faults), tuple(sorted(notes)))
+    return found.image(Sample(name, width=width, height=height, tags=tuple(tags)))
 
 
 def _objects(result: _Result, rules: TaskRules, notes: set[str]) -> Iterator[SampleObject]:

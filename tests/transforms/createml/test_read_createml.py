@@ -6,7 +6,7 @@ import json
 import pytest
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.createml.parse_images import _check, parse_images
+from recordmill.transforms.createml.read_createml import _check, parse_images
 
 CAT = {"label": "cat", "coordinates": {"x": 20, "y": 30, "width": 10, "height": 40}}
 
