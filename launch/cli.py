@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NoReturn
 
 from recordmill.launch.command_line.help import program_help
@@ -148,6 +149,8 @@ def run_command(command: Command, beam_arguments: list[str], show: Any = None) -
     verb, options, progress = VERBS[command.verb], command.options, show or command.terminal.progress
     if verb.runs_beam and find_spec("apache_beam") is None:
         raise missing_extra(command.verb, "beam")
+    if verb.converts:
+        _require_installed()
     with importing():
         run = verb.load("prepare" if verb.converts else "run")
     if not verb.runs_beam:
@@ -174,6 +177,18 @@ def run_command(command: Command, beam_arguments: list[str], show: Any = None) -
     else:
         convert(job, progress, beams)
     return 0
+
+
+def _require_installed() -> None:
+    """
+    Raises:
+        ConfigError: Python finds the package, but not the distribution: shards name the version that wrote them.
+    """
+    from importlib.metadata import distributions  # readers do without
+
+    if not any(distributions(name="recordmill")):
+        clone = Path(__file__).resolve().parent.parent
+        raise ConfigError(f"Recordmill is not installed for {sys.executable}: pip install --no-deps {clone}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """A command that lacks an extra of the distribution names it, before it reads or writes anything."""
 
+import importlib.metadata
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -61,6 +63,7 @@ def test_checking_leaves_gpus_alone(tmp_path, monkeypatch, is_checking):
 
 WITHOUT_CLIENTS = """
 import sys
+from pathlib import Path
 CLIENTS = "apitools", "google.api_core", "google.auth", "google.cloud.", "google.oauth2", "googleapiclient"
 class Finder:
     @staticmethod
@@ -79,6 +82,12 @@ def test_local_job_needs_no_google_clients(sample, tmp_path):
     ended = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     assert ended.stdout.endswith("\n0 2 2\n[]\n"), ended.stderr
     assert ended.stderr.count('recordmill: gs:// needs pip install "recordmill[gs]"\n') == 2
+
+
+def test_clone_on_the_path_is_not_installed(recordmill, monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "distributions", lambda **_: iter(()))
+    text = f"recordmill: Recordmill is not installed for {sys.executable}: pip install --no-deps {Path(__file__).parents[3]}"
+    assert refusal(recordmill("coco", *ARGUMENTS["coco"])) == text
 
 
 @pytest.mark.parametrize("verb", ["coco", "verify"])
