@@ -86,7 +86,8 @@ def test_local_job_needs_no_google_clients(sample, tmp_path):
 
 def test_clone_on_the_path_is_not_installed(recordmill, monkeypatch):
     monkeypatch.setattr(importlib.metadata, "distributions", lambda **_: iter(()))
-    text = f"recordmill: Recordmill is not installed for {sys.executable}: pip install --no-deps {Path(__file__).parents[3]}"
+    cure = f"pip install --no-deps {Path(__file__).parents[3]}"
+    text = f"recordmill: Recordmill is not installed for {sys.executable}: {cure}"
     assert refusal(recordmill("coco", *ARGUMENTS["coco"])) == text
 
 
