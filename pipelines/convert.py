@@ -18,9 +18,8 @@ from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import AddFacts
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.encoders.record_maker import RecordMaker
-from recordmill.transforms.join.drop_copies import DropCopies
-from recordmill.transforms.join.exclude_images import ExcludeImages, read_exclusions
-from recordmill.transforms.join.read_groups import ReadGroups, read_groups
+from recordmill.transforms.join.divide_images import ReadGroups, read_groups
+from recordmill.transforms.join.drop_images import DropCopies, ExcludeImages, read_exclusions
 from recordmill.transforms.shards.check_findings import CheckFindings, Demands, LimitRejects
 from recordmill.transforms.shards.count_groups import CountGroups
 from recordmill.transforms.shards.describe_split import CountClasses, ReportPlan
