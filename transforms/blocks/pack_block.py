@@ -34,12 +34,16 @@ class _Narrow(NamedTuple):
     is_constant: bool = False
 
 
+Keyed = tuple[int, bytes]
+"""Number of a bucket of names or of a range of images, and a packed Block."""
+
+
 def pack_block(block: Block) -> bytes:
     """Return a Block as MessagePack, each column in the smallest dtype that is exact."""
     return next(iter(pack_parts(block, np.zeros(len(block), np.int64))))[1] if len(block) else b""
 
 
-def pack_parts(block: Block, keys: np.ndarray) -> Iterator[tuple[int, bytes]]:
+def pack_parts(block: Block, keys: np.ndarray) -> Iterator[Keyed]:
     """Yield each key with the packed Block of its images, in the order of keys.
 
     Columns are narrowed once, before the split, because a part may be small.

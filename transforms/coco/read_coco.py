@@ -25,7 +25,7 @@ from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationFile, Anno
 from recordmill.schemas.inputs.images import USUAL_IMAGE_BYTES
 from recordmill.schemas.names import name_fault
 from recordmill.transforms.blocks.image_tasks import file_folder
-from recordmill.transforms.blocks.pack_block import pack_parts
+from recordmill.transforms.blocks.pack_block import Keyed, pack_parts
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.coco.convert_rows import annotation_block, image_block, other_format
 from recordmill.transforms.coco.cut_blocks import BLOCK_BYTES, cut_blocks
@@ -46,7 +46,6 @@ from recordmill.transforms.storage.resolve import archive_of, join_path, storage
 
 _LOGGER = logging.getLogger(__name__)
 _SUMMARIES = "summaries"
-Keyed = tuple[int, bytes]
 _ROWS = "rows"
 _RANGE_BYTES, _UNPACKED = 2 << 20, 5
 _LEAST_BITS, _MOST_BITS = 2, 14

@@ -13,12 +13,12 @@ from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.inputs.images import PathLabels
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.rejects import Metric, Reason, Rejected
-from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
+from recordmill.transforms.blocks.pack_block import Keyed, pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order, ranges_of, run_step
 from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.folder.choose_classes import label_paths, named_rows
 from recordmill.transforms.folder.read_labels import LabelTable, read_labels
-from recordmill.transforms.join.list_images import Files, Keyed, file_block
+from recordmill.transforms.join.list_images import Files, file_block
 from recordmill.transforms.join.match_blocks import (
     NO_FILES,
     check_same_files,

@@ -18,7 +18,7 @@ from recordmill.schemas.dataset.recipes import LISTING, InputFile
 from recordmill.schemas.inputs.images import ImageRef, is_image_name
 from recordmill.schemas.names import name_key
 from recordmill.transforms.blocks.image_tasks import file_folder
-from recordmill.transforms.blocks.pack_block import pack_parts
+from recordmill.transforms.blocks.pack_block import Keyed, pack_parts
 from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagged
 from recordmill.transforms.join.match_blocks import name_buckets
 from recordmill.transforms.runtime import progress
@@ -43,11 +43,7 @@ class ListedPart(msgspec.Struct, frozen=True, array_like=True):
 
 class Listing:
     """Checksum of the names and sizes of a folder's images, or of a range of them: of `SIZE NAME` lines, sorted by
-    name. Buckets are listed in that order, so memory does not grow; other folders are sorted in memory.
-
-    A bucket is listed in that order, so nothing is held of it, however many files it has; of other folders, names and
-    sizes are.
-    """
+    name. Buckets are listed in that order, so memory does not grow; other folders are sorted in memory."""
 
     def __init__(self, folder: str, start: str = ""):
         self._start = start
@@ -99,12 +95,8 @@ def listing_of(folder: str) -> InputFile:
 _LOGGER = logging.getLogger(__name__)
 FILES_AT_ONCE = 50_000
 Item = TypeVar("Item")
-
-
 Files = list[tuple[str, ImageRef]]
 """Names, relative to their folder, and files."""
-Keyed = tuple[int, bytes]
-"""Number of a bucket or range, and a packed Block."""
 _LISTINGS = "listings"
 
 

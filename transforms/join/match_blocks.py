@@ -18,7 +18,7 @@ from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_fault, name_key, name_parts
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.blocks.image_tasks import file_folder, image_paths, labels_of
-from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
+from recordmill.transforms.blocks.pack_block import Keyed, pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of, run_step
 from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 
@@ -126,10 +126,10 @@ NO_FILES = _NO_FILE.cut(0, 0)
 
 def _match_ends(keys: Sequence[str], files: Sequence[str], match: str) -> dict[str, str]:
     """Return the file of each image's name, see `match_names`."""
-    by_end: dict[str, tuple[list[str], list[str]]] = {}
+    by_end = defaultdict[str, tuple[list[str], list[str]]](lambda: ([], []))
     for side, names in enumerate((keys, files)):
         for name in names:
-            by_end.setdefault(base_name(name), ([], []))[side].append(name)
+            by_end[base_name(name)][side].append(name)
     pairs: dict[str, str] = {}
     for end in sorted(by_end):
         pairs |= match_names(*by_end[end], match)
@@ -148,9 +148,8 @@ def _places(keys: Sequence[str], names: Sequence[str], files: Block) -> np.ndarr
     return np.fromiter((first.get(key, -1) for key in keys), np.int64, len(keys))
 
 
-def _splits(keys: Iterable[str], division: Division) -> np.ndarray:
+def _splits(keys: Sequence[str], division: Division) -> np.ndarray:
     """Return the index of each name's split: int64."""
-    keys = list(keys)
     if len(division.names) == 1:
         return np.zeros(len(keys), np.int64)
     index = {name: number for number, name in enumerate(division.names)}
@@ -294,10 +293,6 @@ def _paired(images: set[str], files: set[str], match: str) -> dict[str, str]:
 def _some(names: set[str]) -> str:
     first = sorted(names)[:_SHOWN]
     return " and ".join(map(repr, first)) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-
-
-Keyed = tuple[int, bytes]
-"""Number of a bucket of names or of a range of images, and a packed Block."""
 
 
 @dataclass(eq=False, repr=False)

@@ -8,9 +8,8 @@ from recordmill.schemas.errors import WrongFlagError
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.transforms.coco.describe_file import describe_file, summarize
 from recordmill.transforms.coco.read_coco import cut_file, read_block
-from tests.transforms.coco.whole_files import read_whole
+from tests.transforms.coco.whole_files import IMAGE, Read
 
-IMAGE = {"id": 1, "file_name": "a.jpg"}
 OBJECT = {"id": 7, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3, 4], "area": 12, "iscrowd": 0}
 OUTLINE = {"segmentation": [[1, 2, 3, 4, 5, 6]]}
 POINTS = {"keypoints": [1, 2, 2], "num_keypoints": 1}
@@ -28,22 +27,16 @@ GOOD = {
 """Rows of more than one kind: flag, and what it may be given."""
 
 
-def read(folder: Path, flag: str, document: dict) -> list:
-    path = folder / "file.json"
-    path.write_text(json.dumps(document))
-    return list(read_whole(AnnotationSource(AnnotationKind(flag), str(path), str(folder))))
-
-
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("flag", [*ROWS, "image_info"])
 @pytest.mark.parametrize("more", [[], [5]])
 def test_each_kind_by_each_flag(tmp_path, flag, rows, more):
     document = {"images": [IMAGE], "annotations": [ROWS[rows], *more], "categories": [{"id": 3, "name": "dog"}]}
     if flag == rows or (flag, rows) in GOOD:
-        read(tmp_path, flag, document)
+        Read(tmp_path, document, flag)
         return
     with pytest.raises(WrongFlagError) as caught:
-        read(tmp_path, flag, document)
+        Read(tmp_path, document, flag)
     assert f"--{flag.replace('_', '-')}" in str(caught.value)
     assert f"to --{rows}" in str(caught.value)
     assert f"{1 + len(more)} annotations" in str(caught.value)
@@ -55,11 +48,11 @@ def test_keypoints_that_neither_rows_nor_categories_have(tmp_path, keypoints):
     category = {"id": 3, "name": "dog", "keypoints": []}
     document = {"images": [IMAGE], "annotations": [{**OBJECT, "keypoints": keypoints}], "categories": [category]}
     with pytest.raises(WrongFlagError, match=r"none of the 1 annotations .* has keypoints.* to --instances"):
-        read(tmp_path, "keypoints", document)
+        Read(tmp_path, document, "keypoints")
     named = {**document, "categories": [{**category, "keypoints": ["nose"]}]}
-    assert read(tmp_path, "keypoints", named)
-    assert read(tmp_path, "keypoints", {**document, "annotations": [{**OBJECT, "keypoints": [0, 0, 0]}]})
-    assert read(tmp_path, "keypoints", {**document, "annotations": []})
+    Read(tmp_path, named, "keypoints")
+    Read(tmp_path, {**document, "annotations": [{**OBJECT, "keypoints": [0, 0, 0]}]}, "keypoints")
+    Read(tmp_path, {**document, "annotations": []}, "keypoints")
 
 
 @pytest.mark.parametrize("segmentation", [[], None, [[]]])
@@ -67,34 +60,34 @@ def test_stuff_without_a_segmentation(tmp_path, segmentation):
     row = {**OBJECT, "segmentation": segmentation, "keypoints": [], "caption": ""}
     document = {"images": [IMAGE], "annotations": [row], "categories": []}
     with pytest.raises(WrongFlagError, match=r"has segmentation, .* to --instances"):
-        read(tmp_path, "stuff", document)
+        Read(tmp_path, document, "stuff")
 
 
 @pytest.mark.parametrize("flag", [*ROWS, "image_info"])
 def test_file_without_list_of_annotations_is_of_images(tmp_path, flag):
     if flag == "image_info":
-        assert read(tmp_path, flag, {"images": [IMAGE]})
+        Read(tmp_path, {"images": [IMAGE]}, flag)
         return
     for image in IMAGE, {**IMAGE, "id": "1"}:
         with pytest.raises(WrongFlagError, match=r"no list of annotations.* to --image-info"):
-            read(tmp_path, flag, {"images": [image]})
-    read(tmp_path, flag, {"images": [IMAGE], "annotations": []})
+            Read(tmp_path, {"images": [image]}, flag)
+    Read(tmp_path, {"images": [IMAGE], "annotations": []}, flag)
 
 
 def test_rows_that_have_field_and_another_fault_are_rejected_as_ever(tmp_path):
     document = {"images": [IMAGE], "annotations": [{**ROWS["keypoints"], "id": None}], "categories": []}
-    assert any(getattr(item, "reason", None) for item in read(tmp_path, "keypoints", document))
+    assert Read(tmp_path, document, "keypoints").rejected
 
 
 def test_stuff_empty_and_of_no_other_kind_stays(tmp_path):
     row = {**ROWS["stuff"], "segmentation": []}
-    assert read(tmp_path, "stuff", {"images": [IMAGE], "annotations": [row]})
+    Read(tmp_path, {"images": [IMAGE], "annotations": [row]}, "stuff")
 
 
 @pytest.mark.parametrize("rows", [[{**ROWS["instances"], "id": None}], [{"id": 1}], [5]])
 def test_rows_bad_and_of_no_other_kind_are_rejected_as_ever(tmp_path, rows):
     document = {"images": [IMAGE], "annotations": rows}
-    assert any(getattr(item, "reason", None) for item in read(tmp_path, "instances", document))
+    assert Read(tmp_path, document, "instances").rejected
 
 
 def warnings_of(folder: Path, flag: str, *annotations: dict) -> tuple[str, ...]:

@@ -12,14 +12,9 @@ from recordmill.transforms.coco import coco_rows
 from recordmill.transforms.coco.coco_rows import CocoImageRow
 from recordmill.transforms.coco.cut_blocks import cut_blocks
 from recordmill.transforms.coco.decode_coco import CocoRows, decode_coco, sample_rows
+from tests.transforms.coco.whole_files import IMAGE, OBJECT, document
 
-IMAGE = {"id": 1, "file_name": "a.jpg", "width": 40, "height": 30}
-ROW = {"id": 7, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3.5, 4], "area": 12.5, "iscrowd": 1}
-CATEGORY = {"id": 3, "name": "dog", "supercategory": "animal"}
-
-
-def document(images=(IMAGE,), annotations=(ROW,), categories=(CATEGORY,)) -> dict:
-    return {"images": list(images), "annotations": list(annotations), "categories": list(categories)}
+ROW = OBJECT | {"iscrowd": 1}
 
 
 def decode(content: object, kind: AnnotationKind = AnnotationKind.INSTANCES) -> CocoRows:

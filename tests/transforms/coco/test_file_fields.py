@@ -9,10 +9,8 @@ from recordmill.schemas.inputs.coco import AnnotationKind, FieldRows
 from recordmill.transforms.coco.coco_rows import AnnotationRow, CocoImageRow
 from recordmill.transforms.coco.decode_coco import decode_coco
 from recordmill.transforms.coco.file_fields import decode_with_fields, has_data
-
-IMAGE = {"id": 1, "file_name": "a.jpg", "width": 40, "height": 30}
-ROW = {"id": 7, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3.5, 4], "area": 12.5, "iscrowd": 0}
-CATEGORY = {"id": 3, "name": "dog"}
+from tests.transforms.coco.whole_files import CATEGORY, IMAGE
+from tests.transforms.coco.whole_files import OBJECT as ROW
 
 
 def unread(document: object, kind: AnnotationKind = AnnotationKind.INSTANCES, masks: bool = False) -> FieldRows:

@@ -1,12 +1,15 @@
 """COCO files read as a job reads them, in one process."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from recordmill.schemas.block import Block, join_blocks
-from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationSource, FileAnnotations
+from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, AnnotationSource, BoxFormat, FileAnnotations
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.blocks.image_tasks import NO_IMAGES
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
@@ -18,6 +21,55 @@ from recordmill.transforms.coco.join_annotations import NO_ANNOTATIONS, parts_of
 from recordmill.transforms.coco.merge_annotations import complete_annotations
 from recordmill.transforms.coco.read_coco import cut_file, read_block
 
+IMAGE = {"id": 1, "file_name": "a.jpg", "width": 40, "height": 30}
+OBJECT = {"id": 7, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3.5, 4], "area": 12.5, "iscrowd": 0}
+CATEGORY = {"id": 3, "name": "dog", "supercategory": "animal"}
+
+
+def document(images: Any = (IMAGE,), annotations: Any = (OBJECT,), categories: Any = (CATEGORY,)) -> dict:
+    return {"images": list(images), "annotations": list(annotations), "categories": list(categories)}
+
+
+def without(row: dict, key: str) -> dict:
+    return {name: value for name, value in row.items() if name != key}
+
+
+class Read:
+    """Contents of a file: what it says of each image, its rejects and its summary."""
+
+    def __init__(
+        self,
+        folder: Path,
+        content: dict,
+        kind: AnnotationKind | str = AnnotationKind.INSTANCES,
+        masks: bool = False,
+        format_: BoxFormat | None = None,
+        block_bytes: int = BLOCK_BYTES,
+    ):
+        self.path, kind = str(folder / "file.json"), AnnotationKind(kind)
+        Path(self.path).write_text(json.dumps(content))
+        pngs = str(folder / "masks") if kind is AnnotationKind.PANOPTIC else ""
+        items = list(read_whole(AnnotationSource(kind, self.path, pngs, format_), masks, block_bytes))
+        self.files = [item for item in items if isinstance(item, FileAnnotations)]
+        self.rejected = [item for item in items if isinstance(item, Rejected)]
+        (self.file,) = (item for item in items if isinstance(item, AnnotationFile))
+        self.parts = {part.image_id: (part.rows, part.annotations) for part in self.files}
+        assert len(self.files) == len(self.parts)
+        assert {(part.source, part.kind) for part in self.files} <= {(self.path, kind)}
+        assert (self.file.path, self.file.kind) == (self.path, kind)
+        rows = len(content.get("images", ())), len(content.get("annotations", ()))
+        assert (self.file.images, self.file.annotations) == rows
+
+    @property
+    def part(self) -> FileAnnotations:
+        """Rows of the only image."""
+        (part,) = self.files
+        return part
+
+    @property
+    def reasons(self) -> list[tuple]:
+        return [(reject.what, reject.id, reject.reason, reject.image_id) for reject in self.rejected]
+
 
 def read_whole(
     source: AnnotationSource, masks: bool = False, block_bytes: int = BLOCK_BYTES
@@ -28,8 +80,8 @@ def read_whole(
         rows = read_block(block, masks)
         summaries.append(summarize(block, rows))
         yield from (reject for reject in rows.rejected if reject.image_id is None)
-        images.append(unpacked(image_block(block, rows, [source]), NO_IMAGES))
-        annotations.append(unpacked(annotation_block(block, rows, [source]), NO_ANNOTATIONS))
+        images.append(_unpacked(image_block(block, rows, [source]), NO_IMAGES))
+        annotations.append(_unpacked(annotation_block(block, rows, [source]), NO_ANNOTATIONS))
     file = describe_file(source, summaries)
     categories = {category.id: category for category in merge_categories([file]).categories}
     of_images, of_annotations = join_blocks(images), join_blocks(annotations)
@@ -41,5 +93,5 @@ def read_whole(
     yield file
 
 
-def unpacked(block: Block, empty: Block) -> Block:
+def _unpacked(block: Block, empty: Block) -> Block:
     return unpack_block(pack_block(block)) if len(block) else empty

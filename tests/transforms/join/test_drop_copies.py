@@ -4,7 +4,7 @@ import pytest
 
 from recordmill.schemas.inputs.annotations import Annotation
 from recordmill.schemas.inputs.images import ImageRef, ImageTask
-from recordmill.transforms.join.drop_copies import Candidate, find_copies, labels_digest
+from recordmill.transforms.join.drop_images import Candidate, find_copies, labels_digest
 from tests.oracles.block_of_tasks import block_of_tasks
 
 

@@ -9,7 +9,7 @@ from recordmill.schemas.inputs.annotations import Annotation, Caption, ImageLabe
 from recordmill.schemas.inputs.images import ImageRef, ImageTask
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_tasks
-from recordmill.transforms.join.exclude_images import Exclusions, exclude_images, read_exclusions, unmatched_warning
+from recordmill.transforms.join.drop_images import Exclusions, exclude_images, read_exclusions, unmatched_warning
 from tests.oracles.block_of_tasks import block_of_tasks
 
 SPLITS = ("train", "val")

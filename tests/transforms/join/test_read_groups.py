@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.join.read_groups import merge_groups, read_groups
+from recordmill.transforms.join.divide_images import merge_groups, read_groups
 
 
 @pytest.fixture
