@@ -1,5 +1,6 @@
 """The registry of verbs: the command line, its help, the docs, templates and Params are made of it."""
 
+from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -40,24 +41,23 @@ _CONVERT = "recordmill coco --images sample/images --instances sample/annotation
 _CONVERTED = (_DRAW, f"{_CONVERT} --output tfrecords")
 
 _OF_FORMATS = "recordmill.pipelines.annotated"
+_conversion = partial(Verb, converts=True, resumes=True)
 
 
 def _format(name: str, what: str, text: str) -> Verb:
     """Return the verb of a format. Its options are NAME_options.NameOptions in transforms/NAME."""
     room, examples = name.replace("-", "_"), f"recordmill {name} --data DATA --output tfrecords"
-    return Verb(
+    return _conversion(
         f"recordmill.transforms.{room}.{room}_options.{room.title().replace('_', '')}Options",
         _OF_FORMATS,
         f"Convert {what} to TFRecord shards. {text}",
         "--data FILE|DIR|ZIP --output DIR [more flags]",
         (f"{examples} --dry-run", examples),
-        converts=True,
-        resumes=True,
     )
 
 
 VERBS = {
-    "coco": Verb(
+    "coco": _conversion(
         "recordmill.transforms.coco.coco_options.CocoOptions",
         "recordmill.pipelines.coco",
         "Convert COCO annotations and images to TFRecord shards. A manifest says what is in them. At least one "
@@ -70,10 +70,8 @@ VERBS = {
             f"{_CONVERT} --captions sample/annotations/captions.json --masks png --output with-masks",
             f"{_CONVERT} --categories circle,square --num-shards 4 --output small",
         ),
-        converts=True,
-        resumes=True,
     ),
-    "folder": Verb(
+    "folder": _conversion(
         "recordmill.transforms.folder.folder_options.FolderOptions",
         "recordmill.pipelines.folder",
         "Convert class folders, or labelled images, to TFRecord shards. Each image has one class: the folder that it "
@@ -85,10 +83,8 @@ VERBS = {
             "recordmill folder --images sample/classes --split train=0.8,val=0.2 --stratify --format jpeg"
             " --output by-class",
         ),
-        converts=True,
-        resumes=True,
     ),
-    "embed": Verb(
+    "embed": _conversion(
         "recordmill.pipelines.embed_options.EmbedOptions",
         "recordmill.pipelines.embed",
         "Convert images to features of a Keras model, in TFRecord shards. Labelled images, as `folder` and `table` "
@@ -99,11 +95,9 @@ VERBS = {
             "recordmill embed --images sample/classes --model efficientnet-b0 --weights none --input-size 64x64"
             " --output features",
         ),
-        converts=True,
-        resumes=True,
         needs_tensorflow=True,
     ),
-    "table": Verb(
+    "table": _conversion(
         "recordmill.transforms.table.table_options.TableOptions",
         "recordmill.pipelines.table",
         "Convert CSV, JSON Lines or Parquet rows to TFRecord shards. Each column is a feature. Types of columns "
@@ -116,8 +110,6 @@ VERBS = {
             "recordmill table --rows sample/pictures.csv --images sample/classes --image-column image --label label"
             " --text-column description --text tfidf --output pictures --dry-run",
         ),
-        converts=True,
-        resumes=True,
     ),
     "yolo": _format(
         "yolo", "a YOLO data set", "Boxes, polygons, keypoints or oriented boxes; all splits of data.yaml."
