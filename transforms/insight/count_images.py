@@ -270,7 +270,6 @@ def _elongation(short: np.ndarray, long: np.ndarray) -> np.ndarray:
 
 
 def _findings(facts: FactColumns, boxes: BoxColumns | None, pointers: _Pointers) -> dict[str, Finding]:
-    """Return possible problems, with the worst images."""
     found: dict[str, Finding] = {}
     if boxes:
         for name, rows, _ in boxes.suspicious():

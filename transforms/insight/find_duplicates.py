@@ -206,7 +206,6 @@ def _may_have_copies(shards: Iterable[Fingerprints]) -> np.ndarray:
 
 
 def _is_repeated(values: np.ndarray) -> np.ndarray:
-    """Return for each value whether it occurs more than once."""
     ordered = np.sort(values)
     return _is_in(values, np.unique(ordered[1:][ordered[1:] == ordered[:-1]]))
 

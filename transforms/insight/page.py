@@ -329,7 +329,6 @@ def _rejected(manifest: Manifest) -> list[tuple[str, str, list[int], list[str]]]
 
 
 def _findings(of_splits: Sequence[Mapping[str, Finding]]) -> list[tuple[str, list[int]]]:
-    """Return possible problems with their numbers per split."""
     rows = [(title, [of[name].number if name in of else 0 for of in of_splits]) for name, title in _FOUND.items()]
     return [(title, numbers) for title, numbers in rows if any(numbers)]
 

@@ -161,7 +161,6 @@ _FIRST_ODD_ID = 900_000
 
 
 def _add_odd(files: SampleFiles, rows: dict[str, list[dict]], rng: random.Random) -> None:
-    """One scene in every odd form, with its objects for each."""
     storage = storage_for(files.images)
     scene = draw_scene(rng, _ODD_WIDTH, _ODD_HEIGHT, 4, crowd=False, grey=False)
     for number, odd in enumerate(draw_odd(scene.image)):

@@ -128,7 +128,6 @@ def _companion_faults(folder: str, manifest: Manifest, lacking: set[str]) -> Ite
 
 
 def _split_faults(folder: str, name: str, split: SplitManifest) -> Iterator[Fault]:
-    """Yield errors of the files of a split."""
     file = split_rejects(name)
     if faults := list(_digest_faults(folder, file, split.rejects_sha256)):
         yield from faults

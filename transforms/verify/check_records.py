@@ -308,7 +308,6 @@ class RowChecker:
         return faults
 
     def _picture_faults(self, of_row: Sequence[Any]) -> Iterator[RecordFault]:
-        """Yield the errors of a row's image."""
         values = {feature.source: value for feature, value in zip(self._pictures, of_row, strict=True)}
         if "image.encoded" in values:
             yield from image_faults(values, self._open)

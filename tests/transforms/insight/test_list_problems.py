@@ -46,6 +46,16 @@ def test_problems_of_images_and_boxes():
     ]
 
 
+def test_scores_of_images():
+    blank, bright = PixelMeasures(9, 15, 0.0), PixelMeasures(249, 255, 0.5)
+    images = image("blank", measures=blank), image("bright", measures=bright), ImageFacts("long", 70, 400, "jpeg", 1)
+    assert found(*images, ids=[]) == [
+        Problem("blank", 0.5, "blank"),
+        Problem("bright", 0.4615, "bright"),  # 6 of 13 levels
+        Problem("odd_aspect", 0.5, "long"),
+    ]
+
+
 def test_worst_of_each_kind_are_listed(monkeypatch):
     monkeypatch.setattr(module, "MOST_PROBLEMS", 2)
     problems = [Problem("dark", score, "a") for score in (0.9, 0.1, 0.5)] + [Problem("blank", 1.0, "a")]

@@ -11,7 +11,12 @@ from recordmill.schemas.problems import (
     Likeness,
     SplitDuplicates,
 )
-from recordmill.transforms.insight.read_examples import _picture, chosen_duplicates, duplicate_titles
+from recordmill.transforms.insight.read_examples import (
+    _picture,
+    _suspicious_annotations,
+    chosen_duplicates,
+    duplicate_titles,
+)
 from tests.transforms.insight.test_page import SCRIPT, manifest_of, page_of, thumbnail
 
 
@@ -69,3 +74,11 @@ def test_without_any_page_has_no_section_of_them():
     manifest = manifest_of(duplicates=Duplicates("", 0, 0, {"train": SplitDuplicates()}))
     for each in (manifest, manifest_of()):
         assert "#duplicates" not in str(page_of(each).tags)
+
+
+def test_suspicious_annotations(tmp_path):
+    box = b'{"split": "train", "what": "annotation", "kind": "thin_boxes", "score": 0, "file_name": "a.jpg", "id": 7}\n'
+    (tmp_path / "problems-train.jsonl").write_bytes(box + box.replace(b', "id": 7', b"") + box.replace(b"7", b"9"))
+    (tmp_path / "problems-val.jsonl").write_bytes(b"\xff")
+    found = _suspicious_annotations(str(tmp_path), ["train", "val", "test"])
+    assert found == {("train", "thin_boxes", "a.jpg"): {7, 9}}
