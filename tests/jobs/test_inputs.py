@@ -23,9 +23,9 @@ NAMES = [f"{number}.jpg" for number in range(4)]
 @pytest.fixture
 def pictures_read(monkeypatch) -> list[str]:
     """The names of pictures that are read, by whichever writer."""
-    read, load = [], load_images.load_picture
+    read, load = [], load_images.or_rejected
     monkeypatch.setattr(
-        load_images, "load_picture", lambda task, *more: read.append(task.file_name) or load(task, *more)
+        load_images, "or_rejected", lambda task, *more: read.append(task.file_name) or load(task, *more)
     )
     return read
 

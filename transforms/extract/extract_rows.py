@@ -257,11 +257,7 @@ class RowExtractor:
 
 
 def panoptic_path(split: str, file_name: str) -> str:
-    """Return the path of a panoptic PNG.
-
-    Raises:
-        UnusableRecordError: its name cannot be used.
-    """
+    """Return the path of a panoptic PNG; raise UnusableRecordError if its name cannot be used."""
     return path_below(f"panoptic/{split}", file_name)
 
 

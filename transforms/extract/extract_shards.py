@@ -137,7 +137,9 @@ class LabelExtractor(RowExtractor):
     def __call__(self, values: dict[str, Any]) -> Extracted:
         faults: list[tuple[str, str]] = []
         record, image = self.read_image(values, faults)
-        data, name = values["image.encoded"], self._name(image.file_name)
+        # Names that begin with the split's folder, as of a data set that was read in this format, do not get it twice.
+        data, folder = values["image.encoded"], f"{self._folder}/"
+        name = path_below(self._folder, image.file_name).removeprefix(folder).removeprefix(folder)
         notes: Counter[str] = Counter()
         if posixpath.splitext(name)[1].lower() not in _SUFFIXES:
             name += ".jpg" if kind_of(data) == "jpeg" else ".png"
@@ -157,7 +159,7 @@ class LabelExtractor(RowExtractor):
             notes=notes,
         )
         labels = self._format.write(extracted, self._rules)
-        files = [ExtractedFile(f"{self._folder}/{name}", data), *([labels.file] if labels.file else [])]
+        files = [ExtractedFile(folder + name, data), *([labels.file] if labels.file else [])]
         rows = RecordRows(
             image, line=labels.line, objects=labels.objects, lost=dict(+extracted.lost), notes=dict(+notes)
         )
@@ -180,12 +182,6 @@ class LabelExtractor(RowExtractor):
                     tracks[at] if tracks else -1,
                     tuple(corners[8 * at : 8 * at + 8]),
                 )
-
-    def _name(self, file_name: str) -> str:
-        """Return the name below the split's folder. Names that begin with that folder, as of a data set that was read
-        in this format, do not get it once more."""
-        folder = f"{self._folder}/"
-        return path_below(self._folder, file_name).removeprefix(folder).removeprefix(folder)
 
 
 def _is_turned(data: bytes) -> bool:

@@ -46,6 +46,8 @@ from recordmill.transforms.storage.resolve import storage_for
 _ROUNDING = 0.1
 """A side that differs by less is rounded, or cut."""
 
+_CHECK_STRUCTURE = {"jpeg": check_formats.check_jpeg, "png": check_formats.check_png}
+
 
 def fetch_file(file: ImageRef) -> bytes:
     """Read an image file by one request, unless its bytes are there."""
@@ -244,7 +246,7 @@ def _check_file(image: Image.Image, data: bytes, kind: str, check: str) -> None:
         check_end(data, kind)
     if check == "decode":
         with pixels_decode():
-            check_structure(data, kind)
+            _CHECK_STRUCTURE[kind](data)
             load_small(image)
 
 
@@ -252,18 +254,6 @@ def check_end(data: bytes, kind: str) -> None:
     whole = check_formats.jpeg_ends(data) if kind == "jpeg" else check_formats.PNG_END in data
     if not whole:
         raise UnusableError(Reason.IMAGE_UNREADABLE, f"no end marker in {len(data):,} bytes; it is cut short")
-
-
-def check_structure(data: bytes, kind: str) -> None:
-    """Walk every marker of a JPEG, or chunk of a PNG.
-
-    Raises:
-        Exception: of a kind that the format has, where TensorFlow would not decode it.
-    """
-    if kind == "png":
-        check_formats.check_png(data)
-    else:
-        check_formats.check_jpeg(data)
 
 
 def _is_usual_of_size(data: bytes, width: int, height: int) -> bool:
@@ -332,7 +322,7 @@ def decode_pixels(data: bytes, size: tuple[int, int], resize: str) -> np.ndarray
             check_end(data, kind)
         with pixels_decode():
             if kind:
-                check_structure(data, kind)
+                _CHECK_STRUCTURE[kind](data)
             picture = decode_picture(image, turn=False)
             if picture.mode != "RGB":  # or it would be copied
                 picture = for_jpeg(picture).convert("RGB")

@@ -20,12 +20,6 @@ _NOISE = 100 * _SCALE**2
 docs/decisions/0028-duplicates.md."""
 
 
-def _cosines() -> np.ndarray:
-    """Whole numbers: products and sums of them are exact, so that no processor gives another hash."""
-    positions, frequencies = np.arange(HASH_SIDE), np.arange(_FREQUENCIES)
-    return np.rint(_SCALE * np.cos(np.pi * np.outer(frequencies, 2 * positions + 1) / (2 * HASH_SIDE)))
-
-
 def _lowest_frequencies() -> tuple[np.ndarray, np.ndarray]:
     """Rows and columns of the coefficients of the lowest frequencies, without that of the mean."""
     pairs = [(row, column) for row in range(_FREQUENCIES) for column in range(_FREQUENCIES)][1:]
@@ -33,7 +27,9 @@ def _lowest_frequencies() -> tuple[np.ndarray, np.ndarray]:
     return np.array(rows), np.array(columns)
 
 
-_COSINES = _cosines()
+_ANGLES = np.pi * np.outer(np.arange(_FREQUENCIES), 2 * np.arange(HASH_SIDE) + 1) / (2 * HASH_SIDE)
+_COSINES = np.rint(_SCALE * np.cos(_ANGLES))
+"""Whole numbers: products and sums of them are exact, so that no processor gives another hash."""
 _ROWS, _COLUMNS = _lowest_frequencies()
 
 
@@ -92,7 +88,7 @@ def measure_pixels(image: Image.Image, width: int, height: int) -> PixelMeasures
 
 
 def hashable(grey: Image.Image) -> bytes:
-    """Return the input of `measure_pixels`."""
+    """Return the pixels that are hashed."""
     return grey.resize((HASH_SIDE, HASH_SIDE), Image.Resampling.BILINEAR).tobytes()
 
 

@@ -82,10 +82,6 @@ def bytes_items(values: Sequence[bytes]) -> list[bytes]:
     return [_FIELD_1 + varint(len(value)) + value for value in values]
 
 
-def _bytes_list(values: Sequence[bytes]) -> bytes:
-    return b"".join(bytes_items(values))
-
-
 def _float_list(values: Sequence[float]) -> bytes:
     if isinstance(values, np.ndarray):
         return values.astype("<f4", copy=False).tobytes()
@@ -102,7 +98,7 @@ def _int64_list(values: Sequence[int]) -> bytes:
 
 
 _WRITE_LIST: dict[FeatureKind, Callable[[Sequence[Any]], bytes]] = {
-    FeatureKind.BYTES: _bytes_list,
+    FeatureKind.BYTES: lambda values: b"".join(bytes_items(values)),
     FeatureKind.FLOAT: _float_list,
     FeatureKind.INT64: _int64_list,
 }

@@ -1,6 +1,6 @@
 """Parse a tf.Example: generically, or by the table of a layout."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from math import prod
 from typing import Any, NamedTuple
@@ -102,9 +102,9 @@ def _example_class() -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.Example"))
 
 
-def _add(message: Any, name: str, number: int, type_name: str, **more: Any) -> None:
-    settings: Mapping[str, Any] = {"label": _FIELD.LABEL_OPTIONAL, "type": _FIELD.TYPE_MESSAGE, **more}
-    message.field.add(name=name, number=number, type_name=f".{_PACKAGE}.{type_name}", **settings)
+def _add(message: Any, name: str, number: int, type_: str, label: int = _FIELD.LABEL_OPTIONAL, **more: Any) -> None:
+    type_name = f".{_PACKAGE}.{type_}"
+    message.field.add(name=name, number=number, type=_FIELD.TYPE_MESSAGE, type_name=type_name, label=label, **more)
 
 
 RecordFault = tuple[str, str]

@@ -155,14 +155,6 @@ class _Place(NamedTuple):
     position: int
 
 
-class _Framed(NamedTuple):
-    """A record, and the bytes before and after it."""
-
-    header: bytes
-    record: bytes
-    crc: bytes
-
-
 class RecordFile:
     """A TFRecord file whose records can be read in any order; its index is read when the first is. All that is read is
     of one version of the file. It may be pickled, and used by several threads.
@@ -195,11 +187,11 @@ class RecordFile:
         Raises:
             RecordError: it is gone, has changed since it was opened, or is not as the manifest says.
         """
-        is_new = "_found" not in vars(self)
-        version = self._file.version
-        now = None if is_new else storage_for(self.path).stat(self.path)
-        if not is_new and (now is None or now.version != version):
-            raise self._changed()
+        was_found, version = "_found" in vars(self), self._file.version
+        if was_found:
+            now = storage_for(self.path).stat(self.path)
+            if now is None or now.version != version:
+                raise self._changed()
 
     @cached_property
     def _found(self) -> StoredFile | None:
@@ -250,17 +242,17 @@ class RecordFile:
         ends = index.bounds[wanted + 1].tolist()
         places = sorted(map(_Place, index.bounds[wanted].tolist(), ends, wanted.tolist(), range(len(ends))))
         records = [b""] * len(ends)
-        for place, found in self._read_places(places):
+        for place, header, record, crc in self._read_places(places):
             try:
-                check_frame(*found, place.number, place.start)
+                check_frame(header, record, crc, place.number, place.start)
             except RecordError as error:
                 cure = "; the file is damaged, or its index is of another: recordmill verify says which"
                 raise located(self.path, error, cure) from error
-            records[place.position] = found.record
+            records[place.position] = record
         return records
 
-    def _read_places(self, places: Sequence[_Place]) -> Iterator[tuple[_Place, _Framed]]:
-        """The bytes of each record, and of its frame. What is near is read at once from a bucket; of a local file, a
+    def _read_places(self, places: Sequence[_Place]) -> Iterator[tuple[_Place, bytes, bytes, bytes]]:
+        """Yield each place, header, record and checksum. What is near is read at once from a bucket; of a local file, a
         large record alone, as taking it out of what is around it would copy it."""
         is_far = is_remote(self.path)
         spans = list(_spans(places, _GAP_BYTES if is_far else 0))
@@ -274,12 +266,12 @@ class RecordFile:
         for span, is_alone in zip(spans, alone, strict=True):
             data = next(found)
             if is_alone:
-                yield span[0], _Framed(data, next(found), next(found))
+                yield span[0], data, next(found), next(found)
                 continue
             for place in span:
                 start, end = place.start - span[0].start, place.end - span[0].start
-                body = start + HEADER_BYTES, end - CRC_BYTES
-                yield place, _Framed(data[start : body[0]], data[slice(*body)], data[body[1] : end])
+                body = data[start + HEADER_BYTES : end - CRC_BYTES]
+                yield place, data[start : start + HEADER_BYTES], body, data[end - CRC_BYTES : end]
 
     def in_order(self) -> Iterator[bytes]:
         """All records; their checksums are checked.

@@ -15,7 +15,7 @@ from pycocotools.coco import COCO
 
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.images.decode_segmentation import compress_segmentation, decode_counts
-from recordmill.transforms.images.masks import mask_png
+from recordmill.transforms.images.masks import bitmap, mask_png, run_lengths
 from tests.conftest import SHARED_DATA
 
 COCO_MINI = SHARED_DATA / "coco_mini" / "annotations"
@@ -35,18 +35,6 @@ def decode(value: object, width: int = WIDTH, height: int = HEIGHT) -> np.ndarra
 
 def decode_text(text: bytes, width: int, height: int) -> np.ndarray:
     return decode_counts(compress_segmentation(text, width, height), width, height)
-
-
-def bitmap_of(runs: np.ndarray, width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
-    """The mask that run lengths down the columns stand for."""
-    assert runs.dtype == np.int64
-    assert runs.min() >= 0
-    return np.repeat(np.arange(len(runs)) % 2, runs).astype(np.uint8).reshape(width, height).T
-
-
-def runs_of(bitmap: np.ndarray) -> list[int]:
-    flat = bitmap.T.ravel()
-    return np.diff(np.flatnonzero(np.diff(flat, prepend=0)), prepend=0, append=flat.size).tolist()
 
 
 @pytest.mark.parametrize(
@@ -73,7 +61,7 @@ def runs_of(bitmap: np.ndarray) -> list[int]:
     ],
 )
 def test_every_form_becomes_its_mask(form, expected):
-    np.testing.assert_array_equal(bitmap_of(decode(form)), expected)
+    np.testing.assert_array_equal(bitmap(decode(form), WIDTH, HEIGHT), expected)
 
 
 @pytest.mark.parametrize("text", [b"", b"null", b"[]", b"[[]]", b"[[], []]", b" [ ] "])
@@ -98,18 +86,18 @@ def test_polygons_are_drawn_and_united_as_by_pycocotools(points, width, height):
 @given(st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS), min_size=1, max_size=4))
 def test_boxes_are_drawn_as_by_pycocotools(boxes):
     expected = coco_mask.decode(coco_mask.frPyObjects(np.array(boxes, np.float64), HEIGHT, WIDTH)).max(axis=2)
-    assert decode(boxes).tolist() == runs_of(expected)
+    assert decode(boxes).tolist() == run_lengths(expected != 0).tolist()
 
 
 @settings(deadline=None)
 @given(BITMAPS)
 @example(np.ones((1, 7), np.uint8))
 @example(np.zeros((7, 1), np.uint8))
-def test_run_lengths_come_back(bitmap):
-    height, width = bitmap.shape
-    runs = runs_of(bitmap)
+def test_run_lengths_come_back(pixels):
+    height, width = pixels.shape
+    runs = run_lengths(pixels != 0).tolist()
     assert decode({"counts": runs, "size": [height, width]}, width, height).tolist() == runs
-    counts = coco_mask.encode(np.asfortranarray(bitmap))["counts"].decode()
+    counts = coco_mask.encode(np.asfortranarray(pixels))["counts"].decode()
     assert decode({"counts": counts, "size": [height, width]}, width, height).tolist() == runs
 
 
