@@ -206,7 +206,7 @@ def _facts(gathered: Gathered, planned: ShardPlans, splits: Sequence[str]) -> tu
     parts = (*gathered.facts, planned.facts)
     if gathered.division:
         names = gathered.blocks | "NamesOfGroups" >> beam.FlatMap(_named, splits).with_output_types(tuple[str, str])
-        parts += names | "CountGroups" >> CountGroups(gathered.division)
+        parts += (names | "CountGroups" >> CountGroups(gathered.division),)
     return parts
 
 

@@ -21,7 +21,7 @@ from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.blocks.run_step import run_step
 from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagged
 from recordmill.transforms.join.match_blocks import name_keys
-from recordmill.transforms.storage.read_unpacked import read_unpacked
+from recordmill.transforms.storage.resolve import read_unpacked
 
 _IMAGE_ID = re.compile("[0-9]{1,19}")  # of 64 bits
 _SHOWN = 3

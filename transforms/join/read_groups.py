@@ -12,7 +12,7 @@ from recordmill.schemas.errors import AnnotationFileError, ConfigError
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_key
 from recordmill.transforms.rows.read_rows import read_texts
-from recordmill.transforms.storage.read_unpacked import open_unpacked, read_unpacked
+from recordmill.transforms.storage.resolve import open_unpacked, read_unpacked
 
 _COLUMNS = ("file_name", "group")
 _HEAD = 64

@@ -11,8 +11,7 @@ from isal.isal_zlib import IsalError
 
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.transforms.records.tfrecord import ByteStream, framed, read_records
-from recordmill.transforms.storage.read_unpacked import GZIP
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import GZIP, storage_for
 
 GZIP_FAULTS = (EOFError, IsalError, igzip.BadGzipFile)
 """Exceptions of damaged or truncated GZIP streams."""

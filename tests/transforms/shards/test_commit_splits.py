@@ -1,4 +1,5 @@
 import json
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
@@ -222,8 +223,11 @@ def test_replaced_split_of_another_layout_leaves_neither_shards_nor_links(tmp_pa
     recipe = msgspec.structs.replace(RECIPE, layout="keras")
     shards = tuple(ShardInfo(f"file_0{index}-4.tfrec", 4, 3, "crc", "sha") for index in range(2))
     entry = msgspec.structs.replace(of_split("train").splits["train"], recipe=recipe, shards=shards)
+    (tmp_path / "file_07-3.tfrec").write_text("of an earlier run")
     commit(tmp_path, of_split("train", layout="keras", splits={"train": entry}))
-    assert len([path for path in tmp_path.iterdir() if path.is_symlink()]) == 2
+    links = {path.name: os.readlink(path) for path in tmp_path.iterdir() if path.is_symlink()}
+    assert links == {f"coco-train.tfrecord-0000{index}-of-00002": shards[index].file for index in range(2)}
+    assert sorted(path.name for path in tmp_path.glob("*.tfrec")) == [shard.file for shard in shards]
     commit(tmp_path, of_split("train", 1))
     assert [path.name for path in tmp_path.iterdir() if "tfrec" in path.name] == ["coco-train.tfrecord-00000-of-00001"]
     assert not (tmp_path / "coco-train.tfrecord-00000-of-00001").is_symlink()
