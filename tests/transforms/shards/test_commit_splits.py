@@ -241,12 +241,12 @@ def with_index(manifest: Manifest, data: bytes) -> Manifest:
     return msgspec.structs.replace(manifest, splits={split: msgspec.structs.replace(entry, shards=shards)})
 
 
-def commit_with_index(folder: Path, manifest: Manifest, data: bytes, written: bytes | None = None) -> None:
+def commit_with_index(folder: Path, manifest: Manifest, data: bytes) -> None:
     ((split, entry),) = manifest.splits.items()
     for shard in entry.shards:
         index = folder / f".recordmill-{split}" / ".index" / f"{shard.file}.idx"
         index.parent.mkdir(parents=True, exist_ok=True)
-        index.write_bytes(data if written is None else written)
+        index.write_bytes(data)
     commit(folder, with_index(manifest, data))
 
 
@@ -273,12 +273,6 @@ def test_what_is_no_shard_of_split_has_no_index_left(tmp_path):
     assert indexes(tmp_path) == {"coco-train.tfrecord-00000-of-00001.idx": b"n", "mine.tfrecord.idx": b"mine"}
 
 
-def test_index_that_another_run_has_written_meanwhile_is_not_taken(tmp_path):
-    with pytest.raises(JobError, match=r"\.index/coco-train.* is gone, or not as it was written"):
-        commit_with_index(tmp_path, of_split("train", 1), b"mine", written=b"else")
-    assert not (tmp_path / "manifest.json").exists()
-
-
 def test_same_split_once_more_is_never_taken_from_manifest(tmp_path, monkeypatch):
     """As of two jobs that write the same at the same time."""
     commit(tmp_path, of_split("train"))
@@ -295,12 +289,18 @@ def test_shard_gone_or_damaged_is_no_part_of_data_set(tmp_path):
     assert not (tmp_path / "manifest-train.json").exists()
 
 
-def test_shard_that_another_run_has_written_meanwhile_is_not_taken(tmp_path):
+@pytest.mark.parametrize("file", ["", ".index/"])
+def test_file_that_another_run_has_written_meanwhile_is_not_taken(tmp_path, file):
     """As of two jobs on a folder of images to which some were added in between."""
-    stage(tmp_path, RECIPE, of_split("train").splits["train"].shards)
-    (tmp_path / ".recordmill-train" / "coco-train.tfrecord-00001-of-00002").write_bytes(bytes(12))
-    with pytest.raises(JobError, match=r"coco-train\.tfrecord-00001-of-00002 is gone, or not as it was written: does"):
-        commit_splits(str(tmp_path), of_split("train"), {"train": b"{}"})
+    manifest = with_index(of_split("train", 1), b"idx")
+    (shard,) = manifest.splits["train"].shards
+    stage(tmp_path, RECIPE, [shard])
+    state = tmp_path / ".recordmill-train"
+    (state / ".index").mkdir()
+    (state / ".index" / f"{shard.file}.idx").write_bytes(b"xxx" if file else b"idx")
+    (state / shard.file).write_bytes(bytes(shard.bytes if file else shard.bytes + 1))
+    with pytest.raises(JobError, match=f"{file}{shard.file}.* is gone, or not as it was written: does"):
+        commit_splits(str(tmp_path), manifest, {"train": b"{}"})
     assert not (tmp_path / "manifest.json").exists()
 
 
