@@ -10,7 +10,7 @@ from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
 from recordmill.schemas.dataset.manifest import FORMAT
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, ImageOptions, PictureOptions, RecipeValue
+from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, ImageOptions, RecipeValue
 from recordmill.schemas.inputs.picture_options import AnnotatedOptions, PictureOptions
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_key
@@ -183,7 +183,7 @@ def _facts(gathered: Gathered, planned: ShardPlans, splits: Sequence[str]) -> tu
     parts = (*gathered.facts, planned.facts)
     if gathered.division:
         names = gathered.blocks | "NamesOfGroups" >> beam.FlatMap(_named, splits).with_output_types(tuple[str, str])
-        parts += names | "CountGroups" >> CountGroups(gathered.division)
+        parts += (names | "CountGroups" >> CountGroups(gathered.division),)
     return parts
 
 

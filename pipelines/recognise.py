@@ -18,8 +18,7 @@ from recordmill.schemas.inputs.tables import RowsFile, RowsReading, rows_format
 from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.coco.find_exports import find_exports
 from recordmill.transforms.rows.read_rows import read_rows
-from recordmill.transforms.storage.read_unpacked import GZIP
-from recordmill.transforms.storage.resolve import join_path, storage_for
+from recordmill.transforms.storage.resolve import GZIP, join_path, storage_for
 
 _MOST_NAMES = 20_000
 """Names of a folder that are looked at; the files of its top always are."""

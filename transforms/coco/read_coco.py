@@ -41,8 +41,7 @@ from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.join.match_blocks import name_buckets, name_keys
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.storage.interface import UnreadableFileError, is_remote
-from recordmill.transforms.storage.read_unpacked import open_unpacked
-from recordmill.transforms.storage.resolve import archive_of, join_path, storage_for
+from recordmill.transforms.storage.resolve import archive_of, join_path, open_unpacked, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 _SUMMARIES = "summaries"

@@ -154,7 +154,8 @@ class ExampleEncoder:
             _count(run, per_image, Part.CAPTIONS in self._parts) + left_out.counted + Counter(filtered),
             list(map(id_texts(block).named, left_out.rejected)),
             _numbers(facts.image_class if self._has_class else run.class_index),
-            *_count_files(images),
+            len(left_out.read_bytes),
+            sum(left_out.read_bytes),
             left_out.bytes,
         )
 
@@ -311,16 +312,6 @@ def _count(run: Run, per_image: np.ndarray, has_captions: bool) -> Counter[Metri
     return counted
 
 
-def _count_files(images: Sequence[LoadedImage]) -> tuple[int, int]:
-    """Number of images that are not rejected, without continuations, and bytes of the files that were read for them."""
-    sizes = [
-        image.task.ref.size_bytes if image.picture else 0
-        for image in images
-        if not image.task.is_continuation and not isinstance(image.picture, Rejected)
-    ]
-    return len(sizes), sum(sizes)
-
-
 def _reject_objects(
     block: Block, images: Sequence[LoadedImage], boxes: FittedBoxes, objects: np.ndarray
 ) -> dict[int, list[Rejected]]:
@@ -344,11 +335,17 @@ def _reject_objects(
 
 
 class _LeftOut(NamedTuple):
-    """Rejects of a run in order, what is counted of them, and the file sizes of rejected images."""
+    """Rejects of a run in order, and what is counted of them.
+
+    Attributes:
+        bytes: file size of each rejected image.
+        read_bytes: bytes that were read of the file of each other image, without continuations.
+    """
 
     rejected: list[Rejected]
     counted: Counter[Metric]
     bytes: list[int]
+    read_bytes: list[int]
 
 
 def _gather_left_out(block: Block, images: Sequence[LoadedImage], faults: Mapping[int, list[Rejected]]) -> _LeftOut:
@@ -356,18 +353,21 @@ def _gather_left_out(block: Block, images: Sequence[LoadedImage], faults: Mappin
     Args:
         faults: objects that are left out, by the row of their image.
     """
-    left_out = _LeftOut([], Counter(), [])
+    left_out = _LeftOut([], Counter(), [], [])
     for row, (task, picture, masks) in enumerate(images):
+        sizes = left_out.read_bytes
         if picture is None:
             left_out.counted[Metric.IMAGES_WITHOUT_RECORD] += 1
         elif isinstance(picture, Picture):
             left_out.rejected.extend(faults.get(row, ()))
             left_out.rejected.extend(masks.rejected if masks else ())
         else:
+            sizes = left_out.bytes
             rows = picture.annotations + int(block.objects_per_image[row])
             if task.is_continuation:
                 left_out.counted[Metric.OF_REJECTED_IMAGES] += rows
-                continue
-            left_out.rejected.append(msgspec.structs.replace(picture, annotations=rows))
-            left_out.bytes.append(task.ref.size_bytes)
+            else:
+                left_out.rejected.append(msgspec.structs.replace(picture, annotations=rows))
+        if not task.is_continuation:
+            sizes.append(task.ref.size_bytes if picture else 0)
     return left_out

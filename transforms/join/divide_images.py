@@ -22,7 +22,7 @@ from recordmill.schemas.names import name_key
 from recordmill.transforms.blocks.pack_block import Keyed, pack_block, unpack_block
 from recordmill.transforms.join.match_blocks import FileState, name_keys
 from recordmill.transforms.rows.read_rows import read_texts
-from recordmill.transforms.storage.read_unpacked import open_unpacked, read_unpacked
+from recordmill.transforms.storage.resolve import open_unpacked, read_unpacked
 
 Labels = tuple[int, bytes]
 """Number of a range, and int64 [N, 2]: image id, and a label that the image has."""

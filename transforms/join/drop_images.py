@@ -25,8 +25,7 @@ from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagg
 from recordmill.transforms.insight.list_problems import copy_order
 from recordmill.transforms.join.match_blocks import name_keys
 from recordmill.transforms.storage.interface import UnreadableFileError
-from recordmill.transforms.storage.read_unpacked import read_unpacked
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import read_unpacked, storage_for
 
 _IMAGE_ID = re.compile("[0-9]{1,19}")  # of 64 bits
 _SHOWN = 3

@@ -27,8 +27,7 @@ from recordmill.transforms.records.tfrecord import (
     read_records,
 )
 from recordmill.transforms.storage.interface import StoredFile, is_remote
-from recordmill.transforms.storage.read_unpacked import GZIP
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import GZIP, storage_for
 
 _GZIP_FAULTS = (EOFError, IsalError, igzip.BadGzipFile)
 """Exceptions of damaged or truncated GZIP streams."""

@@ -18,8 +18,7 @@ import numpy as np
 
 from recordmill.schemas.errors import ConfigError, IndexMismatchError, RecordError
 from recordmill.transforms.records.tfrecord import HEADER_BYTES, framed, read_lengths, read_records
-from recordmill.transforms.storage.read_unpacked import GZIP
-from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
+from recordmill.transforms.storage.resolve import GZIP, join_path, split_folder, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 

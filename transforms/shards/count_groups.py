@@ -29,10 +29,9 @@ class GroupSizes(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class CountGroups(beam.PTransform):
-    """Convert (split, name) of each image to two PCollections of Facts.
+    """Convert (split, name) of each image to Facts: the groups of each split, images in none, and warnings.
 
-    They have the groups of each split, and images in none; and warnings of shares that are not met, and of names in a
-    list that are of no image.
+    The warnings are of shares that are not met, and of names in a list that are of no image.
 
     Raises, when it runs, what `unmatched_warnings` does.
     """
@@ -47,11 +46,9 @@ class CountGroups(beam.PTransform):
             | "OfSplit" >> beam.Map(_of_split).with_output_types(tuple[str, GroupSizes])
             | "AddSizes" >> beam.CombinePerKey(add_sizes)
         )
-        once = images.pipeline | "OnceGrouped" >> beam.Impulse()
         listed = images | "Listed" >> beam.FlatMap(_listed, self.division).with_output_types(str)
-        of_shares = once | "Shares" >> beam.Map(_shares, AsList(sizes), self.division)
-        of_names = once | "Names" >> beam.Map(_names, AsIter(listed), self.division)
-        return of_shares, of_names
+        once = images.pipeline | "OnceGrouped" >> beam.Impulse()
+        return once | "Groups" >> beam.Map(_facts, AsList(sizes), AsIter(listed), self.division)
 
 
 def _grouped(image: tuple[str, str], division: Division) -> tuple[str, str, bool]:
@@ -72,18 +69,14 @@ def _of_split(counted: tuple[tuple[str, str, bool], int]) -> tuple[str, GroupSiz
     return split, GroupSizes(images, 1, (images, group))
 
 
-def _shares(_: bytes, sizes: list[tuple[str, GroupSizes]], division: Division) -> Facts:
+def _facts(_: bytes, sizes: list[tuple[str, GroupSizes]], found: Iterable[str], division: Division) -> Facts:
     facts = FactsBuilder()
     for split, of_split in sizes:
         facts.count(split, Metric.GROUPS, of_split.groups)
         facts.count(split, Metric.UNGROUPED, of_split.ungrouped)
-    for warning in share_warnings(sizes, division.shares):
+    for warning in (*share_warnings(sizes, division.shares), *unmatched_warnings(found, division)):
         facts.warn(*warning)
     return facts.build()
-
-
-def _names(_: bytes, found: Iterable[str], division: Division) -> Facts:
-    return Facts(warnings=set(unmatched_warnings(found, division)))
 
 
 def unmatched_warnings(found: Iterable[str], division: Division) -> Iterator[tuple[str, str]]:

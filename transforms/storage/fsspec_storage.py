@@ -3,7 +3,7 @@
 import errno
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
@@ -93,9 +93,6 @@ class FsspecStorage(Storage):
             if error.errno == errno.EINVAL and self._size(path) <= start:  # S3 refuses a range behind the end
                 return b""
             raise
-
-    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]], version: str) -> list[bytes]:
-        return [self.read_range(path, start, length) for start, length in ranges]
 
     def write(self, path: str, data: bytes) -> None:
         with _translated(path, self._cure):

@@ -123,7 +123,7 @@ class Storage(Protocol):
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]], version: str) -> list[bytes]:
         """Several ranges of a file, each the offset of its first byte and its length, all of that version; as
         `read_range`, but quick also where there are many: the file may be kept open until `release`."""
-        ...
+        return [self.read_range(path, start, length, version) for start, length in ranges]
 
     def release(self, path: str, version: str) -> None:
         """Let go of what `read_ranges` keeps open."""

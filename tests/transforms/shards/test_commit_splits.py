@@ -1,4 +1,5 @@
 import json
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
@@ -222,8 +223,11 @@ def test_replaced_split_of_another_layout_leaves_neither_shards_nor_links(tmp_pa
     recipe = msgspec.structs.replace(RECIPE, layout="keras")
     shards = tuple(ShardInfo(f"file_0{index}-4.tfrec", 4, 3, "crc", "sha") for index in range(2))
     entry = msgspec.structs.replace(of_split("train").splits["train"], recipe=recipe, shards=shards)
+    (tmp_path / "file_07-3.tfrec").write_text("of an earlier run")
     commit(tmp_path, of_split("train", layout="keras", splits={"train": entry}))
-    assert len([path for path in tmp_path.iterdir() if path.is_symlink()]) == 2
+    links = {path.name: os.readlink(path) for path in tmp_path.iterdir() if path.is_symlink()}
+    assert links == {f"coco-train.tfrecord-0000{index}-of-00002": shards[index].file for index in range(2)}
+    assert sorted(path.name for path in tmp_path.glob("*.tfrec")) == [shard.file for shard in shards]
     commit(tmp_path, of_split("train", 1))
     assert [path.name for path in tmp_path.iterdir() if "tfrec" in path.name] == ["coco-train.tfrecord-00000-of-00001"]
     assert not (tmp_path / "coco-train.tfrecord-00000-of-00001").is_symlink()
@@ -237,12 +241,12 @@ def with_index(manifest: Manifest, data: bytes) -> Manifest:
     return msgspec.structs.replace(manifest, splits={split: msgspec.structs.replace(entry, shards=shards)})
 
 
-def commit_with_index(folder: Path, manifest: Manifest, data: bytes, written: bytes | None = None) -> None:
+def commit_with_index(folder: Path, manifest: Manifest, data: bytes) -> None:
     ((split, entry),) = manifest.splits.items()
     for shard in entry.shards:
         index = folder / f".recordmill-{split}" / ".index" / f"{shard.file}.idx"
         index.parent.mkdir(parents=True, exist_ok=True)
-        index.write_bytes(data if written is None else written)
+        index.write_bytes(data)
     commit(folder, with_index(manifest, data))
 
 
@@ -269,12 +273,6 @@ def test_what_is_no_shard_of_split_has_no_index_left(tmp_path):
     assert indexes(tmp_path) == {"coco-train.tfrecord-00000-of-00001.idx": b"n", "mine.tfrecord.idx": b"mine"}
 
 
-def test_index_that_another_run_has_written_meanwhile_is_not_taken(tmp_path):
-    with pytest.raises(JobError, match=r"\.index/coco-train.* is gone, or not as it was written"):
-        commit_with_index(tmp_path, of_split("train", 1), b"mine", written=b"else")
-    assert not (tmp_path / "manifest.json").exists()
-
-
 def test_same_split_once_more_is_never_taken_from_manifest(tmp_path, monkeypatch):
     """As of two jobs that write the same at the same time."""
     commit(tmp_path, of_split("train"))
@@ -291,12 +289,18 @@ def test_shard_gone_or_damaged_is_no_part_of_data_set(tmp_path):
     assert not (tmp_path / "manifest-train.json").exists()
 
 
-def test_shard_that_another_run_has_written_meanwhile_is_not_taken(tmp_path):
+@pytest.mark.parametrize("file", ["", ".index/"])
+def test_file_that_another_run_has_written_meanwhile_is_not_taken(tmp_path, file):
     """As of two jobs on a folder of images to which some were added in between."""
-    stage(tmp_path, RECIPE, of_split("train").splits["train"].shards)
-    (tmp_path / ".recordmill-train" / "coco-train.tfrecord-00001-of-00002").write_bytes(bytes(12))
-    with pytest.raises(JobError, match=r"coco-train\.tfrecord-00001-of-00002 is gone, or not as it was written: does"):
-        commit_splits(str(tmp_path), of_split("train"), {"train": b"{}"})
+    manifest = with_index(of_split("train", 1), b"idx")
+    (shard,) = manifest.splits["train"].shards
+    stage(tmp_path, RECIPE, [shard])
+    state = tmp_path / ".recordmill-train"
+    (state / ".index").mkdir()
+    (state / ".index" / f"{shard.file}.idx").write_bytes(b"xxx" if file else b"idx")
+    (state / shard.file).write_bytes(bytes(shard.bytes if file else shard.bytes + 1))
+    with pytest.raises(JobError, match=f"{file}{shard.file}.* is gone, or not as it was written: does"):
+        commit_splits(str(tmp_path), manifest, {"train": b"{}"})
     assert not (tmp_path / "manifest.json").exists()
 
 

@@ -8,7 +8,6 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.splits import Division, SplitShares
-from recordmill.transforms.dataset.facts import AddFacts
 from recordmill.transforms.shards.count_groups import (
     CountGroups,
     GroupSizes,
@@ -53,7 +52,7 @@ def test_split_without_group_has_none_of_images():
 def test_transform_counts_group_once():
     images = [("train", f"a{number}") for number in range(8)] + [("train", "b1"), ("val", "c1")]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        facts = (p | beam.Create(images) | CountGroups(Division(SHARES, "^[a-z]")) | AddFacts()).facts
+        facts = p | beam.Create(images) | CountGroups(Division(SHARES, "^[a-z]"))
         counts = {("train", "groups"): 2, ("val", "groups"): 1}
         assert_that(facts | beam.Map(lambda found: found.counts), equal_to([counts]), "Counted")
         warned = facts | beam.FlatMap(lambda found: found.warnings)
@@ -65,7 +64,7 @@ def test_images_in_no_group_of_list_and_its_names_of_no_image_are_counted():
     division = Division(SHARES, groups={"1": "a", "2": "a", "3": "a", "gone": "b", "lost": "a"})
     images = [("train", name) for name in "123x"] + [("val", "y")]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        facts = (p | beam.Create(images) | CountGroups(division) | AddFacts()).facts
+        facts = p | beam.Create(images) | CountGroups(division)
         counts = {("train", "groups"): 1, ("train", "ungrouped"): 1, ("val", "ungrouped"): 1}
         assert_that(facts | beam.Map(lambda found: found.counts), equal_to([counts]), "Counted")
         warned = facts | beam.FlatMap(lambda found: found.warnings)

@@ -1,7 +1,6 @@
 import csv
 import hashlib
 import json
-import os
 import re
 
 import apache_beam as beam
@@ -25,7 +24,7 @@ from recordmill.schemas.errors import DuplicatesError, EmptyDatasetError, JobErr
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.layouts import DETECTION, LAYOUTS
+from recordmill.schemas.layouts import DETECTION
 from recordmill.schemas.problems import Fingerprints
 from recordmill.schemas.rejects import Reason, Rejected, RejectLine
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult
@@ -163,20 +162,6 @@ def test_manifest_is_written_when_all_else_is_in_its_place(tmp_path, monkeypatch
     assert state.keys() >= {".recordmill-train/recipe.json"}
 
 
-def test_rejects_are_lines_in_fixed_order(tmp_path):
-    write(tmp_path)
-    first = (tmp_path / "rejects-train.jsonl").read_bytes()
-    assert [(line["split"], line["what"], line["id"], line["reason"]) for line in lines(tmp_path)] == [
-        ("train", "annotation", 4, "empty_box"),
-        ("train", "annotation", 5, "empty_box"),
-        ("train", "image", 9, "image_missing"),
-        ("train", "image", None, "malformed_image"),
-    ]
-    assert lines(tmp_path)[2]["detail"] == "no file 'ü.jpg'"
-    write(tmp_path, rejected=REJECTED[::-1])
-    assert (tmp_path / "rejects-train.jsonl").read_bytes() == first
-
-
 def test_too_many_rejects_leave_their_list_and_no_manifest(tmp_path):
     with pytest.raises(TooManyRejectsError, match=f"They are listed in {tmp_path}/.recordmill-train/rejects.jsonl"):
         write(tmp_path, max_rejects=0.0)
@@ -206,19 +191,6 @@ def test_manifest_says_what_is_in_records_and_what_segments_are(tmp_path):
     assert (manifest.parts, manifest.segments) == ((Part.SEMANTIC, Part.LVIS), segments)
     assert manifest.table == table
     assert json.loads((tmp_path / "label_map.json").read_text())["semantic_by_id"] == {"3": 1, "92": 2}
-
-
-def test_shards_of_keras_recipe_are_linked_by_names_tfds_asks_for(tmp_path):
-    shards = [ShardInfo(f"file_0{index}-{count}.tfrec", count, index, "crc", "a") for index, count in ((1, 4), (0, 5))]
-    (tmp_path / "file_07-3.tfrec").write_text("of an earlier run")
-    recipe = msgspec.structs.replace(RECIPE, layout="keras")
-    write(tmp_path, recipe=recipe, table=LAYOUTS["keras"], shards=shards)
-    links = {path.name: os.readlink(path) for path in tmp_path.glob("*.tfrecord-*")}
-    assert links == {
-        "coco-train.tfrecord-00000-of-00002": "file_00-5.tfrec",
-        "coco-train.tfrecord-00001-of-00002": "file_01-4.tfrec",
-    }
-    assert sorted(path.name for path in tmp_path.glob("*.tfrec")) == ["file_00-5.tfrec", "file_01-4.tfrec"]
 
 
 # Several splits in one job
@@ -311,13 +283,6 @@ def test_what_other_run_committed_is_searched_for_duplicates_as_late_run_asks(tm
         return
     with pytest.raises(DuplicatesError, match=r"2 images are 1 picture, .*The splits are complete, and stay"):
         late(tmp_path, duplicates=policy)
-
-
-def test_rejects_of_no_split_of_job_are_never_dropped(tmp_path):
-    other = Facts(rejects=count_rejects([("tset", REJECTED[0])]))
-    with pytest.raises(KeyError, match="tset"):
-        write_all(tmp_path, [RECIPE], facts_of("train"), other)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_transform_collects_what_steps_before_found(tmp_path):
