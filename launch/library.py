@@ -1,7 +1,8 @@
 """Conversion for `recordmill.convert`, in this process or in a child process.
 
-A child reads two lines of JSON from standard input, the import path and a Request. It writes lines of JSON to standard
-output: progress, and at the end a Done or a Failed. Standard error has the messages of the command."""
+A child reads two lines of JSON from standard input: the import path; and a list of the verb, the values of its options
+by name, the process id of the caller, and the width of its live line, 0 for plain lines. It writes lines of JSON to
+standard output: progress, and at the end the result or the error. Standard error has the messages of the command."""
 
 import io
 import json
@@ -11,7 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 from recordmill.launch.cli import command, logged, run_command
 from recordmill.launch.command_line.parameters import without_flags
@@ -21,21 +22,6 @@ from recordmill.pipelines.verbs import CONVERSIONS, fields_of
 from recordmill.schemas.errors import ConfigError, JobError, RecordmillError
 from recordmill.transforms.runtime.threads import end_with_parent
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
-
-
-class Request(NamedTuple):
-    """Order for a child process.
-
-    Attributes:
-        values: Values of options by name.
-        parent: Process id of the caller.
-        columns: Width of the caller's live line; 0 if it shows plain lines.
-    """
-
-    verb: str
-    values: Mapping[str, Any]
-    parent: int
-    columns: int
 
 
 def convert(
@@ -79,8 +65,8 @@ def child() -> None:
 
 
 def _answer(messages: TextIO, summary: io.StringIO) -> int:
-    request = Request(*json.loads(sys.stdin.readline()))
-    _end_with(request.parent)
+    verb, values, parent, columns = json.loads(sys.stdin.readline())
+    _end_with(parent)
 
     def send(message: Mapping[str, Any]) -> None:
         print(json.dumps(message), file=messages, flush=True)
@@ -88,12 +74,12 @@ def _answer(messages: TextIO, summary: io.StringIO) -> int:
     def show(mode: str) -> Any:
         from recordmill.launch.terminal.progress import send_lines
 
-        columns = request.columns if mode == "auto" else 0
-        return lambda stop, _: send_lines(stop, columns, lambda line: send({"line": line, "live": bool(columns)}))
+        width = columns if mode == "auto" else 0
+        return lambda stop, _: send_lines(stop, width, lambda line: send({"line": line, "live": bool(width)}))
 
     with logged(False), terminated_as_by_ctrl_c() as signals:
         try:
-            done = convert(request.verb, request.values, [], show)
+            done = convert(verb, values, [], show)
         except KeyboardInterrupt:
             return 128 + (signals or [signal.SIGINT])[0]
         except RecordmillError as error:

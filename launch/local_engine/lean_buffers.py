@@ -30,13 +30,6 @@ _partition = execution.GroupingBuffer.partition
 _output_stream = data_plane.InMemoryDataChannel.output_stream
 _finish = bundle_processor.DataOutputOperation.finish
 
-_REPLACED: Sequence[Callable] = (
-    _partition,
-    fn_runner.BundleManager._send_input_to_worker,
-    data_plane.InMemoryDataChannel.input_elements,
-    _output_stream,
-    _finish,
-)
 _KNOWN_SOURCES = {
     "adddbedb6adf429dc4507633b64a5905f4b5c68950ca365081e6fbf64a4da82b",  # Beam 2.70 to 2.73
     "e9ed8887e7b647422522e49b80cd605041b1932eca3ad26a3acbda6d54b6521b",  # Beam 2.74 to 2.77
@@ -52,19 +45,19 @@ def lean_buffers(options: PipelineOptions) -> Iterator[None]:
     Nothing is replaced if a method's source is not a known one, or if Beam is asked to run each bundle several times
     (`--direct_runner_bundle_repeat`), which reads an input again.
     """
-    replaced: dict[tuple[Any, str], Callable] = {}
-    if not options.view_as(DirectOptions).direct_runner_bundle_repeat:
-        if sources_hash(_REPLACED) in _KNOWN_SOURCES:
-            replaced = _REPLACEMENTS
-        else:
-            _LOGGER.debug("Beam %s: unknown source of buffer methods; the local runner keeps Beam's", beam.__version__)
-    before = {(owner, name): getattr(owner, name) for owner, name in replaced}
+    is_known = sources_hash(_REPLACED) in _KNOWN_SOURCES
+    if not is_known:
+        _LOGGER.debug("Beam %s: unknown source of buffer methods; the local runner keeps Beam's", beam.__version__)
+    if not is_known or options.view_as(DirectOptions).direct_runner_bundle_repeat:
+        yield
+        return
+    before = [(owner, name, getattr(owner, name)) for owner, name in _REPLACEMENTS]
     try:
-        for (owner, name), method in replaced.items():
+        for (owner, name), method in _REPLACEMENTS.items():
             setattr(owner, name, method)
         yield
     finally:
-        for (owner, name), method in before.items():
+        for owner, name, method in before:
             setattr(owner, name, method)
 
 
@@ -171,3 +164,4 @@ _REPLACEMENTS: dict[tuple[Any, str], Callable] = {
     (data_plane.InMemoryDataChannel, "output_stream"): output_stream,
     (bundle_processor.DataOutputOperation, "finish"): finish,
 }
+_REPLACED: Sequence[Callable] = [getattr(owner, name) for owner, name in _REPLACEMENTS]

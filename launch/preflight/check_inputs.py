@@ -66,10 +66,6 @@ def _file_fault(name: str, path: str) -> str:
     return f"{name} {path}: no such file{_near(path)}"
 
 
-def _rows_fault(name: str, path: str) -> str:
-    return _file_fault(name, path) or format_fault(path)
-
-
 def _folder_fault(name: str, path: str, what: str = "folder") -> str:
     return "" if storage_for(path).is_folder(path) else f"{name} {path}: no such {what}{_near(path)}"
 
@@ -93,7 +89,7 @@ _CHECKS: dict[Must, Callable[[str, str], str]] = {
     Must.IMAGES: _image_fault,
     Must.MASKS: lambda name, path: _folder_fault(name, path, "folder or .zip"),
     Must.OUTPUT: lambda name, path: "",  # with the inputs, see `_output_faults`
-    Must.ROWS: _rows_fault,
+    Must.ROWS: lambda name, path: _file_fault(name, path) or format_fault(path),
     Must.DATA: _data_fault,
 }
 

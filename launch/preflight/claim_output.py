@@ -39,7 +39,7 @@ from recordmill.transforms.dataset.dataset_folder import (
     unfinished_splits,
 )
 from recordmill.transforms.join.list_images import listing_of
-from recordmill.transforms.storage.interface import Storage, is_remote
+from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ def _look_at_split(
     if recorded and not overwrite:
         _check_same_recipe(output, recorded.recipe.unlisted, recipe, "holds")
         _check_same_recipe(output, recorded.recipe, recipe.with_listings(listings), "holds")
-        damaged = damaged_shards(storage, output, recorded)
+        damaged = _damaged_shards(output, recorded)
         if not damaged:
             return OutputState.COMPLETE
         _LOGGER.warning("%s: %s; the split is written again", output, ", ".join(damaged))
@@ -185,38 +185,34 @@ def finished_shards(output: str, recipes: Sequence[Recipe]) -> int:
     return sum(name != RECIPE and name.endswith(".json") for folder in folders for name in storage.names(folder))
 
 
-def damaged_shards(storage: Storage, output: str, split: SplitManifest) -> list[str]:
+def _damaged_shards(output: str, split: SplitManifest) -> list[str]:
     """Return the faults of a split's files: missing, another size, another checksum."""
+    storage = storage_for(output)
+
+    def damage(shard: ShardInfo) -> str:
+        try:
+            size, crc32c = storage.checksum(join_path(output, shard.file))
+        except FileNotFoundError:
+            return f"{shard.file} is missing"
+        if size != shard.bytes:
+            return f"{shard.file} has {size:,} bytes instead of {shard.bytes:,}"
+        is_same = crc32c == shard.crc32c
+        return "" if is_same else f"{shard.file} has the checksum {crc32c} instead of {shard.crc32c}"
+
     with ThreadPoolExecutor(_LOOKS) as pool:
-        found = pool.map(lambda shard: _damage(storage, join_path(output, shard.file), shard), split.shards)
-    return [f"{shard.file} {damage}" for shard, damage in zip(split.shards, found, strict=True) if damage]
-
-
-def _damage(storage: Storage, path: str, shard: ShardInfo) -> str:
-    try:
-        size, crc32c = storage.checksum(path)
-    except FileNotFoundError:
-        return "is missing"
-    if size != shard.bytes:
-        return f"has {size:,} bytes instead of {shard.bytes:,}"
-    return "" if crc32c == shard.crc32c else f"has the checksum {crc32c} instead of {shard.crc32c}"
+        return list(filter(None, pool.map(damage, split.shards)))
 
 
 def _check_same_recipe(output: str, known: Recipe, wanted: Recipe, holds: str) -> None:
+    """Refuse another recipe, with the differences: `seed was its default, now 1`."""
     if known == wanted:
         return
-    raise ConfigError(
-        f"{output} {holds} {known.name}-{known.split} made otherwise ({_difference(known, wanted)}); "
-        "give another --output or --split, or --overwrite to replace it"
-    )
-
-
-def _difference(known: Recipe, wanted: Recipe) -> str:
-    """Return the differences of two recipes: `seed was its default, now 1`."""
     before, now = ({**msgspec.to_builtins(recipe), **recipe.options} for recipe in (known, wanted))
     keys = [key for key in before | now if key != "options" and before.get(key) != now.get(key)]
-    return "; ".join(
-        f"{key.replace('_', '-')} was {_shown(before.get(key))}, now {_shown(now.get(key))}" for key in keys
+    changes = (f"{key.replace('_', '-')} was {_shown(before.get(key))}, now {_shown(now.get(key))}" for key in keys)
+    raise ConfigError(
+        f"{output} {holds} {known.name}-{known.split} made otherwise ({'; '.join(changes)}); "
+        "give another --output or --split, or --overwrite to replace it"
     )
 
 

@@ -3,7 +3,6 @@
 import pytest
 
 from recordmill.launch import flat
-from recordmill.launch.command_line.parameters import command_line
 from recordmill.launch.flat import from_flat
 from recordmill.schemas.errors import ConfigError
 
@@ -50,8 +49,3 @@ def test_what_is_refused(arguments, capsys):
         from_flat(arguments)
     assert flat.main(arguments) == 2
     assert capsys.readouterr().err == f"recordmill: {caught.value}\n"
-
-
-def test_parameter_that_template_has_not():
-    with pytest.raises(ConfigError):
-        command_line("verify", {"folder": "gs://b/out", "recompute": 1})

@@ -6,33 +6,39 @@ import pytest
 
 import recordmill
 from recordmill.schemas.errors import RecordError
-from tests.gcs_stand_in import Fault, Kind, running
+from tests.gcs_stand_in import Fault, Kind
+from tests.transforms.storage.conftest import gcs, server
+
+__all__ = ["gcs", "server"]  # fixtures
 
 
-def test_what_is_no_data_set(tmp_path, copy_converted):
+@pytest.fixture
+def out(tmp_path, copy_converted) -> Path:
+    """A data set of three shards."""
+    copy_converted(tmp_path / "out", "--num-shards", 3)
+    return tmp_path / "out"
+
+
+def test_what_is_no_data_set(tmp_path, out):
     with pytest.raises(recordmill.ConfigError, match="no such folder"):
         recordmill.open(str(tmp_path / "none"))
     with pytest.raises(recordmill.ConfigError, match=r"has no manifest\.json"):
         recordmill.open(str(tmp_path))
-    copy_converted(tmp_path, "--num-shards", 3)
     with pytest.raises(recordmill.ConfigError, match="no split 'test'; it has train"):
-        recordmill.open(str(tmp_path))["test"]
+        recordmill.open(out)["test"]
 
 
-def test_splits_are_mapping_and_survive_chdir(tmp_path, copy_converted, monkeypatch):
-    copy_converted(tmp_path / "out", "--num-shards", 3)
+def test_splits_are_mapping_and_survive_chdir(tmp_path, out, monkeypatch):
     monkeypatch.chdir(tmp_path)
     data = recordmill.open("out")
     assert (list(data), len(data), "train" in data, "test" in data) == (["train"], 1, True, False)
     train = data["train"]
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.chdir(out)
     assert next(iter(train))["image_id"] == train[0]["image_id"] == next(iter(train.tensorflow()))["image_id"]
 
 
-def test_shard_replaced_is_error(tmp_path, copy_converted):
-    copy_converted(tmp_path, "--num-shards", 3)
-    train = recordmill.open(tmp_path)["train"]
+def test_shard_replaced_is_error(out):
+    train = recordmill.open(out)["train"]
     path = Path(train.shards[0].path)
     os.utime(path, ns=(path.stat().st_mtime_ns + 1,) * 2)
     for read in (lambda: next(iter(train)), lambda: train[0], lambda: train[:1].tensorflow()):
@@ -40,48 +46,42 @@ def test_shard_replaced_is_error(tmp_path, copy_converted):
             read()
 
 
-def test_in_a_bucket(tmp_path, copy_converted, monkeypatch):
-    copy_converted(tmp_path, "--num-shards", 3)
-    with running() as server:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
-        for path in filter(Path.is_file, tmp_path.rglob("*")):
-            server.put(f"out/{path.relative_to(tmp_path)}", path.read_bytes())
-        remote, local = (recordmill.open(path)["train"] for path in ("gs://bucket/out", str(tmp_path)))
-        assert [int(each["image_id"]) for each in remote] == [int(each["image_id"]) for each in local]
-        assert remote.read([20, 3, 4]) == local.read([20, 3, 4])
-        with pytest.raises(recordmill.ConfigError, match="no such folder"):
-            recordmill.open("gs://bucket/other")
+@pytest.fixture
+def bucket(out, gcs):
+    """A bucket with the data set."""
+    for path in filter(Path.is_file, out.rglob("*")):
+        gcs.put(f"out/{path.relative_to(out)}", path.read_bytes())
+    return gcs
+
+
+@pytest.mark.usefixtures("bucket")
+def test_in_a_bucket(out):
+    remote, local = (recordmill.open(path)["train"] for path in ("gs://bucket/out", str(out)))
+    assert [int(each["image_id"]) for each in remote] == [int(each["image_id"]) for each in local]
+    assert remote.read([20, 3, 4]) == local.read([20, 3, 4])
+    with pytest.raises(recordmill.ConfigError, match="no such folder"):
+        recordmill.open("gs://bucket/other")
 
 
 @pytest.mark.parametrize("operation", ["stat", "read"])
-def test_a_bucket_without_permission(tmp_path, copy_converted, monkeypatch, operation):
-    copy_converted(tmp_path, "--num-shards", 3)
-    with running() as server:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
-        for path in filter(Path.is_file, tmp_path.rglob("*")):
-            server.put(f"out/{path.relative_to(tmp_path)}", path.read_bytes())
-        train = recordmill.open("gs://bucket/out")["train"]
-        server.faults = [Fault(Kind.STATUS, operation, times=1000, status=403)]
-        reads = (
-            lambda: recordmill.open("gs://bucket/out"),
-            lambda: train[3],
-            lambda: list(train),
-            train.tensorflow if operation == "stat" else lambda: list(train),  # TensorFlow has a client of its own
-        )
-        for read in reads:
-            with pytest.raises(PermissionError, match=r"does not have storage\.objects access.*gs://bucket/out/"):
-                read()
+def test_a_bucket_without_permission(bucket, operation):
+    train = recordmill.open("gs://bucket/out")["train"]
+    bucket.faults = [Fault(Kind.STATUS, operation, times=1000, status=403)]
+    reads = [lambda: recordmill.open("gs://bucket/out"), lambda: train[3], lambda: list(train)]
+    reads += [train.tensorflow] if operation == "stat" else []  # TensorFlow reads by another client
+    for read in reads:
+        with pytest.raises(PermissionError, match=r"does not have storage\.objects access.*gs://bucket/out/"):
+            read()
 
 
-def test_features_of_model_have_shape_of_recipe(tmp_path, copy_converted):
-    copy_converted(tmp_path, "--num-shards", 3)
-    path = Path(tmp_path / "manifest.json")
+def test_features_of_model_have_shape_of_recipe(out):
+    path = out / "manifest.json"
     manifest = json.loads(path.read_text())
     manifest |= {"layout": "features", "features": FLOAT16}
     manifest["splits"]["train"]["recipe"] |= {"layout": "features"}
     manifest["splits"]["train"]["recipe"]["options"]["feature_shape"] = ["2", "3", "5"]
     path.write_text(json.dumps(manifest))
-    (features,) = recordmill.open(str(tmp_path))["train"].features.values()
+    (features,) = recordmill.open(out)["train"].features.values()
     assert (features.dtype, features.static_shape) == ("float16", (2, 3, 5))
 
 

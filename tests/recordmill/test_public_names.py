@@ -1,3 +1,4 @@
+import importlib
 import runpy
 import subprocess
 import sys
@@ -42,3 +43,21 @@ def test_page_of_api_is_made_of_docstrings():
     page = runpy.run_path(str(docs / "make_api.py"))["api_page"]()
     assert (docs / "api.md").read_text(encoding="utf-8") == page, "make templates"
     assert all(value.__doc__ for name in recordmill.__all__ if callable(value := getattr(recordmill, name)))
+
+
+def parse_spec() -> object:
+    return recordmill.parse_spec(recordmill.LAYOUTS["detection"].with_parts(()))
+
+
+@pytest.mark.parametrize(
+    ("package", "use", "cure"),
+    [
+        ("tensorflow", parse_spec, 'recordmill.parse_spec needs pip install "recordmill[tensorflow]"'),
+        ("apache_beam", lambda: importlib.import_module("recordmill.beam"), 'needs pip install "recordmill[beam]"'),
+    ],
+)
+def test_a_missing_package_is_named(monkeypatch, package, use, cure):
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, "recordmill.beam", raising=False)
+    with pytest.raises(recordmill.ConfigError, match=cure.replace("[", r"\[")):
+        use()

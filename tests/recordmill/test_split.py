@@ -1,4 +1,5 @@
 import os
+import pickle
 
 import msgspec
 import numpy as np
@@ -15,13 +16,11 @@ CLASSES = CONTENTS["classification"]
 
 @pytest.fixture(params=[False, True], ids=["plain", "gzip"])
 def split(request, tmp_path):
-    return write_split(
-        tmp_path, CLASSES, [draw(CLASSES, number) for number in range(RECORDS)], compressed=request.param
-    )
+    return whole(tmp_path, compressed=request.param)
 
 
-def plain(folder):
-    return write_split(folder, CLASSES, [draw(CLASSES, number) for number in range(RECORDS)])
+def whole(folder, **more):
+    return write_split(folder, CLASSES, [draw(CLASSES, number) for number in range(RECORDS)], **more)
 
 
 def ids(records) -> list[int]:
@@ -37,7 +36,7 @@ def test_records_in_order(split):
 
 @pytest.mark.parametrize("number", [0, 2, RECORDS - 1, -1, -RECORDS, np.int64(3)])
 def test_a_record_by_its_number(tmp_path, number):
-    split = plain(tmp_path)
+    split = whole(tmp_path)
     place = range(RECORDS)[number]
     assert ids([split[number]]) == [place]
     assert split.raw(number) == ExampleWriter(CLASSES.table).write(draw(CLASSES, place).values)
@@ -46,7 +45,7 @@ def test_a_record_by_its_number(tmp_path, number):
 
 
 def test_records_in_any_order_at_once(tmp_path):
-    split = plain(tmp_path)
+    split = whole(tmp_path)
     numbers = [5, 0, -1, 2, 0]
     assert split.read(numbers) == [split.raw(number) for number in numbers]
     assert split[2:6].read([3, 0]) == [split.raw(5), split.raw(2)]
@@ -56,24 +55,24 @@ def test_records_in_any_order_at_once(tmp_path):
 def test_keys_are_what_is_decoded(tmp_path, name):
     contents = CONTENTS[name]
     split = write_split(tmp_path, contents, [draw(contents, number) for number in range(3)])
-    whole = split[2]  # decoded before keys are given, which another split must not inherit
+    before = split[2]  # decoded before keys are given, which another split must not inherit
     for key in split.features:
         (*_, found) = split.numpy(keys=[key])
         assert list(found) == [key]
-        np.testing.assert_array_equal(found[key], whole[key])
-    assert list(split.grain(keys=list(whole)[:2])[1]) == list(whole)[:2]
-    assert list(split[2]) == list(whole)
+        np.testing.assert_array_equal(found[key], before[key])
+    assert list(split.grain(keys=list(before)[:2])[1]) == list(before)[:2]
+    assert list(split[2]) == list(before)
 
 
 @pytest.mark.parametrize("keys", ["image", [], ["image", "imagr"]])
 def test_a_key_that_is_not_there(tmp_path, keys):
     with pytest.raises(ConfigError, match="give a list of image, "):
-        plain(tmp_path).numpy(keys=keys)
+        whole(tmp_path).numpy(keys=keys)
 
 
 @pytest.mark.parametrize("number", [RECORDS, -RECORDS - 1, 10**9])
 def test_a_number_beyond_the_records(tmp_path, number):
-    split = plain(tmp_path)
+    split = whole(tmp_path)
     with pytest.raises(IndexError, match=f"there is no record {number:,}; train has 7"):
         split[number]
     with pytest.raises(IndexError, match="there is no record 2; train has 2"):
@@ -81,9 +80,10 @@ def test_a_number_beyond_the_records(tmp_path, number):
 
 
 def test_compressed_shards_have_no_records_by_number(tmp_path):
-    split = write_split(tmp_path, CLASSES, [draw(CLASSES, 0)], compressed=True)
-    with pytest.raises(ConfigError, match="GZIP"):
-        split[0]
+    split = whole(tmp_path, compressed=True)
+    for read in (lambda: split[0], split.grain):
+        with pytest.raises(ConfigError, match="the shards are GZIP"):
+            read()
 
 
 @pytest.mark.parametrize(
@@ -107,25 +107,18 @@ def test_hosts_read_each_record_once_and_as_many_as_others(split, hosts):
     parts = [split.pieces(host, hosts) for host in range(hosts)]
     numbers = [sum(piece.end - piece.first for piece in pieces) for pieces in parts]
     assert max(numbers) - min(numbers) <= 1
-    places = [
-        (piece.shard.info.file, number)
-        for pieces in parts
-        for piece in pieces
-        for number in range(piece.first, piece.end)
-    ]
-    assert places == [(split.shards[0].info.file, n) for n in range(2)] + [
-        (split.shards[2].info.file, n) for n in range(5)
-    ]
+    places = [(each.number, place) for pieces in parts for each in pieces for place in range(each.first, each.end)]
+    assert places == [*((0, place) for place in range(2)), *((2, place) for place in range(5))]
 
 
 def test_record_that_cannot_be_decoded_is_named(tmp_path):
     values = draw(CLASSES, 1).values
     writer = ExampleWriter(CLASSES.table)
     records = [writer.write(each) for each in (values, values | {"image.encoded": b"none"})]
-    with pytest.raises(RecordError, match=r"00000-of-00001: record 1 cannot be decoded"):
-        list(split_of(tmp_path, CLASSES, [records]))
-    with pytest.raises(RecordError, match=r"00000-of-00001: record 1 cannot be decoded"):
-        split_of(tmp_path, CLASSES, [records])[1:][0]
+    split = split_of(tmp_path, CLASSES, [records])
+    for read in (lambda: list(split), lambda: split[1:][0]):
+        with pytest.raises(RecordError, match=r"00000-of-00001: record 1 cannot be decoded"):
+            read()
 
 
 def test_nothing_to_read(tmp_path):
@@ -135,7 +128,7 @@ def test_nothing_to_read(tmp_path):
 
 
 def test_a_damaged_record(tmp_path):
-    split = plain(tmp_path)
+    split = whole(tmp_path)
     path = tmp_path / split.shards[2].info.file
     data = bytearray(path.read_bytes())
     data[-10] ^= 1
@@ -165,3 +158,39 @@ def test_shard_with_fewer_records_than_manifest_has(tmp_path):
     longer = type(split)("train", str(tmp_path), [split.shards[0]._replace(info=info)], CLASSES)
     with pytest.raises(RecordError, match="it ends after 2 records, where the manifest has 3"):
         list(longer)
+
+
+@pytest.fixture
+def detected(tmp_path):
+    contents = CONTENTS["detection"]
+    return write_split(tmp_path, contents, [draw(contents, number) for number in range(5)])
+
+
+def same(one, other) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_grain_reads_records_one_by_one_and_several(detected):
+    split, source = detected, detected.grain()
+    assert len(source) == 5
+    assert same(source[3], split[3])
+    assert all(map(same, source._getitems([4, 0, 4]), [split[4], split[0], split[4]]))
+    assert source.__getitems__([]) == []
+    assert split.grain(raw=True)._getitems([2, 1]) == [split.raw(2), split.raw(1)]
+    assert split.grain(raw=True)[4] == split.raw(4)
+
+
+def test_source_of_grain_in_another_process_reads_same(detected):
+    source = detected.grain()
+    first = source[0]
+    assert same(pickle.loads(pickle.dumps(source))[0], first)
+
+
+def test_name_of_source_of_grain_is_that_of_its_records_in_any_folder(detected, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    split, drawn = detected, [draw(CONTENTS["detection"], number) for number in range(5)]
+    copy = write_split(tmp_path / "elsewhere", CONTENTS["detection"], drawn)
+    assert repr(copy.grain()) == repr(split.grain())
+    other = write_split(tmp_path / "elsewhere", CONTENTS["detection"], drawn[::-1])
+    names = {repr(each) for each in (split.grain(), split.grain(raw=True), split[1:].grain(), other.grain())}
+    assert len(names) == 4

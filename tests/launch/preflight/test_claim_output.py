@@ -48,28 +48,20 @@ def changed(**fields) -> Recipe:
     return msgspec.structs.replace(RECIPE, **fields)
 
 
-def compressed(file: InputFile) -> InputFile:
-    return InputFile(file.kind, f"{file.path}.gz", 1, "z", file.masks)
-
-
 def with_options(**options) -> Recipe:
     return changed(options=RECIPE.options | options)
-
-
-def split(recipe: Recipe, shards=SHARDS) -> SplitManifest:
-    counts = ImageCounts(2, 2, 0, {}), AnnotationCounts(0, 0, 0, 0, 0, 0, {}, {}, 0, 0, 0)
-    return SplitManifest(recipe, {}, "", (), *counts, Unlisted(0, ()), 12, "", shards)
 
 
 def finish(folder, *recipes: Recipe) -> None:
     """Write a data set of these splits, each of two shards."""
     splits = {}
+    counts = ImageCounts(2, 2, 0, {}), AnnotationCounts(0, 0, 0, 0, 0, 0, {}, {}, 0, 0, 0)
     for recipe in recipes:
         shards = tuple(
             msgspec.structs.replace(shard, file=shard.file.replace("coco-train", f"{recipe.name}-{recipe.split}"))
             for shard in SHARDS
         )
-        splits[recipe.split] = split(recipe, shards)
+        splits[recipe.split] = SplitManifest(recipe, {}, "", (), *counts, Unlisted(0, ()), 12, "", shards)
         for shard in shards:
             (folder / shard.file).write_bytes(bytes(shard.bytes))
     first = recipes[0]
@@ -91,10 +83,6 @@ def begin(folder, recipe: Recipe = RECIPE) -> None:
 def claim(folder, recipe=RECIPE, overwrite=False) -> OutputState:
     (state,) = claim_output(str(folder), [recipe], overwrite)
     return state
-
-
-def manifest_of(folder) -> Manifest:
-    return decode_manifest((folder / "manifest.json").read_bytes(), "manifest.json")
 
 
 VAL = changed(split="val")
@@ -121,6 +109,7 @@ HALF = "train=0.5,val=0.5"
 SAVED = InputFile("encoders", "e.json", 1, "AAAAAA==")
 OTHER_INPUTS = (InputFile("labels", "b.csv", 5, "AAAAAA=="),)
 GROWN = (InputFile(AnnotationKind.INSTANCES, "a.json", 2000, "AAAAAA=="),)
+COMPRESSED = (InputFile(AnnotationKind.INSTANCES, "a.json.gz", 1, "z"),)
 RENAMED = (InputFile(AnnotationKind.INSTANCES, "./a.json", 1234, "yZRlqg=="),)
 
 
@@ -144,10 +133,6 @@ def with_file(name: str, data: bytes = b"somebody's"):
     return write
 
 
-def nothing(folder) -> None:
-    pass
-
-
 def begun(*recipes: Recipe):
     return lambda folder: [begin(folder, recipe) for recipe in recipes or (RECIPE,)]
 
@@ -156,7 +141,7 @@ def claimed(*recipes: Recipe):
     return lambda folder: claim_output(str(folder), recipes, overwrite=False)
 
 
-def finished(*recipes: Recipe, but=nothing):
+def finished(*recipes: Recipe, but=lambda folder: None):
     def make(folder) -> None:
         finish(folder, *(recipes or (RECIPE,)))
         but(folder)
@@ -166,8 +151,8 @@ def finished(*recipes: Recipe, but=nothing):
 
 def edited(**fields):
     def edit(folder) -> None:
-        manifest = msgspec.structs.replace(manifest_of(folder), **fields)
-        (folder / "manifest.json").write_bytes(encode_json(manifest))
+        manifest = decode_manifest((folder / "manifest.json").read_bytes(), "manifest.json")
+        (folder / "manifest.json").write_bytes(encode_json(msgspec.structs.replace(manifest, **fields)))
 
     return edit
 
@@ -191,13 +176,13 @@ BOTH = (False, True)
 
 CLAIMS = [
     # What the folder holds; what is asked for; with --overwrite or not; each split's state.
-    (nothing, [RECIPE], BOTH, [NEW]),
-    (nothing, [TEST, VAL], [False], [NEW, NEW]),
+    (claimed(), [RECIPE], BOTH, [NEW]),
+    (claimed(), [TEST, VAL], [False], [NEW, NEW]),
     *((with_file(name), [RECIPE], [True], [NEW]) for name in ("notes.txt", SHARDS[0].file.replace("train", "val"))),
     (with_file(SHARDS[0].file), [RECIPE], [True], [NEW]),
     (begun(), [RECIPE], BOTH, [UNFINISHED]),
     (begun(), [with_options(seed=1)], [True], [NEW]),
-    (begun(), [changed(inputs=tuple(map(compressed, RECIPE.inputs)))], BOTH, [UNFINISHED]),
+    (begun(), [changed(inputs=COMPRESSED)], BOTH, [UNFINISHED]),
     (claimed(RECIPE), [changed(images=("elsewhere",))], [False], [NEW]),  # it wrote no shard
     (claimed(RECIPE), [VAL], [False], [NEW]),
     *((with_file(NOTE, note), [RECIPE], [True], [NEW]) for note in (b"", b"{", b'{"format": 1}', b"\xff")),
@@ -234,6 +219,12 @@ CLAIMS = [
     (claimed(of_texts("train", SAVED, text="counts")), [of_texts("val", SAVED, text="counts")], [False], [NEW]),
     (claimed(of_texts("train", text="raw")), [of_texts("val", text="counts")], [False], [NEW]),
     (claimed(RECIPE), [of_texts("val", caption_text="tfidf")], [False], [NEW]),
+    (
+        claimed(of_texts("train", caption_text="tfidf")),  # splits of one job share the vocabulary
+        [of_texts(name, caption_text="tfidf") for name in ("train", "val")],
+        [False],
+        [UNFINISHED, NEW],
+    ),
 ]
 
 
@@ -331,12 +322,6 @@ def test_what_is_refused_changes_nothing(tmp_path, left, recipes, overwrite, wor
     assert whole_folder(tmp_path) == before
 
 
-def test_splits_of_one_job_share_vocabulary(tmp_path):
-    first, second = (of_texts(name, caption_text="tfidf") for name in ("train", "val"))
-    claim(tmp_path, first)
-    assert claim_output(str(tmp_path), [first, second], overwrite=False) == [UNFINISHED, NEW]
-
-
 def test_images_are_listed_once_for_complete_splits(tmp_path, monkeypatch):
     folder = str(tmp_path / "images")
     with_file("images/1.jpg", bytes(3))(tmp_path)
@@ -374,20 +359,15 @@ def test_note_that_another_job_has_replaced(tmp_path, monkeypatch, seed):
 
 @pytest.mark.parametrize("place", ["", "a", "a/b"])
 def test_what_is_released_is_as_it_was(tmp_path, place):
+    """What another run has claimed stays."""
     output = str(tmp_path / place)
     absent = absent_folders(output)
     claim_output(output, [RECIPE, VAL], overwrite=False)
-    release_output(output, [RECIPE, VAL], absent)
+    release_output(output, [RECIPE], absent)
+    assert list(whole_folder(tmp_path / place)) == [".recordmill-val/recipe.json"]
+    assert not (tmp_path / place / STATE).exists()
+    release_output(output, [VAL], absent)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_what_another_run_claims_stays_when_one_is_released(tmp_path):
-    absent = absent_folders(str(tmp_path / "out"))
-    claim(tmp_path / "out", RECIPE)
-    claim(tmp_path / "out", VAL)
-    release_output(str(tmp_path / "out"), [RECIPE], absent)
-    assert list(whole_folder(tmp_path / "out")) == [".recordmill-val/recipe.json"]
-    assert not (tmp_path / "out" / STATE).exists()
     assert absent_folders("gs://bucket/a") == []
 
 

@@ -46,21 +46,19 @@ def test_numbers_add_up():
     assert without_time(progress.snapshot()) == Progress("reading annotations", 15, 3, 5, 3, 120, 1, 3)
 
 
-def _write(size: int) -> None:
-    progress.wrote_images(1, size)
+def _count(_: object) -> None:
+    for size in (100, 20, 3):
+        progress.wrote_images(1, size)
+    for reject in REJECTS:
+        progress.rejected(reject)
+    progress.skipped_images(7)
+    progress.finished_shard()
 
 
 def test_beam_counts_the_same():
     p = beam.Pipeline(FnApiRunner(), PipelineOptions([]))
-    p | "Sizes" >> beam.Create([100, 20, 3]) | "Write" >> beam.Map(_write)
-    p | "Rejects" >> beam.Create(REJECTS) | "Reject" >> beam.Map(progress.rejected)
-    (
-        p
-        | "Shards" >> beam.Create([1])
-        | "Skip" >> beam.Map(lambda _: (progress.skipped_images(7), progress.finished_shard()))
-    )
-    result = p.run()
-    counters = result.metrics().query(MetricsFilter().with_namespace("recordmill"))["counters"]
+    p | beam.Create([1]) | beam.Map(_count)
+    counters = p.run().metrics().query(MetricsFilter().with_namespace("recordmill"))["counters"]
     assert {counter.key.metric.name: counter.committed for counter in counters} == {
         "images_written": 3,
         "image_bytes_written": 123,

@@ -129,8 +129,3 @@ def test_summaries(capsys, monkeypatch):
 )
 def test_printable(text, expected):
     assert printable(text) == expected
-
-
-def test_a_long_line_is_not_wrapped(capsys):
-    terminal().print("x" * 2000)
-    assert capsys.readouterr().out == "x" * 2000 + "\n"

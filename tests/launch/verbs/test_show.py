@@ -29,9 +29,13 @@ def test_wide_letters_take_two_columns():
     assert padded("猫猫猫猫猫", 6) == "猫猫… "
 
 
-def test_a_data_set(tmp_path, copy_converted):
+@pytest.fixture
+def manifest(tmp_path, copy_converted):
     copy_converted(tmp_path, "--num-shards", 3)
-    manifest = require_manifest(str(tmp_path))
+    return require_manifest(str(tmp_path))
+
+
+def test_a_data_set(manifest):
     split = manifest.splits["train"]
     lines = list(overview_lines("a\x1b[2J", manifest, ["train"], 80, blocks=False))
     assert lines[0] == "coco in a\\x1b[2J: layout detection"
@@ -44,10 +48,8 @@ def test_a_data_set(tmp_path, copy_converted):
     assert next(iter(shown)) == max(counts, key=lambda name: counts[name])
 
 
-def test_of_manifest_that_was_edited(tmp_path, copy_converted):
-    """It may have fewer of what there is one a class of, or a shard; and reasons that would steer the terminal."""
-    copy_converted(tmp_path, "--num-shards", 3)
-    manifest = require_manifest(str(tmp_path))
+def test_of_manifest_that_was_edited(manifest):
+    """It may have fewer counts than classes, no shard, and reasons that would steer the terminal."""
     split = manifest.splits["train"]
     images = replace(split.images, rejected={"\x1b[2J": 1})
     edited = replace(split, class_counts=split.class_counts[:2], shards=(), images=images)
@@ -57,9 +59,7 @@ def test_of_manifest_that_was_edited(tmp_path, copy_converted):
     assert list(overview_lines("a", replace(manifest, splits={}), [], 80, blocks=False))
 
 
-def test_many_classes_are_cut_and_counted(tmp_path, copy_converted):
-    copy_converted(tmp_path, "--num-shards", 3)
-    manifest = require_manifest(str(tmp_path))
+def test_many_classes_are_cut_and_counted(manifest):
     categories = tuple(replace(manifest.categories[0], id=number, name=f"c{number}" * 40) for number in range(300))
     split = replace(manifest.splits["train"], class_counts=tuple(range(300)))
     manifest = replace(manifest, categories=categories, splits={"train": split, "val": split})

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from recordmill.launch.terminal import console as module
-from recordmill.launch.terminal.console import searching
+from recordmill.launch.terminal.console import searching, terminal
 
 
 def printed(monkeypatch, is_terminal: bool, quiet_seconds: float = 0.0) -> str:
@@ -34,3 +34,8 @@ def test_search_that_takes_while_says_how_far_it_is(monkeypatch):
 @pytest.mark.parametrize(("is_terminal", "quiet_seconds"), [(False, 0.0), (True, 99.0)])
 def test_nothing_is_said_in_pipe_or_at_once(monkeypatch, is_terminal, quiet_seconds):
     assert "records read" not in printed(monkeypatch, is_terminal, quiet_seconds)
+
+
+def test_a_long_line_is_not_wrapped(capsys):
+    terminal().print("x" * 2000)
+    assert capsys.readouterr().out == "x" * 2000 + "\n"
