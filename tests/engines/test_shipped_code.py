@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import draw_jpeg, shard_bytes
+from tests.engines.output import records_of
 from tests.engines.worker_pool import Pool, running_pool, worker_environment
 from tests.faults.warm_process import Command
-from tests.jobs.folders import records, whole_folder, write_table
+from tests.jobs.folders import whole_folder, write_table
 
 Words = list[str]
 OUTPUTS = "--max-rejects 1 --num-shards"
@@ -87,7 +88,7 @@ def test_same_data_set_as_in_process(python, inputs, recordmill, tmp_path, name)
     outcome = recordmill(*job, "--output", out)
     assert outcome.code == 0, outcome
     if "beam" in job:  # whose records are in other shards every time
-        assert all_records(shipped) == all_records(out) != []
+        assert records_of(shipped) == records_of(out) != {}
     else:
         said, _, took = command.out.replace(str(shipped), str(out)).rpartition("That took ")
         here, _, took_here = outcome.out.rpartition("That took ")
@@ -96,10 +97,6 @@ def test_same_data_set_as_in_process(python, inputs, recordmill, tmp_path, name)
         assert "writing" in took_here
         assert shard_bytes(shipped) != {}
         assert whole_folder(shipped) == whole_folder(out)
-
-
-def all_records(folder: Path) -> list[bytes]:
-    return sorted(record for path in folder.glob("*.tfrecord-*") for record in records(path))
 
 
 def test_without_wheel_job_fails(inputs, tmp_path):

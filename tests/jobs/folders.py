@@ -31,10 +31,3 @@ def write_table(path: Path, rows: Iterable[Iterable[object]]) -> Path:
 
 def whole_folder(out: Path) -> dict[str, bytes]:
     return {path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*") if path.is_file()}
-
-
-def records(path: Path) -> list[bytes]:
-    """The records of a shard, as TensorFlow reads them."""
-    import tensorflow as tf
-
-    return list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())

@@ -1,7 +1,6 @@
 """`recordmill extract`: what went into a data set comes out of it, and nothing is written beside the folder."""
 
 import errno
-import hashlib
 import json
 import os
 import shutil
@@ -9,23 +8,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
 
-from recordmill.transforms.records.tfrecord import frame
 from tests.conftest import (
-    CATEGORIES,
-    SQUARE,
-    annotation,
     coco_flags,
-    convert,
-    draw_jpeg,
-    image_row,
     read_examples,
     rejects_of,
-    shard_bytes,
-    write_coco,
 )
-from tests.jobs.folders import records, whole_folder
+from tests.jobs.folders import whole_folder
 
 
 @pytest.fixture
@@ -140,69 +129,6 @@ def test_what_it_refuses(folder, tmp_path, recordmill):
         assert recordmill("extract", *arguments).code == 2, arguments
     assert whole_folder(tmp_path / "mine") == {"file": b""}
     assert not (tmp_path / "dir").exists()
-
-
-def rewrite(path: Path, all_records: list[bytes]) -> None:
-    path.write_bytes(
-        b"".join(piece for record in all_records for piece in (frame(record)[0], record, frame(record)[1]))
-    )
-
-
-def changed(record: bytes, feature: str, value: object) -> bytes:
-    """A record in which one feature has another value."""
-    example = tf.train.Example.FromString(record)
-    kind = example.features.feature[feature].WhichOneof("kind")
-    getattr(example.features.feature[feature], kind).value[:] = [value]
-    return example.SerializeToString(deterministic=True)
-
-
-def edit(folder: Path, changes: dict[int, tuple[str, object]]) -> str:
-    """Order the records of the only shard by image id, give some another value of one feature, and correct the
-    manifest; return the shard's name."""
-    (name,) = shard_bytes(folder)
-    examples = {int(example["image/source_id"][0]): number for number, example in enumerate(read_examples(folder))}
-    found = records(folder / name)
-    by_id = [(id_, found[number]) for id_, number in sorted(examples.items())]
-    rewrite(folder / name, [changed(record, *changes[id_]) if id_ in changes else record for id_, record in by_id])
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["splits"]["train"]["shards"][0]["sha256"] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    return name
-
-
-def test_records_that_contradict_themselves(tmp_path, recordmill):
-    """14 images, each with an object of the same id and a mask: each fault is reported, and all else is extracted."""
-    rows = [image_row(number, f"{number}.jpg") for number in range(1, 15)]
-    for row in rows:
-        draw_jpeg(tmp_path / "images" / row["file_name"], colour=(row["id"] * 18, 0, 0))
-    objects = [annotation(row["id"], row["id"], (10, 5, 10, 10), segmentation=SQUARE) for row in rows]
-    assert convert(recordmill, tmp_path, write_coco(tmp_path, rows, objects, CATEGORIES), "--masks", "png").code == 0
-    faults = {
-        1: ("image/height", 60, "image_size"),
-        2: ("image/height", 0, "image_size"),
-        3: ("image/encoded", b"\xff\xd8\xff no picture", "image_undecodable"),
-        4: ("image/source_id", b"1_0", "schema"),
-        5: ("image/filename", b"\xff.jpg", "schema"),
-        6: ("image/object/class/label", 5, "class"),
-        7: ("image/object/area", float("nan"), "schema"),
-        8: ("image/object/mask", b"no PNG", "mask"),
-        9: ("image/source_id", b"10", ""),
-        10: ("image/format", b"png", "duplicate_image_id"),
-    }
-    shard = edit(tmp_path / "out", {id_: fault[:2] for id_, fault in faults.items()})
-    outcome = recordmill("extract", tmp_path / "out", tmp_path / "dir")
-    assert outcome.code == 1
-    for id_, (_, _, fault) in faults.items():
-        assert not fault or f"{shard} record {id_ - 1}: {fault}: " in outcome.out
-    assert [row["id"] for row in document(tmp_path / "dir")["images"]] == [1, 3, 6, 8, *range(10, 15)]
-    found = {row["id"]: row for row in document(tmp_path / "dir")["annotations"]}
-    assert list(found) == [1, 3, 6, 8, 9, *range(11, 15)]
-    assert {id_ for id_, row in found.items() if row["segmentation"] == []} == {1, 8}
-    assert (found[6]["category_id"], found[9]["image_id"]) == (5, 10)
-    files = whole_folder(tmp_path / "dir" / "images" / "train")
-    assert files.pop("3.jpg") == faults[3][1]
-    originals = whole_folder(tmp_path / "images")
-    assert files == {f"{id_}.jpg": originals[f"{id_}.jpg"] for id_ in (1, 6, 8, *range(9, 15))}
 
 
 def test_extraction_goes_on_after_full_disk(folder, tmp_path, recordmill, monkeypatch):

@@ -137,6 +137,37 @@ def test_no_panoptic_row_is_no_fault():
     assert (rows.panoptic, len(files), faults) == (None, 1, [])
 
 
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"image.height": np.array([60])}, "image_size"),
+        ({"image.encoded": b"\xff\xd8\xff no picture"}, "image_undecodable"),
+        ({"objects.category_id": np.array([3, 5])}, "class"),
+        ({"objects.mask_png": [png(), b"no PNG"]}, "mask"),
+        ({"objects.mask_png": [png(), png(41)]}, "mask"),
+    ],
+)
+def test_record_with_a_fault_that_is_kept(changes, reason):
+    rows, files, faults = extract("detection", DETECTION | changes, *[Part.MASK_PNG] * (reason == "mask"))
+    assert [fault[0] for fault in faults] == [reason]
+    assert (len(files), [row.id for row in rows.instances]) == (1, [11, 12])
+    if reason == "mask":
+        assert all(b'"segmentation":[]' in row.json for row in rows.instances)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"image.height": np.array([0])}, "the image is 40x30, the record says 40x0"),
+        ({"image.id": b"1_0"}, "1_0"),
+        ({"image.file_name": b"\xff.jpg"}, "not UTF-8"),
+    ],
+)
+def test_record_that_cannot_be_used(changes, said):
+    with pytest.raises(UnusableRecordError, match=said):
+        extract("detection", DETECTION | changes)
+
+
 def test_without_size_no_pixels():
     with pytest.raises(UnusableRecordError, match="header"):
         extract("tfds", TFDS | {"image.encoded": b"no picture"})
