@@ -79,24 +79,20 @@ def source(options: VocOptions) -> Source:
     """
     data, images, root = options.data, options.images, _root(options.data)
     whole = _folders_of(root, "")
-    by_split: dict[str, list[Folders]] = {}
-    for name, split in _SPLIT_OF.items():
-        if whole is None and (found := _folders_of(root, f"{name}/")) is not None:
-            by_split.setdefault(split, []).append(found)
-    if whole is None and not by_split:
+    places = {"": whole} if whole else {name: each for name in _SPLIT_OF if (each := _folders_of(root, f"{name}/"))}
+    if not places:
         raise ConfigError(f"--data {data} has no .xml files: neither in it, nor in Annotations, train, val or test")
-    places = [("", whole)] if whole else [(split, each) for split, found in by_split.items() for each in found]
     if images and len(places) > 1:
-        raise ConfigError(f"--images: {data} has images in its folders {' and '.join(sorted(by_split))}; leave it out")
+        raise ConfigError(f"--images: {data} has images in its folders {' and '.join(sorted(places))}; leave it out")
     folders = []
-    for split, place in places:
+    for name, place in places.items():
         for path in images or (join_path(root, place.images),):
-            folders.append(SourceFolder(path.rstrip("/"), "" if images else place.images, split))
+            folders.append(SourceFolder(path.rstrip("/"), "" if images else place.images, _SPLIT_OF.get(name, "")))
         if images or place.labels != place.images:
             folders.append(SourceFolder(join_path(root, place.labels).rstrip("/"), place.labels, has_images=False))
-    all_folders = tuple(place._replace(images="") if images else place for _, place in places)
+    all_folders = tuple(place._replace(images="") if images else place for place in places.values())
     lists = _lists(root) if whole else []
-    used = {*by_split, *(list_.split for list_ in lists)}
+    used = {*(folder.split for folder in folders), *(list_.split for list_ in lists)}
     has_masks = options.masks != "none"
     rules = VocRules(int(options.voc_origin), all_folders, root if has_masks else "")
     return Source(
@@ -288,12 +284,12 @@ def parse_object(element: Element, origin: int) -> SampleObject:
     Raises:
         UnusableError: it has no name or no box, or a number of it is none.
     """
-    name, box = element.text_of("name"), element.find("bndbox")
+    name, edges = element.text_of("name"), element.find("bndbox")
     if not name:
         raise UnusableError(Reason.MALFORMED_ANNOTATION, "an object without <name>")
-    if box is None:
+    if edges is None:
         raise UnusableError(Reason.MALFORMED_BOX, f"{name!r} has no <bndbox>")
-    texts = {edge: box.text_of(edge) for edge in _EDGES}
+    texts = {edge: edges.text_of(edge) for edge in _EDGES}
     xmin, ymin, xmax, ymax = finite_numbers(texts, f"of {name!r}")
     shown = ", ".join(f"{edge} {text[:20]!r}" for edge, text in texts.items())
     if xmax < xmin or ymax < ymin:
@@ -301,12 +297,16 @@ def parse_object(element: Element, origin: int) -> SampleObject:
     width, height = xmax - xmin + origin, ymax - ymin + origin
     if not width or not height:
         raise UnusableError(Reason.EMPTY_BOX, f"the box of {name!r} has no area: {shown}")
-    flags = {tag: element.text_of(tag) for tag in ("difficult", "truncated")}
-    for tag, text in flags.items():
-        if text.lower() not in _FLAGS:
-            raise UnusableError(Reason.MALFORMED_ANNOTATION, f"<{tag}> is {text[:20]!r}, and neither 0 nor 1")
-    states = {tag: _FLAGS[text.lower()] for tag, text in flags.items()}
-    return SampleObject(name, (xmin - origin, ymin - origin, width, height), view=element.text_of("pose"), **states)
+    difficult, truncated = (_flag(element, tag) for tag in ("difficult", "truncated"))
+    box = xmin - origin, ymin - origin, width, height
+    return SampleObject(name, box, difficult=difficult, truncated=truncated, view=element.text_of("pose"))
+
+
+def _flag(element: Element, tag: str) -> bool:
+    text = element.text_of(tag)
+    if text.lower() not in _FLAGS:
+        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"<{tag}> is {text[:20]!r}, and neither 0 nor 1")
+    return _FLAGS[text.lower()]
 
 
 def _notes(objects: list[SampleObject], width: int | None, origin: int) -> Iterator[str]:

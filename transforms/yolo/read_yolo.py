@@ -73,7 +73,7 @@ def source(options: YoloOptions) -> Source:
     labels = [path for path in beside if path not in {folder.path for folder in folders}]
     folders += [SourceFolder(path, has_images=False) for path in labels if storage_for(path).is_folder(path)]
     used = {*(folder.split for folder in folders), *(list_.split for list_ in lists)}
-    points = described.get("kpt_names")
+    points: Any = described.get("kpt_names")
     points = points.get(0) if isinstance(points, dict) else None
     has_points = isinstance(points, list) and len(points) == keypoints
     points = tuple(map(str, points)) if has_points else unnamed_keypoints(keypoints)
