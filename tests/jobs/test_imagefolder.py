@@ -176,7 +176,7 @@ def fill(folder: Path, what: str) -> None:
     [
         ("no metadata", "recordmill folder --images"),
         ("two of a split", "train/metadata.csv, train/metadata.jsonl"),
-        ("two names of a split", "validation/metadata.jsonl, val/metadata.jsonl"),
+        ("two names of a split", "val/metadata.jsonl, validation/metadata.jsonl"),
         ("no file_name", "image, text"),
         ("classes of images", "--label-column label"),
         ("a json array", "is one JSON array"),

@@ -23,11 +23,6 @@ _NO_SIZE = "size"
 
 
 def source(options: TfcsvOptions) -> Source:
-    """Return what is read.
-
-    Raises:
-        ConfigError: see `find_labels`.
-    """
     labels = find_labels(options, _is_csv)
     return naming_source(options, labels, parse_rows, check=_check)
 
