@@ -12,7 +12,7 @@ import numpy as np
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
-from recordmill.schemas.inputs.images import is_image_name
+from recordmill.schemas.inputs.images import MAX_PIXELS, is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.rejects import Reason, UnusableError
@@ -20,6 +20,7 @@ from recordmill.transforms.annotated.read_xml import Element, read_elements, sid
 from recordmill.transforms.annotated.shapes import finite_numbers, mask_text
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, SourceFolder, SplitList, parser
 from recordmill.transforms.images.open_picture import open_picture
+from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.voc.voc_options import VocOptions
 
@@ -38,7 +39,7 @@ _FARTHEST = 3
 """The least xmin and the greatest xmax are noted to so many pixels, so that a data set has few different notes."""
 _NO_MASK = "images with objects that have no mask in SegmentationObject: {number} ({names})"
 _NO_OBJECT = "images with masks in SegmentationObject that no <object> has: {number}; they are left out ({names})"
-_NO_PALETTE = "images whose SegmentationObject is no PNG with a palette: {number}; it is not read ({names})"
+_NO_PALETTE = "images whose SegmentationObject cannot be read as a PNG with a palette: {number} ({names})"
 
 
 class Folders(NamedTuple):
@@ -260,12 +261,16 @@ def _add_masks(objects: list[SampleObject], numbers: list[int], last: int, file:
     stem = posixpath.splitext(file.removeprefix(place.labels))[0]
     path = join_path(rules.root, posixpath.join(place.masks, f"{stem}.png"))
     try:
-        with open_picture(storage_for(path).read(path), "png") as image:
-            if image.mode not in ("P", "L"):
-                return [_NO_PALETTE]
-            pixels = np.asarray(image)
+        data = storage_for(path).read(path)
     except FileNotFoundError:
         return [_NO_MASK] if objects else []
+    except UnreadableFileError:
+        return [_NO_PALETTE]
+    try:
+        with open_picture(data, "png") as image:
+            if image.mode not in ("P", "L") or image.width * image.height > MAX_PIXELS:
+                return [_NO_PALETTE]
+            pixels = np.asarray(image)
     except Exception:  # Pillow's decoders raise nearly anything on damaged bytes
         return [_NO_PALETTE]
     there = {*np.unique(pixels).tolist()} - {0, _VOID}
