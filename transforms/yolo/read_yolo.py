@@ -28,7 +28,6 @@ from recordmill.transforms.yolo.yolo_options import YoloOptions
 
 _CLASSES = ("classes.txt", "labels/classes.txt")
 _YAML = (".yaml", ".yml")
-_SHOWN = 60
 
 
 class LineRules(NamedTuple):
@@ -304,15 +303,11 @@ def parse_labels(data: bytes, file: str, rules: LineRules) -> Iterator[LabelledI
     for number, line in enumerate(lines, 1):
         if not (tokens := line.split()):
             continue
-        with found.rejecting(line=number):
-            try:
-                columns = _numbers(tokens)
-                each = parse_line(columns, rules)
-                if (before := first.setdefault(columns, number)) != number:
-                    raise UnusableError(Reason.DUPLICATE_ANNOTATION, f"it says the same as line {before}")
-            except UnusableError as fault:
-                shown = line.strip()[:_SHOWN] + "…" * (len(line.strip()) > _SHOWN)
-                raise UnusableError(fault.reason, f"{fault.detail}: {shown!r}") from fault
+        with found.rejecting(line=number, text=line.strip()):
+            columns = _numbers(tokens)
+            each = parse_line(columns, rules)
+            if (before := first.setdefault(columns, number)) != number:
+                raise UnusableError(Reason.DUPLICATE_ANNOTATION, f"it says the same as line {before}")
             found.objects.append(each)
             found.notes.add("box" if len(columns) == 5 else "nine" if len(columns) == 9 else "more")
     found.notes |= {"mixed"} if "box" in found.notes and len(found.notes) > 1 else set()
