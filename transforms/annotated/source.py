@@ -14,7 +14,6 @@ from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.read_xml import XmlError
 
-
 _SHOWN = 60
 
 
