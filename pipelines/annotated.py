@@ -27,7 +27,8 @@ from recordmill.transforms.annotated.join_annotated import (
     JoinAnnotated,
     wanted_labels,
 )
-from recordmill.transforms.annotated.read_annotated import AnnotatedRules, ReadAnnotated
+from recordmill.transforms.annotated.read_annotated import ReadAnnotated
+from recordmill.transforms.annotated.read_labels import AnnotatedRules
 from recordmill.transforms.annotated.source import Source
 from recordmill.transforms.coco.join_images import Filters
 from recordmill.transforms.dataset.dataset_folder import labels_beside

@@ -148,22 +148,18 @@ def _tables(folder: str, names: Sequence[str]) -> Iterator[Recognised]:
     files = [name.removesuffix(".bytes") for name, array in columns.items() if pa.types.is_large_binary(array.type)]
     if files and batch and batch.is_typed:
         flags = ("--image-column", files[0], *(("--label", label) if label else ()))
-        by_split = {name: _OF_SPLIT.fullmatch(name) for name in names}
-        splits = sorted({SPLIT_OF_FOLDER[match[1]] for match in by_split.values() if match}, key=_order)
-        if not all(by_split.values()):
-            splits = [""]
+        by_split: dict[str, list[str]] = {}
+        for name in names:
+            match = _OF_SPLIT.fullmatch(name)
+            by_split.setdefault(SPLIT_OF_FOLDER[match[1]] if match else "", []).append(name)
+        by_split = {"": [*names]} if "" in by_split else by_split
         commands = tuple(
             (
-                *(
-                    word
-                    for name, match in by_split.items()
-                    if not split or (match and SPLIT_OF_FOLDER[match[1]] == split)
-                    for word in ("--rows", join_path(folder, name))
-                ),
+                *(word for name in by_split[split] for word in ("--rows", join_path(folder, name))),
                 *flags,
                 *(("--split", split) if split else ()),
             )
-            for split in splits
+            for split in sorted(by_split, key=("", *USUAL_SPLITS).index)
         )
         yield Recognised("table", f"column {files[0]} of {names[0]} has images", commands)
     elif label and len(names) == 1 and any(name.lower() in PATH_COLUMNS for name in columns):
@@ -177,13 +173,9 @@ def _class_folders(data: str, images: Sequence[str]) -> Iterator[Recognised]:
     tops = sorted({name.partition("/")[0] for name in images if "/" in name})
     within = sorted({name.split("/")[1] for name in images if name.count("/") > 1})
     if tops and set(tops) <= SPLIT_OF_FOLDER.keys():
-        ordered = sorted(tops, key=lambda top: _order(SPLIT_OF_FOLDER[top]))
+        ordered = sorted(tops, key=lambda top: USUAL_SPLITS.index(SPLIT_OF_FOLDER[top]))
         commands = tuple(("--images", join_path(data, top), "--split", SPLIT_OF_FOLDER[top]) for top in ordered)
         if len(within) > 1:
             yield Recognised("folder", f"{len(within)} class folders below {', '.join(ordered)}", commands)
     elif len(tops) > 1:
         yield Recognised("folder", f"{len(tops)} class folders", (("--images", data),))
-
-
-def _order(split: str) -> int:
-    return USUAL_SPLITS.index(split)

@@ -150,7 +150,7 @@ def train_rows(text: str, name: str = "metadata.jsonl") -> Callable[[Path], obje
         (train_rows("file_name,text\n1.jpg,a\n", "metadata.csv"), "train/metadata.csv, train/metadata.jsonl"),
         (
             lambda data: shutil.copytree(data / "validation", data / "val"),
-            "validation/metadata.jsonl, val/metadata.jsonl",
+            "val/metadata.jsonl, validation/metadata.jsonl",
         ),
         (train_rows('{"image": "1.jpg", "text": "a"}'), "image, text"),
         (train_rows('{"file_name": "1.jpg", "label": "cat"}'), "--label-column label"),

@@ -58,17 +58,3 @@ def _image(rows: list[tuple[int, Cells]], how: RowFormat) -> LabelledImage:
             each = how.object_of(cells, found.notes)
             found.objects += [each] if each else []
     return found.image(how.sample_of(rows[0][1], found.notes))
-
-
-def number_of(cells: Cells, column: str) -> float:
-    """
-    Raises:
-        UnusableError: the cell is no number.
-
-    >>> number_of({"xmin": "1.5"}, "xmin")
-    1.5
-    """
-    try:
-        return float(cells[column])
-    except ValueError as error:
-        raise UnusableError(Reason.MALFORMED_BOX, f"{column} is {cells[column]!r}, and no number") from error

@@ -4,7 +4,6 @@ import math
 import posixpath
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import msgspec
@@ -75,11 +74,7 @@ def _folders(labels: list[SourceFolder], images: tuple[str, ...]) -> tuple[Sourc
 
 def one_folder(folder: str, names: Iterable[str], images: tuple[str, ...]) -> Labels:
     """Return label files of one folder. Images are in it, or below it, or below `images`."""
-    return Labels(_folders([SourceFolder(folder.rstrip("/"))], images), (), partial(_is_one, names=frozenset(names)))
-
-
-def _is_one(name: str, names: frozenset[str]) -> bool:
-    return name in names
+    return Labels(_folders([SourceFolder(folder.rstrip("/"))], images), (), frozenset(names).__contains__)
 
 
 def is_json(name: str) -> bool:

@@ -14,6 +14,8 @@ from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.read_xml import XmlError
 
+_SHOWN = 60
+
 
 class LabelFault(NamedTuple):
     """A part of a label file that cannot be used.
@@ -56,12 +58,13 @@ class ImageParts:
         self.notes: set[str] = set()
 
     @contextmanager
-    def rejecting(self, where: str = "", line: int = 0) -> Iterator[None]:
-        """Make an UnusableError a fault, whose text begins with `where`."""
+    def rejecting(self, where: str = "", line: int = 0, text: str = "") -> Iterator[None]:
+        """Make an UnusableError a fault, whose detail begins with `where`, and ends with the beginning of `text`."""
         try:
             yield
         except UnusableError as fault:
-            self.faults.append(LabelFault(fault.reason, f"{where}{fault.detail}", line))
+            shown = f": {text[:_SHOWN] + '…' * (len(text) > _SHOWN)!r}" if text else ""
+            self.faults.append(LabelFault(fault.reason, f"{where}{fault.detail}{shown}", line))
 
     def image(self, sample: Sample, *warnings: str) -> LabelledImage:
         """Return the image of a Sample that lacks its objects."""

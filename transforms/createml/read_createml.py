@@ -43,11 +43,6 @@ class _CreatemlImage(msgspec.Struct):
 
 
 def source(options: CreatemlOptions) -> Source:
-    """Return what is read.
-
-    Raises:
-        ConfigError: see `find_labels`.
-    """
     labels = find_labels(options, is_json)
     return naming_source(options, labels, parse_images, check=_check)
 

@@ -50,7 +50,7 @@ _SIZES_READ = 100
 """So many images are looked at for their size, where rows do not state it."""
 
 
-class Metadata(NamedTuple):
+class MetadataFile(NamedTuple):
     """A metadata file.
 
     Attributes:
@@ -126,7 +126,7 @@ def source(options: ImagefolderOptions) -> Source:
     )
 
 
-def _find_files(data: str) -> tuple[str, list[Metadata]]:
+def _find_files(data: str) -> tuple[str, list[MetadataFile]]:
     """Return the folder of the data set, and its metadata files.
 
     Raises:
@@ -151,12 +151,12 @@ def _find_files(data: str) -> tuple[str, list[Metadata]]:
     return data, [_read_head(data, *each) for each in found]
 
 
-def _read_head(root: str, folder: str, name: str) -> Metadata:
+def _read_head(root: str, folder: str, name: str) -> MetadataFile:
     path = join_path(root, posixpath.join(folder, name))
     with storage_for(path).open(path) as stream:
         batch = next(read_stream(path, stream, RowsReading()), None)
     rows = [row for _, row in rows_of(batch)] if batch else []
-    return Metadata(folder, name, path, batch.columns if batch else {}, rows)
+    return MetadataFile(folder, name, path, batch.columns if batch else {}, rows)
 
 
 def _is_folder(data: str, name: str) -> bool:
@@ -164,7 +164,7 @@ def _is_folder(data: str, name: str) -> bool:
     return storage_for(path).is_folder(path)
 
 
-def _unread_splits(root: str, files: list[Metadata]) -> list[str]:
+def _unread_splits(root: str, files: list[MetadataFile]) -> list[str]:
     """Return warnings of folders of splits that have no metadata file, where others have."""
     known = {file.folder for file in files}
     bases = {posixpath.dirname(file.folder) for file in files if file.split}
@@ -197,7 +197,7 @@ def _no_metadata(data: str) -> str:
     return f"{said}, in it or in {', '.join(splits)}. Folders of classes are read by {' and '.join(commands)}"
 
 
-def _check_file(file: Metadata, class_names: tuple[str, ...], captions: tuple[str, ...]) -> None:
+def _check_file(file: MetadataFile, class_names: tuple[str, ...], captions: tuple[str, ...]) -> None:
     """
     Raises:
         ConfigError: the columns are of no use, or classes need names.
@@ -228,7 +228,7 @@ def _unnamed(said: str) -> str:
     return f"{said}: --class-names cat,dog gives the names of all classes, from number 0 on"
 
 
-def _sampled(file: Metadata, folder: str) -> Boxes:
+def _sampled(file: MetadataFile, folder: str) -> Boxes:
     """Return boxes of the first rows, with the sizes of their images where rows state them, or of the first images."""
     numbers, sizes, areas = [], [], []
     read: dict[str, tuple[float, float]] = {}

@@ -72,11 +72,6 @@ class _Shape(msgspec.Struct):
 
 
 def source(options: LabelmeOptions) -> Source:
-    """Return what is read.
-
-    Raises:
-        ConfigError: see `find_labels`.
-    """
     labels = find_labels(options, is_json)
     rules = ShapeRules(options.ignore_labels, options.masks != "none")
     return naming_source(options, labels, partial(parse_shapes, rules=rules), check=_check)

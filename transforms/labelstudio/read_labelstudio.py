@@ -89,11 +89,6 @@ class _Value(msgspec.Struct):
 
 
 def source(options: LabelstudioOptions) -> Source:
-    """Return what is read.
-
-    Raises:
-        ConfigError: see `find_labels`.
-    """
     labels = find_labels(options, _is_export)
     drops_code, warnings = options.upload_prefix == "drop", []
     if options.upload_prefix is None and not _has_codes(labels):

@@ -12,8 +12,9 @@ from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.annotated.csv_rows import Cells, RowFormat, number_of, read_images
+from recordmill.transforms.annotated.csv_rows import Cells, RowFormat, read_images
 from recordmill.transforms.annotated.naming import find_labels, fraction_box, naming_source, one_folder
+from recordmill.transforms.annotated.shapes import finite_numbers
 from recordmill.transforms.annotated.source import LabelledImage, Source
 from recordmill.transforms.openimages.openimages_options import OpenimagesOptions
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
@@ -144,7 +145,7 @@ def _object(cells: Cells, notes: set[str], names: dict[str, str]) -> SampleObjec
     code = cells["LabelName"]
     if not code:
         raise UnusableError(Reason.UNKNOWN_CATEGORY, "no LabelName")
-    box = fraction_box(*(number_of(cells, column) for column in _EDGES))
+    box = fraction_box(*finite_numbers({column: cells[column] for column in _EDGES}, "of the box"))
     notes |= {flag for flag in _FLAGS if cells.get(flag) == "1"}
     notes |= {_UNNAMED} if names and code not in names else set()
     is_crowd, truncated = (cells.get(flag) == "1" for flag in ("IsGroupOf", "IsTruncated"))

@@ -5,7 +5,7 @@ from typing import BinaryIO
 
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.annotated.csv_rows import Cells, RowFormat, number_of, read_images
+from recordmill.transforms.annotated.csv_rows import Cells, RowFormat, read_images
 from recordmill.transforms.annotated.naming import (
     check_pixels,
     edges_box,
@@ -14,6 +14,7 @@ from recordmill.transforms.annotated.naming import (
     image_name,
     naming_source,
 )
+from recordmill.transforms.annotated.shapes import finite_numbers
 from recordmill.transforms.annotated.source import LabelledImage, Source
 from recordmill.transforms.tfcsv.tfcsv_options import TfcsvOptions
 
@@ -23,11 +24,6 @@ _NO_SIZE = "size"
 
 
 def source(options: TfcsvOptions) -> Source:
-    """Return what is read.
-
-    Raises:
-        ConfigError: see `find_labels`.
-    """
     labels = find_labels(options, _is_csv)
     return naming_source(options, labels, parse_rows, check=_check)
 
@@ -67,6 +63,6 @@ def _object(cells: Cells, notes: set[str]) -> SampleObject | None:
         return None
     if not cells["class"]:
         raise UnusableError(Reason.UNKNOWN_CATEGORY, "no class")
-    edges = [number_of(cells, column) for column in _EDGES]
+    edges = finite_numbers({column: cells[column] for column in _EDGES}, "of the box")
     notes.add(frame_note(edges))
     return SampleObject(cells["class"], edges_box(*edges))

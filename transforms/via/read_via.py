@@ -78,11 +78,6 @@ class _Polygon(msgspec.Struct):
 
 
 def source(options: ViaOptions) -> Source:
-    """Return what is read.
-
-    Raises:
-        ConfigError: see `find_labels`.
-    """
     labels = find_labels(options, is_json)
     rules = RegionRules(options.class_attribute or "", options.class_name or "", options.masks != "none")
     check = partial(_check, rules=rules)

@@ -12,7 +12,7 @@ import numpy as np
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
-from recordmill.schemas.inputs.images import is_image_name
+from recordmill.schemas.inputs.images import MAX_PIXELS, is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.rejects import Reason, UnusableError
@@ -20,6 +20,7 @@ from recordmill.transforms.annotated.read_xml import Element, read_elements, sid
 from recordmill.transforms.annotated.shapes import finite_numbers, mask_text
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, SourceFolder, SplitList, parser
 from recordmill.transforms.images.open_picture import open_picture
+from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.voc.voc_options import VocOptions
 
@@ -38,7 +39,7 @@ _FARTHEST = 3
 """The least xmin and the greatest xmax are noted to so many pixels, so that a data set has few different notes."""
 _NO_MASK = "images with objects that have no mask in SegmentationObject: {number} ({names})"
 _NO_OBJECT = "images with masks in SegmentationObject that no <object> has: {number}; they are left out ({names})"
-_NO_PALETTE = "images whose SegmentationObject is no PNG with a palette: {number}; it is not read ({names})"
+_NO_PALETTE = "images whose SegmentationObject cannot be read as a PNG with a palette: {number} ({names})"
 
 
 class Folders(NamedTuple):
@@ -79,24 +80,20 @@ def source(options: VocOptions) -> Source:
     """
     data, images, root = options.data, options.images, _root(options.data)
     whole = _folders_of(root, "")
-    by_split: dict[str, list[Folders]] = {}
-    for name, split in _SPLIT_OF.items():
-        if whole is None and (found := _folders_of(root, f"{name}/")) is not None:
-            by_split.setdefault(split, []).append(found)
-    if whole is None and not by_split:
+    places = {"": whole} if whole else {name: each for name in _SPLIT_OF if (each := _folders_of(root, f"{name}/"))}
+    if not places:
         raise ConfigError(f"--data {data} has no .xml files: neither in it, nor in Annotations, train, val or test")
-    places = [("", whole)] if whole else [(split, each) for split, found in by_split.items() for each in found]
     if images and len(places) > 1:
-        raise ConfigError(f"--images: {data} has images in its folders {' and '.join(sorted(by_split))}; leave it out")
+        raise ConfigError(f"--images: {data} has images in its folders {' and '.join(sorted(places))}; leave it out")
     folders = []
-    for split, place in places:
+    for name, place in places.items():
         for path in images or (join_path(root, place.images),):
-            folders.append(SourceFolder(path.rstrip("/"), "" if images else place.images, split))
+            folders.append(SourceFolder(path.rstrip("/"), "" if images else place.images, _SPLIT_OF.get(name, "")))
         if images or place.labels != place.images:
             folders.append(SourceFolder(join_path(root, place.labels).rstrip("/"), place.labels, has_images=False))
-    all_folders = tuple(place._replace(images="") if images else place for _, place in places)
+    all_folders = tuple(place._replace(images="") if images else place for place in places.values())
     lists = _lists(root) if whole else []
-    used = {*by_split, *(list_.split for list_ in lists)}
+    used = {*(folder.split for folder in folders), *(list_.split for list_ in lists)}
     has_masks = options.masks != "none"
     rules = VocRules(int(options.voc_origin), all_folders, root if has_masks else "")
     return Source(
@@ -264,12 +261,16 @@ def _add_masks(objects: list[SampleObject], numbers: list[int], last: int, file:
     stem = posixpath.splitext(file.removeprefix(place.labels))[0]
     path = join_path(rules.root, posixpath.join(place.masks, f"{stem}.png"))
     try:
-        with open_picture(storage_for(path).read(path), "png") as image:
-            if image.mode not in ("P", "L"):
-                return [_NO_PALETTE]
-            pixels = np.asarray(image)
+        data = storage_for(path).read(path)
     except FileNotFoundError:
         return [_NO_MASK] if objects else []
+    except UnreadableFileError:
+        return [_NO_PALETTE]
+    try:
+        with open_picture(data, "png") as image:
+            if image.mode not in ("P", "L") or image.width * image.height > MAX_PIXELS:
+                return [_NO_PALETTE]
+            pixels = np.asarray(image)
     except Exception:  # Pillow's decoders raise nearly anything on damaged bytes
         return [_NO_PALETTE]
     there = {*np.unique(pixels).tolist()} - {0, _VOID}
@@ -288,12 +289,12 @@ def parse_object(element: Element, origin: int) -> SampleObject:
     Raises:
         UnusableError: it has no name or no box, or a number of it is none.
     """
-    name, box = element.text_of("name"), element.find("bndbox")
+    name, edges = element.text_of("name"), element.find("bndbox")
     if not name:
         raise UnusableError(Reason.MALFORMED_ANNOTATION, "an object without <name>")
-    if box is None:
+    if edges is None:
         raise UnusableError(Reason.MALFORMED_BOX, f"{name!r} has no <bndbox>")
-    texts = {edge: box.text_of(edge) for edge in _EDGES}
+    texts = {edge: edges.text_of(edge) for edge in _EDGES}
     xmin, ymin, xmax, ymax = finite_numbers(texts, f"of {name!r}")
     shown = ", ".join(f"{edge} {text[:20]!r}" for edge, text in texts.items())
     if xmax < xmin or ymax < ymin:
@@ -301,12 +302,16 @@ def parse_object(element: Element, origin: int) -> SampleObject:
     width, height = xmax - xmin + origin, ymax - ymin + origin
     if not width or not height:
         raise UnusableError(Reason.EMPTY_BOX, f"the box of {name!r} has no area: {shown}")
-    flags = {tag: element.text_of(tag) for tag in ("difficult", "truncated")}
-    for tag, text in flags.items():
-        if text.lower() not in _FLAGS:
-            raise UnusableError(Reason.MALFORMED_ANNOTATION, f"<{tag}> is {text[:20]!r}, and neither 0 nor 1")
-    states = {tag: _FLAGS[text.lower()] for tag, text in flags.items()}
-    return SampleObject(name, (xmin - origin, ymin - origin, width, height), view=element.text_of("pose"), **states)
+    difficult, truncated = (_flag(element, tag) for tag in ("difficult", "truncated"))
+    box = xmin - origin, ymin - origin, width, height
+    return SampleObject(name, box, difficult=difficult, truncated=truncated, view=element.text_of("pose"))
+
+
+def _flag(element: Element, tag: str) -> bool:
+    text = element.text_of(tag)
+    if text.lower() not in _FLAGS:
+        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"<{tag}> is {text[:20]!r}, and neither 0 nor 1")
+    return _FLAGS[text.lower()]
 
 
 def _notes(objects: list[SampleObject], width: int | None, origin: int) -> Iterator[str]:

@@ -28,7 +28,6 @@ from recordmill.transforms.yolo.yolo_options import YoloOptions
 
 _CLASSES = ("classes.txt", "labels/classes.txt")
 _YAML = (".yaml", ".yml")
-_SHOWN = 60
 
 
 class LineRules(NamedTuple):
@@ -73,7 +72,7 @@ def source(options: YoloOptions) -> Source:
     labels = [path for path in beside if path not in {folder.path for folder in folders}]
     folders += [SourceFolder(path, has_images=False) for path in labels if storage_for(path).is_folder(path)]
     used = {*(folder.split for folder in folders), *(list_.split for list_ in lists)}
-    points = described.get("kpt_names")
+    points: Any = described.get("kpt_names")
     points = points.get(0) if isinstance(points, dict) else None
     has_points = isinstance(points, list) and len(points) == keypoints
     points = tuple(map(str, points)) if has_points else unnamed_keypoints(keypoints)
@@ -304,15 +303,11 @@ def parse_labels(data: bytes, file: str, rules: LineRules) -> Iterator[LabelledI
     for number, line in enumerate(lines, 1):
         if not (tokens := line.split()):
             continue
-        with found.rejecting(line=number):
-            try:
-                columns = _numbers(tokens)
-                each = parse_line(columns, rules)
-                if (before := first.setdefault(columns, number)) != number:
-                    raise UnusableError(Reason.DUPLICATE_ANNOTATION, f"it says the same as line {before}")
-            except UnusableError as fault:
-                shown = line.strip()[:_SHOWN] + "…" * (len(line.strip()) > _SHOWN)
-                raise UnusableError(fault.reason, f"{fault.detail}: {shown!r}") from fault
+        with found.rejecting(line=number, text=line.strip()):
+            columns = _numbers(tokens)
+            each = parse_line(columns, rules)
+            if (before := first.setdefault(columns, number)) != number:
+                raise UnusableError(Reason.DUPLICATE_ANNOTATION, f"it says the same as line {before}")
             found.objects.append(each)
             found.notes.add("box" if len(columns) == 5 else "nine" if len(columns) == 9 else "more")
     found.notes |= {"mixed"} if "box" in found.notes and len(found.notes) > 1 else set()

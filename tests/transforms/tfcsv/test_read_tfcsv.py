@@ -44,9 +44,9 @@ def test_a_compressed_file():
 @pytest.mark.parametrize(
     ("row", "reason", "detail"),
     [
-        ("1.jpg,40,30,cat,1,2,x,6", "malformed_box", "xmax is 'x', and no number"),
-        ("1.jpg,40,30,cat,1,2,,6", "malformed_box", "xmax is '', and no number"),
-        ("1.jpg,40,30,cat,1,2,nan,6", "malformed_box", "the edges are not in order"),
+        ("1.jpg,40,30,cat,1,2,x,6", "malformed_box", "a number of the box is none: xmin '1', ymin '2', xmax 'x'"),
+        ("1.jpg,40,30,cat,1,2,,6", "malformed_box", "xmax ''"),
+        ("1.jpg,40,30,cat,1,2,nan,6", "malformed_box", "a number of the box is not finite"),
         ("1.jpg,40,30,cat,4,2,1,6", "malformed_box", "left 4, top 2, right 1, bottom 6"),
         ("1.jpg,40,30,,1,2,4,6", "unknown_category", "no class"),
     ],

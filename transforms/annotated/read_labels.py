@@ -1,0 +1,330 @@
+"""Label files of a Source become Blocks of image rows with their objects."""
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import msgspec
+import numpy as np
+from apache_beam.pvalue import TaggedOutput
+
+from recordmill.schemas.block import Block, join_blocks, ragged_bytes, ragged_texts
+from recordmill.schemas.dataset.manifest import InputRows
+from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.sample import Sample
+from recordmill.schemas.inputs.splits import Division, name_id
+from recordmill.schemas.names import name_key
+from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.transforms.annotated.source import (
+    FILES,
+    NOTE,
+    LabelFault,
+    LabelledImage,
+    Source,
+)
+from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
+from recordmill.transforms.blocks.run_step import hash_images, ranges_of
+from recordmill.transforms.dataset.compare_names import Names
+from recordmill.transforms.dataset.facts import FactsBuilder, tagged
+from recordmill.transforms.join.list_images import batched
+from recordmill.transforms.join.match_blocks import NO_FILES, FileState, match_rows, name_buckets, name_keys
+from recordmill.transforms.runtime import progress
+from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, pack
+from recordmill.transforms.runtime.threads import look_ahead
+from recordmill.transforms.storage.interface import UnreadableFileError
+from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.user_samples.convert_samples import CategoryFinder, id_of, sample_rows, usable_objects
+from recordmill.transforms.user_samples.gather_samples import Trait
+
+BITS = 8
+"""2 ** 8 buckets of names, and ranges of images: of a million images, some 4,000 are in memory together."""
+TRAITS, NOTICES = "traits", "notices"
+BARE, ALONE = "bare", "alone"
+"""Images and label files without each other, of a format whose label files state the name of their image, too."""
+_MOST_BYTES = 64 << 20
+"""Maximum size of a label file beside an image."""
+SMALL_BYTES = 1 << 20
+"""Maximum size of a label file that names its image and is fetched ahead, or read with others."""
+AT_ONCE = 1000
+_NO_LABEL_FILE = "images without a label file: {number}; they are written without objects, as background ({names})"
+_NO_IMAGE = "label files without an image: {number}; they are left out ({names})"
+_NO_ROWS = Block(file_name=ragged_texts([]), split=np.zeros(0, np.int64))
+
+Keyed = tuple[int, bytes]
+"""Number of a bucket of names or of a range of images, and a packed Block."""
+LabelFile = tuple[str, str, int, str, str]
+"""Name in the data set, path, size, version and split of a label file."""
+Fetched = bytes | OSError | None
+"""Bytes of a label file, or why it cannot be read; None if it is read as a stream."""
+
+
+class AnnotatedRules(NamedTuple):
+    """How a Source is read.
+
+    Attributes:
+        output: folder of the data set, which may be within a folder of the source.
+        divides: True if --split decides.
+        match: a `recordmill.schemas.names.Match`, where label files name their images.
+    """
+
+    source: Source
+    splits: tuple[str, ...]
+    output: str
+    seed: int
+    divides: bool
+    match: str = "path"
+
+    def index_of(self, split: str) -> int:
+        """Return the index of a split; -1 if --split decides."""
+        return -1 if self.divides else self.splits.index(split)
+
+
+def buckets_of(names: Sequence[str]) -> np.ndarray:
+    return name_buckets(names, "path", 1 << BITS)
+
+
+class _LabelReader(ThreadedDoFn):
+    """Reads the label files of image rows."""
+
+    def __init__(self, rules: AnnotatedRules, threads: int):
+        super().__init__(threads)
+        self._rules = rules
+
+    def _parsed(self, labels: Iterable[LabelFile]) -> Iterator[LabelledImage]:
+        parse = partial(_parse, source=self._rules.source)
+        return look_ahead(parse, labels, self.pool, self.threads) if self.threads > 1 else map(parse, labels)
+
+    def _labelled(self, rows: Block, keys: Sequence[str], labels: Sequence[LabelFile | None]) -> Iterator[Any]:
+        """Yield rows with the objects of their label files, Traits and notices.
+
+        Args:
+            keys: name that the label file of each row should have.
+            labels: label file of each row.
+        """
+        read = {label[0]: label for label in labels if label}
+        by_label = dict(zip(read, self._parsed(read.values()), strict=True))
+        images = [by_label[label[0]] if label else LabelledImage(Sample("")) for label in labels]
+        names = rows.file_name.texts()
+        if names:
+            files = [label[0] if label else key for label, key in zip(labels, keys, strict=True)]
+            block, traits = labelled_rows(names, images, files, self._rules.source)
+            block = block.having(**dict(rows.image_columns()))
+            yield from pack_parts(block, ranges_of(hash_images(block.image_id, self._rules.seed), BITS))
+            yield from (TaggedOutput(TRAITS, tuple(trait)) for trait in traits)
+        yield from _notices(names, images)
+
+
+class ReadBeside(_LabelReader):
+    """Read the label files of the images of a bucket."""
+
+    def process(self, group: Any, division: Division | None) -> Iterator[Any]:
+        progress.set_step("reading label files")
+        images, labels, lists = (list(side) for side in group[1])
+        rules, facts = self._rules, FactsBuilder()
+        source, label_of = rules.source, rules.source.label_of or str
+        known = {label[0]: label for label in labels}
+        files = join_blocks([NO_FILES.having(split=_NO_ROWS.split), *map(unpack_block, images)])
+        if source.lists:
+            rows = _listed(join_blocks([_NO_ROWS, *map(unpack_block, lists)]), files, label_of, facts)
+        else:
+            rows = _unique(files)
+        rows = rows.having(image_id=np.array(list(map(name_id, map(name_key, rows.file_name.texts()))), np.int64))
+        rows = match_rows(rows, files.having(split=None) if source.lists else None, "path", division).rows
+        keys = [label_of(name_key(name)) for name in rows.file_name.texts()]
+        is_found = rows.state == FileState.FOUND
+        wanted = [known.get(key) if found else None for key, found in zip(keys, is_found.tolist(), strict=True)]
+        is_bare = is_found & np.array([label is None for label in wanted], bool)
+        alone = [*(known.keys() - {label_of(name) for name in files.file_name.texts()})]
+        if source.stated_label:
+            bare, kept = rows.take(is_bare), np.flatnonzero(~is_bare).tolist()
+            if len(bare):
+                yield from (TaggedOutput(BARE, each) for each in pack_parts(bare, buckets_of(keys)[is_bare]))
+            rows, keys, wanted = rows.take(~is_bare), [keys[row] for row in kept], [wanted[row] for row in kept]
+            for name, image in zip(alone, self._parsed(known[name] for name in alone), strict=True):
+                stated = image.sample.file_name if image.sample else ""
+                key = source.stated_label(name, stated) if stated else name
+                yield TaggedOutput(ALONE, (int(buckets_of([key])[0]), (key, known[name])))
+        else:
+            yield from _notice(_NO_LABEL_FILE, rows.take(is_bare).file_name.texts())
+            yield from _notice(_NO_IMAGE, alone)
+        yield from self._labelled(rows, keys, wanted)
+        yield tagged(facts)
+
+
+class ReadStated(_LabelReader):
+    """Read the label files that state the names of images, which no file has that is called like them."""
+
+    def process(self, group: Any) -> Iterator[Any]:
+        images, labels = (list(side) for side in group[1])
+        rows, label_of = join_blocks([_NO_ROWS, *map(unpack_block, images)]), self._rules.source.label_of or str
+        by_key: dict[str, LabelFile] = {}
+        for key, label in sorted(labels):
+            by_key.setdefault(key, label)
+        names = rows.file_name.texts()
+        keys = [label_of(name_key(name)) for name in names]
+        wanted = [by_key.get(key) for key in keys]
+        yield from self._labelled(rows, keys, wanted)
+        used = {label[0] for label in wanted if label}
+        yield from _notice(_NO_LABEL_FILE, [name for name, label in zip(names, wanted, strict=True) if not label])
+        yield from _notice(_NO_IMAGE, [label[0] for _, label in labels if label[0] not in used])
+
+
+def _listed(rows: Block, files: Block, label_of: Any, facts: FactsBuilder) -> Block:
+    """Return the rows of lists, with the names of their images where they lack the suffix."""
+    there = set(files.file_name.texts())
+    by_label: dict[str, list[str]] = {}
+    for name in sorted(there):
+        by_label.setdefault(label_of(name), []).append(name)
+    names = [name if name in there else (by_label.get(label_of(name)) or [name])[0] for name in rows.file_name.texts()]
+    facts.add_unlisted(*(there - set(names)))
+    return _unique(rows.having(file_name=ragged_texts(names)))
+
+
+def _unique(rows: Block) -> Block:
+    """Return the rows without those of an image that is twice in one split."""
+    first: dict[tuple[str, int], int] = {}
+    for row, key in enumerate(zip(rows.file_name.texts(), rows.split.tolist(), strict=True)):
+        first.setdefault(key, row)
+    return rows if len(first) == len(rows) else rows.take(np.array(list(first.values()), np.int64))
+
+
+def _parse(label: LabelFile, source: Source) -> LabelledImage:
+    name, path, _, version, _ = label
+    try:
+        data = storage_for(path).read(path, version, _MOST_BYTES)
+    except (FileNotFoundError, UnreadableFileError) as error:
+        return _unreadable(error)
+    return next(source.parse(data, name), LabelledImage(Sample("")))
+
+
+def labelled_rows(
+    names: Sequence[str], images: Sequence[LabelledImage], files: Sequence[str], source: Source
+) -> tuple[Block, set[Trait]]:
+    """Return images as rows of a Block, without the columns of splits and files, and the Traits of all.
+
+    Args:
+        names: of the images.
+        files: label file of each, for messages.
+    """
+    finder = CategoryFinder(None if source.categories is None else LabelMap(source.categories))
+    samples, objects, rejected = [], [], []
+    for name, image, file in zip(names, images, files, strict=True):
+        sample = msgspec.structs.replace(image.sample or Sample(""), file_name=name)
+        what, of = ("annotation", id_of(sample)) if image.sample else ("image", None)
+        rejects = [
+            Rejected(what, None if image.sample else id_of(sample), fault.reason, fault.text(file), of)
+            for fault in image.faults
+        ]
+        samples.append(sample)
+        objects.append(usable_objects(sample, finder, rejects.append))
+        rejected.append(pack(rejects) if rejects else b"")
+    block = sample_rows(samples, objects)
+    if any(rejected):
+        block = block.having(rejected=ragged_bytes(rejected))
+    found = [each.source for of_image in objects for each in of_image] if source.categories is None else []
+    traits = {
+        Trait("category", each.category, -1 if each.category_id is None else each.category_id, len(each.keypoints) // 3)
+        for each in found
+    }
+    parts = {part for sample in samples for part in sample.parts}
+    parts |= {Part.KEYPOINTS for sample in samples for each in sample.objects if each.keypoints}
+    traits |= {Trait("part", part.value) for part in parts}
+    traits |= {Trait("category", tag) for sample in samples for tag in sample.tags if source.categories is None}
+    return block, traits | {Trait(NOTE, note) for image in images for note in image.notes}
+
+
+class ReadNaming(_LabelReader):
+    """Read runs of label files that name their images."""
+
+    def process(self, labels: list[LabelFile]) -> Iterator[Any]:
+        progress.set_step("reading label files")
+        rules, source, facts = self._rules, self._rules.source, FactsBuilder()
+        if self.threads > 1:
+            files = look_ahead(_fetched, labels, self.pool, self.threads, lambda label: label[2])
+        else:
+            files = map(_fetched, labels)
+        found = (
+            (label, part, image)
+            for label, file in zip(labels, files, strict=True)
+            for part, image in enumerate(_parsed(label, file, source))
+        )
+        for batch in batched(found, AT_ONCE):
+            for (name, *_, split), _, image in batch:
+                for fault in () if image.sample else image.faults:
+                    is_image, counted = not fault.line, split if split in rules.splits else rules.splits[0]
+                    what = "image" if is_image else "annotation"
+                    facts.reject(counted, Rejected(what, None, fault.reason, fault.text(name)))
+                    facts.add_rows(counted, InputRows(source.path, source.kind, is_image, not is_image))
+            yield from self._named_rows([row for row in batch if row[2].sample])
+        yield TaggedOutput(TRAITS, tuple(Trait(FILES)))
+        yield tagged(facts)
+
+    def _named_rows(self, rows: list[tuple[LabelFile, int, LabelledImage]]) -> Iterator[Any]:
+        """Yield images with their label files, and their numbers in these."""
+        if not rows:
+            return
+        labels, parts, images = zip(*rows, strict=True)
+        files = [label[0] for label in labels]
+        samples = [image.sample for image in images if image.sample]
+        names = [sample.file_name for sample in samples]
+        block, traits = labelled_rows(names, images, files, self._rules.source)
+        splits = [sample.split or label[4] for sample, label in zip(samples, labels, strict=True)]
+        block = block.having(
+            source=np.array([crc32(file.encode()) for file in files], np.int64),
+            part=np.array(parts, np.int64),
+            split=np.array(list(map(self._rules.index_of, splits)), np.int64),
+        )
+        if any(sample.path for sample in samples):
+            held = [label if sample.path else _NOT_HELD for sample, label in zip(samples, labels, strict=True)]
+            block = block.having(
+                file_folder=ragged_texts([path for _, path, *_ in held]),
+                file_bytes=np.array([size for _, _, size, *_ in held], np.int64),
+                file_version=ragged_texts([version for *_, version, _ in held]),
+            )
+        yield from pack_parts(block, name_buckets(name_keys(names), self._rules.match, 1 << BITS))
+        yield from (TaggedOutput(TRAITS, tuple(trait)) for trait in traits)
+        yield from _notices(names, images)
+
+
+_NOT_HELD: LabelFile = ("", "", 0, "", "")
+
+
+def _fetched(label: LabelFile) -> Fetched:
+    """Return the bytes of a small file, or why it cannot be read; None of a large one."""
+    _, path, size, version, _ = label
+    try:
+        return storage_for(path).read(path, version) if size <= SMALL_BYTES else None
+    except (FileNotFoundError, UnreadableFileError) as error:
+        return error
+
+
+def _parsed(label: LabelFile, file: Fetched, source: Source) -> Iterator[LabelledImage]:
+    name, path, _, version, _ = label
+    try:
+        if isinstance(file, OSError):
+            raise file
+        with storage_for(path).open(path, version) if file is None else io.BytesIO(file) as stream:
+            yield from source.parse(stream, name)
+    except (FileNotFoundError, UnreadableFileError) as error:
+        yield _unreadable(error)
+
+
+def _unreadable(error: OSError) -> LabelledImage:
+    return LabelledImage(None, (LabelFault(Reason.MALFORMED_LABELS, f"the file cannot be read ({error.strerror})"),))
+
+
+def _notices(names: Sequence[str], images: Sequence[LabelledImage]) -> Iterator[TaggedOutput]:
+    found: dict[str, list[str]] = {}
+    for name, image in zip(names, images, strict=True):
+        for text in image.warnings:
+            found.setdefault(text, []).append(name)
+    for text, of_text in found.items():
+        yield from _notice(text, of_text)
+
+
+def _notice(text: str, names: Sequence[str]) -> Iterator[TaggedOutput]:
+    if names:
+        yield TaggedOutput(NOTICES, (text, Names.of(names)))
