@@ -38,6 +38,10 @@ def part(source: str, *annotations: Annotation, kind: AnnotationKind = INSTANCES
     return FileAnnotations(1, source, kind, (), annotations, ImageLabels(**labels) if labels else NO_LABELS)
 
 
+def points(source: str, *annotations: Annotation) -> FileAnnotations:
+    return part(source, *annotations, kind=KEYPOINTS)
+
+
 def merge(*parts: FileAnnotations) -> MergedAnnotations:
     """The same in every order of the parts."""
     first, *others = (merge_annotations(1, order) for order in permutations(parts))
@@ -58,46 +62,32 @@ def twice(id_: int, *files: str) -> Rejected:
     return duplicate(id_, f"an annotation of this id is {where}; the first is kept")
 
 
-def test_objects_of_all_files_are_in_order_of_their_ids():
-    merged = merge(part("b.json", instance(9), instance(-2)), part("a.json", instance(4)), part("c.json"))
-    assert merged == MergedAnnotations((instance(-2), instance(4), instance(9)), ImageLabels(), [], 0)
+LATER = keyed(5, xyv=(7.0, 7.0, 1.0))
+SMALL, LARGE = instance(5, area=1.0), instance(5, area=2.0)
 
 
-@pytest.mark.parametrize(("boxes", "points"), [("a.json", "b.json"), ("b.json", "a.json")])
-def test_instance_and_keypoints_of_its_id_are_one_object_with_instance_s_box_and_mask(boxes, points):
-    merged = merge(part(boxes, instance(5), instance(6)), part(points, keyed(5), kind=KEYPOINTS))
-    assert merged == MergedAnnotations((joined(5), instance(6)), ImageLabels(), [], 1)
-
-
-def test_keypoints_without_instance_are_object_of_their_own():
-    merged = merge(part("a.json", instance(6)), part("b.json", keyed(5), kind=KEYPOINTS))
-    assert (merged.annotations, merged.joined) == ((keyed(5), instance(6)), 0)
-
-
-def test_keypoints_of_another_category_are_not_same_object():
-    merged = merge(part("a.json", instance(5)), part("b.json", keyed(5, category_id=2), kind=KEYPOINTS))
-    assert merged == MergedAnnotations((instance(5),), ImageLabels(), [twice(5, "a.json", "b.json")], 0)
-
-
-def test_instance_is_joined_with_first_keypoints_and_second_are_rejected():
-    other = keyed(5, xyv=(7.0, 7.0, 1.0))
-    merged = merge(
-        part("a.json", instance(5)), part("b.json", keyed(5), kind=KEYPOINTS), part("c.json", other, kind=KEYPOINTS)
-    )
-    assert merged == MergedAnnotations((joined(5),), ImageLabels(), [twice(5, "b.json", "c.json")], 1)
-
-
-def test_second_instance_is_rejected_and_first_still_finds_its_keypoints():
-    merged = merge(part("a.json", instance(5)), part("b.json", instance(5)), part("k.json", keyed(5), kind=KEYPOINTS))
-    assert merged == MergedAnnotations((joined(5),), ImageLabels(), [twice(5, "a.json", "b.json")], 1)
-
-
-@pytest.mark.parametrize("kind", [INSTANCES, KEYPOINTS])
-def test_id_twice_in_file_is_named_of_that_file(kind):
-    first, second = instance(5, area=1.0), instance(5, area=2.0)
-    for rows in ((first, second), (second, first)):
-        merged = merge(part("a.json", *rows, kind=kind))
-        assert merged == MergedAnnotations(rows[:1], ImageLabels(), [twice(5, "a.json")], 0)
+@pytest.mark.parametrize(
+    ("parts", "expected", "rejected"),
+    [
+        # Objects are in the order of their ids.
+        ([part("b", instance(9), instance(-2)), part("a", instance(4)), part("c")], [-2, 4, 9], []),
+        # A row of instances and keypoints of its id and category are one object, with the instance's box and mask.
+        ([part("a", instance(5), instance(6)), points("b", keyed(5))], [joined(5), 6], []),
+        ([part("b", instance(5), instance(6)), points("a", keyed(5))], [joined(5), 6], []),
+        ([part("a", instance(6)), points("b", keyed(5))], [keyed(5), 6], []),
+        ([part("a", instance(5)), points("b", keyed(5, category_id=2))], [5], [twice(5, "a", "b")]),
+        # The first keypoints, and the first instance, are joined.
+        ([part("a", instance(5)), points("b", keyed(5)), points("c", LATER)], [joined(5)], [twice(5, "b", "c")]),
+        ([part("a", instance(5)), part("b", instance(5)), points("k", keyed(5))], [joined(5)], [twice(5, "a", "b")]),
+        # Of an id that is twice in a file, the first row stays.
+        ([part("a", SMALL, LARGE)], [SMALL], [twice(5, "a")]),
+        ([part("a", LARGE, SMALL)], [LARGE], [twice(5, "a")]),
+        ([points("a", LARGE, SMALL)], [LARGE], [twice(5, "a")]),
+    ],
+)
+def test_objects(parts, expected, rejected):
+    objects = tuple(instance(each) if isinstance(each, int) else each for each in expected)
+    assert merge(*parts) == MergedAnnotations(objects, ImageLabels(), rejected, expected.count(joined(5)))
 
 
 def test_captions_and_regions_are_in_order_of_their_ids_and_each_id_is_there_once():
