@@ -52,12 +52,15 @@ def near_groups(hashes: np.ndarray, forms: np.ndarray) -> np.ndarray:
     Returns:
         int64 [n].
     """
-    is_sure = bits_set(hashes) >= _SURE_BITS + NEAR_BITS  # so that of all that are near enough bits are common
-    earliest, kind = _kinds(hashes, np.where(is_sure[:, None], 0, forms))
+    has_detail = bits_set(hashes) >= _SURE_BITS + NEAR_BITS  # so that of all that are near enough bits are common
+    earliest, kind = _kinds(hashes, np.where(has_detail[:, None], 0, forms))
     hashes, forms = hashes[earliest], forms[earliest]
     first = np.arange(len(hashes))
     for one, other in _near_pairs(hashes):
-        alike = _are_alike(hashes, forms, one, other)
+        # Where hashes say too little, pictures of a group are of the same form, too.
+        is_sure = bits_set(hashes[one] & hashes[other]) >= _SURE_BITS
+        apart = np.abs(forms[one].astype(np.int16) - forms[other]).max(axis=1, initial=0)
+        alike = is_sure | (apart <= _NEAR_FORM)
         _join(first, one[alike], other[alike])
     np.minimum.at(earliest, first, earliest.copy())
     return earliest[first[kind]]
@@ -79,13 +82,6 @@ def _kinds(number: np.ndarray, more: np.ndarray) -> tuple[np.ndarray, np.ndarray
     kind = np.empty(len(order), np.int64)
     kind[order] = np.cumsum(is_new) - 1
     return order[is_new], kind
-
-
-def _are_alike(hashes: np.ndarray, forms: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Whether pictures whose hashes are near are of the same form, too, where their hashes say too little."""
-    is_sure = bits_set(hashes[one] & hashes[other]) >= _SURE_BITS
-    apart = np.abs(forms[one].astype(np.int16) - forms[other]).max(axis=1, initial=0)
-    return is_sure | (apart <= _NEAR_FORM)
 
 
 def _join(first: np.ndarray, one: np.ndarray, other: np.ndarray) -> None:

@@ -146,12 +146,7 @@ class OverlayReader:
         known = ((_at(record, source, number), by_number) for source, by_number in self._by_number.items())
         numbers = [(value, by_number.get(value)) for value, by_number in known if value is not None]
         category = next((category for _, category in numbers if category), None)
-        if category:
-            name, colour = category.name, class_colour(self._colours[category.id])
-        elif numbers:
-            name, colour = f"class {numbers[0][0]}", class_colour(numbers[0][0])
-        else:
-            name, colour = "", name_colour("")
+        name, colour = self._named(category, numbers[0][0]) if numbers else ("", name_colour(""))
         if text := _at(record, "objects.category_name", number):
             name = shown_text(text)
             colour = colour if numbers else name_colour(name)
@@ -159,19 +154,20 @@ class OverlayReader:
 
     def _panoptic(self, record: RecordView, faults: list[str]) -> Iterator[Shape]:
         if (ids := _map(record, "panoptic.png", faults)) is not None and "segments.id" in record.values:
+            segments = dict(enumerate(self._labels.segments))
             classes = dict(zip(record.listed("segments.id"), record.listed("segments.class_index"), strict=False))
             for id_ in np.unique(ids).tolist():
                 if id_ in classes:
-                    category = _nth(self._labels.segments, classes[id_])
-                    yield self._region(category, classes[id_], ids == id_)
+                    named = self._named(segments.get(classes[id_]), classes[id_])
+                    yield Shape(*named, mask=ids == id_)
         elif (labels := _map(record, "panoptic.category_png", faults)) is not None:
             instances = _map(record, "panoptic.instance_png", faults)
             if instances is None or instances.shape != labels.shape:
                 instances = np.zeros_like(labels)
-            segments = labels * (1 << 16) + instances
-            for segment in np.unique(segments[labels > 0]).tolist():
-                label = segment >> 16
-                yield self._region(self._by_label.get(label), label, segments == segment)
+            both = labels * (1 << 16) + instances
+            for value in np.unique(both[labels > 0]).tolist():
+                label = value >> 16
+                yield Shape(*self._named(self._by_label.get(label), label), mask=both == value)
 
     def _semantic(self, record: RecordView, faults: list[str]) -> Iterator[Shape]:
         pixels = _map(record, "semantic.png", faults)
@@ -183,12 +179,12 @@ class OverlayReader:
             if value == SEMANTIC_THING and by_value:
                 yield Shape(_THINGS, (255, 255, 255), mask=pixels == value)
             elif value not in (0, SEMANTIC_IGNORE):
-                yield self._region(known.get(by_value.get(value, -1)), value, pixels == value)
+                yield Shape(*self._named(known.get(by_value.get(value, -1)), value), mask=pixels == value)
 
-    def _region(self, category: Category | None, number: int, mask: np.ndarray) -> Shape:
+    def _named(self, category: Category | None, number: int) -> tuple[str, Colour]:
         if category is None:
-            return Shape(f"class {number}", class_colour(number), mask=mask)
-        return Shape(category.name, class_colour(self._colours[category.id]), mask=mask)
+            return f"class {number}", class_colour(number)
+        return category.name, class_colour(self._colours[category.id])
 
     def _lines(self, record: RecordView) -> Iterator[str]:
         """The texts of a record: its file's name, its class, its captions."""
@@ -202,8 +198,7 @@ class OverlayReader:
             return shown_text(name)
         if (index := record.image_class) is None:
             return ""
-        category = _nth(self._labels.categories, index)
-        return category.name if category else f"class {index}"
+        return self._named(self._by_number["objects.class_index"].get(index), index)[0]
 
     def classes(self, record: RecordView) -> set[str]:
         """The names of all classes in a record: of its objects, of itself, of its maps."""
@@ -222,10 +217,6 @@ def _at(record: RecordView, source: str, number: int) -> Any:
     """The `number`-th value of a list; None where there is none."""
     listed = record.listed(source)
     return listed[number] if number < len(listed) else None
-
-
-def _nth(categories: tuple[Category, ...], index: int) -> Category | None:
-    return categories[index] if 0 <= index < len(categories) else None
 
 
 def _masks(record: RecordView, faults: list[str]) -> Iterator[np.ndarray | None]:

@@ -73,18 +73,13 @@ def write_sample(folder: str, count: int, seed: int, odd: bool = False) -> Sampl
 def _write_objects(files: SampleFiles, rows: dict[str, list[dict]]) -> None:
     """A row an object, as people have them beside their pictures."""
     file_names = {row["id"]: row["file_name"] for row in rows["images"]}
-    captions: dict[int, str] = {}
-    for row in rows["captions"]:
-        captions.setdefault(row["image_id"], row["caption"])
+    captions = {row["image_id"]: row["caption"] for row in reversed(rows["captions"])}  # the first of each image
     shapes = {category.id: category.name for category in THINGS}
     table = [["object", "image", "shape", "x", "y", "width", "height", "area", "crowd", "caption"]]
     for row in rows["instances"]:
-        if row["category_id"] in shapes and row["image_id"] in file_names:
-            image, crowd = row["image_id"], str(bool(row["iscrowd"])).lower()
-            caption = captions.get(image, "")
-            table.append(
-                [row["id"], file_names[image], shapes[row["category_id"]], *row["bbox"], row["area"], crowd, caption]
-            )
+        image, shape, crowd = row["image_id"], shapes[row["category_id"]], str(bool(row["iscrowd"])).lower()
+        box = *row["bbox"], row["area"]
+        table.append([row["id"], file_names[image], shape, *box, crowd, captions.get(image, "")])
     _write_table(files.objects, table)
 
 

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -34,16 +34,11 @@ from recordmill.transforms.records.parse_record import (
     length_faults,
 )
 
-
-class Opened(NamedTuple):
-    """A picture's size in pixels, and how many channels a decoder gives."""
-
-    width: int
-    height: int
-    channels: int
+Opener = Callable[[bytes, int], tuple[int, int, int]]
+"""Returns a picture's width and height in pixels, and how many channels a decoder gives."""
 
 
-def inspect(encoded: bytes, channels: int, check: str) -> Opened:
+def inspect(encoded: bytes, channels: int, check: str) -> tuple[int, int, int]:
     """Look at a JPEG or PNG by the rules of what writes records: what TensorFlow does not decode is refused.
 
     Args:
@@ -54,10 +49,10 @@ def inspect(encoded: bytes, channels: int, check: str) -> Opened:
         UnusableError
     """
     kind, width, height = inspect_picture(encoded, check)
-    return Opened(width, height, channels or encoded_channels(encoded, kind))
+    return width, height, channels or encoded_channels(encoded, kind)
 
 
-def decode_by_tensorflow(encoded: bytes, channels: int) -> Opened:
+def decode_by_tensorflow(encoded: bytes, channels: int) -> tuple[int, int, int]:
     """Return `inspect`'s result, with the pixels."""
     import tensorflow as tf
 
@@ -65,10 +60,9 @@ def decode_by_tensorflow(encoded: bytes, channels: int) -> Opened:
         image = tf.io.decode_image(encoded, channels=channels, expand_animations=False)
     except tf.errors.InvalidArgumentError as error:
         raise UnusableError(Reason.IMAGE_UNREADABLE, first_line(error)) from error
-    return Opened(image.shape[1], image.shape[0], image.shape[2])
+    return image.shape[1], image.shape[0], image.shape[2]
 
 
-Opener = Callable[[bytes, int], Opened]
 OPENERS: Mapping[Check, Opener] = {
     Check.HASHES: partial(inspect, check="header"),
     Check.DECODE: partial(inspect, check="decode"),
@@ -210,20 +204,19 @@ def image_faults(values: dict[str, Any], open_: Opener) -> Iterator[RecordFault]
         yield "image_sha256", "the image's SHA-256 is not the record's"
     try:
         # Records that say how many channels there are let the decoder count them, too.
-        found = open_(encoded, 0 if "image.channels" in values else 3)
+        *size, decoded_channels = open_(encoded, 0 if "image.channels" in values else 3)
     except UnusableError as error:
         yield "image_undecodable", str(error)
         return
-    size = found.width, found.height
     width, height, channels = (
         values[source].item() if source in values else None
         for source in ("image.width", "image.height", "image.channels")
     )
-    values["image.size"] = size
-    if (width, height) not in ((None, None), size):
+    values["image.size"] = tuple(size)
+    if [width, height] not in ([None, None], size):
         yield "image_size", f"decodes to {size[0]}x{size[1]}, the record says {width}x{height}"
-    if channels not in (None, found.channels):
-        yield "image_channels", f"decodes to {found.channels} channels, the record says {channels}"
+    if channels not in (None, decoded_channels):
+        yield "image_channels", f"decodes to {decoded_channels} channels, the record says {channels}"
 
 
 def text_faults(values: dict[str, Any], encoder: EncoderInfo) -> Iterator[RecordFault]:

@@ -47,11 +47,11 @@ def test_problems_of_images_and_boxes():
 
 
 def test_scores_of_images():
-    blank, bright = PixelMeasures(9, 15, 0.0), PixelMeasures(249, 255, 0.5)
+    blank, bright = PixelMeasures(9, 15, 0.0), PixelMeasures(243, 255, 0.5)
     images = image("blank", measures=blank), image("bright", measures=bright), ImageFacts("long", 70, 400, "jpeg", 1)
     assert found(*images, ids=[]) == [
         Problem("blank", 0.5, "blank"),
-        Problem("bright", 0.4615, "bright"),  # 6 of 13 levels
+        Problem("bright", 0.9231, "bright"),  # 12 of 13 levels
         Problem("odd_aspect", 0.5, "long"),
     ]
 
