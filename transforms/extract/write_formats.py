@@ -132,8 +132,8 @@ def write_imagefolder(image: ExtractedImage, rules: LabelRules) -> WrittenLabels
         row["captions"] = image.captions
     held = "crowds", "areas", "ids of annotations", "captions", "classes of images", "ids of images"
     count_lost(image, image.objects, *held)
-    number = len(image.objects) + (image.class_name is not None)
-    return WrittenLabels(number, None, msgspec.json.encode(row).decode())
+    labels = len(image.objects) + (image.class_name is not None)
+    return WrittenLabels(labels, None, msgspec.json.encode(row).decode())
 
 
 _METADATA = "{split}/metadata.jsonl"

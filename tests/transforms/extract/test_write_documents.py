@@ -62,14 +62,20 @@ def test_each_kind_has_file(tmp_path):
     assert "categories" not in found["captions"]
 
 
-def test_captions_without_ids_are_numbered(tmp_path):
+@pytest.mark.parametrize(
+    ("ids", "written"),
+    [((None, None, None), (1, 2, 3)), ((5, 3, 0), (5, 3, 0))],
+    ids=["without ids they are numbered", "ids stay"],
+)
+def test_ids_of_captions(tmp_path, ids, written):
+    one, two, three = (CaptionEntry(id_, 2, text) for id_, text in zip(ids, "abc", strict=True))
     shards = [
-        write_piece(
-            tmp_path, "b", record(0, 2, "b", captions=(CaptionEntry(None, 2, "b"), CaptionEntry(None, 2, "a")))
-        ),
-        write_piece(tmp_path, "a", record(0, 9, "a", captions=(CaptionEntry(None, 9, "c"),))),
+        write_piece(tmp_path, "b", record(0, 2, "b", captions=(two, three))),
+        write_piece(tmp_path, "a", record(0, 9, "a", captions=(one,))),
     ]
-    assert written_captions(tmp_path, shards) == [(1, 9, "c"), (2, 2, "b"), (3, 2, "a")]
+    write_coco(tmp_path, shards, "detection", Part.CAPTIONS)
+    found = read_json(tmp_path, "captions")["annotations"]
+    assert [(row["id"], row["caption"]) for row in found] == list(zip(written, "abc", strict=True))
 
 
 def test_ids_that_several_annotations_have_are_counted(tmp_path):
@@ -82,18 +88,6 @@ def test_ids_that_several_annotations_have_are_counted(tmp_path):
     ]
     split = write_coco(tmp_path, shards, "detection", Part.CAPTIONS)
     assert [(document.annotations, document.shared_ids) for document in split.documents] == [(7, 2), (2, 0)]
-
-
-def test_captions_keep_their_ids(tmp_path):
-    captions = (CaptionEntry(5, 2, "b"), CaptionEntry(3, 2, "a"), CaptionEntry(0, 2, "first"))
-    shard = write_piece(tmp_path, "one", record(0, 2, "b.jpg", captions=captions))
-    assert written_captions(tmp_path, [shard]) == [(5, 2, "b"), (3, 2, "a"), (0, 2, "first")]
-
-
-def written_captions(folder, shards) -> list[tuple]:
-    write_coco(folder, shards, "detection", Part.CAPTIONS)
-    rows = read_json(folder, "captions")["annotations"]
-    return [tuple(row.values()) for row in rows]
 
 
 def test_panoptic_rows_are_those_whose_png_is_kept(tmp_path):

@@ -29,6 +29,7 @@ from recordmill.transforms.images.measure_pixels import measure_file
 from recordmill.transforms.runtime.threads import Budget
 from recordmill.transforms.sample.draw_scene import encoded
 from recordmill.transforms.storage.local_storage import LocalStorage
+from tests.transforms.images.test_check_formats import chunk
 from tests.transforms.show.records import picture
 
 CHECKS = ["none", "header", "decode"]
@@ -56,11 +57,7 @@ KINDS = {
 
 
 def png(*chunks: tuple[bytes, bytes]) -> bytes:
-    """A PNG of these chunks, each with its right checksum."""
-    framed = (
-        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in chunks
-    )
-    return PNG[:8] + b"".join(framed)
+    return PNG[:8] + b"".join(chunk(*each) for each in chunks)
 
 
 def header(width: int, height: int, colour: int = 2, compression: int = 0, interlace: int = 0) -> tuple[bytes, bytes]:
@@ -166,8 +163,16 @@ def test_end_of_thumbnail_is_not_picture_s(tmp_path, check):
     )
 
 
-def test_decode_finds_what_header_does_not(tmp_path):
-    data = PNG[:60] + bytes([PNG[60] ^ 1]) + PNG[61:]
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(PNG[:60] + bytes([PNG[60] ^ 1]) + PNG[61:], id="png with a flipped bit"),
+        pytest.param(
+            JPEG[:-60] + b"\xff\xfe" + JPEG[-58:], id="jpeg with a comment in its scan, which Pillow forgives"
+        ),
+    ],
+)
+def test_decode_finds_what_header_does_not(tmp_path, data):
     assert load(tmp_path, data, check="header").data == data
     assert_rejected(load(tmp_path, data), Reason.IMAGE_UNREADABLE, "its pixels do not decode")
 
@@ -215,21 +220,6 @@ def test_interlaced_png_needs_all_its_passes(tmp_path, width, height):
         assert isinstance(load(tmp_path, file, width, height), Picture if is_good else Rejected)
         if is_good:
             assert tf.io.decode_image(file).shape == (height, width, 3)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_passes_after_bits_were_flipped_still_decodes_in_tensorflow(tmp_path, kind):
-    rng = random.Random(kind)
-    passed = 0
-    for _ in range(60):
-        data = bytearray(KINDS[kind])
-        data[rng.randrange(3, len(data))] ^= 1 << rng.randrange(8)
-        loaded = load(tmp_path, bytes(data), None, None)
-        if isinstance(loaded, Picture):
-            passed += 1
-            shape = tf.io.decode_image(loaded.data, channels=3, expand_animations=False).shape
-            assert shape == (loaded.height, loaded.width, 3)
-    assert (passed > 0) == ("jpeg" in kind)
 
 
 def test_header_that_claims_too_many_pixels_is_rejected_unread(tmp_path):
@@ -374,8 +364,5 @@ def test_a_cut_picture():
 
 
 def test_more_pixels_than_are_decoded():
-    large = bytearray(picture(60, 40, "PNG"))
-    large[16:24] = (60_000).to_bytes(4, "big") * 2
-    large[29:33] = zlib.crc32(bytes(large[12:29])).to_bytes(4, "big")
     with pytest.raises(UnusableError, match="60000x60000"):
-        open_record_picture(bytes(large))
+        open_record_picture(png(header(60_000, 60_000), END))

@@ -79,13 +79,6 @@ def test_pixels_come_back(pixels):
     np.testing.assert_array_equal(pillow(grey_png(pixels)), pixels)
 
 
-def test_tensorflow_reads_it():
-    import tensorflow as tf
-
-    pixels = np.arange(256, dtype=np.uint8).reshape(8, 32).repeat(5, axis=0)
-    np.testing.assert_array_equal(tf.io.decode_png(grey_png(pixels), channels=1).numpy()[:, :, 0], pixels)
-
-
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_pixels_need_not_be_contiguous(order):
     pixels = np.asarray(np.arange(60, dtype=np.uint8).reshape(6, 10), order=order)[1::2, ::3]

@@ -14,6 +14,7 @@ from recordmill.schemas.inputs.images import ImageRef, ImageTask, PictureRules
 from recordmill.transforms.images.load_images import load_picture
 from recordmill.transforms.images.open_picture import kind_of, open_picture
 from recordmill.transforms.sample.draw_scene import encoded
+from tests.transforms.images.test_check_formats import chunk
 
 NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (30, 40, 3), np.uint8))
 
@@ -24,9 +25,8 @@ BOMB = zlib.compress(bytes(3_000_000))
 
 def png(kind: bytes, body: bytes, times: int = 1, late: bool = False) -> bytes:
     """A PNG with a chunk more, after its header or before its end."""
-    chunk = struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
     at = len(PNG) - 12 if late else 33
-    return PNG[:at] + chunk * times + PNG[at:]
+    return PNG[:at] + chunk(kind, body) * times + PNG[at:]
 
 
 def jpeg(marker: int, body: bytes, times: int = 1) -> bytes:

@@ -38,26 +38,6 @@ def record(**changes: list) -> bytes:
 PARSE = RecordParser(TABLE)
 
 
-def test_values_by_source():
-    values = PARSE(record())
-    assert values.pop("image.encoded") == b"picture\0\0"  # to its last byte
-    assert values.pop("image.file_name") == b"a.jpg"
-    assert {source: value.tolist() for source, value in values.items()} == {
-        "image.number": [7],
-        "objects.area_whole": [1, 2],
-        "objects.bbox_yxyx": [0.0, 0.25, 0.5, 1.0] * 2,
-        "objects.category_id": [3, 4],
-        "objects.id": [5, 6],
-        "objects.is_crowd": [0, 1],
-        "objects.class_index": [0, 1],
-    }
-
-
-def test_no_objects():
-    empty = {name: [] for name in VALUES if name.startswith("objects/")}
-    assert {value.size for source, value in PARSE(record(**empty)).items() if source.startswith("objects.")} == {0}
-
-
 @pytest.mark.parametrize("data", [b"no\nrecord", b"", record(image=[])], ids=["no Example", "empty", "no image"])
 def test_what_is_no_record_of_table_is_named_in_line(data):
     with pytest.raises(RecordParseError) as caught:
