@@ -1,5 +1,7 @@
 """How many records an image will give, and of what size, before it has been read."""
 
+from math import prod
+
 import numpy as np
 
 from recordmill.schemas.block import Block, Ragged, starts_of
@@ -103,7 +105,4 @@ def _letters(texts: Ragged) -> np.ndarray:
 def _value_bytes(feature: Feature) -> int:
     if feature.part in (Part.MASK_PNG, Part.MASK_RLE):
         return 0
-    values = 1
-    for size in feature.shape[1:]:
-        values *= int(size)
-    return values * _VALUE_BYTES[feature.kind]
+    return prod(map(int, feature.shape[1:])) * _VALUE_BYTES[feature.kind]

@@ -1,6 +1,7 @@
 """Write the metadata of a finished job. The manifest comes last, and means that its splits are complete."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
 from operator import attrgetter
@@ -191,20 +192,17 @@ def read_notes(
     """
     finished = FinishedShards(output, recipe.name, recipe.layout)
     infos, digest, upload = [], sha256(), None
-    try:
+    with ExitStack() as stack:
         for key, note in sorted(each for each in notes if each[0].split == recipe.split):
             result = finished.result(key, note)
             infos.append(result.info)
             if result.fingerprints:
-                upload = upload or storage_for(output).create(fingerprints_path(output, recipe.split), output)
+                if upload is None:
+                    writing = storage_for(output).writing(fingerprints_path(output, recipe.split), output)
+                    upload = stack.enter_context(writing)
                 line = fingerprint_line(result.fingerprints)
                 digest.update(line)
                 upload.write(line)
-        if upload:
-            upload.commit()
-    finally:
-        if upload:
-            upload.abandon()  # nothing to do after a commit
     return infos, digest.hexdigest() if upload else msgspec.UNSET
 
 
