@@ -50,7 +50,14 @@ def command(run: Callable[[], int] = main) -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     with local_engine(), nullcontext() if debug else others_hidden(for_good=True):
-        code = _told(run, debug)
+        try:
+            code = run()
+        except Exception as error:  # Python would print it to the hidden stream
+            if debug:
+                raise
+            text = printable(f"{type(error).__name__}: {error}")
+            print(f"recordmill: the command failed: {text} (--debug shows the traceback)", file=error_stream())
+            code = 1
     if sys.stdout:
         with suppress(OSError):  # nobody may be reading it any more
             sys.stdout.flush()
@@ -61,18 +68,6 @@ def command(run: Callable[[], int] = main) -> NoReturn:
     if code > 128:  # an interrupted step of Beam may leave a thread for which the interpreter's end would wait for ever
         os._exit(code)
     sys.exit(code)
-
-
-def _told(run: Callable[[], int], debug: bool) -> int:
-    """Return the exit code of `run`. Print an unexpected error, which Python would print to the hidden stream."""
-    try:
-        return run()
-    except Exception as error:
-        if debug:
-            raise
-        text = printable(f"{type(error).__name__}: {error}")
-        print(f"recordmill: the command failed: {text} (--debug shows the traceback)", file=error_stream())
-        return 1
 
 
 @contextmanager
@@ -115,7 +110,9 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
         if str(interrupt):  # recordmill.launch.runners.run knows more
             _complain(interrupt, debug)
         else:
-            _tell_interrupted(own, bool(signals))
+            goes_on = own[0] in VERBS and VERBS[own[0]].resumes
+            left = "; finished shards stay, and the same command goes on from there" if goes_on else ""
+            print(f"recordmill: {'terminated' if signals else 'interrupted'}{left}", file=error_stream())
         return 128 + signals[0] if signals else INTERRUPTED
 
 
@@ -132,12 +129,6 @@ def _complain(error: BaseException, debug: bool) -> None:
         traceback.print_exception(error, file=error_stream())
     text = explain_os_error(error) if isinstance(error, OSError) else str(error)
     print(f"recordmill: {printable(text)}", file=error_stream())
-
-
-def _tell_interrupted(own: list[str], terminated: bool) -> None:
-    goes_on = own[0] in VERBS and VERBS[own[0]].resumes
-    left = "; finished shards stay, and the same command goes on from there" if goes_on else ""
-    print(f"recordmill: {'terminated' if terminated else 'interrupted'}{left}", file=error_stream())
 
 
 def run_command(command: Command, beam_arguments: list[str], show: Any = None) -> int:

@@ -82,24 +82,21 @@ def run_for_report(
         build: Adds the steps to a pipeline, and takes the path of the report.
         folder: Folder of the file, if workers elsewhere write it and have no temporary folder of Dataflow.
     """
+
+    def report(path: str) -> Report:
+        run(lambda p: build(p, path), options)
+        return msgspec.json.decode(storage_for(path).read(path), type=kind)
+
     if runner_of(options) is Runner.LOCAL:
         with TemporaryDirectory(prefix="recordmill-") as temporary:
-            path = os.path.join(temporary, "report.json")
-            return _run_for_report(build, options, kind, path)
+            return report(os.path.join(temporary, "report.json"))
     folder = options.view_as(GoogleCloudOptions).temp_location or folder
     path = join_path(folder, f".recordmill-report-{uuid4().hex}.json")
     try:
-        return _run_for_report(build, options, kind, path)
+        return report(path)
     finally:
         with suppress(OSError):
             storage_for(path).delete(path)
-
-
-def _run_for_report(
-    build: Callable[[beam.Pipeline, str], object], options: PipelineOptions, kind: type[Report], path: str
-) -> Report:
-    run(lambda p: build(p, path), options)
-    return msgspec.json.decode(storage_for(path).read(path), type=kind)
 
 
 class LeftRunning(KeyboardInterrupt):

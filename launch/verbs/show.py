@@ -92,7 +92,7 @@ def _target_fault(options: ShowOptions) -> str:
     return folder_fault(split_folder(options.save)[0])
 
 
-def drawn(record: Record, side: int) -> tuple[Image.Image, Overlay]:
+def _drawn(record: Record, side: int) -> tuple[Image.Image, Overlay]:
     """Return the image of a record with its annotations drawn.
 
     Raises:
@@ -126,7 +126,7 @@ def _save_all(options: ShowOptions, records: Iterable[Record], shards: Shards, c
     saved = 0
     for record in records:
         try:
-            picture, overlay = drawn(record, options.side)
+            picture, overlay = _drawn(record, options.side)
         except ConfigError as fault:
             faults.append(fault)
         else:
@@ -142,24 +142,16 @@ def _save(options: ShowOptions, record: Record, shards: Shards, picture: Image.I
     """Save an image, and return a message."""
     path = options.save
     if not options.is_for_one_picture:
-        path = join_path(path, picture_name(record, shards.shards.index(record.shard)))
+        shard = shards.shards.index(record.shard)
+        id_ = _UNSAFE.sub("_", record.ids[0] if record.ids else "").strip("_")[:_LONGEST_ID]  # stays in the folder
+        parts = (record.shard.split, f"{shard:05d}", f"{record.number:06d}", id_)
+        path = join_path(path, "-".join(filter(None, parts)) + ".png")
     stream = io.BytesIO()
     picture.save(stream, "PNG" if path.lower().endswith(".png") else "JPEG", quality=92)
     storage_for(path).write(path, stream.getvalue())
-    return f"{printable(path)}: {_title(record, overlay)}"
-
-
-def picture_name(record: Record, shard: int) -> str:
-    """Return the file name of a record's image. An id cannot lead out of the folder."""
-    id_ = _UNSAFE.sub("_", record.ids[0] if record.ids else "").strip("_")[:_LONGEST_ID]
-    parts = (record.shard.split, f"{shard:05d}", f"{record.number:06d}", id_)
-    return "-".join(filter(None, parts)) + ".png"
-
-
-def _title(record: Record, overlay: Overlay) -> str:
     classes = ", ".join(sorted(record.classes)) or "no class"
     notes = "".join(f"; {fault}" for fault in overlay.faults)
-    return printable(f"{', '.join(record.ids) or f'record {record.number}'}: {classes}{notes}")
+    return printable(f"{path}: {', '.join(record.ids) or f'record {record.number}'}: {classes}{notes}")
 
 
 def _print_json(path: str, shards: Shards, records: Iterable[Record]) -> None:
@@ -315,10 +307,5 @@ def record_lines(records: Sequence[Record], width: int) -> Iterator[str]:
     rows = [("feature", "type", heads)]
     rows += [(name, types[name], [each.get(name, "(none)") for each in values]) for name in names]
     for name, type_, cells in rows:
-        shown = (padded(_begin(cell), room) for cell in cells)
+        shown = (padded(printable(cell[:1000].replace("\n", " ")), room) for cell in cells)
         yield "  ".join([padded(printable(name), name_width), padded(type_, type_width), *shown]).rstrip()
-
-
-def _begin(text: str) -> str:
-    """Return the start of a text on one line."""
-    return printable(text[:1000].replace("\n", " "))

@@ -114,6 +114,7 @@ def test_blocks_do_not_depend_on_order_of_samples(samples):
 
 
 IMAGE = {"data": b"JPEG"}
+BOX = (1, 2, 3, 4)
 
 
 @pytest.mark.parametrize(
@@ -140,41 +141,38 @@ def test_samples_that_cannot_be_used(sample, reason, said):
     assert said in fault.value.detail
 
 
+CLASSES = LabelMap((Category(0, "dog"),))
+
+
 @pytest.mark.parametrize(
-    ("each", "reason", "said"),
+    ("sample", "labels", "reason", "said"),
     [
-        (SampleObject("cow", (1, 2, 3, 4)), Reason.UNKNOWN_CATEGORY, "'cow' is not a label"),
-        (SampleObject("cat", (1, 2, 3, 4)), Reason.UNKNOWN_CATEGORY, "'cat' is that of several ids"),
-        (SampleObject("dog", (1, 2, -3, 4)), Reason.MALFORMED_BOX, "negative width"),
-        (SampleObject("dog", (1, 2, 3, 4), keypoints=(1, 2, 2)), Reason.MALFORMED_KEYPOINTS, "2 keypoints: 3 numbers"),
-        (SampleObject("dog", (1, 2, 3, 4), area_px2=float("nan")), Reason.MALFORMED_ANNOTATION, "area nan"),
-        (SampleObject("dog", (1, 2, 3, 4), id=2**63), Reason.MALFORMED_ANNOTATION, "id 9223372036854775808"),
+        *(
+            (Sample("a", **IMAGE, objects=(each,)), LABELS, reason, said)
+            for each, reason, said in (
+                (SampleObject("cow", BOX), Reason.UNKNOWN_CATEGORY, "'cow' is not a label"),
+                (SampleObject("cat", BOX), Reason.UNKNOWN_CATEGORY, "'cat' is that of several ids"),
+                (SampleObject("dog", (1, 2, -3, 4)), Reason.MALFORMED_BOX, "negative width"),
+                (SampleObject("dog", BOX, keypoints=(1, 2, 2)), Reason.MALFORMED_KEYPOINTS, "2 keypoints: 3 numbers"),
+                (SampleObject("dog", BOX, area_px2=float("nan")), Reason.MALFORMED_ANNOTATION, "area nan"),
+                (SampleObject("dog", BOX, id=2**63), Reason.MALFORMED_ANNOTATION, "id 9223372036854775808"),
+            )
+        ),
+        (Sample("a", path="/nowhere/a.jpg"), CLASSES, Reason.IMAGE_MISSING, "no file '/nowhere/a.jpg'"),
+        (Sample("a", path="a", size_bytes=10**9), CLASSES, Reason.TOO_LARGE, "1,000,000,000 bytes"),
+        (Sample("a", path="a", size_bytes=0, version="no file"), CLASSES, Reason.IMAGE_INACCESSIBLE, "'a' is"),
+        (Sample("a", **IMAGE), CLASSES, Reason.NO_CLASS, "has no class"),
+        (Sample("a", **IMAGE, class_name="cow"), CLASSES, Reason.NO_CLASS, "has class 'cow'"),
     ],
 )
-def test_objects_that_cannot_be_used(each, reason, said):
+def test_objects_and_images_that_cannot_be_used(sample, labels, reason, said):
+    """Without an object, its image stays."""
     found = []
-    block = as_block([Sample("a", **IMAGE, objects=(each,))], reject=lambda split, rejected: found.append(rejected))
-    assert (len(block), block.num_objects) == (1, 0)
-    assert [(one.what, one.reason) for one in found] == [("annotation", reason)]
+    block = as_block([sample], labels, labels is CLASSES, lambda split, rejected: found.append(rejected))
+    what = "annotation" if sample.objects else "image"
+    assert [(one.what, one.reason) for one in found] == [(what, reason)]
     assert re.search(f"Sample 'a'.*{said}", found[0].detail)
-
-
-@pytest.mark.parametrize(
-    ("sample", "reason"),
-    [
-        (Sample("a", path="/nowhere/a.jpg"), Reason.IMAGE_MISSING),
-        (Sample("a", path="a", size_bytes=10**9), Reason.TOO_LARGE),
-        (Sample("a", path="a", size_bytes=0, version="no file"), Reason.IMAGE_INACCESSIBLE),
-        (Sample("a", **IMAGE), Reason.NO_CLASS),
-        (Sample("a", **IMAGE, class_name="cow"), Reason.NO_CLASS),
-    ],
-)
-def test_images_that_cannot_be_used(sample, reason):
-    found = []
-    labels = LabelMap((Category(0, "dog"),))
-    assert as_block([sample], labels, True, lambda split, rejected: found.append(rejected)) is None
-    assert [(one.what, one.reason) for one in found] == [("image", reason)]
-    assert "Sample 'a'" in found[0].detail
+    assert (block and (len(block), block.num_objects)) == ((1, 0) if sample.objects else None)
 
 
 def test_fractions_and_ids_left_out():
