@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from recordmill.transforms.shards import shard_writer
+from recordmill.transforms.shards import write_shards
 from recordmill.transforms.storage import local_storage
 from tests.faults.failing import fail_reads, open_failing, raise_
 from tests.faults.jobs import SHARDS, Job, LocalPlace, Shard, assert_consistent, coco, finished_shards
@@ -84,7 +84,7 @@ def test_images_out_of_reach_are_read_by_next_run(sample_job, recordmill, monkey
     """A network drive that comes and goes: too many rejects, and the same command goes on."""
     whole = sample_job.undisturbed(recordmill)
     away = sample_job.images.with_name("away")
-    write = shard_writer._write
+    write = write_shards._write
 
     def without_images(*arguments):
         if not away.exists():  # after all images have been listed, and before any is read
@@ -92,7 +92,7 @@ def test_images_out_of_reach_are_read_by_next_run(sample_job, recordmill, monkey
         return write(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(shard_writer, "_write", without_images)
+        patch.setattr(write_shards, "_write", without_images)
         outcome = recordmill(*sample_job.flags())
     assert outcome.code == 1
     assert "images (100.0%) are rejected" in outcome.err, outcome

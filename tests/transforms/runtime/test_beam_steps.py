@@ -9,7 +9,7 @@ from recordmill.transforms.encoders import fit_encoder  # noqa: F401  registers 
 from recordmill.transforms.extract.extract_shards import ExtractShard
 from recordmill.transforms.runtime import beam_steps
 from recordmill.transforms.shards.write_shards import _WriteShard
-from recordmill.transforms.verify.verify_shards import _VerifyShard
+from recordmill.transforms.verify.verify_shards import VerifyShard
 
 VALUES = [ShardKey("train", 3, 128), Terms(["ü 🐈\x00", ""], [1, 1 << 62], [1, 2], 2)]
 
@@ -33,7 +33,7 @@ def test_coders_differ():
     "make",
     [
         lambda number: ExtractShard("folder", number, "coco"),
-        lambda number: _VerifyShard(number, 2),
+        lambda number: VerifyShard(number, 2),
         lambda number: _WriteShard(None, number),
     ],
 )
