@@ -1,8 +1,16 @@
 """Whole jobs submitted to a stand-in of Dataflow's service, which runs them; in and out of a bucket's stand-in."""
 
+import contextlib
 import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
 import time
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,11 +18,25 @@ import pytest
 from recordmill.transforms.sample.write_sample import SampleFiles
 from tests.conftest import shard_bytes
 from tests.dataflow_stand_in import JOB_ID, PROJECT, REGION, DataflowStandIn
-from tests.engines.dataflow_job import IMAGE, coco
 from tests.engines.worker_pool import ROOT
 from tests.gcs_stand_in import BUCKET, GcsStandIn
 
+IMAGE = "europe-west4-docker.pkg.dev/recordmill-test/recordmill/coco:1"
 LINK = f"https://console.cloud.google.com/dataflow/jobs/{REGION}/{JOB_ID}?project={PROJECT}"
+
+
+def coco(dataflow: DataflowStandIn, *more: str, beam: tuple[str, ...] = ()) -> list[str]:
+    return [
+        *("coco", "--images", f"gs://{BUCKET}/in", "--instances", f"gs://{BUCKET}/instances.json"),
+        *("--output", f"gs://{BUCKET}/out", "--num-shards", "3", "--max-rejects", "0.2", *more, "--"),
+        *(
+            "--runner=DataflowRunner",
+            f"--project={PROJECT}",
+            f"--region={REGION}",
+            f"--temp_location=gs://{BUCKET}/tmp",
+        ),
+        *(f"--sdk_container_image={IMAGE}", f"--dataflow_endpoint={dataflow.url}", "--no_auth", *beam),
+    ]
 
 
 def written(gcs: GcsStandIn) -> dict[str, bytes]:
@@ -190,3 +212,83 @@ def test_job_verifies_and_its_template_fails_at_fault(gcs, dataflow, recordmill)
     ):
         ended = recordmill(*words)
         assert (ended.code, reason in ended.err) == (2, True), ended
+
+
+# Ctrl-C while a command on a terminal waits for its job
+
+CANCEL = f"gcloud dataflow jobs cancel {JOB_ID} --project={PROJECT} --region={REGION}"
+QUESTION = f"Job {JOB_ID} runs on Dataflow. Cancel it (c), or leave it running and go (Enter)?"
+
+
+class Typed:
+    """A command as a person types it."""
+
+    def __init__(self, arguments: list[str]):
+        self._person, inside = pty.openpty()
+        command = [sys.executable, "-m", "recordmill.launch.cli", *arguments]
+        self.process = subprocess.Popen(command, stdin=inside, stdout=inside, stderr=inside, start_new_session=True)
+        self._shown: list[bytes] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        os.close(inside)
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError):  # the terminal is gone with its last process
+            while data := os.read(self._person, 4096):
+                self._shown.append(data)
+
+    @property
+    def shown(self) -> str:
+        return b"".join(self._shown).decode()
+
+    def wait_for(self, text: str) -> None:
+        until = time.monotonic() + 180
+        while text not in self.shown:
+            assert self.process.poll() is None, self.shown
+            assert time.monotonic() < until, self.shown
+            time.sleep(0.05)
+
+    def types(self, text: str) -> None:
+        os.write(self._person, text.encode())
+
+    def end(self) -> int:
+        try:
+            self.process.wait(180)
+        finally:
+            self.process.kill()
+        self._reader.join(60)
+        os.close(self._person)
+        return self.process.returncode
+
+
+@contextlib.contextmanager
+def held(dataflow: DataflowStandIn) -> Iterator[Typed]:
+    """A command that waits for a job which does not end by itself."""
+    dataflow.is_held = True
+    typed = Typed(coco(dataflow, "--progress", "auto"))
+    until = time.monotonic() + 180
+    while ("GET", f"/v1b3/projects/{PROJECT}/locations/{REGION}/jobs/{JOB_ID}/messages") not in dataflow.requests:
+        assert typed.process.poll() is None, typed.shown
+        assert time.monotonic() < until, dataflow.requests
+        time.sleep(0.1)
+    yield typed
+    dataflow.cancel()
+
+
+@pytest.mark.parametrize(("answer", "state"), [("c\n", "CANCELLED"), ("\n", "RUNNING")])
+def test_ctrl_c_asks_what_is_to_become_of_job(dataflow, answer, state):
+    with held(dataflow) as typed:
+        os.kill(typed.process.pid, signal.SIGINT)
+        typed.wait_for(QUESTION)
+        time.sleep(1)
+        assert typed.shown.endswith(f"{QUESTION}\r\n"), "the live line does not wipe the question out"
+        typed.types(answer)
+        assert typed.end() == 130
+        assert dataflow.state == f"JOB_STATE_{state}"
+    last = typed.shown.splitlines()[-1]
+    if state == "CANCELLED":
+        assert f"Cancelled job {JOB_ID}" in typed.shown
+        assert last.endswith("the same command goes on from there")
+    else:
+        assert last.endswith(f"goes on without this process; to stop it: {CANCEL}")
+    assert "Traceback" not in typed.shown

@@ -7,7 +7,20 @@ import pytest
 
 from recordmill.transforms.shards.shard_file import ShardFile, WrittenShard
 from recordmill.transforms.storage.resolve import storage_for
-from tests.faults.failing import fail_once
+
+
+def fail_once(monkeypatch, owner: type, method: str, at: int, error: BaseException) -> None:
+    """Let the `at`th call of a method (from 1) raise."""
+    original = getattr(owner, method)
+    calls = []
+
+    def failing(*arguments):
+        calls.append(arguments)
+        if len(calls) == at:
+            raise error
+        return original(*arguments)
+
+    monkeypatch.setattr(owner, method, failing)
 
 
 @pytest.mark.usefixtures("small_writes")

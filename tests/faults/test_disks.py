@@ -1,17 +1,50 @@
 """Disks that are full, fail, or are away for a while: no partial shard, one line that says where."""
 
 import errno
+import io
 import os
 import re
 import subprocess
 from functools import partial
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from recordmill.transforms.shards import write_shards
 from recordmill.transforms.storage import local_storage
-from tests.faults.failing import fail_reads, open_failing, raise_
 from tests.faults.jobs import SHARDS, Job, LocalPlace, Shard, assert_consistent, coco, finished_shards
+
+
+def open_failing(mode: str, ending: str, stage: str, error: OSError, path: str, wanted: str, **how: Any) -> io.IOBase:
+    """`open`, but files that are opened in one mode, and whose name ends so, are failing ones."""
+    fails = wanted == mode and path.endswith(ending)
+    return FailingFile(stage, error, path, mode) if fails else open(path, wanted, **how)
+
+
+class FailingFile(io.FileIO):
+    """A file whose last part the disk does not take."""
+
+    def __init__(self, stage: str, error: OSError, path: str, mode: str):
+        super().__init__(path, mode)
+        self._stage, self._error, self._taken = stage, error, 0
+
+    def write(self, data) -> int:
+        self._taken += 1
+        if self._stage == "write" and self._taken > 5:
+            raise self._error
+        return super().write(data)
+
+    def flush(self) -> None:
+        if self._stage == "flush":
+            raise self._error
+        super().flush()
+
+    def close(self) -> None:
+        fails = self._stage == "close" and not self.closed
+        super().close()
+        if fails:
+            raise self._error
 
 
 @pytest.mark.usefixtures("small_writes")
@@ -26,7 +59,7 @@ def test_a_disk_that_takes_no_more(tmp_path, stage, number, monkeypatch):
     error = OSError(number, os.strerror(number))
     with monkeypatch.context() as patch:
         if stage == "fsync":
-            patch.setattr(os, "fsync", lambda _: raise_(error))
+            patch.setattr(os, "fsync", Mock(side_effect=error))
         else:
             patch.setattr(local_storage, "open", partial(open_failing, "xb", "", stage, error), raising=False)
         with pytest.raises(OSError, match=re.escape(os.strerror(number))) as told:
@@ -68,9 +101,15 @@ def test_a_full_disk(pictures, tmp_path):
 def test_image_that_disk_does_not_give(sample_job, recordmill, monkeypatch):
     """It is no reason to leave it out: the disk may be well again."""
     whole = sample_job.undisturbed(recordmill)
-    error = OSError(errno.EIO, os.strerror(errno.EIO))
+    read = local_storage._read_file
+
+    def failing(descriptor: int, path: str, *arguments: object) -> bytes:
+        if path.endswith("5.jpg"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read(descriptor, path, *arguments)
+
     with monkeypatch.context() as patch:
-        fail_reads(patch, "5.jpg", error)
+        patch.setattr(local_storage, "_read_file", failing)
         outcome = recordmill(*sample_job.flags())
     assert outcome.code == 1
     assert re.fullmatch(rf"recordmill: {sample_job.images}/\S+5\.jpg: the disk failed .*\n", outcome.err), outcome

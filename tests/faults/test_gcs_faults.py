@@ -79,7 +79,9 @@ def gcs(server, noise, monkeypatch) -> GcsStandIn:
 
 @pytest.fixture
 def job(recordmill) -> Callable:
-    return partial(convert_folder_and_zip, recordmill, ROOT, OUT)
+    return partial(
+        convert_folder_and_zip, recordmill, ROOT, OUT, "--progress=none"
+    )  # errors are one line if it is slow
 
 
 def some(kind: Kind, probability: float = SHARE, operation: str = "*", **more: object) -> Fault:

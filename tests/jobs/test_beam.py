@@ -31,7 +31,7 @@ def drawn_sample(number: int, **fields) -> Sample:
 
 def test_the_programs_of_the_page(tmp_path, recordmill, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert recordmill("sample", "sample", "--count", 60).code == 0
+    assert recordmill("sample", "sample").code == 0
     for program in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
         exec(program, {"__name__": "__main__"})
     large, angular, of_sqlite = map(open_data_set, ("large", "relabelled", "of-sqlite"))

@@ -199,6 +199,9 @@ def test_split_stays_is_added_or_is_replaced(sample, tmp_path, recordmill, copy_
     assert recordmill(*coco_flags(sample, tmp_path, "--num-shards", 4)).code == 0
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == times
     train = shard_bytes(tmp_path)
+    (tmp_path / min(train)).unlink()
+    assert recordmill(*coco_flags(sample, tmp_path, "--num-shards", 4)).code == 0
+    assert shard_bytes(tmp_path) == train
     assert recordmill(*coco_flags(sample, tmp_path, "--split", "val", "--no-crowd")).code == 0
     assert shard_bytes(tmp_path).items() >= train.items()
     assert {row["split"] for row in rejects_of(tmp_path)} == {"train", "val"}

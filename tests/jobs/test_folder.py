@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -16,7 +15,7 @@ from recordmill.schemas.statistics import SplitComparison, SplitStatistics
 from recordmill.transforms.insight.across_splits import compare_splits
 from recordmill.transforms.join.list_images import listing_of
 from tests.conftest import manifest_of, read_examples, rejects_of, shard_bytes
-from tests.jobs.folders import draw, draw_all, whole_folder, write_table
+from tests.jobs.folders import draw, draw_all, write_table
 
 SPLITS = ("train", "val", "test")
 THREE = ("--split", "train=0.5,val=0.25,test=0.25")
@@ -137,23 +136,6 @@ def test_zip_and_one_thread_give_same_bytes(pictures, converted, tmp_path, recor
             file.write(path, path.relative_to(pictures).as_posix())
     assert recordmill("folder", *three_splits(archive, tmp_path / "out"), "--workers", 1).code == 0
     assert shard_bytes(tmp_path / "out") == shard_bytes(converted)
-
-
-def test_complete_data_set_stays_until_overwrite(pictures, converted, tmp_path, recordmill):
-    images = Path(shutil.copytree(pictures, tmp_path / "images"))
-    out = tmp_path / "out"
-    shutil.copytree(converted, out)
-    (out / "images-val.tfrecord-00001-of-00002").unlink()
-    assert recordmill("folder", *three_splits(pictures, out)).code == 0
-    assert shard_bytes(out) == shard_bytes(converted)
-    draw(images / "Cat" / "new.jpg", 11)
-    before = whole_folder(out)
-    assert recordmill("folder", *three_splits(images, out)).code == 2
-    assert whole_folder(out) == before
-    assert recordmill("folder", *three_splits(images, out), "--overwrite").code == 0
-    assert splits_of(out).items() >= splits_of(converted).items()
-    assert len(splits_of(out)) == 25
-    assert recordmill("verify", out).code == 0
 
 
 def test_job_stops_when_it_cannot_succeed(tmp_path, recordmill):

@@ -243,13 +243,11 @@ def test_names(tmp_path, monkeypatch, path, name):
     ("path", "fault"),
     [
         ("../x.jpg", "has .. in it"),
-        ("images/../x.jpg", "has .. in it"),
         ("/data/images/../x.jpg", "is an absolute path"),
         ("/data/imagesx/x.jpg", "is an absolute path"),
         ("/data/images", "is an absolute path"),
         ("gs://bucket/images/../x.jpg", "is a URL"),
         ("gs://bucket/imagesx/x.jpg", "is a URL"),
-        ("cat\\..\\..\\x.jpg", "has .. in it"),
         ('"a\nb.jpg"', "has a control character"),
     ],
 )
