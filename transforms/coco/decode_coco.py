@@ -309,4 +309,4 @@ def _without_quoted_texts(rows: CocoRows, data: bytes, row_type: _RowType) -> Co
                 ("image", Reason.MALFORMED_IMAGE) if list_ == "images" else ("annotation", row_type.malformed)
             )
             rejected.append(Rejected(what, getattr(row, "id", None), reason, detail, getattr(row, "image_id", None)))
-    return rows._replace(rejected=rejected, **kept)
+    return rows._replace(images=kept["images"], annotations=kept["annotations"], rejected=rejected)
