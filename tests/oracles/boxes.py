@@ -22,8 +22,8 @@ def fit_box(
     """Return a box within an image of `width` x `height` pixels, or why there is none.
 
     Args:
-        policy: for a box that crosses the edge: `clip` cuts it there, `drop` rejects it, `keep` leaves it beyond 0..1. A
-            box without area inside the image, or without one as 32-bit fractions, is rejected under each.
+        policy: for a box that crosses the edge: `clip` cuts it there, `drop` rejects it, `keep` leaves it beyond 0..1.
+            A box without area inside the image, or without one as 32-bit fractions, is rejected under each.
     """
     x, y, box_width, box_height = bbox_xywh_px
     xmax, ymax = x + box_width, y + box_height
