@@ -19,16 +19,11 @@ class FittedBox(NamedTuple):
 def fit_box(
     bbox_xywh_px: tuple[float, float, float, float], width: int, height: int, policy: str
 ) -> FittedBox | Reason:
-    """A box within an image of `width` x `height` pixels, or why there is none.
+    """Return a box within an image of `width` x `height` pixels, or why there is none.
 
     Args:
-        bbox_xywh_px: x, y, width, height; finite, width and height not negative.
-        policy: what becomes of a box that crosses the edge: `clip` cuts it there, `drop` rejects it, `keep` leaves it
-            as it is, beyond 0..1. A box without area inside the image is rejected under each, and so is one that has
-            none left as 32-bit fractions, which is what the record keeps.
-
-    >>> fit_box((60, 0, 50, 40), width=100, height=50, policy="clip")
-    FittedBox(ymin_frac=0.0, xmin_frac=0.6, ymax_frac=0.8, xmax_frac=1.0, clipped=True)
+        policy: for a box that crosses the edge: `clip` cuts it there, `drop` rejects it, `keep` leaves it beyond 0..1.
+            A box without area inside the image, or without one as 32-bit fractions, is rejected under each.
     """
     x, y, box_width, box_height = bbox_xywh_px
     xmax, ymax = x + box_width, y + box_height

@@ -18,20 +18,15 @@ from recordmill.transforms.records.tfrecord import framed
 
 
 class ScalarEstimate:
-    """Estimates for records of one table; what does not depend on the image is summed up once.
+    """Estimates for records of one table; `max_side` in pixels, to which larger images and masks are shrunk."""
 
-    Args:
-        max_side: pixels, to which larger images and their masks are shrunk.
-        same_bytes: what a record has that is as large for every image.
-    """
-
-    def __init__(self, table: FeatureTable, max_side: int | None = None, same_bytes: int = 0):
+    def __init__(self, table: FeatureTable, max_side: int | None = None):
         self._max_side = max_side
         self._per_annotation = table.record_of is RecordOf.ANNOTATION
         self._parts = frozenset(table.parts)
         keys = sum(len(feature.name) + 12 for feature in table.features)
         self._has_image = "image.encoded" in table.sources
-        self._fixed = framed(keys + _SCALAR_BYTES + same_bytes)
+        self._fixed = framed(keys + _SCALAR_BYTES)
         self._of_object = sum(_value_bytes(feature) for feature in table.features if feature.shape[:1] == ("N",))
         self._of_pixel = sum(1 / _PIXELS_PER_BYTE[source] for source in table.sources & _PIXELS_PER_BYTE.keys())
 

@@ -7,24 +7,12 @@ from recordmill.schemas.statistics import PixelMeasures
 
 
 class ImageFacts(NamedTuple):
-    """What is counted of an image: what its records hold.
+    """Contents of an image's records: a row of `FactColumns`, None where records have no such column.
 
     Attributes:
-        name: of its file.
-        width, height: pixels; 0 where records have no picture.
-        format: `jpeg`, `png` or `raw`; empty likewise.
-        bytes: of the picture.
-        boxes: ymin, xmin, ymax, xmax of each object, as fractions of height and width; None where records are not of
-            objects.
-        classes: class index of each object.
-        captions: how many; None where records have none.
-        segments: category indices of stuff, or of panoptic segments.
-        is_continuation: whether the image was counted already, with other objects.
-        measures: of the picture's pixels, if they were decoded.
-        mask_bounds: ymin, xmin, ymax, xmax in pixels of each object's mask, or None of one without; None where records
-            have no masks.
-        sha256: hex digest of the picture; empty without one.
-        image_class: class index of an image of one class; None of others.
+        boxes: ymin, xmin, ymax, xmax of all objects, as fractions of height and width.
+        captions: their number.
+        mask_bounds: ymin, xmin, ymax, xmax in pixels of each object's mask; None for an object without one.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Convert images of a Block to structs, and structs to a Block."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,29 +79,24 @@ def annotations_of(block: Block) -> list[Annotation]:
     if block.keypoints_xyv is not None:
         values, starts = block.keypoints_xyv.values.tolist(), block.keypoints_xyv.starts.tolist()
         keypoints = [tuple(values[start:end]) for start, end in itertools.pairwise(starts)]
-    return list(
-        map(
-            Annotation,
-            block.object_id.tolist(),
-            block.category_id.tolist(),
-            map(tuple, block.boxes_xywh_px.tolist()),
-            block.area_px2.tolist(),
-            block.is_crowd.tolist(),
-            segmentation,
-            keypoints,
-        )
+    boxes = map(tuple, block.boxes_xywh_px.tolist())
+    plain = (
+        block.object_id.tolist(),
+        block.category_id.tolist(),
+        boxes,
+        block.area_px2.tolist(),
+        block.is_crowd.tolist(),
     )
+    return list(map(Annotation, *plain, segmentation, keypoints))
 
 
 def labels_of(block: Block) -> list[ImageLabels]:
-    """Yield the labels of each image, without its objects."""
-    if block.labels is not None:
-        labels = [_UNPACK_LABELS(row) if row else NO_LABELS for row in block.labels.rows()]
-    else:
-        labels = [NO_LABELS] * len(block)
-    if block.class_name is None:
-        return labels
-    return [ImageLabels(class_name=name) for name in block.class_name.texts()]
+    """Return the labels of each image, without its objects."""
+    if block.class_name is not None:
+        return [ImageLabels(class_name=name) for name in block.class_name.texts()]
+    if block.labels is None:
+        return [NO_LABELS] * len(block)
+    return [_UNPACK_LABELS(row) if row else NO_LABELS for row in block.labels.rows()]
 
 
 def with_id_texts(block: Block, texts: IdTexts) -> Block:
@@ -116,11 +111,14 @@ def with_id_texts(block: Block, texts: IdTexts) -> Block:
 
 def id_texts(block: Block) -> IdTexts:
     """The texts of ids."""
-    images = [] if block.id_text is None else zip(block.image_id.tolist(), block.id_text.texts(), strict=True)
-    objects = block.object_id_text is not None and zip(
-        block.object_id.tolist(), block.object_id_text.texts(), strict=True
-    )
-    return IdTexts(*({id_: text for id_, text in pairs or () if text} for pairs in (images, objects)))
+    pairs = (block.image_id, block.id_text), (block.object_id, block.object_id_text)
+    return IdTexts(*(_texts(ids, column) for ids, column in pairs))
+
+
+def _texts(ids: np.ndarray, column: Ragged | None) -> dict[int, str]:
+    if column is None:
+        return {}
+    return {id_: text for id_, text in zip(ids.tolist(), column.texts(), strict=True) if text}
 
 
 def object_columns(objects: Sequence[Annotation]) -> dict[str, Any]:
@@ -146,31 +144,15 @@ def label_column(labels: Sequence[ImageLabels]) -> Ragged | None:
     return ragged_bytes([b"" if each == NO_LABELS else pack(each) for each in labels])
 
 
-class BlockTasks(Sequence[ImageTask]):
-    """Sequence of the ImageTasks of a Block. Each is made on access, because structs take several times the memory."""
-
-    def __init__(self, block: Block, splits: Sequence[str]):
-        self._block = block
-        self._splits = splits
-
-    def __len__(self) -> int:
-        return len(self._block)
-
-    def __getitem__(self, index: Any) -> Any:
-        """Return a task by its index from 0, or a list by a slice."""
-        if isinstance(index, int):
-            if not 0 <= index < len(self):
-                raise IndexError(index)
-            return image_tasks(self._block.cut(index, index + 1), self._splits)[0]
-        start, end, _ = index.indices(len(self))
-        return image_tasks(self._block.cut(start, max(start, end)), self._splits)
-
-    def __iter__(self) -> Iterable[ImageTask]:  # type: ignore[override]
-        for start in range(0, len(self), _AT_ONCE):
-            yield from self[start : start + _AT_ONCE]
-
-
 _AT_ONCE = 64
+
+
+def each_task(block: Block, splits: Sequence[str]) -> Iterator[ImageTask]:
+    """Yield each image of a complete Block as an ImageTask; few at once, as structs take several times the memory."""
+    for start in range(0, len(block), _AT_ONCE):
+        yield from image_tasks(block.cut(start, min(start + _AT_ONCE, len(block))), splits)
+
+
 NO_IMAGES = Block(
     image_id=np.zeros(0, np.int64),
     source=np.zeros(0, np.int64),

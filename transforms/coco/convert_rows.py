@@ -242,7 +242,10 @@ def _converted(source: AnnotationSource, rows: Sequence[Any], rejected: Sequence
     image_of_object = np.array([image_id for image_id, _ in objects], np.int64)
     block = _by_image(image_of_object, object_columns([each for _, each in objects]), [*labels, *bad])
     ids = block.image_id.tolist()
-    of_images = [ImageLabels(**{label: tuple(labels[id_])}) if label and id_ in labels else NO_LABELS for id_ in ids]
+    replace = msgspec.structs.replace
+    of_images = [
+        replace(NO_LABELS, **{label: tuple(labels[id_])}) if label and id_ in labels else NO_LABELS for id_ in ids
+    ]
     packed = [pack(bad[id_]) if id_ in bad else b"" for id_ in ids]
     return block.having(labels=label_column(of_images), rejected=ragged_bytes(packed) if bad else None)
 

@@ -71,19 +71,26 @@ class CocoRows(NamedTuple):
 
 
 class _RowType(NamedTuple):
-    """Types of a kind's rows of annotations, of a malformed row, and whether polygons give missing boxes."""
+    """Rows of annotations of a kind of files.
+
+    Attributes:
+        malformed: reason of a malformed row.
+        text: name of the field that must be a text.
+        fills_boxes: whether polygons give missing boxes.
+    """
 
     type: Any
     malformed: Reason = Reason.MALFORMED_ANNOTATION
+    text: str = ""
     fills_boxes: bool = False
 
 
 _ROW_TYPES = {
     AnnotationKind.INSTANCES: _RowType(AnnotationRow),
     AnnotationKind.KEYPOINTS: _RowType(KeypointsRow),
-    AnnotationKind.CAPTIONS: _RowType(CaptionRow, Reason.MALFORMED_CAPTION),
+    AnnotationKind.CAPTIONS: _RowType(CaptionRow, Reason.MALFORMED_CAPTION, "caption"),
     AnnotationKind.STUFF: _RowType(RegionRow),
-    AnnotationKind.PANOPTIC: _RowType(PanopticRow, Reason.MALFORMED_PANOPTIC),
+    AnnotationKind.PANOPTIC: _RowType(PanopticRow, Reason.MALFORMED_PANOPTIC, "file_name"),
     AnnotationKind.IMAGE_INFO: _RowType(msgspec.Raw),
 }
 _MASKED_ROW_TYPES = _ROW_TYPES | {
@@ -186,9 +193,8 @@ def _decode_row_by_row(path: str, data: bytes, row: _RowType) -> CocoRows:
         try:
             images.append(decode_image(raw))
         except msgspec.ValidationError as error:
-            rejected.append(
-                Rejected("image", _peek(raw, "id", texts.images), Reason.MALFORMED_IMAGE, f"image row: {error}")
-            )
+            id_ = _peek(raw, "id", texts.images)
+            rejected.append(Rejected("image", id_, Reason.MALFORMED_IMAGE, f"image row: {error}"))
     rows = file.annotations or []
     without_box = 0
     for raw in rows:
@@ -286,25 +292,21 @@ def _are_quoted(data: bytes, list_: str, decode: Callable[[msgspec.Raw], Any], k
 
 def _without_quoted_texts(rows: CocoRows, data: bytes, row_type: _RowType) -> CocoRows:
     """A caption or a file name NaN, as pandas writes one that is missing, is no text, though it has become one."""
-    images, annotations, rejected = [], [], []
     decode_image = RowDecoder(AddressedImageRow, IdTexts({}, {}))
-    are_quoted = _are_quoted(data, "images", lambda raw: decode_image(raw).named(), "file_name")
-    for image in rows.images:
-        if image.file_name in _NO_TEXTS and next(are_quoted):
-            detail = f"the file_name is {image.file_name}, no text"
-            rejected.append(Rejected("image", image.id, Reason.MALFORMED_IMAGE, detail))
-        else:
-            images.append(image)
-    decode = RowDecoder(row_type.type, IdTexts({}, {}))
-    key = "caption" if row_type.type is CaptionRow else "file_name"
-    are_quoted = _are_quoted(data, "annotations", decode, key)
-    for row in rows.annotations:
-        if (text := getattr(row, key, None)) not in _NO_TEXTS or not next(are_quoted):
-            annotations.append(row)
-        elif key == "caption":
-            detail = f"the caption is {text}"
-            rejected.append(Rejected("annotation", row.id, Reason.MALFORMED_CAPTION, detail, row.image_id))
-        else:
-            detail = f"the file_name is {text}, no text"
-            rejected.append(Rejected("annotation", None, Reason.MALFORMED_PANOPTIC, detail, row.image_id))
-    return rows._replace(images=images, annotations=annotations, rejected=[*rows.rejected, *rejected])
+    kept: dict[str, list[Any]] = {"images": [], "annotations": []}
+    rejected = list(rows.rejected)
+    for list_, decode, key in (
+        ("images", lambda raw: decode_image(raw).named(), "file_name"),
+        ("annotations", RowDecoder(row_type.type, IdTexts({}, {})), row_type.text),
+    ):
+        are_quoted = _are_quoted(data, list_, decode, key)
+        for row in getattr(rows, list_):
+            if (text := getattr(row, key, None)) not in _NO_TEXTS or not next(are_quoted):
+                kept[list_].append(row)
+                continue
+            detail = f"the {key} is {text}" + ", no text" * (key == "file_name")
+            what, reason = (
+                ("image", Reason.MALFORMED_IMAGE) if list_ == "images" else ("annotation", row_type.malformed)
+            )
+            rejected.append(Rejected(what, getattr(row, "id", None), reason, detail, getattr(row, "image_id", None)))
+    return rows._replace(images=kept["images"], annotations=kept["annotations"], rejected=rejected)

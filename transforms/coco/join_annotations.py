@@ -18,6 +18,7 @@ from recordmill.schemas.inputs.annotations import (
     AnnotatedImage,
     ImageLabels,
     ImageRow,
+    PanopticAnnotation,
 )
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, FileAnnotations
 from recordmill.schemas.inputs.images import MAX_FILE_BYTES, MAX_PIXELS, NO_FILE, NOT_A_FILE, ImageRef
@@ -91,7 +92,8 @@ def match_mask(image: AnnotatedImage, files: MaskFiles | None) -> tuple[Annotate
         paths = " and ".join(sorted(file.path for file in found))
         raise CollidingImagesError(f"the panoptic PNG of one name is both {paths}; rename one")
     file = found[0] if found else _in_archive(panoptic.path)
-    matched, reject = (), None
+    matched: tuple[PanopticAnnotation, ...] = ()
+    reject = None
     if fault := _mask_fault(file):
         reason, detail = fault
         reject = Rejected("annotation", None, reason, f"{panoptic.file_name!r}: {detail}", image.image.id)

@@ -16,7 +16,7 @@ from recordmill.schemas.inputs.images import MAX_RECORD_BYTES
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.rejects import Metric, Reason, Rejected
-from recordmill.transforms.blocks.image_tasks import BlockTasks, label_column, labels_of
+from recordmill.transforms.blocks.image_tasks import each_task, label_column, labels_of
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import run_step
 from recordmill.transforms.coco.join_annotations import JoinInputs, MaskFiles, join_annotations
@@ -144,7 +144,7 @@ def limit_records(block: Block, estimate: RecordEstimate, splits: Sequence[str],
     is_too_large = least > MAX_RECORD_BYTES
     if not is_too_large.any():
         return block
-    for size, task in zip(least[is_too_large].tolist(), BlockTasks(block.take(is_too_large), splits), strict=True):
+    for size, task in zip(least[is_too_large].tolist(), each_task(block.take(is_too_large), splits), strict=True):
         detail = (
             f"{len(task.annotations):,} masks of {task.width}x{task.height} pixels take at least "
             f"{size:,} bytes as PNG; a record has at most {MAX_RECORD_BYTES:,}: --masks rle takes far less"

@@ -131,7 +131,7 @@ def united(parts: Sequence[PCollection], name: str) -> PCollection:
 
 
 def _same(element: Any) -> Any:
-    """Return the element: further outputs of a step get their type from a step of its own."""
+    """Return the element. A step of this gives a further output its type."""
     return element
 
 

@@ -1,9 +1,9 @@
 """Pictures become what a model makes of them, a batch at a time: fetched ahead and decoded by threads while the model
 runs. A picture that is broken is left out before its batch is formed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from math import prod
 
 import msgspec
@@ -14,7 +14,7 @@ from recordmill.schemas.inputs.images import ImageTask
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.models import FeatureModel, ModelChoice
 from recordmill.schemas.rejects import Metric, Reason, Rejected
-from recordmill.transforms.blocks.image_tasks import BlockTasks
+from recordmill.transforms.blocks.image_tasks import each_task
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.encoders.load_model import load_same
@@ -47,11 +47,11 @@ class EmbedPictures(msgspec.Struct, frozen=True, tag=True):
 
     def start(self, of: RecordContext) -> EncodeBlock:
         encoder = FeatureEncoder(of.labels, of.table, self.dtype)
-        return lambda block, split: encode_runs(embed_tasks(BlockTasks(block, (split,)), self, of, encoder))
+        return lambda block, split: encode_runs(embed_tasks(each_task(block, (split,)), self, of, encoder))
 
 
 def embed_tasks(
-    tasks: Sequence[ImageTask], maker: EmbedPictures, of: RecordContext, encoder: "FeatureEncoder"
+    tasks: Iterable[ImageTask], maker: EmbedPictures, of: RecordContext, encoder: "FeatureEncoder"
 ) -> Iterator[Made]:
     """The records of images, in order."""
     features = load_same(maker.choice, maker.model).features
@@ -62,10 +62,11 @@ def embed_tasks(
             yield task, pixels if isinstance(pixels, Rejected) else encoder.encode(task, next(made))
 
 
-def _read_ahead(tasks: Sequence[ImageTask], maker: EmbedPictures, of: RecordContext) -> Iterator[_Read]:
+def _read_ahead(tasks: Iterable[ImageTask], maker: EmbedPictures, of: RecordContext) -> Iterator[_Read]:
     """Pixels in the order of tasks. Threads have two batches in hand, so that one is there when the model is ready."""
     size = max(1, -(-maker.batch // of.threads))
-    parts = (tasks[start : start + size] for start in range(0, len(tasks), size))
+    each = iter(tasks)
+    parts = iter(lambda: list(islice(each, size)), [])
     read = partial(_read, size=maker.model.input_size, resize=maker.resize)
     return chain.from_iterable(look_ahead(read, parts, of.pool, of.threads))
 

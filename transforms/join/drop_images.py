@@ -105,12 +105,12 @@ class Kept(NamedTuple):
     """Block without excluded images and annotations.
 
     Attributes:
-        rejected: Splits and what is left out of each.
+        facts: Of what is left out.
         found: Indices of lines that name an image or annotation of the Block.
     """
 
     block: Block
-    rejected: list[tuple[str, Rejected]]
+    facts: FactsBuilder
     found: list[int]
 
 
@@ -138,18 +138,17 @@ def exclude_images(block: Block, splits: Sequence[str], exclusions: Exclusions) 
                 for object_ in np.flatnonzero(block.object_id[first:last] == line.id).tolist():
                     objects[first + object_].add(line.kind)
                     found.append(number)
-    rejected = []
+    facts = FactsBuilder()
     for object_, kinds in objects.items():
         row = int(np.searchsorted(block.first_object_of_image, object_, "right")) - 1
         if row not in images:
             id_, image_id = int(block.object_id[object_]), int(block.image_id[row])
             reject = Rejected("annotation", id_, Reason.EXCLUDED, f"{columns[0][row]!r}: {_named(kinds)}", image_id)
-            rejected.append((splits[columns[2][row]], reject))
+            facts.reject(splits[columns[2][row]], reject)
     if objects:
         block = block.take_objects(~np.isin(np.arange(block.num_objects), list(objects)))
     texts = {row: _named(kinds) for row, kinds in images.items()}
-    left, of_images = leave_out(block, splits, Reason.EXCLUDED, texts)
-    return Kept(left, [*of_images, *rejected], found)
+    return Kept(_leave_out(block, splits, Reason.EXCLUDED, texts, facts), facts, found)
 
 
 def _named(kinds: set[str]) -> str:
@@ -157,20 +156,20 @@ def _named(kinds: set[str]) -> str:
     return f"--exclude names it{f' ({known})' if known else ''}"
 
 
-def leave_out(
-    block: Block, splits: Sequence[str], reason: Reason, texts: Mapping[int, str]
-) -> tuple[Block, list[tuple[str, Rejected]]]:
-    """Return a Block without some images, and these as rejects with their splits.
+def _leave_out(
+    block: Block, splits: Sequence[str], reason: Reason, texts: Mapping[int, str], facts: FactsBuilder
+) -> Block:
+    """Return a Block without some images, which become rejects.
 
     Args:
         texts: Details of the rejects, by the row of the image.
     """
     if not texts:
-        return block, []
+        return block
     rows = np.array(list(texts), np.int64)
-    tasks = zip(image_tasks(block.take(rows), splits), texts.values(), strict=True)
-    rejected = [(task.split, task.rejected(reason, text)) for task, text in tasks]
-    return block.take(~np.isin(np.arange(len(block)), rows)), rejected
+    for task, text in zip(image_tasks(block.take(rows), splits), texts.values(), strict=True):
+        facts.reject(task.split, task.rejected(reason, text))
+    return block.take(~np.isin(np.arange(len(block)), rows))
 
 
 @dataclass(eq=False, repr=False)
@@ -202,14 +201,10 @@ def _exclude(keyed: tuple[Any, bytes], splits: tuple[str, ...], exclusions: Excl
     block = unpack_block(packed)
     kept = run_step("exclude images", lambda blocks: exclude_images(blocks[0], splits, exclusions), [block])
     yield from (TaggedOutput(_FOUND, number) for number in kept.found)
-    yield from without_rejected(key, kept.block, kept.rejected)
+    yield from _kept(key, kept.block, kept.facts)
 
 
-def without_rejected(key: Any, block: Block, rejected: Iterable[tuple[str, Rejected]]) -> Iterator[Any]:
-    """Yield (BlockKey, packed Block), if images are left, and the Facts of those that are not."""
-    facts = FactsBuilder()
-    for split, reject in rejected:
-        facts.reject(split, reject)
+def _kept(key: Any, block: Block, facts: FactsBuilder) -> Iterator[Any]:
     yield tagged(facts)
     if len(block):
         yield key, pack_block(block)
@@ -358,10 +353,10 @@ def find_copies(candidates: Iterable[Candidate]) -> Iterator[tuple[tuple[str, in
 
 
 def _drop(keyed: tuple[Any, bytes], splits: tuple[str, ...], copies: dict[tuple[str, int], str]) -> Iterator[Any]:
-    def drop(blocks: list[Block]) -> Any:
-        (block,) = blocks
+    def drop(blocks: list[Block]) -> tuple[Block, FactsBuilder]:
+        (block,), facts = blocks, FactsBuilder()
         keys = zip((splits[split] for split in block.split.tolist()), block.image_id.tolist(), strict=True)
         texts = {row: copies[key] for row, key in enumerate(keys) if key in copies}
-        return leave_out(block, splits, Reason.DUPLICATE, texts)
+        return _leave_out(block, splits, Reason.DUPLICATE, texts, facts), facts
 
-    yield from without_rejected(keyed[0], *run_step("drop copies", drop, [unpack_block(keyed[1])]))
+    yield from _kept(keyed[0], *run_step("drop copies", drop, [unpack_block(keyed[1])]))

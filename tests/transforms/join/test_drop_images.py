@@ -20,6 +20,7 @@ from recordmill.transforms.join.drop_images import (
     unmatched_warning,
 )
 from tests.oracles.block_of_tasks import block_of_tasks
+from tests.transforms.dataset.kinds import SplitReject, listed
 
 SPLITS = ("train", "val")
 
@@ -79,17 +80,18 @@ def test_exclude_images(read, lines, images, objects, packed):
     for task in left:
         given = {each.id for each in IMAGES[task.image_id - 1].annotations}
         assert {each.id for each in task.annotations} == given - set(objects.get(task.image_id, ()))
-    of_images = [each.id for _, each in kept.rejected if each.what == "image"]
-    of_objects = [(each.image_id, each.id) for _, each in kept.rejected if each.what == "annotation"]
+    rejects = [each.reject for each in listed(kept.facts.build())]
+    of_images = sorted(each.id for each in rejects if each.what == "image")
+    of_objects = [(each.image_id, each.id) for each in rejects if each.what == "annotation"]
     assert (of_images, of_objects) == (images, [(id_, each) for id_ in objects for each in objects[id_]])
 
 
 def test_rejects_of_what_is_excluded(read):
     exclusions = read(problem("a.jpg", "dark"), problem("a.jpg", "blurred"), problem("b/é.jpg", "thin_boxes", 13))
-    assert exclude_images(block_of_tasks(IMAGES, SPLITS), SPLITS, exclusions).rejected == [
-        ("train", Rejected("image", 1, Reason.EXCLUDED, "'a.jpg': --exclude names it (blurred, dark)", None, 3)),
-        ("train", Rejected("annotation", 13, Reason.EXCLUDED, "'b/é.jpg': --exclude names it (thin_boxes)", 2)),
-    ]
+    facts = exclude_images(block_of_tasks(IMAGES, SPLITS), SPLITS, exclusions).facts.build()
+    image = Rejected("image", 1, Reason.EXCLUDED, "'a.jpg': --exclude names it (blurred, dark)", None, 3)
+    object_ = Rejected("annotation", 13, Reason.EXCLUDED, "'b/é.jpg': --exclude names it (thin_boxes)", 2)
+    assert set(listed(facts)) == {SplitReject("train", image), SplitReject("train", object_)}
 
 
 @pytest.mark.parametrize(("lines", "images", "objects"), LISTS)
@@ -101,7 +103,7 @@ def test_blocks_may_be_cut_anywhere(read, lines, images, objects):
         joined = join_blocks([part.block for part in parts])
         assert image_tasks(joined, SPLITS) == image_tasks(expected.block, SPLITS)
         assert {entry for part in parts for entry in part.found} == set(expected.found)
-        assert sum(len(part.rejected) for part in parts) == len(expected.rejected)
+        assert sum(len(listed(part.facts.build())) for part in parts) == len(listed(expected.facts.build()))
 
 
 def test_kinds_are_chosen(read):
