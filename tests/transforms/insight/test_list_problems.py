@@ -62,6 +62,8 @@ def test_worst_of_each_kind_are_listed(monkeypatch):
     assert worst_problems(problems) == tuple(problems[index] for index in (3, 1, 2))
     rows_of_one_image = [Problem("dark", 0.1, "a"), Problem("dark", 0.1, "a")]
     assert list(worst_problems(rows_of_one_image)) == rows_of_one_image
+    boxes = [Problem("thin_boxes", 0.5, "a", id_) for id_ in (9, 7)]
+    assert list(worst_problems(boxes)) == boxes[::-1]
 
 
 def shard(name: str, problems: tuple[Problem, ...] = ()) -> Fingerprints:
