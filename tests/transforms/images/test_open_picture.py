@@ -11,8 +11,9 @@ import tensorflow as tf
 from PIL import Image
 
 from recordmill.schemas.inputs.images import ImageRef, ImageTask, PictureRules
+from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.images.load_images import load_picture
-from recordmill.transforms.images.open_picture import kind_of, open_picture
+from recordmill.transforms.images.open_picture import decode_picture, encode_picture, kind_of, open_picture, stored_size
 from recordmill.transforms.sample.draw_scene import encoded
 from tests.transforms.images.test_check_formats import chunk
 
@@ -75,8 +76,8 @@ def test_metadata_that_pillow_stumbles_over_costs_no_picture(data, tmp_path):
 def test_what_decides_pixels_stays(format_):
     for mode in ("RGB", "CMYK") if format_ == "JPEG" else ("RGB", "P", "L", "RGBA"):
         data = encoded(NOISE.convert(mode), format_, **({"transparency": 5} if mode in ("P", "L") else {}))
-        with open_picture(data, kind_of(data)) as opened:
-            assert np.array_equal(opened.convert("RGBA"), Image.open(io.BytesIO(data)).convert("RGBA"))
+        with open_picture(data, kind_of(data)) as image:
+            assert np.array_equal(image.convert("RGBA"), Image.open(io.BytesIO(data)).convert("RGBA"))
 
 
 @pytest.mark.parametrize("format_", ["JPEG", "PNG"])
@@ -113,3 +114,150 @@ print(ours, image.MAX_IMAGE_PIXELS == before[1])
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout == "[] True\n"
+
+
+KEEP = PictureRules("decode", jpeg_quality=100)
+# Smooth, so that JPEG keeps it; each corner of its own colour.
+ROWS, COLUMNS = np.mgrid[0:30, 0:40]
+COLOURS = np.stack([ROWS * 8, COLUMNS * 6, 255 - ROWS * 4 - COLUMNS * 3], -1).astype(np.uint8)
+SMOOTH = Image.fromarray(COLOURS)
+
+
+def opened(image: Image.Image, format_: str, **how) -> Image.Image:
+    return Image.open(io.BytesIO(encoded(image, format_, **how)))
+
+
+def transcode_picture(image, original, size, turn, rules) -> tuple[bytes, str]:
+    return encode_picture(decode_picture(image, turn), original, size, rules)
+
+
+def pixels(data: bytes) -> np.ndarray:
+    return tf.io.decode_image(data, channels=3, expand_animations=False).numpy().astype(int)
+
+
+SEE_THROUGH = Image.fromarray(np.dstack([COLOURS, 100 + ROWS.astype(np.uint8)]))
+OPAQUE = SMOOTH.convert("RGBA")
+NEARLY_OPAQUE = OPAQUE.copy()
+NEARLY_OPAQUE.putpixel((0, 0), (0, 0, 255, 254))
+DEEP = Image.fromarray((ROWS * 40 * 50 + COLUMNS).astype(np.uint16))
+
+
+@pytest.mark.parametrize(
+    ("image", "format_", "becomes", "mode"),
+    [
+        (SMOOTH, "WEBP", "jpeg", "RGB"),
+        (SEE_THROUGH, "WEBP", "png", "RGBA"),
+        (OPAQUE, "TIFF", "jpeg", "RGB"),
+        (NEARLY_OPAQUE, "TIFF", "png", "RGBA"),
+        (SMOOTH, "GIF", "jpeg", "RGB"),
+        (SMOOTH, "BMP", "jpeg", "RGB"),
+        (SMOOTH.convert("1"), "BMP", "jpeg", "L"),
+        (SMOOTH.convert("L"), "TIFF", "jpeg", "L"),
+        (SMOOTH.convert("CMYK"), "TIFF", "jpeg", "RGB"),
+        (SMOOTH.convert("LAB"), "TIFF", "jpeg", "RGB"),
+        (DEEP, "TIFF", "png", "I;16"),
+        (SMOOTH, "PPM", "jpeg", "RGB"),
+        (SMOOTH, "JPEG2000", "jpeg", "RGB"),
+    ],
+)
+def test_what_it_becomes(image, format_, becomes, mode):
+    how = {"lossless": True} if format_ == "WEBP" else {}
+    source = opened(image, format_, **how)
+    data, found = transcode_picture(source, format_.lower(), image.size, False, KEEP)
+    assert (found, Image.open(io.BytesIO(data)).mode) == (becomes, mode)
+    assert Image.open(io.BytesIO(data)).format == becomes.upper()
+    expected = np.asarray(
+        (DEEP if mode == "I;16" else opened(image, format_, **how)).convert("RGB" if mode != "I;16" else "I")
+    )
+    if mode == "I;16":
+        expected = np.stack([expected >> 8] * 3, -1)
+    ringing = 30 if image.mode == "1" else 6 if format_ == "GIF" else 3
+    assert np.abs(pixels(data) - expected).mean() < ringing
+
+
+@pytest.mark.parametrize("format_", ["jpeg", "png"])
+@pytest.mark.parametrize("mode", ["RGBA", "P", "L", "LA", "1", "CMYK", "I;16"])
+def test_all_in_one_format_as_tensorflow_sees_it(mode, format_):
+    image = DEEP if mode == "I;16" else SMOOTH.convert(mode)
+    original = "jpeg" if mode == "CMYK" else "png"
+    how = {"quality": 100} if mode == "CMYK" else {}
+    stored = encoded(image, original.upper(), **how)
+    rules = PictureRules("decode", format_, jpeg_quality=100)
+    data, found = transcode_picture(Image.open(io.BytesIO(stored)), original, image.size, False, rules)
+    assert found == format_
+    difference = np.abs(pixels(data) - pixels(stored)).mean()
+    assert difference < (25 if mode in ("P", "1") and format_ == "jpeg" else 3)
+    assert format_ == "jpeg" or mode == "CMYK" or difference == 0
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "P", "L", "1", "I;16"])
+def test_shrunk(mode):
+    image = DEEP if mode == "I;16" else SMOOTH.convert(mode)
+    data, _ = transcode_picture(opened(image, "PNG"), "png", (20, 15), False, KEEP)
+    found = pixels(data)
+    assert found.shape == (15, 20, 3)
+    expected = pixels(encoded(image, "PNG")).reshape(15, 2, 20, 2, 3).mean((1, 3))
+    assert np.abs(found - expected).mean() < (30 if mode in ("1", "P") else 3)
+
+
+def test_palette_stays_see_through_when_it_is_shrunk():
+    halves = Image.fromarray((COLUMNS >= 20).astype(np.uint8)).convert("P")
+    data, found = transcode_picture(opened(halves, "PNG", transparency=0), "png", (20, 15), False, KEEP)
+    shrunk = Image.open(io.BytesIO(data))
+    assert (found, shrunk.mode) == ("png", "RGBA")
+    alpha = np.asarray(shrunk.getchannel("A"))
+    assert (alpha[:, :5] == 0).all()
+    assert (alpha[:, 15:] == 255).all()
+
+
+@pytest.mark.parametrize("values", [np.float32(0.5), np.int32(70_000), np.int32(-1)])
+def test_pixels_that_no_format_holds(values):
+    image = opened(Image.fromarray(np.full((3, 4), values)), "TIFF")
+    with pytest.raises(UnusableError):
+        transcode_picture(image, "tiff", (4, 3), False, KEEP)
+
+
+@pytest.mark.parametrize(
+    ("width", "format_", "becomes"),
+    [(65_500, "keep", "jpeg"), (65_501, "keep", "png"), (1_000_000, "png", "png")],
+)
+def test_picture_too_wide_for_jpeg_becomes_png(width, format_, becomes):
+    wide = opened(Image.new("L", (width, 1)), "PPM")
+    data, found = transcode_picture(wide, "ppm", (width, 1), False, PictureRules("decode", format_))
+    assert (found, pixels(data).shape) == (becomes, (1, width, 3))
+
+
+@pytest.mark.parametrize(("width", "format_", "most"), [(65_501, "jpeg", "65,500"), (1_000_001, "png", "1,000,000")])
+def test_picture_wider_than_its_format_is_read(width, format_, most):
+    wide = opened(Image.new("L", (width, 1)), "PPM")
+    with pytest.raises(UnusableError, match=f"{format_.upper()}s that can be read have sides up to {most}") as caught:
+        transcode_picture(wide, "ppm", (width, 1), False, PictureRules("decode", format_))
+    assert caught.value.reason is Reason.TOO_LARGE
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("compression", [None, "tiff_lzw"])
+def test_tiff_is_unchanged_stored_unless_it_is_to_be_turned(orientation, compression):
+    """Pillow turns TIFFs by itself, and no other format."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    how = {"compression": compression} if compression else {}
+    image = opened(SMOOTH, "TIFF", exif=exif, **how)
+    assert stored_size(image) == (40, 30)
+    data, _ = transcode_picture(image, "tiff", (40, 30), False, PictureRules("decode", "png"))
+    assert (pixels(data) == COLOURS).all()
+    if orientation > 4:
+        turned, _ = transcode_picture(opened(SMOOTH, "TIFF", exif=exif, **how), "tiff", (30, 40), True, KEEP)
+        expected, _ = transcode_picture(opened(SMOOTH, "PNG", exif=exif), "png", (30, 40), True, KEEP)
+        assert np.abs(pixels(turned) - pixels(expected)).mean() < 3
+
+
+@pytest.mark.parametrize(
+    ("format_", "how"),
+    [("GIF", {"comment": b"x" * 70_000}), ("TIFF", {"icc_profile": bytes(100_000)}), ("WEBP", {"xmp": bytes(100_000)})],
+)
+@pytest.mark.parametrize("wanted", ["jpeg", "png"])
+def test_metadata_is_not_carried(format_, how, wanted):
+    data, _ = transcode_picture(opened(SMOOTH, format_, **how), "", (40, 30), False, PictureRules("decode", wanted))
+    assert len(data) < 10_000
+    assert not Image.open(io.BytesIO(data)).info.keys() & {"comment", "icc_profile", "xmp", "exif"}

@@ -15,6 +15,8 @@ from recordmill.transforms.records.record_file import ShardReader, open_records
 from recordmill.transforms.runtime import progress
 from tests.gcs_stand_in import Fault as ServerFault
 from tests.gcs_stand_in import Kind
+from tests.transforms.records.test_shard_index import RECORDS as FOUR
+from tests.transforms.records.test_shard_index import SECOND, WHOLE
 from tests.transforms.show.records import framed
 from tests.transforms.storage.conftest import gcs, path_of, server
 
@@ -138,11 +140,6 @@ def test_first_of_each_reason_are_listed_and_all_are_counted():
     assert (list(found.listed), len(found)) == (expected, LISTED_OF_REASON + 12)
 
 
-RECORDS_OPEN_RECORDS = [b"the first", b"the second " * 50, b"", b"the last"]
-WHOLE = framed(*RECORDS_OPEN_RECORDS)
-SECOND = 16 + len(RECORDS_OPEN_RECORDS[0])
-
-
 def read(path) -> tuple[list[bytes], Exception | None]:
     """The records up to the first fault, and the fault."""
     records = []
@@ -158,7 +155,7 @@ def read(path) -> tuple[list[bytes], Exception | None]:
 @pytest.mark.parametrize("name", ["x.tfrecord", "x.tfrecord.gz", "anything"])
 def test_gzip_is_known_by_content_and_not_by_name(tmp_path, name, packed):
     (tmp_path / name).write_bytes(gzip.compress(WHOLE) if packed else WHOLE)
-    assert read(tmp_path / name) == (RECORDS_OPEN_RECORDS, None)
+    assert read(tmp_path / name) == (FOUR, None)
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -167,7 +164,7 @@ def test_wrong_checksum_is_named_by_its_offset(tmp_path, packed):
     damaged[SECOND + 30] ^= 1
     (tmp_path / "x").write_bytes(gzip.compress(bytes(damaged)) if packed else bytes(damaged))
     records, error = read(tmp_path / "x")
-    assert records == RECORDS_OPEN_RECORDS[:1]
+    assert records == FOUR[:1]
     assert isinstance(error, RecordError)
     assert (error.reason, error.offset) == ("data_crc", SECOND)
     unpacked = " of what it unpacks to" if packed else ""
