@@ -25,7 +25,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from recordmill.schemas.inputs.encoders import TextEncoder, TextForm, TextSettings
+from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder, TextForm, TextSettings
 from recordmill.transforms.encoders.fit_encoder import (
     FitEncoder,
     TermCounter,
@@ -53,7 +53,9 @@ def scikit_learn(texts: list[str]) -> object:
 def fitted(texts: list[str], settings: TextSettings) -> TextEncoder:
     counter = TermCounter(settings)
     counter.add(texts)
-    return make_encoder(add_counts([counter.counts()], len(texts), settings), len(texts), settings, "captions", "train")
+    return make_encoder(
+        add_counts([counter.counts()], len(texts), settings), len(texts), EncoderSource("captions", settings, "train")
+    )
 
 
 def functions(texts: list[str]) -> TextVectors:
@@ -75,7 +77,7 @@ def in_beam(texts: list[str]) -> None:
         file = Path(folder, "texts")
         file.write_text("\n".join(texts))
         read = p | beam.Create([str(file)]) | beam.FlatMap(_batches)
-        encoder = read | FitEncoder(SETTINGS, "captions", "train")
+        encoder = read | FitEncoder(EncoderSource("captions", SETTINGS, "train"))
         read | beam.ParDo(_Encode(), AsSingleton(encoder))
 
 

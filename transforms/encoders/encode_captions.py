@@ -45,7 +45,7 @@ class EncodeCaptions(beam.PTransform):
             return blocks.pipeline | "SavedEncoder" >> beam.Create([source.saved])
         split = self.splits.index(source.fit_split) if source.fit_split in self.splits else -1
         texts = blocks | "TextsToFit" >> beam.FlatMap(_texts_of, split).with_output_types(list[str])
-        return texts | "FitEncoder" >> FitEncoder(source.settings, source.column, source.fit_split, source.known)
+        return texts | "FitEncoder" >> FitEncoder(source)
 
 
 def _texts_of(keyed: tuple[int, bytes], split: int) -> Iterator[list[str]]:

@@ -23,7 +23,7 @@ from recordmill.schemas.inputs.encoders import (
     FIRST_TOKEN_ID,
     FORMAT,
     UNKNOWN_ID,
-    EncoderInfo,
+    EncoderSource,
     Terms,
     TextEncoder,
     TextForm,
@@ -145,31 +145,22 @@ _FITTED_ON = "train"
 
 @dataclass(eq=False, repr=False)
 class FitEncoder(beam.PTransform):
-    """Lists of texts become one TextEncoder.
+    """Lists of texts become one TextEncoder."""
 
-    Args:
-        column, split: what the texts are of.
-        known: what the encoder has to be, where other splits are encoded by it already.
-    """
-
-    settings: TextSettings
-    column: str
-    split: str
-    known: EncoderInfo | None = None
+    source: EncoderSource
 
     def expand(self, texts: PCollection[Sequence[str]]) -> PCollection[TextEncoder]:
+        settings = self.source.settings
         number = texts | "NumberOfTexts" >> beam.Map(len) | "CountTexts" >> beam.CombineGlobally(sum)
         counted = (
             texts
-            | "CountTerms" >> beam.ParDo(_CountTerms(self.settings)).with_output_types(tuple[int, Terms])
+            | "CountTerms" >> beam.ParDo(_CountTerms(settings)).with_output_types(tuple[int, Terms])
             | "GroupByShare" >> beam.GroupByKey()  # (share, [Terms])
         )
-        terms = counted | "AddCounts" >> beam.Map(_added, AsSingleton(number), self.settings).with_output_types(Terms)
-        chosen = terms | "ChooseTerms" >> beam.CombineGlobally(ChooseTerms(self.settings.features)).with_output_types(
-            Terms
-        )
-        make = beam.Map(make_encoder, AsSingleton(number), self.settings, self.column, self.split, self.known)
-        return chosen | "MakeEncoder" >> make.with_output_types(TextEncoder)
+        terms = counted | "AddCounts" >> beam.Map(_added, AsSingleton(number), settings).with_output_types(Terms)
+        choose = beam.CombineGlobally(ChooseTerms(settings.features)).with_output_types(Terms)
+        make = beam.Map(make_encoder, AsSingleton(number), self.source).with_output_types(TextEncoder)
+        return terms | "ChooseTerms" >> choose | "MakeEncoder" >> make
 
 
 class TermCounter:
@@ -322,21 +313,16 @@ def least_texts(min_df: int | float, texts: int) -> float:
     return min_df * texts if isinstance(min_df, float) else min_df
 
 
-def make_encoder(
-    chosen: Terms, texts: int, settings: TextSettings, column: str, split: str, known: EncoderInfo | None = None
-) -> TextEncoder:
-    """The encoder of the terms that were chosen.
-
-    Args:
-        texts: how many it was fitted on.
-        known: see FitEncoder.
+def make_encoder(chosen: Terms, texts: int, source: EncoderSource) -> TextEncoder:
+    """The encoder of the terms that were chosen, which was fitted on so many texts.
 
     Raises:
         VocabularyError: no term was chosen, or others than are known.
     """
+    column, settings, split, known = source.column, source.settings, source.fit_split, source.known
     terms = sorted(zip(chosen.terms, chosen.texts, strict=True))
     if not terms:
-        raise VocabularyError(_nothing_left(texts, chosen.distinct, settings, column, split))
+        raise VocabularyError(_nothing_left(texts, chosen.distinct, source))
     idf = (inverse_frequency(with_it, texts) for _, with_it in terms) if settings.form is TextForm.TFIDF else ()
     encoder = TextEncoder(FORMAT, column, settings, split, texts, tuple(term for term, _ in terms), tuple(idf))
     if known and encoder.info != known:
@@ -357,8 +343,9 @@ def inverse_frequency(with_it: int, texts: int) -> float:
     return math.log((1 + texts) / (1 + with_it)) + 1
 
 
-def _nothing_left(texts: int, distinct: int, settings: TextSettings, column: str, split: str) -> str:
-    found = f"{column}: the {texts:,} texts of split {split}"
+def _nothing_left(texts: int, distinct: int, source: EncoderSource) -> str:
+    settings = source.settings
+    found = f"{source.column}: the {texts:,} texts of split {source.fit_split}"
     if distinct:
         return (
             f"{found} have {distinct:,} different terms, of which none is in {least_texts(settings.min_df, texts):g} "

@@ -99,8 +99,7 @@ class FitTexts(beam.PTransform):
             tags = [str(number) for number in range(len(wanted))]
             found = files | "SpreadFiles" >> beam.Reshuffle() | "Texts" >> texts.with_outputs(*tags)
             encoders += [
-                found[tag] | f"Fit-{each.column}" >> FitEncoder(each.settings, each.column, each.fit_split, each.known)
-                for tag, each in zip(tags, fitted, strict=True)
+                found[tag] | f"Fit-{each.column}" >> FitEncoder(each) for tag, each in zip(tags, fitted, strict=True)
             ]
         return encoders | "Encoders" >> beam.Flatten() if len(encoders) > 1 else encoders[0]
 

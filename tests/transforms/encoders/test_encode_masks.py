@@ -19,17 +19,16 @@ from recordmill.transforms.images import load_images
 from recordmill.transforms.runtime.threads import Budget
 from recordmill.transforms.sample.draw_scene import encoded
 
-LABELS = LabelMap(
-    (),
-    (
-        Category(3, "car", isthing=1),
-        Category(92, "banner", isthing=0),
-        Category(200, "rug", isthing=0),
-        Category(255, "shelf"),
-    ),
-)
+STUFF = Category(92, "banner", isthing=0), Category(200, "rug", isthing=0)
+LABELS = LabelMap((), (Category(3, "car", isthing=1), *STUFF, Category(255, "shelf")))
 PICTURE = Picture(b"", "jpeg", 3, 2, "")
 MASKS = frozenset({"panoptic.category_png", "panoptic.instance_png", "semantic.png"})
+
+
+def panoptic(folder: Path, colours: object, *segments: Segment) -> PanopticAnnotation:
+    """A row, with its PNG of RGB pixels."""
+    Image.fromarray(np.array(colours, np.uint8)).save(folder / "p.png")
+    return PanopticAnnotation(str(folder / "p.png"), "p.png", segments)
 
 
 def grey(png: bytes) -> list[list[int]]:
@@ -41,14 +40,9 @@ def grey(png: bytes) -> list[list[int]]:
 @pytest.fixture
 def three_segments(tmp_path) -> PanopticAnnotation:
     """A car, void and a rug side by side, and a car below them all; in an image of 3 x 2 pixels."""
-    colours = np.array([[[1, 0, 0], [0, 0, 0], [2, 0, 0]], [[0, 1, 0]] * 3], np.uint8)
-    Image.fromarray(colours).save(tmp_path / "p.png")
-    segments = (
-        Segment(2, 200, False),
-        Segment(1, 3, True, (0.0, 0.0, 1.5, 1.0), 7.9),
-        Segment(256, 3, False, None, None),
-    )
-    return PanopticAnnotation(str(tmp_path / "p.png"), "é.png", segments)
+    segments = Segment(2, 200, False), Segment(1, 3, True, (0.0, 0.0, 1.5, 1.0), 7.9), Segment(256, 3, False)
+    row = panoptic(tmp_path, [[[1, 0, 0], [0, 0, 0], [2, 0, 0]], [[0, 1, 0]] * 3], *segments)
+    return msgspec.structs.replace(row, file_name="é.png")
 
 
 def test_masks_of_panoptic_annotation(three_segments):
@@ -102,8 +96,7 @@ def test_image_without_panoptic_annotation_is_void(sources):
 @pytest.mark.parametrize("category_id", [256, 1 << 40])
 def test_category_id_that_byte_does_not_hold_is_refused_with_category_mask(tmp_path, category_id):
     labels = LabelMap((), (Category(category_id, "odd"),))
-    Image.new("RGB", (3, 2), (5, 0, 0)).save(tmp_path / "p.png")
-    row = PanopticAnnotation(str(tmp_path / "p.png"), "p.png", (Segment(5, category_id, False),))
+    row = panoptic(tmp_path, [[[5, 0, 0]] * 3] * 2, Segment(5, category_id, False))
     with pytest.raises(UnusableError, match=rf"'p\.png': label {category_id} is not 1 to 255") as caught:
         RegionEncoder(labels, MASKS).of_panoptic(row, PICTURE)
     assert caught.value.reason is Reason.CATEGORY_OUT_OF_RANGE
@@ -112,17 +105,15 @@ def test_category_id_that_byte_does_not_hold_is_refused_with_category_mask(tmp_p
 
 def test_category_mask_holds_labels_so_that_category_id_0_is_not_void(tmp_path):
     labels = LabelMap((Category(7, "car"),), (Category(-1, "sky"), Category(0, "road"), Category(7, "car")))
-    Image.fromarray(np.array([[[5, 0, 0], [6, 0, 0], [7, 0, 0]]] * 2, np.uint8)).save(tmp_path / "p.png")
     segments = (Segment(5, 0, False), Segment(6, 7, False), Segment(7, -1, False))
-    row = PanopticAnnotation(str(tmp_path / "p.png"), "p.png", segments)
+    row = panoptic(tmp_path, [[[5, 0, 0], [6, 0, 0], [7, 0, 0]]] * 2, *segments)
     values = RegionEncoder(labels, MASKS).of_panoptic(row, PICTURE)
     assert grey(values["panoptic.category_png"]) == [[3, 1, 2]] * 2
 
 
 @pytest.mark.parametrize("category_id", [3, 255])
 def test_edges_of_what_category_mask_holds(tmp_path, category_id):
-    Image.new("RGB", (3, 2), (5, 0, 0)).save(tmp_path / "p.png")
-    row = PanopticAnnotation(str(tmp_path / "p.png"), "p.png", (Segment(5, category_id, False),))
+    row = panoptic(tmp_path, [[[5, 0, 0]] * 3] * 2, Segment(5, category_id, False))
     values = RegionEncoder(LABELS, MASKS).of_panoptic(row, PICTURE)
     assert grey(values["panoptic.category_png"]) == [[category_id] * 3] * 2
 
@@ -141,10 +132,8 @@ def test_of_regions_that_overlap_later_one_is_seen():
 
 def test_picture_that_was_shrunk_has_masks_of_its_size_and_boxes_of_one_it_was(tmp_path):
     """Every other column of six goes; the segments' boxes are in pixels of the six."""
-    columns = np.array([[[1, 0, 0]] * 4 + [[2, 0, 0]] * 2] * 2, np.uint8)
-    Image.fromarray(columns).save(tmp_path / "p.png")
-    segments = Segment(1, 3, False, (0.0, 0.0, 4.0, 2.0), 8.0), Segment(2, 200, False, None, None)
-    row = PanopticAnnotation(str(tmp_path / "p.png"), "p.png", segments)
+    segments = Segment(1, 3, False, (0.0, 0.0, 4.0, 2.0), 8.0), Segment(2, 200, False)
+    row = panoptic(tmp_path, [[[1, 0, 0]] * 4 + [[2, 0, 0]] * 2] * 2, *segments)
     values = RegionEncoder(LABELS, MASKS | TFDS.sources).of_panoptic(row, Picture(b"", "jpeg", 3, 1, "", (6, 2)))
     assert grey(values["panoptic.category_png"]) == [[3, 3, 200]]
     with Image.open(io.BytesIO(values["panoptic.png"])) as image:
@@ -171,13 +160,10 @@ def with_palette() -> bytes:
     return encoded(image, "PNG")
 
 
-def panoptic(path: Path, *segments: Segment) -> PanopticAnnotation:
-    return PanopticAnnotation(str(path), path.name, segments)
-
-
 def read(folder: Path, data: bytes, segments=SEGMENTS, width: int = 2, height: int = 3) -> PanopticMap:
     (folder / "p.png").write_bytes(data)
-    return read_panoptic(panoptic(folder / "p.png", *segments), width, height, CATEGORIES)
+    row = PanopticAnnotation(str(folder / "p.png"), "p.png", tuple(segments))
+    return read_panoptic(row, width, height, CATEGORIES)
 
 
 def fault(folder: Path, data: bytes, *segments: Segment, width: int = 2, height: int = 3) -> tuple[Reason, str]:
@@ -228,10 +214,9 @@ def test_as_many_segments_as_byte_tells_apart_and_one_more(tmp_path):
 
 
 def test_png_not_there_is_named_by_its_name_in_json(tmp_path):
+    row = PanopticAnnotation(str(tmp_path / "sub" / "gone.png"), "sub/gone.png", SEGMENTS)
     with pytest.raises(UnusableError, match=r"'sub/gone\.png': no such file under --panoptic-masks") as caught:
-        read_panoptic(
-            PanopticAnnotation(str(tmp_path / "sub" / "gone.png"), "sub/gone.png", SEGMENTS), 2, 3, CATEGORIES
-        )
+        read_panoptic(row, 2, 3, CATEGORIES)
     assert caught.value.reason is Reason.MASK_MISSING
 
 

@@ -6,7 +6,7 @@ from apache_beam.testing.test_pipeline import TestPipeline as Pipeline
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.errors import VocabularyError
-from recordmill.schemas.inputs.encoders import Terms, TextEncoder, TextForm, TextSettings
+from recordmill.schemas.inputs.encoders import EncoderSource, Terms, TextEncoder, TextForm, TextSettings
 from recordmill.transforms.encoders import fit_encoder
 from recordmill.transforms.encoders.fit_encoder import (
     ChooseTerms,
@@ -23,15 +23,10 @@ COUNTS = TextSettings(TextForm.COUNTS)
 
 
 def test_terms_are_in_alphabetical_order_and_texts_are_counted():
+    source = EncoderSource("captions", TextSettings(TextForm.TFIDF, min_df=2), "train")
+    expected = make_encoder(Terms(["dog", "cat"], [3, 2], [2, 2], 4), 5, source)
     with Pipeline() as p:
-        fitted = (
-            p
-            | beam.Create([TEXTS[:2], TEXTS[2:]])
-            | FitEncoder(TextSettings(TextForm.TFIDF, min_df=2), "captions", "train")
-        )
-        expected = make_encoder(
-            Terms(["dog", "cat"], [3, 2], [2, 2], 4), 5, TextSettings(TextForm.TFIDF, min_df=2), "captions", "train"
-        )
+        fitted = p | beam.Create([TEXTS[:2], TEXTS[2:]]) | FitEncoder(source)
         assert_that(fitted, equal_to([expected]))
     assert (expected.vocabulary, expected.texts) == (("cat", "dog"), 5)
 
@@ -92,11 +87,12 @@ def test_no_more_than_twice_terms_are_held():
 
 def test_vocabulary_known_has_to_be_found_again():
     chosen = Terms(["dog", "cat"], [3, 2], [2, 2], 4)
-    known = make_encoder(chosen, 5, COUNTS, "captions", "train").info
-    assert make_encoder(chosen, 5, COUNTS, "captions", "train", known).info == known
+    source = EncoderSource("captions", COUNTS, "train")
+    source = source._replace(known=make_encoder(chosen, 5, source).info)
+    assert make_encoder(chosen, 5, source).info == source.known
     for other, texts in ((Terms(["dog"], [3], [2], 4), 5), (chosen, 6)):
         with pytest.raises(VocabularyError, match=r"another vocabulary, of \d terms, than that of 2 by which"):
-            make_encoder(other, texts, COUNTS, "captions", "train", known)
+            make_encoder(other, texts, source)
 
 
 @pytest.mark.parametrize(
@@ -110,8 +106,9 @@ def test_vocabulary_known_has_to_be_found_again():
     ],
 )
 def test_no_vocabulary_is_error_that_says_why(texts, distinct, settings, said):
+    source = EncoderSource("captions", TextSettings(TextForm.COUNTS, **settings), "train")
     with pytest.raises(VocabularyError, match=said):
-        make_encoder(Terms([], [], [], distinct), texts, TextSettings(TextForm.COUNTS, **settings), "captions", "train")
+        make_encoder(Terms([], [], [], distinct), texts, source)
 
 
 def test_a_million_bytes_are_split():

@@ -191,54 +191,46 @@ def test_models_and_weights_of_bucket_are_files(tmp_path, bucket):
         load_model(ModelChoice(f"{there}/none.keras"))
 
 
-def token_model() -> keras.Model:
-    return keras.Sequential([keras.Input((16,), dtype="int32"), keras.layers.Embedding(10, 4)])
-
-
-def grey_model() -> keras.Model:
-    return keras.Sequential([keras.Input((16, 12, 1)), keras.layers.Flatten()])
-
-
 def two_inputs() -> keras.Model:
     inputs = [keras.Input((16, 12, 3)), keras.Input((16, 12, 3))]
     return keras.Model(inputs, keras.layers.Add()(inputs))
 
 
-def without_pooling() -> keras.Model:
-    return keras.Sequential([keras.Input((16, 12, 3)), keras.layers.Conv2D(2, 3, name="only")])
+def sequence(*layers: keras.Layer, shape: tuple[int, ...] = (16, 12, 3)) -> keras.Model:
+    return keras.Sequential([keras.Input(shape), *layers])
 
 
-def without_rescaling() -> keras.Model:
-    return keras.Sequential([keras.Input((16, 12, 3)), keras.layers.Conv2D(2, 3), keras.layers.Flatten()])
-
-
-def with_code() -> keras.Model:
-    return keras.Sequential([keras.Input((16, 12, 3)), keras.layers.Lambda(lambda x: x), keras.layers.Flatten()])
-
-
-def not_built() -> keras.Model:
-    return keras.Sequential([keras.layers.Rescaling(1 / 255), keras.layers.Flatten()])
+MODELS = {
+    "tiny": tiny,
+    "tokens": lambda: keras.Sequential([keras.Input((16,), dtype="int32"), keras.layers.Embedding(10, 4)]),
+    "grey": lambda: sequence(keras.layers.Flatten(), shape=(16, 12, 1)),
+    "two inputs": two_inputs,
+    "without pooling": lambda: sequence(keras.layers.Conv2D(2, 3, name="only")),
+    "without rescaling": lambda: sequence(keras.layers.Conv2D(2, 3), keras.layers.Flatten()),
+    "code": lambda: sequence(keras.layers.Lambda(lambda x: x), keras.layers.Flatten()),
+    "not built": lambda: keras.Sequential([keras.layers.Rescaling(1 / 255), keras.layers.Flatten()]),
+}
 
 
 @pytest.mark.parametrize(
     ("model", "choice", "told"),
     [
-        (tiny, {"layer": "patch"}, "--layer patch: .* has no such layer among its 4; near to it are patches"),
-        (tiny, {"layer": "head", "pool": "avg"}, "--pool avg takes"),
-        (tiny, {"input_size": (64, 64)}, r"takes 16x12 only; leave the flag out"),
-        (tiny, {"weights": "none"}, "has its own weights"),
-        (token_model, {}, r"takes \(None, 16\) of int32, which is no batch of RGB pictures"),
-        (grey_model, {}, "which is no batch of RGB pictures"),
-        (two_inputs, {}, "which is no batch of RGB pictures"),
-        (with_code, {"preprocess": "none"}, "can be loaded: .*Lambda"),
-        (not_built, {}, "does not say what it takes: it was saved before it was built"),
-        (without_pooling, {"preprocess": "none"}, "name the layer that gives them by --layer, only for example"),
-        (without_rescaling, {}, "give --preprocess, one of none, unit, tf, torch, caffe"),
+        ("tiny", {"layer": "patch"}, "--layer patch: .* has no such layer among its 4; near to it are patches"),
+        ("tiny", {"layer": "head", "pool": "avg"}, "--pool avg takes"),
+        ("tiny", {"input_size": (64, 64)}, r"takes 16x12 only; leave the flag out"),
+        ("tiny", {"weights": "none"}, "has its own weights"),
+        ("tokens", {}, r"takes \(None, 16\) of int32, which is no batch of RGB pictures"),
+        ("grey", {}, "which is no batch of RGB pictures"),
+        ("two inputs", {}, "which is no batch of RGB pictures"),
+        ("code", {"preprocess": "none"}, "can be loaded: .*Lambda"),
+        ("not built", {}, "does not say what it takes: it was saved before it was built"),
+        ("without pooling", {"preprocess": "none"}, "name the layer that gives them by --layer, only for example"),
+        ("without rescaling", {}, "give --preprocess, one of none, unit, tf, torch, caffe"),
     ],
 )
 def test_model_that_cannot_be_used_so(tmp_path, model, choice, told):
     with pytest.raises(ConfigError, match=told):
-        load_model(ModelChoice(saved(model(), tmp_path / "model.keras"), **choice))
+        load_model(ModelChoice(saved(MODELS[model](), tmp_path / "model.keras"), **choice))
 
 
 @pytest.mark.parametrize(

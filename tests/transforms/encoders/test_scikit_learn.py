@@ -8,7 +8,7 @@ from apache_beam.testing.test_pipeline import TestPipeline as Pipeline
 from apache_beam.testing.util import assert_that, equal_to
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
-from recordmill.schemas.inputs.encoders import TextEncoder, TextForm, TextSettings
+from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder, TextForm, TextSettings
 from recordmill.transforms.encoders.fit_encoder import (
     FitEncoder,
     TermCounter,
@@ -38,7 +38,8 @@ def fitted(texts: list[str], settings: TextSettings) -> TextEncoder:
     """As the job fits, without Beam."""
     counter = TermCounter(settings)
     counter.add(texts)
-    return make_encoder(add_counts([counter.counts()], len(texts), settings), len(texts), settings, "captions", "train")
+    counts = add_counts([counter.counts()], len(texts), settings)
+    return make_encoder(counts, len(texts), EncoderSource("captions", settings, "train"))
 
 
 def vectorizer(settings: TextSettings):
@@ -95,7 +96,6 @@ def test_the_most_frequent_are_kept(number, ngrams):
 def test_beam_fits_the_same():
     settings = TextSettings(TextForm.TFIDF, ngrams=(1, 2), min_df=2, features=60)
     with Pipeline() as p:
-        encoder = (
-            p | beam.Create([[text] for text in TEXTS]) | beam.Reshuffle() | FitEncoder(settings, "captions", "train")
-        )
+        texts = p | beam.Create([[text] for text in TEXTS]) | beam.Reshuffle()
+        encoder = texts | FitEncoder(EncoderSource("captions", settings, "train"))
         assert_that(encoder, equal_to([fitted(TEXTS, settings)]))

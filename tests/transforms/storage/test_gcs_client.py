@@ -119,23 +119,14 @@ def test_token_that_cannot_be_had_for_moment(gcs, monkeypatch):
 
 def test_long_waiting_is_said_once_in_while(gcs, monkeypatch, caplog):
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    monkeypatch.setattr(gcs_client, "WARN_AFTER_S", 0.0)
     monkeypatch.setattr(gcs_client, "_warned_at_s", float("-inf"))
     gcs.put("a", BYTES)
-    for warnings in (1, 1):
+    for after_s, warnings in ((gcs_client.WARN_AFTER_S, 0), (0.0, 1), (0.0, 1)):
+        monkeypatch.setattr(gcs_client, "WARN_AFTER_S", after_s)
         gcs.faults.append(Fault(Kind.STATUS, status=503, times=4))
         assert STORAGE.read(path_of("a")) == BYTES
         assert [record.levelname for record in caplog.records].count("WARNING") == warnings
     assert f"{path_of('a')}: no answer yet" in caplog.text
-
-
-def test_one_failure_is_not_said(gcs, monkeypatch, caplog):
-    monkeypatch.setattr(time, "sleep", lambda _: None)
-    monkeypatch.setattr(gcs_client, "_warned_at_s", float("-inf"))
-    gcs.faults.append(Fault(Kind.STATUS, status=503, times=1))
-    gcs.put("a", BYTES)
-    assert STORAGE.read(path_of("a")) == BYTES
-    assert [record for record in caplog.records if record.levelname == "WARNING"] == []
 
 
 def test_waits_grow_between_tries_and_end(gcs, monkeypatch):

@@ -199,12 +199,18 @@ def test_what_live_process_is_writing_is_no_leftover(tmp_path):
     assert contents(tmp_path) == {"ours-1": b"still being written"}
 
 
+def temporary(folder: Path, **changed) -> Path:
+    """A temporary file, as this process names its own but for the fields that are changed."""
+    name = TemporaryName.parse(TemporaryName.make("ours-1"))._replace(**changed)
+    path = folder / f".{name.name}.{name.host}-{name.process}-{name.run}.0000.tmp"
+    path.touch()
+    return path
+
+
 def test_process_writes_until_it_ends_though_nobody_asks_how(tmp_path):
     """As in a container that has nobody for that."""
     process = subprocess.Popen(["sleep", "60"])
-    name = TemporaryName.parse(TemporaryName.make("theirs"))._replace(process=process.pid)
-    theirs = tmp_path / f".{name.name}.{name.host}-{name.process}-{name.run}.0000.tmp"
-    theirs.touch()
+    theirs = temporary(tmp_path, process=process.pid)
     STORAGE.delete_leftovers(str(tmp_path))
     assert theirs.exists()
     process.kill()
@@ -216,8 +222,7 @@ def test_process_writes_until_it_ends_though_nobody_asks_how(tmp_path):
 
 @pytest.mark.parametrize(("idle_s", "left"), [(60, True), (3 * 3600, False)])
 def test_what_another_machine_writes_is_left_alone_for_hour(tmp_path, idle_s, left):
-    theirs = tmp_path / ".ours-1.000000-1-000000.0000.tmp"
-    theirs.write_bytes(b"of another machine, or of an earlier run in a container of this name")
+    theirs = temporary(tmp_path, host="000000", process=1)  # or of an earlier run in a container of this name
     written = time.time() - idle_s
     os.utime(theirs, (written, written))
     STORAGE.delete_leftovers(str(tmp_path))
@@ -228,19 +233,15 @@ def test_a_process_of_another_user_is_alive(tmp_path, monkeypatch):
     def refuse(*_: int) -> None:
         raise PermissionError
 
-    name = TemporaryName.parse(TemporaryName.make("theirs"))
-    theirs = tmp_path / f".{name.name}.{name.host}-1-000000.0000.tmp"
-    theirs.touch()
+    theirs = temporary(tmp_path, process=1)
     monkeypatch.setattr(os, "kill", refuse)
     STORAGE.delete_leftovers(str(tmp_path))
     assert theirs.exists()
 
 
 def test_earlier_run_of_same_process_number_is_over(tmp_path):
-    parsed = TemporaryName.parse(TemporaryName.make("ours-1"))
-    assert (parsed.name, parsed.process) == ("ours-1", os.getpid())
-    earlier = tmp_path / f".ours-1.{parsed.host}-{parsed.process}-000000.0000.tmp"
-    earlier.write_bytes(b"")
+    earlier = temporary(tmp_path, run="000000")
+    assert f"-{os.getpid()}-" in earlier.name
     STORAGE.delete_leftovers(str(tmp_path))
     assert not earlier.exists()
 
