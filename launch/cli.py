@@ -95,7 +95,12 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
             print(program_help(), end="", file=error_stream())
             return ConfigError.exit_code
         if own[0] == "auto" and not HELP & {*own}:
-            return next(filter(None, (_run(each, beam_arguments, debug, signals) for each in _recognised(own))), 0)
+            if find_spec("apache_beam") is None:
+                raise missing_extra("auto", "beam")
+            with importing():
+                from recordmill.launch.verbs.auto import recognised_commands
+            runs = (_run(each, beam_arguments, debug, signals) for each in recognised_commands(own[1:]))
+            return next(filter(None, runs), 0)
         command = parse(own)
         if beam_arguments and not VERBS[command.verb].runs_beam:
             raise ConfigError(f"{command.verb} runs no pipeline, so {' '.join(beam_arguments)} would do nothing")
@@ -114,14 +119,6 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
             left = "; finished shards stay, and the same command goes on from there" if goes_on else ""
             print(f"recordmill: {'terminated' if signals else 'interrupted'}{left}", file=error_stream())
         return 128 + signals[0] if signals else INTERRUPTED
-
-
-def _recognised(own: list[str]) -> Iterator[list[str]]:
-    if find_spec("apache_beam") is None:
-        raise missing_extra(own[0], "beam")
-    with importing():
-        from recordmill.launch.verbs.auto import recognised_commands
-    return recognised_commands(own[1:])
 
 
 def _complain(error: BaseException, debug: bool) -> None:

@@ -14,11 +14,11 @@
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from enum import Enum
-from itertools import chain, product
+from itertools import product
 
 import msgspec
 
@@ -68,12 +68,13 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
     """
     manifest = read_manifest(output)
     splits = {recipe.split for recipe in recipes}
-    _refuse(other_split_faults(output, manifest, unfinished_splits(output), recipes, overwrite))
+    _check_other_splits(output, manifest, recipes, overwrite)
     listings = _Listings()
     states = [_look_at_split(output, manifest, recipe, overwrite, listings) for recipe in recipes]
     if manifest is not None and set(states) != {OutputState.COMPLETE}:
-        writing = (f"--output {fault}" for fault in [folder_fault(output)] if fault)
-        _refuse(chain(missing_manifest_faults(output, manifest, splits), writing))
+        _check_split_manifests(output, manifest, splits)
+        if fault := folder_fault(output):
+            raise ConfigError(f"--output {fault}")
     new = [recipe for recipe, state in zip(recipes, states, strict=True) if state is OutputState.NEW]
     for recipe in new:
         _note_recipe(output, recipe)
@@ -82,7 +83,8 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
             split: _read_note(_note(output, split), overwrite=True)
             for split in sorted(set(unfinished_splits(output)) - splits if new else ())
         }
-        _refuse(fault for recipe in new for fault in unfinished_faults(output, recipe, others))
+        for recipe in new:
+            _check_unfinished(output, recipe, others)
     except ConfigError:
         release_output(output, new, ())
         raise
@@ -94,11 +96,6 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
         if state is not OutputState.COMPLETE:
             _check_replaceable(output, recipe)
     return states
-
-
-def _refuse(faults: Iterator[str]) -> None:
-    for fault in faults:
-        raise ConfigError(fault)
 
 
 def absent_folders(output: str) -> list[str]:
@@ -251,57 +248,55 @@ def _note(output: str, split: str) -> str:
     return join_path(output, f"{state_folder(split)}/{RECIPE}")
 
 
-def other_split_faults(
-    output: str, manifest: Manifest | None, unfinished: Iterable[str], recipes: Sequence[Recipe], overwrite: bool
-) -> Iterator[str]:
-    """Yield the faults of recipes that would be written next to the splits of a manifest and of unfinished runs."""
+def _check_other_splits(output: str, manifest: Manifest | None, recipes: Sequence[Recipe], overwrite: bool) -> None:
+    """Refuse recipes that cannot be written next to the splits of a manifest and of unfinished runs."""
     known, written = manifest.splits if manifest else {}, {recipe.split for recipe in recipes}
-    for one, other in sorted(product({*known, *unfinished}, written)):
+    for one, other in sorted(product({*known, *unfinished_splits(output)}, written)):
         if one != other and one.lower() == other.lower():
-            yield (
+            raise ConfigError(
                 f"{output} has the split {one}, and {other} is asked for, {ONLY_CASE}: give --split {one}, another "
                 "name, or another --output"
             )
     if manifest:
         for recipe in recipes:
-            yield from _data_set_faults(output, manifest, recipe, set(known) - (written if overwrite else set()))
-            yield from _division_faults(output, manifest, recipe, set(known) - written)
+            _check_data_set(output, manifest, recipe, set(known) - (written if overwrite else set()))
+            _check_division(output, manifest, recipe, set(known) - written)
 
 
-def _data_set_faults(output: str, manifest: Manifest, recipe: Recipe, kept: set[str]) -> Iterator[str]:
-    """Yield errors if name, layout or parts differ from those of the splits that are kept."""
+def _check_data_set(output: str, manifest: Manifest, recipe: Recipe, kept: set[str]) -> None:
+    """Refuse another name, layout or parts than the splits have that are kept."""
     for what, known, wanted in (("name", manifest.name, recipe.name), ("layout", manifest.layout, recipe.layout)):
         if kept and known != wanted:
-            yield (
+            raise ConfigError(
                 f"{output} holds the data set {manifest.name!r} in layout {manifest.layout!r} "
                 f"(splits: {', '.join(sorted(kept))}); --{what} {wanted} would mix two data sets: give another --output"
             )
     others = sorted(kept - {recipe.split})
     asked = tuple(part for part in manifest.parts if part not in OF_INPUT)
     if others and asked != recipe.parts:
-        yield (
+        raise ConfigError(
             f"{output} holds records with {listed(asked)} (splits: {', '.join(others)}), these would have "
             f"{listed(recipe.parts)}: give the same annotation files and --masks for all splits, or another --output"
         )
-    yield from _keras_faults(output, recipe, others)
+    _check_keras(output, recipe, others)
 
 
-def _keras_faults(output: str, recipe: Recipe, others: Iterable[str]) -> Iterator[str]:
+def _check_keras(output: str, recipe: Recipe, others: Iterable[str]) -> None:
     others = [name for name in others if name != recipe.split]
     if others and recipe.shard_names.naming is ShardNaming.KERAS:
-        yield (
+        raise ConfigError(
             f"{output} holds the split {', '.join(others)}; in layout {recipe.layout} the names of shards do not tell "
             f"splits apart: give --split {recipe.split} a separate --output"
         )
 
 
-def _division_faults(output: str, manifest: Manifest, recipe: Recipe, others: set[str]) -> Iterator[str]:
-    """Yield errors for splits of one input with different `--split`, which would share images."""
+def _check_division(output: str, manifest: Manifest, recipe: Recipe, others: set[str]) -> None:
+    """Refuse splits of one input with different `--split`, which would share images."""
     for name in sorted(others):
         other = manifest.splits[name].recipe
         known, wanted = other.options.get("split"), recipe.options.get("split")
         if known != wanted and _share_images(other, recipe):
-            yield (
+            raise ConfigError(
                 f"{output} holds the split {name} of the same images, divided by --split {known or name}: with --split "
                 f"{wanted or recipe.split} some images would be in both; give the same --split, or another --output"
             )
@@ -314,30 +309,29 @@ def _share_images(one: Recipe, other: Recipe) -> bool:
     return bool(first & second or (is_listed and {*map(real_path, one.images)} & {*map(real_path, other.images)}))
 
 
-def missing_manifest_faults(output: str, manifest: Manifest, written: set[str]) -> Iterator[str]:
-    """Yield an error for splits without their own manifest. The folder's manifest is built from these, and would lose
-    the split."""
+def _check_split_manifests(output: str, manifest: Manifest, written: set[str]) -> None:
+    """Refuse splits without their own manifest. The folder's manifest is built from these, and would lose the split."""
     missing = sorted(manifest.splits.keys() - read_split_manifests(output).keys() - written)
     again = read_manifest(output) if missing else None  # another run may just be replacing one
     if again and (missing := [split for split in missing if split in again.splits]):
-        yield (
+        raise ConfigError(
             f"{output} has a manifest of the splits {', '.join(manifest.splits)}, but no "
             f"{', '.join(map(split_manifest, missing))}: was only a part of the folder copied? Copy all of it, or give "
             "another --output"
         )
 
 
-def unfinished_faults(output: str, recipe: Recipe, others: Mapping[str, Recipe | None]) -> Iterator[str]:
-    """Yield why a split cannot be written while another job writes `others`, by split; None if a recipe is unreadable.
+def _check_unfinished(output: str, recipe: Recipe, others: Mapping[str, Recipe | None]) -> None:
+    """Refuse a split while another job writes `others`, by split; None if a recipe is unreadable.
 
     In layout keras a folder has one split. Encoded texts of all splits need the same vocabulary.
     """
-    yield from _keras_faults(output, recipe, others)
+    _check_keras(output, recipe, others)
     own = _vocabulary(recipe)
     for split, other in others.items() if own is not None else ():
         theirs = _vocabulary(other) if other else None
         if theirs is not None and (not own or own != theirs):
-            yield (
+            raise ConfigError(
                 f"{output} has an unfinished run of {split}, whose texts have another vocabulary than {recipe.split} "
                 f"would have, and a data set has one: finish {split} first, write both in one command, or give "
                 "--encoders to both"

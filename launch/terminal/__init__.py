@@ -1,1 +1,1 @@
-"""Output of the terminal: progress, summaries, errors."""
+"""Output of the terminal: progress, consoles, errors."""

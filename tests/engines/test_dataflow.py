@@ -55,9 +55,9 @@ def local(sample: SampleFiles, tmp_path_factory) -> Path:
 
 
 def test_job_is_submitted_followed_and_run(gcs, dataflow, local, recordmill, monkeypatch):
-    from recordmill.launch.runners import watch
+    from recordmill.launch.runners import run
 
-    monkeypatch.setattr(watch, "_ASK_EVERY_S", 0.2)
+    monkeypatch.setattr(run, "_ASK_EVERY_S", 0.2)
     counts = counts_of_progress(monkeypatch)
     dataflow.waits_for_counting = True
     ended = recordmill(*coco(dataflow, "--progress", "plain", beam=("--labels=team=vision",)))

@@ -18,15 +18,19 @@ command(lambda: 130)
 """
 
 
+def ended(*arguments: str) -> tuple[int, bytes, bytes]:
+    """Exit code, output and error output of a Python process."""
+    process = subprocess.run([sys.executable, *arguments], capture_output=True, timeout=60, check=False)
+    return process.returncode, process.stdout, process.stderr
+
+
 def test_interrupted_command_leaves_threads_behind():
-    ended = subprocess.run([sys.executable, "-c", THREAD_LEFT], stdout=subprocess.PIPE, timeout=60, check=False)
-    assert (ended.returncode, ended.stdout) == (130, b"told\n")
+    assert ended("-c", THREAD_LEFT)[:2] == (130, b"told\n")
 
 
 def test_without_verb_its_use_is_named_where_others_are_hidden():
-    command = [sys.executable, "-m", "recordmill.launch.cli"]
-    ended = subprocess.run(command, capture_output=True, timeout=60, check=False)
-    assert (ended.returncode, ended.stdout, ended.stderr[:6]) == (2, b"", b"usage:")
+    code, out, err = ended("-m", "recordmill.launch.cli")
+    assert (code, out, err[:6]) == (2, b"", b"usage:")
 
 
 UNFORESEEN = """
@@ -43,9 +47,9 @@ command(lambda: {}["a\\nb"])
     ],
 )
 def test_error_that_nobody_foresaw_is_named(flags, told):
-    ended = subprocess.run([sys.executable, "-c", UNFORESEEN, *flags], capture_output=True, timeout=60, check=False)
-    assert ended.returncode == 1
-    assert re.match(told, ended.stderr)
+    code, _, err = ended("-c", UNFORESEEN, *flags)
+    assert code == 1
+    assert re.match(told, err)
 
 
 SIGNAL_WHEN_ALL_IS_DONE = """
@@ -89,9 +93,7 @@ cli.command(lambda: number)
 )
 def test_late_signal_keeps_exit_code(number, when, code):
     """The command's exit code is the signal's number; it would be negative where the signal has ended it."""
-    command = [sys.executable, "-c", SIGNAL_WHEN_ALL_IS_DONE, str(int(number)), when]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, timeout=60, check=False)
-    assert (ended.returncode, ended.stdout) == (code, b"told\n")
+    assert ended("-c", SIGNAL_WHEN_ALL_IS_DONE, str(int(number)), when)[:2] == (code, b"told\n")
 
 
 @pytest.mark.parametrize("verb", ["coco", "extract"])

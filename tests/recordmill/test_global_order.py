@@ -1,4 +1,5 @@
 import random
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -12,11 +13,17 @@ def test_each_epoch_has_each_record_once(records):
     assert np.array_equal(np.sort(numbers), np.tile(np.arange(records), (3, 1)))
 
 
-def test_order_is_same_for_ever():
-    """Who resumes with another version of anything goes on in the same order."""
-    order = GlobalOrder(1000, seed=7)
-    assert order.numbers(np.arange(6)).tolist() == [99, 838, 300, 135, 787, 874]
-    assert order.numbers(np.array([1_000_000_000_000])).tolist() == [545]
+@pytest.mark.parametrize(
+    ("order", "positions", "numbers"),
+    [
+        (GlobalOrder(1000, seed=7), range(6), [99, 838, 300, 135, 787, 874]),
+        (GlobalOrder(1000, seed=7), [1_000_000_000_000], [545]),
+        (GlobalOrder(3, shuffle=False), range(7), [0, 1, 2, 0, 1, 2, 0]),
+    ],
+)
+def test_order_is_same_for_ever(order, positions, numbers):
+    """A run that resumes with another version of anything goes on in the same order."""
+    assert order.numbers(np.array(positions)).tolist() == numbers
 
 
 def test_epochs_and_seeds_differ():
@@ -39,20 +46,10 @@ def test_neighbours_in_data_set_are_none_in_order():
     assert (abs(np.diff(numbers)) == 1).sum() < 10
 
 
-def test_without_shuffling_records_are_as_they_stand():
-    assert GlobalOrder(3, shuffle=False).numbers(np.arange(7)).tolist() == [0, 1, 2, 0, 1, 2, 0]
-
-
 def interleaved(hosts: list[HostOrder], rounds: int | None = None) -> list[int]:
-    """What hosts read that take turns."""
-    found: list[int] = []
-    while rounds is None or rounds > 0:
-        taken = [number for host in hosts if (number := next(host, None)) is not None]
-        if not taken:
-            break
-        found += taken
-        rounds = None if rounds is None else rounds - 1
-    return found
+    """Numbers that hosts read in turn."""
+    turns = iter(lambda: [number for host in hosts if (number := next(host, None)) is not None], [])
+    return [number for turn in islice(turns, rounds) for number in turn]
 
 
 @pytest.mark.parametrize("hosts", [1, 2, 3, 8])

@@ -229,14 +229,8 @@ def test_more_objects_than_are_padded_to(tmp_path):
     with pytest.raises(tf.errors.OpError):
         list(split.tensorflow(batch=4, resize=(2, 2), pad=2))
     histogram = {"count": 6, "least": 0, "largest": 3, "mean": 1, "p05": 0, "median": 1, "p95": 3, "bins": []}
-    statistics = {
-        "images": 6,
-        "histograms": {"objects_an_image": histogram},
-        "centres": [],
-        "formats": {},
-        "classes": [],
-    }
-    statistics |= {"segments": [], "examples": {}, "findings": {}, "measured": 0}
+    statistics = {"images": 6, "measured": 0, "histograms": {"objects_an_image": histogram}}
+    statistics |= {"centres": [], "classes": [], "segments": [], "formats": {}, "examples": {}, "findings": {}}
     (tmp_path / "statistics-train.json").write_text(json.dumps(statistics))
     with pytest.raises(ConfigError, match="pad=2, and an image has 3 objects: give pad=3, or more"):
         split.tensorflow(batch=4, resize=(2, 2), pad=2)

@@ -96,14 +96,13 @@ def test_what_is_taken_is_let_go_and_what_is_of_others_stays():
     timers.write(b"t")
     timers.close()
     before = list(channel._inputs)
-    expected = list(before)
     taken = lean_buffers.input_elements(channel, "mine", [])
     found = [next(taken)]
     assert len(channel._inputs) < len(before)
     found += taken
     assert found == [
         each
-        for each in expected
+        for each in before
         if each.instruction_id == "mine" and not (isinstance(each, Elements.Timers) and each.is_last)
     ]
     assert {type(each) for each in found} == {Elements.Data, Elements.Timers}
