@@ -223,7 +223,8 @@ def test_table_damaged_on_its_way(gcs, recordmill, times):
     rows = ["path,label", *(f"{number}.jpg,{('cat', 'dog')[number % 4 // 2]}" for number in range(0, COUNT, 2))]
     gcs.put("labels.csv", "\n".join(rows).encode())
     gcs.faults = [Fault(Kind.CORRUPTED, "read", "labels.csv", first=2, times=times)]  # its header is read first
-    outcome = recordmill("folder", "--images", f"{ROOT}/even", "--labels", f"{ROOT}/labels.csv", "--output", OUT)
+    flags = ["--images", f"{ROOT}/even", "--labels", f"{ROOT}/labels.csv", "--output", OUT, "--progress", "none"]
+    outcome = recordmill("folder", *flags)
     if times == 1:
         assert outcome.code == 0
         assert [category["name"] for category in shown(gcs)["categories"]] == ["cat", "dog"]

@@ -33,6 +33,7 @@ def test_job_ends_with_page_that_shows_its_pictures(tmp_path, copy_converted, fl
 def test_shard_cut_costs_its_pictures(tmp_path, copy_converted, recordmill, caplog):
     copy_converted(tmp_path)
     (shard,) = tmp_path.glob("coco-train.tfrecord-*")
+    caplog.clear()
     data = shard.read_bytes()
     shard.write_bytes(data[: len(data) // 2])
     assert recordmill("report", tmp_path).code == 0

@@ -252,7 +252,7 @@ def test_folders_that_may_have_classes(gcs, tmp_path, caplog):
     (tmp_path / "a.jpg").touch()
     looked_at("gs://bucket/names", label_from="name")
     looked_at(str(tmp_path))  # the job itself sees local folders
-    with caplog.at_level(logging.WARNING):  # whatever another test has set
+    with caplog.at_level(logging.WARNING):  # another test may have set one
         looked_at("gs://bucket/one", "gs://bucket/two")
         looked_at("gs://bucket/one", str(tmp_path))
     assert len(caplog.records) == 2
