@@ -21,7 +21,6 @@ from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.annotated.join_annotated import (
-    AnnotatedJoin,
     ClassRules,
     DescribeClasses,
     JoinAnnotated,
@@ -66,20 +65,20 @@ def gather(p: beam.Pipeline, options: FormatOptions, source: Source, splits: tup
     division = read_division(p, options)
     divides = not source.splits or splits != source.splits
     match = getattr(options, "match", "path")
-    rules = AnnotatedRules(source, splits, options.output, options.seed, divides, match)
+    filters = Filters(options.categories, not options.no_crowd, options.min_area)
+    estimate = RecordEstimate(options.table, options.max_side)
+    group_from = options.division.group_from
+    rules = AnnotatedRules(source, splits, options.output, options.seed, divides, match, group_from, filters, estimate)
     read = p | "ReadAnnotated" >> ReadAnnotated(rules, division if divides else None)
     beside = labels_beside(options.output, splits)
     classes = ClassRules(source, splits, options.categories, options.table, options.layout_table, beside)
     described = read.traits | "DescribeClasses" >> DescribeClasses(classes)
-    filters = Filters(options.categories, not options.no_crowd, options.min_area)
-    estimate = RecordEstimate(options.table, options.max_side)
-    joining = AnnotatedJoin(source, splits, filters, options.seed, match, options.division.group_from, estimate)
     rows = read.rows
     if options.stratify or options.split_by == "rank":
-        wanted = beam.FlatMap(wanted_labels, AsSingleton(described.categories), joining)
+        wanted = beam.FlatMap(wanted_labels, AsSingleton(described.categories), rules)
         found = (rows | "WantedLabels" >> wanted.with_output_types(tuple[int, bytes]),) if options.stratify else ()
         rows = (rows, *found) | "DivideImages" >> DivideImages(division, splits)
-    joined = rows | "JoinAnnotated" >> JoinAnnotated(joining, described.categories)
+    joined = rows | "JoinAnnotated" >> JoinAnnotated(rules, described.categories)
     chosen = choose_images(options, joined.blocks, splits)
     facts = (*read.facts, described.facts, joined.facts, *chosen.facts)
     division_ = division if options.keeps_groups else None

@@ -19,14 +19,14 @@ from recordmill.schemas.inputs.labels import LabelMap, LabelsBeside, adopt_label
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Rejected
+from recordmill.transforms.annotated.read_labels import AnnotatedRules
 from recordmill.transforms.annotated.source import FILES, NOTE, Source
 from recordmill.transforms.blocks.image_tasks import label_column, labels_of
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order, run_step
 from recordmill.transforms.coco.describe_files import choose_features, select_categories
-from recordmill.transforms.coco.join_images import Filters, limit_records, screen_annotations, screen_objects
+from recordmill.transforms.coco.join_images import limit_records, screen_annotations, screen_objects
 from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagged
-from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.join.match_blocks import without_faults
 from recordmill.transforms.runtime.beam_steps import pack, unpacker
 from recordmill.transforms.shards.plan_blocks import BlockKey, cut_range
@@ -100,24 +100,6 @@ def _describe(rules: ClassRules, traits: list[tuple[str, str, int, int]]) -> Ite
     yield TaggedOutput(FACTS, Facts(warnings={(rules.splits[0], text) for text in warnings}))
 
 
-class AnnotatedJoin(NamedTuple):
-    """How images are joined.
-
-    Attributes:
-        match: a `recordmill.schemas.names.Match`.
-        group_from: see `recordmill.schemas.inputs.splits.Division`.
-        estimate: of records.
-    """
-
-    source: Source
-    splits: tuple[str, ...]
-    filters: Filters
-    seed: int
-    match: str
-    group_from: str
-    estimate: RecordEstimate
-
-
 @dataclass(eq=False, repr=False)
 class JoinAnnotated(beam.PTransform):
     """Convert (range, packed Block) of image rows with objects to (BlockKey, packed Block) of whole Blocks, in the
@@ -127,7 +109,7 @@ class JoinAnnotated(beam.PTransform):
         categories: a PCollection of one LabelMap, of all classes.
     """
 
-    rules: AnnotatedJoin
+    rules: AnnotatedRules
     categories: PCollection
 
     def expand(self, rows: PCollection[Keyed]):
@@ -136,7 +118,7 @@ class JoinAnnotated(beam.PTransform):
         return grouped | "Join" >> join.with_output_types(tuple[BlockKey, bytes]).with_outputs(FACTS, main="blocks")
 
 
-def wanted_labels(keyed: Keyed, labels: LabelMap, rules: AnnotatedJoin) -> Iterator[Keyed]:
+def wanted_labels(keyed: Keyed, labels: LabelMap, rules: AnnotatedRules) -> Iterator[Keyed]:
     """Yield int64 [N, 2] as bytes: image id and category id of objects that are wanted."""
     block = numbered(unpack_block(keyed[1]), labels, rules.source)
     if block.num_objects:
@@ -145,7 +127,7 @@ def wanted_labels(keyed: Keyed, labels: LabelMap, rules: AnnotatedJoin) -> Itera
         yield keyed[0], np.unique(pairs, axis=0).tobytes()
 
 
-def _join(group: tuple[int, Iterable[bytes]], rules: AnnotatedJoin, labels: LabelMap) -> Iterator[Any]:
+def _join(group: tuple[int, Iterable[bytes]], rules: AnnotatedRules, labels: LabelMap) -> Iterator[Any]:
     number, packed = group
 
     def join(blocks: list[Block]) -> tuple[Block, FactsBuilder]:
@@ -157,7 +139,7 @@ def _join(group: tuple[int, Iterable[bytes]], rules: AnnotatedJoin, labels: Labe
     yield from cut_range(number, block)
 
 
-def join_rows(blocks: Sequence[Block], labels: LabelMap, rules: AnnotatedJoin, facts: FactsBuilder) -> Block:
+def join_rows(blocks: Sequence[Block], labels: LabelMap, rules: AnnotatedRules, facts: FactsBuilder) -> Block:
     """Return the images of a range in order, with their objects that can be used and are wanted.
 
     Args:
@@ -214,7 +196,7 @@ def _rejects(packed: bytes) -> list[Rejected]:
     return _UNPACK_REJECTED(packed) if packed else []
 
 
-def _without_rejected(block: Block, rules: AnnotatedJoin, facts: FactsBuilder) -> Block:
+def _without_rejected(block: Block, rules: AnnotatedRules, facts: FactsBuilder) -> Block:
     """Count the rows, and drop images that their label files spoil."""
     rejected = [[] for _ in range(len(block))] if block.rejected is None else list(map(_rejects, block.rejected.rows()))
     is_usable = np.ones(len(block), bool)

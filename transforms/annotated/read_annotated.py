@@ -28,10 +28,7 @@ from recordmill.transforms.annotated.read_labels import (
     ReadStated,
     buckets_of,
 )
-from recordmill.transforms.annotated.source import (
-    SourceFolder,
-    SplitList,
-)
+from recordmill.transforms.annotated.source import SourceFolder, SplitList
 from recordmill.transforms.blocks.pack_block import pack_parts
 from recordmill.transforms.dataset.compare_names import Names, add_names
 from recordmill.transforms.dataset.facts import FACTS, Facts

@@ -18,17 +18,13 @@ from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.transforms.annotated.source import (
-    FILES,
-    NOTE,
-    LabelFault,
-    LabelledImage,
-    Source,
-)
+from recordmill.transforms.annotated.source import FILES, NOTE, LabelFault, LabelledImage, Source
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
+from recordmill.transforms.coco.join_images import Filters
 from recordmill.transforms.dataset.compare_names import Names
 from recordmill.transforms.dataset.facts import FactsBuilder, tagged
+from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.join.list_images import batched
 from recordmill.transforms.join.match_blocks import NO_FILES, FileState, match_rows, name_buckets, name_keys
 from recordmill.transforms.runtime import progress
@@ -62,12 +58,14 @@ Fetched = bytes | OSError | None
 
 
 class AnnotatedRules(NamedTuple):
-    """How a Source is read.
+    """How the images of a Source are read and joined.
 
     Attributes:
         output: folder of the data set, which may be within a folder of the source.
         divides: True if --split decides.
         match: a `recordmill.schemas.names.Match`, where label files name their images.
+        group_from: see `recordmill.schemas.inputs.splits.Division`.
+        estimate: of records.
     """
 
     source: Source
@@ -75,7 +73,10 @@ class AnnotatedRules(NamedTuple):
     output: str
     seed: int
     divides: bool
-    match: str = "path"
+    match: str
+    group_from: str
+    filters: Filters
+    estimate: RecordEstimate
 
     def index_of(self, split: str) -> int:
         """Return the index of a split; -1 if --split decides."""

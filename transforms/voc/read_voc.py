@@ -192,7 +192,7 @@ def _unread_masks(root: str, folders: Iterable[Folders], has_masks: bool) -> Ite
     """Yield warnings of PNGs that are not read."""
     cure = {_OBJECTS: "--masks rle or --masks png stores masks", _CLASSES: f"masks of objects are in {_OBJECTS}"}
     for name in (_CLASSES,) if has_masks else (_OBJECTS, _CLASSES):
-        paths = [join_path(root, posixpath.join(posixpath.dirname(each.masks), name)) for each in folders]
+        paths = {join_path(root, posixpath.join(posixpath.dirname(each.masks), name)) for each in folders}
         if number := sum(each.endswith(".png") for path in paths for each in storage_for(path).names(path)):
             yield f"{name} has {number:,} images with masks, which are not read: {cure[name]}"
 
