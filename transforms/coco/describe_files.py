@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -77,14 +78,15 @@ def _describe(_: bytes, rules: FileRules, files: list[AnnotationFile]) -> Iterat
         )
         kept = tuple(each for each in categories.categories if each is not unused)
         categories = msgspec.structs.replace(categories, categories=kept)
-    labels, absent = select_categories(categories, rules.categories), ""
+    labels = select_categories(categories, rules.categories)
     if rules.beside:
         labels, absent = adopt_labels(labels, rules.beside, True, _CURE)
+        said += [absent] if absent else []
     yield categories
     yield TaggedOutput(_LABELS, labels)
     yield TaggedOutput(_TABLE, choose_features(files, labels, rules.asked, rules.layout))
     facts = input_facts(files, rules.carried, rules.splits, rules.split_of)
-    facts.warnings |= {(rules.splits[0], text) for text in (*said, absent) if text}
+    facts.warnings |= {(rules.splits[0], text) for text in said if text}
     yield TaggedOutput(FACTS, facts)
 
 
@@ -118,10 +120,8 @@ def input_facts(
         facts.add_rows(first, rows)
         for split in others:
             facts.add_rows(split, msgspec.structs.replace(rows, images=0, annotations=0))
-    for file in files:
-        for text in file.warnings:
-            facts.warn(splits[0], text)
-    for text in (*_unsaid_things(files), *_without_categories(files)):
+    of_files = chain.from_iterable(file.warnings for file in files)
+    for text in (*of_files, *_unsaid_things(files), *_without_categories(files)):
         facts.warn(splits[0], text)
     return facts.build()
 
@@ -141,15 +141,12 @@ def _unsaid_things(files: Sequence[AnnotationFile]) -> Iterator[str]:
 
 
 _CATEGORIES_SHOWN = 3
-_NEED_CATEGORIES = (
-    *(AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS),
-    *(AnnotationKind.STUFF, AnnotationKind.PANOPTIC),
-)
+_NEED_NONE = (AnnotationKind.CAPTIONS, AnnotationKind.IMAGE_INFO)
 
 
 def _without_categories(files: Sequence[AnnotationFile]) -> Iterator[str]:
     """Yield a warning if no annotation has a class because no file has categories."""
-    without = [file.path for file in files if file.annotations and file.kind in _NEED_CATEGORIES]
+    without = [file.path for file in files if file.annotations and file.kind not in _NEED_NONE]
     if without and not any(file.categories for file in files):
         yield (
             f"{', '.join(without)}: no categories, so no annotation has a class; add the list categories, of objects "

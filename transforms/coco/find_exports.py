@@ -226,17 +226,14 @@ def _image_folder(data: str, file: ExportFile) -> str:
     near = [posixpath.join(beside, folder) for folder in ("data", "images")]
     of_subset = [f"{folder}{subset}" for subset in filter(None, subsets) for folder in ("", "images/")]
     places = [*dict.fromkeys((beside, *of_subset, *near, "images", "data", ""))]
+    known = [name for name in names if not name_fault(name)]
     for place in places:
         path = join_path(data, place) if place else data
-        if not names or any(_is_there(path, name) for name in names):
+        files = (join_path(path, name) for name in known)
+        if not names or any(storage_for(file).size(file) is not None for file in files):
             return path
     raise ConfigError(
         f"--data {data}: {file.name} names the image {names[0]!r}, which is in none of "
         f"{', '.join(place or 'the folder itself' for place in places)}; --images gives the folder of all images, and "
         "--match name finds them by the ends of their names"
     )
-
-
-def _is_there(folder: str, name: str) -> bool:
-    path = join_path(folder, name)
-    return not name_fault(name) and storage_for(path).size(path) is not None

@@ -228,9 +228,8 @@ def _guess_corners(boxes: Boxes) -> Guess | None:
     """Two corners in place of a corner and a size."""
     boxes = boxes.those(np.any(boxes.numbers[:2] > 1, axis=0))  # for a box at 0, 0 it is the same
     number = boxes.areas.size
-    left, top, third, fourth = boxes.numbers
-    corners, sized = boxes.numbers, np.stack([left, top, left + third, top + fourth])
-    is_ordered = (third >= left) & (fourth >= top)
+    corners, sized = boxes.numbers, _edges(boxes, BoxFormat.XYWH)
+    is_ordered = np.all(corners[2:] >= corners[:2], axis=0)
     if not number or is_ordered.sum() < number * _NEARLY_ALL:
         return None
     for fits, known, what in (
@@ -301,9 +300,7 @@ def _overlaps(boxes: Boxes, edges: np.ndarray) -> np.ndarray:
 
 def _guess_across(boxes: Boxes) -> Guess | None:
     """Boxes of other images, or of these before they were shrunk."""
-    left, top, third, fourth = boxes.numbers
-    number = boxes.areas.size
-    edges = np.stack([left, top, left + third, top + fourth])
+    number, edges = boxes.areas.size, _edges(boxes, BoxFormat.XYWH)
     across = _is_across(boxes, edges).sum()
     if number < _ENOUGH or across < max(_SEVERAL, number * _FEW_ACROSS):
         return None

@@ -172,11 +172,10 @@ def _states(
     division: Division | None,
 ) -> np.ndarray:
     """Return the FileState of each row: int64. The first error counts."""
-    unsafe = np.fromiter(map(bool, map(name_fault, names)), bool, len(names)) & is_path
+    unsafe = np.array([bool(name_fault(name)) for name in names], bool) & is_path
     no_file = np.array([version == NO_FILE for version in rows.file_version.texts()], bool)
-    ungrouped = np.zeros(len(keys), bool)
-    if division and division.group_from:
-        ungrouped = np.fromiter((bool(division.fault(key)) for key in keys), bool, len(keys))
+    groups = division if division and division.group_from else None
+    ungrouped = np.array([bool(groups and groups.fault(key)) for key in keys], bool)
     faults = [unsafe, ~has_file, no_file, rows.file_bytes > MAX_FILE_BYTES, ungrouped]
     return np.select(faults, list(FileState)[1:], FileState.FOUND).astype(np.int64)
 

@@ -11,13 +11,20 @@ from hypothesis import strategies as st
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.features import Part
-from recordmill.schemas.inputs.annotations import Annotation
+from recordmill.schemas.inputs.annotations import (
+    AnnotatedImage,
+    Annotation,
+    ImageLabels,
+    ImageRow,
+    PanopticAnnotation,
+)
 from recordmill.schemas.inputs.images import MAX_FILE_BYTES, NO_FILE, ImageRef, ImageTask
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.layouts import DETECTION
 from recordmill.schemas.names import name_key
+from recordmill.schemas.rejects import Reason
 from recordmill.transforms.blocks.image_tasks import image_tasks, object_columns
-from recordmill.transforms.coco.join_annotations import JoinInputs, join_annotations
+from recordmill.transforms.coco.join_annotations import JoinInputs, join_annotations, match_mask
 from recordmill.transforms.coco.join_images import Filters, limit_records, screen_annotations
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
@@ -147,3 +154,23 @@ def test_two_ids_of_one_hash_end_job(texts, is_image):
     inputs = JoinInputs((), CATEGORIES, ONE, "path", SEED)
     with pytest.raises(CollidingImagesError, match=f"'a'.* have the same hash, {0 if is_image else 7}"):
         join_annotations(parts, inputs, FactsBuilder())
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ([], Reason.MASK_MISSING),
+        ([ImageRef("m/1.png", 0, NO_FILE)], Reason.MASK_MISSING),
+        ([ImageRef("m/1.png", MAX_FILE_BYTES + 1)], Reason.MASK_UNREADABLE),
+        ([ImageRef("m/1.png", MAX_FILE_BYTES, "v")], None),
+    ],
+)
+def test_match_mask(files, reason):
+    labels = ImageLabels(panoptic=(PanopticAnnotation("m/1.png", "1.png", ()),))
+    row = AnnotatedImage(ImageRow(5, "a.jpg"), "", labels=labels)
+    image, reject = match_mask(row, {"m/1.png": files})
+    assert (reject and (reject.reason, reject.image_id)) == (reason and (reason, 5))
+    found = (PanopticAnnotation("m/1.png", "1.png", (), MAX_FILE_BYTES, "v"),)
+    assert image.labels.panoptic == (() if reason else found)
+    with pytest.raises(CollidingImagesError, match=r"PNG of one name is both m/a\.png and m/b\.png"):
+        match_mask(row, {"m/1.png": [ImageRef("m/b.png", 1), ImageRef("m/a.png", 1)]})
