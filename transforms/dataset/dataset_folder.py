@@ -51,10 +51,12 @@ def read_manifest(output: str, file: str = MANIFEST) -> Manifest | None:
     Raises:
         ConfigError: see `recordmill.schemas.dataset.manifest.decode_manifest`.
     """
-    path = join_path(output, file)
+    storage, path = storage_for(output), join_path(output, file)
+    if storage.size(path) is None:
+        return None
     try:
-        return decode_manifest(storage_for(output).read(path), path)
-    except FileNotFoundError:
+        return decode_manifest(storage.read(path), path)
+    except FileNotFoundError:  # another run may just have deleted it
         return None
 
 
