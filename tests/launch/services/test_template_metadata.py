@@ -11,16 +11,9 @@ from recordmill.launch.command_line.parameters import TEMPLATES, parameters
 from recordmill.launch.command_line.parser import parse
 from recordmill.launch.flat import from_flat
 from recordmill.launch.services.template_metadata import metadata, write
-from recordmill.pipelines.verbs import FORMATS
+from tests.launch.command_line.test_parameters import PATHS
 
-REQUIRED = {
-    "coco": {"images": "gs://b-1/images", "instances": "gs://b-1/a.json", "output": "gs://b-1/out"},
-    "folder": {"images": "gs://b-1/images", "output": "gs://b-1/out"},
-    "embed": {"images": "gs://b-1/images", "model": "gs://b-1/model.keras", "output": "gs://b-1/out"},
-    "table": {"rows": "gs://b-1/rows-*.csv", "output": "gs://b-1/out"},
-    "verify": {"folder": "gs://b-1/out", "check": "decode"},
-    **{name: {"data": "gs://b-1/data", "output": "gs://b-1/out"} for name in FORMATS},
-}
+REQUIRED = PATHS | {"verify": {"folder": "gs://b/o", "check": "decode"}}
 BEAMS = {"sdk_container_image", "number_of_worker_harness_threads"}
 TYPES = {"TEXT", "GCS_READ_FILE", "GCS_READ_FOLDER", "GCS_WRITE_FOLDER", "BOOLEAN", "ENUM", "NUMBER"}
 FIELDS = {"name", "label", "helpText", "isOptional", "regexes", "paramType", "enumOptions", "defaultValue"}
