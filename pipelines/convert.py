@@ -18,7 +18,7 @@ from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import AddFacts
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.encoders.record_maker import RecordMaker
-from recordmill.transforms.join.divide_images import ReadGroups, read_groups
+from recordmill.transforms.join.divide_images import read_groups, with_groups
 from recordmill.transforms.join.drop_images import DropCopies, ExcludeImages, read_exclusions
 from recordmill.transforms.shards.check_findings import CheckFindings, Demands, LimitRejects
 from recordmill.transforms.shards.count_groups import CountGroups
@@ -74,7 +74,8 @@ def read_division(p: beam.Pipeline, options: DividedOptions) -> Division | AsSin
     """Return the assignment of images to splits: a value, or a side input if a file groups images."""
     if not options.groups:
         return options.division
-    return AsSingleton(p | "GroupsFile" >> beam.Create([options.groups]) | "ReadGroups" >> ReadGroups(options.division))
+    path = p | "GroupsFile" >> beam.Create([options.groups])
+    return AsSingleton(path | "ReadGroups" >> beam.Map(with_groups, options.division))
 
 
 def planned_blocks(
