@@ -10,7 +10,7 @@ from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
 from recordmill.schemas.dataset.manifest import FORMAT
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, ImageOptions, RecipeValue
+from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, ImageOptions, PictureOptions, RecipeValue
 from recordmill.schemas.inputs.picture_options import AnnotatedOptions, PictureOptions
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_key
@@ -19,7 +19,7 @@ from recordmill.transforms.dataset.facts import AddFacts
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.encoders.record_maker import RecordMaker
 from recordmill.transforms.insight.write_report import try_to_report
-from recordmill.transforms.join.divide_images import ReadGroups, read_groups
+from recordmill.transforms.join.divide_images import read_groups, with_groups
 from recordmill.transforms.join.drop_images import DropCopies, ExcludeImages, read_exclusions
 from recordmill.transforms.shards.check_findings import CheckFindings, Demands, LimitRejects
 from recordmill.transforms.shards.count_groups import CountGroups
@@ -66,7 +66,8 @@ def read_division(p: beam.Pipeline, options: DividedOptions) -> Division | AsSin
     """Return the assignment of images to splits: a value, or a side input if a file groups images."""
     if not options.groups:
         return options.division
-    return AsSingleton(p | "GroupsFile" >> beam.Create([options.groups]) | "ReadGroups" >> ReadGroups(options.division))
+    path = p | "GroupsFile" >> beam.Create([options.groups])
+    return AsSingleton(path | "ReadGroups" >> beam.Map(with_groups, options.division))
 
 
 def planned_blocks(

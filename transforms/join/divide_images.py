@@ -14,7 +14,7 @@ from typing import NamedTuple
 import apache_beam as beam
 import msgspec
 import numpy as np
-from apache_beam.pvalue import AsIter, AsSingleton, PCollection
+from apache_beam.pvalue import AsIter, AsSingleton
 
 from recordmill.schemas.errors import AnnotationFileError, ConfigError
 from recordmill.schemas.inputs.splits import Division, SplitShares
@@ -230,17 +230,8 @@ class _GroupLine(msgspec.Struct):
     images: list[_Image]
 
 
-@dataclass(eq=False, repr=False)
-class ReadGroups(beam.PTransform):
-    """Convert a path to one Division: `division` with the groups of the file."""
-
-    division: Division
-
-    def expand(self, paths: PCollection[str]):
-        return paths | "ReadFile" >> beam.Map(_grouped, self.division)
-
-
-def _grouped(path: str, division: Division) -> Division:
+def with_groups(path: str, division: Division) -> Division:
+    """Return the division with the groups of a file, see `read_groups`."""
     return msgspec.structs.replace(division, groups=read_groups(path))
 
 

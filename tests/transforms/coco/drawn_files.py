@@ -3,10 +3,10 @@
 import itertools
 import json
 import random
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import msgspec
 from hypothesis import strategies as st
 
 from recordmill.schemas.block import Block, join_blocks
@@ -106,13 +106,8 @@ def annotation_rows(kind: Kind) -> st.SearchStrategy[dict[str, Any]]:
             {"image_id": _IDS, "file_name": st.sampled_from(["1.png", "2.png", "big.png"]), "segments_info": _SEGMENTS}
         )
     if kind is Kind.STUFF:
-        regions = {
-            "id": _OBJECT_IDS,
-            "image_id": _IDS,
-            "category_id": st.sampled_from([92, 93]),
-            "segmentation": st.just([[1]]),
-        }
-        return st.fixed_dictionaries(regions)
+        region = {"id": _OBJECT_IDS, "image_id": _IDS, "category_id": st.sampled_from([92, 93])}
+        return st.fixed_dictionaries(region | {"segmentation": st.just([[1]])})
     objects = _OBJECTS
     if kind is Kind.KEYPOINTS:
         objects = st.tuples(_OBJECTS, _POINTS).map(lambda both: {**both[0], "keypoints": both[1]})
@@ -122,10 +117,8 @@ def annotation_rows(kind: Kind) -> st.SearchStrategy[dict[str, Any]]:
 
 
 @st.composite
-def files(
-    draw: st.DrawFn, names: st.SearchStrategy[str], sources: Sequence[AnnotationSource] = SOURCES
-) -> list[DrawnFile]:
-    chosen = draw(st.lists(st.sampled_from(sources), min_size=1, max_size=4, unique=True))
+def files(draw: st.DrawFn, names: st.SearchStrategy[str]) -> list[DrawnFile]:
+    chosen = draw(st.lists(st.sampled_from(SOURCES), min_size=1, max_size=4, unique=True))
     found = []
     for source in chosen:
         images = draw(st.lists(image_rows(names), max_size=6))
@@ -208,44 +201,32 @@ def in_ranges(blocks: Sequence[Block], seed: int, bits: int, rng: random.Random)
 
 def file_annotations(drawn: Sequence[DrawnFile]) -> dict[int, list[FileAnnotations]]:
     """What each file says of each image, by image id."""
-    found: dict[int, dict[AnnotationSource, FileAnnotations]] = {}
+    found = defaultdict[int, list[FileAnnotations]](list)
     for file in drawn:
-        source, convert = file.source, row_converter(file.source)
-        label = LABELS.get(source.kind)
-
-        def part(image_id: int, source: AnnotationSource = source) -> FileAnnotations:
-            empty = FileAnnotations(image_id, source.path, source.kind, (), bbox_format=other_format(source))
-            return found.setdefault(image_id, {}).setdefault(source, empty)
-
-        def put(image_id: int, source: AnnotationSource = source, **fields: Any) -> None:
-            found[image_id][source] = msgspec.structs.replace(part(image_id, source), **fields)
-
+        source, convert, label = file.source, row_converter(file.source), LABELS.get(file.source.kind)
+        rows, items = defaultdict[int, list[Any]](list), defaultdict[int, list[Any]](list)
         for row in decoded(file, "images").images:
-            before = part(row.id)
-            labels = before.labels
-            if not before.rows:
-                lists = (tuple(each or ()) for each in (row.neg_category_ids, row.not_exhaustive_category_ids))
-                labels = ImageLabels(neg_category_ids=next(lists), not_exhaustive_category_ids=next(lists))
-            image = ImageRow(row.id, row.file_name, *(size_of(row) or (None, None)))
-            put(row.id, rows=(*before.rows, image), labels=labels)
-        if not file.annotations:
-            continue
-        rows = decoded(file, "annotations")
-        items = [(row.image_id, convert(row)) for row in rows.annotations]
-        items += [(reject.image_id, reject) for reject in rows.rejected if reject.image_id is not None]
-        for image_id, item in items:
-            before = part(image_id)
-            if isinstance(item, Rejected):
-                put(image_id, rejected=(*before.rejected, item))
-            elif label:
-                others = getattr(before.labels, label)
-                put(image_id, labels=msgspec.structs.replace(before.labels, **{label: (*others, item)}))
-            else:
-                put(image_id, annotations=(*before.annotations, item))
-    return {
-        image_id: [
-            part if part.labels != NO_LABELS else msgspec.structs.replace(part, labels=NO_LABELS)
-            for part in parts.values()
-        ]
-        for image_id, parts in found.items()
-    }
+            rows[row.id].append(row)
+        of_file = decoded(file, "annotations") if file.annotations else None
+        for row in of_file.annotations if of_file else ():
+            items[row.image_id].append(convert(row))
+        for reject in of_file.rejected if of_file else ():
+            if reject.image_id is not None:
+                items[reject.image_id].append(reject)
+        for id_ in {*rows, *items}:
+            usable = tuple(item for item in items[id_] if not isinstance(item, Rejected))
+            labels = {label: usable} if label else {}
+            for key in ("neg_category_ids", "not_exhaustive_category_ids") if rows[id_] else ():
+                labels[key] = tuple(getattr(rows[id_][0], key) or ())
+            part = FileAnnotations(
+                id_,
+                source.path,
+                source.kind,
+                tuple(ImageRow(row.id, row.file_name, *(size_of(row) or (None, None))) for row in rows[id_]),
+                () if label else usable,
+                ImageLabels(**labels) if any(labels.values()) else NO_LABELS,
+                tuple(item for item in items[id_] if isinstance(item, Rejected)),
+                other_format(source),
+            )
+            found[id_].append(part)
+    return found
