@@ -10,7 +10,7 @@ from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
 from recordmill.schemas.dataset.manifest import FORMAT
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, ImageOptions, PictureOptions, RecipeValue
+from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, ImageOptions, RecipeValue
 from recordmill.schemas.inputs.picture_options import AnnotatedOptions, PictureOptions
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_key
