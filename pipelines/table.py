@@ -35,8 +35,7 @@ from recordmill.transforms.table.find_equal_keys import EqualKeys, FindEqualKeys
 from recordmill.transforms.table.fit_columns import FitTexts, InferSchema
 from recordmill.transforms.table.make_records import RowsRecipe, named_splits
 from recordmill.transforms.table.read_records import BUCKETS, ReadPictureRows, StratifyRows
-from recordmill.transforms.table.spill_file import CopyRows
-from recordmill.transforms.table.spill_rows import PlanRows, SpillRows
+from recordmill.transforms.table.spill_rows import CopyRows, PlanRows, SpillRows
 from recordmill.transforms.table.table_inputs import find_rows, read_schema
 from recordmill.transforms.table.table_options import TableOptions
 

@@ -87,7 +87,7 @@ def write_shard(
         pool: its threads, `threads` of them, fetch and check images.
 
     Raises:
-        EndedElsewhereError: see `recordmill.transforms.table.spill_file.read_piece`.
+        EndedElsewhereError: see `recordmill.transforms.table.spill_rows.read_piece`.
         OSError: the output cannot be written, or images cannot be read for another reason than that they are gone.
     """
     block = ordered_block(packed, recipe.seed)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import apache_beam as beam
@@ -9,7 +10,7 @@ import numpy as np
 from apache_beam.pvalue import AsList, PCollection
 
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.table.spill_file import RANGES, Spill, read_index, rows_before, spill_path
+from recordmill.transforms.table.spill_rows import RANGES, Spill, read_index, rows_before, spill_path
 
 _SLICE_ROWS = 1 << 20
 """Rows per slice, at 20 bytes each."""
@@ -35,12 +36,11 @@ class EqualKeys(NamedTuple):
     example: tuple[int, Place, Place] | None = None
 
 
+@dataclass(eq=False, repr=False)
 class FindEqualKeys(beam.PTransform):
     """Convert Spill to one EqualKeys. Only the indices of the files are read, 20 bytes a row."""
 
-    def __init__(self, output: str):
-        super().__init__()
-        self._output = output
+    output: str
 
     def expand(self, spills: PCollection[Spill]) -> PCollection[EqualKeys]:
         return (
@@ -48,7 +48,7 @@ class FindEqualKeys(beam.PTransform):
             | "OnceSpilled" >> beam.Create([_SLICE_ROWS])
             | "Slices" >> beam.FlatMap(slices, AsList(spills)).with_output_types(tuple[int, int])
             | "SpreadSlices" >> beam.Reshuffle()
-            | "Compare" >> beam.Map(_equal_keys, AsList(spills), self._output).with_output_types(EqualKeys)
+            | "Compare" >> beam.Map(_equal_keys, AsList(spills), self.output).with_output_types(EqualKeys)
             | "AddUp" >> beam.CombineGlobally(added)
         )
 

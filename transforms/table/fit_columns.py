@@ -21,6 +21,7 @@ from recordmill.transforms.table.observe_columns import TableStats, observe
 from recordmill.transforms.table.read_records import made_ahead
 
 
+@dataclass(eq=False, repr=False)
 class InferSchema(beam.PTransform):
     """Convert RowsFile to one ChosenSchema.
 
@@ -28,20 +29,18 @@ class InferSchema(beam.PTransform):
         files: all of them, for messages.
     """
 
-    def __init__(self, choice: ColumnChoice, files: Sequence[RowsFile], recipe: RowsRecipe):
-        super().__init__()
-        self._choice = choice
-        self._files = tuple(files)
-        self._recipe = recipe
+    choice: ColumnChoice
+    files: tuple[RowsFile, ...]
+    recipe: RowsRecipe
 
     def expand(self, files: PCollection[RowsFile]) -> PCollection[ChosenSchema]:
-        distinct = self._choice.numbered
+        distinct = self.choice.numbered
         return (
             files
             | "SpreadFiles" >> beam.Reshuffle()
-            | "Observe" >> beam.Map(_observe, self._recipe, distinct)
+            | "Observe" >> beam.Map(_observe, self.recipe, distinct)
             | "AddUp" >> beam.combiners.ToList()
-            | "Choose" >> beam.Map(_choose, self._choice, self._files)
+            | "Choose" >> beam.Map(_choose, self.choice, self.files)
         )
 
 

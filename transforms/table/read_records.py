@@ -5,6 +5,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import apache_beam as beam
@@ -83,6 +84,7 @@ BUCKETS = 64
 """Buckets of names, in which rows meet their files."""
 
 
+@dataclass(eq=False, repr=False)
 class ReadPictureRows(beam.PTransform):
     """Convert RowsFile to (bucket of names, packed Block of image rows) in the output `rows`, or (range, packed Block)
     of those that have the bytes of their pictures; Facts are in the output FACTS.
@@ -91,13 +93,11 @@ class ReadPictureRows(beam.PTransform):
         chosen: a PCollection of one ChosenSchema.
     """
 
-    def __init__(self, chosen: PCollection, recipe: RowsRecipe):
-        super().__init__()
-        self._chosen = chosen
-        self._recipe = recipe
+    chosen: PCollection
+    recipe: RowsRecipe
 
     def expand(self, files: PCollection[RowsFile]):
-        read = beam.FlatMap(_read, AsSingleton(self._chosen), self._recipe).with_output_types(tuple[int, bytes])
+        read = beam.FlatMap(_read, AsSingleton(self.chosen), self.recipe).with_output_types(tuple[int, bytes])
         return files | "SpreadFiles" >> beam.Reshuffle() | "Read" >> read.with_outputs(FACTS, main="rows")
 
 
@@ -173,6 +173,7 @@ def file_block(
     )
 
 
+@dataclass(eq=False, repr=False)
 class StratifyRows(beam.PTransform):
     """Convert RowsFile and one ChosenSchema to a ChosenSchema with the borders of classes.
 
@@ -180,17 +181,15 @@ class StratifyRows(beam.PTransform):
         chosen: a PCollection of one ChosenSchema.
     """
 
-    def __init__(self, chosen: PCollection, recipe: RowsRecipe):
-        super().__init__()
-        self._chosen = chosen
-        self._recipe = recipe
+    chosen: PCollection
+    recipe: RowsRecipe
 
     def expand(self, files: PCollection[RowsFile]) -> PCollection[ChosenSchema]:
-        place = beam.FlatMap(_placed, AsSingleton(self._chosen), self._recipe).with_output_types(tuple[str, bytes])
-        division = Division(self._recipe.splits.shares)
+        place = beam.FlatMap(_placed, AsSingleton(self.chosen), self.recipe).with_output_types(tuple[str, bytes])
+        division = Division(self.recipe.splits.shares)
         units = files | "SpreadFiles" >> beam.Reshuffle() | "PlaceInClass" >> place
         borders = units | "DivideClasses" >> DivideClasses(division)
-        return self._chosen | "Borders" >> beam.Map(_with_borders, AsDict(borders))
+        return self.chosen | "Borders" >> beam.Map(_with_borders, AsDict(borders))
 
 
 def _placed(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[tuple[str, bytes]]:

@@ -1,19 +1,35 @@
-"""Write records of rows to sorted files, see `recordmill.transforms.table.spill_file`."""
+"""Sorted files of records in the state folder of a split, between the order of rows and the order of shards.
 
-from collections.abc import Iterator, Sequence
+A table's rows must be mixed, and there may be more of them than memory holds. So encoded records are sorted in pieces
+of bounded size, each written as one file, and whoever writes a shard reads a range of every file. What moves between
+workers is only where these files are. `CopyRows` makes the records of a shard of them.
+"""
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
+import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.schemas.block import Block, ragged_texts
+from recordmill.schemas.dataset.dataset_files import RECIPE, state_folder
+from recordmill.schemas.errors import EndedElsewhereError
 from recordmill.schemas.inputs.tables import RowsFile
+from recordmill.schemas.rejects import Metric
 from recordmill.schemas.shards import ShardKey, ShardSizing
 from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.dataset.facts import FACTS, tagged
+from recordmill.transforms.encoders.record_maker import EncodeBlock, EncodedRun, RecordContext
 from recordmill.transforms.records.tfrecord import framed
 from recordmill.transforms.shards.plan_blocks import (
     ShardPlans,
@@ -22,15 +38,214 @@ from recordmill.transforms.shards.plan_blocks import (
     report_plans,
     shard_ranks,
 )
+from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import RowsRecipe
 from recordmill.transforms.table.read_records import RowReader
-from recordmill.transforms.table.spill_file import Spill, record_orders, rows_before, sort_records, write_spill
+
+RANGES = 4096
+_HASH_BITS = 63
+_RANGE_SHIFT = _HASH_BITS - 12
+
+
+class Spill(msgspec.Struct, frozen=True):
+    """File of records, sorted by order.
+
+    Attributes:
+        source: the file of rows that they were made of.
+        name: of the file, in the folder of the split's state.
+        digest: of the records and their orders.
+        rows_before, bytes_before: int64 [RANGES + 1], as bytes: rows, and bytes of records, ahead of each range of
+            orders; at the end those of the file.
+        largest: bytes of its largest record.
+    """
+
+    split: str
+    source: str
+    name: str
+    digest: str
+    rows_before: bytes
+    bytes_before: bytes
+    largest: int
+
+    @property
+    def bytes(self) -> int:
+        return int(np.frombuffer(self.bytes_before, np.int64)[-1])
+
+    def piece(self, first: int, end: int) -> "SpillPiece":
+        """Return the records of ranges `first` up to `end`."""
+        rows, data = (np.frombuffer(before, np.int64) for before in (self.rows_before, self.bytes_before))
+        start = int(rows[-1]) * _INDEX.itemsize + int(data[first])
+        return SpillPiece(int(rows[first]), int(rows[end] - rows[first]), start, int(data[end] - data[first]))
+
+
+class SpillPiece(NamedTuple):
+    """Neighbours in a Spill: index of the first, number, offset and bytes of their records."""
+
+    first: int
+    rows: int
+    offset: int
+    bytes: int
+
+
+def spill_path(output: str, split: str, name: str) -> str:
+    return join_path(output, f"{state_folder(split)}/{name}")
+
+
+def sort_records(records: pa.Table) -> pa.Table:
+    """Sort records by order, and by their bytes if orders are equal, so that the input's order does not matter.
+
+    Args:
+        records: `order`, uint64; `line`, int64, see RowBatch; and `record`, large_binary.
+    """
+    return records.sort_by([("order", "ascending"), ("record", "ascending")]).combine_chunks()
+
+
+def record_orders(seed: int, identities: list[bytes]) -> np.ndarray:
+    """Return the sort key of each record in its split, 0 .. 2**63 - 1: a hash, evenly distributed and the same on every
+    machine.
+
+    >>> record_orders(0, [b"139"]).tolist()
+    [4972096885692211845]
+    """
+    start = hashlib.blake2b(f"{seed}/".encode(), digest_size=8)
+    digests = []
+    for identity in identities:
+        digest = start.copy()
+        digest.update(identity)
+        digests.append(digest.digest())
+    return np.frombuffer(b"".join(digests), ">u8").astype(np.uint64) >> np.uint64(64 - _HASH_BITS)
+
+
+def write_spill(output: str, split: str, source: str, name: str, records: pa.Table) -> Spill:
+    """Write sorted `records` of the file `source` as the file `name`; nothing if `output` is empty."""
+    data = records["record"].chunk(0)
+    index = np.zeros(len(data), _INDEX)
+    index["order"], index["line"] = records["order"].to_numpy(), records["line"].to_numpy()
+    index["length"] = pc.binary_length(data).to_numpy()
+    borders = np.arange(RANGES, dtype=np.uint64) << np.uint64(_RANGE_SHIFT)
+    rows_before = np.append(np.searchsorted(index["order"], borders), len(index)).astype(np.int64)
+    bytes_before = np.concatenate([[0], np.cumsum(index["length"], dtype=np.int64)])[rows_before]
+    parts = index.tobytes(), _bytes_of(data)
+    if output:
+        upload = storage_for(output).create(spill_path(output, split, name))
+        try:
+            for part in parts:
+                upload.write(part)
+            upload.commit()
+        finally:
+            upload.abandon()
+    digest = hashlib.sha256(parts[0])
+    digest.update(parts[1])
+    before = rows_before.tobytes(), bytes_before.tobytes()
+    return Spill(split, source, name, digest.hexdigest(), *before, int(index["length"].max()))
+
+
+_INDEX = np.dtype([("order", "<u8"), ("line", "<i8"), ("length", "<u4")])
+
+
+def read_index(path: str, piece: SpillPiece) -> np.ndarray:
+    """Return `order`, `line` and `length` of records of the Spill `path`.
+
+    Raises:
+        EndedElsewhereError: another run of the job is done, and has deleted the file.
+        OSError: it was cut short.
+    """
+    return np.frombuffer(_range(path, piece.first * _INDEX.itemsize, piece.rows * _INDEX.itemsize), _INDEX)
+
+
+def rows_before(spills: Iterable[Spill]) -> np.ndarray:
+    """Return the number of rows of all `spills` before each range: int64 [RANGES + 1]."""
+    return sum((np.frombuffer(spill.rows_before, np.int64) for spill in spills), np.zeros(RANGES + 1, np.int64))
+
+
+def _range(path: str, start: int, size: int) -> bytes:
+    if not size:
+        return b""
+    try:
+        data = storage_for(path).read_range(path, start, size)
+    except FileNotFoundError as error:
+        _delete_unowned(os.path.dirname(path))
+        raise EndedElsewhereError(
+            f"{path} is gone, with rows that were to be written: another run of this job that is done deletes "
+            "it. Run again: what is done is kept"
+        ) from error
+    if len(data) != size:
+        raise OSError(f"{path} was cut short")
+    return data
+
+
+def _delete_unowned(folder: str) -> None:
+    """Delete a state folder that another run has deleted and this one has written to since. A folder with a recipe is
+    a third run's."""
+    storage = storage_for(folder)
+    if storage.size(join_path(folder, RECIPE)) is None:
+        storage.delete_folder(folder)
+
+
+def read_piece(path: str, piece: Sequence[int]) -> pa.Table:
+    """Return records of the Spill `path`, see `sort_records`; `piece` has the fields of SpillPiece.
+
+    Raises:
+        EndedElsewhereError: another run of the job is done, and has deleted the file.
+        OSError: it was cut short.
+    """
+    of = SpillPiece(*piece)
+    index = read_index(path, of)
+    offsets = np.concatenate([[0], np.cumsum(index["length"], dtype=np.int64)])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(_range(path, of.offset, of.bytes))]
+    records = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(index), buffers)
+    return pa.table({"order": index["order"], "line": index["line"], "record": records})
+
+
+def _bytes_of(array: pa.LargeBinaryArray) -> bytes:
+    """Return the bytes of all values."""
+    _, buffer, data = array.buffers()
+    offsets = np.frombuffer(buffer, np.int64, len(array) + 1, array.offset * 8)
+    return data.slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes()
+
+
+_READS = 16
+"""Files that are read at once."""
+_RUN_ROWS = 1 << 14
+
+
+class CopyRows(msgspec.Struct, frozen=True, tag=True):
+    """RecordMaker for the Blocks of PlanRows."""
+
+    def start(self, of: RecordContext) -> EncodeBlock:
+        return lambda block, split: _copy(block, split, of.output)
+
+
+def _copy(block: Block, split: str, output: str) -> Iterator[EncodedRun]:
+    if not len(block):
+        return
+    records = read_shard(block, split, output)
+    for start in range(0, len(records), _RUN_ROWS):
+        run = records[start : start + _RUN_ROWS].to_pylist()
+        number = len(run)
+        made = ((record,) for record in run)
+        yield EncodedRun(made, None, np.ones(number, np.int64), Counter({Metric.IMAGES: number}), [], {}, number, 0, [])
+
+
+def read_shard(block: Block, split: str, output: str) -> pa.LargeBinaryArray:
+    """Yield the shard's records in their order.
+
+    Raises:
+        EndedElsewhereError, OSError: see `read_piece`.
+    """
+    paths = [spill_path(output, split, name) for name in block.file_name.texts()]
+    with ThreadPoolExecutor(_READS) as pool:
+        parts = list(pool.map(read_piece, paths, block.rows.tolist()))
+    first, end = block.ranks[0].tolist()
+    return sort_records(pa.concat_tables(parts))["record"].chunk(0).slice(first, end - first)
+
 
 _SPILL_BYTES = 64_000_000
 """Bytes of records that a worker holds."""
 
 
+@dataclass(eq=False, repr=False)
 class SpillRows(beam.PTransform):
     """Convert RowsFile to Spill; Facts are in the output FACTS.
 
@@ -38,13 +253,11 @@ class SpillRows(beam.PTransform):
         chosen: a PCollection of one ChosenSchema.
     """
 
-    def __init__(self, chosen: PCollection, recipe: RowsRecipe):
-        super().__init__()
-        self._chosen = chosen
-        self._recipe = recipe
+    chosen: PCollection
+    recipe: RowsRecipe
 
     def expand(self, files: PCollection[RowsFile]):
-        spill = beam.FlatMap(_spill, AsSingleton(self._chosen), self._recipe)
+        spill = beam.FlatMap(_spill, AsSingleton(self.chosen), self.recipe)
         return files | "SpreadFiles" >> beam.Reshuffle() | "Spill" >> spill.with_outputs(FACTS, main="spills")
 
 
@@ -74,17 +287,16 @@ def _spills(pending: list[list[pa.Table]], file: RowsFile, number: int, recipe: 
         parts.clear()
 
 
+@dataclass(eq=False, repr=False)
 class PlanRows(beam.PTransform):
-    """Convert Spill to ShardPlans, for `recordmill.transforms.table.spill_file`."""
+    """Convert Spill to ShardPlans, see `CopyRows`."""
 
-    def __init__(self, splits: Sequence[str], sizing: ShardSizing):
-        super().__init__()
-        self._splits = tuple(splits)
-        self._sizing = sizing
+    splits: tuple[str, ...]
+    sizing: ShardSizing
 
     def expand(self, spills: PCollection[Spill]):
         once = spills.pipeline | "OncePlanned" >> beam.Impulse()
-        plan = beam.FlatMap(_plan_splits, self._sizing, AsList(spills), self._splits).with_output_types(
+        plan = beam.FlatMap(_plan_splits, self.sizing, AsList(spills), self.splits).with_output_types(
             tuple[ShardKey, bytes]
         )
         planned = once | "PlanSplits" >> plan.with_outputs(FACTS, main="placed")

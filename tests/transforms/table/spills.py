@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from recordmill.transforms.table.spill_file import Spill, record_orders, sort_records, write_spill
+from recordmill.transforms.table.spill_rows import Spill, record_orders, sort_records, write_spill
 
 VALUES = [f"row {number}".encode() for number in range(1000)]
 

@@ -1,7 +1,7 @@
 import pytest
 
 from recordmill.transforms.table.find_equal_keys import EqualKeys, added, equal_keys, equal_keys_warning, slices
-from recordmill.transforms.table.spill_file import RANGES, record_orders, write_spill
+from recordmill.transforms.table.spill_rows import RANGES, record_orders, write_spill
 from tests.transforms.table.spills import records
 
 

@@ -15,8 +15,7 @@ from recordmill.transforms.runtime import progress
 from recordmill.transforms.shards.plan_blocks import shard_ranks
 from recordmill.transforms.shards.shard_file import FinishedShards
 from recordmill.transforms.shards.write_shards import write_shard
-from recordmill.transforms.table.spill_file import CopyRows, read_shard
-from recordmill.transforms.table.spill_rows import plan_rows, shard_block
+from recordmill.transforms.table.spill_rows import CopyRows, plan_rows, read_shard, shard_block
 from tests.transforms.shards.test_shard_file import read, recipe
 from tests.transforms.table.spills import VALUES, spills
 

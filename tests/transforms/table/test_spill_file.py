@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from recordmill.schemas.errors import EndedElsewhereError
-from recordmill.transforms.table.spill_file import RANGES, read_piece, spill_path
+from recordmill.transforms.table.spill_rows import RANGES, read_piece, spill_path
 from tests.transforms.table.spills import VALUES, records, spills
 
 
