@@ -37,40 +37,25 @@ from recordmill.transforms.table.make_records import ALL_ROWS, MadeRows, RowEnco
 Made = TypeVar("Made")
 
 
-class RowReader:
-    """Iterator over the records of a file, a batch of rows at a time; rows that do not fit are counted as rejects.
-
-    Attributes:
-        facts: of the rows so far.
-    """
-
-    def __init__(self, file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe):
-        self._file = file
-        self._chosen = chosen
-        self._recipe = recipe
-        self.facts = FactsBuilder()
-
-    def __iter__(self) -> Iterator[MadeRows]:
-        progress.set_step("reading rows")
-        for made in made_ahead(RowEncoder(self._chosen, self._recipe), self._file, self._recipe):
-            self._count(made)
-            yield made
-
-    def _count(self, made: MadeRows) -> None:
-        good, splits = made.good, self._recipe.splits.names
+def made_rows(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe, facts: FactsBuilder) -> Iterator[MadeRows]:
+    """Yield the records of a file, a batch of rows at a time; rows that do not fit are rejects of `facts`."""
+    progress.set_step("reading rows")
+    splits = recipe.splits.names
+    for made in made_ahead(RowEncoder(chosen, recipe), file, recipe):
+        good = made.good
         numbers = np.bincount(made.split, minlength=len(splits))
         numbers[0] += len(good.bad)
         for number, split in enumerate(splits):
             if numbers[number]:
-                self.facts.add_rows(split, InputRows(self._file.path, "rows", int(numbers[number]), 0))
+                facts.add_rows(split, InputRows(file.path, "rows", int(numbers[number]), 0))
             for column, counts in good.texts.items():
                 of_split = counts[made.split == number].sum(axis=0)
-                self.facts.add_texts(split, column, TextCounts(*of_split.tolist()))
+                facts.add_texts(split, column, TextCounts(*of_split.tolist()))
+            if good.classes is not None and not recipe.image_column:  # of pictures, some are not written
+                facts.add_classes(split, Counter(good.classes[made.split == number].tolist()))
         for bad in good.bad:
-            self.facts.reject(splits[0], bad.reject(self._file.path))
-        if good.classes is not None and not self._recipe.image_column:  # of pictures, some are not written
-            for number, split in enumerate(splits):
-                self.facts.add_classes(split, Counter(good.classes[made.split == number].tolist()))
+            facts.reject(splits[0], bad.reject(file.path))
+        yield made
 
 
 def made_ahead(make: Callable[[RowBatch], Made], file: RowsFile, recipe: RowsRecipe) -> Iterator[Made]:
@@ -102,8 +87,8 @@ class ReadPictureRows(beam.PTransform):
 
 
 def _read(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
-    reader, number = RowReader(file, chosen, recipe), 0
-    for made in reader:
+    facts, number = FactsBuilder(), 0
+    for made in made_rows(file, chosen, recipe, facts):
         if recipe.holds_files:
             for places in _pieces(made):
                 paths = _keep_files(made, places, file, number, recipe)
@@ -113,7 +98,7 @@ def _read(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[
         elif made.names:
             block = picture_block(made, np.arange(len(made.names)), file, chosen, recipe)
             yield from pack_parts(block, name_buckets(made.names, "path", BUCKETS))
-    yield tagged(reader.facts)
+    yield tagged(facts)
 
 
 def picture_block(made: MadeRows, rows: np.ndarray, file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Block:

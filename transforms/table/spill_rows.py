@@ -28,7 +28,7 @@ from recordmill.schemas.inputs.tables import RowsFile
 from recordmill.schemas.rejects import Metric
 from recordmill.schemas.shards import ShardKey, ShardSizing
 from recordmill.transforms.blocks.pack_block import pack_block
-from recordmill.transforms.dataset.facts import FACTS, tagged
+from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.encoders.record_maker import EncodeBlock, EncodedRun, RecordContext
 from recordmill.transforms.records.tfrecord import framed
 from recordmill.transforms.shards.plan_blocks import (
@@ -41,7 +41,7 @@ from recordmill.transforms.shards.plan_blocks import (
 from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import RowsRecipe
-from recordmill.transforms.table.read_records import RowReader
+from recordmill.transforms.table.read_records import made_rows
 
 RANGES = 4096
 _HASH_BITS = 63
@@ -262,10 +262,10 @@ class SpillRows(beam.PTransform):
 
 
 def _spill(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
-    reader = RowReader(file, chosen, recipe)
+    facts = FactsBuilder()
     pending: list[list[pa.Table]] = [[] for _ in recipe.splits.names]
     size = number = 0
-    for made in reader:
+    for made in made_rows(file, chosen, recipe, facts):
         good, split = made.good, made.split
         orders = record_orders(recipe.seed, good.identities)
         records = pa.table({"order": orders, "line": good.lines, "record": good.records})
@@ -276,7 +276,7 @@ def _spill(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator
             yield from _spills(pending, file, number, recipe)
             size, number = 0, number + 1
     yield from _spills(pending, file, number, recipe)
-    yield tagged(reader.facts)
+    yield tagged(facts)
 
 
 def _spills(pending: list[list[pa.Table]], file: RowsFile, number: int, recipe: RowsRecipe) -> Iterator[Spill]:

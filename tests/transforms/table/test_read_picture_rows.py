@@ -17,10 +17,10 @@ from recordmill.schemas.inputs.splits import RowSplits, SplitShares, name_id
 from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading, TableSchema
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import labels_of
-from recordmill.transforms.dataset.facts import Facts
+from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import RowsRecipe
-from recordmill.transforms.table.read_records import RowReader, picture_block
+from recordmill.transforms.table.read_records import made_rows, picture_block
 from tests.transforms.dataset.kinds import listed
 
 HALVES = SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2))))
@@ -50,9 +50,9 @@ def read(path: Path, folders: tuple[str, ...] = ("pics",), **splits) -> Found:
     divided = RowSplits(HALVES, HALVES.names, **({"key": "path", "images": folders} | splits))
     file = RowsFile(0, str(path), path.stat().st_size, "")
     recipe = RowsRecipe("", divided, 0, RowsReading(), "path", folders)
-    reader = RowReader(file, CHOSEN, recipe)
+    facts = FactsBuilder()
     found = []
-    for made in reader:
+    for made in made_rows(file, CHOSEN, recipe, facts):
         block = picture_block(made, np.arange(len(made.names)), file, CHOSEN, recipe)
         block.check()
         labels = labels_of(block)
@@ -60,7 +60,7 @@ def read(path: Path, folders: tuple[str, ...] = ("pics",), **splits) -> Found:
         found += [
             Image(i, name, HALVES.names[n], of.class_name, of.row) for i, name, n, of in zip(*columns, strict=True)
         ]
-    return Found(found, reader.facts.build())
+    return Found(found, facts.build())
 
 
 def csv(tmp_path: Path, *lines: str) -> Path:
