@@ -1,5 +1,7 @@
 """Sizes, numbers and names in words."""
 
+from collections.abc import Iterable
+
 
 def number_text(number: int, noun: str) -> str:
     """So many of something.
@@ -8,6 +10,16 @@ def number_text(number: int, noun: str) -> str:
     ('1 fault', '1,000 faults')
     """
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def first_texts(texts: Iterable[str], most: int, between: str = ", ") -> str:
+    """Return the first texts, and the number of the others.
+
+    >>> first_texts(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    texts = list(texts)
+    return between.join(texts[:most]) + (f" and {len(texts) - most:,} more" if len(texts) > most else "")
 
 
 def size_text(count: float) -> str:

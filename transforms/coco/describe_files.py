@@ -16,6 +16,7 @@ from recordmill.schemas.features import FeatureKind, FeatureTable, Part
 from recordmill.schemas.inputs.annotations import Category, name_keypoints
 from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, FieldRows
 from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap, LabelsBeside, adopt_labels
+from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.coco.file_fields import COUNTED, without
 from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder
 
@@ -293,7 +294,5 @@ def _no_category(name: str, known: set[str]) -> str:
     if near := difflib.get_close_matches(name, known, 1):
         hint = f"did you mean {near[0]!r}?"
     else:
-        shown = sorted(known)[:_NAMES_SHOWN]
-        more = f" and {len(known) - len(shown):,} more" if len(known) > len(shown) else ""
-        hint = f"there are: {', '.join(shown) or 'none'}{more}"
+        hint = f"there are: {first_texts(sorted(known), _NAMES_SHOWN) or 'none'}"
     return f"--categories {name!r}: no category has that name; {hint}"

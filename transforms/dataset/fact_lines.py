@@ -16,7 +16,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import LAYOUTS, has_picture
 from recordmill.schemas.problems import DUPLICATES, split_problems
 from recordmill.schemas.shards import SplitSize
-from recordmill.schemas.sizes import number_text, printable, size_text
+from recordmill.schemas.sizes import first_texts, number_text, printable, size_text
 from recordmill.schemas.statistics import FINDINGS, STATISTICS, SplitComparison
 
 _CLASSES_SHOWN = 5
@@ -300,13 +300,12 @@ def _classes(names: Sequence[str], counts: Sequence[int] | None = None) -> str:
     >>> _classes(["cat", "dog"], [3, 0])
     '2: cat 3, dog 0; 1 without any'
     """
-    shown = [printable(name) for name in names[:_CLASSES_SHOWN]]
+    shown = list(map(printable, names))
     if counts is not None:
         shown = [f"{name} {count:,}" for name, count in zip(shown, counts, strict=False)]
-    more = f" and {len(names) - _CLASSES_SHOWN:,} more" if len(names) > _CLASSES_SHOWN else ""
     empty = sum(count == 0 for count in counts or ())
     lacking = f"; {empty:,} without any" if empty else ""
-    return f"{len(names):,}{': ' if names else ''}{', '.join(shown)}{more}{lacking}"
+    return f"{len(names):,}{': ' if names else ''}{first_texts(shown, _CLASSES_SHOWN)}{lacking}"
 
 
 def _columns(features: Sequence[Feature]) -> str:

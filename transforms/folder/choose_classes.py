@@ -19,6 +19,7 @@ from recordmill.schemas.inputs.labels import LabelMap, sorted_names
 from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 from recordmill.transforms.folder.folder_options import LabelledOptions
@@ -142,8 +143,7 @@ def _check_folders(found: set[str], folders: tuple[str, ...]) -> None:
 
 
 def _some(names: set[str]) -> str:
-    first = sorted(names)[:_SHOWN]
-    return ", ".join(map(repr, first)) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    return first_texts(map(repr, sorted(names)), _SHOWN)
 
 
 _FOLDERS_SHOWN = 5
@@ -196,11 +196,10 @@ def nested_classes(nested: Iterable[Nested], labels: LabelMap) -> Iterator[str]:
             found.setdefault(name, []).append((folder, number))
     others = [name for name in names if name not in found]
     for name, folders in found.items():
-        shown = ", ".join(f"{folder!r} {number:,}" for folder, number in folders[:_FOLDERS_SHOWN])
-        more = f" and {len(folders) - _FOLDERS_SHOWN} more" if len(folders) > _FOLDERS_SHOWN else ""
+        shown = first_texts((f"{folder!r} {number:,}" for folder, number in folders), _FOLDERS_SHOWN)
         cure = f"--classes {','.join(others)}" if 0 < len(others) <= _FOLDERS_SHOWN else "--classes with the others"
         yield (
-            f"class {name!r} holds folders named like other classes, with so many images: {shown}{more}; if it is a "
+            f"class {name!r} holds folders named like other classes, with so many images: {shown}; if it is a "
             f"copy, or a split, leave it out by {cure}"
         )
 

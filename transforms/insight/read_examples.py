@@ -26,6 +26,7 @@ from recordmill.schemas.problems import (
     ProblemLine,
     split_problems,
 )
+from recordmill.schemas.sizes import first_texts
 from recordmill.schemas.statistics import FINDING_EXAMPLES, FINDINGS, GALLERY, Example, Finding, SplitStatistics
 from recordmill.transforms.dataset.dataset_folder import read_file
 from recordmill.transforms.dataset.record_view import RecordView
@@ -111,8 +112,7 @@ def read_examples(folder: str, manifest: Manifest, chosen: Sequence[Chosen]) -> 
         else:
             missing.append(each[2].shard)
     if missing:
-        shards = sorted(set(missing))
-        where = f"{shards[0]} and {len(shards) - 1:,} more" if shards[1:] else shards[0]
+        where = first_texts(sorted(set(missing)), 1)
         _LOGGER.warning(
             "%d of the page's %d pictures cannot be read from %s and are not on it; recordmill verify %s tells why",
             *(len(missing), len(chosen), where, folder),

@@ -17,6 +17,7 @@ from recordmill.schemas.inputs.images import MAX_FILE_BYTES, NO_FILE, NOT_A_FILE
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_fault, name_key, name_parts
 from recordmill.schemas.rejects import Reason
+from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.blocks.image_tasks import file_folder, image_paths, labels_of
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of, run_step
@@ -290,8 +291,7 @@ def _paired(images: set[str], files: set[str], match: str) -> dict[str, str]:
 
 
 def _some(names: set[str]) -> str:
-    first = sorted(names)[:_SHOWN]
-    return " and ".join(map(repr, first)) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    return first_texts(map(repr, sorted(names)), _SHOWN, " and ")
 
 
 @dataclass(eq=False, repr=False)

@@ -19,6 +19,7 @@ from recordmill.schemas.inputs.labels import (
     sorted_names,
 )
 from recordmill.schemas.inputs.tables import CLASS_TYPES, TEXT_PARTS, Column, RowsFile, TableSchema
+from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings
 from recordmill.transforms.rows.kinds import KINDS, Seen
 from recordmill.transforms.rows.row_batch import shown
@@ -283,10 +284,10 @@ def _of_rounded(columns: Iterable[Column], stats: TableStats) -> Iterator[str]:
 
 def _of_enums(enums: Sequence[Column], choice: ColumnChoice) -> Iterator[str]:
     if inferred := [column for column in enums if column.name not in choice.types]:
-        of = "; ".join(f"{column.name} of {len(column.values):,} values" for column in inferred[:_SHOWN_COLUMNS])
-        more = f" and {len(inferred) - _SHOWN_COLUMNS:,} more" if len(inferred) > _SHOWN_COLUMNS else ""
+        sizes = (f"{column.name} of {len(column.values):,} values" for column in inferred)
+        of = first_texts(sizes, _SHOWN_COLUMNS, "; ")
         yield (
-            f"enums (Parquet's dictionaries) are written as numbers, whose names are in schema.json: {of}{more}. In "
+            f"enums (Parquet's dictionaries) are written as numbers, whose names are in schema.json: {of}. In "
             "CSV or JSON such columns are text; with that file as --schema they are these numbers, too"
         )
 
@@ -375,5 +376,4 @@ def _labels(stats: TableStats, choice: ColumnChoice) -> LabelMap:
 
 
 def _some(names: Iterable[str]) -> str:
-    names = list(names)
-    return ", ".join(names[:8]) + (f" and {len(names) - 8:,} more" if len(names) > 8 else "")
+    return first_texts(names, _SHOWN_COLUMNS)
