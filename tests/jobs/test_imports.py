@@ -48,6 +48,15 @@ def test_help_and_wrong_flag_import_next_to_nothing():
     assert run(code).splitlines()[-3:] == ["[]", "2", "[]"]
 
 
+def test_options_of_all_verbs_import_next_to_nothing():
+    code = (
+        f"{LOADED}\nfrom recordmill.pipelines.verbs import VERBS\n"
+        "assert len([verb.options for verb in VERBS.values()]) > 15\n"
+        "loaded('apache_beam', 'defusedxml', 'numpy', 'PIL', 'pyarrow', 'tensorflow', 'yaml')"
+    )
+    assert run(code) == "[]\n"
+
+
 def test_convert_leaves_job_s_modules_to_its_child():
     code = (
         f"{LOADED}\nimport recordmill\n"

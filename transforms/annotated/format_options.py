@@ -13,8 +13,8 @@ from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.images import PictureRules
 from recordmill.schemas.inputs.option import READ, Data, Images, redefined
 from recordmill.schemas.inputs.options import ALL_TRAIN
-from recordmill.schemas.inputs.picture_options import MASKS, AnnotatedOptions
-from recordmill.schemas.names import NameSources
+from recordmill.schemas.inputs.picture_options import MASKS, AnnotatedOptions, match_option
+from recordmill.schemas.names import Match, NameSources
 from recordmill.transforms.annotated.source import Source
 
 
@@ -82,3 +82,9 @@ class FormatOptions(AnnotatedOptions):
     def pictures(self) -> PictureRules:
         """Images whose size no file states are turned upright by EXIF, as labelling tools show them."""
         return msgspec.structs.replace(super().pictures, upright=True)
+
+
+class NamingOptions(FormatOptions):
+    """Options of a format whose label files name their images."""
+
+    match: Match = match_option()

@@ -10,11 +10,10 @@ import msgspec
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.file_kinds import describe_content
-from recordmill.schemas.inputs.picture_options import match_option
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
-from recordmill.schemas.names import Match, is_absolute
+from recordmill.schemas.names import is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.annotated.format_options import FormatOptions
+from recordmill.transforms.annotated.format_options import NamingOptions
 from recordmill.transforms.annotated.shapes import check_fractions
 from recordmill.transforms.annotated.source import Parse, Source, SourceFolder
 from recordmill.transforms.coco.cut_blocks import quote_nan, without_lone_surrogates
@@ -22,12 +21,6 @@ from recordmill.transforms.storage.resolve import join_path, split_folder, stora
 
 _T = TypeVar("_T")
 _COCO = "COCO's JSON: recordmill coco reads it"
-
-
-class NamingOptions(FormatOptions):
-    """Options of a format whose label files name their images."""
-
-    match: Match = match_option()
 
 
 class Labels(NamedTuple):

@@ -9,21 +9,9 @@ from defusedxml.common import DefusedXmlException
 from defusedxml.expatreader import create_parser
 
 from recordmill.schemas.inputs.file_kinds import describe_content
+from recordmill.transforms.annotated.source import XmlError
 
 _CHUNK = 1 << 16
-
-
-class XmlError(ValueError):
-    """Error of a file that is not XML to its end, or not the expected XML.
-
-    Attributes:
-        line: from 1.
-    """
-
-    def __init__(self, detail: str, line: int):
-        super().__init__(detail)
-        self.detail = detail
-        self.line = line
 
 
 class Element:

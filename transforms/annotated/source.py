@@ -12,9 +12,21 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.annotated.read_xml import XmlError
 
 _SHOWN = 60
+
+
+class XmlError(ValueError):
+    """Error of a file that is not XML to its end, or not the expected XML.
+
+    Attributes:
+        line: from 1.
+    """
+
+    def __init__(self, detail: str, line: int):
+        super().__init__(detail)
+        self.detail = detail
+        self.line = line
 
 
 class LabelFault(NamedTuple):

@@ -3,8 +3,7 @@
 from typing import ClassVar
 
 from recordmill.schemas.inputs.option import redefined
-from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.annotated.naming import NamingOptions
+from recordmill.transforms.annotated.format_options import FormatOptions, NamingOptions
 
 
 class CreatemlOptions(NamingOptions):

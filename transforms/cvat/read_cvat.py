@@ -18,7 +18,7 @@ from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.names import is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import MASKS, Labels, mask_warnings, naming_source
-from recordmill.transforms.annotated.read_xml import Element, XmlError, read_elements, sides_px, whole_number
+from recordmill.transforms.annotated.read_xml import Element, read_elements, sides_px, whole_number
 from recordmill.transforms.annotated.shapes import (
     box_object,
     ellipse_ring,
@@ -33,6 +33,7 @@ from recordmill.transforms.annotated.source import (
     LabelledImage,
     Source,
     SourceFolder,
+    XmlError,
     parser,
 )
 from recordmill.transforms.cvat.cvat_options import CvatOptions

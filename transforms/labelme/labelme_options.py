@@ -4,8 +4,7 @@ from collections.abc import Iterable
 
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.option import LEAVE_OUT, Names, redefined
-from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.annotated.naming import NamingOptions
+from recordmill.transforms.annotated.format_options import FormatOptions, NamingOptions
 
 NO_OBJECTS = ("__ignore__", "_background_")
 

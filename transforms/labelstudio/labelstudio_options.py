@@ -4,8 +4,7 @@ from typing import ClassVar, Literal
 
 from recordmill.schemas.inputs.option import READ, redefined
 from recordmill.schemas.names import Match
-from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.annotated.naming import NamingOptions
+from recordmill.transforms.annotated.format_options import FormatOptions, NamingOptions
 
 
 class LabelstudioOptions(NamingOptions):

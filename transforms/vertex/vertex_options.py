@@ -2,8 +2,7 @@
 
 from recordmill.schemas.inputs.option import redefined
 from recordmill.schemas.names import Match
-from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.annotated.naming import NamingOptions
+from recordmill.transforms.annotated.format_options import FormatOptions, NamingOptions
 
 
 class VertexOptions(NamingOptions):
