@@ -57,6 +57,12 @@ def test_options_of_all_verbs_import_next_to_nothing():
     assert run(code) == "[]\n"
 
 
+def test_report_and_show_need_no_beam():
+    code = f"{LOADED}\nimport recordmill.launch.verbs.report, recordmill.launch.verbs.show\n"
+    code += "loaded('apache_beam', 'pyarrow')"
+    assert run(code) == "[]\n"
+
+
 def test_convert_leaves_job_s_modules_to_its_child():
     code = (
         f"{LOADED}\nimport recordmill\n"

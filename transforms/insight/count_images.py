@@ -10,6 +10,7 @@ import numpy as np
 
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.problems import Problem
 from recordmill.schemas.statistics import (
     FINDING_EXAMPLES,
     FRACTIONAL,
@@ -368,3 +369,19 @@ def quantiles(bins: Sequence[Bin], shares: Sequence[float]) -> Iterator[float]:
                 yield each.low + (each.high - each.low) * (share * total - before) / each.number
                 break
             before += each.number
+
+
+_SCORE_DIGITS = 4
+
+
+def find_problems(facts: FactColumns, objects: SortedObjects | None) -> Iterator[Problem]:
+    """Yield what FINDINGS names of some images and their boxes, whose objects are sorted: None without objects."""
+    for kind, rows, _, scores in odd_images(facts):
+        for name, score in zip(facts.name.take(rows).texts(), scores.tolist(), strict=True):
+            yield Problem(kind, round(score, _SCORE_DIGITS), name)
+    if objects is not None and facts.object_id is not None:
+        boxes = BoxColumns(facts, objects)
+        for kind, rows, scores in boxes.suspicious():
+            columns = facts.name.take(boxes.image[rows]).texts(), facts.object_id[rows].tolist(), scores.tolist()
+            for name, id_, score in zip(*columns, strict=True):
+                yield Problem(kind, round(score, _SCORE_DIGITS), name, id_)

@@ -1,5 +1,4 @@
-"""Possible problems of images and annotations: found as their records are written, and listed in problems-SPLIT.jsonl
-for all splits of a folder."""
+"""Lists of possible problems of images and annotations: problems-SPLIT.jsonl, for all splits of a folder."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -21,26 +20,11 @@ from recordmill.schemas.problems import (
     ProblemLine,
     SplitProblems,
 )
-from recordmill.transforms.blocks.image_facts import FactColumns, SortedObjects
-from recordmill.transforms.insight.count_images import BoxColumns, odd_images
 from recordmill.transforms.insight.find_duplicates import Found
 
 _SCORE_DIGITS = 4
 _HASH_BITS = 64
 _ENCODE_LINES = msgspec.json.Encoder().encode_lines
-
-
-def find_problems(facts: FactColumns, objects: SortedObjects | None) -> Iterator[Problem]:
-    """Yield what FINDINGS names of some images and their boxes, whose objects are sorted: None without objects."""
-    for kind, rows, _, scores in odd_images(facts):
-        for name, score in zip(facts.name.take(rows).texts(), scores.tolist(), strict=True):
-            yield Problem(kind, round(score, _SCORE_DIGITS), name)
-    if objects is not None and facts.object_id is not None:
-        boxes = BoxColumns(facts, objects)
-        for kind, rows, scores in boxes.suspicious():
-            columns = facts.name.take(boxes.image[rows]).texts(), facts.object_id[rows].tolist(), scores.tolist()
-            for name, id_, score in zip(*columns, strict=True):
-                yield Problem(kind, round(score, _SCORE_DIGITS), name, id_)
 
 
 def worst_problems(problems: Iterable[Problem]) -> tuple[Problem, ...]:

@@ -33,9 +33,9 @@ from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order
 from recordmill.transforms.dataset.facts import FACTS
 from recordmill.transforms.encoders.record_maker import RecordContext
-from recordmill.transforms.insight.count_images import ImageCounter
+from recordmill.transforms.insight.count_images import ImageCounter, find_problems
 from recordmill.transforms.insight.fingerprint_images import ImageFingerprints
-from recordmill.transforms.insight.list_problems import find_problems, worst_problems
+from recordmill.transforms.insight.list_problems import worst_problems
 from recordmill.transforms.records.record_file import ShardReader
 from recordmill.transforms.records.shard_index import index_of
 from recordmill.transforms.records.tfrecord import framed

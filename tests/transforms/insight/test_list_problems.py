@@ -17,8 +17,9 @@ from recordmill.schemas.problems import (
 from recordmill.schemas.statistics import PixelMeasures
 from recordmill.transforms.blocks.image_facts import FactColumns
 from recordmill.transforms.insight import list_problems as module
+from recordmill.transforms.insight.count_images import find_problems
 from recordmill.transforms.insight.find_duplicates import Found
-from recordmill.transforms.insight.list_problems import find_problems, kept_copy, list_problems, worst_problems
+from recordmill.transforms.insight.list_problems import kept_copy, list_problems, worst_problems
 from tests.oracles.fact_columns import fact_columns, sorted_objects
 from tests.oracles.image_facts import ImageFacts
 
