@@ -41,10 +41,9 @@ class ConvertKeywords(TypedDict, total=False):
     config: str
 
 
-class FormatKeywords(ConvertKeywords, total=False):
-    """Keywords of all formats."""
+class ObjectsKeywords(ConvertKeywords, total=False):
+    """Keywords of `coco` and all formats."""
 
-    data: Path
     layout: Literal["detection", "keras", "tfds"]
     group_from: str | None
     groups: Path | None
@@ -61,7 +60,13 @@ class FormatKeywords(ConvertKeywords, total=False):
     jpeg_quality: int
 
 
-class CocoKeywords(ConvertKeywords, total=False):
+class FormatKeywords(ObjectsKeywords, total=False):
+    """Keywords of all formats."""
+
+    data: Path
+
+
+class CocoKeywords(ObjectsKeywords, total=False):
     """Keywords of `coco`."""
 
     data: Path | None
@@ -75,20 +80,6 @@ class CocoKeywords(ConvertKeywords, total=False):
     bbox_format: Literal["xywh", "xyxy", "cxcywh", "rel-xywh", "rel-xyxy", "rel-cxcywh"] | None
     no_list: bool
     match: Literal["path", "suffix", "name"]
-    layout: Literal["detection", "keras", "tfds"]
-    group_from: str | None
-    groups: Path | None
-    dtype: Pairs
-    masks: Literal["none", "png", "rle", "both"]
-    check: Literal["none", "header", "decode"]
-    duplicates: Literal["report", "leakage", "fail", "drop"]
-    boxes: Literal["clip", "drop", "keep"]
-    no_crowd: bool
-    min_area: float
-    categories: Texts
-    format: Literal["keep", "jpeg", "png"]
-    max_side: int | None
-    jpeg_quality: int
     text_features: int | None
     min_df: str
     ngrams: str

@@ -35,15 +35,18 @@ def keywords_module() -> str:
         for verb in CONVERSIONS
     }
     shared = _shared(lines.values())
-    of_formats = [line for line in _shared(lines[verb] for verb in FORMATS) if line not in shared]
+    of_objects = [line for line in _shared(lines[verb] for verb in ("coco", *FORMATS)) if line not in shared]
+    of_formats = [line for line in _shared(lines[verb] for verb in FORMATS) if line not in (*shared, *of_objects)]
     parts = [
         _HEAD,
         _class("Convert", "TypedDict", "all conversions", [*shared, *of_all]),
-        _class("Format", "ConvertKeywords", "all formats", of_formats),
+        _class("Objects", "ConvertKeywords", "`coco` and all formats", of_objects),
+        _class("Format", "ObjectsKeywords", "all formats", of_formats),
     ]
+    inherited = {"Convert": shared, "Objects": [*shared, *of_objects], "Format": [*shared, *of_objects, *of_formats]}
     for verb, found in lines.items():
-        base, inherited = ("Format", [*shared, *of_formats]) if verb in FORMATS else ("Convert", shared)
-        own = [line for line in found if line not in inherited]
+        base = "Format" if verb in FORMATS else "Objects" if verb == "coco" else "Convert"
+        own = [line for line in found if line not in inherited[base]]
         parts.append(_class(verb.capitalize(), f"{base}Keywords", f"`{verb}`", own))
     for transform, (model, names) in TRANSFORM_OPTIONS.items():
         own = [_line(each) for each in options_of(model) if each.name in names - {"output"}]

@@ -51,7 +51,7 @@ class ReadSource(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class ReadAnnotated(beam.PTransform):
-    """Convert nothing to ReadSource.
+    """Read the label files of a data set: from a Pipeline to ReadSource.
 
     Args:
         division: None if the source says which split an image is of.

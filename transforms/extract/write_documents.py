@@ -90,8 +90,8 @@ class _Files(NamedTuple):
 
 
 class SplitPieces:
-    """The pieces of a split, without the records that are left out: about 0.6 kB a record are in memory. Left out are
-    records whose image file has the name of a different one, or whose image id an earlier record has for another image.
+    """Pieces of a split, 0.6 kB of memory per record, without records whose image file has the name of a different one,
+    or whose image id an earlier record has for another image.
 
     Args:
         has_label_files: whether an image is known by its path and not by its id, and none is kept without its label
