@@ -16,7 +16,7 @@ from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, is_ima
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
 from recordmill.schemas.inputs.tables import RowsFile, RowsReading, rows_format
 from recordmill.transforms.coco.coco_options import CocoOptions
-from recordmill.transforms.coco.find_exports import find_exports
+from recordmill.transforms.coco.find_exports import find_exports, is_export_name
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.storage.resolve import GZIP, join_path, storage_for
 
@@ -67,7 +67,7 @@ def choose_format(data: str, asked: str | None) -> Recognised:
         near = difflib.get_close_matches(asked, known, 1)
         hint = f"; did you mean {near[0]}?" if near else ";"
         raise ConfigError(f"--format-in {asked!r} is not a format{hint} they are {', '.join(known)}")
-    found = recognise(data)
+    found = recognise(data, asked)
     if asked:
         found = [each for each in found if each.verb == asked]
         if not found and asked in _BY_DATA:
@@ -83,8 +83,13 @@ def choose_format(data: str, asked: str | None) -> Recognised:
     raise ConfigError(f"--data {data} may be read in {len(found)} ways: {ways}. --format-in NAME decides")
 
 
-def recognise(data: str) -> list[Recognised]:
-    """Return all ways to read a file, or a folder or .zip. Those without annotations count if nothing else does."""
+def recognise(data: str, asked: str | None = None) -> list[Recognised]:
+    """Return all ways to read a file, or a folder or .zip. Those without annotations count if nothing else does.
+
+    Raises:
+        ConfigError: there is no such file; or nothing else is recognised, no format was asked for, and files that are
+            named as COCO's contradict each other: their folders are no classes.
+    """
     storage = storage_for(data)
     if storage.size(data) is not None and not storage.is_folder(data):
         folder, names = posixpath.dirname(data), [posixpath.basename(data)]
@@ -99,8 +104,14 @@ def recognise(data: str) -> list[Recognised]:
     if not by_verb:
         by_verb = dict(_by_content(folder, names))
     found = [Recognised(verb, why, (("--data", data),)) for verb, why in by_verb.items()]
-    if folder == data.rstrip("/") and (why := _coco(data)):
-        found.append(Recognised("coco", why, (("--data", data),)))
+    if folder == data.rstrip("/"):
+        try:
+            why = _coco(data)
+        except (RecordmillError, OSError):
+            if not asked and not found and any(map(is_export_name, names)):
+                raise
+            why = ""
+        found += [Recognised("coco", why, (("--data", data),))] if why else []
     return (
         found
         or [*_tables(folder, [name for name in names if "/" not in name and rows_format(name)])]
@@ -124,8 +135,13 @@ def _by_content(folder: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _coco(data: str) -> str:
+    """Return what shows that a folder is an export as COCO; empty if it is none.
+
+    Raises:
+        ConfigError: it has no annotation files, or they contradict each other.
+    """
+    _, given = find_exports(CocoOptions(data=data, output="out"))
     try:
-        _, given = find_exports(CocoOptions(data=data, output="out"))
         with storage_for(path := given.parts[0].sources[0].path).open(path) as file:
             head = file.read(_HEAD)
     except (RecordmillError, OSError):

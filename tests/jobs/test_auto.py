@@ -84,6 +84,18 @@ def test_what_is_ambiguous_or_unknown_is_refused(tmp_path, recordmill):
         assert (refused.code, said in refused.err) == (2, True), refused.err
 
 
+def test_folders_beside_annotations_that_contradict_are_no_classes(tmp_path, recordmill):
+    data = draw_all(tmp_path / "data", ["images/a.jpg", "maps/b.jpg"])
+    (data / "annotations").mkdir()
+    for name in ("instances.json", "instances.json.gz"):
+        (data / "annotations" / name).write_text('{"images": [], "annotations": [], "categories": []}')
+    refused = recordmill("auto", "--data", data, "--output", tmp_path / "out")
+    assert (refused.code, "annotations/instances.json.gz" in refused.err) == (2, True), refused.err
+    assert [each.verb for each in recognise(str(data), "folder")] == ["folder"]
+    (data / "annotations").rename(data / "notes")
+    assert [each.verb for each in recognise(str(data))] == ["folder"]
+
+
 @pytest.mark.skipif(not FORMATS.is_dir(), reason="needs shared/data")
 def test_real_data_sets():
     found = {

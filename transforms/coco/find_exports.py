@@ -136,6 +136,16 @@ def find_exports(options: CocoOptions) -> tuple[CocoOptions, Given]:
     return options, Given(tuple(parts), names, data, tuple(said))
 
 
+def is_export_name(name: str) -> bool:
+    """Return True if a file within a folder is named as COCO's annotation files.
+
+    >>> is_export_name("annotations/instances_val2017.json"), is_export_name("notes/instances.json")
+    (True, False)
+    """
+    folder, base = posixpath.split(name)
+    return folder in ("", _ANNOTATIONS) and bool(_NAMED.fullmatch(base))
+
+
 def _by_split(data: str, found: Sequence[ExportFile]) -> dict[str, list[ExportFile]]:
     """Return the files of each split, in the order of splits and kinds."""
     if not found:
