@@ -23,6 +23,9 @@ from recordmill.transforms.storage.resolve import GZIP, join_path, storage_for
 _MOST_NAMES = 20_000
 """Names of a folder that are looked at; the files of its top always are."""
 _MOST_READ, _HEAD = 3, 1 << 16
+_PART_OF_FORMAT = frozenset(("images", "labels", "annotations", "jpegimages", "data", *SPLIT_OF_FOLDER))
+"""Folders that say something about the files below them, in lower case. No archive wraps a data set in one of them."""
+_DOCUMENTS = re.compile(r"(\.|__MACOSX/|[^/]*(readme|licen[cs]e|source|citation)[^/]*$)", re.IGNORECASE)
 _OF_SPLIT = re.compile(rf"({'|'.join(SPLIT_OF_FOLDER)})(?:[-_.].*)?")
 _COCO = re.compile(rb'"(images|annotations)"\s*:')
 _BY_CONTENT = {
@@ -67,6 +70,7 @@ def choose_format(data: str, asked: str | None) -> Recognised:
         near = difflib.get_close_matches(asked, known, 1)
         hint = f"; did you mean {near[0]}?" if near else ";"
         raise ConfigError(f"--format-in {asked!r} is not a format{hint} they are {', '.join(known)}")
+    data = unwrapped(data)
     found = recognise(data, asked)
     if asked:
         found = [each for each in found if each.verb == asked]
@@ -81,6 +85,20 @@ def choose_format(data: str, asked: str | None) -> Recognised:
         )
     ways = "; ".join(f"{each.verb} ({each.why})" for each in found)
     raise ConfigError(f"--data {data} may be read in {len(found)} ways: {ways}. --format-in NAME decides")
+
+
+def unwrapped(data: str) -> str:
+    """Return the folder that holds the data set: `data`, or the only folder in it, where nothing but documents is
+    beside that folder. Archives often wrap their files in a folder.
+    """
+    storage = storage_for(data)
+    while storage.is_folder(data):
+        names = (file.name for file in islice(storage.walk(data), _MOST_NAMES))
+        tops = {name.partition("/")[0] if "/" in name else "" for name in names if not _DOCUMENTS.match(name)}
+        if len(tops) != 1 or (top := tops.pop()).lower() in ("", *_PART_OF_FORMAT):
+            break
+        data = join_path(data, top)
+    return data
 
 
 def recognise(data: str, asked: str | None = None) -> list[Recognised]:

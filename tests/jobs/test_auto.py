@@ -1,12 +1,13 @@
 """`recordmill auto`: which command it finds, and what that writes."""
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recordmill.pipelines.recognise import recognise
+from recordmill.pipelines.recognise import choose_format, recognise, unwrapped
 from tests.conftest import CATEGORIES, SHARED_DATA, image_row, manifest_of, write_coco
 from tests.jobs.folders import draw_all
 from tests.jobs.test_picture_table import file_rows
@@ -82,6 +83,22 @@ def test_what_is_ambiguous_or_unknown_is_refused(tmp_path, recordmill):
     ):
         refused = recordmill("auto", *words, "--output", tmp_path / "no")
         assert (refused.code, said in refused.err) == (2, True), refused.err
+
+
+def test_folders_that_wrap_a_data_set(tmp_path):
+    inner = draw_all(tmp_path / "a" / "sets" / "pets", ["cat/a.jpg", "dog/a.jpg"])
+    for name in ("README.md", ".DS_Store", "__MACOSX/sets/._pets"):
+        file = tmp_path / "a" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    assert unwrapped(str(tmp_path / "a")) == str(inner)
+    shutil.make_archive(str(tmp_path / "a"), "zip", tmp_path / "a")
+    assert choose_format(f"{tmp_path}/a.zip", None).commands == (("--images", f"{tmp_path}/a.zip/sets/pets"),)
+
+    (tmp_path / "a" / "sets" / "labels.csv").touch()
+    assert unwrapped(str(tmp_path / "a")) == str(inner.parent)
+    split = draw_all(tmp_path / "b", ["Train/cat/a.jpg", "Train/dog/a.jpg"])
+    assert unwrapped(str(split)) == str(split)
 
 
 def test_folders_beside_annotations_that_contradict_are_no_classes(tmp_path, recordmill):
