@@ -188,7 +188,7 @@ class BoxColumns:
             yield "box_mask_mismatch", *self._not_around_mask(self._masks)
 
     def _not_around_mask(self, masks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows of boxes that do not fit their mask, and their intersection / union. Skip objects without mask."""
+        """Return rows of boxes that do not fit their mask, and intersection / union. Skip objects without mask."""
         size = np.stack([self._height, self._width] * 2, axis=1)
         edges = np.stack([self._ymin, self._xmin, self._ymax, self._xmax], axis=1)
         boxes = np.clip(edges, 0, 1) * size  # clipped to the image, like masks
