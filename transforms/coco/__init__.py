@@ -1,1 +1,1 @@
-"""COCO's JSON becomes rows."""
+"""Read COCO annotation files."""

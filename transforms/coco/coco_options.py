@@ -95,7 +95,7 @@ class CocoOptions(TextOptions, AnnotatedOptions):
 
     @property
     def table(self) -> FeatureTable:
-        """LVIS's lists are added if the input has them."""
+        """Requested features of records. LVIS's lists are added once the files have been read, if a file has them."""
         layout = self.layout_table
         wanted = [part for parts in self._wanted_parts.values() for part in parts]
         return layout.with_parts(tuple(part for part in layout.parts if part in wanted))
@@ -116,7 +116,7 @@ class CocoOptions(TextOptions, AnnotatedOptions):
 
     @property
     def _wanted_parts(self) -> dict[str, tuple[Part, ...]]:
-        """Parts of a record that each option asks for; the layout must have one of them."""
+        """Parts of a record that each option requests. The layout must have one part of each option."""
         encoded = Part.CAPTION_TOKENS if self.text_form is TextForm.TOKENS else Part.CAPTION_TERMS
         parts = {
             "keypoints": (Part.KEYPOINTS,),
@@ -131,9 +131,9 @@ class CocoOptions(TextOptions, AnnotatedOptions):
     @property
     def record_options(self) -> dict[str, RecipeValue]:
         recorded = super().record_options
-        if self.bbox_format == BoxFormat.XYWH.value:  # as without it
+        if self.bbox_format == BoxFormat.XYWH.value:  # the records are those of the default
             del recorded["bbox_format"]
-        if len(self.split) == 1:  # whose name the recipe has
+        if len(self.split) == 1:  # the recipe has the name of the split
             recorded.pop("split", None)
         return recorded | ({"categories": sorted(self.categories)} if self.categories else {})
 

@@ -1,4 +1,4 @@
-"""Rows of COCO files: their types, and a decoder of single rows. An id that is a text becomes a number."""
+"""Types of the rows of COCO files, and a decoder of single rows. The decoder converts string ids to numbers."""
 
 import contextlib
 import re
@@ -15,7 +15,7 @@ from recordmill.transforms.coco.file_fields import NO_TEXT
 
 
 class CocoImageRow(msgspec.Struct, gc=False):
-    """A row of `images`; sizes in pixels. The two lists are LVIS's."""
+    """A row of `images`; width and height in pixels. Only LVIS files have the two lists of category ids."""
 
     id: Int64
     file_name: str
@@ -29,10 +29,10 @@ _ADDRESS = msgspec.json.Decoder(str | None)
 
 
 class AddressedImageRow(CocoImageRow, gc=False):
-    """A row of `images` that may have an address in place of a file name, as LVIS's rows do."""
+    """A row of `images` that may have a URL in place of a file name, like the rows of LVIS."""
 
     file_name: str | msgspec.UnsetType = msgspec.UNSET  # type: ignore[assignment]
-    coco_url: msgspec.Raw = NO_TEXT  # of a row with any name
+    coco_url: msgspec.Raw = NO_TEXT  # decoded only if the row has no file_name
 
     def __post_init__(self):
         if self.file_name is msgspec.UNSET and not self._address():
@@ -45,14 +45,14 @@ class AddressedImageRow(CocoImageRow, gc=False):
             raise ValueError(f"it has no file_name, and its coco_url is no text ({error})") from error
 
     def named(self) -> CocoImageRow:
-        """The row with the file's name, if need be the one at the end of the address."""
+        """Return the row with a file name: `file_name`, else the last part of `coco_url`."""
         name = (self._address() or "").rpartition("/")[2] if self.file_name is msgspec.UNSET else self.file_name
         lists = self.neg_category_ids, self.not_exhaustive_category_ids
         return CocoImageRow(self.id, name, self.width, self.height, *lists)
 
 
 class AnnotationRow(msgspec.Struct, gc=False):
-    """A row of `annotations` with an object's box, which keeps its JSON text."""
+    """A row of `annotations` with the box of an object. `bbox` is the JSON text."""
 
     id: Int64
     image_id: Int64
@@ -63,7 +63,7 @@ class AnnotationRow(msgspec.Struct, gc=False):
 
 
 class MaskedRow(AnnotationRow, gc=False):
-    """… that keeps its segmentation's text, too; other rows pass over it."""
+    """AnnotationRow with the JSON text of its segmentation."""
 
     segmentation: msgspec.Raw = NO_TEXT
 
@@ -72,11 +72,11 @@ class KeypointsRow(AnnotationRow, gc=False):
     """A row of `annotations` of a keypoints file."""
 
     keypoints: msgspec.Raw = NO_TEXT
-    num_keypoints: msgspec.Raw = NO_TEXT  # counted again
+    num_keypoints: msgspec.Raw = NO_TEXT  # unused: records count the keypoints
 
 
 class MaskedKeypointsRow(KeypointsRow, gc=False):
-    """… that keeps its segmentation's text."""
+    """KeypointsRow with the JSON text of its segmentation."""
 
     segmentation: msgspec.Raw = NO_TEXT
 
@@ -109,26 +109,26 @@ class SegmentRow(msgspec.Struct, gc=False):
 
 
 class PanopticRow(msgspec.Struct, gc=False):
-    """Row of `annotations` of a panoptic file, without an id."""
+    """A row of `annotations` of a panoptic file. The row has no annotation id."""
 
     image_id: Int64
     file_name: str
     segments_info: list[SegmentRow]
 
 
-_OF_BOX = 4
+_BOX_NUMBERS = 4  # a polygon of 4 numbers is only a box
 _POLYGONS = msgspec.json.Decoder(list[list[float]])
 
 
 def polygon_bounds(segmentation: bytes) -> tuple[float, float, float, float] | None:
-    """Least x and y and largest x and y of polygons, as JSON text; None if there are none, or only the box again.
+    """Return xmin, ymin, xmax, ymax of polygons in JSON. Return None for 4 or fewer numbers, which are only a box.
 
     >>> polygon_bounds(b"[[1, 2, 3, 9, 4, 2]]"), polygon_bounds(b"[[1, 2, 3, 4]]"), polygon_bounds(b"{}")
     ((1.0, 2.0, 4.0, 9.0), None, None)
     """
     with contextlib.suppress(msgspec.DecodeError, ValueError):
         polygons = _POLYGONS.decode(segmentation)
-        if sum(map(len, polygons)) > _OF_BOX:
+        if sum(map(len, polygons)) > _BOX_NUMBERS:
             x, y = ([number for polygon in polygons for number in polygon[start::2]] for start in (0, 1))
             return min(x), min(y), max(x), max(y)
     return None
@@ -138,13 +138,13 @@ _DECIMAL = re.compile(r"([+-]?[0-9]{1,99})(\.0*)?")  # Python refuses int() of t
 
 
 def id_number(text: str, texts: dict[int, str]) -> int:
-    """Return the int64 of an id: the value of a decimal text, else a hash, of which the text is added to `texts`.
+    """Return the int64 of a string id: the value of a decimal number, else a hash. `texts` gets the hash and string.
 
     >>> id_number("0998", {}), id_number("a.jpg", {})
     (998, 5996240643517367183)
 
     Raises:
-        CollidingImagesError: `texts` has another text of this hash.
+        CollidingImagesError: `texts` has another string with the same hash.
     """
     match = _DECIMAL.fullmatch(text)
     if match and -(1 << 63) <= (number := int(match[1])) < 1 << 63:
@@ -156,11 +156,11 @@ def id_number(text: str, texts: dict[int, str]) -> int:
 
 
 class RowDecoder:
-    """Decoder of single rows. Ids that are texts become numbers.
+    """Decoder of single rows. It converts string ids to numbers.
 
     Args:
-        type_: of rows.
-        texts: gets the ids that are no decimal numbers.
+        type_: Type of the rows.
+        texts: Gets the ids that are not decimal numbers.
     """
 
     def __init__(self, type_: Any, texts: IdTexts):
@@ -175,11 +175,11 @@ class RowDecoder:
         self._has_texts = False
 
     def __call__(self, raw: Any) -> Any:
-        """Return the row of a JSON text.
+        """Decode a row from JSON.
 
         Raises:
-            msgspec.ValidationError: a field is of another type.
-            CollidingImagesError: the hash of two texts is the same.
+            msgspec.ValidationError: A field has the wrong type.
+            CollidingImagesError: Two string ids have the same hash.
         """
         if not self._has_texts:
             with contextlib.suppress(msgspec.ValidationError):
@@ -190,13 +190,13 @@ class RowDecoder:
             if not isinstance(text, str):
                 continue
             if not text:
-                return self._decode(raw)  # which raises
+                return self._decode(raw)  # raises ValidationError for the empty id
             setattr(row, key, id_number(text, found))
             self._has_texts = True
         return row
 
 
 def collision(id_: int, *texts: str) -> CollidingImagesError:
-    """Return the error for two ids, at least one of them a text, with the same number."""
+    """Return the error for two ids with the same number. At least one of the ids is a string."""
     shown = " and ".join(repr(text) if text else f"the number {id_}" for text in sorted(texts))
     return CollidingImagesError(f"the ids {shown} have the same hash, {id_}: rename one")

@@ -1,4 +1,4 @@
-"""Rows of COCO files become Blocks of images and annotations, and rejects that say what is wrong with a row."""
+"""Convert rows of COCO files to Blocks of images and annotations. Faulty rows become rejects."""
 
 import contextlib
 import math
@@ -36,14 +36,14 @@ from recordmill.transforms.storage.resolve import join_path
 _NUMBERS = msgspec.json.Decoder(tuple[float, ...] | None)
 
 Converter = Callable[[Any], Annotation | Caption | StuffAnnotation | PanopticAnnotation | Rejected]
-"""Makes of a row what the records need, or says why it cannot."""
+"""Function from a row to an annotation, or to the reject of a faulty row."""
 
 
 def row_converter(source: AnnotationSource) -> Converter:
-    """Return the converter of the rows of a file to annotations; a file of images only has none.
+    """Return the function that converts an annotation row of a file.
 
-    A block of a file may have neither the size of an image nor the categories: boxes of another format than COCO's stay
-    unchanged, and keypoints are as many as the row has, until `complete_annotations`.
+    A block of a file may lack the image sizes and the categories. So `complete_annotations` converts boxes that are not
+    in COCO's format, and checks the number of keypoints. Both are unchanged here.
     """
     of_object = partial(_annotation, is_xywh=not other_format(source))
     converters: dict[AnnotationKind, Converter] = {
@@ -56,14 +56,14 @@ def row_converter(source: AnnotationSource) -> Converter:
 
 
 def other_format(source: AnnotationSource) -> BoxFormat | None:
-    """The format of a file's boxes, where it is not COCO's."""
+    """Return the box format of a file. Return None for COCO's format, and for a file without a declared format."""
     return None if source.bbox_format is BoxFormat.XYWH else source.bbox_format
 
 
 def _annotation(
     row: AnnotationRow, keypoints_xyv: tuple[float, ...] = (), is_xywh: bool = True
 ) -> Annotation | Rejected:
-    """An object; where `is_xywh` is False, with the numbers of its box, and NaN for the area if the row has none."""
+    """Convert a row. If `is_xywh` is False, `bbox` is unchanged, and a missing area is NaN."""
     try:
         box = BOX.decode(row.bbox)
         fault = box_fault(box) if is_xywh else ""
@@ -90,7 +90,7 @@ def _with_keypoints(convert: Callable[..., Annotation | Rejected], row: Keypoint
 
 
 def keypoints_fault(numbers: tuple[float, ...], expected: int) -> str:
-    """Return the error of x, y, visibility of `expected` keypoints; empty without.
+    """Return the fault of the x, y, visibility triples of `expected` keypoints; "" if they are valid.
 
     >>> keypoints_fault((4.0, 5.0, 2.0), 1), keypoints_fault((4.0, 5.0, 3.0), 1)
     ('', 'a visibility is not 0, 1 or 2')
@@ -105,7 +105,7 @@ def keypoints_fault(numbers: tuple[float, ...], expected: int) -> str:
 
 
 def count_keypoints(rows: Iterable[KeypointsRow]) -> dict[int, dict[int, int]]:
-    """How many rows have how many keypoints, by category id; those that have some."""
+    """Count rows: by category id, then by number of keypoints. Rows without keypoints are not counted."""
     counts = defaultdict[int, Counter[int]](Counter)
     for row in rows:
         if has_numbers(row.keypoints):
@@ -127,7 +127,7 @@ def _panoptic(masks: str, row: PanopticRow) -> PanopticAnnotation | Rejected:
 
 
 def segments_fault(segments: tuple[Segment, ...]) -> str:
-    """Return the error of a panoptic row's segments; empty without."""
+    """Return the fault of the segments of a panoptic row; "" if they are valid."""
     if len({segment.id for segment in segments}) < len(segments):
         return "two of its segments have the same id"
     for segment in segments:
@@ -143,18 +143,18 @@ def _malformed(row: AnnotationRow, reason: Reason, detail: str) -> Rejected:
 
 
 def _shown(raw: msgspec.Raw) -> str:
-    """A piece of JSON on one line."""
+    """Return at most 100 characters of JSON text, on one line."""
     return " ".join(bytes(raw)[:200].decode(errors="replace").split())[:100]
 
 
 def box_fault(bbox_xywh_px: tuple[float, float, float, float]) -> str:
-    """Return the error of a box, independent of its image's size; empty without.
+    """Return the fault of a box, without regard to the image size; "" if the box is valid.
 
     >>> box_fault((1.0, 2.0, -3.0, 4.0))
     'bbox has a negative width or height'
     """
     x, y, width, height = bbox_xywh_px
-    # Written out, as it is asked for every box; NaN is not within, either.
+    # Written out for speed: this runs for every box. NaN fails each comparison.
     if not (abs(x) <= LARGEST and abs(y) <= LARGEST and abs(width) <= LARGEST and abs(height) <= LARGEST):
         return "bbox has a number that is beyond any image"
     if width < 0 or height < 0:
@@ -174,16 +174,16 @@ _BOXES = msgspec.json.Decoder(list[tuple[float, float, float, float]])
 
 
 def size_of(row: CocoImageRow) -> tuple[int, int] | None:
-    """Width and height in pixels. Exporters that do not know the size write 0."""
+    """Return width and height in pixels; None if unknown. Exporters that do not know the size write 0."""
     return (row.width, row.height) if row.width and row.height and row.width > 0 and row.height > 0 else None
 
 
 def image_block(block: AnnotationBlock, rows: CocoRows, sources: Sequence[AnnotationSource]) -> Block:
-    """Image rows in the order of the file, some of which may have one id.
+    """Return the image rows of a file's block as a Block, in the order of the file. Image ids may repeat.
 
     Args:
-        rows: of `block`.
-        sources: all annotation files, see `JoinInputs`.
+        rows: Decoded rows of `block`.
+        sources: All annotation files, see `JoinInputs`.
     """
     names = [posixpath.normpath(row.file_name) if "/../" in row.file_name else row.file_name for row in rows.images]
     found = Block(
@@ -196,7 +196,7 @@ def image_block(block: AnnotationBlock, rows: CocoRows, sources: Sequence[Annota
 
 
 def _with_origin(found: Block, block: AnnotationBlock, rows: CocoRows, sources: Sequence[AnnotationSource]) -> Block:
-    """Add the texts of ids, and the columns that say which file and which part of it the rows are of."""
+    """Add string ids, and the columns `source` and `part`: index of the file, and number of the block in the file."""
     source, part = (np.full(len(found), number, np.int64) for number in (sources.index(block.source), block.number))
     return with_id_texts(found, rows.id_texts).having(source=source, part=part)
 
@@ -211,10 +211,10 @@ def _lvis_labels(row: CocoImageRow) -> ImageLabels:
 
 
 def annotation_block(block: AnnotationBlock, rows: CocoRows, sources: Sequence[AnnotationSource]) -> Block:
-    """Annotations and rejects of known images, grouped by image, in the order of the file. Each image has one row.
+    """Return annotations and rejects with an image id, grouped by image, in file order. Each image has one row.
 
     Args:
-        rows, sources: as of `image_block`.
+        rows, sources: See `image_block`.
     """
     source = block.source
     annotations = rows.annotations if source.kind is not AnnotationKind.IMAGE_INFO else []
@@ -230,7 +230,7 @@ def annotation_block(block: AnnotationBlock, rows: CocoRows, sources: Sequence[A
 
 def _converted(source: AnnotationSource, rows: Sequence[Any], rejected: Sequence[Rejected], texts: IdTexts) -> Block:
     convert, label = row_converter(source), LABELS.get(source.kind)
-    named = IdTexts({}, texts.annotations).named  # images are named where they are joined
+    named = IdTexts({}, texts.annotations).named  # the join adds the string ids of images
     converted = [(row.image_id, convert(row)) for row in rows]
     good: list[tuple[int, Any]] = [each for each in converted if not isinstance(each[1], Rejected)]
     labels, bad = defaultdict[int, list[Any]](list), defaultdict[int, list[Rejected]](list)
@@ -251,7 +251,7 @@ def _converted(source: AnnotationSource, rows: Sequence[Any], rejected: Sequence
 
 
 def _typed_objects(rows: Sequence[AnnotationRow]) -> dict[str, Any] | None:
-    """Columns of rows that are all usable; None if one is not."""
+    """Return the object columns of rows; None if a row is faulty."""
     try:
         boxes = _BOXES.decode(b"[%b]" % b",".join([row.bbox for row in rows]))
     except msgspec.DecodeError:
@@ -276,7 +276,7 @@ def _typed_objects(rows: Sequence[AnnotationRow]) -> dict[str, Any] | None:
 
 
 def _by_image(image_of_object: np.ndarray, objects: dict[str, Any], others: Sequence[int] = ()) -> Block:
-    """A Block of the images of objects, and of others without any."""
+    """Return a Block of the images of the objects, and of images `others` without objects."""
     order = np.argsort(image_of_object, kind="stable")
     image_ids = np.unique(np.concatenate([image_of_object, np.array(others, np.int64)]))
     ordered = image_of_object[order]

@@ -1,8 +1,7 @@
-"""A COCO file of any size becomes blocks of whole rows, in the memory of a few blocks.
+"""Cut a COCO file of any size into blocks of complete rows, using the memory of a few blocks.
 
-A list is cut behind a `}` up to which its text parses once it is closed by `]`: a prefix of a JSON array that is an
-array when it is closed can only have been cut between two elements. So the parser proves each cut, and strings and
-nesting need no scanner of ours.
+A list is cut after a `}` if its text up to there, closed by `]`, parses as JSON. Such a prefix of an array ends between
+two elements. So the parser verifies each cut, and we need no scanner for strings and nesting.
 """
 
 import codecs
@@ -21,45 +20,45 @@ from recordmill.transforms.coco.file_fields import LISTS, has_data
 _ROWS = msgspec.json.Decoder(list[msgspec.Raw])
 _VALUE = msgspec.json.Decoder(msgspec.Raw)
 _ENDS_TRIED = 4
-"""Ends of objects that are tried as ends of rows before brackets are counted, which costs as much as two tries: those
-within a row, or within a text, are tried in vain."""
+"""Number of `}` that are tried as ends of rows before brackets are counted. Counting costs as much as two tries. A `}`
+inside a row or a string is a failed try."""
 _QUOTE = 2
 _STEPS = np.zeros(256, np.int8)
-"""Change of the nesting depth by a byte; a quote changes whether others count."""
+"""Change of the nesting depth by each byte. _QUOTE marks a quote, which starts or ends a string."""
 _STEPS[list(b"[{")], _STEPS[list(b"]}")], _STEPS[ord('"')] = 1, -1, _QUOTE
 
 
 class Cut(NamedTuple):
-    """Offset where a text can be cut, and number of rows before it."""
+    """Offset at which a text can be cut, and number of rows before the offset."""
 
     end: int
     rows: int = 0
 
 
 class NotJsonError(Exception):
-    """Error of a text: what it is, and its offset."""
+    """JSON error. Its args are the message and the offset in bytes."""
 
 
-# Errors of JSON, and JSON of Python that the standard does not have
+# JSON errors, and the non-standard JSON that Python writes
 
 _ESCAPES = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)|\\.", re.DOTALL)
 _NAN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|-?Infinity|NaN', re.DOTALL)
-"""A string that does not end is one, too: if it were none, it would be looked for again from each quote in it."""
+"""An unterminated string matches too. Otherwise the search would restart at each quote in that string."""
 
 
 def without_lone_surrogates(data: bytes) -> bytes:
-    """Halves of a character, which Python's json writes though UTF-8 cannot, become the sign for an unknown one."""
+    """Replace lone surrogates by U+FFFD. Python's json writes lone surrogates, which UTF-8 cannot represent."""
     return _ESCAPES.sub(lambda match: b"\\ufffd" if match[1] else match[0], data)
 
 
 def quote_nan(data: bytes) -> bytes:
-    """NaN and Infinity, which Python's json writes though JSON has no such words, become strings: a row that has one
-    where a number should be is then rejected, and the others are read."""
+    """Quote NaN and Infinity, which Python's json writes but JSON does not have. A row that has the string in place of
+    a number is then rejected, and the other rows are read."""
     return _NAN.sub(lambda match: match[0] if match[0].startswith(b'"') else b'"' + match[0] + b'"', data)
 
 
 def _unquoted_offset(data: bytes, quoted_offset: int) -> int:
-    """The offset in `data` of an offset in `quote_nan(data)`."""
+    """Return the offset in `data` of an offset in `quote_nan(data)`."""
     added = 0
     for match in _NAN.finditer(data):
         if match.start() + added >= quoted_offset:
@@ -77,7 +76,7 @@ def _is_trailing(error: msgspec.DecodeError) -> bool:
 
 
 def _fault_offset(error: msgspec.DecodeError, data: bytes) -> int:
-    """Return the offset of a JSON error; the end if msgspec does not say."""
+    """Return the offset of a JSON error; the end of `data` if msgspec reports none."""
     offset = re.search(r"byte (\d+)", str(error))
     # The offset of trailing characters is counted from 1.
     return int(offset[1]) - _is_trailing(error) if offset else len(data)
@@ -87,14 +86,14 @@ def _not_json(error: msgspec.DecodeError, offset: int) -> NotJsonError:
     return NotJsonError(str(error).removeprefix("JSON is malformed: ").split(" (byte")[0], offset)
 
 
-# Where a text can be cut
+# Offsets at which a text can be cut
 
 
 def whole_value(data: bytes) -> Cut | None:
     """Return the end of the value at the start of a text; None if it is incomplete.
 
     Raises:
-        NotJsonError: it is not a value.
+        NotJsonError: The text does not start with a JSON value.
     """
     try:
         _VALUE.decode(data)
@@ -108,23 +107,24 @@ def whole_value(data: bytes) -> Cut | None:
 
 
 def whole_rows(border: bytes, data: bytes) -> Cut | None:
-    """Return the end of the last complete row in the text of a list, after its bracket; None without.
+    """Return the end of the last complete row in the text of a list; None if no row is complete.
 
     Args:
-        border: from the `}` of a row on, what is between it and the next; where it is found again, the text is cut,
-            though there may be a whole row behind. Empty if nothing is known.
+        border: Text from the `}` of one row to the next row, as found before. The last match is tried first, even if a
+            complete row follows it. Empty if unknown.
+        data: Text after the opening bracket of the list.
 
     Raises:
-        NotJsonError: it is not a list.
+        NotJsonError: The text is not a list.
     """
     for end in _ends(data, border):
         closed = b"".join((b"[", memoryview(data)[:end], b"]"))
         try:
             rows = len(_ROWS.decode(closed))
-            return Cut(end, rows) if closed[-2:] == b"}]" else None  # a number may go on
+            return Cut(end, rows) if closed[-2:] == b"}]" else None  # a number may continue after the end
         except msgspec.DecodeError as error:
             offset = _fault_offset(error, closed)
-            if _is_trailing(error):  # the list has ended before
+            if _is_trailing(error):  # the list ends before `end`
                 closed = closed[:offset].rstrip()
                 return Cut(len(closed) - 2, len(_ROWS.decode(closed)))
             if not _is_truncated(error) and offset < len(closed) - 1:
@@ -134,7 +134,7 @@ def whole_rows(border: bytes, data: bytes) -> Cut | None:
 
 
 def _ends(data: bytes, border: bytes) -> Iterator[int]:
-    """Yield possible ends of the last row, likeliest first."""
+    """Yield possible ends of the last row, most likely first."""
     if border and (found := data.rfind(border)) >= 0:
         yield found + 1
     end = len(data)
@@ -145,13 +145,13 @@ def _ends(data: bytes, border: bytes) -> Iterator[int]:
         yield end + 1
     else:
         yield from _last_object_end(data)
-    yield len(data)  # of rows that are no objects
+    yield len(data)  # for rows that are not objects
 
 
 def _last_object_end(data: bytes) -> list[int]:
-    """Return the end of the last top-level object in a text that starts outside an object; empty without.
+    """Return the end of the last top-level object in a text that starts outside an object; [] if it has none.
 
-    It is a guess by brackets outside of texts, which the parser verifies.
+    The end is a guess from brackets outside strings. The parser verifies the guess.
     """
     characters = np.frombuffer(data.replace(rb"\\", b"__").replace(rb"\"", b"__"), np.uint8)
     offsets = np.flatnonzero(_STEPS[characters])
@@ -168,19 +168,19 @@ BLOCK_BYTES = 8 << 20
 _KEY = re.compile(rb'[ \t\r\n]*("[^"\\]*(?:\\.[^"\\]*)*")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _BORDER = re.compile(rb'\s*,\s*\{\s*"[^"\\]*"\s*:')
-"""Text between the `}` of a row and the value of the first field of the next, which is mostly the same."""
+"""Text between the `}` of a row and the first value of the next row. Most rows of a file have the same text there."""
 _WORD = 16
-"""So many bytes before the end of what has been read, a word may have been cut that is one: -1, true, NaN."""
+"""An error in this many last bytes may only mean that a literal (-1, true, NaN) has not been read completely."""
 
 
 class JsonBlock(NamedTuple):
-    """Some of a file's text.
+    """Part of a file's text.
 
     Attributes:
-        list: whose rows these are; empty for an object of all else: the file without the rows of its lists, and true or
-            false in place of what nobody reads.
-        first_row: index of the first.
-        start: offset of `text` in the file; of all else, 0.
+        list: Name of the list that has the rows. Empty for the rest of the file: an object without the rows of its
+            lists, and with true or false in place of unused values.
+        first_row: Index of the first row in the list.
+        start: Offset of `text` in the file, in bytes; 0 for the rest of the file.
     """
 
     list: str
@@ -190,16 +190,16 @@ class JsonBlock(NamedTuple):
 
 
 def cut_blocks(path: str, pieces: Iterable[bytes], block_bytes: int = BLOCK_BYTES) -> Iterator[JsonBlock]:
-    """The blocks of a COCO file, in the order of the file; last the one of all else.
+    """Yield the blocks of a COCO file in the order of the file. The last block is the rest of the file.
 
     Args:
-        path: for messages.
-        pieces: of the file, one after the other.
-        block_bytes: of text, or as many as a single row has.
+        path: Path of the file, for messages.
+        pieces: Bytes of the file, in order.
+        block_bytes: Size of a block's text. A row that is larger is a block by itself.
 
     Raises:
-        AnnotationFileError: not JSON (the message gives line and column), or a list is there twice.
-        OSError: the file cannot be read.
+        AnnotationFileError: The file is not JSON (the message has line and column), or has a list twice.
+        OSError: The file cannot be read.
     """
     text = _Text(path, pieces, block_bytes)
     try:
@@ -209,7 +209,7 @@ def cut_blocks(path: str, pieces: Iterable[bytes], block_bytes: int = BLOCK_BYTE
 
 
 class _Text:
-    """Unprocessed part of a file."""
+    """Part of a file that has been read and not processed."""
 
     def __init__(self, path: str, pieces: Iterable[bytes], block_bytes: int):
         self.path = path
@@ -217,7 +217,7 @@ class _Text:
         self.data = b""
         self.is_whole = False
         self._pieces = iter(pieces)
-        self.offset = self._line = self._column = 0  # of `data` in the file, in bytes
+        self.offset = self._line = self._column = 0  # start of `data` in the file; columns in bytes
         self.read(block_bytes)
         self._head = self.data
         if self.data.startswith(codecs.BOM_UTF8):
@@ -225,7 +225,7 @@ class _Text:
             self._column = 0
 
     def read(self, number: int) -> None:
-        """Read so many bytes more, or a piece of the file."""
+        """Read at least this number of further bytes, or up to the end of the file."""
         pieces = [self.data]
         while number > 0 and not self.is_whole:
             piece = next(self._pieces, b"")
@@ -242,7 +242,7 @@ class _Text:
         self._column = len(dropped) - dropped.rfind(b"\n") - 1 if lines else self._column + len(dropped)
 
     def skip_space(self) -> bytes:
-        """The character after white space, which is dropped; empty at the file's end."""
+        """Drop white space. Return the next byte; empty at the end of the file."""
         while True:
             found = _SPACE.match(self.data)
             self.drop(found.end() if found else 0)
@@ -251,7 +251,7 @@ class _Text:
             self.read(self.block_bytes)
 
     def fault(self, offset: int | None = None, what: str = "invalid character") -> AnnotationFileError:
-        """Return an error for text that is not JSON at an offset in `data`; None for its end. Move there."""
+        """Drop the text before an offset in `data`, and return the error of that offset. None is the end of `data`."""
         if kind := describe_content(self._head):
             return AnnotationFileError(f"{self.path} is {kind}")
         offset, what = (len(self.data), "the file ends here") if offset is None else (offset, what)
@@ -315,7 +315,7 @@ def _key(text: _Text) -> str:
 
 
 def _fault_of_key(data: bytes) -> int | None:
-    """Offset of what is no key; None where there is not enough."""
+    """Return the offset of an invalid key; None if the text ends too early to tell."""
     try:
         msgspec.json.decode(b"{" + data, type=dict[str, msgspec.Raw])
     except msgspec.DecodeError as error:
@@ -324,7 +324,7 @@ def _fault_of_key(data: bytes) -> int | None:
 
 
 def _value(text: _Text) -> bytes:
-    """Any value, which is dropped."""
+    """Return the next value, and drop it from the text."""
     while True:
         cut = _cut_text(text, whole_value)
         if cut and (cut.end < len(text.data) or text.is_whole):
@@ -337,15 +337,15 @@ def _value(text: _Text) -> bytes:
 
 
 def _skip_value(text: _Text, key: str) -> bytes:
-    """Return the placeholder of a value that nobody reads: true if it has data, else false. A list of objects is not
-    read into memory as a whole."""
+    """Drop an unused value. Return true if the value has data, else false. A list of objects is never in memory as a
+    whole."""
     is_list = text.skip_space() == b"["
     values = (b"[%b]" % block.text for block in _cut_list(text, key)) if is_list else iter([_value(text)])
     return b"true" if sum(has_data(msgspec.Raw(value)) for value in values) else b"false"
 
 
 def _cut_list(text: _Text, name: str) -> Iterator[JsonBlock]:
-    """The rows of a list, which is dropped."""
+    """Yield the rows of a list as blocks, and drop the list from the text."""
     text.drop(1)
     number, border = 0, b""
     while True:
@@ -372,14 +372,14 @@ def _cut_list(text: _Text, name: str) -> Iterator[JsonBlock]:
 
 
 def _cut_text(text: _Text, cut: Callable[[bytes], Cut | None]) -> Cut | None:
-    """Return the result of `cut`, also after NaN and the like are made JSON; None if more must be read.
+    """Return the result of `cut`, without NaN and lone surrogates if it fails else; None if more text must be read.
 
     Raises:
-        AnnotationFileError: it is no JSON.
+        AnnotationFileError: The text is not JSON.
     """
     found, offset = None, 0
     try:
-        # msgspec takes half a surrogate pair near the end for one that has been cut.
+        # msgspec takes a lone surrogate near the end for a truncated pair.
         if (whole := cut(text.data)) or not text.is_whole:
             return whole
     except NotJsonError as error:

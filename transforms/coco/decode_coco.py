@@ -1,4 +1,4 @@
-"""The JSON of a COCO file becomes rows of the expected types."""
+"""Decode the JSON of a COCO file to typed rows."""
 
 import contextlib
 import re
@@ -45,16 +45,16 @@ from recordmill.transforms.coco.file_fields import (
 
 
 class CocoRows(NamedTuple):
-    """The rows of a block that are of the expected types, and a reject for each that is not.
+    """Typed rows of a block, and a reject for each row that has the wrong type.
 
     Attributes:
-        unread: how many rows have data in fields that the types do not have.
-        fields: names of fields of annotation rows that some row has data in.
-        has_annotations: whether there is the list, if an empty one.
-        sampled: every so manieth row of objects, with its segmentation.
-        without_box: number of rows of objects that had no `bbox`.
-        rotated: number of rows with a rotation among their attributes, as CVAT writes it.
-        id_texts: ids that are texts, and no decimal numbers.
+        unread: Number of rows with data in each field that the types do not have.
+        fields: Names of the fields in which at least one annotation row has data.
+        has_annotations: True if the file has a list of annotations. The list may be empty.
+        sampled: Every n-th object row, with its segmentation.
+        without_box: Number of object rows whose `bbox` was made from polygons.
+        rotated: Number of rows with `attributes.rotation`, which CVAT writes.
+        id_texts: Ids that are strings other than decimal numbers.
     """
 
     images: list[CocoImageRow]
@@ -71,12 +71,12 @@ class CocoRows(NamedTuple):
 
 
 class _RowType(NamedTuple):
-    """Rows of annotations of a kind of files.
+    """Type of the annotation rows of a kind of file.
 
     Attributes:
-        malformed: reason of a malformed row.
-        text: name of the field that must be a text.
-        fills_boxes: whether polygons give missing boxes.
+        malformed: Reject reason of a malformed row.
+        text: Name of the field that must be a string.
+        fills_boxes: True to make missing boxes from polygons.
     """
 
     type: Any
@@ -98,7 +98,7 @@ _MASKED_ROW_TYPES = _ROW_TYPES | {
     AnnotationKind.KEYPOINTS: _RowType(MaskedKeypointsRow),
 }
 _AS_FILE = {"": b"%b", "images": b'{"images":[%b]}', "annotations": b'{"images":[],"annotations":[%b]}'}
-"""A file that has only what is in a block."""
+"""Template of a COCO file with only the rows of a block, by name of the list."""
 _CATEGORY_ROW = msgspec.json.Decoder(Category, strict=False)
 
 
@@ -106,7 +106,7 @@ _ROTATION = re.compile(rb'"attributes"\s*:\s*\{[^{}]*"rotation"\s*:\s*-?[0-9.]*[
 
 
 def _with_box(raw: msgspec.Raw) -> msgspec.Raw:
-    """Return an object's row, with the bounds of its polygons as `bbox` if it has none."""
+    """Return the row of an object. If the row has no `bbox`, add the bounds of its polygons."""
     fields = FIELDS.decode(raw)
     bounds = polygon_bounds(bytes(fields.get("segmentation", b"")))
     if "bbox" in fields or bounds is None:
@@ -117,10 +117,10 @@ def _with_box(raw: msgspec.Raw) -> msgspec.Raw:
 
 
 def sample_rows(list_: str, text: bytes, kind: AnnotationKind, first: int, step: int) -> list[Any]:
-    """Return every so manieth row of the objects of a block, with its segmentation; without those that are malformed.
+    """Return every `step`-th object row of a block, with its segmentation. Malformed rows are skipped.
 
     Args:
-        first: index of the first of them in the block.
+        first: Index of the first sampled row in the block.
     """
     decode = RowDecoder(_MASKED_ROW_TYPES[kind].type, IdTexts({}, {}))
     rows, data = [], _AS_FILE[list_] % text
@@ -137,15 +137,15 @@ def sample_rows(list_: str, text: bytes, kind: AnnotationKind, first: int, step:
 def decode_coco(
     path: str, list_: str, text: bytes, kind: AnnotationKind, masks: bool = False, fills_boxes: bool = False
 ) -> CocoRows:
-    """The rows of a block of a COCO file, see `recordmill.transforms.coco.cut_blocks.JsonBlock`.
+    """Decode the rows of a block of a COCO file, see `recordmill.transforms.coco.cut_blocks.JsonBlock`.
 
     Args:
-        path: for messages.
-        masks: whether object rows keep the text of their segmentation.
-        fills_boxes: whether object rows without `bbox` get the bounds of their polygons.
+        path: Path of the file, for messages.
+        masks: True to keep the JSON text of the segmentation of object rows.
+        fills_boxes: True to give object rows without `bbox` the bounds of their polygons.
 
     Raises:
-        AnnotationFileError: not COCO's; `path` is named.
+        AnnotationFileError: The text is not of a COCO file.
     """
     row = (_MASKED_ROW_TYPES if masks else _ROW_TYPES)[kind]._replace(fills_boxes=fills_boxes)
     data = _AS_FILE[list_] % text
@@ -180,7 +180,7 @@ def _decode_rows(path: str, data: bytes, row: _RowType) -> CocoRows:
 
 
 def _decode_row_by_row(path: str, data: bytes, row: _RowType) -> CocoRows:
-    """Here "5" and 5.0 pass for 5, as in files written by spreadsheets and by JavaScript."""
+    """Decode the rows one by one. "5" and 5.0 are valid integers, as spreadsheets and JavaScript write them."""
     try:
         file = RAW_FILE.decode(data)
     except msgspec.ValidationError as error:
@@ -213,7 +213,7 @@ def _decode_row_by_row(path: str, data: bytes, row: _RowType) -> CocoRows:
 
 
 def _rows(path: str, file: DecodedFile, rejected: list[Rejected], row: _RowType) -> CocoRows:
-    """The rows of a file of which all lists are known."""
+    """Return the rows of a decoded file."""
     of_file, of_images, of_annotations = file.counts
     try:
         categories = list(map(_category, file.categories))
@@ -221,7 +221,7 @@ def _rows(path: str, file: DecodedFile, rejected: list[Rejected], row: _RowType)
         raise _not_coco(path, b"", error) from error
     images = file.images
     if images and isinstance(images[0], AddressedImageRow):
-        # Where rows were decoded one by one, those that are rejected have been counted, too.
+        # After decoding row by row, `of_images` already has coco_url, with the rejected rows counted.
         of_images = {"coco_url": sum(has_data(image.coco_url) for image in images), **of_images}
         images = [image.named() for image in images]
     unread = field_rows(
@@ -248,7 +248,7 @@ def _not_coco(path: str, data: bytes, error: msgspec.ValidationError) -> Annotat
 
 
 def _category(raw: msgspec.Raw) -> Category:
-    """A category; an odd value in a field that it can do without costs that field only."""
+    """Decode a category. An invalid value in an optional field drops only that field."""
     try:
         return _CATEGORY_ROW.decode(raw)
     except msgspec.ValidationError:
@@ -267,7 +267,7 @@ _OPTIONAL_FIELDS = _OPTIONAL_TYPES.keys()
 
 
 def _peek(raw: msgspec.Raw, key: str, texts: dict[int, str]) -> int | None:
-    """An id from a row that did not decode, for the reject's line; None where there is none. A text joins `texts`."""
+    """Return the id of a row that did not decode; None without a valid id. `texts` gets the id if it is a string."""
     try:
         value = msgspec.json.decode(raw)[key]
     except (msgspec.DecodeError, KeyError, TypeError):
@@ -281,8 +281,8 @@ _NO_TEXTS = ("NaN", "Infinity", "-Infinity")
 
 
 def _are_quoted(data: bytes, list_: str, decode: Callable[[msgspec.Raw], Any], key: str) -> Iterator[bool]:
-    """Yield for each row with one of these texts whether it is a bare word in `data`, which `quote_nan` has quoted."""
-    for word in _NO_TEXTS:  # existing texts get another spelling, which means the same
+    """Yield a bool for each row with a value of _NO_TEXTS: False if it is a string in `data`, True for a bare word."""
+    for word in _NO_TEXTS:  # respell the strings of `data` by an escape, to tell them from quoted words
         data = data.replace(f'"{word}"'.encode(), f'"\\u{ord(word[0]):04x}{word[1:]}"'.encode())
     for raw in getattr(RAW_FILE.decode(quote_nan(data)), list_):
         with contextlib.suppress(msgspec.ValidationError):
@@ -291,7 +291,7 @@ def _are_quoted(data: bytes, list_: str, decode: Callable[[msgspec.Raw], Any], k
 
 
 def _without_quoted_texts(rows: CocoRows, data: bytes, row_type: _RowType) -> CocoRows:
-    """A caption or a file name NaN, as pandas writes one that is missing, is no text, though it has become one."""
+    """Reject rows whose caption or file name is the bare word NaN or Infinity. pandas writes NaN for missing values."""
     decode_image = RowDecoder(AddressedImageRow, IdTexts({}, {}))
     kept: dict[str, list[Any]] = {"images": [], "annotations": []}
     rejected = list(rows.rejected)

@@ -1,4 +1,4 @@
-"""Describe an annotation file from its blocks: summary, and whether it fits its flag."""
+"""Summarize an annotation file from its blocks, and check that the file fits its flag."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,25 +21,25 @@ OF_OBJECTS = (AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS)
 
 
 class BlockSummary(msgspec.Struct, frozen=True):
-    """Findings of a block about its file.
+    """Summary of one block of an annotation file.
 
     Attributes:
-        number: of the block.
-        images, annotations: rows, good and bad.
-        categories: of the block that has them.
-        has_annotations: whether there is the list, if an empty one.
-        lvis, unread, optional: see AnnotationFile.
-        fields: names of fields of annotation rows that some row has data in.
-        has_field: whether some row has what the kind is about.
-        keypoints: by category id, how many rows have how many keypoints.
-        has_keypoint: whether a keypoint of some row is labelled.
-        uses_zero: whether a row has the category id 0.
-        without_box: rows of objects without `bbox`.
-        rotated: rows with a rotation among their attributes.
-        hashed_ids: number of images, and of annotations, whose id is a text of which a hash is stored.
-        boxes: of some rows of objects.
-        sizes: columns of image id, width, height (pixels) of image rows that have a size.
-        ids: columns of annotation id and image id.
+        number: Index of the block in its file.
+        images, annotations: Numbers of rows, valid and malformed.
+        categories: Categories of the file; empty in all blocks but one.
+        has_annotations: True if the file has a list of annotations. The list may be empty.
+        lvis, unread, optional: See AnnotationFile.
+        fields: Names of the fields in which at least one annotation row has data.
+        has_field: True if a row has the field that the kind needs.
+        keypoints: Number of rows by category id and by number of keypoints.
+        has_keypoint: True if a row has a labelled keypoint.
+        uses_zero: True if a row has the category id 0.
+        without_box: Number of object rows without `bbox`.
+        rotated: Number of rows with `attributes.rotation`.
+        hashed_ids: Numbers of images and of annotations whose string id is stored as a hash.
+        boxes: Boxes of a sample of the object rows.
+        sizes: Packed int64 [3, N]: image id, width, height (pixels) of image rows that have a size.
+        ids: Packed int64 [2, N]: annotation id and image id.
     """
 
     number: int
@@ -64,7 +64,7 @@ class BlockSummary(msgspec.Struct, frozen=True):
 
 
 def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
-    """The summary of the rows of a block."""
+    """Return the summary of the rows of a block."""
     kind = block.source.kind
     bad_images = sum(reject.what == "image" for reject in rows.rejected)
     with_ids = rows.annotations if kind not in (AnnotationKind.PANOPTIC, AnnotationKind.IMAGE_INFO) else ()
@@ -92,12 +92,12 @@ def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
 
 
 def guesses_boxes(source: AnnotationSource) -> bool:
-    """Whether the format of the boxes of a file is not given."""
+    """Return True if the file has boxes, and the user did not set their format."""
     return source.kind in OF_OBJECTS and source.bbox_format is None
 
 
 def _optional(rows: CocoRows) -> FieldRows:
-    """How many rows are crowds, or have entries in LVIS's lists."""
+    """Count the crowd rows, and the image rows with entries in LVIS's lists."""
     crowds = sum(bool(getattr(row, "iscrowd", 0)) for row in rows.annotations)
     lists = ("neg_category_ids", "not_exhaustive_category_ids")
     of_images = {name: sum(bool(getattr(row, name)) for row in rows.images) for name in lists}
@@ -105,10 +105,10 @@ def _optional(rows: CocoRows) -> FieldRows:
 
 
 def describe_file(source: AnnotationSource, summaries: Iterable[BlockSummary]) -> AnnotationFile:
-    """The summary of a file, by those of all its blocks.
+    """Merge the summaries of all blocks of a file.
 
     Raises:
-        WrongFlagError: the file is not of this kind, or boxes do not look like x, y, width, height in pixels.
+        WrongFlagError: The file is not of this kind, or boxes do not look like x, y, width, height in pixels.
     """
     blocks = sorted(summaries, key=lambda block: block.number)
     categories = tuple(category for block in blocks for category in block.categories)
@@ -133,7 +133,7 @@ def describe_file(source: AnnotationSource, summaries: Iterable[BlockSummary]) -
 
 
 def _missing_warnings(source: AnnotationSource, blocks: Sequence[BlockSummary]) -> Iterator[str]:
-    """Yield warnings about keypoints, boxes and ids that are stored otherwise than in the file."""
+    """Yield warnings about keypoints, boxes and ids that records store differently from the file."""
     number = sum(block.annotations for block in blocks)
     if source.kind is AnnotationKind.KEYPOINTS and number and not any(block.has_keypoint for block in blocks):
         yield (
@@ -167,7 +167,7 @@ def _add(counts: Iterable[FieldRows]) -> FieldRows:
 
 
 def _keypoints(categories: Iterable[Category], blocks: Iterable[BlockSummary]) -> dict[int, int]:
-    """How many keypoints most rows have, by id, of the categories that name none and have rows with some."""
+    """Return by category id the most frequent number of keypoints per row, for categories without keypoint names."""
     unnamed = {category.id for category in categories if not category.keypoints}
     counts = defaultdict[int, Counter[int]](Counter)
     for block in blocks:
@@ -177,7 +177,7 @@ def _keypoints(categories: Iterable[Category], blocks: Iterable[BlockSummary]) -
 
 
 def _sizes(image_ids: np.ndarray, packed: Iterable[bytes]) -> Mapping[int, tuple[int, int]]:
-    """Width and height in pixels of these images; of several rows of one, the last one's."""
+    """Return by image id the width and height in pixels. The last row of an image wins."""
     sizes: dict[int, tuple[int, int]] = {}
     for of_block in packed:
         columns = _unpack(of_block, 3)
@@ -192,7 +192,7 @@ def _known_sizes(rows: Iterable[CocoImageRow]) -> np.ndarray:
 
 
 def _ids(rows: Sequence[Any]) -> np.ndarray:
-    """Ordered by annotation id."""
+    """Return annotation and image ids, ordered by annotation id: int64 [2, N]."""
     ids = np.fromiter((row.id for row in rows), np.int64, len(rows))
     image_ids = np.fromiter((row.image_id for row in rows), np.int64, len(rows))
     order = np.argsort(ids)
@@ -200,12 +200,12 @@ def _ids(rows: Sequence[Any]) -> np.ndarray:
 
 
 def _pack(columns: np.ndarray) -> bytes:
-    """int64 [columns, rows], as differences, which are small where ids go up."""
+    """Compress int64 [columns, rows] as differences, which are small for ascending ids."""
     return isal_zlib.compress(np.diff(columns, prepend=0).tobytes(), 1) if columns.size else b""
 
 
 def _unpack(packed: bytes, columns: int) -> np.ndarray:
-    """int64 [columns, rows]."""
+    """Return the int64 [columns, rows] of `_pack`."""
     numbers = np.frombuffer(isal_zlib.decompress(packed), np.int64) if packed else np.empty(0, np.int64)
     return np.cumsum(numbers.reshape(columns, -1), axis=1)
 
@@ -214,7 +214,7 @@ def _shared_ids_warnings(path: str, packed: Sequence[bytes]) -> Iterator[str]:
     """Yield a warning if annotations of several images share an id. (Duplicates in one image are rejected.)
 
     Args:
-        packed: annotation and image ids, of each block.
+        packed: Annotation and image ids of each block, see `_ids`.
     """
     ids = np.sort(np.concatenate([_unpack(of_block, 2)[0] for of_block in packed] or [np.empty(0, np.int64)]))
     repeated = ids[1:][ids[1:] == ids[:-1]]
@@ -243,33 +243,33 @@ _FIELDS = {
     AnnotationKind.INSTANCES: "bbox",
     AnnotationKind.STUFF: "segmentation",
 }
-"""Fields that rows of a kind need. A row with several is read as the first."""
+"""Field that the rows of each kind need. A row with several of the fields is of the first kind."""
 
 
 def _check_kind(source: AnnotationSource, file: AnnotationFile, blocks: Sequence[BlockSummary]) -> None:
-    """Refuse a file that gives its flag nothing to read, and another flag something.
+    """Refuse a file that has no data for its flag, but data for another flag.
 
     Raises:
-        WrongFlagError: its annotations have nothing that the flag is about; or there is no list of them; or it is given
-            as a file of images alone, and its annotations would be dropped.
+        WrongFlagError: The annotations lack the field that the flag needs; or the file has no list of annotations; or
+            --image-info would drop the annotations of the file.
     """
     path, kind, number = source.path, source.kind, file.annotations
     fields = frozenset[str]().union(*(block.fields for block in blocks))
     if kind is AnnotationKind.IMAGE_INFO:
         if number:
-            of_rows = _fitting(fields) or AnnotationKind.INSTANCES
+            of_rows = _find_kind(fields) or AnnotationKind.INSTANCES
             raise WrongFlagError(
                 f"{path} has {number:,} annotations, which --image-info would drop; give it to {_flag(of_rows)}"
             )
         return
-    # Keypoints that a category names are enough, as nobody need be in sight in a small file.
+    # A category that names keypoints is enough: a small file may show no person.
     is_named = kind is AnnotationKind.KEYPOINTS and any(category.keypoints for category in file.categories)
     if file.images and not any(block.has_annotations for block in blocks):
         raise WrongFlagError(
             f"{path} has images and no list of annotations, which {_flag(kind)} is for; give it to --image-info"
         )
     has_field = is_named or any(block.has_field for block in blocks)
-    if number and not has_field and (fitting := _fitting(fields - {_FIELDS[kind]})):
+    if number and not has_field and (fitting := _find_kind(fields - {_FIELDS[kind]})):
         raise WrongFlagError(
             f"none of the {number:,} annotations of {path} has {_FIELDS[kind]}, which {_flag(kind)} is for; they have "
             f"{_FIELDS[fitting]}: give the file to {_flag(fitting)}"
@@ -277,7 +277,7 @@ def _check_kind(source: AnnotationSource, file: AnnotationFile, blocks: Sequence
 
 
 def _has_field(kind: AnnotationKind, rows: CocoRows) -> bool:
-    """Whether some row has what the kind is about, if in a row that has another fault."""
+    """Return True if a row has the field that the kind needs. The row may be malformed otherwise."""
     if kind is AnnotationKind.IMAGE_INFO:
         return False
     if kind is AnnotationKind.KEYPOINTS:
@@ -287,7 +287,7 @@ def _has_field(kind: AnnotationKind, rows: CocoRows) -> bool:
     return bool(rows.annotations) or _FIELDS[kind] in rows.fields
 
 
-def _fitting(fields: frozenset[str]) -> AnnotationKind | None:
+def _find_kind(fields: frozenset[str]) -> AnnotationKind | None:
     return next((kind for kind, field in _FIELDS.items() if field in fields), None)
 
 

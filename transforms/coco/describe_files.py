@@ -1,4 +1,4 @@
-"""Annotation files as a whole: their categories, what records hold, and their rows."""
+"""Merge the categories of all annotation files, choose the features of records, and count rows."""
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,16 +24,17 @@ _LABELS, _TABLE = "labels", "table"
 
 
 class FileRules(NamedTuple):
-    """Requirements of annotation files.
+    """Options that apply to all annotation files.
 
     Attributes:
-        categories: names of those that are wanted; empty for all.
-        asked: features that were asked for.
-        beside: of the data set that the splits are added to; None without one.
-        layout: all features of the layout that may be in records; `carried` all of the layout.
-        split_of: by path, the split of a file all of whose images are of it.
-        warnings: about the input.
-        is_export: whether a tool's placeholder among categories is left out.
+        categories: Names of the selected categories; empty for all.
+        asked: Requested features.
+        layout: Features of the layout that records may have.
+        carried: All features of the layout.
+        beside: Labels of the data set that the splits are added to; None for a new data set.
+        split_of: Split by path, for files whose images all belong to one split.
+        warnings: Warnings about the input.
+        is_export: True to skip the placeholder category of an export tool.
     """
 
     categories: tuple[str, ...]
@@ -48,7 +49,7 @@ class FileRules(NamedTuple):
 
 
 class DescribedFiles(NamedTuple):
-    """PCollections of one LabelMap of all categories, one LabelMap of the classes, one FeatureTable; and Facts."""
+    """PCollections: one LabelMap of all categories, one LabelMap of the classes, one FeatureTable, and Facts."""
 
     categories: PCollection
     labels: PCollection
@@ -71,9 +72,9 @@ class DescribeFiles(beam.PTransform):
 
 def _describe(_: bytes, rules: FileRules, files: list[AnnotationFile]) -> Iterator[Any]:
     categories = merge_categories(files)
-    said = [*rules.warnings]
+    warnings = [*rules.warnings]
     if rules.is_export and (unused := placeholder(categories, files)):
-        said.append(
+        warnings.append(
             f"category {unused.name!r} (id {unused.id}) is no class: no annotation has it, and it is the supercategory "
             "of all others, as Roboflow writes it; --instances in place of --data keeps it"
         )
@@ -82,12 +83,12 @@ def _describe(_: bytes, rules: FileRules, files: list[AnnotationFile]) -> Iterat
     labels = select_categories(categories, rules.categories)
     if rules.beside:
         labels, absent = adopt_labels(labels, rules.beside, True, _CURE)
-        said += [absent] if absent else []
+        warnings += [absent] if absent else []
     yield categories
     yield TaggedOutput(_LABELS, labels)
     yield TaggedOutput(_TABLE, choose_features(files, labels, rules.asked, rules.layout))
     facts = input_facts(files, rules.carried, rules.splits, rules.split_of)
-    facts.warnings |= {(rules.splits[0], text) for text in said if text}
+    facts.warnings |= {(rules.splits[0], text) for text in warnings if text}
     yield TaggedOutput(FACTS, facts)
 
 
@@ -99,11 +100,11 @@ _SOURCES = {
     "neg_category_ids": "image.neg_category_ids",
     "not_exhaustive_category_ids": "image.not_exhaustive_category_ids",
 }
-"""The feature that each field that only some layouts carry is in."""
+"""Feature of each field that only some layouts store."""
 
 
 def placeholder(labels: LabelMap, files: Sequence[AnnotationFile]) -> Category | None:
-    """Return the category that Roboflow writes for all others: with id 0, without an annotation."""
+    """Return the category that Roboflow adds as the parent of all others, with id 0 and no annotation; None without."""
     first, *others = labels.categories or (None,)
     if first is None or first.id or not others or any(file.uses_zero for file in files):
         return None
@@ -113,8 +114,8 @@ def placeholder(labels: LabelMap, files: Sequence[AnnotationFile]) -> Category |
 def input_facts(
     files: Sequence[AnnotationFile], layout: FeatureTable, splits: Sequence[str], split_of: Mapping[str, str]
 ) -> Facts:
-    """The rows of each file, all as of its split, or the first; joining moves those that are of others. Fields that no
-    record carries are those of the whole input. And the warnings of each file."""
+    """Return the row counts and warnings of all files. A file without a split is counted for the first split, and
+    joining moves the counts. Fields that no record stores are those of the complete input."""
     facts = FactsBuilder()
     for rows in describe_inputs(files, layout):
         first, *others = (split_of[rows.path],) if rows.path in split_of else splits
@@ -122,21 +123,21 @@ def input_facts(
         for split in others:
             facts.add_rows(split, msgspec.structs.replace(rows, images=0, annotations=0))
     of_files = chain.from_iterable(file.warnings for file in files)
-    for text in (*of_files, *_unsaid_things(files), *_without_categories(files)):
+    for text in (*of_files, *_isthing_warnings(files), *_category_warnings(files)):
         facts.warn(splits[0], text)
     return facts.build()
 
 
-def _unsaid_things(files: Sequence[AnnotationFile]) -> Iterator[str]:
+def _isthing_warnings(files: Sequence[AnnotationFile]) -> Iterator[str]:
     """Yield a warning that panoptic categories are written as stuff, because no file has `isthing`."""
     panoptic = [file for file in files if file.kind is AnnotationKind.PANOPTIC]
-    said = {category.id for file in files for category in file.categories if category.isthing is not None}
+    known = {category.id for file in files for category in file.categories if category.isthing is not None}
     names = {category.id: category.name for file in panoptic for category in file.categories}
-    unsaid = [names[id_] for id_ in sorted(names.keys() - said)]
-    if unsaid:
-        shown = ", ".join(unsaid[:_CATEGORIES_SHOWN]) + " …" * (len(unsaid) > _CATEGORIES_SHOWN)
+    missing = [names[id_] for id_ in sorted(names.keys() - known)]
+    if missing:
+        shown = ", ".join(missing[:_CATEGORIES_SHOWN]) + " …" * (len(missing) > _CATEGORIES_SHOWN)
         yield (
-            f"{', '.join(file.path for file in panoptic)}: {len(unsaid):,} of {len(names):,} categories have no "
+            f"{', '.join(file.path for file in panoptic)}: {len(missing):,} of {len(names):,} categories have no "
             f"isthing ({shown}) and are written as stuff, without instances: add isthing, 1 for things and 0 for stuff"
         )
 
@@ -145,7 +146,7 @@ _CATEGORIES_SHOWN = 3
 _NEED_NONE = (AnnotationKind.CAPTIONS, AnnotationKind.IMAGE_INFO)
 
 
-def _without_categories(files: Sequence[AnnotationFile]) -> Iterator[str]:
+def _category_warnings(files: Sequence[AnnotationFile]) -> Iterator[str]:
     """Yield a warning if no annotation has a class because no file has categories."""
     without = [file.path for file in files if file.annotations and file.kind not in _NEED_NONE]
     if without and not any(file.categories for file in files):
@@ -156,7 +157,7 @@ def _without_categories(files: Sequence[AnnotationFile]) -> Iterator[str]:
 
 
 def describe_inputs(files: Iterable[AnnotationFile], layout: FeatureTable) -> list[InputRows]:
-    """Rows of each file by its path and kind."""
+    """Return the row counts of each file, sorted by path and kind."""
     files = sorted(files, key=lambda file: (file.path, file.kind))
     by_layout = [name for name, source in _SOURCES.items() if source in layout.sources]
     # Rows of a keypoints file are joined with those of instances.
@@ -182,10 +183,10 @@ def describe_inputs(files: Iterable[AnnotationFile], layout: FeatureTable) -> li
 def choose_features(
     files: Iterable[AnnotationFile], labels: LabelMap, asked: FeatureTable, layout: FeatureTable
 ) -> FeatureTable:
-    """`asked`, with LVIS's lists where a file has them, and category ids where labels are others.
+    """Return the requested features. Add LVIS's lists if a file has them, and category ids if labels differ from them.
 
     Raises:
-        CategoryError: labels are names, and two categories have the same.
+        CategoryError: Labels are category names, and two categories have the same name.
     """
     is_text = any(feature.source == asked.label and feature.kind is FeatureKind.BYTES for feature in asked.features)
     if is_text and (twice := labels.duplicate_names()):
@@ -202,12 +203,12 @@ _INT64_MAX = (1 << 63) - 1
 
 
 def merge_categories(files: Iterable[AnnotationFile]) -> LabelMap:
-    """One label map, by category id: classes of objects from the files of objects (without any, from those of images
-    alone), segments from panoptic and stuff files.
+    """Merge the categories of all files, ordered by id. Classes of objects come from files of objects (without any,
+    from image_info files), segments from panoptic and stuff files.
 
     Raises:
-        CategoryError: an id that two rows name differently, or give different keypoints; more stuff categories than a
-            mask of one byte has values for; an id that leaves none for num_classes.
+        CategoryError: One id has two names, or different keypoints; or there are more stuff categories than the 253
+            values of a uint8 mask; or the largest id is too large for num_classes.
     """
     files = sorted(files, key=lambda file: file.path)
     by_id: dict[int, tuple[Category, str]] = {}
@@ -267,7 +268,7 @@ def _agreed(known: Category, source: str, other: Category, path: str) -> Categor
 
 
 def _with_keypoints(known: Category, source: str, number: int, path: str) -> Category:
-    """With as many keypoints as its rows in `path` have, where no file names them."""
+    """Name the keypoints of a category by number, if no file names them. `number` is that of its rows in `path`."""
     named = name_keypoints(known, number)
     if len(named.keypoints) != number:
         raise CategoryError(
@@ -278,10 +279,10 @@ def _with_keypoints(known: Category, source: str, number: int, path: str) -> Cat
 
 
 def select_categories(labels: LabelMap, names: tuple[str, ...]) -> LabelMap:
-    """The classes called `names`; all where that is empty. Segments are not selected.
+    """Return the classes with these names; all if `names` is empty. Segments are unchanged.
 
     Raises:
-        NoSuchClassError: with every name that no category has.
+        NoSuchClassError: No category has one of the names. The message lists all unknown names.
     """
     known = {category.name for category in labels.categories}
     if unknown := [name for name in names if name not in known]:

@@ -1,8 +1,8 @@
-"""Fields of a COCO file that its rows have no place for: which there are, and how many rows have data in them.
+"""Find the fields of a COCO file that the row types do not have, and count the rows with data in each field.
 
-A row type that refuses unknown fields stops msgspec at the first row that has one. It is then given a place in the
-type, which keeps the text of its values, and the file is decoded again. This costs little where all rows have the same
-fields: they are known from the first row.
+The row types refuse unknown fields, so msgspec stops at the first row with one. The type then gets an attribute for the
+field, with the text of its values, and the file is decoded again. The cost is low if all rows have the same fields,
+because the first row names all of them.
 """
 
 import contextlib
@@ -26,18 +26,18 @@ _ROWS = msgspec.json.Decoder(list[msgspec.Raw])
 _UNKNOWN = re.compile(r"Object contains unknown field `.*?`(?: - at `\$\.(images|annotations)\[(\d+)\]`)?", re.DOTALL)
 _TRIES = 8
 _MOST_NAMES = 64
-"""Files whose rows have other fields each are decoded row by row."""
+"""Files with more field names are decoded row by row."""
 
 _NOTHING = rb"[\s\[\]{},:0.\-]*"
 _NO_DATA = re.compile(
     rb'""\Z|(?!")%b(?:(?:"[^"\\]*(?:\\.[^"\\]*)*"(?=\s*:)|""(?!\s*:)|null|false)%b)*\Z' % (_NOTHING, _NOTHING),
     re.DOTALL,
 )
-"""Brackets, zeros, null, false, empty strings and the keys of objects. A text that is long ends it at once."""
+"""Matches brackets, zeros, null, false, empty strings and keys of objects. The match fails fast at a long string."""
 
 
 class _FieldNames(NamedTuple):
-    """Names of fields, of the file itself and of its rows."""
+    """Field names of the file object and of its rows."""
 
     file: frozenset[str]
     images: frozenset[str]
@@ -53,7 +53,7 @@ _USUAL = _FieldNames(
 
 
 def has_data(value: msgspec.Raw) -> bool:
-    """Whether a piece of JSON says anything: it is not empty, and not all null, false or zero.
+    """Return True if JSON text has data: a number other than 0, true, or a string that is not empty.
 
     >>> [has_data(msgspec.Raw(text)) for text in (b"", b"null", b"[0, 0.0]", b'{"occluded": false}', b"0.5", b'"a"')]
     [False, False, False, False, True, True]
@@ -62,15 +62,15 @@ def has_data(value: msgspec.Raw) -> bool:
 
 
 def has_numbers(value: msgspec.Raw) -> bool:
-    """Whether a list has entries, if only zeros."""
+    """Return True if a JSON list has entries, even if all are 0."""
     return bytes(value) not in (b"", b"null", b"[]")
 
 
 class DecodedFile(NamedTuple):
-    """The lists of a file, `annotations` UNSET where it has no such list.
+    """Lists of a file. `annotations` is UNSET if the file has no such list.
 
     Attributes:
-        counts: how often fields have data, in the file itself, image rows and annotation rows.
+        counts: Number of times that each field has data: in the file object, image rows and annotation rows.
     """
 
     images: list[Any]
@@ -80,11 +80,10 @@ class DecodedFile(NamedTuple):
 
 
 def decode_with_fields(data: bytes, image: type, row: Any) -> DecodedFile:
-    """A file whose image rows are of the type `image`, and annotation rows of the type `row`, or msgspec.Raw. What it
-    counts are fields that these do not have.
+    """Decode a file with rows of types `image` and `row` (or msgspec.Raw), and count fields that the types do not have.
 
     Raises:
-        msgspec.ValidationError: a row is not of its type, or there are more fields than types are made for.
+        msgspec.ValidationError: A row has the wrong type, or rows have more than _MOST_NAMES different fields.
     """
     names = _USUAL
     for _ in range(_TRIES):
@@ -105,14 +104,14 @@ def decode_with_fields(data: bytes, image: type, row: Any) -> DecodedFile:
 
 
 def _with_names_of(data: bytes, names: _FieldNames, list_: str | None, index: int) -> _FieldNames:
-    """`names` and those of the file, of the first and last rows of its lists, and of the row of a list that is known to
-    have one more."""
+    """Add field names of the file object, of the first and last rows of its lists, and of the row `index` of `list_`,
+    which has an unknown field."""
     fields = FIELDS.decode(data)
     found = {"file": fields.keys() - set(LISTS)}
     for name in LISTS[:2]:
         rows = _ROWS.decode(fields.get(name, b"[]"))
-        looked_at = {0, len(rows) - 1, *([index] if name == list_ else [])} if rows else ()
-        found[name] = {key for each in looked_at for key in FIELDS.decode(rows[each])}
+        samples = {0, len(rows) - 1, *([index] if name == list_ else [])} if rows else ()
+        found[name] = {key for sample in samples for key in FIELDS.decode(rows[sample])}
     return _FieldNames(*(known | found[name] for name, known in names._asdict().items()))
 
 
@@ -137,7 +136,7 @@ def _decoder(image: type, row: Any, names: _FieldNames) -> msgspec.json.Decoder:
 
 
 def _with_places(struct: Any, names: Iterable[str], fields: Iterable[Any] = ()) -> Any:
-    """Return the type with other `fields`, and a raw text for each of `names`; msgspec.Raw unchanged."""
+    """Return a subtype with further `fields`, and a raw JSON attribute for each of `names`; msgspec.Raw unchanged."""
     if struct is msgspec.Raw:
         return struct
     places = _places(struct, names)
@@ -151,26 +150,26 @@ def _with_places(struct: Any, names: Iterable[str], fields: Iterable[Any] = ()) 
 
 
 def _places(struct: Any, names: Iterable[str]) -> dict[str, str]:
-    """Attribute and name of each field that a type is given."""
+    """Return the field name by attribute, of the attributes that `_with_places` adds to a type."""
     return {f"field_{index}": name for index, name in enumerate(sorted(set(names) - field_names(struct)))}
 
 
 def field_names(struct: Any) -> set[str]:
-    """Names of the fields that a row type has; of msgspec.Raw none."""
+    """Return the field names of a row type; msgspec.Raw has none."""
     return set(getattr(struct, "__struct_encode_fields__", ()))
 
 
 def required_names(struct: Any) -> set[str]:
-    """Return the required fields of a type's rows."""
+    """Return the names of the required fields of a row type."""
     fields = msgspec.structs.fields(struct) if struct is not msgspec.Raw else ()
     return {field.encode_name for field in fields if field.required}
 
 
 def _count(rows: list[Any], struct: Any, names: Iterable[str]) -> dict[str, int]:
-    """How many rows of the type with places for `names` have data in them."""
+    """Count the rows with data in each of the fields `names`. The rows' type is from `_with_places`."""
     if struct is msgspec.Raw:
         return {}
-    # No call of a Python function for each of a million rows.
+    # map() avoids a call of a Python function for each of a million rows.
     return {
         name: list(map(_NO_DATA.match, map(attrgetter(place), rows))).count(None)
         for place, name in _places(struct, names).items()
@@ -181,17 +180,17 @@ def count_fields(rows: Iterable[msgspec.Raw]) -> Counter[str]:
     """Count the rows with data in each field."""
     counts: Counter[str] = Counter()
     for row in rows:
-        with contextlib.suppress(msgspec.ValidationError):  # no object
+        with contextlib.suppress(msgspec.ValidationError):  # the row is not an object
             counts.update(name for name, value in FIELDS.decode(row).items() if has_data(value))
     return counts
 
 
 def count_entry_fields(data: bytes, name: str, entry: type) -> dict[str, int]:
-    """How many entries of the lists that annotation rows have in the field `name` have data in fields that the type
-    `entry` does not have.
+    """Count entries with data in fields that the type `entry` does not have. The entries are those of the list `name`
+    in each annotation row.
 
     Raises:
-        msgspec.DecodeError: it is not JSON.
+        msgspec.DecodeError: `data` is not JSON.
     """
     texts = [(field, msgspec.Raw, NO_TEXT) for field in sorted(field_names(entry))]
     usual = msgspec.defstruct(entry.__name__, texts, forbid_unknown_fields=True, gc=False)
@@ -201,7 +200,7 @@ def count_entry_fields(data: bytes, name: str, entry: type) -> dict[str, int]:
     counts: Counter[str] = Counter()
     row = msgspec.json.Decoder(_with_list(name, msgspec.Raw))
     for raw in msgspec.json.decode(data, type=_with_list("annotations", msgspec.Raw)).annotations:
-        with contextlib.suppress(msgspec.ValidationError):  # its reject says so
+        with contextlib.suppress(msgspec.ValidationError):  # the row is rejected elsewhere
             counts += count_fields(getattr(row.decode(raw), name))
     return {f"{name}.{field}": number for field, number in without(counts, field_names(entry)).items()}
 
@@ -211,12 +210,12 @@ def _with_list(name: str, entry: Any) -> Any:
 
 
 def without(counts: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:
-    """Counts of other fields than these."""
+    """Return the counts without these fields."""
     return {name: counts[name] for name in counts.keys() - set(names)}
 
 
 def field_rows(*counts: Mapping[str, int]) -> FieldRows:
-    """Counts of the file, its images, annotations and categories as they stand in the manifest: without zeros."""
+    """Return the manifest's form of counts of the file, its images, annotations and categories: without zeros."""
     lists = {
         list_: {name: of_list[name] for name in sorted(of_list) if of_list[name]}
         for list_, of_list in zip(COUNTED, counts, strict=False)

@@ -1,6 +1,6 @@
-"""A folder that a tool exported: its COCO files, their splits and the folders of their images are found by their names.
+"""Find the COCO files, splits and image folders of an exported folder by their names.
 
-Roboflow, CVAT, FiftyOne, Label Studio, Datumaro and COCO itself name them differently.
+The names of Roboflow, CVAT, FiftyOne, Label Studio, Datumaro and COCO are known.
 """
 
 import posixpath
@@ -22,20 +22,20 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 _KINDS = {kind.value: kind for kind in AnnotationKind} | {"person_keypoints": AnnotationKind.KEYPOINTS}
 _NAMED = re.compile(rf"({'|'.join(sorted(_KINDS, reverse=True))})(?:_(.+))?\.json(?:\.gz)?")
 _USUAL = ("_annotations.coco.json", "labels.json", "annotations.json", "result.json", "instances.json")
-"""Names of Roboflow, FiftyOne, labelme2coco, Label Studio and others, beside images or their folder."""
+"""Names that Roboflow, FiftyOne, labelme2coco, Label Studio and others use, next to the images or their folder."""
 _ANNOTATIONS = "annotations"
 _SUBSET = re.compile(rf"(?:.*[_.-])?({'|'.join(SPLIT_OF_FOLDER)})(?:\d{{4}})?", re.IGNORECASE)
 _CURE = "give the files by their flags in place of --data: --images and --instances, for example"
-_LOOKED_AT = 3
+_IMAGES_TRIED = 3
 
 
 class ExportFile(NamedTuple):
     """An annotation file.
 
     Attributes:
-        name: in the folder of the export.
-        subset: what the export calls the split; empty if it says nothing.
-        masks: folder of the PNGs of a panoptic file.
+        name: Path relative to the folder of the export.
+        subset: Name of the split in the export; empty if the export has none.
+        masks: Folder of the PNGs of a panoptic file.
     """
 
     name: str
@@ -49,12 +49,12 @@ class ExportFile(NamedTuple):
 
 
 class ExportPart(NamedTuple):
-    """Annotation files whose ids of images are of one kind.
+    """Annotation files that share one set of image ids.
 
     Attributes:
-        split: of all its images; empty if --split decides.
-        images: folders of the images.
-        shares_images: whether these are those of another part, too.
+        split: Split of all images; empty if --split decides.
+        images: Folders of the images.
+        shares_images: True if another part has the same image folders.
     """
 
     split: str
@@ -64,12 +64,12 @@ class ExportPart(NamedTuple):
 
 
 class Given(NamedTuple):
-    """All that a job reads.
+    """Input files of a job.
 
     Attributes:
-        splits: that are written.
-        data: the folder in which it was found; empty if options name the files.
-        warnings: about files that are not read.
+        splits: Names of the splits to write.
+        data: Folder in which the files were found; empty if options name the files.
+        warnings: Warnings about files that are not read.
     """
 
     parts: tuple[ExportPart, ...]
@@ -79,7 +79,7 @@ class Given(NamedTuple):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Files and folders that were found, for a person."""
+        """Lines for the user that list the files and folders found."""
         return tuple(self._note(part) for part in self.parts if self.data)
 
     def _note(self, part: ExportPart) -> str:
@@ -101,11 +101,11 @@ def split_of(subset: str) -> str:
 
 
 def find_exports(options: CocoOptions) -> tuple[CocoOptions, Given]:
-    """Return options that name files and folders, and what belongs together; with `data` all is found in it.
+    """Return options that name all files and folders, and the input files. Find the files in `options.data`, if set.
 
     Raises:
         ConfigError: `data` has no annotation file, or two of one kind for a split; or no folder has the images; or
-            options do not fit what is found.
+            options do not fit the files found.
     """
     data = options.data
     if not data:
@@ -117,7 +117,7 @@ def find_exports(options: CocoOptions) -> tuple[CocoOptions, Given]:
     unread = dict.fromkeys(_json_names(data, _ANNOTATIONS), "its name is that of no kind of annotation file")
     unread |= {file.name: f"no folder {_stem(file.name)} of its PNGs is beside it" for file in named}
     read = {file.name for file in found}
-    said = (f"{join_path(data, name)} is not read: {why}" for name, why in unread.items() if name not in read)
+    warnings = (f"{join_path(data, name)} is not read: {why}" for name, why in unread.items() if name not in read)
     by_split = _by_split(data, found)
     folders = {split: options.images or (_image_folder(data, files[0]),) for split, files in by_split.items()}
     options = _naming(options, found, folders)
@@ -133,11 +133,11 @@ def find_exports(options: CocoOptions) -> tuple[CocoOptions, Given]:
         parts, names = [ExportPart("", options.sources, options.images)], options.splits
     else:
         names = tuple(by_split)
-    return options, Given(tuple(parts), names, data, tuple(said))
+    return options, Given(tuple(parts), names, data, tuple(warnings))
 
 
 def is_export_name(name: str) -> bool:
-    """Return True if a file within a folder is named as COCO's annotation files.
+    """Return True if a file within a folder is named like COCO's annotation files.
 
     >>> is_export_name("annotations/instances_val2017.json"), is_export_name("notes/instances.json")
     (True, False)
@@ -171,7 +171,7 @@ def _naming(options: CocoOptions, found: Sequence[ExportFile], folders: dict[str
     """Return options with the files in place of `data`.
 
     Raises:
-        ConfigError: other options do not fit them.
+        ConfigError: Other options do not fit the files.
     """
     data = options.data or ""
     named: dict[str, Any] = {"data": None, "images": [*dict.fromkeys(chain.from_iterable(folders.values()))]}
@@ -187,7 +187,7 @@ def _naming(options: CocoOptions, found: Sequence[ExportFile], folders: dict[str
 
 
 def _files(data: str) -> Iterator[ExportFile]:
-    """Yield files with known names; without any, all JSON files of the folder `annotations`, or of the export."""
+    """Yield files with known names. Without any, yield all JSON files of the folder `annotations`, or of the export."""
     names = _json_names(data, _ANNOTATIONS)
     matches = {name: match for name in names if (match := _NAMED.fullmatch(posixpath.basename(name)))}
     usual = [posixpath.join(folder, name) for folder in ("", *SPLIT_OF_FOLDER) for name in _USUAL]
@@ -211,7 +211,7 @@ def _stem(name: str) -> str:
 
 
 def _masks(data: str, file: ExportFile) -> str:
-    """Return the folder, or .zip, of the PNGs of a panoptic file; empty if it is not found, or the file is none."""
+    """Return the folder, or .zip, of the PNGs of a panoptic file; empty if not found, or for other kinds of files."""
     if file.kind is not AnnotationKind.PANOPTIC:
         return ""
     stem = _stem(file.name)
@@ -224,12 +224,12 @@ def _image_folder(data: str, file: ExportFile) -> str:
     """Return the folder that has one of the first images that a file names.
 
     Raises:
-        ConfigError: no folder has them.
+        ConfigError: No folder has one of the images.
     """
     beside = posixpath.dirname(file.name)
     source = AnnotationSource(file.kind, join_path(data, file.name))
     blocks = (block for block in cut_file(source) if block.list == "images")
-    names = [row.file_name for block in islice(blocks, 1) for row in read_block(block).images[:_LOOKED_AT]]
+    names = [row.file_name for block in islice(blocks, 1) for row in read_block(block).images[:_IMAGES_TRIED]]
     subsets = [file.subset, file.split, *(name for name, split in SPLIT_OF_FOLDER.items() if split == file.split)]
     if match := _SUBSET.search(file.subset):
         subsets += [file.subset[match.start(1) :], f"{match[1]}2017"]

@@ -1,4 +1,4 @@
-"""Boxes that are not x, y, width, height in pixels are recognised, as far as that can be done, before they are used."""
+"""Detect boxes that are probably not x, y, width, height in pixels."""
 
 import contextlib
 import math
@@ -16,14 +16,14 @@ Numbers = tuple[float, float, float, float]
 BOX = msgspec.json.Decoder(Numbers)
 
 LARGEST = 1e18
-"""More pixels, or square pixels, than any image has; records keep 32-bit floats, which end at 3.4e38."""
+"""Limit in pixels, or square pixels, beyond any image. It is within float32, the type of records (up to 3.4e38)."""
 
 
 def box_xywh_px(numbers: Numbers, format_: BoxFormat, width: int, height: int) -> Numbers:
-    """x, y, width, height in pixels of a `bbox` of a format other than COCO's; width and height may turn out negative.
+    """Convert a `bbox` of another format to x, y, width, height in pixels. Width and height may be negative.
 
     Args:
-        width, height: of the image, in pixels; they do not matter to a format of pixels.
+        width, height: Size of the image, in pixels. Formats in pixels ignore it.
 
     >>> box_xywh_px((60, 20, 100, 50), BoxFormat.XYXY, width=0, height=0)
     (60, 20, 40, 30)
@@ -36,7 +36,7 @@ def box_xywh_px(numbers: Numbers, format_: BoxFormat, width: int, height: int) -
     if format_ in (BoxFormat.CXCYWH, BoxFormat.REL_CXCYWH):
         x, y = round(x - xmax / 2, 12), round(y - ymax / 2, 12)
     if format_ not in (BoxFormat.XYXY, BoxFormat.REL_XYXY):
-        # 0.9 and 0.1 of a side end at the edge, not behind it by the last bit of a float.
+        # Rounding keeps 0.9 + 0.1 of a side at the edge, not one float beyond it.
         xmax, ymax = round(x + xmax, 12), round(y + ymax, 12)
     if format_.is_fraction:
         x, y, xmax, ymax = x * width, y * height, xmax * width, ymax * height
@@ -44,16 +44,16 @@ def box_xywh_px(numbers: Numbers, format_: BoxFormat, width: int, height: int) -
 
 
 def _length(low: float, high: float) -> float:
-    """Return the number that added to `low` gives `high`, and not more."""
+    """Return the largest length for which `low + length` does not exceed `high`."""
     length = high - low
     return length if low + length <= high else math.nextafter(length, -math.inf)
 
 
 def box_area_px2(area: float, numbers: Numbers, format_: BoxFormat, bbox_xywh_px: Numbers) -> float:
-    """The `area` of a row in pixels², where `bbox` has another format than COCO's.
+    """Return the area of an object in pixels², for a `bbox` of another format than COCO's.
 
-    It is that of the box if it was made of the numbers of `bbox` as if they were x, y, width, height, or if it is no
-    more than 1, a fraction of the image.
+    The area of the box replaces two kinds of `area`: the product of the last two numbers of `bbox`, which a tool took
+    for width and height, and, in formats of fractions, at most 1.
 
     >>> box_area_px2(5000, (60, 20, 100, 50), BoxFormat.XYXY, (60, 20, 40, 30))
     1200
@@ -65,35 +65,35 @@ def box_area_px2(area: float, numbers: Numbers, format_: BoxFormat, bbox_xywh_px
 
 
 _SAMPLE = 10_000
-"""So many rows are looked at, evenly spaced, which takes the same time for a file of any size."""
+"""Number of evenly spaced rows to sample. The time is then the same for a file of any size."""
 _ROW_BYTES = 60
-"""No row has fewer; with polygons it is ten times as many, and so fewer rows are looked at."""
+"""Minimum size of a row. Rows with polygons are ten times as large, so that fewer rows are sampled."""
 _NEARLY_ALL = 0.98
 _MOST = 0.5
 _FEW = 2
-"""A single area or polygon may agree by chance …"""
+"""Minimum number of areas or polygons that agree: a single one may agree by chance."""
 _SEVERAL = 3
-"""… as may a box or two across the edge, which look as if they had two corners where they are large …"""
+"""Minimum number of boxes across the edge: large boxes across the edge look like two corners."""
 _ENOUGH = 20
-"""… and of fewer boxes most may cross the edge for other reasons."""
+"""Minimum number of boxes: most of fewer boxes may cross the edge for other reasons."""
 _FEW_ACROSS = 0.05
 _MANY_ACROSS = 0.2
-"""Boxes that overlap the edge on purpose are fewer, where all of them look as if they had two corners."""
+"""Fraction of boxes across the edge that is more than intended, if all boxes look like two corners."""
 _APART, _TOGETHER = 0.5, 0.7
-"""Intersection over union of a box and its polygons' bounds. Of 21,820 objects of eight real files, none has less than
-0.7."""
+"""Intersection over union of a box and its polygons' bounds. It is at least 0.7 for each of 21,820 objects of eight
+real files."""
 _SMALL_PX = 8
-"""An image of no more than this may well have boxes of a pixel."""
+"""Images with sides up to this may have boxes of one pixel."""
 
 
 class Boxes(NamedTuple):
     """Columns of a sample of rows.
 
     Attributes:
-        numbers: [4, N], of `bbox`.
-        sizes: [2, N], width and height of each box's image, in pixels; NaN where unknown.
-        areas: [N], of the JSON; NaN where it has none.
-        extents: [4, N], least x and y and largest x and y of the polygons; NaN where there are none.
+        numbers: float64 [4, N], numbers of `bbox`.
+        sizes: float64 [2, N], width and height of each box's image, in pixels; NaN if unknown.
+        areas: float64 [N], `area` of the row; NaN if it has none.
+        extents: float64 [4, N], xmin, ymin, xmax, ymax of the polygons; NaN without polygons.
     """
 
     numbers: np.ndarray
@@ -101,12 +101,12 @@ class Boxes(NamedTuple):
     areas: np.ndarray
     extents: np.ndarray
 
-    def those(self, which: np.ndarray) -> "Boxes":
+    def select(self, which: np.ndarray) -> "Boxes":
         return Boxes(*(column[..., which] for column in self))
 
 
 class Guess(NamedTuple):
-    """Formats that the boxes may have; none where no format that can be read fits; and what speaks for it."""
+    """Formats that the boxes may have, and the evidence. `formats` is empty if no known format fits."""
 
     formats: tuple[BoxFormat, ...]
     evidence: str
@@ -116,10 +116,10 @@ def check_box_format(path: str, boxes: Boxes) -> None:
     """Check that boxes may be x, y, width, height in pixels.
 
     Args:
-        path: for the message.
+        path: Path of the file, for the message.
 
     Raises:
-        WrongFlagError: they look as if they were something else.
+        WrongFlagError: The boxes look like another format.
     """
     guess = guess_box_format(boxes)
     if not guess:
@@ -144,7 +144,7 @@ _MEANINGS = {
 
 
 class SampledBoxes(NamedTuple):
-    """Columns of a sample of rows, as of Boxes, and the ids of their images.
+    """Columns of Boxes for a sample of rows, with image ids in place of sizes.
 
     Attributes:
         image_ids: int64 [N].
@@ -156,19 +156,19 @@ class SampledBoxes(NamedTuple):
     extents: np.ndarray
 
     def boxes(self, sizes: Mapping[int, tuple[int, int]]) -> Boxes:
-        """With the width and height of images, by id, in pixels."""
+        """Return Boxes with image sizes. `sizes` has width and height in pixels by image id."""
         unknown = (np.nan, np.nan)
         of_images = [sizes.get(image_id, unknown) for image_id in self.image_ids.tolist()]
         return Boxes(self.numbers, np.array(of_images, float).reshape(-1, 2).T, self.areas, self.extents)
 
 
 def sampled_of(file_bytes: int) -> int:
-    """Every so manieth row of a file of that size is looked at: of any file, no more than _SAMPLE or so."""
+    """Return the step between sampled rows of a file of this size, for about _SAMPLE rows at most."""
     return max(1, file_bytes // (_SAMPLE * _ROW_BYTES))
 
 
 def sample_boxes(rows: Sequence[AnnotationRow]) -> SampledBoxes:
-    """The boxes of rows, without those that are malformed."""
+    """Return the boxes of rows. Malformed boxes are skipped."""
     unknown = (np.nan,) * 4
     image_ids, numbers, areas, extents = [], [], [], []
     for row in rows:
@@ -192,16 +192,16 @@ def join_samples(samples: Sequence[SampledBoxes]) -> SampledBoxes:
 
 
 def guess_box_format(boxes: Boxes) -> Guess | None:
-    """Return the format of boxes, if there is good evidence against x, y, width, height in pixels."""
+    """Return the probable format of boxes; None without good evidence against x, y, width, height in pixels."""
     if not boxes.numbers.size:
         return None
-    boxes = boxes.those(np.all(boxes.numbers[2:] > 0, axis=0))
+    boxes = boxes.select(np.all(boxes.numbers[2:] > 0, axis=0))
     return _guess_fractions(boxes) or _guess_corners(boxes) or _guess_other(boxes) or _guess_across(boxes)
 
 
 def _guess_fractions(boxes: Boxes) -> Guess | None:
-    """Numbers from 0 to 1, in images that have more than a few pixels."""
-    boxes = boxes.those(~np.all(boxes.sizes <= _SMALL_PX, axis=0))
+    """Detect fractions: numbers from 0 to 1 in images larger than _SMALL_PX."""
+    boxes = boxes.select(~np.all(boxes.sizes <= _SMALL_PX, axis=0))
     number = boxes.areas.size
     within = np.all((boxes.numbers >= -0.01) & (boxes.numbers <= 1.01), axis=0)
     if within.sum() <= number * _NEARLY_ALL or not (boxes.numbers[:, within] % 1).any():
@@ -213,20 +213,20 @@ def _guess_fractions(boxes: Boxes) -> Guess | None:
         BoxFormat.REL_CXCYWH: _centred_within(boxes.numbers),
     }
     formats = tuple(format_ for format_, fitting in fits.items() if fitting.sum() > number * _NEARLY_ALL)
-    formats = _that_hold_polygons(boxes, formats) or formats
+    formats = _matching_formats(boxes, formats) or formats
     none = "" if formats else ", and fit neither as corners, nor as corner or centre and size"
     return Guess(formats, f"{within.sum():,} of {number:,} boxes have no number above 1{none}")
 
 
 def _centred_within(numbers: np.ndarray) -> np.ndarray:
-    """Whether boxes of centre and size lie between 0 and 1: bool [N]."""
+    """Return bool [N]: the box, read as centre and size, is within 0..1."""
     centre, half = numbers[:2], numbers[2:] / 2
     return np.all((centre - half >= -0.01) & (centre + half <= 1.01), axis=0)
 
 
 def _guess_corners(boxes: Boxes) -> Guess | None:
-    """Two corners in place of a corner and a size."""
-    boxes = boxes.those(np.any(boxes.numbers[:2] > 1, axis=0))  # for a box at 0, 0 it is the same
+    """Detect two corners in place of a corner and a size."""
+    boxes = boxes.select(np.any(boxes.numbers[:2] > 1, axis=0))  # a box at 0, 0 has equal numbers in both formats
     number = boxes.areas.size
     corners, sized = boxes.numbers, _edges(boxes, BoxFormat.XYWH)
     is_ordered = np.all(corners[2:] >= corners[:2], axis=0)
@@ -248,15 +248,15 @@ def _guess_corners(boxes: Boxes) -> Guess | None:
 
 
 def _guess_other(boxes: Boxes) -> Guess | None:
-    """Boxes that are elsewhere than their polygons."""
-    boxes = boxes.those(np.isfinite(boxes.extents[0]))
+    """Detect boxes that do not overlap their polygons."""
+    boxes = boxes.select(np.isfinite(boxes.extents[0]))
     number = boxes.areas.size
     overlaps = _overlaps(boxes, _edges(boxes, BoxFormat.XYWH))
     apart = (overlaps < _APART).sum()
     if apart < _SEVERAL or apart <= number * _MOST:
         return None
-    said = f"{apart:,} of {number:,} boxes with polygons overlap them by less than half"
-    formats = _that_hold_polygons(boxes, tuple(_MEANINGS))
+    evidence = f"{apart:,} of {number:,} boxes with polygons overlap them by less than half"
+    formats = _matching_formats(boxes, tuple(_MEANINGS))
     left, top, width, height = boxes.numbers
     right = boxes.sizes[0] - left
     changes = {
@@ -265,21 +265,21 @@ def _guess_other(boxes: Boxes) -> Guess | None:
     }
     for change, edges in changes.items():
         if not formats and (_overlaps(boxes, np.stack(edges)) > _TOGETHER).sum() > number * _NEARLY_ALL:
-            said += f", and fit if {change}"
+            evidence += f", and fit if {change}"
             break
-    return Guess(formats, said)
+    return Guess(formats, evidence)
 
 
-def _that_hold_polygons(boxes: Boxes, formats: Sequence[BoxFormat]) -> tuple[BoxFormat, ...]:
-    """The formats in which nearly all boxes are where their polygons are; none if there are few polygons."""
-    boxes = boxes.those(np.isfinite(boxes.extents[0]))
+def _matching_formats(boxes: Boxes, formats: Sequence[BoxFormat]) -> tuple[BoxFormat, ...]:
+    """Return the formats in which nearly all boxes match their polygons; () if there are few polygons."""
+    boxes = boxes.select(np.isfinite(boxes.extents[0]))
     number = boxes.areas.size
     fits = {format_: (_overlaps(boxes, _edges(boxes, format_)) > _TOGETHER).sum() for format_ in formats}
     return tuple(format_ for format_ in formats if number >= _SEVERAL and fits[format_] > number * _NEARLY_ALL)
 
 
 def _edges(boxes: Boxes, format_: BoxFormat) -> np.ndarray:
-    """Least x and y and largest x and y of boxes, in pixels: [4, N]; NaN if a size that is needed is unknown."""
+    """Return xmin, ymin, xmax, ymax of boxes in pixels: [4, N]. NaN if the format needs an unknown image size."""
     first, second = boxes.numbers[:2], boxes.numbers[2:]
     if format_ in (BoxFormat.XYWH, BoxFormat.REL_XYWH):
         second = first + second
@@ -290,7 +290,7 @@ def _edges(boxes: Boxes, format_: BoxFormat) -> np.ndarray:
 
 
 def _overlaps(boxes: Boxes, edges: np.ndarray) -> np.ndarray:
-    """Intersection over union of edges and the polygons' bounds: [N], 0..1; NaN if either is unknown."""
+    """Return the intersection over union of edges and the polygons' bounds: [N], 0..1. NaN if either is unknown."""
     low, high = np.maximum(boxes.extents[:2], edges[:2]), np.minimum(boxes.extents[2:], edges[2:])
     inside = np.prod(np.maximum(high - low, 0), axis=0)
     areas = [np.prod(np.maximum(of[2:] - of[:2], 0), axis=0) for of in (boxes.extents, edges)]
@@ -299,31 +299,31 @@ def _overlaps(boxes: Boxes, edges: np.ndarray) -> np.ndarray:
 
 
 def _guess_across(boxes: Boxes) -> Guess | None:
-    """Boxes of other images, or of these before they were shrunk."""
+    """Detect boxes with swapped axes, or of images before they were shrunk."""
     number, edges = boxes.areas.size, _edges(boxes, BoxFormat.XYWH)
     across = _is_across(boxes, edges).sum()
     if number < _ENOUGH or across < max(_SEVERAL, number * _FEW_ACROSS):
         return None
-    said = f"{across:,} of {number:,} boxes reach beyond the edge of their image"
+    evidence = f"{across:,} of {number:,} boxes reach beyond the edge of their image"
     if not _is_across(boxes, edges[[1, 0, 3, 2]]).any():
-        return Guess((), f"{said}, and none if x and y are swapped")
+        return Guess((), f"{evidence}, and none if x and y are swapped")
     if across > number * _MOST:
-        return Guess((), f"{said}, as if it had been made smaller after they were drawn")
+        return Guess((), f"{evidence}, as if it had been made smaller after they were drawn")
     return None
 
 
 def _has_area(boxes: Boxes, edges: np.ndarray) -> np.ndarray:
-    """Whether the area is that between edges, but for rounding."""
+    """Return bool [N]: `area` is the area between the edges, up to rounding."""
     width, height = edges[2:] - edges[:2]
     return np.abs(boxes.areas - width * height) <= 0.02 * width * height + 1
 
 
 def _holds_polygons(boxes: Boxes, edges: np.ndarray) -> np.ndarray:
-    """Whether edges are those of the polygons, but for rounding."""
+    """Return bool [N]: the edges are the bounds of the polygons, up to rounding."""
     slack = 2 + 0.02 * (boxes.extents[2:] - boxes.extents[:2]).max(axis=0)
     return np.all(np.abs(boxes.extents - edges) <= slack, axis=0)
 
 
 def _is_across(boxes: Boxes, edges: np.ndarray) -> np.ndarray:
-    """Whether edges lie beyond the image's right or bottom edge, by more than rounding; not so if that is unknown."""
+    """Return bool [N]: the box crosses the right or bottom edge by more than rounding. False if the size is unknown."""
     return np.any(edges[2:] > boxes.sizes * 1.01 + 1, axis=0)

@@ -1,4 +1,4 @@
-"""Image rows and annotations of all files are joined by image id: partial Blocks become whole ones."""
+"""Join image rows and annotations of all files by image id: partial Blocks become complete Blocks."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,11 +48,11 @@ from recordmill.transforms.storage.interface import NameRange
 from recordmill.transforms.storage.resolve import archive_of, join_path, storage_for
 
 MaskFiles = Mapping[str, list[ImageRef]]
-"""Files by the key of their path."""
+"""Files by the `name_key` of their path."""
 
 
 class ListMasks(beam.PTransform):
-    """Convert paths of folders to one MaskFiles of all files in them."""
+    """Convert folder paths to one MaskFiles of all files in the folders."""
 
     def expand(self, folders: PCollection[str]) -> PCollection[MaskFiles]:
         listed = beam.FlatMap(_list).with_output_types(tuple[str, ImageRef])
@@ -76,13 +76,13 @@ def _by_name(listed: Iterable[tuple[str, ImageRef]]) -> dict[str, list[ImageRef]
 
 
 def match_mask(image: AnnotatedImage, files: MaskFiles | None) -> tuple[AnnotatedImage, Rejected | None]:
-    """Give a panoptic annotation its PNG. Without a PNG the annotation is rejected, and the image stays.
+    """Add the PNG file to a panoptic annotation. Without a PNG the annotation is rejected, and the image is kept.
 
     Args:
-        files: None to take each PNG to be where the JSON has it.
+        files: Files by key. None to use the paths of the JSON unchecked.
 
     Raises:
-        CollidingImagesError: two files have the name.
+        CollidingImagesError: Two files have the name of the PNG.
     """
     if files is None or not image.labels.panoptic:
         return image, None
@@ -105,7 +105,7 @@ def match_mask(image: AnnotatedImage, files: MaskFiles | None) -> tuple[Annotate
 
 
 def _in_archive(path: str) -> ImageRef | None:
-    """A member that goes by another name than it is listed by, see `ZipStorage`."""
+    """Return a member of a .zip whose path differs from its listed name, see `ZipStorage`."""
     found = storage_for(path).stat(path) if archive_of(path) else None
     return ImageRef(path, found.size_bytes, found.version) if found else None
 
@@ -127,8 +127,8 @@ class JoinInputs(NamedTuple):
     """Inputs of the join besides Blocks.
 
     Attributes:
-        sources: all annotation files; the column `source` is an index of them.
-        masks: None if panoptic PNGs are not listed.
+        sources: All annotation files. The column `source` of a Block is an index into `sources`.
+        masks: Files of panoptic PNGs; None if they are not listed.
     """
 
     sources: tuple[AnnotationSource, ...]
@@ -140,14 +140,14 @@ class JoinInputs(NamedTuple):
 
 
 def join_annotations(blocks: Iterable[Block], inputs: JoinInputs, facts: FactsBuilder) -> Block:
-    """Join all partial Blocks of a range of images; return its images in order.
+    """Join all partial Blocks of a range of images. Return one Block of the images in order.
 
     Args:
-        blocks: in any order. Those of image rows have names and files, those of annotations have first_object_of_image.
-        facts: gets what is rejected or counted.
+        blocks: Partial Blocks in any order: image rows with file_name, or annotations with first_object_of_image.
+        facts: Gets rejects and counts.
 
     Raises:
-        CollidingImagesError: see `merge_parts` and `match_mask`.
+        CollidingImagesError: See `merge_parts` and `match_mask`.
     """
     parts = sorted(blocks, key=lambda block: (int(block.source[0]), int(block.part[0])))
     facts.texts = _id_texts(parts)
@@ -166,10 +166,10 @@ def join_annotations(blocks: Iterable[Block], inputs: JoinInputs, facts: FactsBu
 
 
 def _id_texts(blocks: Sequence[Block]) -> IdTexts:
-    """The texts of all ids.
+    """Return all string ids.
 
     Raises:
-        CollidingImagesError: two texts, or a text and a number, are one id.
+        CollidingImagesError: Two strings, or a string and a number, have the same id.
     """
     found = IdTexts({}, {})
     if all(block.id_text is None and block.object_id_text is None for block in blocks):
@@ -200,7 +200,7 @@ def _filled(block: Block, column: Ragged | None) -> Ragged:
 
 
 def _odd_ids(images: Block, annotations: Block, sources: Sequence[AnnotationSource]) -> np.ndarray:
-    """Image ids, sorted, whose rows have to be merged one by one: int64."""
+    """Return the image ids whose rows have to be merged one by one: int64, sorted."""
     ids, numbers = np.unique(images.image_id, return_counts=True)
     sides = images.image_size_px
     too_large = sides[:, 0] > MAX_PIXELS // np.maximum(sides[:, 1], 1)
@@ -221,14 +221,14 @@ def _odd_ids(images: Block, annotations: Block, sources: Sequence[AnnotationSour
 
 
 def _in_several(image_ids: np.ndarray, sources: np.ndarray) -> np.ndarray:
-    """Ids of images that several files have annotations of."""
+    """Return the ids of images that have annotations in several files."""
     order = np.lexsort((sources, image_ids))
-    ids, of = image_ids[order], sources[order]
-    return ids[1:][(ids[1:] == ids[:-1]) & (of[1:] != of[:-1])]
+    ids, files = image_ids[order], sources[order]
+    return ids[1:][(ids[1:] == ids[:-1]) & (files[1:] != files[:-1])]
 
 
 def _with_equal_objects(annotations: Block) -> np.ndarray:
-    """Ids of images of which two objects have one id."""
+    """Return the ids of images that have two objects with the same id."""
     image_ids = annotations.image_id[annotations.image_of_object]
     order = np.lexsort((annotations.object_id, image_ids))
     ids, objects = image_ids[order], annotations.object_id[order]
@@ -236,7 +236,7 @@ def _with_equal_objects(annotations: Block) -> np.ndarray:
 
 
 def _join_plain(images: Block, annotations: Block, inputs: JoinInputs, facts: FactsBuilder) -> Block:
-    """Join images, each of which has one row, with their objects."""
+    """Join images with their objects. Each image has one row."""
     by_id = np.argsort(images.image_id)
     place = np.searchsorted(images.image_id[by_id], annotations.image_id)
     place = by_id[np.minimum(place, len(by_id) - 1)] if len(by_id) else place
@@ -252,10 +252,10 @@ def _join_plain(images: Block, annotations: Block, inputs: JoinInputs, facts: Fa
 
 
 def _count_rows(images: Block, annotations: Block, place: np.ndarray, inputs: JoinInputs, facts: FactsBuilder) -> None:
-    """Count the rows of each file that are of another split than the first.
+    """Count the rows of each file for splits other than the first.
 
     Args:
-        place: int64, index of the image of each row of `annotations`.
+        place: int64, index in `images` of each row of `annotations`.
     """
     names = inputs.division.names
     for split in range(1, len(names)):
@@ -269,7 +269,7 @@ def _count_rows(images: Block, annotations: Block, place: np.ndarray, inputs: Jo
 
 
 def _move_rows(facts: FactsBuilder, split: str, first: str, rows: InputRows) -> None:
-    """Count rows as of a split, and no longer as of the first split, which has all rows of a file."""
+    """Move the row counts of a file from the first split, which has all rows at first, to `split`."""
     facts.add_rows(split, rows)
     facts.add_rows(first, InputRows(rows.path, rows.kind, -rows.images, -rows.annotations))
 
@@ -277,7 +277,7 @@ def _move_rows(facts: FactsBuilder, split: str, first: str, rows: InputRows) -> 
 def _merge_odd(
     odd: np.ndarray, images: Block, annotations: Block, inputs: JoinInputs, facts: FactsBuilder
 ) -> Iterator[Block]:
-    """Merge the rows of images one by one; yield one Block of the images that are left, if any is."""
+    """Merge the rows of images one by one. Yield one Block of the images that are not rejected, if any."""
     merged: list[AnnotatedImage] = []
     rows: list[int] = []
     categories = {category.id: category for category in inputs.labels.categories}
@@ -300,7 +300,7 @@ def _merge_odd(
 
 
 class ImageRows(NamedTuple):
-    """Image rows of one id: a Block, and their indices in the Block of all images."""
+    """Image rows with the same id: a Block, and the rows' indices in the Block of all images."""
 
     block: Block
     indices: list[int]
@@ -309,7 +309,7 @@ class ImageRows(NamedTuple):
 def _merge_image(
     image_id: int, parts: list[FileAnnotations], rows: ImageRows, inputs: JoinInputs, facts: FactsBuilder
 ) -> tuple[AnnotatedImage, int] | None:
-    """Merge what all files say of one image; return it and the index of its row, or None if it is rejected."""
+    """Merge the rows of all files for one image. Return the image and the index of its row; None if rejected."""
     division = inputs.division
     items = list(merge_parts(image_id, parts))
     image, row = next((item for item in items if isinstance(item, AnnotatedImage)), None), 0
@@ -338,7 +338,7 @@ def _merge_image(
 def parts_of(
     odd: np.ndarray, images: Block, annotations: Block, sources: Sequence[AnnotationSource]
 ) -> Iterator[tuple[int, list[FileAnnotations], ImageRows]]:
-    """Yield each image id, what every file says of it, and its rows in `images`."""
+    """Yield each image id, the annotations of each file for it, and its rows in `images`."""
     rows, others = _indices(odd, images.image_id), _indices(odd, annotations.image_id)
     names, sizes, lists = images.file_name.texts(), images.image_size_px.tolist(), labels_of(images)
     for image_id in odd.tolist():
@@ -357,7 +357,7 @@ def parts_of(
 
 
 def _indices(odd: np.ndarray, image_ids: np.ndarray) -> dict[int, list[int]]:
-    """Indices of the rows of each odd image, in their order."""
+    """Return the ascending row indices of each image of `odd`, by image id."""
     found = defaultdict[int, list[int]](list)
     for index in np.flatnonzero(np.isin(image_ids, odd)).tolist():
         found[int(image_ids[index])].append(index)
@@ -367,7 +367,7 @@ def _indices(odd: np.ndarray, image_ids: np.ndarray) -> dict[int, list[int]]:
 def _file_annotations(
     image_id: int, source: AnnotationSource, rows: tuple[ImageRow, ...], lists: ImageLabels, annotations: Block
 ) -> FileAnnotations:
-    """Return the rows of a file for an image; `lists` has LVIS's lists."""
+    """Return the rows of a file for an image. `lists` has LVIS's lists of category ids."""
     packed = annotations.rejected.rows() if annotations.rejected is not None else []
     labels = labels_of(annotations)
     return FileAnnotations(

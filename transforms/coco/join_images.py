@@ -1,4 +1,4 @@
-"""COCO's image rows, annotations and image files are joined: partial Blocks become whole ones."""
+"""Join COCO's image rows, annotations and image files: partial Blocks become complete Blocks."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,9 +31,9 @@ class Filters(msgspec.Struct, frozen=True):
     """Selection of annotations.
 
     Attributes:
-        categories: names; empty for all.
-        crowd: whether annotations with iscrowd 1 are.
-        min_area_px2: the least area, in pixels², by the JSON.
+        categories: Names of the selected categories; empty for all.
+        crowd: True to keep annotations with iscrowd 1.
+        min_area_px2: Minimum `area` of the JSON, in pixels².
     """
 
     categories: tuple[str, ...] = ()
@@ -42,11 +42,11 @@ class Filters(msgspec.Struct, frozen=True):
 
 
 class ScreenedObjects(NamedTuple):
-    """Faults of the M objects of a Block.
+    """Results of filters for the M objects of a Block.
 
     Attributes:
-        is_known: bool [M], a category has the object's id.
-        unwanted: metric of each filter, and bool [M], the filter skips the object.
+        is_known: bool [M], a category has the category id of the object.
+        unwanted: Metric of each filter, and bool [M], the filter skips the object.
     """
 
     is_known: np.ndarray
@@ -54,12 +54,12 @@ class ScreenedObjects(NamedTuple):
 
     @property
     def is_wanted(self) -> np.ndarray:
-        """bool [M]."""
+        """bool [M], the category is known, and no filter skips the object."""
         return self.is_known & ~np.logical_or.reduce([is_unwanted for _, is_unwanted in self.unwanted])
 
 
 def screen_objects(block: Block, labels: LabelMap, filters: Filters) -> ScreenedObjects:
-    """Return which objects are not wanted, or of no category of `labels`, all categories of the input."""
+    """Return the objects that filters skip, and those of unknown categories. `labels` has all input categories."""
     categories = sorted(labels.categories, key=lambda category: category.id)
     known = np.array([category.id for category in categories], np.int64)
     place = np.minimum(np.searchsorted(known, block.category_id), max(len(known) - 1, 0))
@@ -71,7 +71,7 @@ def screen_objects(block: Block, labels: LabelMap, filters: Filters) -> Screened
         (
             (Metric.FILTERED_CATEGORY, ~is_selected[place] if len(known) else nothing),
             (Metric.FILTERED_CROWD, block.is_crowd & (not filters.crowd)),
-            # Some tools write -1 for an area. One in fractions is known when the image is read.
+            # Some tools write -1 for an area. An area in fractions is known once the image has been read.
             (Metric.FILTERED_AREA, is_in_px & (block.area_px2 < filters.min_area_px2) & (filters.min_area_px2 > 0)),
         ),
     )
@@ -80,11 +80,11 @@ def screen_objects(block: Block, labels: LabelMap, filters: Filters) -> Screened
 def screen_annotations(
     block: Block, labels: LabelMap, filters: Filters, splits: Sequence[str], facts: FactsBuilder
 ) -> Block:
-    """Drop objects that are not wanted, or of no known category. All images stay, if without an object.
+    """Drop objects that filters skip, and objects of unknown categories. Images without objects are kept.
 
     Args:
-        labels: all categories of the input.
-        facts: gets what is dropped.
+        labels: All categories of the input.
+        facts: Gets counts and rejects of the dropped objects.
     """
     block = _screen_labels(block, labels, splits, facts)
     is_known, unwanted = screen_objects(block, labels, filters)
@@ -136,10 +136,9 @@ def _unknown(image_id: int, annotation_id: int | None, category_ids: list[int]) 
 
 
 def limit_records(block: Block, estimate: RecordEstimate, splits: Sequence[str], facts: FactsBuilder) -> Block:
-    """Drop images of which no record can be read.
+    """Drop images whose records would be too large to read.
 
-    A mask as PNG has a thousandth of its image's pixels in bytes, even if it is empty. What else masks take shows only
-    when they are drawn."""
+    An empty PNG mask has 1 byte per 1,000 pixels. The actual size is known only once masks are drawn."""
     least = estimate.least_mask_bytes(block)
     is_too_large = least > MAX_RECORD_BYTES
     if not is_too_large.any():
@@ -154,12 +153,13 @@ def limit_records(block: Block, estimate: RecordEstimate, splits: Sequence[str],
 
 
 class JoinRules(NamedTuple):
-    """How images are joined.
+    """Options of the join.
 
     Attributes:
-        bits: 2 ** bits ranges of images.
-        match: a `recordmill.schemas.names.Match`.
-        table: what is in a record; `max_side` in pixels, to which images are shrunk.
+        bits: Binary logarithm of the number of image ranges.
+        match: A `recordmill.schemas.names.Match`.
+        table: Features of a record.
+        max_side: Longest side of a stored image, in pixels; larger images are shrunk.
     """
 
     sources: tuple[AnnotationSource, ...]
@@ -173,7 +173,7 @@ class JoinRules(NamedTuple):
 
 
 class JoinedImages(NamedTuple):
-    """(BlockKey, packed Block) of whole Blocks, and Facts of several steps."""
+    """PCollections of (BlockKey, packed complete Block), and of Facts."""
 
     blocks: PCollection
     facts: tuple[PCollection, ...]
@@ -184,9 +184,9 @@ class JoinImages(beam.PTransform):
     """Convert (bucket of names, Block of image rows) and (range, Block of annotations) to JoinedImages.
 
     Args:
-        labels: a PCollection of one LabelMap, of all categories of the input.
-        files: (bucket of names, Block of files); None if no folder is listed, and rows have the columns of files.
-        masks: a PCollection of one MaskFiles; None if no folder of panoptic PNGs is listed.
+        labels: PCollection of one LabelMap with all categories of the input.
+        files: (bucket of names, Block of files). None if no folder is listed; image rows then have the file columns.
+        masks: PCollection of one MaskFiles; None if no folder of panoptic PNGs is listed.
     """
 
     rules: JoinRules
@@ -220,7 +220,7 @@ class JoinImages(beam.PTransform):
 
 
 def _wanted_labels(keyed: tuple[int, bytes], labels: LabelMap, rules: JoinRules) -> Iterator[tuple[int, bytes]]:
-    """Yield int64 [N, 2] as bytes: image id and category id of objects that are wanted."""
+    """Yield int64 [N, 2] as bytes: image id and category id of objects that pass the filters."""
     block = unpack_block(keyed[1])
     if block.num_objects:
         is_wanted = screen_objects(block, labels, rules.filters).is_wanted

@@ -1,4 +1,4 @@
-"""Merge the annotations of several files for one image: one list of objects, and one of each other kind."""
+"""Merge the annotations of several files for one image: one list of objects, and one list of each other kind."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,12 +31,12 @@ from recordmill.transforms.coco.guess_box_format import LARGEST, box_area_px2, b
 def merge_parts(image_id: int, parts: Iterable[FileAnnotations]) -> Iterator[AnnotatedImage | Rejected | Count]:
     """Merge the rows of all annotation files for one image id to one AnnotatedImage without a split.
 
-    Rejects all rows of a file that gives the id to different file names, as its annotations may be of any of them; a
-    second row that says the same; annotations of an id that no file has a row for; a second annotation of one id; and
-    an image to which two rows give different sizes.
+    Rejects: all rows, if a file has different file names with the id, because its annotations may belong to any of the
+    images; a second equal row; annotations, if no file has an image row with the id; a second annotation with the same
+    id; and an image whose rows have different sizes.
 
     Raises:
-        CollidingImagesError: two files give the id to different file names, so it is unclear whose the annotations are.
+        CollidingImagesError: Two files have different file names with the id, so that annotations are ambiguous.
     """
     parts = sorted(parts, key=lambda part: (part.source, part.kind))
     merged = merge_annotations(image_id, parts)
@@ -68,7 +68,7 @@ _NAMES_SHOWN = 3
 
 
 def _agreed_row(parts: list[FileAnnotations]) -> tuple[ImageRow, Reason | None, str]:
-    """The row that all files agree on, or why the image is rejected."""
+    """Return the row that all files agree on, and the reject reason (None without) and detail of the image."""
     for part in parts:
         if len(part.rows) > 1 and len(names := {name_key(row.file_name): row.file_name for row in part.rows}) > 1:
             shown = ", ".join(map(repr, sorted(names.values())[:_NAMES_SHOWN])) + " …" * (len(names) > _NAMES_SHOWN)
@@ -100,11 +100,11 @@ def _agreed_row(parts: list[FileAnnotations]) -> tuple[ImageRow, Reason | None, 
 
 
 class MergedAnnotations(NamedTuple):
-    """All that is said of an image.
+    """Merged annotations of an image.
 
     Attributes:
-        annotations: its objects, by annotation id.
-        joined: how many keypoint rows were joined with an instance row.
+        annotations: Objects, ordered by annotation id.
+        joined: Number of keypoints rows that were joined with an instances row.
     """
 
     annotations: tuple[Annotation, ...]
@@ -114,20 +114,19 @@ class MergedAnnotations(NamedTuple):
 
 
 def merge_annotations(image_id: int, parts: Sequence[FileAnnotations]) -> MergedAnnotations:
-    """All that `parts` say of the image.
+    """Merge the annotations of all files for an image.
 
-    A row of a keypoints file and one of an instances file that have the same annotation id and category are the same
-    object. Of any other rows with one id the first is kept: files in the order of their names, and in the order of the
-    file.
+    A row of a keypoints file and a row of an instances file with the same annotation id and category are one object. Of
+    other rows with the same id the first is kept: by the name of the file, then by its order.
     """
     rejected: list[Rejected] = []
     of_objects = [part for part in parts if part.annotations]
     ids = [annotation.id for part in of_objects for annotation in part.annotations]
-    if len(of_objects) == 1 and all(map(lt, ids, ids[1:])):  # the usual case, spared a sort
+    if len(of_objects) == 1 and all(map(lt, ids, ids[1:])):  # common case: no sort
         annotations, joined = of_objects[0].annotations, 0
     else:
         annotations, joined = _merge_objects(image_id, of_objects, rejected)
-    if all(part.labels is NO_LABELS for part in parts):  # the usual case, too
+    if all(part.labels is NO_LABELS for part in parts):  # common case
         labels = NO_LABELS
     else:
         labels = ImageLabels(
@@ -143,15 +142,15 @@ def merge_annotations(image_id: int, parts: Sequence[FileAnnotations]) -> Merged
 def _merge_objects(
     image_id: int, parts: Sequence[FileAnnotations], rejected: list[Rejected]
 ) -> tuple[tuple[Annotation, ...], int]:
-    """Objects of all parts by annotation id, each id once, and how many rows were joined; others join `rejected`."""
-    said = sorted(
+    """Return objects with unique ids, ordered by id, and the number of joined rows. `rejected` gets the duplicates."""
+    rows = sorted(
         ((annotation, part) for part in parts for annotation in part.annotations),
-        # Instances come first. The sort is stable, so that rows of a file stay in its order.
+        # Instances come first. The sort is stable, so the rows of a file keep their order.
         key=lambda each: (each[0].id, each[1].kind is AnnotationKind.KEYPOINTS, each[1].source),
     )
     merged: list[tuple[Annotation, FileAnnotations]] = []
     joined = 0
-    for annotation, part in said:
+    for annotation, part in rows:
         before, first = merged[-1] if merged else (None, part)
         if before is None or before.id != annotation.id:
             merged.append((annotation, part))
@@ -180,7 +179,7 @@ def _unique(
     rows_of: Callable[[FileAnnotations], tuple[_Row, ...]],
     rejected: list[Rejected],
 ) -> tuple[_Row, ...]:
-    """The rows of all parts by annotation id, each id once; the others join `rejected`."""
+    """Return the rows of all parts with unique ids, ordered by id. `rejected` gets the duplicates."""
     rows = sorted(((row, part.source) for part in parts for row in rows_of(part)), key=lambda row: (row[0].id, row[1]))
     kept: list[tuple[_Row, str]] = []
     for row, source in rows:
@@ -206,10 +205,10 @@ def _first(lists: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def complete_annotations(part: FileAnnotations, categories: Mapping[int, Category]) -> FileAnnotations:
-    """Return the rows of a file for an image, with boxes in pixels, and as many keypoints as their category.
+    """Convert boxes to pixels, and check the number of keypoints, of a file's rows for an image.
 
     Args:
-        categories: of objects by id, with names for unnamed keypoints.
+        categories: Categories of objects by id. Unnamed keypoints have been named.
     """
     if part.bbox_format is None and part.kind is not AnnotationKind.KEYPOINTS:
         return part
@@ -251,7 +250,7 @@ def _in_pixels(row: Annotation, part: FileAnnotations, format_: BoxFormat) -> An
 
 
 def _with_keypoints(row: Annotation, image_id: int, category: Category | None) -> Annotation | Rejected:
-    if category is None:  # which is rejected later
+    if category is None:  # screen_annotations rejects the object
         return msgspec.structs.replace(row, keypoints_xyv=())
     expected = len(category.keypoints)
     if not (fault := keypoints_fault(row.keypoints_xyv, expected)):

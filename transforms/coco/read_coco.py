@@ -1,7 +1,7 @@
-"""COCO annotation files become partial Blocks.
+"""Read COCO annotation files into partial Blocks.
 
-A file is cut into blocks of whole rows, which are decoded wherever Beam puts them. Image rows meet their files by name,
-annotations their images by range.
+A file is cut into blocks of complete rows, which any worker decodes. Image rows are keyed by bucket of their file name,
+annotations by range of their image id.
 """
 
 import contextlib
@@ -49,17 +49,17 @@ _ROWS = "rows"
 _RANGE_BYTES, _UNPACKED = 2 << 20, 5
 _LEAST_BITS, _MOST_BITS = 2, 14
 _TRIES = 5
-"""A block is read again where other bytes have come: those of a range in a bucket have no checksum."""
+"""Reads per block. Ranged GETs carry no checksum, so each block is verified and re-read on mismatch."""
 
 
 class CocoFiles(NamedTuple):
-    """Output of ReadAnnotations.
+    """PCollections of ReadAnnotations.
 
     Attributes:
         rows: (bucket of names, packed Block of image rows).
         annotations: (range of images, packed Block).
         files: AnnotationFile.
-        facts: Facts, of rows that give no image.
+        facts: Facts, with the rejects of rows that have no image id.
     """
 
     rows: PCollection
@@ -69,15 +69,15 @@ class CocoFiles(NamedTuple):
 
 
 class ReadRules(NamedTuple):
-    """How rows become Blocks.
+    """Options of ReadAnnotations.
 
     Attributes:
-        sources: all annotation files.
+        sources: All annotation files.
         masks: True to keep the segmentations of objects.
-        bits: 2 ** bits ranges of images, and as many buckets of names.
-        match, seed: see `recordmill.transforms.coco.join_images.JoinRules`.
-        folder: that has all images if no folder is listed; else empty.
-        first_split: gets the rejects of rows that give no image.
+        bits: Binary logarithm of the number of image ranges, and of the number of name buckets.
+        match, seed: See `recordmill.transforms.coco.join_images.JoinRules`.
+        folder: Folder of all images if it is not listed; else empty.
+        first_split: Split that gets the rejects of rows without an image id.
     """
 
     sources: tuple[AnnotationSource, ...]
@@ -91,10 +91,10 @@ class ReadRules(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class ReadAnnotations(beam.PTransform):
-    """Read the files of `rules.sources` from a pipeline: CocoFiles.
+    """Read the files of `rules.sources`. Apply to a pipeline; the output is CocoFiles.
 
-    Blocks of a compressed file have their text with them, and are decoded in the step that cut the file, or a runner
-    would hold all of the text. Others are decoded wherever Beam puts them.
+    Blocks of a compressed file carry their text. They are decoded in the step that cuts the file, because a shuffle
+    would hold all of the text. Blocks of other files carry offsets, and any worker decodes them.
     """
 
     rules: ReadRules
@@ -126,17 +126,17 @@ class ReadAnnotations(beam.PTransform):
 
 
 def united(parts: Sequence[PCollection], name: str) -> PCollection:
-    """Return one PCollection of all."""
+    """Flatten PCollections to one."""
     return parts[0] if len(parts) == 1 else parts | name >> beam.Flatten()
 
 
 def _same(element: Any) -> Any:
-    """Return the element. A step of this gives a further output its type."""
+    """Return the element. A Map of this function sets the element type of a tagged output."""
     return element
 
 
 def range_bits(sources: Iterable[AnnotationSource]) -> int:
-    """Binary logarithm of the number of ranges of images, so that a range has about two megabytes of JSON."""
+    """Return the binary logarithm of the number of image ranges. A range gets about 2 MB of JSON."""
     sizes = ((source.path, storage_for(source.path).size(source.path) or 0) for source in sources)
     total = sum(size * _UNPACKED if path.endswith(".gz") else size for path, size in sizes)
     return max(_LEAST_BITS, min(_MOST_BITS, (total // _RANGE_BYTES).bit_length()))
@@ -166,7 +166,7 @@ def _read(block: AnnotationBlock, rules: ReadRules) -> Iterator[Any]:
 
 
 def _with_files(rows: Block, folder: str) -> Block:
-    """Rows whose files are assumed to be in a folder that is not listed."""
+    """Add file columns to image rows, on the assumption that `folder` has all files."""
     names = rows.file_name.texts()
     paths = ["" if name_fault(name) else join_path(folder, posixpath.normpath(name)) for name in names]
     return rows.having(
@@ -181,11 +181,11 @@ def _describe(source: bytes, summaries: Iterable[BlockSummary]) -> AnnotationFil
 
 
 def cut_file(source: AnnotationSource, block_bytes: int = BLOCK_BYTES) -> Iterator[AnnotationBlock]:
-    """The blocks of a COCO file (https://cocodataset.org/#format-data).
+    """Yield the blocks of a COCO file (https://cocodataset.org/#format-data).
 
     Raises:
-        AnnotationFileError: not JSON (the message gives line and column), or it has a list twice.
-        OSError: the file cannot be read.
+        AnnotationFileError: The file is not JSON (the message has line and column), or has a list twice.
+        OSError: The file cannot be read.
     """
     progress.set_step("reading annotations")
     path = source.path
@@ -199,7 +199,7 @@ def cut_file(source: AnnotationSource, block_bytes: int = BLOCK_BYTES) -> Iterat
             yield AnnotationBlock(source, number, block.list, block.first_row, *of_text, sampled_of(size), text)
     except AnnotationFileError:
         for _ in pieces if is_remote(path) or archive_of(path) else ():
-            pass  # damaged bytes are reported at its end
+            pass  # reading to the end reports damaged bytes
         raise
 
 
@@ -210,8 +210,8 @@ def read_block(block: AnnotationBlock, masks: bool = False) -> CocoRows:
         masks: True to keep the segmentations of objects.
 
     Raises:
-        AnnotationFileError: not COCO's.
-        OSError: the file cannot be read.
+        AnnotationFileError: The text is not of a COCO file.
+        OSError: The file cannot be read.
     """
     text = block.text or _read_text(block)
     source = block.source
@@ -236,7 +236,7 @@ def _read_text(block: AnnotationBlock) -> bytes:
 
 @contextlib.contextmanager
 def _gc_paused() -> Iterator[None]:
-    """The garbage collector would walk a million fresh rows again and again (a third of the time), and find nothing."""
+    """Pause the garbage collector. It would scan a million new rows repeatedly (a third of the time) and free none."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

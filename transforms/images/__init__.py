@@ -1,1 +1,1 @@
-"""An image from its file to checked bytes; masks."""
+"""Read, check, transcode and measure images; encode and decode masks."""

@@ -1,4 +1,4 @@
-"""Checks of JPEG and PNG files that Pillow leaves out and TensorFlow's decoders make."""
+"""Checks of JPEG and PNG files that TensorFlow's decoders make and Pillow omits."""
 
 import struct
 import zlib
@@ -17,18 +17,18 @@ _HUFFMAN_FRAMES = (0xC0, 0xC1, 0xC2)  # baseline, extended, progressive
 _ALONE = frozenset((0x01, *range(0xD0, 0xD8)))  # markers without a segment
 _COMMENT, _JFIF, _EXIF, _ADOBE = 0xFE, 0xE0, 0xE1, 0xEE
 _SEGMENTS = frozenset((0xC4, 0xCC, _SOS, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0))) | _FRAMES
-"""Markers that libjpeg reads or passes over; it gives up at any other."""
+"""Markers that libjpeg reads or skips. It fails at any other marker."""
 
-# In compressed pixels 0xff is followed by zero, by a restart number, or by more of itself.
+# In compressed pixels 0xff is followed by 0x00, by a restart marker, or by 0xff.
 _ENDS_SCAN = np.ones(256, bool)
 _ENDS_SCAN[[0x00, 0xFF, *range(0xD0, 0xD8)]] = False
 
 
 class JpegFrame(NamedTuple):
-    """How the pixels are written. Sizes are in pixels; height is 0 where it stands only after the scan.
+    """Frame header of a JPEG. Sizes are in pixels. Height is 0 if the file states it only after the scan.
 
     Attributes:
-        sampling: horizontal and vertical factor of each channel.
+        sampling: Horizontal and vertical sampling factor of each channel.
     """
 
     marker: int
@@ -40,8 +40,8 @@ class JpegFrame(NamedTuple):
 
     @property
     def is_tf_decodable(self) -> bool:
-        """Whether TensorFlow decodes it: 8 bits, Huffman coded, of 1, 3 or 4 channels, none of which has to be made
-        larger by a factor that is no whole number. (libjpeg lacks that, which Pillow notices at full size only.)"""
+        """True if TensorFlow decodes the JPEG: 8 bits, Huffman coding, 1, 3 or 4 channels with integer upsampling.
+        (libjpeg supports no other upsampling. Pillow reports that only when it decodes at full size.)"""
         is_usual = self.marker in _HUFFMAN_FRAMES and self.precision == 8 and self.channels in (1, 3, 4)
         return is_usual and all(
             factor and max(factors) % factor == 0 for factors in zip(*self.sampling, strict=True) for factor in factors
@@ -49,14 +49,14 @@ class JpegFrame(NamedTuple):
 
 
 class JpegError(ValueError):
-    """Error of the markers of a JPEG."""
+    """Error in the markers of a JPEG."""
 
 
 def jpeg_frame(data: bytes) -> JpegFrame:
-    """The frame header of a JPEG.
+    """Return the frame header of a JPEG.
 
     Raises:
-        JpegError: there is none.
+        JpegError: The file has no frame header.
     """
     for marker, offset, _ in _segments(data):
         if marker in _FRAMES:
@@ -65,7 +65,7 @@ def jpeg_frame(data: bytes) -> JpegFrame:
 
 
 def jpeg_ends(data: bytes) -> bool:
-    """Whether the scan of a JPEG ends. Cameras append what they like, even films: its end need not be the file's."""
+    """Return True if the scan of a JPEG has an end marker. Data may follow, because cameras append even videos."""
     if data.endswith(JPEG_END):
         return True
     try:
@@ -75,10 +75,10 @@ def jpeg_ends(data: bytes) -> bool:
 
 
 def check_jpeg(data: bytes) -> None:
-    """Every marker from the first to the end.
+    """Check all markers of a JPEG.
 
     Raises:
-        JpegError: one is missing, cut short, or none that libjpeg knows.
+        JpegError: A marker is missing, truncated, or unknown to libjpeg.
     """
     scans = frames = 0
     for marker, _, _ in _segments(data):
@@ -89,13 +89,13 @@ def check_jpeg(data: bytes) -> None:
 
 
 def jpeg_without_metadata(data: bytes) -> bytes:
-    """Return a JPEG without segments that neither decoding nor orientation needs. The part after a damaged segment
-    stays."""
+    """Drop segments of a JPEG that neither decoding nor orientation needs. All bytes from a damaged segment on are
+    kept."""
     return _jpeg_without(data, _is_metadata)
 
 
 def without_exif(data: bytes) -> bytes:
-    """Return a JPEG or PNG without EXIF, XMP and texts, which may say that its pixels are to be turned."""
+    """Drop EXIF, XMP and texts, which may contain an orientation, from a JPEG or PNG."""
     if not data.startswith(PNG_START):
         return _jpeg_without(data, lambda marker, body: marker == _EXIF)
     return PNG_START + b"".join(data[start:end] for kind, start, end in _parts(data) if kind not in _MAY_HAVE_EXIF)
@@ -115,11 +115,11 @@ def _jpeg_without(data: bytes, is_dropped: Callable[[int, bytes], bool]) -> byte
 
 def _is_metadata(marker: int, body: bytes) -> bool:
     if marker == _JFIF:
-        return not (body.startswith(b"JFIF\0") and len(body) >= 14)  # or libjpeg does not take it for one, either
+        return not (body.startswith(b"JFIF\0") and len(body) >= 14)  # libjpeg ignores a shorter one, too
     if marker == _ADOBE:
         return not (body.startswith(b"Adobe") and len(body) >= 12)
     if marker == _EXIF:
-        return not body.startswith((b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0"))  # which say which way is up
+        return not body.startswith((b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0"))  # these have the orientation
     return marker == _COMMENT or _JFIF <= marker <= _JFIF + 15
 
 
@@ -135,10 +135,10 @@ def _frame(data: bytes, marker: int, offset: int) -> JpegFrame:
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """(marker, offset of its length, length) of each segment, up to the end marker; scans are passed over."""
+    """Yield (marker, offset of its length, length) of each segment up to the end marker. Scans are skipped."""
     offset = 2
     while True:
-        offset = data.find(b"\xff", offset)  # libjpeg, too, passes over what stands between segments
+        offset = data.find(b"\xff", offset)  # libjpeg, too, skips bytes between segments
         while 0 <= offset < len(data) and data[offset] == 0xFF:
             offset += 1
         if not 0 <= offset < len(data):
@@ -161,7 +161,7 @@ def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def _scan_end(data: bytes, offset: int) -> int:
-    """Offset of the marker that ends the scan. A regular expression takes as long as decoding does."""
+    """Return the offset of the marker that ends a scan. (A regular expression would be as slow as decoding.)"""
     pixels = np.frombuffer(data, np.uint8)[offset:]
     marks = np.flatnonzero(pixels[:-1] == 0xFF)
     ends = marks[_ENDS_SCAN[pixels[marks + 1]]]
@@ -178,9 +178,9 @@ _PALETTE = 3
 _CHANNELS = {0: 1, 2: 3, _PALETTE: 1, 4: 2, 6: 4}
 _CHANNELS_DECODED = _CHANNELS | {_PALETTE: 3}
 _TRANSPARENCY_BYTES = {0: 2, 2: 6}
-"""How long a tRNS chunk is where there is no palette, by colour type; the other types have none."""
+"""Length of the tRNS chunk by colour type, for types without a palette. Other types have no such chunk."""
 _UPRIGHT = {b"eXIf": b"", b"iTXt": b"XML:com.adobe.xmp\0"}
-"""Start of chunks that may have the orientation."""
+"""Start of the chunks that may have an orientation, by chunk name."""
 _MAY_HAVE_EXIF = (b"eXIf", b"tEXt", b"zTXt", b"iTXt")
 # First column, first row, column step, row step of the seven passes of an interlaced PNG.
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
@@ -191,7 +191,7 @@ def check_png(data: bytes) -> None:
     palette if pixels refer to one, and compressed pixels for every row.
 
     Raises:
-        ValueError, struct.error, zlib.error: what is wrong.
+        ValueError, struct.error, zlib.error: A check fails.
     """
     kinds: list[bytes] = []
     pixels = _Inflated()
@@ -222,7 +222,7 @@ def check_png(data: bytes) -> None:
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
-    """Name and body of each chunk up to the last, whole and with the right checksum."""
+    """Yield name and body of each chunk. Incomplete chunks and wrong checksums raise the errors of `check_png`."""
     offset, kind = len(PNG_START), b""
     while kind != b"IEND":
         length, kind = struct.unpack_from(">I4s", data, offset)
@@ -237,8 +237,8 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
 
 
 def _parts(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yield name, start and end of each chunk, unchecked; the last may be cut short. What is too short for a chunk is
-    called b""."""
+    """Yield name, start and end of each chunk, unchecked. The last chunk may be truncated. A rest that is too short for
+    a chunk has the name b""."""
     end = len(PNG_START)
     while end + 12 <= len(data):
         length, kind = struct.unpack_from(">I4s", data, end)
@@ -248,8 +248,8 @@ def _parts(data: bytes) -> Iterator[tuple[bytes, int, int]]:
 
 
 def png_without_metadata(data: bytes) -> bytes:
-    """Return a PNG without chunks that neither decoding nor orientation needs. The part after a truncated chunk
-    stays."""
+    """Drop chunks of a PNG that neither decoding nor orientation needs. All bytes from a truncated chunk on are
+    kept."""
     kept = [PNG_START]
     colour, entries, has_pixels = -1, 0, False
     for kind, start, end in _parts(data):
@@ -261,7 +261,7 @@ def png_without_metadata(data: bytes) -> bytes:
         if kind in (b"IEND", b""):
             kept.append(data[start:])
             break
-        if kind == b"tRNS":  # libpng, too, passes over one of another length, or that comes late
+        if kind == b"tRNS":  # libpng, too, ignores a tRNS of another length, or after the pixels
             fits = 0 < length <= entries if colour == _PALETTE else length == _TRANSPARENCY_BYTES.get(colour)
             is_kept = fits and not has_pixels
         elif kind in _UPRIGHT:
@@ -274,15 +274,15 @@ def png_without_metadata(data: bytes) -> bytes:
 
 
 def png_may_have_exif(data: bytes) -> bool:
-    """Whether a PNG has a chunk that EXIF or XMP may be in. Nothing else of it is checked."""
+    """Return True if a PNG has a chunk that may contain EXIF or XMP. The PNG is not checked otherwise."""
     return any(kind in _MAY_HAVE_EXIF for kind, _, _ in _parts(data))
 
 
 def png_channels(data: bytes) -> int:
-    """How many channels TensorFlow makes of a PNG: a palette becomes colours, and so does what is transparent of it.
+    """Return the number of channels that TensorFlow decodes a PNG to. A palette becomes RGB, or RGBA with transparency.
 
     Raises:
-        ValueError, struct.error: it has no header, or no pixels.
+        ValueError, struct.error: The PNG has no header, or no pixels.
     """
     depth, colour, palette = 0, -1, 0
     for kind, start, end in _parts(data):
@@ -293,7 +293,7 @@ def png_channels(data: bytes) -> int:
             break
         elif kind == b"PLTE":
             palette = min(length // 3, 1 << depth)
-        elif kind == b"tRNS" and colour == _PALETTE and 0 < length <= palette:  # libpng ignores others
+        elif kind == b"tRNS" and colour == _PALETTE and 0 < length <= palette:  # libpng ignores other lengths
             return 4
         elif kind in (b"IDAT", b"IEND"):
             return _CHANNELS_DECODED[colour]
@@ -301,7 +301,7 @@ def png_channels(data: bytes) -> int:
 
 
 def _png_bytes(width: int, height: int, bits: int, interlace: int) -> int:
-    """How many bytes the rows of a PNG have before compression: a filter byte and the pixels of each."""
+    """Return the size of the rows of a PNG before compression. A row has a filter byte and its pixels."""
     total = 0
     for left, top, across, down in _PASSES if interlace else ((0, 0, 1, 1),):
         columns, rows = -(-(width - left) // across), -(-(height - top) // down)
@@ -311,7 +311,7 @@ def _png_bytes(width: int, height: int, bits: int, interlace: int) -> int:
 
 
 class _Inflated:
-    """Counts the bytes of a zlib stream that comes in pieces, in constant memory."""
+    """Counter of the decompressed bytes of a zlib stream in pieces, in constant memory."""
 
     _PIECE = 1 << 16
 
@@ -321,7 +321,7 @@ class _Inflated:
 
     @property
     def ended(self) -> bool:
-        """Whether the stream's end has come, with the right checksum."""
+        """True if the stream has ended with a correct checksum."""
         return self._zlib.eof
 
     def add(self, data: memoryview) -> None:

@@ -1,7 +1,7 @@
-"""The JSON of an annotation's `segmentation`, in each of COCO's forms, becomes COCO's compressed counts.
+"""Convert the JSON of an annotation's `segmentation`, in any of COCO's forms, to COCO's compressed counts.
 
-pycocotools draws the polygons, so that masks equal those of everyone else's pixel for pixel. All else is decoded here,
-because its C code trusts what it reads: it takes counts of any sum and of any character for a mask.
+pycocotools draws the polygons, so that masks equal those of other tools pixel for pixel. The other forms are decoded
+here, because the C code of pycocotools does not validate: it accepts counts of any sum and any characters.
 """
 
 from typing import Annotated
@@ -14,20 +14,20 @@ from recordmill.schemas.inputs.annotations import Int64
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.images.masks import mask_rle
 
-# pycocotools walks an edge in steps of 1/5 pixel, and keeps 8 to 16 bytes a step. What is walked at most is two sides
-# of each pixel, as many as an image has; more where the image is small, as polygons may reach out of it; and never more
-# than 50 million steps.
+# pycocotools walks an edge in steps of 1/5 pixel, and stores 8 to 16 bytes per step. The limit is two sides of each
+# pixel of the image. Small images allow more, because polygons may extend beyond the image. The maximum is 50 million
+# steps.
 _STEPS_PER_PX = 5
 _MAX_STEPS_PER_IMAGE_PX = 10
 _MAX_STEPS_IN_SMALL_IMAGES = 2_000_000
 _MAX_STEPS = 50_000_000
-# pycocotools counts steps in C ints, and beyond those it reads and writes anywhere. No image is this large.
+# pycocotools counts steps in C ints. On overflow it reads and writes out of bounds. No image is this large.
 _MAX_COORDINATE_PX = 1e8
-# Its rleToString allocates 6 characters a run and writes one more; runs of 2 ** 24 pixels fill all 6. Up to three of
-# them malloc's rounding has room.
+# rleToString of pycocotools allocates 6 characters per run and writes one more. Runs of 2 ** 24 pixels fill all 6.
+# malloc's rounding has space for up to three such runs.
 _MAX_POLYGON_IMAGE_PX = 3 << 24
 
-_MAX_CHARACTERS = 7  # of one number in compressed counts: 35 bits, of which pycocotools uses 32
+_MAX_CHARACTERS = 7  # per number in compressed counts: 35 bits; pycocotools uses 32 of them
 
 
 class _RunLengths(msgspec.Struct):
@@ -39,17 +39,17 @@ _SEGMENTATION = msgspec.json.Decoder(list[list[float] | float] | _RunLengths | N
 
 
 def compress_segmentation(segmentation: bytes, width: int, height: int) -> bytes:
-    """JSON text becomes the compressed counts of a mask of `width` x `height` pixels, the bytes that pycocotools gives.
+    """Convert JSON to the compressed counts of a mask of `width` x `height` pixels, equal to those of pycocotools.
 
     Args:
-        segmentation: polygons `[[x1, y1, x2, y2, …], …]` in pixels, of which several are united and one of four numbers
-            is a box x, y, width, height; one polygon without the outer list; or `{"counts": …, "size": [height,
-            width]}` with the counts a list, or a string as compressed by pycocotools. `b""`, `null`, `[]` and `[[]]`
-            are no mask.
-        width: of the stored image; at least 1, as is height.
+        segmentation: Polygons `[[x1, y1, x2, y2, …], …]` in pixels, whose union is the mask. A polygon of four numbers
+            is a box x, y, width, height. The outer list may be missing for one polygon. Or run lengths `{"counts": …,
+            "size": [height, width]}`, with a list of counts, or compressed counts as a string. `b""`, `null`, `[]` and
+            `[[]]` give an empty mask.
+        width, height: Size of the stored image, at least 1.
 
     Raises:
-        UnusableError: it is none of these (MALFORMED_SEGMENTATION), or of another size (MASK_SIZE_MISMATCH).
+        UnusableError: The JSON has another form (MALFORMED_SEGMENTATION), or another size (MASK_SIZE_MISMATCH).
 
     >>> compress_segmentation(b"[[1, 0, 3, 0, 3, 2, 1, 2]]", width=4, height=3)
     b'32103'
@@ -70,17 +70,17 @@ def compress_segmentation(segmentation: bytes, width: int, height: int) -> bytes
 
 
 def has_several_runs(segmentation: bytes) -> bool:
-    """True for run lengths of more than one run. Those without a pixel, as `[12, 0]`, count as a mask in manifests."""
+    """Return True for run lengths of more than one run. `[12, 0]`, without a pixel, counts as a mask in manifests."""
     form = _parse(segmentation) if segmentation else None
     return isinstance(form, _RunLengths) and len(_runs(form)) > 1
 
 
 def decode_counts(counts: bytes, width: int, height: int) -> np.ndarray:
-    """Compressed counts become int64 run lengths down the columns: of zeros, of ones, of zeros, … Their sum is
+    """Decode compressed counts to run lengths down the columns: int64 [n], of zeros, of ones, of zeros, … Their sum is
     height * width.
 
     Raises:
-        UnusableError: they are no mask of this size (MALFORMED_SEGMENTATION).
+        UnusableError: The counts are not a mask of this size (MALFORMED_SEGMENTATION).
 
     >>> decode_counts(b"231", width=3, height=2)
     array([2, 3, 1])
@@ -114,7 +114,7 @@ def _runs(form: _RunLengths) -> np.ndarray:
 
 
 def _check_runs(runs: np.ndarray, area: int) -> np.ndarray:
-    # One by one first: their sum could pass 2 ** 63 and come round to the right number.
+    # Check single runs first: the sum of large runs could overflow to the correct area.
     outside = runs[(runs < 0) | (runs > area)]
     if outside.size:
         raise _MalformedError(f"a run of {outside[0]} pixels in an image of {area}")
@@ -124,7 +124,7 @@ def _check_runs(runs: np.ndarray, area: int) -> np.ndarray:
 
 
 def _decompress(counts: bytes) -> np.ndarray:
-    """Compressed counts become int64 run lengths, not yet known to make sense; see `encode_masks.mask_rle`."""
+    """Decode compressed counts to run lengths that are not validated: int64 [n]. See `masks.mask_rle`."""
     characters = np.frombuffer(counts, np.uint8) - 48  # below "0" this wraps round to above 63
     if not characters.size:
         raise _MalformedError("no run lengths")
@@ -139,19 +139,19 @@ def _decompress(counts: bytes) -> np.ndarray:
     longest = lengths.max()
     if longest > _MAX_CHARACTERS:
         raise _MalformedError(f"a compressed number of more than {_MAX_CHARACTERS} characters")
-    runs = (characters[last] ^ 16).astype(np.int64) - 16  # 16 is the sign
+    runs = (characters[last] ^ 16).astype(np.int64) - 16  # bit 16 is the sign
     characters &= 31
     for place in range(1, longest):
         longer = (lengths > place).nonzero()[0]
         runs[longer] = (runs[longer] << 5) + characters[last[longer] - place]
-    # From the fourth on, each is the difference to the run two before.
+    # From the fourth run on, a number is the difference to the run two before it.
     runs[1::2].cumsum(out=runs[1::2])
     runs[2::2].cumsum(out=runs[2::2])
     return runs
 
 
 def _polygons(form: list[list[float] | float]) -> list[list[float]]:
-    """x1, y1, x2, y2, … of each polygon."""
+    """Return x1, y1, x2, y2, … of each polygon."""
     flat = [entry for entry in form if isinstance(entry, float)]
     nested = [entry for entry in form if isinstance(entry, list)]
     if flat and nested:
@@ -177,7 +177,7 @@ def _draw_polygons(polygons: list[list[float]], width: int, height: int) -> byte
         raise _MalformedError(f"polygons in an image of {width}x{height} pixels; they are drawn below 50 million")
     most = min(max(_MAX_STEPS_PER_IMAGE_PX * height * width, _MAX_STEPS_IN_SMALL_IMAGES), _MAX_STEPS)
     most_px = most // _STEPS_PER_PX
-    # No edge is longer than twice the farthest coordinate, so that most need not be measured.
+    # Measure edges only if this upper bound is too large: no edge is longer than twice the farthest coordinate.
     if farthest_px * sum(map(len, polygons)) > most_px:
         edges_px = sum(map(_edge_px, polygons))
         if edges_px > most_px:
@@ -189,14 +189,14 @@ def _draw_polygons(polygons: list[list[float]], width: int, height: int) -> byte
 
 
 def _edge_px(polygon: list[float]) -> float:
-    """Over the edges, also that from the last point to the first, the sum of the larger of |dx| and |dy|."""
+    """Return the sum of max(|dx|, |dy|) over all edges of a closed polygon, in pixels."""
     points = np.array(polygon).reshape(-1, 2)
     return float(np.abs(np.diff(points, axis=0, append=points[:1])).max(axis=1).sum())
 
 
 def _unite(masks: list[np.ndarray], area: int) -> np.ndarray:
-    """Runs that are ones in any of the masks. pycocotools' merge goes through all of the union once more for each mask,
-    which for thousands of polygons takes minutes."""
+    """Return the run lengths of the union of masks. pycocotools' merge traverses the union once per mask, which takes
+    minutes for thousands of polygons."""
     bounds = [np.cumsum(runs) for runs in masks]
     begins = np.concatenate([ends[:-1:2] for ends in bounds])
     ends = np.concatenate([ends[1::2] for ends in bounds])
@@ -204,7 +204,7 @@ def _unite(masks: list[np.ndarray], area: int) -> np.ndarray:
         return np.array([area], np.int64)
     order = np.argsort(begins)
     begins, reached = begins[order], np.maximum.accumulate(ends[order])
-    apart = begins[1:] > reached[:-1]  # the run begins after all before it have ended
+    apart = begins[1:] > reached[:-1]  # the run starts after the ends of all earlier runs
     edges = np.column_stack((begins[np.append(True, apart)], reached[np.append(apart, True)])).ravel()
     runs = np.diff(edges, prepend=0, append=area)
     return runs if runs[-1] else runs[:-1]

@@ -1,4 +1,4 @@
-"""Image files become pictures: bytes that training can decode, of the size that their record says; or pixels."""
+"""Load image files: check them, and return bytes that training can decode, or pixels."""
 
 import base64
 import binascii
@@ -44,13 +44,13 @@ from recordmill.transforms.storage.interface import ChangedFileError, FileTooLar
 from recordmill.transforms.storage.resolve import storage_for
 
 _ROUNDING = 0.1
-"""A side that differs by less is rounded, or cut."""
+"""Maximum difference of the factor from 1 that is taken for rounding or cropping."""
 
 _CHECK_STRUCTURE = {"jpeg": check_formats.check_jpeg, "png": check_formats.check_png}
 
 
 def fetch_file(file: ImageRef) -> bytes:
-    """Read an image file by one request, unless its bytes are there."""
+    """Return the bytes of an image file from `file.data`, else by one request."""
     data = file.data or storage_for(file.path).read(file.path, file.version, MAX_FILE_BYTES)
     return held_image(data) if data.startswith(b"{") else data
 
@@ -60,7 +60,7 @@ class _LabelFile(msgspec.Struct):
 
 
 def held_image(data: bytes) -> bytes:
-    """Return the image that LabelMe's JSON holds; the file's own bytes if it holds none.
+    """Return the image in a JSON file of LabelMe. Bytes without an image are returned unchanged.
 
     >>> held_image(b'{"imageData": "/9j/"}')
     b'\\xff\\xd8\\xff'
@@ -77,10 +77,10 @@ Loaded = TypeVar("Loaded")
 
 
 def load_picture(task: ImageTask, rules: PictureRules) -> Picture | Rejected:
-    """Read a task's image file, check it, and transcode it if need be, or decode it to raw pixels.
+    """Read and check the image file of a task. Transcode it if needed, or decode it to raw pixels.
 
     Raises:
-        OSError: storage fails in another way than that the file is gone or cannot be read.
+        OSError: Storage fails. A missing or unreadable file is a Rejected.
     """
     if rules.raw_size is None:
         return or_rejected(task, lambda data: _picture(data, task.width, task.height, rules))
@@ -89,10 +89,10 @@ def load_picture(task: ImageTask, rules: PictureRules) -> Picture | Rejected:
 
 
 def or_rejected(task: ImageTask, read: Callable[[bytes], Loaded]) -> Loaded | Rejected:
-    """Return the result of reading a task's image file, or its Rejected.
+    """Return `read` of the bytes of a task's image file. Errors of the file become a Rejected.
 
     Raises:
-        OSError: as `load_picture`.
+        OSError: See `load_picture`.
     """
     try:
         return read(fetch_file(task.ref))
@@ -110,9 +110,9 @@ def or_rejected(task: ImageTask, read: Callable[[bytes], Loaded]) -> Loaded | Re
 
 
 def _picture(data: bytes, width: int | None, height: int | None, rules: PictureRules) -> Picture:
-    """`data` as a picture of the size the JSON gives, if it gives one."""
+    """Check or transcode `data`. `width` and `height` are the size in the JSON in pixels; None if unknown."""
     if width and height and not rules.max_side:
-        picture = _as_it_is(data, (width, height), rules)
+        picture = _unchanged(data, (width, height), rules)
         if picture:
             return picture
     with _decoding(data) as (image, kind):
@@ -121,7 +121,7 @@ def _picture(data: bytes, width: int | None, height: int | None, rules: PictureR
 
 @contextmanager
 def _decoding(data: bytes) -> Iterator[tuple[Image.Image, str]]:
-    """Context manager: an opened image, whose pixels may be decoded, and its `known_kind`."""
+    """Yield an opened image and its `known_kind`. The image reserves its pixels in the budget DECODING."""
     kind = known_kind(data)
     image = opened(data, kind)
     check_pixel_count(image)
@@ -129,14 +129,14 @@ def _decoding(data: bytes) -> Iterator[tuple[Image.Image, str]]:
         yield image, kind
 
 
-def _as_it_is(data: bytes, size: tuple[int, int], rules: PictureRules) -> Picture | None:
-    """`data` as a picture of the size the JSON gives, if a look at the header is enough to tell."""
+def _unchanged(data: bytes, size: tuple[int, int], rules: PictureRules) -> Picture | None:
+    """Return `data` unchanged if its header is enough to accept it. `size` is the size in the JSON."""
     kind = known_kind(data)
     if not kind or rules.format not in ("keep", kind):
         return None
     if rules.check == "none":
         return _passed(data, kind, size)
-    if rules.check == "header" and kind == "jpeg" and _is_usual_of_size(data, *size):
+    if rules.check == "header" and kind == "jpeg" and _is_decodable_of_size(data, *size):
         check_end(data, kind)
         return _passed(data, kind, size)
     return None
@@ -145,16 +145,16 @@ def _as_it_is(data: bytes, size: tuple[int, int], rules: PictureRules) -> Pictur
 def _decoded(
     image: Image.Image, data: bytes, kind: str, json_size: tuple[int | None, int | None], rules: PictureRules
 ) -> Picture:
-    """An opened file as a picture; `json_size` is its width and height as given in the JSON."""
+    """Check an opened image, and transcode it if needed. `json_size` is its width and height in the JSON."""
     original = kind or str(image.format).lower()
-    turn = _is_turned(image, *json_size) if None not in json_size else rules.upright and _lies(image, data, kind)
+    turn = _is_turned(image, *json_size) if None not in json_size else rules.upright and _is_rotated(image, data, kind)
     size = stored_size(image)
     if turn and orientation_of(image) in LIES_ON_ITS_SIDE:
         size = size[::-1]
     if kind:
         _check_file(image, data, kind, rules.check)
     target = shrunk_size(*size, rules.max_side)
-    if kind and rules.format in ("keep", kind) and not turn and target == size and _is_usual(data, kind):
+    if kind and rules.format in ("keep", kind) and not turn and target == size and _is_decodable(data, kind):
         return _passed(data, kind, size, measure_pixels(image, *size) if rules.check == "decode" else None)
     image.close()
     with pixels_decode(), opened(data, kind) as again:
@@ -176,23 +176,23 @@ def _passed(data: bytes, kind: str, size: tuple[int, int], measures: PixelMeasur
 
 
 def inspect_picture(data: bytes, check: str) -> tuple[str, int, int]:
-    """Format, width and height of a JPEG or PNG that records may have, checked as far as `check` goes.
+    """Return format, width and height of a JPEG or PNG in a record, after a check of the level `check`.
 
     Raises:
-        UnusableError: it is damaged, of another format, or of a kind that TensorFlow does not decode.
+        UnusableError: The image is damaged, has another format, or TensorFlow does not decode it.
     """
     with _decoding(data) as (image, kind):
         size = stored_size(image)
         if not kind:
             raise UnusableError(Reason.UNSUPPORTED_FORMAT, f"a {image.format} file, where records have JPEG or PNG")
-        if not _is_usual(data, kind):
+        if not _is_decodable(data, kind):
             raise UnusableError(Reason.UNSUPPORTED_FORMAT, "a JPEG of a kind that TensorFlow does not decode")
         _check_file(image, data, kind, check)
     return kind, *size
 
 
 def known_kind(data: bytes) -> str:
-    """`jpeg` or `png`, by the first bytes; empty for anything else."""
+    """Return `jpeg` or `png`, by the first bytes; "" for any other format. An empty file raises UnusableError."""
     if not data:
         raise UnusableError(Reason.IMAGE_UNREADABLE, "the file is empty")
     return kind_of(data)
@@ -201,9 +201,9 @@ def known_kind(data: bytes) -> str:
 def opened(data: bytes, kind: str) -> Image.Image:
     try:
         return open_picture(data, kind)
-    except Image.DecompressionBombError as error:  # of frames that are larger than the header says
+    except Image.DecompressionBombError as error:  # a frame is larger than the size in the header
         raise UnusableError(Reason.TOO_LARGE, str(error)) from error
-    except Exception as error:  # Pillow's decoders raise nearly anything on bytes made to break them
+    except Exception as error:  # Pillow's decoders raise nearly any exception on malicious bytes
         if kind:
             raise UnusableError(Reason.IMAGE_UNREADABLE, f"its header cannot be read ({brief(error)})") from error
         unknown = f"no picture in a format that is known; it starts with {data[:12]!r}"
@@ -218,16 +218,16 @@ def check_pixel_count(image: Image.Image) -> None:
         )
 
 
-def _lies(image: Image.Image, data: bytes, kind: str) -> bool:
-    """Whether EXIF says that a picture is not stored upright."""
+def _is_rotated(image: Image.Image, data: bytes, kind: str) -> bool:
+    """Return True if the EXIF orientation of an image is not upright."""
     if kind == "png" and not check_formats.png_may_have_exif(data):
-        return False  # Pillow would decode all pixels to look for a chunk behind them
+        return False  # Pillow would decode all pixels to look for a chunk after them
     return orientation_of(image) in TURNS
 
 
 def _is_turned(image: Image.Image, width: int | None, height: int | None) -> bool:
-    """Return True if the JSON has the size of the upright image, as a viewer shows it with EXIF. COCO's own sizes are
-    those of the stored pixels."""
+    """Return True if the JSON has the size of the image after EXIF rotation, False for the size of the stored pixels
+    (as in COCO). Raise UnusableError for any other size."""
     size = stored_size(image)
     if size == (width, height):
         return False
@@ -241,7 +241,7 @@ def _is_turned(image: Image.Image, width: int | None, height: int | None) -> boo
 
 
 def _check_file(image: Image.Image, data: bytes, kind: str, check: str) -> None:
-    """Raises UnusableError where a JPEG or PNG is damaged, as far as `check` goes."""
+    """Raise UnusableError if a JPEG or PNG is damaged, by a check of the level `check`."""
     if check != "none":
         check_end(data, kind)
     if check == "decode":
@@ -256,9 +256,9 @@ def check_end(data: bytes, kind: str) -> None:
         raise UnusableError(Reason.IMAGE_UNREADABLE, f"no end marker in {len(data):,} bytes; it is cut short")
 
 
-def _is_usual_of_size(data: bytes, width: int, height: int) -> bool:
-    """Whether TensorFlow decodes a JPEG and it has the expected size. Reading that from its frame header takes a fifth
-    of the time in which Pillow opens it."""
+def _is_decodable_of_size(data: bytes, width: int, height: int) -> bool:
+    """Return True if TensorFlow decodes a JPEG of the expected size. Its frame header is read in a fifth of the time in
+    which Pillow opens the file."""
     try:
         frame = check_formats.jpeg_frame(data)
     except check_formats.JpegError:
@@ -266,8 +266,8 @@ def _is_usual_of_size(data: bytes, width: int, height: int) -> bool:
     return frame.is_tf_decodable and (frame.width, frame.height) == (width, height) and width * height <= MAX_PIXELS
 
 
-def _is_usual(data: bytes, kind: str) -> bool:
-    """Whether TensorFlow decodes such files, if they are whole."""
+def _is_decodable(data: bytes, kind: str) -> bool:
+    """Return True if TensorFlow decodes a file of this kind when it is undamaged."""
     if kind == "png":
         return True
     with pixels_decode():
@@ -276,7 +276,7 @@ def _is_usual(data: bytes, kind: str) -> bool:
 
 @contextmanager
 def pixels_decode() -> Iterator[None]:
-    """Raise UnusableError for any error within: Pillow's decoders raise nearly anything on bytes made to break them."""
+    """Convert any error in the block to UnusableError. Pillow's decoders raise nearly any exception on bad bytes."""
     try:
         yield
     except UnusableError:
@@ -287,7 +287,7 @@ def pixels_decode() -> Iterator[None]:
 
 def brief(error: Exception) -> str:
     """Return Pillow's message about a malformed file, for a reject's detail."""
-    # Without the address of an object, so that rejects.jsonl is the same every time.
+    # Drop addresses of objects, so that rejects.jsonl is reproducible.
     return re.sub(r" ?<[^<>]* object at 0x[0-9a-f]+>", "", f"{type(error).__name__}: {error}")[:200]
 
 
@@ -297,25 +297,26 @@ def _raw(data: bytes, height: int, width: int) -> Picture:
 
 
 def load_pixels(task: ImageTask, size: tuple[int, int], resize: str) -> np.ndarray | Rejected:
-    """Read a task's image file, check and decode it whole, and make it `size`, height and width.
+    """Read, check and decode the image file of a task, and resize it to `size` (height, width).
 
     Returns:
-        uint8 [height, width, 3], RGB; or why there is none.
+        uint8 [height, width, 3], RGB; or a Rejected.
 
     Raises:
-        OSError: as `load_picture`.
+        OSError: See `load_picture`.
     """
     return or_rejected(task, lambda data: decode_pixels(data, size, resize))
 
 
 def decode_pixels(data: bytes, size: tuple[int, int], resize: str) -> np.ndarray:
-    """Return the pixels of an image file: first frame, stored orientation, no transparency.
+    """Return the pixels of an image file: uint8 [height, width, 3], first frame, stored orientation, no transparency.
 
     Args:
-        resize: name of a filter of Pillow's, `bilinear` for example.
+        size: Height and width of the result.
+        resize: Name of a filter of Pillow, such as `bilinear`.
 
     Raises:
-        UnusableError: it is none, or damaged.
+        UnusableError: The file is not an image, or is damaged.
     """
     with _decoding(data) as (image, kind):
         if kind:
@@ -324,21 +325,21 @@ def decode_pixels(data: bytes, size: tuple[int, int], resize: str) -> np.ndarray
             if kind:
                 _CHECK_STRUCTURE[kind](data)
             picture = decode_picture(image, turn=False)
-            if picture.mode != "RGB":  # or it would be copied
+            if picture.mode != "RGB":  # for_jpeg would copy an RGB image
                 picture = for_jpeg(picture).convert("RGB")
         height, width = size
         return np.asarray(picture.resize((width, height), Image.Resampling[resize.upper()]))
 
 
 _OTHERS = (b"GIF8", b"II*\0", b"MM\0*")
-"""How GIF and TIFF begin, which others have in their records; what BMP begins with is a word's beginning, too."""
+"""First bytes of GIF and TIFF, which records of other tools contain. BMP's `BM` is omitted, because texts start so."""
 
 
 def open_record_picture(data: bytes) -> Image.Image:
     """Return the pixels of an encoded image: first frame, stored orientation.
 
     Raises:
-        UnusableError: it is none, does not decode, or has too many pixels.
+        UnusableError: The bytes are not an image, do not decode, or have too many pixels.
     """
     image = opened(data, known_kind(data))
     check_pixel_count(image)
@@ -347,10 +348,10 @@ def open_record_picture(data: bytes) -> Image.Image:
 
 
 def picture_size(data: bytes) -> tuple[str, int, int] | None:
-    """Format, width and height of an encoded picture; None for bytes that do not begin as one.
+    """Return format, width and height of an encoded image; None if the first bytes are not those of an image.
 
     Raises:
-        UnusableError: it begins as one, and cannot be opened.
+        UnusableError: The first bytes are those of an image, but it cannot be opened.
     """
     kind = kind_of(data)
     is_webp = data.startswith(b"RIFF") and data[8:12] == b"WEBP"

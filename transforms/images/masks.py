@@ -1,4 +1,4 @@
-"""Masks drawn, and as records hold them: PNGs, or compressed run lengths."""
+"""Convert masks between pixels, run lengths, and the two forms in records: PNGs and compressed run lengths."""
 
 import struct
 import zlib
@@ -10,7 +10,7 @@ from pycocotools import mask as coco_mask
 
 
 def bitmap(runs: np.ndarray, width: int, height: int) -> np.ndarray:
-    """COCO's run lengths, down the columns and zeros first, as bool [height, width].
+    """Draw COCO's run lengths (down the columns, zeros first): bool [height, width].
 
     >>> bitmap(np.array([1, 3]), 2, 2).tolist()
     [[False, True], [True, True]]
@@ -19,7 +19,7 @@ def bitmap(runs: np.ndarray, width: int, height: int) -> np.ndarray:
 
 
 def run_lengths(pixels: np.ndarray) -> np.ndarray:
-    """bool [height, width] as COCO's run lengths.
+    """Convert bool [height, width] to COCO's run lengths: int64 [n].
 
     >>> run_lengths(np.array([[False, True], [True, True]]))
     array([1, 3])
@@ -30,8 +30,8 @@ def run_lengths(pixels: np.ndarray) -> np.ndarray:
 
 
 def mask_bounds(counts: Sequence[bytes], width: int, height: int) -> np.ndarray:
-    """The boxes that masks fill, of compressed counts: float64 [M, 4], ymin, xmin, ymax, xmax in pixels, the last two
-    those after it; NaN of a mask without a pixel.
+    """Return the bounds of masks given as compressed counts: float64 [M, 4], ymin, xmin, ymax, xmax in pixels. ymax and
+    xmax are exclusive. An empty mask has NaN.
 
     >>> mask_bounds([b"13", b"31", b"4"], 2, 2).tolist()
     [[0.0, 0.0, 2.0, 2.0], [1.0, 1.0, 2.0, 2.0], [nan, nan, nan, nan]]
@@ -43,8 +43,8 @@ def mask_bounds(counts: Sequence[bytes], width: int, height: int) -> np.ndarray:
 
 
 def resized(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
-    """[H, W] or [H, W, channels] as [height, width …]: each new pixel is the one its middle lies in, so that ids stay
-    ids.
+    """Resize [H, W] or [H, W, channels] to [height, width …] by nearest neighbour: each new pixel is the old pixel at
+    its centre, so that ids are preserved.
 
     >>> resized(np.array([[1, 2, 3, 4]]), 2, 1).tolist()
     [[2, 4]]
@@ -53,33 +53,33 @@ def resized(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
 
 
 def _middles(old: int, new: int) -> np.ndarray:
-    """Return the indices of those of `old` pixels in a row that contain the centres of `new` ones."""
+    """Return the indices of the `old` pixels of a row that contain the centres of `new` pixels: int64 [new]."""
     return ((np.arange(new) + 0.5) * old / new).astype(int)
 
 
 UP = 2
-"""The row filter under which each byte is the pixel minus the pixel above, modulo 256; above the first row is 0."""
+"""PNG row filter: a byte is the pixel minus the pixel above, modulo 256. Above the first row is 0."""
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _COLOUR_TYPE = {1: 0, 3: 2}
-"""Grey and RGB, by the number of channels."""
+"""PNG colour type (0 grey, 2 RGB) by number of channels."""
 _DEFLATE, _ADAPTIVE_FILTERS, _NOT_INTERLACED = 0, 0, 0
 _ZLIB_HEADER = b"\x78\x01"
-_LAST_BLOCK = b"\x03\x00"  # an empty one: deflate wants one that is marked as the last
+_LAST_BLOCK = b"\x03\x00"  # empty: deflate requires a block that is marked as the last
 _ADLER_MODULUS = 65_521
 _ZEROS_AT_ONCE = 1 << 20
 _PERIOD = 4 * 258
-"""Zeros after which deflate repeats itself: a match is of at most 258, and of those that are alike each takes two bits,
-so four of them a byte."""
+"""Number of zeros per repeated byte of deflate's output. A match has at most 258 zeros, and equal matches take 2 bits
+each, so that a byte has four matches."""
 _PERIODS_TO_BEGIN = 4
 """Number of periods of zeros after which zlib's codes, 1 bit per match of 258, no longer depend on their number."""
 
 
 def grey_png(pixels: np.ndarray) -> bytes:
-    """uint8 [height, width] becomes an 8-bit greyscale PNG with the same values.
+    """Encode uint8 [height, width] as an 8-bit greyscale PNG with the same values.
 
     Raises:
-        ValueError: another dtype or rank, or no pixels, of which there can be no PNG.
+        ValueError: `pixels` has another dtype or rank, or no pixels.
 
     >>> grey_png(np.zeros((2, 3), np.uint8))[:8]
     b'\\x89PNG\\r\\n\\x1a\\n'
@@ -90,7 +90,7 @@ def grey_png(pixels: np.ndarray) -> bytes:
 
 
 def encode_png(pixels: np.ndarray) -> bytes:
-    """uint8 [height, width, 1 or 3] becomes an 8-bit PNG, grey or RGB."""
+    """Encode uint8 [height, width, 1 or 3] as an 8-bit PNG, grey or RGB."""
     height, width, channels = pixels.shape
     flat = pixels.reshape(height, width * channels)
     rows = np.empty((height, 1 + width * channels), np.uint8)
@@ -101,18 +101,18 @@ def encode_png(pixels: np.ndarray) -> bytes:
 
 
 def black_png(width: int, height: int) -> bytes:
-    """An 8-bit RGB PNG of zeros, which in a panoptic PNG are void."""
+    """Return an 8-bit RGB PNG of zeros. Zeros are void in a panoptic PNG."""
     return pack_rows(np.zeros((0, 1 + 3 * width), np.uint8), blank_above=height, channels=3)
 
 
 def pack_rows(rows: np.ndarray, blank_above: int = 0, blank_below: int = 0, channels: int = 1) -> bytes:
-    """Filtered rows become a PNG of 8 bits a channel.
+    """Encode filtered rows as a PNG with 8 bits per channel.
 
     Args:
-        rows: uint8 [n, 1 + width * channels], contiguous; the first byte of a row names its filter. n may be 0.
-        blank_above: rows of zeros before them, which cost next to no time.
-        blank_below: rows of zeros after them.
-        channels: 1, grey, or 3, RGB.
+        rows: uint8 [n, 1 + width * channels], contiguous. The first byte of a row is its filter. n may be 0.
+        blank_above: Number of rows of zeros before `rows`. They take almost no time.
+        blank_below: Number of rows of zeros after `rows`.
+        channels: 1 for grey, or 3 for RGB.
     """
     height, row_bytes = blank_above + len(rows) + blank_below, rows.shape[1]
     kind = 8, _COLOUR_TYPE[channels], _DEFLATE, _ADAPTIVE_FILTERS, _NOT_INTERLACED
@@ -122,14 +122,14 @@ def pack_rows(rows: np.ndarray, blank_above: int = 0, blank_below: int = 0, chan
 
 
 def _deflate(rows: np.ndarray, zeros_before: int, zeros_after: int) -> bytes:
-    """A zlib stream (RFC 1950) of the rows between zeros; a blank row is zeros in all, as filter None is 0."""
+    """Return a zlib stream (RFC 1950) of rows between zeros. A blank row has only zeros, because filter None is 0."""
     checksum = _adler32_of_zeros(zlib.adler32(rows.data, _adler32_of_zeros(1, zeros_before)), zeros_after)
     blocks = (_zero_blocks(zeros_before), _blocks(rows.data), _zero_blocks(zeros_after))
     return b"".join((_ZLIB_HEADER, *blocks, _LAST_BLOCK, struct.pack(">I", checksum)))
 
 
 def _adler32_of_zeros(checksum: int, count: int) -> int:
-    """`zlib.adler32(bytes(count), checksum)`: its low half sums the bytes, its high half sums the low halves."""
+    """Return `zlib.adler32(bytes(count), checksum)`. The low half sums the bytes, the high half sums the low halves."""
     low, high = checksum & 0xFFFF, checksum >> 16
     return (high + count * low) % _ADLER_MODULUS << 16 | low
 
@@ -140,7 +140,7 @@ def _zero_blocks(count: int) -> bytes:
 
 
 def _few_zero_blocks(count: int) -> bytes:
-    """`_blocks(bytes(count))`, without going through the zeros where zlib's bytes allow it."""
+    """Return `_blocks(bytes(count))`, without compressing the zeros if zlib's output is periodic."""
     if not count:
         return b""
     periods = max(count // _PERIOD - _PERIODS_TO_BEGIN, 0)
@@ -152,7 +152,7 @@ def _few_zero_blocks(count: int) -> bytes:
 
 @cache
 def _zeros_are_periodic() -> bool:
-    """Whether the zlib that Python has packs zeros in periods, as forks of it may not."""
+    """Return True if Python's zlib compresses zeros to periodic bytes. Forks of zlib may not."""
     count, periods = _PERIODS_TO_BEGIN * _PERIOD + 1, 100
     before, period, after = _periodic_zero_blocks(count)
     return before + period * periods + after == _blocks(bytes(count + periods * _PERIOD))
@@ -160,7 +160,7 @@ def _zeros_are_periodic() -> bool:
 
 @lru_cache(maxsize=(_PERIODS_TO_BEGIN + 1) * _PERIOD)
 def _periodic_zero_blocks(count: int) -> tuple[bytes, bytes, bytes]:
-    """Blocks of so many zeros, cut in two where a byte for each further period belongs, and that byte between them."""
+    """Return the blocks of `count` zeros, cut in two, and between them the byte to repeat for each further period."""
     blocks, more = _blocks(bytes(count)), _blocks(bytes(count + _PERIOD))
     differ = (at for at, (one, other) in enumerate(zip(blocks, more, strict=False)) if one != other)
     at = next(differ, len(blocks))
@@ -168,7 +168,7 @@ def _periodic_zero_blocks(count: int) -> tuple[bytes, bytes, bytes]:
 
 
 def _blocks(data: bytes | memoryview) -> bytes:
-    """Deflate blocks (RFC 1951) that end at a byte's end and refer to nothing before them, so they can be joined."""
+    """Return deflate blocks (RFC 1951) that can be joined: they end at a byte boundary and refer only to themselves."""
     compressor = zlib.compressobj(level=1, wbits=-15, strategy=zlib.Z_RLE)
     return compressor.compress(data) + compressor.flush(zlib.Z_SYNC_FLUSH)
 
@@ -177,53 +177,52 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
     return b"".join((struct.pack(">I", len(data)), kind, data, struct.pack(">I", zlib.crc32(data, zlib.crc32(kind)))))
 
 
-# A character holds 5 bits of a signed number, so a number of k characters reaches from -2 ** (5k - 1) up to below
-# 2 ** (5k - 1).
+# A character has 5 bits of a signed number, so a number of k characters is >= -2 ** (5k - 1) and < 2 ** (5k - 1).
 _REACH = 1 << (5 * np.arange(1, 13, dtype=np.int64) - 1)
 
 
 def mask_png(runs: np.ndarray, width: int, height: int) -> bytes:
-    """Run lengths become an 8-bit greyscale PNG of the full image, 1 inside the object and 0 outside.
+    """Encode run lengths as an 8-bit greyscale PNG of the full image, 1 inside the object and 0 outside.
 
-    The bitmap is never drawn: PNG's filter Up stores each pixel minus the one above, which down a column is 0 except
-    where ones begin (1) and where they have ended (255), and run lengths say just that. None but the first may be 0.
+    The bitmap is never drawn. PNG's filter Up stores each pixel minus the pixel above. Down a column this is 1 where
+    ones start, 255 after their end, and else 0, which run lengths give directly. Only the first run may be 0.
 
     >>> mask_png(np.array([2, 3, 1]), width=3, height=2)[:8]
     b'\\x89PNG\\r\\n\\x1a\\n'
     """
     ends = np.cumsum(runs)
-    begins, ends = ends[:-1:2], ends[1::2]  # of the runs of ones
+    begins, ends = ends[:-1:2], ends[1::2]  # runs of ones
     if not len(begins):
         return pack_rows(np.empty((0, 1 + width), np.uint8), blank_above=height)
     first_column, first_row = np.divmod(begins, height)
     last_column, last_row = np.divmod(ends - 1, height)
     crossing = bool((first_column < last_column).any())  # from the bottom of a column to the top of the next
     top, bottom = (0, height) if crossing else (int(first_row.min()), int(last_row.max()) + 1)
-    # One row more than is kept, for the ends below the last.
+    # One extra row for ends below the last row. It is dropped.
     rows = np.zeros((bottom - top + 1, 1 + width), np.uint8)
     rows[:, 0] = UP
     rows[first_row - top, 1 + first_column] = 1
     rows[last_row + 1 - top, 1 + last_column] = 255
-    if crossing:  # at the first pixel of each column, have more runs of ones begun than ended?
+    if crossing:  # the first pixel of a column is 1 if more runs of ones have started than ended
         at = height * np.arange(width)
         rows[0, 1:] = np.searchsorted(begins, at, side="right") > np.searchsorted(ends, at, side="right")
     return pack_rows(rows[:-1], blank_above=top, blank_below=height - bottom)
 
 
 def mask_rle(runs: np.ndarray) -> bytes:
-    """Run lengths become COCO's compressed `counts`, the same bytes as pycocotools gives for the same mask.
+    """Encode run lengths as COCO's compressed `counts`, the same bytes as pycocotools for the same mask.
 
-    Each number is cut into groups of 5 bits, lowest first, each group a character from 48 ("0") on; 32 marks that more
-    follow, and 16 in the last one is the sign. From the fourth run on, the number is the difference to the run two
-    before (rleToString in pycocotools' maskApi.c, which is quicker, but writes past its memory where a few runs have
-    2 ** 24 pixels).
+    A number is cut into groups of 5 bits, lowest first. A group is a character from 48 ("0") on. Bit 32 marks that more
+    groups follow, and bit 16 of the last group is the sign. From the fourth run on, the number is the difference to the
+    run two before it. (rleToString in pycocotools' maskApi.c is faster, but writes out of bounds if a few runs have
+    2 ** 24 pixels.)
 
     >>> mask_rle(np.array([2, 3, 1]))
     b'231'
     """
     numbers = _canonical(runs).copy()
-    numbers[3:] -= numbers[1:-2]  # NumPy reads all of it before it writes
-    magnitude = numbers ^ numbers >> 63  # -1 reaches as far as 0, -17 as far as 16
+    numbers[3:] -= numbers[1:-2]  # NumPy reads the complete operand before it writes
+    magnitude = numbers ^ numbers >> 63  # -1 needs as many bits as 0, -17 as many as 16
     lengths = 1 + np.searchsorted(_REACH, magnitude, side="right")
     place = np.arange(lengths.max())
     groups = (numbers[:, None] >> 5 * place) & 31
@@ -232,10 +231,10 @@ def mask_rle(runs: np.ndarray) -> bytes:
 
 
 def _canonical(runs: np.ndarray) -> np.ndarray:
-    """The same mask without runs of length 0, but for a leading one."""
+    """Return the run lengths of the same mask without runs of length 0, except a leading one."""
     if np.count_nonzero(runs[1:]) == len(runs) - 1:
         return runs
     edges = np.cumsum(runs)
-    # An edge met twice is none: what turned 0 there turns 1 again.
+    # Two edges at the same pixel cancel out: the value changes twice.
     places, times = np.unique(edges[edges < edges[-1]], return_counts=True)
     return np.diff(places[times % 2 == 1], prepend=0, append=edges[-1])

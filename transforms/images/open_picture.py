@@ -1,10 +1,9 @@
-"""Pillow opens, decodes and encodes pictures. Those that training cannot decode, or that are wanted otherwise, are
-transcoded as JPEG or PNG.
+"""Open, decode and encode images with Pillow. Images that training cannot decode are transcoded to JPEG or PNG.
 
-They are opened without metadata: odd metadata makes Pillow give up on pictures that TensorFlow decodes.
+Images are opened without metadata, because malformed metadata makes Pillow fail on images that TensorFlow decodes.
 
-`PIL.Image.open` would hold the size against a limit that is the whole process's, and warn or raise by it. Ours is
-checked by who opens, so what opens a format is asked itself.
+`PIL.Image.open` is not used: it warns or raises by a size limit of the whole process, and the callers of this module
+check a limit themselves. So the plugin of a format is called directly.
 """
 
 import io
@@ -18,17 +17,18 @@ from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.images import check_formats
 
 _OTHERS = ("WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000")
-"""Formats that Pillow reads and TensorFlow, or a reader of records, does not. Not those that run programs (EPS)."""
+"""Formats that Pillow reads, and that TensorFlow or readers of records do not. Formats that run programs (EPS) are
+omitted."""
 _START = {"jpeg": check_formats.JPEG_START, "png": check_formats.PNG_START}
 _WITHOUT_METADATA = {"jpeg": check_formats.jpeg_without_metadata, "png": check_formats.png_without_metadata}
 _ENOUGH = 48
-"""Pixels of the longer side that `load_small` leaves."""
+"""Minimum of the longer side in pixels after `load_small`."""
 _NOT_OF_FORMAT = (SyntaxError, IndexError, TypeError, struct.error)
 """Exceptions of Pillow's plugins for files of another format."""
-_ALPHA = ("LA", "La", "PA", "RGBA", "RGBa")  # whose last channel it is
+_ALPHA = ("LA", "La", "PA", "RGBA", "RGBa")  # modes whose last channel is alpha
 _GREY = ("1", "L", "LA", "La")
 _DEEP = "I;16"
-_MAX_SIDE = {"jpeg": 65_500, "png": check_formats.MAX_SIDE}  # pixels, of libjpeg and libpng
+_MAX_SIDE = {"jpeg": 65_500, "png": check_formats.MAX_SIDE}  # limits of libjpeg and libpng in pixels
 _ORIENTATION = 0x0112  # EXIF
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -41,19 +41,19 @@ TURNS = {
 }
 LIES_ON_ITS_SIDE = frozenset((5, 6, 7, 8))
 _TURNED_BY_PILLOW = "TIFF"
-"""The format whose pixels and size Pillow gives upright by itself."""
+"""Format whose pixels and size Pillow turns upright by EXIF."""
 _TURNED_BACK = TURNS | {6: Image.Transpose.ROTATE_90, 8: Image.Transpose.ROTATE_270}
 _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", _DEEP)
 
 
 def kind_of(data: bytes) -> str:
-    """`jpeg` or `png`, by the first bytes; empty for anything else."""
+    """Return `jpeg` or `png`, by the first bytes of a file; "" for any other format."""
     return next((kind for kind, start in _START.items() if data.startswith(start)), "")
 
 
 def encoded_channels(data: bytes, format_: str) -> int:
-    """How many channels `tf.io.decode_image(data)` gives, if it is left to choose."""
-    # Of CMYK it makes RGB.
+    """Return the number of channels of `tf.io.decode_image(data)` with its default `channels=0`."""
+    # TensorFlow converts CMYK to RGB.
     return min(check_formats.jpeg_frame(data).channels, 3) if format_ == "jpeg" else check_formats.png_channels(data)
 
 
@@ -64,9 +64,9 @@ def open_picture(data: bytes, kind: str) -> ImageFile.ImageFile:
         kind: `jpeg` or `png`; empty for any other format.
 
     Raises:
-        Exception: any that Pillow raises on bytes made to break it.
+        Exception: Pillow raises nearly any exception on malicious bytes.
     """
-    Image.preinit() if kind else Image.init()  # of JPEG and PNG alone, or of each format: 40 ms
+    Image.preinit() if kind else Image.init()  # common plugins only; init() loads all plugins in 40 ms
     fault: Exception | None = None
     for format_ in [kind.upper()] if kind else filter(Image.OPEN.__contains__, _OTHERS):
         open_format, is_format = Image.OPEN[format_]
@@ -79,19 +79,19 @@ def open_picture(data: bytes, kind: str) -> ImageFile.ImageFile:
 
 
 def load_small(image: Image.Image) -> None:
-    """Decode an opened image. A JPEG is decoded at an eighth of its size, which reads the complete stream in 60 % of
-    the time; a small one at more, so that its hash is meaningful.
+    """Decode an opened image. A JPEG is decoded at 1/8 of its size, which reads the complete stream in 60 % of the
+    time. A small JPEG is decoded at a larger fraction, so that its hash is meaningful.
 
     Raises:
-        Exception: any that Pillow raises on pixels that do not decode.
+        Exception: Pillow raises nearly any exception on malicious pixels.
     """
     part = max(1, min(8, max(image.size) // _ENOUGH))
-    image.draft("L", (max(1, image.width // part), max(1, image.height // part)))  # of JPEGs alone
+    image.draft("L", (max(1, image.width // part), max(1, image.height // part)))  # no-op except for JPEGs
     image.load()
 
 
 def shrunk_size(width: int, height: int, max_side: int | None) -> tuple[int, int]:
-    """The largest size of the same shape whose sides are at most `max_side` pixels.
+    """Return the largest size with the same aspect ratio whose sides are at most `max_side` pixels.
 
     >>> shrunk_size(640, 480, 320), shrunk_size(640, 480, None), shrunk_size(5000, 2, 100)
     ((320, 240), (640, 480), (100, 1))
@@ -103,10 +103,10 @@ def shrunk_size(width: int, height: int, max_side: int | None) -> tuple[int, int
 
 
 def orientation_of(image: Image.Image) -> int:
-    """How an opened picture is to be turned, by EXIF; 1 where it is upright."""
+    """Return the EXIF orientation of an opened image, 1..8; 1 is upright, and the default."""
     try:
         return image.getexif().get(_ORIENTATION, 1)
-    except Exception:  # Pillow's reading of metadata made to break it; then there is none
+    except Exception:  # Pillow raises nearly any exception on malicious metadata; ignore it
         return 1
 
 
@@ -120,11 +120,11 @@ def decode_picture(image: Image.Image, turn: bool) -> Image.Image:
     """Return the pixels of an opened image: first frame, at most 16 bits, without metadata.
 
     Args:
-        turn: whether to turn it upright, as its EXIF orientation says.
+        turn: True to turn the image upright by its EXIF orientation.
 
     Raises:
-        UnusableError: floats, or integers of more than 16 bits.
-        Exception: any that Pillow raises on pixels that do not decode.
+        UnusableError: The pixels are floats, or integers of more than 16 bits.
+        Exception: Pillow raises nearly any exception on malicious pixels.
     """
     orientation = orientation_of(image)
     is_turned = image.format == _TURNED_BY_PILLOW
@@ -134,23 +134,23 @@ def decode_picture(image: Image.Image, turn: bool) -> Image.Image:
     elif is_turned and not turn and orientation in _TURNED_BACK:
         image = image.transpose(_TURNED_BACK[orientation])
     image = _shallow(image)
-    # Pillow writes what it finds here: comments and profiles that may not fit where they are to go.
+    # Pillow writes the contents of `info`: comments and profiles that may not fit the target format.
     image.info = {key: value for key, value in image.info.items() if key == "transparency"}
     return image
 
 
 def encode_picture(image: Image.Image, original: str, size: tuple[int, int], rules: PictureRules) -> tuple[bytes, str]:
-    """The bytes and format of a decoded picture.
+    """Encode a decoded image. Return its bytes and format.
 
-    A picture with transparency or 16 bits, or too large for a JPEG, becomes a PNG, another a JPEG, if it is not one of
-    the two already and no format is asked for.
+    Format `keep` is the original format if that is JPEG or PNG. Otherwise it is PNG for images with transparency or
+    16 bits, or too large for a JPEG, else JPEG.
 
     Args:
-        original: its format.
-        size: width and height to shrink it to.
+        original: Format of the file.
+        size: Width and height of the result in pixels.
 
     Raises:
-        UnusableError: it has a side that the format has not.
+        UnusableError: A side is too large for the format.
     """
     has_alpha = _is_see_through(image)
     format_ = rules.format
@@ -175,13 +175,13 @@ def encode_picture(image: Image.Image, original: str, size: tuple[int, int], rul
 
 def _is_see_through(image: Image.Image) -> bool:
     if image.mode in _ALPHA:
-        # Animations have the channel, used or not.
+        # Animations always have an alpha channel.
         return np.asarray(image.getchannel(image.getbands()[-1])).min() < 255
     return "transparency" in image.info
 
 
 def _shallow(image: Image.Image) -> Image.Image:
-    """16 bits at the most."""
+    """Convert integer pixels to at most 16 bits. Raise UnusableError for larger integers and floats."""
     if image.mode.startswith("I;16"):
         return Image.fromarray(np.asarray(image).astype(np.uint16))
     if image.mode == "I":
@@ -195,7 +195,7 @@ def _shallow(image: Image.Image) -> Image.Image:
 
 
 def for_jpeg(image: Image.Image) -> Image.Image:
-    """Drop what TensorFlow drops, too: transparency, and the lower 8 of 16 bits."""
+    """Drop transparency, and the lower 8 of 16 bits, like TensorFlow."""
     if image.mode == _DEEP:
         return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     return image.convert("L" if image.mode in _GREY else "RGB")
@@ -212,7 +212,7 @@ def _for_png(image: Image.Image, has_alpha: bool) -> Image.Image:
 def _shrunk(image: Image.Image, size: tuple[int, int], has_alpha: bool) -> Image.Image:
     if image.mode == _DEEP:
         return _shallow(image.convert("I").resize(size, Image.Resampling.BOX))
-    if image.mode in ("1", "P"):  # colours between those of a palette are none of it
+    if image.mode in ("1", "P"):  # interpolated colours are not in the palette
         grey = image.mode == "1"
         image = image.convert("L" if grey else "RGBA" if has_alpha else "RGB")
     return image.resize(size, Image.Resampling.LANCZOS)

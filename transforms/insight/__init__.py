@@ -1,1 +1,1 @@
-"""Statistics, duplicates, drawn records, report.html."""
+"""Statistics, duplicates, drawn records and report.html of a data set."""

@@ -1,4 +1,4 @@
-"""Files that follow from all splits of a data set: statistics.json, duplicates.jsonl and problems-SPLIT.jsonl."""
+"""Files made from all splits of a data set: statistics.json, duplicates.jsonl and problems-SPLIT.jsonl."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -33,31 +33,31 @@ from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _FALSE_ALARMS = 0.01
-"""How often random splits of one data set may seem to drift, in any class of any split."""
+"""Probability that random splits of one data set are reported to drift, in any class of any split."""
 _RATIO = 1.25
-"""Minimum ratio of two shares that is reported: chance explains no difference of a million images."""
+"""Minimum ratio of two shares that is reported. Among a million images even tiny differences are significant."""
 
 
 def compare_splits(splits: Mapping[str, SplitStatistics]) -> SplitComparison | None:
     """Return differences between the classes of several splits; None if fewer than two have classes.
 
-    A class drifts in a split if its images there are another part of all than in the other splits together: their
-    shares differ by a quarter, and by more than chance explains. What is tested is the difference of the shares' arc
-    sines, which for rare classes stays near to normal, with as many comparisons as are made (Bonferroni).
+    A class drifts in a split if its share of the split's images differs from its share of all other splits together: by
+    a quarter, and by more than chance explains. The test compares the arc sines of the shares, whose difference is
+    nearly normal even for rare classes. The threshold is corrected for the number of comparisons (Bonferroni).
     """
-    found = {name: of for name, of in sorted(splits.items()) if any(each.images for each in of.classes)}
+    found = {name: split for name, split in sorted(splits.items()) if any(each.images for each in split.classes)}
     if len(found) < 2:
         return None
-    rows = list(zip(*(of.classes for of in found.values()), strict=False))  # an edited file may have fewer
+    rows = list(zip(*(split.classes for split in found.values()), strict=False))  # an edited file may have fewer
     return SplitComparison(tuple(_in_one_split(list(found), rows)), tuple(_drifting(found, rows)))
 
 
 _Rows = Sequence[tuple[ClassStatistics, ...]]
-"""Each class in every split."""
+"""Statistics of each class, one per split."""
 
 
 def _in_one_split(splits: Sequence[str], rows: _Rows) -> list[ClassInOneSplit]:
-    """The classes that all splits but one lack, the most frequent first."""
+    """Return the classes that occur in one split only, most frequent first."""
     alone = [
         ClassInOneSplit(each.name, split, each.images)
         for of_class in rows
@@ -69,9 +69,9 @@ def _in_one_split(splits: Sequence[str], rows: _Rows) -> list[ClassInOneSplit]:
 
 
 def _drifting(splits: Mapping[str, SplitStatistics], rows: _Rows) -> Iterator[ClassDrift]:
-    """The worst first."""
+    """Return the drifting classes, largest distance first."""
     rows = [row for row in rows if any(each.images for each in row)]
-    compared = len(rows) * (1 if len(splits) == 2 else len(splits))  # of two, both comparisons are one
+    compared = len(rows) * (1 if len(splits) == 2 else len(splits))  # two splits need only one comparison
     far = NormalDist().inv_cdf(1 - _FALSE_ALARMS / 2 / compared)
     images = [of.images for of in splits.values()]
     drifting = []
@@ -87,10 +87,10 @@ def _drifting(splits: Mapping[str, SplitStatistics], rows: _Rows) -> Iterator[Cl
 
 
 def arc_sine_distance(one: tuple[int, int], other: tuple[int, int]) -> float:
-    """How far two shares are apart, in standard deviations of what chance does.
+    """Return the distance of two shares, in standard deviations of random samples.
 
     Args:
-        one, other: how many of how many.
+        one, other: Number of hits and total of each share.
 
     >>> round(arc_sine_distance((30, 100), (100, 1000)), 1), round(arc_sine_distance((2, 100), (10, 10_000)), 1)
     (5.0, 2.4)
@@ -99,16 +99,16 @@ def arc_sine_distance(one: tuple[int, int], other: tuple[int, int]) -> float:
 
 
 def _angle(number: int, total: int) -> float:
-    """Anscombe's, whose variance hardly depends on the share. A file that was edited may count more than all."""
+    """Return Anscombe's transform, whose variance hardly depends on the share. An edited file may exceed the total."""
     return 2 * asin(sqrt((min(number, total) + 0.375) / (total + 0.75)))
 
 
 def folder_statistics(output: str, splits: Iterable[str]) -> bytes | None:
-    """Return the content of statistics.json, made of the statistics of each split; None if no split has any."""
+    """Return the content of statistics.json from the statistics of each split; None if no split has any."""
     found = read_raw_statistics(output, sorted(splits))
     comparison = compare_splits({split: known for split, (known, _) in found.items()})
     compared = {} if comparison is None else {"across_splits": comparison}
-    # As in the splits' files: decoded numbers would be encoded in another way.
+    # Copy the raw JSON of each split: decoded numbers would be encoded differently.
     return encode_json({"splits": {split: raw for split, (_, raw) in found.items()}} | compared) if found else None
 
 
@@ -122,13 +122,13 @@ def fingerprints_path(output: str, split: str) -> str:
 
 
 def fingerprint_line(fingerprints: Fingerprints) -> bytes:
-    """A line of fingerprints-SPLIT.jsonl."""
+    """Return a line of fingerprints-SPLIT.jsonl."""
     return _ENCODE_LINES([fingerprints])
 
 
 @dataclass(frozen=True)
 class FingerprintFile:
-    """Fingerprints of the shards of a split in a file, which is read again whenever they are iterated."""
+    """Fingerprints of the shards of a split. Each iteration reads the file again."""
 
     path: str
 
@@ -138,7 +138,7 @@ class FingerprintFile:
 
 
 def read_fingerprints(output: str, splits: Mapping[str, SplitManifest]) -> dict[str, FingerprintFile]:
-    """Return the fingerprints of those of the splits that have some, as they were written."""
+    """Return the fingerprints by split. Splits whose file is missing or changed are skipped."""
     found = {}
     for split, entry in splits.items():
         path = join_path(output, split_fingerprints(split))
@@ -152,9 +152,9 @@ class FoundAcross(NamedTuple):
     """Findings of all splits of a folder, for its manifest and as files.
 
     Attributes:
-        duplicates: duplicate images.
-        problems: possible problems, by split.
-        files: duplicates.jsonl and problems-SPLIT.jsonl, by name.
+        duplicates: Duplicate images.
+        problems: Possible problems, by split.
+        files: Contents of duplicates.jsonl and problems-SPLIT.jsonl, by name.
     """
 
     duplicates: Duplicates
@@ -172,26 +172,27 @@ def duplicates_of(output: str, manifest: Manifest) -> FoundAcross | None:
     leaks = sum(group.is_leak for group in found.groups)
     copied = {manifest.categories[index].name: number for index, number in found.copied.items()}
     duplicates = Duplicates(sha256(data).hexdigest(), len(found.groups), leaks, found.splits, copied)
-    listed = list_problems(fingerprints, found, {name: of.findings for name, of in manifest.splits.items()})
+    listed = list_problems(fingerprints, found, {name: split.findings for name, split in manifest.splits.items()})
     files = {split_problems(split): lines for split, (_, lines) in listed.items()}
-    return FoundAcross(duplicates, {split: of for split, (of, _) in listed.items()}, {DUPLICATES: data, **files})
+    problems = {split: problems for split, (problems, _) in listed.items()}
+    return FoundAcross(duplicates, problems, {DUPLICATES: data, **files})
 
 
 def check_duplicates(
     output: str, fingerprints: Mapping[str, Iterable[Fingerprints]], table: FeatureTable, policy: str
 ) -> set[str]:
-    """Compare a job's splits with each other, and with those that jobs before have written to the folder.
+    """Compare a job's splits with each other, and with the splits of earlier jobs in the folder.
 
     Args:
-        fingerprints: of the job's splits.
+        fingerprints: Fingerprints of the job's splits.
         policy: `leakage` refuses images that are in several splits, `fail` all duplicates.
 
     Returns:
-        The splits that were compared.
+        Names of the compared splits.
 
     Raises:
-        DuplicatesError: there are some, of which a list is in the folder of the first split's state; or a split has no
-            fingerprints to compare with.
+        DuplicatesError: The policy refuses duplicates, which are listed in the state folder of the first split; or a
+            split has no fingerprints.
     """
     before = _split_entries(output)
     groups = _refused(output, before, fingerprints, table, policy)
@@ -203,10 +204,10 @@ def check_duplicates(
 
 
 def check_complete_duplicates(output: str, splits: Iterable[str], table: FeatureTable, policy: str) -> None:
-    """Check complete splits of a folder: of a rerun that writes nothing, or of another job.
+    """Check complete splits of a folder, from a rerun that writes nothing or from another job.
 
     Raises:
-        DuplicatesError: there are some; the folder's own list has them.
+        DuplicatesError: The policy refuses duplicates, which are listed in the folder's duplicates.jsonl.
     """
     found = _split_entries(output)
     fingerprints = read_fingerprints(output, {split: found[split] for split in splits})
@@ -244,11 +245,11 @@ def _refused(
 
 
 def _error(groups: Sequence[DuplicateGroup], policy: str, state: str, again: str) -> DuplicatesError:
-    """Name the groups that a policy refuses.
+    """Return the error for the groups that a policy refuses.
 
     Args:
-        state: Where the groups are listed, and what becomes of the shards.
-        again: What the user does once the images are in order.
+        state: Path of the list of groups, and state of the shards.
+        again: Command of the user once the duplicates are removed.
     """
     images, leaks = sum(len(group.images) for group in groups), sum(group.is_leak for group in groups)
     across = f", {leaks:,} of them in several splits" if leaks else ""

@@ -1,5 +1,5 @@
-"""Charts as SVG that stands in the page. The numbers behind each are in a table beside it; to a screen reader a chart
-is one image, with a label that says what it shows."""
+"""Charts of the page, as inline SVG. A table next to each chart has its numbers. For screen readers a chart is one
+image with a label."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil, log2, log10
@@ -16,7 +16,7 @@ _ACROSS, _DOWN = _WIDTH - _LEFT, _HEIGHT - _TOP - _BOTTOM
 _CHARACTER_PX = 8
 _CELL_PX = 14
 COLOURS = 4
-"""Colours of splits, s0 to s3 in the page's style; further splits begin again."""
+"""Number of split colours, s0 to s3 in the page's style. Further splits reuse them."""
 
 _BAR = Markup('<rect class="s{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"><title>{}</title></rect>')
 _CELL = Markup('<rect class="heat" x="{}" y="{}" width="{}" height="{}" fill-opacity="{:.2f}"><title>{}</title></rect>')
@@ -57,10 +57,10 @@ class Chart(NamedTuple):
 
 
 class ChartColumn(NamedTuple):
-    """A bin: its label, its start, and how many each split has in it.
+    """A bin: label, start, and number of values per split.
 
     Attributes:
-        width: How many whole numbers a bin of whole numbers holds; octaves of other bins.
+        width: Width of the bin: number of integers in it, or octaves.
     """
 
     label: str
@@ -74,7 +74,7 @@ def show_number(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return two digits, or all digits from a hundred on.
+    """Format a share with two digits; with all digits from 100% on.
 
     >>> percent(1), percent(0.125), percent(0.004), percent(2.4)
     ('100%', '12%', '0.4%', '240%')
@@ -115,16 +115,17 @@ def _spread(found: Distribution | None, show: Show) -> str:
 def columns(
     distributions: Sequence[Distribution | None], is_whole: bool, show: Show, by_octaves: bool = False
 ) -> list[ChartColumn]:
-    """The bins from the first to the last that any split has something in. Of whole numbers, those that hold one.
+    """Return the bins from the first to the last used bin of any split.
 
     Args:
-        by_octaves: whether the width of a bin is in octaves; else it is how many whole numbers it holds.
+        is_whole: True for integers; bins without an integer are skipped.
+        by_octaves: True for widths in octaves, False for widths in integers.
     """
     numbers = [{bin_of(each.low): each.number for each in found.bins} if found else {} for found in distributions]
-    used = sorted({index for of in numbers for index in of if edge(index)})
+    used = sorted({index for bins in numbers for index in bins if edge(index)})
     found = []
-    if any(bin_of(0) in of for of in numbers):
-        found.append(ChartColumn(show(0), show(0), [of.get(bin_of(0), 0) for of in numbers]))
+    if any(bin_of(0) in bins for bins in numbers):
+        found.append(ChartColumn(show(0), show(0), [bins.get(bin_of(0), 0) for bins in numbers]))
     for index in range(used[0], used[-1] + 1) if used else ():
         low, high = edge(index), edge(index + 1)
         whole = ceil(high) - ceil(low)
@@ -132,13 +133,13 @@ def columns(
             begin = show(ceil(low) if is_whole else low)
             label = begin if is_whole and whole == 1 else f"{begin}–{show(ceil(high) - 1 if is_whole else high)}"
             width = log2(high / low) if by_octaves else whole
-            found.append(ChartColumn(label, begin, [of.get(index, 0) for of in numbers], width))
+            found.append(ChartColumn(label, begin, [bins.get(index, 0) for bins in numbers], width))
     return found
 
 
 def bar_chart(columns: Sequence[ChartColumn], label: str) -> Markup:
-    """Bars of each split side by side, as parts of all that the split has, so that splits of different sizes compare;
-    divided by the width of the bin, so that wide bins do not stand out."""
+    """Draw the bars of all splits side by side. A bar is the share of its split, so that splits of different sizes
+    compare, divided by the width of the bin, so that wide bins do not stand out."""
     sums = [sum(each) or 1 for each in zip(*(column.numbers for column in columns), strict=True)]
     shares = [
         [number / total / column.width for number, total in zip(column.numbers, sums, strict=True)]
@@ -165,7 +166,7 @@ def bar_chart(columns: Sequence[ChartColumn], label: str) -> Markup:
 
 
 def long_tail(counts: Sequence[Sequence[int]], label: str) -> Markup:
-    """How many there are of each class, most frequent first, in each split: both on a scale of powers of ten."""
+    """Draw a line per split: number of objects of each class, most frequent first, on a logarithmic scale."""
     most = max((number for of_split in counts for number in of_split), default=1)
     longest = max(map(len, counts))
     top = ceil(log10(max(most, 2)))
@@ -184,7 +185,7 @@ def long_tail(counts: Sequence[Sequence[int]], label: str) -> Markup:
 
 
 def _grid(ticks: Iterable[tuple[float, str]]) -> list[Markup]:
-    """A line across the chart for each tick: its height, 0..1, and its label."""
+    """Draw a horizontal line for each tick: (height 0..1, label)."""
     parts = []
     for height, text in ticks:
         y = _TOP + _DOWN * (1 - height)
@@ -193,7 +194,7 @@ def _grid(ticks: Iterable[tuple[float, str]]) -> list[Markup]:
 
 
 def _short(number: int) -> str:
-    """A power of ten in few letters.
+    """Shorten a power of ten.
 
     >>> _short(100), _short(10_000), _short(1_000_000)
     ('100', '10k', '1M')

@@ -1,4 +1,4 @@
-"""Images are counted as their records are written or read."""
+"""Statistics of images, counted while their records are written or read."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,35 +35,36 @@ from recordmill.transforms.images.measure_pixels import BLANK_CONTRAST
 
 _ODD_ASPECT = 2
 _THIN = 4
-"""Pixels; detectors do not learn boxes that are thinner."""
+"""Minimum side of a box in pixels. Detectors do not learn thinner boxes."""
 _DARK, _BRIGHT = 82, 242
-"""Levels, of 255, that 99 % of a dark picture's pixels are below, and 95 % of a bright one's above: cleanvision's."""
+"""Grey levels, 0..255. 99 % of the pixels of a dark image are below _DARK, 95 % of those of a bright image are above
+_BRIGHT. Both are the limits of cleanvision."""
 _BLURRED = 0.15
-"""Sharpness below which a picture is blurred: 0.6 % of COCO's own are; all that a Gaussian blurs whose sigma is 4 % of
-the longer side, and 69 % at 2 %."""
+"""Sharpness below which an image is blurred. 0.6 % of COCO's images are below it; after a Gaussian blur with a sigma
+of 4 % of the longer side all are, at 2 % 69 % are."""
 _LEAST_ASPECT = 0.35
-"""Shorter side by longer below which a picture's shape is odd: cleanvision's. None of coco_mini's 159 is below 0.47."""
+"""Limit of cleanvision for shorter / longer side of an image. The minimum of coco_mini's 159 images is 0.47."""
 _OVERLAP, _OFF = 0.8, 2
-"""A box is not around its mask if intersection / union with the mask's bounds is less, and an edge is off by more
-pixels. 2 of 1,350 objects of COCO's are both (0.15 %), 26 have an edge so far off, and none of its 13 crowds."""
-_KEY_BYTES = 6  # which any reader of JSON takes
+"""A box does not fit its mask if its intersection over union with the mask's bounds is less than _OVERLAP, and an edge
+is off by more than _OFF pixels. Of COCO's 1,350 objects 2 meet both conditions (0.15 %), 26 the second, no crowd."""
+_KEY_BYTES = 6  # exact in every JSON reader: below 2**53
 
 _EXACT = 1 << 62
-"""Numbers whose sums, or products with SCALE, may be larger are Python's integers."""
+"""Limit of int64 arithmetic. Larger sums, or products with SCALE, use Python's integers."""
 
 
 class ImageCounter:
-    """Counts the images of a shard."""
+    """Counter of the images of a shard."""
 
     def __init__(self) -> None:
         self._counted = Statistics()
 
     def add(self, facts: FactColumns, places: RecordPlaces, objects: SortedObjects | None) -> None:
-        """Count some images, whose objects are sorted: None if records have no objects."""
+        """Count images. `objects` has their sorted objects; None if records have no objects."""
         self._counted = add_statistics(self._counted, count_images(facts, places, objects))
 
     def statistics(self, shard: str) -> Statistics:
-        """Return the statistics of all images; `shard` is the file of their records."""
+        """Return the statistics of all counted images. `shard` is the name of their shard."""
         counted = self._counted
 
         def placed(examples: Iterable[Example]) -> tuple[Example, ...]:
@@ -77,7 +78,8 @@ class ImageCounter:
 
 
 def count_images(facts: FactColumns, places: RecordPlaces, objects: SortedObjects | None) -> Statistics:
-    """Statistics of images, whose shard has no name yet. Numpy takes as long for one image as for hundreds."""
+    """Return the statistics of images, without the name of the shard. NumPy is as fast for hundreds of images as for
+    one."""
     first = np.flatnonzero(~facts.is_continuation)
     boxes = None if objects is None else BoxColumns(facts, objects)
     numbers = _of_images(facts, first, objects) | (boxes.numbers() if boxes else {})
@@ -97,14 +99,14 @@ def count_images(facts: FactColumns, places: RecordPlaces, objects: SortedObject
 
 
 def histogram(numbers: np.ndarray) -> Histogram:
-    """A histogram of float64 numbers that are not negative, one at least."""
+    """Return the histogram of float64 [n], n > 0, of numbers >= 0."""
     fractions, exponents = np.frexp(numbers)
     bins = np.where(numbers > 0, 4 * (exponents - 1) + np.floor(8 * fractions).astype(np.int64) - 4, ZERO_BIN)
     return Histogram(scaled_sum(numbers), float(numbers.min()), float(numbers.max()), _numbers_of(bins))
 
 
 def scaled_sum(numbers: np.ndarray) -> int:
-    """The exact sum of float64 numbers, each times SCALE and rounded.
+    """Return the exact sum of float64 numbers, each multiplied by SCALE and rounded.
 
     >>> scaled_sum(np.array([0.5, 1e30])) == SCALE // 2 + int(1e30) * SCALE
     True
@@ -116,7 +118,7 @@ def scaled_sum(numbers: np.ndarray) -> int:
 
 
 def _numbers_of(numbers: np.ndarray) -> dict[int, int]:
-    """How often each number is among int64 ones."""
+    """Return the count of each number of an int64 array."""
     found, counts = np.unique(numbers, return_counts=True)
     return dict(zip(found.tolist(), counts.tolist(), strict=True))
 
@@ -129,7 +131,7 @@ def _images_of_segment(facts: FactColumns) -> dict[int, int]:
 
 
 def _of_images(facts: FactColumns, first: np.ndarray, objects: SortedObjects | None) -> dict[str, np.ndarray]:
-    """The numbers of histograms that are one an image, of those images that are counted here first."""
+    """Return the values of histograms with one value per image, for the images `first` that start here."""
     has_size = first[facts.size_px[first, 0] > 0]
     width, height = facts.size_px[has_size].astype(np.float64).T
     numbers = {
@@ -148,19 +150,19 @@ def _of_images(facts: FactColumns, first: np.ndarray, objects: SortedObjects | N
 
 
 class BoxColumns:
-    """The boxes of some images, as arrays.
+    """Boxes of N images, as arrays.
 
     Attributes:
         image: int64 [M], row of each box's image.
-        of_image: how many each has.
-        sides: of each box: the square root of its area in pixels.
+        of_image: int64 [N], number of boxes of each image.
+        sides: float64 [M], square root of the area of each box, in pixels.
     """
 
     def __init__(self, facts: FactColumns, objects: SortedObjects):
         self._objects = objects
         self._ymin, self._xmin, self._ymax, self._xmax = facts.yxyx_frac.T.astype(np.float64)
         self._masks = facts.mask_bounds_px
-        self.image = objects.image  # sorted already before objects were
+        self.image = objects.image  # sorting objects within their image keeps it
         self.of_image = np.diff(facts.first_object_of_image)
         self._width, self._height = facts.size_px[objects.image].T.astype(np.float64)
         self._share = (self._ymax - self._ymin) * (self._xmax - self._xmin)
@@ -174,9 +176,9 @@ class BoxColumns:
         return {"box_side": self.sides, "box_share": self._share, "box_aspect": aspect}
 
     def suspicious(self) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-        """Yield each kind of FINDINGS that is about boxes: its name; int64, rows of the boxes; float64, a score of each
-        from 0, the worst, to 1."""
-        # Rounded, as a box of 4 pixels is a little less once its edges are fractions.
+        """Yield each kind of FINDINGS about boxes: name; int64 [n], rows of the boxes; float64 [n], scores from 0
+        (worst) to 1."""
+        # Rounded, because the edges of a box of 4 pixels, as fractions, may be a little less apart.
         side_px = np.minimum(self._width_px, self._height_px).round(2)
         thin = np.flatnonzero(side_px < _THIN)
         yield "thin_boxes", thin, np.maximum(side_px[thin], 0) / _THIN
@@ -186,10 +188,10 @@ class BoxColumns:
             yield "box_mask_mismatch", *self._not_around_mask(self._masks)
 
     def _not_around_mask(self, masks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Boxes with other bounds than their mask, and intersection / union; what has no mask is none of them."""
+        """Return rows of boxes that do not fit their mask, and intersection / union. Skip objects without mask."""
         size = np.stack([self._height, self._width] * 2, axis=1)
         edges = np.stack([self._ymin, self._xmin, self._ymax, self._xmax], axis=1)
-        boxes = np.clip(edges, 0, 1) * size  # where masks are, which end with their image
+        boxes = np.clip(edges, 0, 1) * size  # clipped to the image, like masks
         common = _areas(np.maximum(boxes, masks)[:, :2], np.minimum(boxes, masks)[:, 2:])
         union = _areas(boxes[:, :2], boxes[:, 2:]) + _areas(masks[:, :2], masks[:, 2:]) - common
         is_off = np.abs(boxes - masks).max(axis=1, initial=0).round(2) > _OFF
@@ -204,22 +206,22 @@ class BoxColumns:
         return _numbers_of(row * HEAT_SIDE + column)
 
     def smallest(self, images: np.ndarray) -> np.ndarray:
-        """The smallest side of the boxes of images that have some, times SCALE: int64, or Python's integers."""
+        """Return the smallest `sides` of each image, times SCALE: int64, or Python's integers. Images need boxes."""
         first = (np.cumsum(self.of_image) - self.of_image)[images]
         scaled = np.rint(np.minimum.reduceat(self.sides, first) * SCALE)
         return scaled.astype(np.int64) if float(scaled.max()) < _EXACT else np.array(list(map(int, scaled)), object)
 
 
 def _areas(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Return the sizes of boxes [N, 2] to [N, 2]; 0 for boxes that end before their start."""
+    """Return the areas of boxes from corners [N, 2] to corners [N, 2]; 0 for boxes that end before their start."""
     return np.maximum(high - low, 0).prod(axis=1)
 
 
 class _Pointers:
-    """Makes Examples of images.
+    """Factory of Examples.
 
     Attributes:
-        key: int64 [N], by which images of equal rank are ordered.
+        key: int64 [N], tie-breaker of images with equal rank.
     """
 
     def __init__(self, facts: FactColumns, places: RecordPlaces):
@@ -228,13 +230,13 @@ class _Pointers:
         self._places = places
 
     def first(self, number: int, images: np.ndarray, ranks: np.ndarray) -> tuple[Example, ...]:
-        """The images of the lowest ranks.
+        """Return Examples of the images with the lowest ranks, at most `number`.
 
         Args:
             images: int64 [n], rows.
-            ranks: int64 [n], of each of them; or Python's integers.
+            ranks: int64 [n] or Python's integers, rank of each image.
         """
-        _, order = np.unique(ranks, return_inverse=True)  # lexsort takes no objects
+        _, order = np.unique(ranks, return_inverse=True)  # lexsort does not sort objects
         chosen = np.lexsort((self._places.record[images], self.key[images], order))[:number]
         columns = (self.key, *self._places)
         places = (column[images[chosen]].tolist() for column in columns)
@@ -244,7 +246,7 @@ class _Pointers:
 
 
 def _examples(facts: FactColumns, boxes: BoxColumns | None, pointers: _Pointers) -> dict[str, tuple[Example, ...]]:
-    """The images that serve best for each of GALLERY."""
+    """Return the best images for each row of GALLERY."""
     short, long = _sides(facts)
     is_counted = ~facts.is_continuation & (facts.size_px[:, 0] > 0)
     sample = np.flatnonzero(is_counted)
@@ -261,12 +263,12 @@ def _examples(facts: FactColumns, boxes: BoxColumns | None, pointers: _Pointers)
 
 
 def _sides(facts: FactColumns) -> tuple[np.ndarray, np.ndarray]:
-    """The shorter and the longer side of each image, pixels."""
+    """Return the shorter and the longer side of each image, in pixels."""
     return facts.size_px.min(axis=1), facts.size_px.max(axis=1)
 
 
 def _elongation(short: np.ndarray, long: np.ndarray) -> np.ndarray:
-    """A rank: the longer an image for its width, the smaller."""
+    """Return ranks: the more elongated an image, the lower."""
     return -(long * SCALE // short)
 
 
@@ -283,17 +285,17 @@ def _findings(facts: FactColumns, boxes: BoxColumns | None, pointers: _Pointers)
 
 
 def odd_images(facts: FactColumns) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield each kind of FINDINGS that is about images, if there are some: its name; int64, rows of the images; int64,
-    a rank of each: the smaller, the worse; float64, a score of each: what was measured as a fraction of the limit, from
-    0, the worst, to 1.
+    """Yield each kind of FINDINGS about images that occurs: name; int64 [n], rows of the images; int64 [n], ranks
+    (lowest is worst); float64 [n], scores: the measure divided by its limit, from 0 (worst) to 1.
 
-    An image is blurred if its edges are weak for its contrast; without contrast, nothing else is reported.
+    An image is blurred if its edges are weak for its contrast. A blank image is reported only as blank, and by its
+    shape.
     """
     is_first = ~facts.is_continuation
     images = np.array([row for row in np.flatnonzero(is_first).tolist() if facts.measures[row] is not None], np.int64)
-    measures = [of for row in images.tolist() if (of := facts.measures[row])]
-    dark, bright = np.array([(of.dark, of.bright) for of in measures], np.int64).reshape(-1, 2).T
-    sharpness = np.array([of.sharpness for of in measures], np.float64)
+    measures = [found for row in images.tolist() if (found := facts.measures[row])]
+    dark, bright = np.array([(each.dark, each.bright) for each in measures], np.int64).reshape(-1, 2).T
+    sharpness = np.array([each.sharpness for each in measures], np.float64)
     blur = np.rint(sharpness * SCALE).astype(np.int64)
     contrast = bright - dark
     is_blank = contrast < BLANK_CONTRAST
@@ -315,10 +317,10 @@ def odd_images(facts: FactColumns) -> Iterator[tuple[str, np.ndarray, np.ndarray
 def describe_statistics(
     statistics: Statistics, labels: LabelMap, table: FeatureTable, class_counts: Sequence[int]
 ) -> SplitStatistics:
-    """The statistics of a split.
+    """Return the statistics of a split in the form of its file.
 
     Args:
-        class_counts: see `recordmill.schemas.dataset.manifest.SplitManifest`.
+        class_counts: See `recordmill.schemas.dataset.manifest.SplitManifest`.
     """
     has_objects = "objects.class_index" in table.sources
     of_class, of_segment = statistics.images_of_class, statistics.images_of_segment
@@ -346,7 +348,7 @@ def _rows_of_centres(centres: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
 
 
 def distribution(histogram: Histogram, is_whole: bool) -> Distribution:
-    """A histogram of one number at least; of whole ones alone if `is_whole`."""
+    """Describe a histogram, which must not be empty. `is_whole` means that all its numbers are integers."""
     bins = tuple(
         Bin(edge(index), 0.0 if index == ZERO_BIN else edge(index + 1), number)
         for index, number in sorted(histogram.bins.items())
@@ -360,7 +362,7 @@ def distribution(histogram: Histogram, is_whole: bool) -> Distribution:
 
 
 def quantiles(bins: Sequence[Bin], shares: Sequence[float]) -> Iterator[float]:
-    """Yield the number below which each share of the numbers lies, interpolated within a bin."""
+    """Yield the quantile of each share, interpolated within a bin."""
     total = sum(each.number for each in bins)
     for share in shares:
         before = 0
@@ -375,7 +377,7 @@ _SCORE_DIGITS = 4
 
 
 def find_problems(facts: FactColumns, objects: SortedObjects | None) -> Iterator[Problem]:
-    """Yield what FINDINGS names of some images and their boxes, whose objects are sorted: None without objects."""
+    """Yield the FINDINGS of images and their boxes. `objects` has their sorted objects; None if records have none."""
     for kind, rows, _, scores in odd_images(facts):
         for name, score in zip(facts.name.take(rows).texts(), scores.tolist(), strict=True):
             yield Problem(kind, round(score, _SCORE_DIGITS), name)

@@ -1,5 +1,5 @@
-"""A record as a picture: its annotations drawn over its image, its classes and texts below. And small pictures of
-possible problems: outlines that leave the picture visible, and marks on the suspicious boxes."""
+"""Draw a record: annotations over the image, classes and texts below. Also draw thumbnails of possible problems, with
+thin outlines and marks on the suspicious boxes."""
 
 import unicodedata
 from collections import Counter
@@ -17,9 +17,9 @@ from recordmill.transforms.images.open_picture import for_jpeg
 from recordmill.transforms.insight.overlay import Colour, Overlay, Shape, ink_on
 
 SIDE = 1024
-"""The longer side of a drawn picture at the most, in pixels, unless another is asked for."""
+"""Default for the maximum of the longer side of a drawn image, in pixels."""
 _LEAST_SIDE = 512
-"""Smaller pictures are enlarged, by a whole number, as far as that: or names would cover them."""
+"""Smaller images are enlarged by an integer factor up to this side, in pixels. Otherwise names would cover them."""
 _HALO = (0, 0, 0)
 _MASK_WEIGHT = 0.45
 _LONGEST_NAME = 24
@@ -41,7 +41,7 @@ _RING_PX = 10
 
 
 def drawn_size(width: int, height: int, side: int = SIDE) -> tuple[int, int]:
-    """The size at which a picture of `width` x `height` pixels is drawn.
+    """Return the size in pixels at which an image of `width` x `height` pixels is drawn.
 
     >>> drawn_size(640, 480), drawn_size(4000, 3000), drawn_size(32, 16)
     ((640, 480), (1024, 768), (512, 256))
@@ -55,16 +55,16 @@ def draw_shapes(picture: Image.Image, shapes: Sequence[Shape], side: int = SIDE,
     """Return a copy of an image with shapes drawn on it.
 
     Args:
-        picture: of any size and mode.
-        side: the longer side of what is given back, in pixels, at the most.
-        names: whether boxes and regions have their names on them.
+        picture: Image of any size and mode.
+        side: Maximum of the longer side of the result, in pixels.
+        names: True to draw the names of boxes and regions.
 
     Returns:
-        RGB, of `drawn_size`.
+        RGB image of `drawn_size`.
     """
     size = drawn_size(*picture.size, side)
     way = Image.Resampling.NEAREST if size[0] > picture.width else Image.Resampling.LANCZOS
-    drawn = picture.convert("RGB").resize(size, way)  # a copy, also where the size is the same
+    drawn = picture.convert("RGB").resize(size, way)  # resize() copies even at the same size
     drawn = _with_masks(drawn, shapes)
     pen = ImageDraw.Draw(drawn)
     line = max(2, max(size) // 320)
@@ -86,8 +86,7 @@ def _area(shape: Shape) -> float:
 
 
 def _box_px(shape: Shape, size: tuple[int, int]) -> _Box:
-    """The outermost pixels of a shape's box, those within the picture: one that reaches far out of it has its edge at
-    the picture's."""
+    """Return the outermost pixels of a shape's box, clipped to the image."""
     assert shape.box_yxyx_frac is not None
     ymin, xmin, ymax, xmax = shape.box_yxyx_frac
     left, right = (min(max(x * size[0], 0), size[0]) for x in (xmin, xmax))
@@ -96,7 +95,7 @@ def _box_px(shape: Shape, size: tuple[int, int]) -> _Box:
 
 
 def _with_masks(drawn: Image.Image, shapes: Sequence[Shape]) -> Image.Image:
-    """Masks are tinted, and have an outline; where several overlap, the smallest shows."""
+    """Tint and outline masks. Of overlapping masks the smallest is visible."""
     masks = [(shape.colour, resized(shape.mask, *drawn.size)) for shape in shapes if shape.mask is not None]
     if not masks:
         return drawn
@@ -110,14 +109,14 @@ def _with_masks(drawn: Image.Image, shapes: Sequence[Shape]) -> Image.Image:
 
 
 def _inner(mask: np.ndarray) -> np.ndarray:
-    """The pixels of a mask whose neighbours above, below and beside are in it, too; beyond the picture is in it."""
+    """Return the pixels of a mask whose 4 neighbours are in the mask. Pixels outside the image count as in the mask."""
     around = np.pad(mask, 1, constant_values=True)
     inner = around[:-2, 1:-1] & around[2:, 1:-1] & around[1:-1, :-2] & around[1:-1, 2:]
     return np.asarray(inner & mask)
 
 
 def _draw_box(pen: ImageDraw.ImageDraw, box: _Box, shape: Shape, line: int) -> None:
-    """In the class's colour, with a dark edge that shows on any ground; dashed for a crowd."""
+    """Draw a box in the colour of its class, with a dark edge for bright backgrounds. Crowds are dashed."""
     left, top, right, bottom = map(round, box)
     pen.rectangle((left - 1, top - 1, right + 1, bottom + 1), outline=_HALO)
     if not shape.is_crowd:
@@ -133,7 +132,7 @@ def _draw_box(pen: ImageDraw.ImageDraw, box: _Box, shape: Shape, line: int) -> N
 
 
 def _draw_keypoints(pen: ImageDraw.ImageDraw, shape: Shape, size: tuple[int, int], line: int) -> None:
-    """Joined by the skeleton; those that are hidden are hollow."""
+    """Draw keypoints, joined by the skeleton. Hidden keypoints are hollow."""
     points = [(x * size[0], y * size[1]) for x, y, _ in shape.keypoints]
     seen = [visibility > 0 for _, _, visibility in shape.keypoints]
     joined = [
@@ -152,8 +151,7 @@ def _draw_keypoints(pen: ImageDraw.ImageDraw, shape: Shape, size: tuple[int, int
 
 
 def _draw_names(pen: ImageDraw.ImageDraw, shapes: Sequence[Shape], size: tuple[int, int], line: int) -> None:
-    """Draw names where there is room. A name that would cover others is skipped; its box has the colour of its
-    class."""
+    """Draw names where there is space. A name that would cover another name is skipped."""
     letters = font(max(12, max(size) // 45))
     taken: list[_Box] = []
     for shape in sorted(shapes, key=_area):
@@ -174,8 +172,7 @@ def _draw_names(pen: ImageDraw.ImageDraw, shapes: Sequence[Shape], size: tuple[i
 def _places(
     shape: Shape, size: tuple[int, int], width: float, height: float, line: int
 ) -> Iterator[tuple[float, float]]:
-    """Yield positions for a name of `width` x `height` pixels: above, inside, below its box; in the middle of a
-    region."""
+    """Yield positions for a name of `width` x `height` pixels: above, inside, below a box; middle of a region."""
     if shape.box_yxyx_frac is not None:
         left, top, right, bottom = _box_px(shape, size)
         found = [
@@ -197,8 +194,8 @@ def _places(
 
 
 def middle_of(mask: np.ndarray) -> tuple[int, int]:
-    """x and y of a pixel of a mask with much of it around: the middle of the longest run of a row that is as full as
-    any, the middle one of such rows."""
+    """Return x and y of a pixel near the middle of a mask: of the rows with the most pixels take the middle row, and
+    there the middle of the longest run."""
     sums = mask.sum(axis=1)
     full = np.flatnonzero(sums >= _FULL * sums.max())
     y = int(full[len(full) // 2])
@@ -213,7 +210,7 @@ def _overlap(one: _Box, other: _Box) -> bool:
 
 
 def shortened(name: str) -> str:
-    """A name that does not cover its picture.
+    """Shorten a name, so that it does not cover its image.
 
     >>> shortened("a" * 300)
     'aaaaaaaaaaaaaaaaaaaaa...'
@@ -223,15 +220,13 @@ def shortened(name: str) -> str:
 
 @lru_cache(maxsize=16)
 def font(size_px: int) -> ImageFont.FreeTypeFont:
-    """The font in a size."""
     found = ImageFont.load_default(size_px)
-    assert isinstance(found, ImageFont.FreeTypeFont)  # Pillow gives another where it was built without FreeType
+    assert isinstance(found, ImageFont.FreeTypeFont)  # Pillow built without FreeType returns another type
     return found
 
 
 def in_font(text: str) -> str:
-    r"""A text with what the font has: letters without their accents where it lacks those, and what it has nothing for
-    as code points.
+    r"""Replace characters that the font lacks: by the letter without accents, else by the escaped code point.
 
     >>> in_font("Bär – 猫"), in_font("\x1b[2J")
     ('Bar - \\u732b', '\\x1b[2J')
@@ -269,15 +264,15 @@ class _Entry(NamedTuple):
 
 
 def draw_record(picture: Image.Image, overlay: Overlay, side: int = SIDE) -> Image.Image:
-    """The layers of an overlay side by side, each over a copy of the picture, and below them which classes there are,
-    with their colours, and the overlay's texts.
+    """Draw the layers of an overlay side by side, each over a copy of the image. Below are the classes with their
+    colours, and the texts of the overlay.
 
     Args:
-        picture: of any size and mode.
-        side: the longer side of each copy, in pixels, at the most.
+        picture: Image of any size and mode.
+        side: Maximum of the longer side of each copy, in pixels.
 
     Returns:
-        RGB.
+        RGB image.
     """
     seen = for_jpeg(picture).convert("RGB")
     copies = [draw_shapes(seen, layer.shapes, side) for layer in overlay.layers]
@@ -311,7 +306,7 @@ def _write(pen: ImageDraw.ImageDraw, line: Iterable[_Entry], y: int, letters_px:
 
 
 def _lines(overlay: Overlay, letters_px: int, width: int) -> Iterator[list[_Entry]]:
-    """Yield lines with classes side by side, then each text."""
+    """Yield lines of classes side by side, then lines of each text."""
     letters = font(letters_px)
     room, line, used = width - 2 * _GAP_PX, list[_Entry](), 0.0
     for entry in _classes(overlay):
@@ -330,7 +325,7 @@ def _lines(overlay: Overlay, letters_px: int, width: int) -> Iterator[list[_Entr
 
 
 def _classes(overlay: Overlay) -> Iterator[_Entry]:
-    """The classes with their colours, the most frequent first; those of a map that are among the objects once."""
+    """Yield each class with its colour once, most frequent first; classes of objects before those of maps."""
     counts: dict[tuple[str, Colour], int] = {}
     for layer in overlay.layers:
         for each, number in Counter((shape.name, shape.colour) for shape in layer.shapes if shape.name).most_common():
@@ -342,11 +337,11 @@ def _classes(overlay: Overlay) -> Iterator[_Entry]:
 
 
 def draw_problem(picture: Image.Image, shapes: Sequence[Shape], marked: Collection[int], side: int) -> Image.Image:
-    """Return a picture with outlines of its boxes, without masks and names.
+    """Return an image with outlines of its boxes, without masks and names.
 
     Args:
-        marked: Indices of suspicious shapes. Around a small one there is a ring. Other boxes are pale then.
-        side: Longer side of the result, in pixels, at most.
+        marked: Indices of suspicious shapes. Small suspicious shapes get a ring, and other boxes are pale.
+        side: Maximum of the longer side of the result, in pixels.
     """
     drawn = draw_shapes(picture, (), side)
     pen = ImageDraw.Draw(drawn)

@@ -1,4 +1,4 @@
-"""Fingerprints of splits become groups of images that show the same."""
+"""Group duplicate images of all splits by their fingerprints."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,28 +22,27 @@ from recordmill.schemas.problems import (
 from recordmill.transforms.insight.fingerprint_images import image_class
 
 NEAR_BITS = 8
-"""Hashes that differ in so many bits at the most are near: see docs/decisions/0028-duplicates.md."""
+"""Maximum number of differing bits of two near hashes, see docs/decisions/0028-duplicates.md."""
 
 _BANDS = range(0, 64, 16)
-"""Hashes are cut into four bands. Of two that differ in less than 8 bits, one band differs in one bit at the most. So
-it is with 96 % of those that differ in 8."""
+"""First bits of the four bands of a hash. Two hashes that differ in fewer than 8 bits have a band that differs in at
+most 1 bit. So do 96 % of those that differ in 8 bits."""
 _FLIPS = (0, *(1 << bit for bit in range(16)))
 _SURE_BITS = 24
-"""Hashes with so many bits in common are of pictures full of detail. Those of drawings of a few flat shapes have less:
-half of their frequencies are 0."""
+"""Minimum number of common set bits of hashes of detailed images. Drawings of a few flat shapes have fewer: half of
+their frequencies are 0."""
 _NEAR_FORM = 4
-"""Steps of the 256 that every part of a form may be apart by, of pictures without much detail."""
+"""Maximum difference of any value of two forms, of 256 steps, for images without much detail."""
 _MOST = 1024
-"""Hashes that one is compared with, of the next ones of a band: data of which more are equal there (a million icons)
-takes minutes so, not days, and their groups are long anyway. Of one hash, the next ones are those of the next form."""
+"""Maximum number of next hashes of a band that a hash is compared with. Data with more equal bands (a million icons)
+then takes minutes, not days, and has large groups anyway. Equal hashes are ordered by form."""
 _PAIRS_AT_ONCE = 1 << 16
 _ROWS_AT_ONCE = 1 << 17
 _BITS_SET = np.array([number.bit_count() for number in range(1 << 16)], np.uint8)
 
 
 def near_groups(hashes: np.ndarray, forms: np.ndarray) -> np.ndarray:
-    """For each picture the index of the first of its group. Pictures of a group are near another of it, not all of them
-    near each other.
+    """Return the index of the first image of each image's group. Each image of a group is near at least one other.
 
     Args:
         hashes: uint64 [n].
@@ -52,12 +51,12 @@ def near_groups(hashes: np.ndarray, forms: np.ndarray) -> np.ndarray:
     Returns:
         int64 [n].
     """
-    has_detail = bits_set(hashes) >= _SURE_BITS + NEAR_BITS  # so that of all that are near enough bits are common
+    has_detail = bits_set(hashes) >= _SURE_BITS + NEAR_BITS  # any near hash then has _SURE_BITS bits in common
     earliest, kind = _kinds(hashes, np.where(has_detail[:, None], 0, forms))
     hashes, forms = hashes[earliest], forms[earliest]
     first = np.arange(len(hashes))
     for one, other in _near_pairs(hashes):
-        # Where hashes say too little, pictures of a group are of the same form, too.
+        # If the hashes have too few bits in common, the forms must be near, too.
         is_sure = bits_set(hashes[one] & hashes[other]) >= _SURE_BITS
         apart = np.abs(forms[one].astype(np.int16) - forms[other]).max(axis=1, initial=0)
         alike = is_sure | (apart <= _NEAR_FORM)
@@ -70,10 +69,10 @@ def _kinds(number: np.ndarray, more: np.ndarray) -> tuple[np.ndarray, np.ndarray
     """Group equal rows to kinds.
 
     Args:
-        number, more: [n] and [n, m], such as hashes and forms: the columns of the rows.
+        number, more: Columns of the rows, [n] and [n, m], such as hashes and forms.
 
     Returns:
-        int64 [k], the index of the first row of each kind, in the order of their values; int64 [n], the kind of each.
+        int64 [k], the index of the first row of each kind, in the order of values; int64 [n], the kind of each row.
     """
     order = np.lexsort((*more.T[::-1], number))  # stable
     is_new = np.ones(len(order), bool)
@@ -85,7 +84,7 @@ def _kinds(number: np.ndarray, more: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _join(first: np.ndarray, one: np.ndarray, other: np.ndarray) -> None:
-    """Let the groups of pairs be the same, in place."""
+    """Merge the groups of each pair (one, other) in `first`, in place."""
     while True:
         ends = first[one], first[other]
         low = np.minimum(*ends)
@@ -98,7 +97,7 @@ def _join(first: np.ndarray, one: np.ndarray, other: np.ndarray) -> None:
 
 
 def _near_pairs(hashes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield indices of the one and the other of hashes that are near each other; some pairs more than once."""
+    """Yield pairs of indices of near hashes, as two arrays. Some pairs are yielded more than once."""
     for band in _BANDS:
         turned = hashes << np.uint64(48 - band) | hashes >> np.uint64(band + 16)  # the band is in the highest bits
         order = np.argsort(turned, kind="stable")
@@ -108,22 +107,22 @@ def _near_pairs(hashes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
             rows = np.arange(begin, min(begin + _ROWS_AT_ONCE, len(order)))
             values = (turned[rows] >> np.uint64(48)).astype(np.int64)
             for flip in _FLIPS:
-                # Each pair once: of equal bands the later hashes, of others those of the larger value.
+                # Compare with later hashes of an equal band, and with bands of a larger value: each pair once.
                 if flip:
                     smaller = values < values ^ flip
-                    chosen, of = rows[smaller], values[smaller] ^ flip
-                    starts = bounds[of]
-                else:  # and of equal hashes in one band only
-                    chosen, of = rows, values
+                    chosen, targets = rows[smaller], values[smaller] ^ flip
+                    starts = bounds[targets]
+                else:  # equal hashes are compared in the first band only
+                    chosen, targets = rows, values
                     starts = rows + 1 if band == _BANDS[0] else np.searchsorted(turned, turned[rows], "right")
-                for one, other in _ranges(chosen, starts, np.minimum(bounds[of + 1], starts + _MOST)):
+                for one, other in _ranges(chosen, starts, np.minimum(bounds[targets + 1], starts + _MOST)):
                     near = bits_set(turned[one] ^ turned[other]) <= NEAR_BITS
                     if near.any():
                         yield order[one[near]], order[other[near]]
 
 
 def _ranges(rows: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield every row with each index of its range, some at a time."""
+    """Yield each row with each index of its range, in chunks of about _PAIRS_AT_ONCE pairs."""
     lengths = ends - starts
     total = np.cumsum(lengths)
     begin = 0
@@ -138,25 +137,25 @@ def _ranges(rows: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> Iterator[
 
 
 def bits_set(numbers: np.ndarray) -> np.ndarray:
-    """How many bits are set in each uint64."""
-    if hasattr(np, "bitwise_count"):  # of numpy 2
+    """Return the number of set bits of each uint64."""
+    if hasattr(np, "bitwise_count"):  # NumPy 2
         return np.bitwise_count(numbers)
     parts = numbers.astype("<u8").view("<u2").reshape(-1, 4)
     return _BITS_SET[parts].sum(1, dtype=np.uint8)
 
 
 _ENOUGH = 5
-"""Pictures of a class, of which most being copies is no chance."""
+"""Minimum number of images of a class for `copied_classes`. In a smaller class most may be copies by chance."""
 
 
 class Found(NamedTuple):
-    """Duplicates of some splits.
+    """Duplicates of all splits.
 
     Attributes:
-        groups: those that are in several splits first, then exact before near ones.
-        splits: how many of each split.
-        copied: see `copied_classes`.
-        hashes: perceptual hashes of the images of near groups, by shard and record.
+        groups: Groups across splits first, then exact before near groups.
+        splits: Numbers of duplicates by split.
+        copied: See `copied_classes`.
+        hashes: Perceptual hashes of the images of near groups, by shard and record.
     """
 
     groups: Sequence[DuplicateGroup]
@@ -168,12 +167,12 @@ class Found(NamedTuple):
 def find_duplicates(fingerprints: Mapping[str, Iterable[Fingerprints]], has_classes: bool) -> Found:
     """Return the duplicates of all images.
 
-    Fingerprints of 10 million images have 0.7 GB, and few images have a copy. So fingerprints are read twice: the
-    columns that decide which images may have a copy, then the rows of these images.
+    Fingerprints of 10 million images have 0.7 GB, and few images have a copy. So fingerprints are read twice: first the
+    columns that show which images may have a copy, then the rows of those images.
 
     Args:
-        fingerprints: of the shards of each split; iterated twice.
-        has_classes: whether each image has one class.
+        fingerprints: Fingerprints of the shards of each split; iterated twice.
+        has_classes: True if each image has one class.
     """
     splits = sorted(fingerprints)
     may_have_copy = _may_have_copies(shard for split in splits for shard in fingerprints[split])
@@ -188,8 +187,7 @@ def find_duplicates(fingerprints: Mapping[str, Iterable[Fingerprints]], has_clas
 
 
 def _may_have_copies(shards: Iterable[Fingerprints]) -> np.ndarray:
-    """Return for each image whether the first half of its picture's digest, or nearly its hash, is another one's, too:
-    bool [n]."""
+    """Return bool [n]: another image has the same first half of the digest, or a near hash."""
     pictures, hashes = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)]
     for shard in shards:
         pictures.append(shard.array["picture"][:, 0].copy())
@@ -207,7 +205,7 @@ def _is_repeated(values: np.ndarray) -> np.ndarray:
 
 
 def _is_repeated_or_near(hashes: np.ndarray) -> np.ndarray:
-    """Return for each hash whether it occurs more than once, or is near another one."""
+    """Return bool [n]: the hash occurs more than once, or is near another hash."""
     values, number = np.unique(hashes[hashes != NO_HASH], return_counts=True)
     is_like = number > 1
     del number
@@ -217,7 +215,7 @@ def _is_repeated_or_near(hashes: np.ndarray) -> np.ndarray:
 
 
 def _is_in(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
-    """Return for each value whether it is among sorted ones."""
+    """Return bool [n]: the value is in `ordered`, which is sorted."""
     places = np.searchsorted(ordered, values)
     return np.append(ordered, 0)[places] == values if len(ordered) else np.zeros(len(values), bool)
 
@@ -227,8 +225,8 @@ class _Images:
 
     Attributes:
         rows: FINGERPRINT [n].
-        picture: of each the index of the first image with the same picture.
-        others: number of all other images, by the index of their class.
+        picture: int64 [n], index of the first image with the same digest.
+        others: Number of all other images, by class index.
     """
 
     def __init__(self, shards: Iterable[tuple[str, Fingerprints]], may_have_copy: np.ndarray):
@@ -263,23 +261,24 @@ class _Images:
         self._differs = np.where(self._is_near, _varies(self._group, image_class(labels)), _varies(self._group, labels))
 
     def _groups_of_near(self) -> np.ndarray:
-        """Return for each image the index of the first one with the same contents."""
+        """Return int64 [n], the index of the first image with the same or a near picture."""
         hashes = np.zeros(len(self.rows), np.uint64)
         forms = np.zeros_like(self.rows["form"])
-        seen = self.rows["hash"] != NO_HASH  # not every copy need have been looked at
-        hashes[self.picture[seen]], forms[self.picture[seen]] = self.rows["hash"][seen], self.rows["form"][seen]
-        looked_at = np.flatnonzero(hashes != NO_HASH)
+        has_hash = self.rows["hash"] != NO_HASH  # some copies may not have been decoded
+        hashes[self.picture[has_hash]] = self.rows["hash"][has_hash]
+        forms[self.picture[has_hash]] = self.rows["form"][has_hash]
+        hashed = np.flatnonzero(hashes != NO_HASH)
         group = np.arange(len(self.rows))
-        group[looked_at] = looked_at[near_groups(hashes[looked_at], forms[looked_at])]
+        group[hashed] = hashed[near_groups(hashes[hashed], forms[hashed])]
         return group[self.picture]
 
     def counts(self, split: str) -> SplitDuplicates:
-        of = self._split == (self._splits.index(split) if split in self._splits else -1)
-        which = (self._has_copy, self._has_like & ~self._has_copy, self._is_leak, self._differs)
-        return SplitDuplicates(*(int((of & each).sum()) for each in which))
+        is_in_split = self._split == (self._splits.index(split) if split in self._splits else -1)
+        kinds = (self._has_copy, self._has_like & ~self._has_copy, self._is_leak, self._differs)
+        return SplitDuplicates(*(int((is_in_split & kind).sum()) for kind in kinds))
 
     def hashes(self) -> dict[tuple[str, int], int]:
-        """Hashes of the images of near groups, by shard and record."""
+        """Return the hashes of the images of near groups, by shard and record."""
         rows = self.rows[self._is_near]
         shards = (self._places[place][1] for place in self._place[self._is_near].tolist())
         return dict(zip(zip(shards, rows["record"].tolist(), strict=True), rows["hash"].tolist(), strict=True))
@@ -302,7 +301,7 @@ class _Images:
 
 
 def _varies(group: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return for each image whether the values in its group differ. Groups are indices of their first images."""
+    """Return bool [n]: the values in the image's group differ. A group is the index of its first image."""
     varies = np.zeros(len(group), bool)
     varies[group[values != values[group]]] = True
     return varies[group]
@@ -311,13 +310,13 @@ def _varies(group: np.ndarray, values: np.ndarray) -> np.ndarray:
 def copied_classes(
     pictures: np.ndarray, classes: np.ndarray, others: Mapping[int, int] = MappingProxyType({})
 ) -> dict[int, int]:
-    """Classes most of whose pictures are other classes' pictures, too, and how many are: a folder of all pictures
-    beside folders of the classes. What is found to be one does not count against the others.
+    """Return classes whose images are mostly copies of other classes' images, with the number of copies. An example is
+    a folder of all images next to the folders of classes. Classes found are ignored when others are checked.
 
     Args:
-        pictures: int64 [n], equal for equal pictures.
+        pictures: int64 [n], equal for equal images.
         classes: uint64 [n], class indices.
-        others: number of further pictures without a copy, by class index.
+        others: Number of further images without a copy, by class index.
 
     >>> copied_classes(np.array([0, 1, 2, 3, 4, 5] * 2), np.array([7] * 6 + [1, 1, 1, 2, 2, 2]))
     {7: 6}

@@ -1,4 +1,4 @@
-"""Images are fingerprinted as their records are written or read."""
+"""Fingerprints of images, made while their records are written or read."""
 
 from functools import lru_cache
 from hashlib import blake2b
@@ -14,31 +14,31 @@ from recordmill.transforms.images.measure_pixels import HASH_SIDE, perceptual_ha
 
 _PARTS = 4
 _HALF = 32
-"""Bits of the label digest that stand for classes, and for places."""
+"""Bits of each half of the label digest: the digest of classes, and the digest of boxes."""
 _NO_CLASS = (1 << _HALF) - 1
 
 
 class ImageFingerprints:
-    """Fingerprints the images of a shard that have a picture."""
+    """Collector of the fingerprints of a shard's images. Records without a picture are skipped."""
 
     def __init__(self) -> None:
         self._names: list[str] = []
         self._rows: list[bytes] = []
 
     def add(self, facts: FactColumns, places: RecordPlaces, objects: SortedObjects | None) -> None:
-        """Fingerprint some images, whose objects are sorted: None if records have no objects."""
+        """Fingerprint images. `objects` has their sorted objects; None if records have no objects."""
         is_counted = np.array(list(map(bool, facts.sha256)), bool) & ~facts.is_continuation
         self._names += facts.name.take(np.flatnonzero(is_counted)).texts()
         self._rows.append(fingerprint_images(facts, places, objects)[is_counted].tobytes())
 
     def of_shard(self, shard: str) -> Fingerprints:
-        """Return the fingerprints of all images; `shard` is the file of their records."""
+        """Return the fingerprints of all added images. `shard` is the name of their shard."""
         names = msgspec.Raw(msgspec.json.encode(self._names))
         return Fingerprints(shard, names, b"".join(self._rows), FINGERPRINT_VERSION)
 
 
 def fingerprint_images(facts: FactColumns, places: RecordPlaces, objects: SortedObjects | None) -> np.ndarray:
-    """FINGERPRINT [N]."""
+    """Return FINGERPRINT [N], a row per image."""
     found = np.zeros(len(facts), FINGERPRINT)
     pictures = bytes.fromhex("".join([sha256[:32] or "0" * 32 for sha256 in facts.sha256]))
     found["picture"] = np.frombuffer(pictures, "<u8").reshape(-1, 2)
@@ -56,7 +56,7 @@ def fingerprint_images(facts: FactColumns, places: RecordPlaces, objects: Sorted
 
 
 def _levels(grey: np.ndarray) -> np.ndarray:
-    """Mean levels of 4 x 4 parts of grey pictures: uint8 [n, 16]."""
+    """Return the mean levels of 4 x 4 parts of grey images: uint8 [n, 16]."""
     part = HASH_SIDE // _PARTS
     parts = grey.reshape(-1, _PARTS, part, _PARTS, part).sum(axis=(2, 4), dtype=np.uint32) // part**2
     return parts.reshape(-1, _PARTS**2)
@@ -69,8 +69,8 @@ def _shape(width: int, height: int) -> int:
 
 
 def label_digests(facts: FactColumns, objects: SortedObjects | None) -> np.ndarray:
-    """A number for each image whose upper half is the image's class, or of equal objects' classes the same, and the
-    lower of equal boxes of equal classes: uint64 [N]."""
+    """Return label digests: uint64 [N]. The upper half is the class of the image, or the digest of its objects'
+    classes. The lower half is the digest of the objects' classes and boxes."""
     if objects is not None:
         starts = facts.first_object_of_image
         classes, boxes = _digests(objects.rows[:, 0], starts), _digests(objects.rows, starts)
@@ -83,12 +83,12 @@ def label_digests(facts: FactColumns, objects: SortedObjects | None) -> np.ndarr
 
 
 def _digests(rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """A number of 32 bits for the rows of each image: uint64 [N]."""
+    """Return a 32-bit digest of the rows of each image: uint64 [N]."""
     data, ends = rows.tobytes(), (starts * (rows[:1].nbytes)).tolist()
     digests = [blake2b(data[start:end], digest_size=_HALF // 8).digest() for start, end in pairwise(ends)]
     return np.frombuffer(b"".join(digests), ">u4").astype(np.uint64)
 
 
 def image_class(labels: np.ndarray) -> np.ndarray:
-    """The class index of each image, of their label digests, where each has one."""
+    """Return the class index of each image from label digests. Without image classes it is the digest of classes."""
     return labels >> np.uint64(_HALF)

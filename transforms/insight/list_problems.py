@@ -29,20 +29,20 @@ _ENCODE_LINES = msgspec.json.Encoder().encode_lines
 
 def worst_problems(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Return the worst MOST_PROBLEMS of each kind, sorted."""
-    # Rows of a table may name one image, so only the ids may differ, and an image has none.
-    ordered = sorted(problems, key=lambda of: (of.kind, of.score, of.file_name, of.id is not None, of.id or 0))
+    # Rows of a table may name the same image, and then only ids differ. An image has no id.
+    ordered = sorted(problems, key=lambda row: (row.kind, row.score, row.file_name, row.id is not None, row.id or 0))
     kinds = groupby(ordered, attrgetter("kind"))
     return tuple(chain.from_iterable(islice(of_kind, MOST_PROBLEMS) for _, of_kind in kinds))
 
 
 def kept_copy(images: Sequence[DuplicateImage]) -> DuplicateImage:
-    """Return the image of a group that stays where the others are left out: one outside of `train`, so that evaluation
-    keeps its images; of several the first by split and name."""
+    """Return the image of a group to keep when its copies are skipped: first an image outside `train`, so that
+    evaluation keeps its images, then by split and name."""
     return min(images, key=lambda image: (*copy_order(image.split, image.file_name), image))
 
 
 def copy_order(split: str, file_name: str) -> tuple[bool, str, str]:
-    """Sort key of images that show the same: the first stays."""
+    """Return the sort key of duplicates. The first duplicate is kept."""
     return split.startswith("train"), split, file_name
 
 
@@ -51,12 +51,12 @@ def list_problems(
     duplicates: Found,
     findings: Mapping[str, Mapping[str, int]],
 ) -> dict[str, tuple[SplitProblems, bytes]]:
-    """Return what the manifest says of each split's file of problems, and the lines of the file.
+    """Return, by split, the manifest entry of problems-SPLIT.jsonl and the content of the file.
 
     Args:
-        fingerprints: of each split, a shard each.
-        duplicates: of these splits.
-        findings: of each split, the number of problems of its images and annotations, by kind.
+        fingerprints: Fingerprints of the shards of each split.
+        duplicates: Duplicates of the splits.
+        findings: Number of problems of images and annotations, by split and kind.
     """
     lines: dict[str, dict[str, list[ProblemLine]]] = {split: {kind: [] for kind in PROBLEMS} for split in fingerprints}
     for group in duplicates.groups:
@@ -75,7 +75,7 @@ def list_problems(
 
 
 def _copies(group: DuplicateGroup, hashes: Mapping[tuple[str, int], int]) -> Iterator[ProblemLine]:
-    """Yield all images of a group but the one that stays."""
+    """Yield a line for each image of a group except the kept image."""
     kept = kept_copy(group.images)
     copy_of = CopiedImage(kept.split, kept.file_name)
     for image in group.images:

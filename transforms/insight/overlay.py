@@ -1,5 +1,4 @@
-"""Overlays of images: annotations of a record, or of an image's task. A class has one colour in every image of a data
-set."""
+"""Overlays of images: the annotations of a record. A class has the same colour in all images of a data set."""
 
 import colorsys
 import zlib
@@ -17,19 +16,19 @@ from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.dataset.record_view import RecordView
 
 Colour = tuple[int, int, int]
-"""Red, green and blue, 0 to 255."""
+"""Red, green and blue, 0..255."""
 
 _GOLDEN_ANGLE = 0.381966
 """Golden angle, as a fraction of a turn: consecutive hues are as far apart as possible, for any number of them."""
 _TONES = ((0.9, 1.0), (0.5, 1.0), (0.95, 0.68), (0.55, 0.8))
-"""Saturation and value, in turn, as there are only some twenty hues that the eye tells apart. Four, as hues come near
-again after 13, 21, 34, 55 classes."""
+"""Saturation and value of consecutive classes. The eye distinguishes only about twenty hues. Four tones, because hues
+nearly repeat after 13, 21, 34, 55 classes."""
 _BRIGHT = 0.18
-"""The luminance above which black is easier to read on a colour than white."""
+"""Luminance above which black text is easier to read than white text."""
 
 
 def class_colour(index: int) -> Colour:
-    """The colour of a class by its index.
+    """Return the colour of a class by its index.
 
     >>> class_colour(0), class_colour(1) == class_colour(2)
     ((255, 25, 25), False)
@@ -39,12 +38,12 @@ def class_colour(index: int) -> Colour:
 
 
 def name_colour(name: str) -> Colour:
-    """The colour of a class that is known by its name alone."""
+    """Return the colour of a class without a known index, by its name."""
     return class_colour(zlib.crc32(name.encode()) % 4096)
 
 
 def ink_on(colour: Colour) -> Colour:
-    """Black or white, whichever reads better on a colour.
+    """Return black or white: the text colour that is easier to read on `colour`.
 
     >>> ink_on((255, 255, 0)), ink_on((0, 0, 160))
     ((0, 0, 0), (255, 255, 255))
@@ -58,11 +57,11 @@ class Shape(NamedTuple):
     """An object, or a region of a map.
 
     Attributes:
-        name: of its class; empty for none.
-        box_yxyx_frac: ymin, xmin, ymax, xmax as fractions of the picture's height and width.
-        mask: bool [height, width], of the picture's shape at any size.
-        keypoints: x and y as fractions, and visibility: 0 not labelled, 1 hidden, 2 visible.
-        skeleton: pairs of keypoints that a line joins, counted from 1 as COCO does.
+        name: Name of the class; empty without a class.
+        box_yxyx_frac: ymin, xmin, ymax, xmax as fractions of the image's height and width.
+        mask: bool [height, width], with the aspect ratio of the image, at any resolution.
+        keypoints: (x, y, visibility) of each: fractions; 0 not labelled, 1 hidden, 2 visible.
+        skeleton: Pairs of keypoints to join by a line, counted from 1 as in COCO.
     """
 
     name: str
@@ -82,12 +81,12 @@ class Layer(NamedTuple):
 
 
 class Overlay(NamedTuple):
-    """All that is drawn of a record.
+    """Drawing of a record.
 
     Attributes:
-        layers: one copy of the picture each, side by side; at least one.
-        lines: texts below: the file's name, the class, captions.
-        faults: what cannot be drawn, and why.
+        layers: Layers, at least one. Each is drawn on a copy of the image, side by side.
+        lines: Texts below: file name, class, captions.
+        faults: Messages about annotations that cannot be drawn.
     """
 
     layers: tuple[Layer, ...]
@@ -96,15 +95,15 @@ class Overlay(NamedTuple):
 
 
 _THINGS = "things"
-"""All of them have one number in semantic maps."""
+"""Name of all things together, which have the same number in semantic maps."""
 
 
 class OverlayReader:
-    """Reads the overlays of one data set's records.
+    """Function from a record of a data set to its Overlay.
 
     Args:
-        labels: the data set's classes; without any, classes have the names that the record has, or their numbers.
-        table: what is in the records.
+        labels: Classes of the data set. If empty, classes have the names in the record, else their numbers.
+        table: Features of the records.
     """
 
     def __init__(self, labels: LabelMap, table: FeatureTable):
@@ -120,7 +119,7 @@ class OverlayReader:
         }
 
     def __call__(self, record: RecordView) -> Overlay:
-        """Return the overlay of a record, whose view has the size of its image."""
+        """Return the overlay of a record. The view must have the size of the image."""
         faults: list[str] = []
         layers = [Layer("objects", tuple(self._objects(record, faults)))]
         regions = {"panoptic": self._panoptic(record, faults), "semantic": self._semantic(record, faults)}
@@ -142,7 +141,7 @@ class OverlayReader:
             yield Shape(name, colour, box and tuple(box), mask, keypoints or (), skeleton, bool(is_crowd))
 
     def _class(self, record: RecordView, number: int) -> tuple[str, Colour, Category | None]:
-        """Name and colour of an object's class, and its category where the data set's classes are known."""
+        """Return name and colour of an object's class, and its category; None if the class is unknown."""
         known = ((_at(record, source, number), by_number) for source, by_number in self._by_number.items())
         numbers = [(value, by_number.get(value)) for value, by_number in known if value is not None]
         category = next((category for _, category in numbers if category), None)
@@ -187,13 +186,13 @@ class OverlayReader:
         return category.name, class_colour(self._colours[category.id])
 
     def _lines(self, record: RecordView) -> Iterator[str]:
-        """The texts of a record: its file's name, its class, its captions."""
+        """Yield the texts of a record: file name, class, captions."""
         texts = (shown_text(record.values.get(source, b"")) for source in ("image.file_name", "image.id"))
         yield from filter(None, (next(filter(None, texts), ""), self.class_of_image(record)))
         yield from (shown_text(caption) for caption in record.values.get("captions.text", ()))
 
     def class_of_image(self, record: RecordView) -> str:
-        """The class of a record that has one as a whole; empty for any other."""
+        """Return the name of the image's class; empty if only objects have classes."""
         if name := record.values.get("image.class_name"):
             return shown_text(name)
         if (index := record.image_class) is None:
@@ -201,7 +200,7 @@ class OverlayReader:
         return self._named(self._by_number["objects.class_index"].get(index), index)[0]
 
     def classes(self, record: RecordView) -> set[str]:
-        """The names of all classes in a record: of its objects, of itself, of its maps."""
+        """Return the names of all classes in a record: of the image, its objects and its maps."""
         objects = max(len(record.listed(source)) for source in ("objects.category_name", *self._by_number))
         names = {self._class(record, number)[0] for number in range(objects)} | {self.class_of_image(record)}
         maps = (*self._panoptic(record, []), *self._semantic(record, []))
@@ -209,18 +208,18 @@ class OverlayReader:
 
 
 def shown_text(value: bytes) -> str:
-    """UTF-8 as text; what is none of it stays to be seen."""
+    """Decode UTF-8. Invalid bytes are shown as escapes."""
     return value.decode(errors="backslashreplace")
 
 
 def _at(record: RecordView, source: str, number: int) -> Any:
-    """The `number`-th value of a list; None where there is none."""
+    """Return the `number`-th value of a list; None if the list is too short."""
     listed = record.listed(source)
     return listed[number] if number < len(listed) else None
 
 
 def _masks(record: RecordView, faults: list[str]) -> Iterator[np.ndarray | None]:
-    """The mask of each object; None where it cannot be read, or is empty."""
+    """Yield the mask of each object; None if it cannot be read, or is empty."""
     for number, mask in enumerate(record.masks()):
         if isinstance(mask, UnusableError):
             faults.append(f"the mask of object {number} cannot be drawn: {mask}")
@@ -228,11 +227,11 @@ def _masks(record: RecordView, faults: list[str]) -> Iterator[np.ndarray | None]
 
 
 def _keypoints(record: RecordView, objects: int) -> list[tuple[tuple[float, float, int], ...]]:
-    """x and y as fractions, and visibility, of the keypoints of each object."""
+    """Return (x, y, visibility) of the keypoints of each object. x and y are fractions."""
     number = len(record.listed("objects.keypoint_x"))
     try:
         points = record.keypoints(objects, number // max(objects, 1))
-    except ValueError:  # of lists that do not go together
+    except ValueError:  # the lists have inconsistent lengths
         return []
     return [tuple((x, y, int(seen)) for x, y, seen in of_object) for of_object in points.tolist()]
 

@@ -31,7 +31,7 @@ _EVALUATION = ("train", "training", "val", "valid", "validation", "dev", "test",
 _CLASSES_SHOWN = 12
 _GAPS_SHOWN = 5
 _FEW_CLASSES = 10
-"""Whose counts are seen in the table as well."""
+"""Up to this number of classes the table needs no chart."""
 _EXAMPLES_OF_REASON = 3
 _WHY = {
     "sample": ("At random", "the same at every run"),
@@ -54,8 +54,9 @@ def render_page(
     """Return the page as UTF-8. Equal arguments give equal bytes.
 
     Args:
-        statistics: by split; a split whose file is missing or damaged has none.
-        duplicates: the first groups, of which pictures are shown.
+        statistics: Statistics by split. A split whose file is missing or damaged has none.
+        pictures: Thumbnails of examples and duplicates.
+        duplicates: First groups of duplicates, to show with thumbnails.
     """
     splits = {name: manifest.splits[name] for name in order_splits(manifest)}
     manifest = msgspec.structs.replace(manifest, splits=splits)
@@ -125,12 +126,12 @@ def _template() -> Any:
 
 
 def _plain(text: object) -> str:
-    """A text without control characters, which HTML does not have."""
+    """Replace control characters, which HTML does not allow."""
     return "".join("\ufffd" if unicodedata.category(letter) in ("Cc", "Cs") else letter for letter in str(text))
 
 
 def order_splits(manifest: Manifest) -> list[str]:
-    """Return the names of the splits in the order that `--split` gave; those of several jobs in the usual order,
+    """Return the names of the splits in the order of `--split`. Splits of separate jobs follow in the usual order,
     training first."""
     options = (str(split.recipe.options.get("split", "")) for split in manifest.splits.values())
     given = [part.partition("=")[0] for text in options if "=" in text for part in text.split(",")]
@@ -152,8 +153,8 @@ class DataCheck(NamedTuple):
     """A question about the data with its answer.
 
     Attributes:
-        number: Number of images, annotations or classes; None if nobody looked.
-        detail: What was counted, or why nobody looked.
+        number: Number of images, annotations or classes; None if not checked.
+        detail: Parts of the number, or the reason for no check.
         anchor: Section of the page.
     """
 
@@ -228,7 +229,7 @@ def amount_rows(manifest: Manifest, statistics: Mapping[str, SplitStatistics]) -
         for label, text in split_lines(manifest, split, splits):
             if label == "classes":  # the page has a table of them
                 text = f"{sum(number > 0 for number in split.class_counts):,} of {len(manifest.categories):,} with any"
-            label = label or "kinds"  # which the summary prints below the annotations
+            label = label or "kinds"  # the summary prints this line without a label
             key = label, of_label[label]
             of_label[label] += 1
             rows.setdefault(key, [""] * len(splits))[column] = text
@@ -246,7 +247,7 @@ def amount_rows(manifest: Manifest, statistics: Mapping[str, SplitStatistics]) -
 
 
 def _balance(counts: Sequence[int]) -> str:
-    """How much more there is of the most frequent class than of the rarest that there is."""
+    """Return the ratio of the most frequent class to the rarest class with a count above 0."""
     found = [count for count in counts if count]
     return f"{max(found) / min(found):,.1f} to 1" if found else ""
 
@@ -256,11 +257,11 @@ def _skew(split: SplitManifest) -> str:
     return f"{largest * len(split.shards) / max(1, split.bytes):.2f} times the mean"
 
 
-def value_rows(of: Mapping[str, Mapping[str, object]]) -> list[SplitRow]:
-    """Names and their values in each split; one value where all splits have the same, none where none is given."""
+def value_rows(by_split: Mapping[str, Mapping[str, object]]) -> list[SplitRow]:
+    """Return a row per name with its value in each split; one value if all are equal. Empty rows are skipped."""
     rows = []
-    for name in sorted({name for values in of.values() for name in values}):
-        values = [_value(found.get(name)) for found in of.values()]
+    for name in sorted({name for values in by_split.values() for name in values}):
+        values = [_value(found.get(name)) for found in by_split.values()]
         if any(values):
             rows.append((name, values[:1] if len(set(values)) == 1 else values))
     return rows
@@ -275,7 +276,7 @@ def _value(value: object) -> str:
 
 
 def _classes(manifest: Manifest, statistics: Mapping[str, SplitStatistics]) -> list[dict[str, Any]]:
-    """Classes by how many there are of them in all splits, each with what every split has."""
+    """Return the classes, most frequent first, with their numbers in each split."""
     counts = [split.class_counts for split in manifest.splits.values()]
     images = [
         [each.images for each in statistics[name].classes] if name in statistics else [] for name in manifest.splits
@@ -304,14 +305,14 @@ def _class_charts(manifest: Manifest) -> list[Markup]:
 
 
 def _segments(statistics: Mapping[str, SplitStatistics]) -> list[tuple[object, ...]]:
-    """Images of each category of stuff and segments, the most frequent first."""
+    """Return the number of images per split of each category of segments, most frequent first."""
     categories = zip(*(of.segments for of in statistics.values()), strict=False)
     rows = [(each[0].name, *(found.images for found in each)) for each in categories]
     return sorted((row for row in rows if any(row[1:])), key=lambda row: -sum(row[1:]))
 
 
 def _rejected(manifest: Manifest) -> list[tuple[str, str, list[int], list[str]]]:
-    """Return rejects: of what, reason, numbers per split, and examples."""
+    """Return rejects: unit ("image", "row", "annotation"), reason, numbers per split, and examples."""
     is_of_rows = manifest.table.record_of is RecordOf.ROW
     listed = [each for name in sorted(manifest.splits) for each in manifest.splits[name].first_rejects]
     rows = []

@@ -1,4 +1,4 @@
-"""The pictures of chosen records, read from where they are in finished shards, with what is in the records drawn in."""
+"""Read chosen records from finished shards, and draw thumbnails with their annotations."""
 
 import io
 import logging
@@ -44,23 +44,24 @@ _LOGGER = logging.getLogger(__name__)
 _SIDE = 320
 _JPEG_QUALITY = 75
 _NAMED = 6
-"""Objects with their names beside them, at the most: more would cover a small picture."""
+"""Maximum number of objects whose names are drawn. More names would cover a thumbnail."""
 _READS = 8
 _ROW_SHOWN = 6
-"""Examples of a kind other than those at random: a row of the page."""
+"""Number of examples of each kind except `sample`: a row of the page."""
 
 Chosen = tuple[str, str, Example]
-"""Why it was chosen, its split, and where it is."""
+"""Name of the gallery or finding, split, and location of the record."""
 
 
 class Thumbnail(NamedTuple):
-    """A small picture.
+    """A small image of a record.
 
     Attributes:
-        jpeg: of at most 320 pixels a side, or thereabouts.
-        width, height: of it, in pixels.
-        texts: its file's name, its class, its captions.
-        objects: how many are drawn.
+        why: Name of the gallery or finding.
+        jpeg: JPEG file, about 320 pixels per side at most.
+        width, height: Size in pixels.
+        texts: File name, class, captions.
+        objects: Number of drawn objects.
     """
 
     why: str
@@ -73,16 +74,16 @@ class Thumbnail(NamedTuple):
 
 
 def chosen_examples(splits: Mapping[str, SplitStatistics]) -> list[Chosen]:
-    """The examples of a folder's splits: each image once in the gallery, and with every finding."""
+    """Return the examples of a folder's splits: each image once in the gallery, and for each of its findings."""
     of_gallery: dict[tuple[str, int], Chosen] = {}
     for why, most in GALLERY.items():
-        of_why = [(why, split, example) for split, of in splits.items() for example in of.examples.get(why, ())]
+        of_why = [(why, split, example) for split, each in splits.items() for example in each.examples.get(why, ())]
         for chosen in _best(of_why, most if why == "sample" else _ROW_SHOWN):
             of_gallery.setdefault((chosen[2].shard, chosen[2].record), chosen)
     of_findings: list[Chosen] = []
     for name in FINDINGS:
-        found = {split: of.findings.get(name, Finding()) for split, of in splits.items()}
-        of_name = [(name, split, example) for split, of in found.items() for example in of.examples]
+        found = {split: each.findings.get(name, Finding()) for split, each in splits.items()}
+        of_name = [(name, split, example) for split, finding in found.items() for example in finding.examples]
         of_findings += _best(of_name, FINDING_EXAMPLES)
     return [*of_gallery.values(), *of_findings]
 
@@ -92,14 +93,14 @@ def _best(chosen: Iterable[Chosen], most: int) -> list[Chosen]:
 
 
 _Suspicious = Mapping[tuple[str, str, str], set[int]]
-"""Ids of annotations by their split, kind of problem and file name."""
+"""Annotation ids by split, kind of problem and file name."""
 
 
 def read_examples(folder: str, manifest: Manifest, chosen: Sequence[Chosen]) -> list[Thumbnail]:
-    """Return the chosen records that can be read and drawn, in order, and warn of the number of others.
+    """Return thumbnails of the chosen records in order. Skip unreadable records, and warn with their number.
 
     Raises:
-        OSError: storage fails.
+        OSError: Storage fails.
     """
     suspicious = _suspicious_annotations(folder, manifest.splits)
     with ThreadPoolExecutor(_READS) as pool:
@@ -121,7 +122,7 @@ def read_examples(folder: str, manifest: Manifest, chosen: Sequence[Chosen]) -> 
 
 
 def _suspicious_annotations(folder: str, splits: Iterable[str]) -> _Suspicious:
-    """Read the problems of annotations. `verify` reports damaged files, which are left out."""
+    """Read the problems of annotations. Damaged files are skipped; `verify` reports them."""
     decoder = msgspec.json.Decoder(ProblemLine)
     found: dict[tuple[str, str, str], set[int]] = defaultdict(set)
     for split in splits:
@@ -133,7 +134,7 @@ def _suspicious_annotations(folder: str, splits: Iterable[str]) -> _Suspicious:
 
 
 def _by_shard(chosen: Iterable[Chosen]) -> list[list[Example]]:
-    """Examples that are read together: all of a compressed shard, which has to be read from its beginning."""
+    """Return groups of examples to read together: all of a compressed shard, which must be read from its start."""
     ordered = sorted((example for _, _, example in chosen), key=attrgetter("shard", "record"))
     return [
         part
@@ -150,7 +151,7 @@ def _records(folder: str, examples: list[Example]) -> dict[tuple[str, int], list
         (example,) = examples
         data = storage_for(folder).read_range(path, example.offset, example.bytes)
         return {(example.shard, example.record): list(read_records(io.BytesIO(data)))}
-    except RecordError:  # the shard has been changed since; `verify` tells where
+    except RecordError:  # the shard has changed since; `verify` reports the offset
         return {}
 
 
@@ -176,7 +177,7 @@ def _thumbnail(chosen: Chosen, records: list[bytes], manifest: Manifest, suspici
         values = join_values(list(map(RecordParser(manifest.table), records)))
         values = as_meant(values, manifest.table, manifest.labels)
         picture, size = _picture(values, manifest.table)
-    except Exception:  # of bytes that have been changed since, or were never checked
+    except Exception:  # bytes may have changed since, or were never checked
         _LOGGER.debug("no picture of %s", chosen, exc_info=True)
         return None
     record = RecordView(values, size)
@@ -199,7 +200,7 @@ def _picture(values: dict[str, Any], table: FeatureTable) -> tuple[Image.Image, 
     if kind_of(data) == "jpeg":
         with open_picture(data, "jpeg") as image:
             size = image.size
-            part = max(1, max(size) // _SIDE)  # of which libjpeg takes a power of two as it decodes
+            part = max(1, max(size) // _SIDE)  # libjpeg rounds the scale to a power of two
             image.draft(image.mode, (max(1, size[0] // part), max(1, size[1] // part)))
             return for_jpeg(image), size
     shapes = {feature.source: feature.shape for feature in table.features}
@@ -212,7 +213,7 @@ def _picture(values: dict[str, Any], table: FeatureTable) -> tuple[Image.Image, 
 GROUPS_SHOWN = 6
 _GROUPS_BYTES = 1 << 22
 _IMAGES_SHOWN = 3
-"""Maximum number of images shown of a group."""
+"""Maximum number of images shown per group."""
 _ROWS = {
     "leaked": "In another split, too, exactly or nearly",
     "exact": "Exact copies of another image's picture",
@@ -222,7 +223,7 @@ _ROWS = {
 
 
 def first_groups(folder: str, number: int) -> list[DuplicateGroup]:
-    """Return the first lines of duplicates.jsonl of readable length; none of a damaged file, which `verify` reports."""
+    """Return the first groups of duplicates.jsonl, from at most 4 MB. Return [] if it is damaged (see `verify`)."""
     try:
         data = storage_for(folder).read_range(join_path(folder, DUPLICATES), 0, _GROUPS_BYTES)
     except (FileNotFoundError, UnreadableFileError):
@@ -234,7 +235,7 @@ def first_groups(folder: str, number: int) -> list[DuplicateGroup]:
 
 
 def chosen_duplicates(groups: Sequence[DuplicateGroup]) -> list[Chosen]:
-    """A few images of each group; one of each split first."""
+    """Return at most _IMAGES_SHOWN images of each group, one image of each split first."""
     return [
         (_name(number), image.split, Example(0, 0, image.shard, image.record, image.offset, image.bytes))
         for number, group in enumerate(groups)
@@ -243,7 +244,7 @@ def chosen_duplicates(groups: Sequence[DuplicateGroup]) -> list[Chosen]:
 
 
 def duplicate_titles(groups: Sequence[DuplicateGroup]) -> dict[str, tuple[str, str]]:
-    """Title and explanation of each group, by why its images are chosen."""
+    """Return title and explanation of each group, by its `why` in Chosen."""
     titles = {}
     for number, group in enumerate(groups):
         splits = sorted({image.split for image in group.images})
@@ -254,11 +255,11 @@ def duplicate_titles(groups: Sequence[DuplicateGroup]) -> dict[str, tuple[str, s
 
 
 def duplicate_rows(manifest: Manifest) -> list[tuple[str, ...]]:
-    """How many images of each split are there more than once; a split that was not compared has none."""
+    """Return a row per kind of duplicate with its number in each split; empty for a split that was not compared."""
     if manifest.duplicates is msgspec.UNSET:
         return []
-    of = [manifest.duplicates.splits.get(split) for split in manifest.splits]
-    rows = [(title, [getattr(each, name) if each else None for each in of]) for name, title in _ROWS.items()]
+    splits = [manifest.duplicates.splits.get(split) for split in manifest.splits]
+    rows = [(title, [getattr(each, name) if each else None for each in splits]) for name, title in _ROWS.items()]
     return [
         (title, *("" if number is None else f"{number:,}" for number in numbers))
         for title, numbers in rows

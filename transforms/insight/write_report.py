@@ -1,4 +1,4 @@
-"""report.html, beside the shards of a complete data set."""
+"""Write report.html to the folder of a complete data set."""
 
 import logging
 
@@ -14,10 +14,10 @@ def has_report(output: str) -> bool:
 
 
 def try_to_report(output: str) -> None:
-    """Write report.html, or warn: a page that cannot be made is no reason to fail for a job whose shards are whole."""
+    """Write report.html, or log a warning: a job with complete shards must not fail because of its page."""
     try:
         write_report(output)
-    except Exception as error:  # of storage, of libraries, or a bug of ours
+    except Exception as error:  # errors of storage or libraries, and our bugs
         _LOGGER.debug("no report", exc_info=True)
         _LOGGER.warning(
             "%s could not be made (%s: %s); the shards are whole, and recordmill report %s makes it",
@@ -26,13 +26,13 @@ def try_to_report(output: str) -> None:
 
 
 def write_report(output: str) -> str:
-    """Write the page about a folder's splits, from what is in their manifests and statistics; its path.
+    """Write the page of a folder from its manifest, statistics and shards. Return its path.
 
     Raises:
-        ConfigError: the folder has no manifest.
-        OSError: storage fails.
+        ConfigError: The folder has no manifest.
+        OSError: Storage fails.
     """
-    # With each job's report come the libraries that draw it, and no earlier.
+    # Imported here, because jobs without a report do not need the drawing libraries.
     from recordmill.transforms.insight.page import render_page
     from recordmill.transforms.insight.read_examples import (
         GROUPS_SHOWN,
@@ -52,5 +52,5 @@ def write_report(output: str) -> str:
         pictures = read_examples(output, manifest, chosen)
         storage.write(path, render_page(manifest, statistics, pictures, duplicates))
         seen, manifest = manifest, require_manifest(output)
-        if manifest == seen:  # no other job has added a split meanwhile
+        if manifest == seen:  # else another job has added a split
             return path

@@ -1,1 +1,1 @@
-"""Files, local, in buckets, and in .zip archives in either, behind one interface."""
+"""One interface to local files, files in buckets, and members of .zip archives."""

@@ -1,4 +1,4 @@
-"""Buckets that an implementation of fsspec reads and writes, such as `s3://bucket/folder/file`."""
+"""Storage of buckets through fsspec, such as `s3://bucket/folder/file`."""
 
 import errno
 import io
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 _RANGE_BYTES = 4 << 20
 _REQUESTS = 16
-"""Deletions that are in flight at once."""
+"""Maximum number of concurrent deletions."""
 
 
 class FsspecStorage(Storage):
-    """Buckets of one scheme. See `Storage` for what each method promises, but for `caveat`.
+    """Buckets of one scheme. The methods are those of `Storage`, with the exception in `caveat`.
 
     Args:
-        cure: What to do where access fails.
+        cure: Advice for error messages when access fails.
         options: Arguments of fsspec's file system.
     """
 
@@ -45,7 +45,7 @@ class FsspecStorage(Storage):
             found = self._system().find(folder, detail=True)
         for name, info in sorted(found.items()):
             path = f"{self.scheme}://{name}"
-            if path.startswith(prefix) and not path.endswith("/"):  # consoles make markers of empty folders
+            if path.startswith(prefix) and not path.endswith("/"):  # skip markers that consoles make for empty folders
                 yield _file(path[len(prefix) :], path, info)
 
     def names(self, folder: str) -> list[str]:
@@ -90,7 +90,7 @@ class FsspecStorage(Storage):
             with _translated(path, self._cure):
                 return self._system().cat_file(path, start=start, end=start + length)
         except OSError as error:
-            if error.errno == errno.EINVAL and self._size(path) <= start:  # S3 refuses a range behind the end
+            if error.errno == errno.EINVAL and self._size(path) <= start:  # S3 refuses a range after the end
                 return b""
             raise
 
@@ -103,7 +103,7 @@ class FsspecStorage(Storage):
             return FsspecUpload(self, path, self._system().open(path, "wb", autocommit=False), self._cure)
 
     def move(self, path: str, target: str) -> None:
-        """A copy, which the server makes, and then a deletion."""
+        """Copy on the server, then delete. Buckets have no atomic rename."""
         with _translated(path, self._cure):
             self._system().cp_file(path, target)
         self.delete(path)
@@ -128,12 +128,12 @@ class FsspecStorage(Storage):
 
 @contextmanager
 def _translated(path: str, cure: str) -> Iterator[None]:
-    """Turn errors of fsspec and its clients into OSErrors that name the file and the cure."""
+    """Convert errors of fsspec and its clients to OSErrors that name the file and the cure."""
     try:
         yield
-    except Exception as error:  # any: each implementation raises its own client's
+    except Exception as error:  # any: each implementation raises the errors of its client
         words = " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__
-        if isinstance(error, FileNotFoundError):  # of an object, s3fs gives the path only
+        if isinstance(error, FileNotFoundError):  # the message of s3fs is only the path
             words = "no such object" if path.endswith(words) else words
             raise FileNotFoundError(errno.ENOENT, words, path) from error
         number = errno.EACCES if isinstance(error, PermissionError) else getattr(error, "errno", None) or errno.EIO
@@ -142,7 +142,7 @@ def _translated(path: str, cure: str) -> Iterator[None]:
 
 @lru_cache(maxsize=8)
 def connect(process: int, storage: FsspecStorage) -> "AbstractFileSystem":
-    """Return the client of a process; a copied process must not share connections, and fsspec has one a thread."""
+    """Return the client of a process. Forked processes must not share connections. fsspec makes one per thread."""
     from fsspec import filesystem
 
     return filesystem(storage.scheme, skip_instance_cache=True, use_listings_cache=False, **storage.options)
@@ -154,7 +154,7 @@ def _file(name: str, path: str, info: Mapping[str, Any]) -> StoredFile:
 
 
 class FsspecUpload:
-    """An object that is being written, in parts."""
+    """Multipart upload of an object."""
 
     def __init__(self, storage: FsspecStorage, path: str, file: Any, cure: str):
         self._storage = storage
@@ -180,6 +180,6 @@ class FsspecUpload:
 
 
 def _abandon(file: Any) -> None:
-    file.closed = True  # or garbage collection would send the rest
-    with suppress(Exception):  # it would hide why; the bucket's lifecycle rule deletes parts
+    file.closed = True  # else garbage collection would send the rest
+    with suppress(Exception):  # an error here would hide the cause; the bucket's lifecycle rule deletes parts
         file.discard()

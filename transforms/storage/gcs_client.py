@@ -1,4 +1,4 @@
-"""Connections to Google Cloud Storage, one pool in each process; retries; and errors in words that help."""
+"""Connections to Google Cloud Storage (one pool per process), retries, and error messages with a cure."""
 
 import errno
 import logging
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 
 POOL_SIZE = 64
-"""Connections that are kept: as many requests may be in flight without making new ones."""
+"""Number of pooled connections per process: the number of concurrent requests without new connections."""
 TIMEOUT_S = (10, 60)
-"""Timeouts: to connect, and for the next bytes to come."""
+"""Timeouts to connect, and to receive the next bytes."""
 RETRY_S = 300.0
-"""How long a request is tried again after errors that may pass."""
+"""Duration of retries of a request after transient errors."""
 FIRST_WAIT_S = 1.0
-"""Upper bound of the wait before the second try; it doubles with each."""
+"""Upper bound of the wait before the second try. It doubles with each try."""
 LONGEST_WAIT_S = 32.0
 TRIES = 5
-"""Tries in `retry_at_once`: of what waiting does not cure, but repeating may: damaged bytes, a lost upload."""
+"""Number of tries in `retry_at_once`, for errors that a repeat cures without a wait: damaged bytes, lost uploads."""
 _PASSING = {408, 429, 500, 502, 503, 504}
-"""Status codes of errors that may pass."""
+"""HTTP status codes of transient errors."""
 WARN_AFTER_S = 5.0
-"""How long a request has failed when that is said, and how often it is said again."""
+"""Duration of failures before the first warning. WARN_EVERY_S is the interval of further warnings."""
 WARN_EVERY_S = 60.0
 SEARCH_S = 2.0
-"""How long the machine's metadata server is waited for, which answers in milliseconds where there is one."""
+"""Timeout of the search for the machine's metadata server. An existing server answers in milliseconds."""
 FOUND_NONE_S = 10.0
-"""How long other threads take it as a result that a search for credentials found none."""
+"""Duration for which a failed search for credentials is cached."""
 
 _Result = TypeVar("_Result")
 
@@ -50,10 +50,10 @@ _PATH = re.compile(r"gs://([a-z0-9][-_.:a-z0-9]*)(?:/(.*))?", re.DOTALL)
 
 
 def split_path(path: str) -> tuple[str, str]:
-    """Bucket and name, which may be empty. No character of a name means anything, `/` included.
+    """Split a path into bucket and object name. The name may be empty. `/` has no meaning in a name.
 
     Raises:
-        ConfigError: it is no path of a bucket.
+        ConfigError: The path is not gs://bucket or gs://bucket/name.
     """
     match = _PATH.fullmatch(path)
     if not match:
@@ -62,10 +62,11 @@ def split_path(path: str) -> tuple[str, str]:
 
 
 def split_object(path: str) -> tuple[str, str]:
-    """Bucket and name of an object.
+    """Split the path of an object into bucket and name.
 
     Raises:
-        FileNotFoundError: no object can have such a name, so that asking for it would be an error of another kind.
+        ConfigError: The path has no object name.
+        FileNotFoundError: No object can have the name. A request for it would fail with a misleading error.
     """
     bucket, name = split_path(path)
     if not name:
@@ -77,8 +78,7 @@ def split_object(path: str) -> tuple[str, str]:
 
 
 def retry_at_once(call: Callable[[], _Result], is_curable: Callable[[Exception], bool]) -> _Result:
-    """Return what `call` returns; it is repeated without a wait, up to TRIES times in all, while its errors are
-    curable."""
+    """Return the result of `call`. Repeat it without a wait while its errors are curable, up to TRIES calls."""
     for _ in range(TRIES - 1):
         try:
             return call()
@@ -90,7 +90,7 @@ def retry_at_once(call: Callable[[], _Result], is_curable: Callable[[Exception],
 
 
 def retry(path: str) -> "Retry":
-    """Return what repeats a call, with growing waits, while its errors may pass."""
+    """Return a decorator that repeats a call after transient errors, with growing waits."""
     from google.api_core.retry import Retry
 
     first_failed_s: list[float] = []
@@ -110,7 +110,7 @@ def _may_pass(error: BaseException) -> bool:
     import urllib3
     from google.auth.exceptions import GoogleAuthError, TransportError
 
-    if isinstance(error, TransportError) and error.args:  # of a request for a token
+    if isinstance(error, TransportError) and error.args:  # wraps the error of a token request
         return _may_pass(error.args[0])
     if isinstance(error, GoogleAuthError):
         return error.retryable
@@ -119,7 +119,7 @@ def _may_pass(error: BaseException) -> bool:
 
 
 def _warn_of_waiting(path: str, words: str) -> None:
-    """Said once in a while, however many requests wait."""
+    """Log one warning per WARN_EVERY_S, for any number of waiting requests."""
     global _warned_at_s
     with _LOCK:
         if time.monotonic() < _warned_at_s + WARN_EVERY_S:
@@ -132,17 +132,17 @@ def _warn_of_waiting(path: str, words: str) -> None:
 
 
 class LostUploadError(OSError):
-    """The server has lost or damaged what was sent."""
+    """The server has lost or damaged the sent bytes."""
 
 
 @contextmanager
 def translate_errors(path: str, version: str = "") -> Iterator[None]:
-    """Errors of the client become those that `Storage` promises, in words that help."""
+    """Convert errors of the client to the errors of `Storage`, with a cure in the message."""
     try:
         yield
     except (ConfigError, UnreadableFileError, FileNotFoundError, LostUploadError):
         raise
-    except Exception as error:  # any: those of requests, urllib3, google.auth and the client
+    except Exception as error:  # any: errors of requests, urllib3, google.auth and the client
         raise _explanation(error, path, version) from error
 
 
@@ -174,7 +174,7 @@ def _explanation(error: Exception, path: str, version: str) -> Exception:
 
 
 def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status of an error of Google's client; None of other errors."""
+    """Return the HTTP status of an error of Google's client; None for other errors."""
     return getattr(error, "code", None) or getattr(getattr(error, "response", None), "status_code", None)
 
 
@@ -183,7 +183,7 @@ def is_of_bucket(error: Exception) -> bool:
 
 
 def words_of(error: Exception) -> str:
-    """Return the server's message in one line; or the error, if it is not the server's."""
+    """Return the server's message on one line; the text of the error if it is not the server's."""
     from google.api_core.exceptions import GoogleAPICallError
     from google.cloud.storage.exceptions import InvalidResponse
 
@@ -198,7 +198,7 @@ def words_of(error: Exception) -> str:
 
 
 def _account(words: str) -> str:
-    """Whose credentials they are, where it is known and `words` do not say so."""
+    """Return " (as ACCOUNT)" for the account of the credentials; "" if it is unknown or in `words`."""
     credentials = connection().http.credentials
     account = getattr(credentials, "service_account_email", "") or getattr(credentials, "account", "")
     return f" (as {account})" if account not in words else ""
@@ -209,10 +209,10 @@ def _account(words: str) -> str:
 
 _LOCK = threading.Lock()
 _CONNECTIONS: dict[tuple[int, str], "Connection"] = {}
-"""By process, as a copied process must not share connections, and by emulator."""
+"""Connections by process and emulator. Forked processes must not share connections."""
 _warned_at_s = float("-inf")
 _found_none = (float("-inf"), "")
-"""When, on the monotonic clock, a search for credentials found none, and what it said."""
+"""Time (monotonic clock) and message of the last failed search for credentials."""
 CREDENTIALS_CURE = (
     "run `gcloud auth application-default login`, or let GOOGLE_APPLICATION_CREDENTIALS name a service account's key "
     "file, or use a machine that has a service account"
@@ -220,12 +220,12 @@ CREDENTIALS_CURE = (
 
 
 class Connection(NamedTuple):
-    """Both have the same credentials.
+    """HTTP client and Google's client with the same credentials.
 
     Attributes:
-        http: For all requests but uploads, in few layers: what the client and requests do for each takes more than half
-            of a request's processor time (benchmarks/RESULTS.md).
-        client: For uploads.
+        http: Client of all requests except uploads. It has few layers: the layers of Google's client take more than
+            half of a request's processor time (benchmarks/RESULTS.md).
+        client: Client of uploads.
     """
 
     http: "AuthorizedHttp"
@@ -243,19 +243,19 @@ def connection() -> Connection:
 
 
 def _connect(emulator: str) -> Connection:
-    # Another request for each bucket otherwise, which needs a permission that nothing else does.
+    # Avoid a further request for each bucket, which needs a permission that nothing else does.
     os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
-    from google.auth.credentials import AnonymousCredentials  # all of these take 0.3 s
+    from google.auth.credentials import AnonymousCredentials  # these imports take 0.3 s
     from google.auth.transport.urllib3 import AuthorizedHttp
     from google.cloud.storage import Client
 
     credentials = AnonymousCredentials() if emulator else find_credentials(Client.SCOPE)
-    client = Client(project="none", credentials=credentials)  # a project is needed to make buckets only
+    client = Client(project="none", credentials=credentials)  # only the creation of buckets needs a project
     return Connection(AuthorizedHttp(credentials, _pool(client.api_endpoint)), client)
 
 
 def _pool(url: str) -> Any:
-    """Return a pool of connections with the certificates and the proxy that the environment names, as requests does."""
+    """Return a pool of connections. It takes certificates and proxy from the environment, like requests."""
     import certifi
     import urllib3
     from requests import Session
@@ -275,7 +275,7 @@ def find_credentials(scopes: tuple[str, ...]) -> "Credentials":
     """Return credentials from the environment or from the machine's metadata server.
 
     Raises:
-        ConfigError: there are none.
+        ConfigError: No credentials were found.
     """
     global _found_none
     import google.auth
@@ -288,7 +288,7 @@ def find_credentials(scopes: tuple[str, ...]) -> "Credentials":
     end_s = time.monotonic() + SEARCH_S
 
     class BoundedRequest(Request):
-        """Ends the search for a metadata server soon, whose bounds google.auth reads when it is imported."""
+        """Request with SEARCH_S for the metadata server. google.auth reads its timeouts only when it is imported."""
 
         def __call__(self, url, method="GET", body=None, headers=None, timeout=SEARCH_S, **options):
             if "metadata-flavor" in (headers or {}):

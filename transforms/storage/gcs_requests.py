@@ -1,6 +1,6 @@
-"""Requests to Cloud Storage's JSON API: https://cloud.google.com/storage/docs/json_api/v1; and uploads.
+"""Requests to the JSON API of Cloud Storage (https://cloud.google.com/storage/docs/json_api/v1), and uploads.
 
-A large upload is sent while it is being written."""
+A large object is sent while it is being written."""
 
 import errno
 import threading
@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 
 
 class Answer(NamedTuple):
-    """Attributes:
-    data: as stored: nothing is unpacked.
-    """
+    """Response of the server. `data` is the body as stored, not decompressed."""
 
     headers: Mapping[str, str]
     data: bytes
@@ -55,7 +53,7 @@ class Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Page(msgspec.Struct, rename="camel"):
-    """A page of a listing. `prefixes` are the sub-folders, where the query has a delimiter."""
+    """Page of a listing. `prefixes` are the sub-folders if the query has a delimiter."""
 
     items: list[Metadata] = []
     prefixes: list[str] = []
@@ -75,12 +73,12 @@ class _Rewritten(msgspec.Struct, rename="camel"):
 
 
 def read_object(path: str, version: str, range_: str = "", most_bytes: int | None = None) -> Answer:
-    """Read an object's generation, or a range of it, `bytes=0-99`, by one request without tries. The bytes are not
-    compared with their checksum.
+    """Read a generation of an object (`version`; "" for the newest), or a range of it (such as `bytes=0-99`). It is one
+    request without retries, and the checksum is not verified.
 
     Raises:
-        FileTooLargeError: there are more than `most_bytes`; they have not been read.
-        GoogleAPICallError: what the server would not do; or urllib3's errors, of the connection.
+        FileTooLargeError: The object has more than `most_bytes`. They have not been read.
+        GoogleAPICallError: The server refuses the request. Connections raise urllib3's errors.
     """
     query = f"?alt=media{f'&generation={version}' if version else ''}"
     return _ask(path, "GET", f"/download{_target(path)}{query}", {"Range": range_} if range_ else {}, most_bytes)
@@ -92,7 +90,7 @@ def read_metadata(path: str) -> Metadata:
 
 
 def delete_object(path: str, version: str = "") -> None:
-    """Delete an object; with `version`, only that generation. An object that is gone is no error."""
+    """Delete an object; with `version`, only that generation. A missing object is not an error."""
     query = f"?ifGenerationMatch={version}" if version else ""
     target = f"{_target(path)}{query}"
     with suppress(FileNotFoundError), translate_errors(path):
@@ -100,10 +98,10 @@ def delete_object(path: str, version: str = "") -> None:
 
 
 def copy_object(path: str, copy: str) -> None:
-    """Have the server copy an object."""
+    """Copy an object on the server."""
     target, token = f"{_target(path)}/rewriteTo{_target(copy).removeprefix(_API)}", ""
     with translate_errors(path):
-        while True:  # of a large object, or to another place, a request copies a part
+        while True:  # a request copies only a part of a large object, or to another location
             query = f"?rewriteToken={quote(token, safe='')}" if token else ""
             token = msgspec.json.decode(
                 retry(path)(_ask)(path, "POST", target + query).data, type=_Rewritten
@@ -113,17 +111,17 @@ def copy_object(path: str, copy: str) -> None:
 
 
 def read_place(path: str) -> BucketPlace:
-    """Ask where the bucket of `path` is."""
+    """Return the location of the bucket of `path`."""
     with translate_errors(path):
         answer = retry(path)(_ask)(path, "GET", f"{_API}/b/{split_path(path)[0]}")
         return msgspec.json.decode(answer.data, type=BucketPlace)
 
 
 def list_pages(path: str, bucket: str, query: Mapping[str, str | int]) -> Iterator[Page]:
-    """The pages of a listing, some of which may be empty; each is asked for again after errors that may pass.
+    """Yield the pages of a listing. Pages may be empty. Requests are retried after transient errors.
 
     Args:
-        query: parameters of Cloud Storage's `objects.list`; what is empty is left out.
+        query: Parameters of Cloud Storage's `objects.list`. Empty values are omitted.
     """
     token: str | None = ""
     while token is not None:
@@ -149,7 +147,7 @@ def _ask(path: str, method: str, target: str, headers: Mapping[str, str] = {}, m
     response = http.urlopen(
         method,
         client.api_endpoint + target,
-        # What is stored with gzip encoding comes so only to who says so, and its checksum is of that.
+        # Objects stored with gzip encoding are sent unchanged only with this header. Their checksum is of those bytes.
         headers={"Accept-Encoding": "gzip", "User-Agent": "recordmill", **headers},
         retries=False,
         redirect=False,
@@ -159,7 +157,7 @@ def _ask(path: str, method: str, target: str, headers: Mapping[str, str] = {}, m
     )
     if response.status >= 300:
         raise _error(response.status, response.read())
-    left = response.length_remaining  # None where the server does not say
+    left = response.length_remaining  # None without the header Content-Length
     if most_bytes is None or (left is not None and left <= most_bytes):
         return Answer(response.headers, response.read())
     data = response.read(most_bytes + 1) if left is None else b""
@@ -170,19 +168,19 @@ def _ask(path: str, method: str, target: str, headers: Mapping[str, str] = {}, m
 
 
 def _error(status: int, body: bytes) -> "GoogleAPICallError":
-    """Return an error of the client's class."""
+    """Return the exception of Google's client for a response."""
     from google.api_core.exceptions import from_http_status
 
     words = body.decode(errors="replace")
-    with suppress(msgspec.DecodeError, KeyError, TypeError):  # it is plain text where bytes were asked for
+    with suppress(msgspec.DecodeError, KeyError, TypeError):  # downloads have errors in plain text
         words = msgspec.json.decode(body)["error"]["message"]
     return from_http_status(status, words)
 
 
 CHUNK_BYTES = 8 << 20
-"""Bytes that one request sends. Up to so many, an upload is held in memory, and sent again if the server loses it."""
+"""Size of a chunk. An object up to this size is kept in memory, and sent again if the server loses it."""
 _QUEUED = 2
-"""Chunks that wait while another is sent."""
+"""Maximum number of chunks that wait while another chunk is sent."""
 
 
 class AbandonedError(Exception):
@@ -190,10 +188,10 @@ class AbandonedError(Exception):
 
 
 class GcsUpload:
-    """An object that is being written. A thread sends it in chunks; a small one is sent by `commit`.
+    """Upload of an object. A thread sends a large object in chunks. `commit` sends a small object.
 
     Args:
-        move: Gives an object another name.
+        move: Function that renames an object.
     """
 
     def __init__(self, path: str, move: Callable[[str, str], None]):
@@ -208,7 +206,7 @@ class GcsUpload:
 
     def write(self, data: bytes) -> None:
         """Raises:
-        OSError: What was written before cannot be sent.
+        OSError: Earlier bytes could not be sent.
         """
         if self._held and self._held_bytes + len(data) > CHUNK_BYTES:
             self._hand_over()
@@ -239,10 +237,10 @@ class GcsUpload:
 
 
 class _Chunks:
-    """Chunks on their way from the thread that writes to the one that sends; at most _QUEUED wait."""
+    """Queue of at most _QUEUED chunks, from the thread that writes to the thread that sends."""
 
     def __init__(self) -> None:
-        self._queue: SimpleQueue[bytes | None] = SimpleQueue()  # may be put to while garbage is collected
+        self._queue: SimpleQueue[bytes | None] = SimpleQueue()  # reentrant: garbage collection may call put()
         self._room = threading.Semaphore(_QUEUED)
         self._is_abandoned = False
 
@@ -254,7 +252,7 @@ class _Chunks:
         self._queue.put(None)
 
     def abandon(self) -> None:
-        """After `end`, without effect."""
+        """End the queue with AbandonedError. No-op after `end`."""
         self._is_abandoned = True
         self._queue.put(None)
 
@@ -270,26 +268,26 @@ class _Chunks:
 
 
 def upload(path: str, data: bytes) -> None:
-    """Write an object; send it again if the server has lost or damaged it."""
+    """Write an object. Send it again if the server has lost or damaged it."""
     with translate_errors(path):
         retry_at_once(lambda: _send(path, (data,)), lambda error: isinstance(error, LostUploadError))
 
 
 def _send(path: str, pieces: Iterable[bytes]) -> None:
-    """Write an object, which is visible when the last piece has been sent, and never if there is an error.
+    """Write an object. It becomes visible once all pieces have been sent, and never after an error.
 
     Raises:
-        LostUploadError: It may succeed if it is started again.
+        LostUploadError: The server lost the object. A repeated upload may succeed.
     """
     from google.cloud.storage.exceptions import DataCorruption
     from google.cloud.storage.fileio import BlobWriter
 
     class Writer(BlobWriter):
         def __del__(self) -> None:
-            """Do nothing: the base class would finish the upload, and publish what has been sent."""
+            """Do nothing: the base class would finish the upload, and publish the incomplete object."""
 
         def terminate(self) -> None:
-            with suppress(Exception):  # or it would hide why; the server forgets an upload within a week
+            with suppress(Exception):  # an error here would hide the cause; the server drops an upload within a week
                 super().terminate()
 
     bucket, name = split_object(path)
@@ -300,7 +298,7 @@ def _send(path: str, pieces: Iterable[bytes]) -> None:
             for data in pieces:
                 checksum.update(data)
                 writer.write(data)
-    except Exception as error:  # any: those of requests, urllib3, google.auth and the client
+    except Exception as error:  # any: errors of requests, urllib3, google.auth and the client
         if isinstance(error, DataCorruption):
             _delete_damaged(path, crc32c_text(checksum))
         if not _is_lost(error):
@@ -322,16 +320,16 @@ def _is_lost(error: Exception) -> bool:
     match gcs_client.status_of(error):
         case 404:
             return not gcs_client.is_of_bucket(error)
-        case 308 | 410:  # the former: it has kept nothing of what was sent
+        case 308 | 410:  # 308: the server has kept none of the sent bytes
             return True
         case 400:
-            return "match calculated" in words_of(error)  # of the checksum
-    # The client raises a ValueError where the server kept a part of a chunk only.
+            return "match calculated" in words_of(error)  # checksum mismatch
+    # The client raises a ValueError if the server kept only a part of a chunk.
     return isinstance(error, DataCorruption | ValueError)
 
 
 def _send_in_thread(path: str, chunks: _Chunks) -> Future[None]:
-    """Send chunks in a thread for which a process that ends does not wait, as it may be trying for minutes."""
+    """Send chunks in a daemon thread: its retries of up to minutes must not delay the end of the process."""
     future: Future[None] = Future()
     pieces = iter(chunks)
 
@@ -343,7 +341,7 @@ def _send_in_thread(path: str, chunks: _Chunks) -> Future[None]:
         except BaseException as error:
             future.set_exception(error)
             with suppress(AbandonedError):
-                for _ in pieces:  # or who writes them would wait for room
+                for _ in pieces:  # else the writing thread would wait for space in the queue
                     pass
 
     threading.Thread(target=send, name="upload", daemon=True).start()

@@ -30,36 +30,36 @@ from recordmill.transforms.storage.interface import (
 from recordmill.transforms.storage.range_stream import RangeStream
 
 RANGE_BYTES = 4 * 1024 * 1024
-"""How much of a stream one request reads."""
+"""Number of bytes that one request of a stream reads."""
 READS = 32
 """Number of concurrent range requests of a process."""
 DELETIONS = 16
-"""How many deletions are in flight at once."""
+"""Maximum number of concurrent deletions."""
 _CRC32C = re.compile("crc32c=([^, ]+)")
 
 
 class GcsStorage(Storage):
-    """Buckets. See `recordmill.transforms.storage.interface.Storage` for what each method promises.
+    """Buckets of Google Cloud Storage. See `recordmill.transforms.storage.interface.Storage` for the methods.
 
-    Besides, every method may raise:
-        ConfigError: there are no credentials, no such bucket, or no object in the path where one is needed.
-        PermissionError: the account may not do it. No UnreadableFileError, as it will not be this object alone.
-        OSError: what the server would not do in `gcs_client.RETRY_S` seconds of tries, or at all.
+    Every method may also raise:
+        ConfigError: The credentials or the bucket are missing, or the path must name an object and does not.
+        PermissionError: The account lacks a permission. It is no UnreadableFileError, because other objects fail too.
+        OSError: The server refuses the request, or fails for `gcs_client.RETRY_S` seconds of retries.
     """
 
     def walk(self, folder: str, within: NameRange = ALL_NAMES) -> Iterator[StoredFile]:
-        """All objects below `folder`, in the order of names, `version` being their generation; none where there is no
-        such folder."""
+        """Yield all objects below `folder`, ordered by name; none if the folder does not exist. `version` is the
+        generation."""
         bucket, prefix = _split_folder(folder)
         root = f"gs://{bucket}/{prefix}"
         for found in _list(folder, "items(name,size,generation)", within):
             if found.name < within.start or found.name >= (within.end or found.name + "-"):
-                continue  # a stand-in's server may not know of ranges
+                continue  # emulators may not support ranges
             name = found.name[len(prefix) :]
             yield StoredFile(name, root + name, found.size, found.generation)
 
     def parts(self, folder: str) -> list[NameRange]:
-        # The first page is enough: it has up to 1,000 sub-folders, and a folder of more files than that is one range.
+        # The first page is enough: it has up to 1,000 sub-folders. A folder with more files before them is one range.
         bucket, prefix = _split_folder(folder)
         query = {"prefix": prefix, "delimiter": "/", "fields": "prefixes,nextPageToken"}
         with translate_errors(folder):
@@ -71,7 +71,7 @@ class GcsStorage(Storage):
         return sorted(found.name[len(prefix) :] for found in _list(folder, "items(name)", delimiter="/"))
 
     def is_folder(self, path: str) -> bool:
-        """Whether there is anything below `path`; a bucket always is one."""
+        """Return True if an object is below `path`, and for any bucket."""
         first = next(_list(path, "items(name)", with_markers=True, maxResults=1), None)
         return first is not None or not split_path(path)[1]
 
@@ -95,7 +95,7 @@ class GcsStorage(Storage):
         return tuple(region.lower() for region in found)
 
     def protection(self, path: str) -> str:
-        """Return the hold or retention policy that protects an object; empty without."""
+        """Return the hold or retention policy that protects an object; "" without."""
         found = read_metadata(path)
         if found.event_based_hold:
             return "a hold, which new objects of the bucket are given"
@@ -103,29 +103,29 @@ class GcsStorage(Storage):
         return f"the bucket's retention policy, until {until:%Y-%m-%d %H:%M} UTC" if until else ""
 
     def open(self, path: str, version: str = "") -> BinaryIO:
-        """The object as a seekable stream, which reads `RANGE_BYTES` at a time.
+        """Return the object as a seekable stream that reads `RANGE_BYTES` at a time.
 
-        All of it is of one generation: replacing the object meanwhile makes reading fail. Ranges come without a
-        checksum, so bytes are checked only if all of them are read from the first to the last, and then at the end.
+        The stream reads one generation, and fails if the object is replaced meanwhile. Ranges carry no checksum, so
+        the bytes are verified only by reading from the first to the last byte, at the end.
         """
         found = read_metadata(path)
         if version not in ("", found.generation):
             raise ChangedFileError(errno.ESTALE, "written to since it was opened", path)
-        if found.content_encoding == "gzip":  # its ranges would be of the compressed bytes
+        if found.content_encoding == "gzip":  # ranges would be of the compressed bytes
             return io.BytesIO(self.read(path, found.generation))
         ranges = _CheckedRanges(path, found.size, found.generation, found.crc32c)
         return io.BufferedReader(RangeStream(ranges, path, found.size, RANGE_BYTES), RANGE_BYTES)
 
     def read(self, path: str, version: str = "", most_bytes: int | None = None) -> bytes:
-        """All bytes, by one request, their checksum checked. What is stored with gzip encoding is decompressed.
+        """Return all bytes by one request, with verified checksum. Objects with gzip encoding are decompressed.
 
         Args:
-            version: as of `walk`; empty for the newest.
-            most_bytes: reading ends when more have come: what an object's size is need not be asked before.
+            version: Generation, as from `walk`; empty for the newest.
+            most_bytes: Maximum number of bytes. Reading stops beyond, so that no request for the size is needed.
 
         Raises:
-            UnreadableFileError: the bytes did not match their checksum, time and again; a FileTooLargeError: there are
-                more than `most_bytes`.
+            UnreadableFileError: The bytes did not match their checksum after all retries.
+            FileTooLargeError: The object has more than `most_bytes`.
         """
         from google.cloud.storage.exceptions import DataCorruption
 
@@ -145,7 +145,7 @@ class GcsStorage(Storage):
                 raise UnreadableFileError(errno.EIO, strerror, path) from error
 
     def read_range(self, path: str, start: int, length: int, version: str = "") -> bytes:
-        """The `length` bytes from `start` on, as stored; fewer only where the object ends. They have no checksum."""
+        """Return `length` stored bytes from `start`; fewer at the end of the object. The bytes are not verified."""
         from google.api_core.exceptions import RequestRangeNotSatisfiable
 
         if length <= 0:
@@ -158,7 +158,7 @@ class GcsStorage(Storage):
                 return b""
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]], version: str) -> list[bytes]:
-        """A request each, several at once."""
+        """Read each range by one request, concurrently."""
         if len(ranges) == 1:
             return [self.read_range(path, *ranges[0], version)]
         return list(_readers(os.getpid()).map(lambda each: self.read_range(path, each[0], each[1], version), ranges))
@@ -171,7 +171,7 @@ class GcsStorage(Storage):
         return GcsUpload(path, self.move)
 
     def move(self, path: str, target: str) -> None:
-        """A copy, which the server makes, and then a deletion."""
+        """Copy on the server, then delete. Buckets have no atomic rename."""
         gcs_requests.copy_object(path, target)
         self.delete(path)
 
@@ -179,7 +179,7 @@ class GcsStorage(Storage):
         gcs_requests.delete_object(path)
 
     def delete_folder(self, path: str) -> None:
-        """Delete all that is below a folder, which cannot be a whole bucket."""
+        """Delete all objects below a folder. A complete bucket is refused with a ConfigError."""
         bucket, prefix = _split_folder(path)
         if not prefix:
             raise ConfigError(f"{path} is a whole bucket, which is not deleted; name a folder in it")
@@ -190,12 +190,12 @@ class GcsStorage(Storage):
 
 @lru_cache(maxsize=1)
 def _readers(process: int) -> ThreadPoolExecutor:
-    """The threads that read ranges; none of them survives a fork."""
+    """Return the thread pool of a process for range reads. Threads do not survive a fork."""
     return ThreadPoolExecutor(READS, "ranges")
 
 
 def _unpacked(path: str, data: bytes, most_bytes: int | None) -> bytes:
-    """Return the contents of bytes with gzip encoding."""
+    """Decompress bytes with gzip encoding."""
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         unpacked = file.read(-1 if most_bytes is None else most_bytes + 1)
     if most_bytes is not None and len(unpacked) > most_bytes:
@@ -204,7 +204,7 @@ def _unpacked(path: str, data: bytes, most_bytes: int | None) -> bytes:
 
 
 class _CheckedRanges:
-    """Reads ranges of an object; if they are read from its first byte to its last, their checksum is checked, too."""
+    """Reader of ranges of an object. It verifies the checksum if the ranges run from the first to the last byte."""
 
     def __init__(self, path: str, size_bytes: int, version: str, crc32c: str):
         self._path = path
@@ -212,7 +212,7 @@ class _CheckedRanges:
         self._version = version
         self._crc32c = crc32c
         self._checksum = google_crc32c.Checksum()
-        self._summed = 0  # so many bytes from the first on
+        self._summed = 0  # number of bytes in the checksum, from the first byte
 
     def __call__(self, start: int, length: int) -> bytes:
         return retry_at_once(lambda: self._read(start, length), lambda error: isinstance(error, UnreadableFileError))
@@ -230,7 +230,7 @@ class _CheckedRanges:
 
 
 def _split_folder(path: str) -> tuple[str, str]:
-    """Bucket, and what the names of all objects in the folder begin with."""
+    """Return the bucket, and the prefix of all object names in the folder."""
     bucket, name = split_path(path)
     name = name.rstrip("/")
     return bucket, f"{name}/" if name else ""
@@ -242,7 +242,7 @@ def _split_folder(path: str) -> tuple[str, str]:
 def _list(
     folder: str, fields: str, within: NameRange = ALL_NAMES, with_markers: bool = False, **query: str | int
 ) -> Iterator[Metadata]:
-    """Objects below a folder. Markers are objects whose names end in `/`: consoles make them to show empty folders."""
+    """Yield objects below a folder. Markers, whose names end in `/`, are made by consoles to show empty folders."""
     bucket, prefix = _split_folder(folder)
     bounds = {"prefix": prefix, "startOffset": within.start, "endOffset": within.end}
     asked = {**bounds, "fields": f"{fields},nextPageToken", **query}

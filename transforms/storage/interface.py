@@ -15,21 +15,21 @@ class UnreadableFileError(OSError):
 
 
 class FileTooLargeError(UnreadableFileError):
-    """The file has more bytes than its reader takes; they have not been read."""
+    """The file has more bytes than the limit of its reader. They have not been read."""
 
 
 class ChangedFileError(FileNotFoundError):
-    """The file that was listed is gone: another one has its name."""
+    """The listed file is gone: another file has its name."""
 
 
 class StoredFile(msgspec.Struct, frozen=True):
     """A file found by listing a folder.
 
     Attributes:
-        name: relative to the folder, `/` between its parts.
-        version: changes when the file does; `recordmill.schemas.inputs.images.NO_FILE` of what cannot be read.
-        crc32c: see `Storage.checksum`; empty where knowing it would take reading the file.
-        packed_bytes: size as compressed in an archive; None if it is not compressed there.
+        name: Path relative to the folder, with `/` as separator.
+        version: Changes with the content; `recordmill.schemas.inputs.images.NO_FILE` for pipes, devices, broken links.
+        crc32c: See `Storage.checksum`; empty if it is unknown without reading the file.
+        packed_bytes: Compressed size in an archive; None if not compressed.
     """
 
     name: str
@@ -41,7 +41,7 @@ class StoredFile(msgspec.Struct, frozen=True):
 
 
 class NameRange(NamedTuple):
-    """Full names of a bucket's objects from `start` on, and before `end`; empty for no bound."""
+    """Range of complete object names in a bucket: from `start` to before `end`. Empty means no bound."""
 
     start: str = ""
     end: str = ""
@@ -51,24 +51,24 @@ ALL_NAMES = NameRange()
 
 
 class Upload(Protocol):
-    """A file being written: it appears whole under its name at `commit`, or never."""
+    """A file being written. `commit` makes it visible atomically; otherwise it never becomes visible."""
 
     def write(self, data: bytes) -> object: ...
 
     def commit(self, path: str | None = None) -> None:
-        """Make the file visible; under `path`, where its last name was not known before."""
+        """Make the file visible, at `path` if given, else at its initial path."""
         ...
 
     def abandon(self) -> None:
-        """Leave no trace of it; without effect after `commit`."""
+        """Discard the file. No-op after `commit`."""
         ...
 
 
 class Storage(Protocol):
-    """Base of places that keep files. Errors are OSErrors; a missing file is a FileNotFoundError.
+    """Base class of storages. Errors are OSErrors. A missing file is a FileNotFoundError.
 
     Attributes:
-        caveat: What the storage does not check.
+        caveat: Checks that the storage lacks, for the user; "" if none.
     """
 
     caveat: str = ""
@@ -77,116 +77,116 @@ class Storage(Protocol):
         return object.__hash__(self)
 
     def walk(self, folder: str, within: NameRange = ALL_NAMES) -> Iterator[StoredFile]:
-        """All files below `folder`, sub-folders included, in no particular order; of a range that `parts` gave."""
+        """Yield all files below `folder` and its sub-folders, in any order. `within` is a range from `parts`."""
         ...
 
     def parts(self, folder: str) -> list[NameRange]:
-        """Return ranges that `walk` may list concurrently, each file in one of them, in the order of names."""
+        """Return disjoint ranges for concurrent `walk` calls, which together have all files, ordered by name."""
         return [ALL_NAMES]
 
     def names(self, folder: str) -> list[str]:
-        """Names of the files directly in `folder`, sorted; none where there is no such folder."""
+        """Return the sorted names of the files directly in `folder`; [] if the folder does not exist."""
         ...
 
     def is_folder(self, path: str) -> bool: ...
 
     def size(self, path: str) -> int | None:
-        """Size in bytes, as stored; None where there is no such file."""
+        """Return the stored size in bytes; None if the file does not exist."""
         file = self.stat(path)
         return None if file is None else file.size_bytes
 
     def stat(self, path: str) -> StoredFile | None:
-        """Size and version; None where there is no such file."""
+        """Return size and version; None if the file does not exist."""
         ...
 
     def open(self, path: str, version: str = "") -> BinaryIO:
-        """The file's bytes as a stream; `version` as of `read`, to the stream's end."""
+        """Open a file as a stream. `version` (see `read`) is checked up to the end of the stream."""
         ...
 
     def read(self, path: str, version: str = "", most_bytes: int | None = None) -> bytes:
         """Return all bytes of a file.
 
         Args:
-            version: as of `walk`; empty for any.
-            most_bytes: no more are read.
+            version: Expected version, as from `walk`; empty for any.
+            most_bytes: Maximum number of bytes; None for no limit.
 
         Raises:
-            FileNotFoundError: no such file; a ChangedFileError, or FileNotFoundError, for another version.
-            UnreadableFileError: only this file cannot be read; a FileTooLargeError, where it is larger than that.
+            FileNotFoundError: The file does not exist. For another version it may be a ChangedFileError.
+            UnreadableFileError: Only this file cannot be read. It is a FileTooLargeError beyond `most_bytes`.
         """
         ...
 
     def read_range(self, path: str, start: int, length: int, version: str = "") -> bytes:
-        """So many of a file's bytes; fewer at its end. `version` as of `read`."""
+        """Return `length` bytes from the offset `start`; fewer at the end of the file. See `read` for `version`."""
         ...
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]], version: str) -> list[bytes]:
-        """Several ranges of a file, each the offset of its first byte and its length, all of that version; as
-        `read_range`, but quick also where there are many: the file may be kept open until `release`."""
+        """Read several ranges (offset, length) of one version of a file. Many ranges are faster than with `read_range`,
+        because the file may stay open until `release`."""
         return [self.read_range(path, start, length, version) for start, length in ranges]
 
     def release(self, path: str, version: str) -> None:
-        """Let go of what `read_ranges` keeps open."""
+        """Close a file that `read_ranges` keeps open."""
         return
 
     def checksum(self, path: str) -> tuple[int, str]:
-        """Size in bytes, and CRC-32C as Cloud Storage writes it: big-endian, in base64."""
+        """Return the size in bytes, and the CRC-32C in the format of Cloud Storage: big-endian, base64."""
         with self.open(path) as file:
             return checksum_of(file)
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a whole file, its folder made if need be: readers see the old bytes or the new ones."""
+        """Write a file atomically: readers see the old or the new bytes. Missing folders are created."""
         with self.writing(path) as upload:
             upload.write(data)
 
     @contextmanager
     def writing(self, path: str, folder: str = "") -> Iterator[Upload]:
-        """Write a file of many writes: it appears as the block ends, and not at all after an error; see `create`."""
+        """Context manager of an Upload: commit at the end of the block, abandon after an error. See `create`."""
         upload = self.create(path, folder)
         try:
             yield upload
             upload.commit()
         finally:
-            upload.abandon()  # nothing to do after a commit
+            upload.abandon()  # no-op after commit
 
     def create(self, path: str, folder: str = "") -> Upload:
-        """Start a file of many writes.
+        """Start to write a file in several writes.
 
         Args:
-            folder: where it may be meanwhile, under another name, if another run may delete the folder of `path`.
+            folder: Folder for a temporary file; needed if another run may delete the folder of `path`.
         """
         ...
 
     def move(self, path: str, target: str) -> None:
-        """Give a file the name `target`, in place of what has that name.
+        """Rename a file to `target`. An existing `target` is replaced.
 
         Raises:
-            FileNotFoundError: no such file; as after a move that was made.
+            FileNotFoundError: The file does not exist, for example because an earlier try has moved it.
         """
         ...
 
     def delete(self, path: str) -> None:
-        """Delete a file; one that is already gone is no error."""
+        """Delete a file. A missing file is not an error."""
         ...
 
     def delete_folder(self, path: str) -> None:
-        """Delete a folder and all that is below it."""
+        """Delete a folder with all its contents."""
         ...
 
     def delete_leftovers(self, folder: str) -> None:
-        """Delete what killed uploads left in `folder`; not what another run may be writing."""
+        """Delete temporary files of killed uploads in `folder`. Files that another run may be writing are kept."""
         return
 
     def link(self, path: str, target: str) -> bool:
-        """Make `path` a link to the file `target` in the same folder; False where this storage has no links."""
+        """Make `path` a link to the file `target` in the same folder. Return False if the storage has no links."""
         return False
 
     def protection(self, path: str) -> str:
-        """Return why a file that was written can be neither deleted nor replaced; "" if it can."""
+        """Return the reason why a written file can be neither deleted nor replaced; "" if it can."""
         return ""
 
     def regions(self, path: str) -> tuple[str, ...]:
-        """Return the region that holds `path`, its multi-region (`us`), or both its regions; none if unknown."""
+        """Return the region of `path`, its multi-region (`us`), or both its regions; () if unknown."""
         return ()
 
 
@@ -194,13 +194,13 @@ _CHUNK_BYTES = 1 << 22
 
 
 def too_large(path: str, size_bytes: int | None, most_bytes: int) -> FileTooLargeError:
-    """`size_bytes` is None where it is not known by how much the file is too large."""
+    """Return the error of a file larger than `most_bytes`. `size_bytes` is None if unknown."""
     found = "more" if size_bytes is None else f"{size_bytes:,} bytes"
     return FileTooLargeError(errno.EFBIG, f"{found}, where at most {most_bytes:,} are read", path)
 
 
 def is_remote(path: str) -> bool:
-    """Whether each read of `path` is a request over a network."""
+    """Return True if each read of `path` is a request over a network."""
     return "://" in path
 
 
@@ -214,7 +214,7 @@ def checksum_of(file: BinaryIO) -> tuple[int, str]:
 
 
 def crc32c_text(checksum: google_crc32c.Checksum) -> str:
-    """A checksum as Cloud Storage writes it: big-endian, in base64.
+    """Return a checksum in the format of Cloud Storage: big-endian, base64.
 
     >>> crc32c_text(google_crc32c.Checksum(b"123456789"))
     '4waSgw=='
@@ -223,12 +223,12 @@ def crc32c_text(checksum: google_crc32c.Checksum) -> str:
 
 
 _POLYNOMIAL = 0x82F63B78
-"""Castagnoli's, the lowest power in the highest bit, as in all numbers here."""
+"""Castagnoli's polynomial. In all polynomials here the highest bit is the lowest power."""
 _ONE = 1 << 31
 
 
 def join_checksums(first: int, second: int, second_bytes: int) -> int:
-    """Return the CRC-32C of two parts together, as zlib's `crc32_combine`; the second has so many bytes.
+    """Return the CRC-32C of two concatenated parts, like zlib's `crc32_combine`. The second has `second_bytes`.
 
     >>> import google_crc32c
     >>> first, second = google_crc32c.value(b"1234"), google_crc32c.value(b"56789")
@@ -239,7 +239,7 @@ def join_checksums(first: int, second: int, second_bytes: int) -> int:
 
 
 def _power(bits: int) -> int:
-    """x to the power of `bits`."""
+    """Return x to the power of `bits`, modulo Castagnoli's polynomial."""
     result, square = _ONE, _ONE >> 1
     while bits:
         if bits & 1:
@@ -250,7 +250,7 @@ def _power(bits: int) -> int:
 
 
 def _product(a: int, b: int) -> int:
-    """Multiply two polynomials, modulo Castagnoli's."""
+    """Multiply two polynomials, modulo Castagnoli's polynomial."""
     product = 0
     for place in range(32):
         if a & (_ONE >> place):

@@ -1,4 +1,4 @@
-"""Local folders."""
+"""Storage of local folders."""
 
 import errno
 import itertools
@@ -30,13 +30,13 @@ from recordmill.transforms.storage.interface import (
 )
 
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
-"""The errno where a path leads to no file."""
+"""Values of errno if a path does not lead to a file."""
 _OPEN_FILES = 256
 """Maximum number of files kept open for range reads. Many systems allow a process 1,024."""
 _READ_AT_ONCE = 0x7FFF_F000
-"""Bytes that Linux reads at the most when it is asked for more; other systems read more."""
+"""Maximum number of bytes that one read() of Linux returns. Other systems return more."""
 _NOT_READABLE = (errno.EACCES, errno.EPERM, errno.EISDIR)
-"""The errno where this one file cannot be read, though others beside it may be."""
+"""Values of errno if this file cannot be read, while other files in the folder may be readable."""
 
 
 def _open_at_once(path: str, flags: int) -> int:
@@ -57,8 +57,8 @@ def _open_regular(path: str, flags: int) -> int:
 
 
 class _VersionFile(FileIO):
-    """Open file of one version. It stays readable after it is deleted or replaced, and is closed when it is no longer
-    referenced."""
+    """Open file of one version. It is readable even after it is deleted or replaced, and closed by garbage
+    collection."""
 
     def __init__(self, path: str, version: str):
         super().__init__(path)
@@ -79,11 +79,11 @@ class _VersionFile(FileIO):
 
 
 class _OpenFiles:
-    """Files that stay open for a while, those read last; used by several threads."""
+    """Thread-safe LRU cache of open files."""
 
     def __init__(self) -> None:
         self._files: OrderedDict[tuple[str, str], _VersionFile] = OrderedDict()
-        self._lock = RLock()  # whoever holds it may collect garbage, and that release a file
+        self._lock = RLock()  # reentrant: garbage collection in a thread that has the lock may call release()
 
     def get(self, path: str, version: str) -> _VersionFile:
         with self._lock:
@@ -95,7 +95,7 @@ class _OpenFiles:
             return file
 
     def release(self, path: str, version: str) -> None:
-        """Close it, as soon as no thread reads it."""
+        """Close a file once no thread reads it."""
         with self._lock:
             self._files.pop((path, version), None)
 
@@ -104,7 +104,7 @@ _OPEN = _OpenFiles()
 
 
 def _read(descriptor: int, length: int) -> bytes:
-    """So many bytes, fewer only at the file's end."""
+    """Read `length` bytes; fewer only at the end of the file."""
     data = os.read(descriptor, length)
     if not _READ_AT_ONCE <= len(data) < length:
         return data
@@ -125,7 +125,7 @@ def _read_file(descriptor: int, path: str, version: str, most_bytes: int | None)
         raise ChangedFileError(errno.ESTALE, "written to since it was listed", path)
     if most_bytes is not None and status.st_size > most_bytes:
         raise too_large(path, status.st_size, most_bytes)
-    # No more than that: it may grow, and some files of /proc have no end.
+    # At most one byte more: the file may grow, and some files in /proc have no end.
     data = _read(descriptor, status.st_size + 1)
     if len(data) != status.st_size:
         raise ChangedFileError(errno.ESTALE, "written to while it was read", path)
@@ -133,10 +133,10 @@ def _read_file(descriptor: int, path: str, version: str, most_bytes: int | None)
 
 
 class LocalStorage(Storage):
-    """Local folders. See `Storage` for what each method promises."""
+    """Storage of local folders. See `Storage` for the methods."""
 
     def walk(self, folder: str, within: NameRange = ALL_NAMES) -> Iterator[StoredFile]:
-        # A link to a folder is a separate folder, such as a class, unless it leads to a folder around it.
+        # Follow links to folders, such as classes, except links to a parent folder.
         pending: list[tuple[str, str, frozenset[str]]] = [("", folder, frozenset())]
         while pending:
             prefix, directory, above = pending.pop()
@@ -195,7 +195,7 @@ class LocalStorage(Storage):
                 raise FileNotFoundError(error.errno, error.strerror, path) from error
             if error.errno in _NOT_READABLE:
                 raise UnreadableFileError(error.errno, error.strerror, path) from error
-            error.filename = path  # an error of reading has no file name, unlike one of opening
+            error.filename = path  # errors of reading have no file name, unlike errors of opening
             raise
 
     def read_range(self, path: str, start: int, length: int, version: str = "") -> bytes:
@@ -220,7 +220,7 @@ class LocalStorage(Storage):
         _OPEN.release(path, version)
 
     def write(self, path: str, data: bytes) -> None:
-        # Another run may be done, and delete the folder of its state, while this one writes into it.
+        # Another run may finish, and delete its state folder while this run writes to it.
         for _ in range(_TRIES - 1):
             with suppress(FileNotFoundError):
                 super().write(path, data)
@@ -238,13 +238,13 @@ class LocalStorage(Storage):
         Path(path).unlink(missing_ok=True)
 
     def delete_folder(self, path: str) -> None:
-        if os.path.islink(path):  # what it leads to is not ours
+        if os.path.islink(path):  # keep the target of the link
             self.delete(path)
             return
-        for _ in range(_TRIES):  # another run may be writing into it
+        for _ in range(_TRIES):  # another run may be writing to the folder
             try:
                 for entry in list(os.scandir(path)):
-                    if entry.is_dir(follow_symlinks=False):  # Beam's sink has some for what it is writing
+                    if entry.is_dir(follow_symlinks=False):  # Beam's sink makes temporary sub-folders
                         self.delete_folder(entry.path)
                     else:
                         self.delete(entry.path)
@@ -266,23 +266,23 @@ class LocalStorage(Storage):
         temporary = os.path.join(folder, TemporaryName.make(name))
         try:
             os.symlink(target, temporary)
-        except OSError:  # some file systems have none
+        except OSError:  # some file systems have no links
             self.delete(path)
             return False
-        os.replace(temporary, path)  # another run may do the same at the same time
+        os.replace(temporary, path)  # atomic: another run may make the same link
         return True
 
 
 class _Kind(Enum):
     FOLDER = 1
     FILE = 2
-    OTHER = 3  # pipes and devices, and links that lead nowhere
+    OTHER = 3  # pipes, devices, broken links
 
 
 def _kind(entry: os.DirEntry) -> _Kind:
     try:
         return _Kind.FOLDER if entry.is_dir() else _Kind.FILE if entry.is_file() else _Kind.OTHER
-    except OSError:  # a link that leads to itself
+    except OSError:  # a link to itself
         return _Kind.OTHER
 
 
@@ -293,7 +293,7 @@ _NUMBERS = itertools.count()
 _ABANDONED_S = 3600
 _TRIES = 5
 _ENDED = (b"Z", b"X")
-_MAX_NAME_BYTES = 200  # of 255; the rest is for what a temporary name adds
+_MAX_NAME_BYTES = 200  # most file systems allow 255; the rest is for the parts that a temporary name adds
 
 
 class TemporaryName(NamedTuple):
@@ -317,8 +317,8 @@ class TemporaryName(NamedTuple):
         return f".{name}.{_HOST}-{os.getpid()}-{_RUN}.{next(_NUMBERS) % 0x10000:04x}.tmp"
 
     def may_be_written(self, path: str) -> bool:
-        """Whether the process may still be alive. That can be checked on this machine only; besides, a file that nobody
-        has written to for an hour is taken as abandoned."""
+        """Return True if the process may still be alive. Processes of other hosts count as alive. A file without a
+        write for an hour counts as abandoned."""
         try:
             if time.time() - os.stat(path).st_mtime > _ABANDONED_S:
                 return False
@@ -326,23 +326,23 @@ class TemporaryName(NamedTuple):
             return False
         if self.host != _HOST:
             return True
-        # In a container each run may have the same number.
+        # Each run in a container may have the same process id.
         return self.run == _RUN if self.process == os.getpid() else _is_alive(self.process)
 
 
 def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
-        # What is left of one that has ended, where nobody asks how: many containers have no process for that.
+        # A zombie has ended. Many containers have no init process that reaps zombies.
         return Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[0] not in _ENDED
     except ProcessLookupError:
         return False
-    except (PermissionError, FileNotFoundError):  # somebody else's; no Linux
+    except (PermissionError, FileNotFoundError):  # another user's process; not Linux
         return True
 
 
 class LocalUpload:
-    """A temporary file in `folder`, flushed to the disk and renamed by `commit`."""
+    """Temporary file in `folder`. `commit` flushes it to the disk and renames it."""
 
     def __init__(self, path: str, folder: str):
         os.makedirs(folder or ".", exist_ok=True)
@@ -360,7 +360,7 @@ class LocalUpload:
             os.fsync(self._file.fileno())
             self._file.close()
         path = path or self._path
-        for _ in range(_TRIES - 1):  # another run may be done, and delete the folder
+        for _ in range(_TRIES - 1):  # another run may finish and delete the folder
             with suppress(FileNotFoundError):
                 os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
                 os.replace(self._temporary, path)
@@ -368,14 +368,14 @@ class LocalUpload:
         os.replace(self._temporary, path)
 
     def abandon(self) -> None:
-        with suppress(OSError):  # of a full disk, which will not take what is left to write either
+        with suppress(OSError):  # on a full disk, the flush in close() fails again
             self._file.close()
         Path(self._temporary).unlink(missing_ok=True)
 
 
 @contextmanager
 def _named(path: str) -> Iterator[None]:
-    """Errors of writing get the file's name: the system says `No space left on device`, but not for which file."""
+    """Add the file name to errors of writing. The system's `No space left on device` names no file."""
     try:
         yield
     except OSError as error:

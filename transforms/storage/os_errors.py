@@ -1,4 +1,4 @@
-"""Errors of the operating system as sentences: which file, what happened, and what helps."""
+"""Messages for errors of the operating system: file, cause and cure."""
 
 import ast
 import errno
@@ -11,7 +11,7 @@ class _Meaning(NamedTuple):
     """Cause of an errno, and its cure.
 
     Attributes:
-        is_of_command: whether another path, or another right, is all that it wants.
+        is_of_command: True if another path or other rights are the cure.
     """
 
     what: str
@@ -53,18 +53,18 @@ _MEANINGS = {
 }
 
 _TEXT = re.compile(r"\[Errno (\d+)\] (.*?)(?:: (?:(?:b?'.*'|b?\".*\") -> )?(b?'.*'|b?\".*\"))?$")
-"""An OSError's text, with one file name or two: the last is the one that was wanted."""
+"""Text of an OSError with up to two file names. The last name is that of the failed file."""
 _SHOWN = 200
 
 
 def is_of_command(error: OSError) -> bool:
-    """Whether what the command names is at fault, rather than the machine."""
+    """Return True if the paths or rights of the command are the cause, and not the machine."""
     meaning = _MEANINGS.get(error.errno or 0)
     return meaning is not None and meaning.is_of_command
 
 
 def explain_os_error(error: OSError) -> str:
-    """One sentence: the file, what happened, and what helps.
+    """Return a message with file, cause and cure.
 
     >>> explain_os_error(PermissionError(errno.EACCES, os.strerror(errno.EACCES), "out"))
     'out: permission denied; this user needs rights for it and for the folders above it (see ls -ld)'
@@ -76,7 +76,7 @@ def explain_os_error(error: OSError) -> str:
 
 
 def explain_text(text: str) -> str:
-    """Return the explanation of an OSError's text, as Beam passes it on; empty for other texts."""
+    """Return the message for the text of an OSError in an error of Beam; "" for other texts."""
     match = _TEXT.search(text)
     if not match:
         return ""
@@ -85,7 +85,7 @@ def explain_text(text: str) -> str:
 
 def _sentence(number: int, words: str, path: str | bytes | int | None) -> str:
     meaning = _MEANINGS.get(number)
-    # Storages give words of their own where they know more than the system.
+    # Storages set other texts if they know more than the system.
     text = f"{meaning.what}; {meaning.cure}" if meaning and words == os.strerror(number) else words
     if path is None:
         return text

@@ -1,4 +1,4 @@
-"""Seekable streams over storages that read ranges, and over content that is decompressed from its start."""
+"""Seekable streams over range reads, and over content that is decompressed from its start."""
 
 import errno
 import io
@@ -10,10 +10,10 @@ _BLOCK_BYTES = 8 << 20
 
 
 def read_exactly(read_range: Callable[[int, int], bytes], path: str, start: int, length: int) -> bytes:
-    """Read a range that the file is known to have.
+    """Read a range within the known size of a file.
 
     Raises:
-        OSError: The file is shorter.
+        OSError: Fewer bytes were read.
     """
     data = read_range(start, length)
     if len(data) != length:
@@ -22,10 +22,10 @@ def read_exactly(read_range: Callable[[int, int], bytes], path: str, start: int,
 
 
 class KeptBlocks:
-    """A file that is read in blocks of 8 MB, each when it is first needed, and kept; used by several threads.
+    """Thread-safe cache of a file in blocks of 8 MB. A block is read when it is first needed.
 
     Args:
-        read_range: Reads a number of bytes from an offset.
+        read_range: Function (offset, number of bytes) -> bytes.
     """
 
     def __init__(self, read_range: Callable[[int, int], bytes], size_bytes: int):
@@ -50,10 +50,10 @@ class SizedStream(io.RawIOBase):
     """Base of seekable streams of a known size.
 
     Args:
-        path: For messages.
+        path: Path of the file, for messages.
 
     Raises:
-        OSError: A position before the start is asked for.
+        OSError: seek() to a position before the start.
     """
 
     def __init__(self, path: str, size_bytes: int):
@@ -84,16 +84,16 @@ class SizedStream(io.RawIOBase):
         self._position = position
 
     def _read_some(self, most: int) -> bytes | memoryview:
-        """Return the next bytes, at most `most`; none at the end."""
+        """Return the next bytes, at most `most`; b"" at the end."""
         raise NotImplementedError
 
 
 class RangeStream(SizedStream):
-    """A file, each read of which is a range.
+    """Stream that reads a file by ranges.
 
     Args:
-        read_range: Reads a number of bytes from an offset.
-        most_bytes: The largest range to read.
+        read_range: Function (offset, number of bytes) -> bytes.
+        most_bytes: Maximum length of a range.
     """
 
     def __init__(self, read_range: Callable[[int, int], bytes], path: str, size_bytes: int, most_bytes: int):
@@ -102,7 +102,7 @@ class RangeStream(SizedStream):
         self._most = most_bytes
 
     def readall(self) -> bytes:
-        return b"".join(iter(lambda: self._read_some(self._most), b""))  # io's own would ask for 8 kB at a time
+        return b"".join(iter(lambda: self._read_some(self._most), b""))  # the base class would read 8 kB at a time
 
     def _read_some(self, most: int) -> bytes:
         length = max(0, min(most, self._most, self._size - self._position))
@@ -112,10 +112,10 @@ class RangeStream(SizedStream):
 
 
 class PieceStream(SizedStream):
-    """Content that is made piece by piece from its start; to go back is to make it again.
+    """Stream of content that is generated from its start, such as decompressed bytes. Seeking back restarts it.
 
     Args:
-        pieces: Starts making it.
+        pieces: Function that starts the content, and returns its pieces.
     """
 
     def __init__(self, pieces: Callable[[], Iterator[bytes]], path: str, size_bytes: int):
@@ -137,7 +137,7 @@ class PieceStream(SizedStream):
 
     def _read_some(self, most: int) -> memoryview:
         if self._error:
-            raise self._error  # again, or the content would seem to end
+            raise self._error  # repeat the error: the content must not seem to end here
         try:
             self._piece = self._piece or memoryview(next(self._pieces, b""))
         except Exception as error:

@@ -1,4 +1,4 @@
-"""The storage that holds a path, files that match a pattern, local copies of files, and contents of gzip files."""
+"""Find the storage of a path, match patterns, make local copies, and decompress gzip files."""
 
 import glob
 import os
@@ -22,7 +22,7 @@ from recordmill.transforms.storage.local_storage import LocalStorage
 from recordmill.transforms.storage.zip_storage import ZipStorage
 
 GCS = "gs"
-"""The scheme of Google Cloud Storage, the only one of Dataflow's own files."""
+"""Scheme of Google Cloud Storage. Dataflow's staging and temporary files need this scheme."""
 _LOCAL = LocalStorage()
 _S3_CURE = (
     "credentials come from AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; AWS_ENDPOINT_URL names another "
@@ -37,20 +37,20 @@ SCHEMES = tuple(_REMOTE)
 
 
 def storage_for(path: str) -> Storage:
-    """The storage that holds `path`.
+    """Return the storage of `path`.
 
     Raises:
-        ConfigError: a scheme that no storage speaks.
+        ConfigError: See `file_storage_for`.
     """
     archive = archive_of(path)
     return ZipStorage(archive, file_storage_for(archive)) if archive else file_storage_for(path)
 
 
 def file_storage_for(path: str) -> Storage:
-    """The storage that holds `path`, which is no member of an archive.
+    """Return the storage of `path`, which is not a member of an archive.
 
     Raises:
-        ConfigError: a scheme that no storage speaks, or whose client is not installed; no bucket.
+        ConfigError: The scheme is unknown, its client is not installed, or the path has no bucket.
     """
     scheme, separator, rest = path.partition("://")
     if not separator:
@@ -58,7 +58,7 @@ def file_storage_for(path: str) -> Storage:
     if scheme not in _REMOTE:
         known = " or ".join(f"{known}://bucket/folder" for known in _REMOTE)
         raise ConfigError(f"{path}: {scheme}:// is not supported; give a local path, {known}")
-    if not rest.strip("/"):  # or a path joined to it would be a local one
+    if not rest.strip("/"):  # a path joined to "gs://" would be a local path
         raise ConfigError(f"{path} names no bucket; give {scheme}://bucket/folder")
     storage, module, extra = _REMOTE[scheme]
     _require(module, scheme, extra)
@@ -69,7 +69,7 @@ def file_storage_for(path: str) -> Storage:
 def _require(module: str, scheme: str, extra: str) -> None:
     try:
         found = find_spec(module)
-    except ModuleNotFoundError:  # not even google.cloud
+    except ModuleNotFoundError:  # a parent module such as google.cloud is missing
         found = None
     if not found:
         raise missing_extra(f"{scheme}://", extra)
@@ -79,7 +79,7 @@ _ARCHIVE = re.compile(r"\.zip(?=/|$)", re.IGNORECASE)
 
 
 def archive_of(path: str) -> str:
-    """The .zip that `path` is in, or is; empty where there is none. Folders may be called so, too."""
+    """Return the .zip file that `path` is or is in; "" without. Folders named *.zip do not count."""
     if not _ARCHIVE.search(path):
         return ""
     candidates = (path[: match.end()] for match in _ARCHIVE.finditer(path))
@@ -100,7 +100,7 @@ def join_path(folder: str, name: str) -> str:
 
 
 def split_folder(path: str) -> tuple[str, str]:
-    """The folder that a file is in, and its name there.
+    """Split a path into folder and file name.
 
     >>> split_folder("gs://bucket/out/a.tfrecord"), split_folder("a.tfrecord")
     (('gs://bucket/out', 'a.tfrecord'), ('.', 'a.tfrecord'))
@@ -113,11 +113,11 @@ _WILD = frozenset("*?[")
 
 
 def match_files(pattern: str) -> list[str]:
-    """All files that a pattern matches, sorted; a path without wild cards, or of a file that has them in its name,
-    stands for itself, as does a folder that is there.
+    """Return the sorted files that match a pattern. A path without wild cards, or of an existing file, is returned
+    unchanged.
 
     Raises:
-        ConfigError: it matches nothing, or has wild cards where a bucket takes none.
+        ConfigError: No file matches, or the folder of a pattern in a bucket has wild cards.
     """
     if not _WILD & set(pattern) or storage_for(pattern).size(pattern) is not None:
         return [pattern]
@@ -130,7 +130,7 @@ def match_files(pattern: str) -> list[str]:
 def _matching(pattern: str) -> Iterator[str]:
     if not is_remote(pattern):
         folder, name = os.path.split(pattern)
-        if os.path.isdir(folder):  # which may have wild cards in its own name
+        if os.path.isdir(folder):  # the name of an existing folder may have wild cards
             pattern = os.path.join(glob.escape(folder), name)
         yield from (path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
         return
@@ -143,11 +143,11 @@ def _matching(pattern: str) -> Iterator[str]:
 
 @contextmanager
 def local_copy(path: str) -> Iterator[str]:
-    """Yield the local path of a file: its own, or that of a copy that is deleted when the block ends.
+    """Yield a local path of a file: the path itself, or a temporary copy that is deleted when the block ends.
 
     Raises:
-        ConfigError: the bucket or archive has no such file.
-        OSError: storage fails.
+        ConfigError: The bucket or archive has no such file.
+        OSError: Storage fails.
     """
     if not (is_remote(path) or archive_of(path)):
         yield path
@@ -165,17 +165,17 @@ def local_copy(path: str) -> Iterator[str]:
 GZIP = b"\x1f\x8b"
 _RATIO = 100
 _ALWAYS = 256 << 20
-"""JSON gets 3 to 30 times as small. What gets smaller still, and is not small, is made to fill a machine's memory."""
+"""Decompressed size that is always accepted. Above it, more than _RATIO is refused; JSON has factors of 3 to 30."""
 _STEP = 1 << 20
 
 
 def read_unpacked(path: str) -> bytes:
-    """Return all bytes of a file; of a gzip file with any name, its contents.
+    """Return all bytes of a file. A gzip file, with any name, is decompressed.
 
     Raises:
-        AnnotationFileError: it is cut or damaged, or unpacks to more than 100 times its size, of a member
-            of a .zip as of one of gzip's.
-        OSError: see `Storage.read`.
+        AnnotationFileError: The file is truncated or damaged, or decompresses to more than 100 times its size, by
+            gzip or as a member of a .zip.
+        OSError: See `Storage.read`.
     """
     _check_ratio(path)
     data = storage_for(path).read(path)
@@ -183,13 +183,13 @@ def read_unpacked(path: str) -> bytes:
 
 
 def unpacked(path: str, data: bytes) -> bytes:
-    """Return the contents of a gzip file; see `read_unpacked`."""
+    """Decompress a gzip file, see `read_unpacked`."""
     return b"".join(_unpack(path, [data], len(data)))
 
 
 def open_unpacked(path: str, most_bytes: int = _STEP) -> tuple[bool, Iterator[bytes]]:
-    """Whether a file is packed, by gzip or in its archive, so that it has no ranges; and the same as `read_unpacked`
-    gives, in pieces of no more than so many bytes, or a megabyte of what is packed."""
+    """Return whether a file is compressed, by gzip or in its archive (and so has no ranges), and the decompressed bytes
+    of `read_unpacked` in pieces of at most `most_bytes`, or 1 MB."""
     is_compressed = _check_ratio(path)
     pieces = _pieces(path, min(most_bytes, _STEP))
     first = next(pieces, b"")
@@ -200,7 +200,7 @@ def open_unpacked(path: str, most_bytes: int = _STEP) -> tuple[bool, Iterator[by
 
 
 def _check_ratio(path: str) -> bool:
-    """Whether a file is a member that its archive has compressed; one that says it unpacks to too much is refused."""
+    """Return True if a file is a compressed member of an archive. Refuse a member that decompresses to too much."""
     file = storage_for(path).stat(path) if archive_of(path) else None
     if file is None or file.packed_bytes is None:
         return False
@@ -223,7 +223,7 @@ def _pieces(path: str, most_bytes: int) -> Iterator[bytes]:
 
 
 def _unpack(path: str, packed: Iterable[bytes], packed_bytes: int) -> Iterator[bytes]:
-    """Yield the contents of gzip's members; zeros may follow the last."""
+    """Yield the contents of the members of a gzip file. Zeros may follow the last member."""
     pieces, data = iter(packed), b""
     given, most = 0, max(_ALWAYS, _RATIO * packed_bytes)
     member = None

@@ -1,7 +1,7 @@
-"""The members of a .zip: its directory, read by zipfile and kept as arrays, and their content out of ranges of bytes.
+"""Read a .zip: its directory, read by zipfile and stored as arrays, and members from ranges of bytes.
 
-zipfile's own reading of members shares one position between all threads, and makes all that a few bytes of bzip2 or
-LZMA unpack to, gigabytes perhaps, before it looks how much there should be.
+zipfile is not used for members: its threads share one file position, and it decompresses all of a bzip2 or LZMA member,
+possibly gigabytes, before it checks the size.
 """
 
 import bz2
@@ -21,25 +21,25 @@ from recordmill.transforms.storage.range_stream import RangeStream, read_exactly
 _HEADER = struct.Struct("<4s22xHH")  # signature, lengths of the name and the extra field
 _SIGNATURE = b"PK\x03\x04"
 HEADER_BYTES = _HEADER.size
-"""Bytes of a member's header; a name and an extra field follow, and then the content."""
+"""Size of a member's header. Name, extra field and content follow."""
 _MOST_BESIDES = HEADER_BYTES + 2 * 0xFFFF
 _ENCRYPTED = 1
 _TAIL_BYTES = 0xFFFF + 98
-"""The end of a directory with its longest comment, and the end of one of 64 bits before it."""
+"""Maximum size of the end of central directory record with comment, and the Zip64 records before it."""
 _STEP = 4 << 20
-"""Bytes of a directory that are read together."""
+"""Number of bytes per read of the directory."""
 
 
 class DamagedMemberError(ValueError):
-    """The member is encrypted, compressed by an unsupported method, or not what the directory says."""
+    """The member is encrypted, compressed by an unsupported method, or does not match the directory."""
 
 
 class Member(NamedTuple):
     """An entry of an archive's directory.
 
     Attributes:
-        start, length: Offset of the member's header in the archive, and number of bytes from there to the next member,
-            or to the last that the member can have.
+        start: Offset of the member's header in the archive.
+        length: Number of bytes from `start` to the next member, or the maximum length of the member if that is less.
         packed_bytes, size_bytes: Size of the content as stored, and decompressed.
         crc32: Checksum of the decompressed content.
         flags, method: See APPNOTE.TXT 4.4.4 and 4.4.5, https://support.pkware.com/pkzip/appnote.
@@ -56,25 +56,25 @@ class Member(NamedTuple):
 
 
 class Directory:
-    """The members of an archive, without folders, and without those that have the name of a later one.
+    """Members of an archive, without folders. Of members with the same name only the last is kept.
 
     Attributes:
-        repeated: Number of entries that have the name of a later one.
-        tops: Folders at the top that members are in, each with its `/`; "" stands for a member in no folder.
+        repeated: Number of entries that have the name of a later entry.
+        tops: Top-level folders of members, each with its `/`; "" for members without a folder.
     """
 
     def __init__(self, read_range: Callable[[int, int], bytes], path: str, size_bytes: int):
         """
         Args:
-            read_range: Reads a number of the archive's bytes from an offset.
-            path: For messages.
+            read_range: Function (offset, number of bytes) -> bytes of the archive.
+            path: Path of the archive, for messages.
 
         Raises:
             ValueError: The archive has no directory, or a damaged one.
             OSError: Storage fails.
         """
         tail_start = max(0, size_bytes - _TAIL_BYTES)
-        # zipfile takes an OSError here for a file that is no archive, and reads the end by several small reads.
+        # Read the end once: zipfile makes several small reads, and takes an OSError for a file that is not an archive.
         tail = read_exactly(read_range, path, tail_start, size_bytes - tail_start)
 
         def read(start: int, length: int) -> bytes:
@@ -86,7 +86,7 @@ class Directory:
                 entries, end = archive.infolist(), archive.start_dir
         except (zipfile.BadZipFile, NotImplementedError, struct.error) as error:
             raise ValueError(str(error)) from error
-        members = {member.name: member for member in _members(entries, end)}  # of one name, the last
+        members = {member.name: member for member in _members(entries, end)}  # the last member of a name wins
         self.repeated = len(entries) - len(members)
         files = sorted(member for name, member in members.items() if name and not name.endswith("/"))
         self.tops = {name[: name.find("/") + 1] for name, *_ in files}
@@ -98,7 +98,7 @@ class Directory:
             raise ValueError("a member begins or ends beyond any file's end") from error
 
     def __iter__(self) -> Iterator[Member]:
-        """All members, sorted by name."""
+        """Yield all members, sorted by name."""
         return map(Member, self._names, *self._columns)
 
     def find(self, name: str) -> Member | None:
@@ -109,7 +109,7 @@ class Directory:
 
 
 def _members(entries: list[zipfile.ZipInfo], end: int) -> Iterator[Member]:
-    """Yield the entries in their order; each member ends where the next one or the directory (`end`) starts."""
+    """Yield the entries in their order. A member ends where the next member or the directory (`end`) starts."""
     starts = sorted({max(0, entry.header_offset) for entry in entries})
     ends = dict(pairwise([*starts, end]))
     for entry in entries:
@@ -134,13 +134,13 @@ def content_start(data: bytes, member: Member) -> int:
 
 
 def unpack(member: Member, pieces: Iterable[bytes], most_bytes: int) -> Iterator[bytes]:
-    """Yield the content of a member, in pieces of at most `most_bytes`, and never more than the directory says.
+    """Yield the content of a member, in pieces of at most `most_bytes`, and never more than its size in the directory.
 
     Args:
-        pieces: The archive's bytes from `member.start`; the first has all of the header.
+        pieces: Bytes of the archive from `member.start`. The first piece has the complete header.
 
     Raises:
-        DamagedMemberError: See there; after the last piece, if the content's size or checksum is another.
+        DamagedMemberError: See there. Raised after the last piece if size or checksum do not match.
     """
     packed = _packed(member, iter(pieces))
     unpacker, first = _start(member, next(packed))
@@ -148,7 +148,7 @@ def unpack(member: Member, pieces: Iterable[bytes], most_bytes: int) -> Iterator
     for data in chain((first,), packed):
         while not unpacker.eof:
             try:
-                # One byte more than there should be shows that there are too many. (A limit of 0 would mean none.)
+                # One byte beyond the expected size shows that the content is too long. (0 would mean no limit.)
                 unpacked = unpacker.decompress(data, min(most_bytes, member.size_bytes - size + 1))
             except (OSError, ValueError, zlib.error, lzma.LZMAError) as error:
                 raise DamagedMemberError(str(error)) from error
@@ -172,7 +172,7 @@ def unpack(member: Member, pieces: Iterable[bytes], most_bytes: int) -> Iterator
 
 
 def _packed(member: Member, pieces: Iterator[bytes]) -> Iterator[memoryview]:
-    """Yield the stored content out of the bytes from `member.start`; once at least."""
+    """Yield the stored content from bytes from `member.start`, in at least one piece."""
     first = next(pieces, b"")
     data = memoryview(first)[content_start(first, member) :][: member.packed_bytes]
     left = member.packed_bytes - len(data)
@@ -183,7 +183,7 @@ def _packed(member: Member, pieces: Iterator[bytes]) -> Iterator[memoryview]:
 
 
 class _Unpacker(Protocol):
-    """A decompressor of bz2 or lzma; zlib's has the bytes that it has not used in `unconsumed_tail`."""
+    """Decompressor of bz2 or lzma. zlib's decompressor also has unused input in `unconsumed_tail`."""
 
     @property
     def eof(self) -> bool: ...
@@ -208,12 +208,12 @@ def _start(member: Member, content: memoryview) -> tuple[_Unpacker, memoryview]:
         case zipfile.ZIP_BZIP2:
             return bz2.BZ2Decompressor(), content
         case zipfile.ZIP_LZMA if len(content) > _LZMA.size:
-            # The same stream as of a .lzma file, which begins with another header (APPNOTE.TXT 5.8.8). A dictionary
-            # larger than the content is of no use, and would take memory.
+            # The stream of a .lzma file, with another header (APPNOTE.TXT 5.8.8). A dictionary larger than the content
+            # would waste memory.
             properties, dictionary = _LZMA.unpack_from(content)
             header = struct.pack("<BIq", properties, min(dictionary, member.size_bytes + 1), -1)
             return lzma.LZMADecompressor(lzma.FORMAT_ALONE), memoryview(header + content[_LZMA.size :])
     raise DamagedMemberError(f"it is compressed by method {member.method}, which is not supported")
 
 
-_LZMA = struct.Struct("<4xBI")  # after the packer's version and the size of these: lc, lp and pb, and the dictionary
+_LZMA = struct.Struct("<4xBI")  # 4 bytes version and size of properties; then lc, lp, pb in 1 byte; dictionary size

@@ -1,4 +1,4 @@
-"""Files within a .zip, read in place: `annotations/panoptic_val2017.zip/000000000139.png`, or `gs://…/train2017.zip/…`."""
+"""Storage of members of a .zip: `annotations/panoptic_val2017.zip/000000000139.png`, or `gs://…/train2017.zip/…`."""
 
 import errno
 import io
@@ -36,27 +36,27 @@ _LOGGER = logging.getLogger(__name__)
 
 _TRIES = 3
 WHOLE_BYTES = 8 << 20
-"""Members up to this size are read as a whole, and again if they were damaged in transfer, also as a stream."""
+"""Members up to this size are read completely, even as a stream, and read again if damaged in transfer."""
 _LOCAL_BYTES, _REMOTE_BYTES = 1 << 20, 4 << 20
-"""Bytes of an archive that a stream reads together."""
+"""Number of bytes per read of a stream."""
 _PIECE_BYTES = 1 << 20
 KEPT_BYTES = 128 << 20
-"""Maximum bytes of archives in buckets per process. A request takes some 30 ms at any size, so members of an archive
-that fits come 8 MB at a time. 1,000 images of 100 kB fit."""
+"""Maximum size of cached archives in buckets per process, such as 1,000 images of 100 kB. A cached archive is read 8 MB
+at a time, because a request takes about 30 ms at any size."""
 
 
 class ZipStorage(Storage):
-    """The members of one archive, by paths that begin with the archive's. Nothing can be written.
+    """Read-only storage of the members of one archive. Their paths start with the path of the archive.
 
-    COCO's archives hold a folder of the archive's own name (`train2017.zip`: `train2017/`); members are named as below
-    that. Where a single folder has another name, a member is found by its name below it, too.
+    COCO's archives contain a folder with the name of the archive (`train2017.zip`: `train2017/`). Names of members are
+    relative to this folder. If the only folder has another name, members are found with and without its name.
 
     Attributes:
-        archive: its path.
+        archive: Path of the archive.
     """
 
     def __init__(self, archive: str, storage: Storage):
-        """`storage` holds the archive's file."""
+        """`storage` is the storage of the archive file."""
         self.archive = archive
         self._storage = storage
 
@@ -80,15 +80,15 @@ class ZipStorage(Storage):
         return None if member is None else _file(member, name, path)
 
     def open(self, path: str, version: str = "") -> BinaryIO:
-        """The member as a stream; one of WHOLE_BYTES is read here, as `read` does. One of more is of one version of the
-        archive, and is known to be undamaged when all of it has been read."""
+        """Open a member as a stream. Members up to WHOLE_BYTES are read here, see `read`. Larger members are read from
+        one version of the archive, and verified at the end of the stream."""
         archive = self._open()
         member = _found(archive, self._member(path), path, version)
         if max(member.size_bytes, member.packed_bytes) <= WHOLE_BYTES:
             return io.BytesIO(self.read(path, version))
         pieces = partial(self._pieces, path, member, archive.version)
         stream = io.BufferedReader(PieceStream(pieces, path, member.size_bytes), _PIECE_BYTES)
-        stream.peek()  # raises what cannot be read at all
+        stream.peek()  # raises the error of an unreadable member here
         return stream
 
     def _pieces(self, path: str, member: Member, version: str) -> Iterator[bytes]:
@@ -104,13 +104,13 @@ class ZipStorage(Storage):
             raise _unreadable(path, damage) from damage
 
     def read(self, path: str, version: str = "", most_bytes: int | None = None) -> bytes:
-        """The content of a member, by one read of a range; its size and checksum are checked."""
+        """Return the content of a member from one range read. Size and checksum are verified."""
         archive = self._open()
         member = _found(archive, self._member(path), path, version)
-        size = max(member.size_bytes, member.packed_bytes)  # what is stored may be padded with what unpacks to nothing
+        size = max(member.size_bytes, member.packed_bytes)  # padding may make the stored content larger
         if most_bytes is not None and size > most_bytes:
             raise too_large(path, size, most_bytes)
-        # A range comes without a checksum, so what is damaged may be so on its way only.
+        # Ranges carry no checksum, so the transfer may have damaged the bytes.
         for data in self._packed(archive, member):
             try:
                 return b"".join(unpack(member, (data,), member.size_bytes + 1))
@@ -119,14 +119,14 @@ class ZipStorage(Storage):
         raise _unreadable(path, damage) from damage
 
     def _packed(self, archive: "_Archive", member: Member) -> Iterator[bytes]:
-        """Yield the bytes of a member, read once more each time."""
+        """Yield the bytes of a member from the cache, then from further reads."""
         if archive.kept:
             yield archive.kept.read_range(member.start, member.length)
         for _ in range(_TRIES if is_remote(self.archive) else 1):
             yield self._storage.read_range(self.archive, member.start, member.length, archive.version)
 
     def read_range(self, path: str, start: int, length: int, version: str = "") -> bytes:
-        """Return a range of a large stored member, which has no checksum; other members are read completely."""
+        """Return a range of a member. Large uncompressed members are not verified; others are read completely."""
         archive = self._open()
         member = _found(archive, self._member(path), path, version)
         if member.size_bytes <= WHOLE_BYTES or member.method != zipfile.ZIP_STORED:
@@ -143,7 +143,7 @@ class ZipStorage(Storage):
         return [data[start : start + length] for start, length in ranges]
 
     def _open(self, again: bool = False) -> "_Archive":
-        """Return the archive; one in a bucket as of the last listing of its members."""
+        """Return the archive. An archive in a bucket has the version of the last listing."""
         known = None if again else _listed.get(self.archive)
         if known is None:
             found = self._storage.stat(self.archive)
@@ -193,7 +193,7 @@ def _unreadable(path: str, damage: DamagedMemberError) -> UnreadableFileError:
 
 
 class _Archive:
-    """An archive whose directory has been read; size and version are of the file then."""
+    """Archive with its directory. Size and version are those of the file when the directory was read."""
 
     def __init__(self, storage: Storage, path: str, size_bytes: int, version: str):
         self.version = version
@@ -222,5 +222,5 @@ open_archive = lru_cache(maxsize=16)(_Archive)
 _listed: dict[str, tuple[int, str]] = {}
 """Size and version of archives in buckets, by path."""
 _opening = threading.Lock()
-"""Held while a directory is read: threads that begin at once would all read it."""
+"""Lock of reading a directory, so that concurrent threads read it once."""
 _KEPT: WeakSet[KeptBlocks] = WeakSet()
