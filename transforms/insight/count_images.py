@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import repeat
 from math import floor
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -52,15 +54,41 @@ _EXACT = 1 << 62
 """Numbers whose sums, or products with SCALE, may be larger are Python's integers."""
 
 
+class Odd(NamedTuple):
+    """Images or boxes with one possible problem.
+
+    Attributes:
+        kind: one of FINDINGS.
+        images: int64 [n], rows of the images; of a box, its image.
+        ranks: int64 [n], the smaller, the worse.
+        scores: float64 [n], from 0, the worst, to 1.
+        boxes: int64 [n], rows of the boxes; None if the images themselves are odd.
+    """
+
+    kind: str
+    images: np.ndarray
+    ranks: np.ndarray
+    scores: np.ndarray
+    boxes: np.ndarray | None = None
+
+
 class ImageCounter:
-    """Counts the images of a shard."""
+    """Counts the images of a shard.
+
+    Attributes:
+        problems: of these images and their boxes.
+    """
 
     def __init__(self) -> None:
         self._counted = Statistics()
+        self.problems: list[Problem] = []
 
     def add(self, facts: FactColumns, places: RecordPlaces, objects: SortedObjects | None) -> None:
         """Count some images, whose objects are sorted: None if records have no objects."""
-        self._counted = add_statistics(self._counted, count_images(facts, places, objects))
+        boxes = None if objects is None else BoxColumns(facts, objects)
+        odd = [*(boxes.suspicious() if boxes else ()), *odd_images(facts)]
+        self._counted = add_statistics(self._counted, _count_images(facts, places, objects, boxes, odd))
+        self.problems += _problems(facts, odd)
 
     def statistics(self, shard: str) -> Statistics:
         """Return the statistics of all images; `shard` is the file of their records."""
@@ -76,10 +104,15 @@ class ImageCounter:
         )
 
 
-def count_images(facts: FactColumns, places: RecordPlaces, objects: SortedObjects | None) -> Statistics:
-    """Statistics of images, whose shard has no name yet. Numpy takes as long for one image as for hundreds."""
+def _count_images(
+    facts: FactColumns,
+    places: RecordPlaces,
+    objects: SortedObjects | None,
+    boxes: "BoxColumns | None",
+    odd: Iterable[Odd],
+) -> Statistics:
+    """Return the statistics of images, whose shard has no name yet. NumPy takes as long for one as for hundreds."""
     first = np.flatnonzero(~facts.is_continuation)
-    boxes = None if objects is None else BoxColumns(facts, objects)
     numbers = _of_images(facts, first, objects) | (boxes.numbers() if boxes else {})
     formats = Counter(facts.format[image] for image in first.tolist() if facts.format[image])
     pointers = _Pointers(facts, places)
@@ -91,7 +124,7 @@ def count_images(facts: FactColumns, places: RecordPlaces, objects: SortedObject
         {} if objects is None else _numbers_of(objects.rows[objects.is_new_class, 0].astype(np.int64)),
         _images_of_segment(facts),
         _examples(facts, boxes, pointers),
-        _findings(facts, boxes, pointers),
+        {each.kind: _finding(each, pointers) for each in odd},
         sum(facts.measures[image] is not None for image in first.tolist()),
     )
 
@@ -173,17 +206,22 @@ class BoxColumns:
         aspect = self._width_px[is_area] / self._height_px[is_area]
         return {"box_side": self.sides, "box_share": self._share, "box_aspect": aspect}
 
-    def suspicious(self) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-        """Yield each kind of FINDINGS that is about boxes: its name; int64, rows of the boxes; float64, a score of each
-        from 0, the worst, to 1."""
+    def suspicious(self) -> Iterator[Odd]:
+        """Yield each kind of FINDINGS that is about boxes, if there are some."""
         # Rounded, as a box of 4 pixels is a little less once its edges are fractions.
         side_px = np.minimum(self._width_px, self._height_px).round(2)
         thin = np.flatnonzero(side_px < _THIN)
-        yield "thin_boxes", thin, np.maximum(side_px[thin], 0) / _THIN
         repeated = self._objects.order[self._objects.is_repeated]
-        yield "repeated_boxes", repeated, np.zeros(len(repeated))
+        found = [
+            ("thin_boxes", thin, np.maximum(side_px[thin], 0) / _THIN),
+            ("repeated_boxes", repeated, np.zeros(len(repeated))),
+        ]
         if self._masks is not None:
-            yield "box_mask_mismatch", *self._not_around_mask(self._masks)
+            found.append(("box_mask_mismatch", *self._not_around_mask(self._masks)))
+        for kind, rows, scores in found:
+            if len(rows):
+                images = self.image[rows]
+                yield Odd(kind, images, -np.bincount(images)[images], scores, rows)
 
     def _not_around_mask(self, masks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Boxes with other bounds than their mask, and intersection / union; what has no mask is none of them."""
@@ -270,22 +308,14 @@ def _elongation(short: np.ndarray, long: np.ndarray) -> np.ndarray:
     return -(long * SCALE // short)
 
 
-def _findings(facts: FactColumns, boxes: BoxColumns | None, pointers: _Pointers) -> dict[str, Finding]:
-    found: dict[str, Finding] = {}
-    if boxes:
-        for name, rows, _ in boxes.suspicious():
-            number = np.bincount(boxes.image[rows], minlength=len(facts))
-            if len(images := np.flatnonzero(number)):
-                found[name] = Finding(len(rows), pointers.first(FINDING_EXAMPLES, images, -number[images]))
-    for name, images, ranks, _ in odd_images(facts):
-        found[name] = Finding(len(images), pointers.first(FINDING_EXAMPLES, images, ranks))
-    return found
+def _finding(odd: Odd, pointers: _Pointers) -> Finding:
+    images, first = np.unique(odd.images, return_index=True)
+    return Finding(len(odd.images), pointers.first(FINDING_EXAMPLES, images, odd.ranks[first]))
 
 
-def odd_images(facts: FactColumns) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield each kind of FINDINGS that is about images, if there are some: its name; int64, rows of the images; int64,
-    a rank of each: the smaller, the worse; float64, a score of each: what was measured as a fraction of the limit, from
-    0, the worst, to 1.
+def odd_images(facts: FactColumns) -> Iterator[Odd]:
+    """Yield each kind of FINDINGS that is about images, if there are some. Scores are measures as a fraction of the
+    limit.
 
     An image is blurred if its edges are weak for its contrast; without contrast, nothing else is reported.
     """
@@ -304,12 +334,12 @@ def odd_images(facts: FactColumns) -> Iterator[tuple[str, np.ndarray, np.ndarray
         ("blurred", ~is_blank & (sharpness < _BLURRED), blur, blur / SCALE / _BLURRED),
     ):
         if is_odd.any():
-            yield name, images[is_odd], ranks[is_odd], scores[is_odd]
+            yield Odd(name, images[is_odd], ranks[is_odd], scores[is_odd])
     short, long = _sides(facts)
     odd = np.flatnonzero(is_first & (short < _LEAST_ASPECT * long))
     if len(odd):
         elongation = _elongation(short[odd], long[odd])
-        yield "odd_aspect", odd, elongation, -SCALE / elongation / _LEAST_ASPECT
+        yield Odd("odd_aspect", odd, elongation, -SCALE / elongation / _LEAST_ASPECT)
 
 
 def describe_statistics(
@@ -374,14 +404,12 @@ def quantiles(bins: Sequence[Bin], shares: Sequence[float]) -> Iterator[float]:
 _SCORE_DIGITS = 4
 
 
-def find_problems(facts: FactColumns, objects: SortedObjects | None) -> Iterator[Problem]:
-    """Yield what FINDINGS names of some images and their boxes, whose objects are sorted: None without objects."""
-    for kind, rows, _, scores in odd_images(facts):
-        for name, score in zip(facts.name.take(rows).texts(), scores.tolist(), strict=True):
-            yield Problem(kind, round(score, _SCORE_DIGITS), name)
-    if objects is not None and facts.object_id is not None:
-        boxes = BoxColumns(facts, objects)
-        for kind, rows, scores in boxes.suspicious():
-            columns = facts.name.take(boxes.image[rows]).texts(), facts.object_id[rows].tolist(), scores.tolist()
-            for name, id_, score in zip(*columns, strict=True):
-                yield Problem(kind, round(score, _SCORE_DIGITS), name, id_)
+def _problems(facts: FactColumns, found: Iterable[Odd]) -> Iterator[Problem]:
+    for odd in found:
+        ids: Iterable[int | None] = repeat(None)
+        if odd.boxes is not None:
+            if facts.object_id is None:
+                continue
+            ids = facts.object_id[odd.boxes].tolist()
+        for name, score, id_ in zip(facts.name.take(odd.images).texts(), odd.scores.tolist(), ids, strict=False):
+            yield Problem(odd.kind, round(score, _SCORE_DIGITS), name, id_)
