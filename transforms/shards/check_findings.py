@@ -114,8 +114,11 @@ def missed_shares(demands: Demands, facts: Facts, unit: str = "image") -> Iterat
         if abs(off) >= 1 and abs(off) > _SHARE_OFF * total
     ]
     if missed:
+        groups = sum(facts.counts.get((name, Metric.GROUPS.value), 0) for name in images)
+        number, largest = facts.largest_group
+        of_groups = f". Each of {groups:,} groups stays in one split; {largest!r} has {number:,} {unit}s" * (groups > 0)
         cure = f". {demands.share_cure}" if demands.share_cure else ""
-        yield f"--split: of {total:,} {unit}s, {'; '.join(missed)}{cure}"
+        yield f"--split: of {total:,} {unit}s, {'; '.join(missed)}{of_groups}{cure}"
 
 
 _MOST_APART = 0.1

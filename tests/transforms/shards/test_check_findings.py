@@ -268,6 +268,10 @@ def test_missed_shares(images, missed):
     plans = {name: SplitSize(number, 1, 1) for name, number in zip(("train", "val"), images, strict=True)}
     found = list(missed_shares(asked, Facts(plans=plans)))
     assert [missed in sentence for sentence in found] == [True] * bool(missed)
+    counts = {(split, Metric.GROUPS.value): 3 for split in plans}
+    groups = ". Each of 6 groups stays in one split; 'a' has 71 images. cure"
+    grouped = missed_shares(asked, Facts(counts, plans=plans, largest_group=(71, "a")))
+    assert list(grouped) == [sentence.replace(". cure", groups) for sentence in found]
 
 
 SIZES = {"train": SplitSize(10, 900, 2), "val": SplitSize(1, 100, 1)}
