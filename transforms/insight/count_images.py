@@ -317,7 +317,8 @@ def odd_images(facts: FactColumns) -> Iterator[Odd]:
     """Yield each kind of FINDINGS that is about images, if there are some. Scores are measures as a fraction of the
     limit.
 
-    An image is blurred if its edges are weak for its contrast; without contrast, nothing else is reported.
+    An image is blurred if its edges are weak for its contrast. Nothing else is reported of an image without contrast,
+    or of 12 bits, which are black as 8 bits.
     """
     is_first = ~facts.is_continuation
     images = np.array([row for row in np.flatnonzero(is_first).tolist() if facts.measures[row] is not None], np.int64)
@@ -326,12 +327,14 @@ def odd_images(facts: FactColumns) -> Iterator[Odd]:
     sharpness = np.array([of.sharpness for of in measures], np.float64)
     blur = np.rint(sharpness * SCALE).astype(np.int64)
     contrast = bright - dark
-    is_blank = contrast < BLANK_CONTRAST
+    is_12_bit = np.array([of.is_12_bit for of in measures], bool)
+    is_empty = is_12_bit | (contrast < BLANK_CONTRAST)
     for name, is_odd, ranks, scores in (
-        ("blank", is_blank, contrast, contrast / BLANK_CONTRAST),
-        ("dark", ~is_blank & (bright < _DARK), bright, bright / _DARK),
-        ("bright", ~is_blank & (dark > _BRIGHT), -dark, (255 - dark) / (255 - _BRIGHT)),
-        ("blurred", ~is_blank & (sharpness < _BLURRED), blur, blur / SCALE / _BLURRED),
+        ("blank", is_empty & ~is_12_bit, contrast, contrast / BLANK_CONTRAST),
+        ("dark", ~is_empty & (bright < _DARK), bright, bright / _DARK),
+        ("bright", ~is_empty & (dark > _BRIGHT), -dark, (255 - dark) / (255 - _BRIGHT)),
+        ("blurred", ~is_empty & (sharpness < _BLURRED), blur, blur / SCALE / _BLURRED),
+        ("twelve_bits", is_12_bit, bright, bright / 16),
     ):
         if is_odd.any():
             yield Odd(name, images[is_odd], ranks[is_odd], scores[is_odd])

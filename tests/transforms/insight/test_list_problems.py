@@ -52,10 +52,12 @@ def test_problems_of_images_and_boxes():
 def test_scores_of_images():
     blank, bright = PixelMeasures(9, 15, 0.0), PixelMeasures(243, 255, 0.5)
     images = image("blank", measures=blank), image("bright", measures=bright), ImageFacts("long", 70, 400, "jpeg", 1)
+    images += (image("x-ray", measures=PixelMeasures(0, 4, 0.0, is_12_bit=True)),)
     assert found(*images, ids=[]) == [
         Problem("blank", 0.5, "blank"),
         Problem("bright", 0.9231, "bright"),  # 12 of 13 levels
         Problem("odd_aspect", 0.5, "long"),
+        Problem("twelve_bits", 0.25, "x-ray"),
     ]
 
 
