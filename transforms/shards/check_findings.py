@@ -28,7 +28,7 @@ from recordmill.schemas.names import NameSources, name_fault
 from recordmill.schemas.rejects import ASKED_FOR, Metric, Reason
 from recordmill.schemas.shards import SplitSize
 from recordmill.schemas.sizes import size_text
-from recordmill.transforms.dataset.compare_names import Names, compared_text
+from recordmill.transforms.dataset.compare_names import Names, archive_text, compared_text
 from recordmill.transforms.dataset.dataset_folder import forget
 from recordmill.transforms.dataset.facts import Facts, add_facts
 from recordmill.transforms.dataset.rejects import (
@@ -186,9 +186,11 @@ def check_findings(demands: Demands, rows: dict[str, Rows], facts: Facts, lists:
         advice = f"They are listed in {rejects_paths(demands.output, demands.splits)}. {advice}"
     try:
         check_rejects(rows, tally, demands.max_rejects, demands.sources.rows, advice)
-    except EmptyDatasetError:
+    except EmptyDatasetError as error:
         for split in demands.splits if demands.output else ():
             forget(demands.output, split)
+        if not total and (archive := archive_text(files)):
+            raise EmptyDatasetError(f"{error}. {archive}") from None
         raise
     except TooManyRejectsError:
         if demands.output:
