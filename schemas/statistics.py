@@ -30,6 +30,7 @@ FINDINGS: Mapping[str, str] = {
     "bright": "bright pictures",
     "blank": "blank pictures",
     "blurred": "blurred pictures",
+    "twelve_bits": "12-bit pictures stored in 16 bits (multiply their samples by 16)",
     "odd_aspect": "pictures of odd shape",
     "thin_boxes": "boxes less than 4 pixels wide or high",
     "repeated_boxes": "boxes that another of their class and image equals",
@@ -113,6 +114,7 @@ class PixelMeasures(msgspec.Struct, frozen=True):
     bright: int  # the level that 99 % of the pixels are below
     sharpness: float  # standard deviation of edges, as a fraction of the difference of the two
     grey: bytes = b""  # HASH_SIDE rows of `recordmill.transforms.images.measure_pixels`; empty without content
+    is_12_bit: bool = False  # samples of 16 bits, all below 4,096
 
 
 STATISTICS = "statistics.json"

@@ -107,6 +107,8 @@ def _same_faults(name: str, paths: list[str]) -> Iterator[str]:
 def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
     """Yield errors of the output folder: it cannot be created, or has files that the job would replace and that are not
     of a data set."""
+    if hint := _tilde_hint(output):
+        yield f"--output {output}{hint}"
     if fault := folder_fault(output):
         # A complete data set is not written again: `claim_output` reads one that cannot be written to.
         if not os.path.isfile(os.path.join(output, MANIFEST)):
@@ -135,10 +137,18 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
         )
 
 
+def _tilde_hint(path: str) -> str:
+    """Return a hint at a ~ that no shell has expanded, unless a folder has this name."""
+    home = os.path.expanduser(path)
+    if home == path or os.path.exists(path.split("/")[0]):
+        return ""
+    return f": a shell expands ~, and nothing else does; give {home}"
+
+
 def _near(path: str) -> str:
     """Return a hint at the path that was probably meant."""
-    if path.startswith("~") and os.path.exists(os.path.expanduser(path)):
-        return f": a shell expands ~, and nothing else does; give {os.path.expanduser(path)}"
+    if hint := _tilde_hint(path):
+        return hint
     folder, name = os.path.split(path.rstrip("/"))
     if is_remote(path) or not os.path.isdir(folder or ".") or os.path.exists(path):
         return ""

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 _HEAD = 1 << 16
-_CONVERT = "Datumaro and FiftyOne convert it to COCO's"
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ROWS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
@@ -29,7 +28,9 @@ _BY_BEGINNING = {
 _HTML = re.compile(rb"(?:<\?xml[^>]*>\s*)?<(?:!doctype )?html", re.IGNORECASE)
 _XML = {
     re.compile(rb"<annotations?>.*<image ", re.DOTALL): "CVAT's XML; recordmill cvat reads it",
-    re.compile(rb"<annotation\b.*<polygon>", re.DOTALL): f"LabelMe's XML of one image; {_CONVERT}",
+    re.compile(
+        rb"<annotation\b.*<polygon>", re.DOTALL
+    ): "LabelMe's XML of one image; Datumaro and FiftyOne convert it to COCO's",
     re.compile(rb"<annotation\b"): "Pascal VOC's XML of one image; recordmill voc reads it",
     re.compile(rb"<"): "XML, and no COCO file, which is JSON",
 }
@@ -51,9 +52,9 @@ def describe_content(data: bytes) -> str:
     if text.startswith((b"{", b"[")):
         return _describe_json(data, text)
     if _YOLO.match(text):
-        return f"YOLO's text of one image; {_CONVERT}"
+        return "YOLO's text of one image; recordmill yolo reads its folder"
     if _YOLO_YAML.search(text):
-        return f"YAML, as of a YOLO data set; {_CONVERT}"
+        return "YAML, as of a YOLO data set; recordmill yolo reads its folder"
     if _TABLE.match(text):
         return "a table; recordmill folder --labels reads tables of images of one class each"
     return ""
@@ -67,9 +68,9 @@ def _describe_json(data: bytes, text: bytes) -> str:
         )
     if fields := _decoded(_FIELDS.decode, data.removeprefix(b"\xef\xbb\xbf")):
         if "shapes" in fields and "imagePath" in fields:
-            return "LabelMe's JSON of one image; LabelMe's own script labelme2coco.py makes COCO's of a folder of them"
+            return "LabelMe's JSON of one image; recordmill labelme reads its folder"
         if any(name.startswith("_via_") for name in fields):
-            return "a project of the VGG Image Annotator (VIA); it exports COCO's JSON, too"
+            return "a project of the VGG Image Annotator (VIA); recordmill via reads it"
         if bytes(fields.get("type", b"")) == b'"FeatureCollection"':
             return "GeoJSON, in coordinates of a map; COCO's are in pixels of an image"
     if rows := _decoded(_ROWS.decode, data.removeprefix(b"\xef\xbb\xbf")):
@@ -80,9 +81,9 @@ def _describe_json(data: bytes, text: bytes) -> str:
                 "annotations and categories"
             )
         if {"image", "annotations"} <= names:
-            return f"CreateML's JSON; {_CONVERT}"
+            return "CreateML's JSON; recordmill createml reads it"
         if "data" in names and names & {"annotations", "completions"}:
-            return "Label Studio's JSON; it exports COCO's, too"
+            return "Label Studio's JSON; recordmill labelstudio reads it"
     return ""
 
 

@@ -307,7 +307,7 @@ class DividedOptions(ChoiceOptions):
     @property
     def share_cure(self) -> str:
         if self.given("split_by", "stratify"):
-            return "Groups stay in one split" if self.keeps_groups else ""
+            return "Other shares or smaller groups may come closer" if self.keeps_groups else ""
         return (
             "--split-by rank is exact to one image, or one group, and --stratify also divides each class so; "
             "with both, images may move when others are added"

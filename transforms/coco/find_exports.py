@@ -151,7 +151,8 @@ def _by_split(data: str, found: Sequence[ExportFile]) -> dict[str, list[ExportFi
     if not found:
         raise ConfigError(
             f"--data {data} has no annotation file of a COCO export: neither {_ANNOTATIONS}/*.json nor one of "
-            f"{', '.join(_USUAL)}, in it or in {', '.join(SPLIT_OF_FOLDER)}; {_CURE}"
+            f"{', '.join(_USUAL)}, in it or in {', '.join(SPLIT_OF_FOLDER)}; {_CURE}; "
+            f"recordmill auto --data {data} recognises other formats"
         )
     usual, kinds = USUAL_SPLITS, list(_KINDS.values())
     ordered = sorted(found, key=lambda file: (kinds.index(file.kind), file.name))

@@ -306,7 +306,7 @@ def _guess_across(boxes: Boxes) -> Guess | None:
         return None
     evidence = f"{across:,} of {number:,} boxes reach beyond the edge of their image"
     if not _is_across(boxes, edges[[1, 0, 3, 2]]).any():
-        return Guess((), f"{evidence}, and none if x and y are swapped")
+        return Guess((), f"{evidence}, and none if x and y, or the images' width and height, are swapped")
     if across > number * _MOST:
         return Guess((), f"{evidence}, as if it had been made smaller after they were drawn")
     return None

@@ -86,6 +86,7 @@ class Facts(msgspec.Struct):
         texts: numbers of encoded texts, by split and column.
         listings: image folders that were listed, by path.
         plans: how much is to be written, by split.
+        largest_group: number of images and name of the group with the most; of no groups 0 and empty.
     """
 
     counts: dict[tuple[str, str], int] = {}
@@ -99,6 +100,7 @@ class Facts(msgspec.Struct):
     texts: dict[tuple[str, str], TextCounts] = {}
     listings: dict[str, InputFile] = {}
     plans: dict[str, SplitSize] = {}
+    largest_group: tuple[int, str] = 0, ""
 
     def merge(self, other: "Facts") -> None:
         """Add others, without the lines of their rejects."""
@@ -115,6 +117,7 @@ class Facts(msgspec.Struct):
         _merge(self.texts, other.texts, TextCounts.plus)
         self.listings |= other.listings
         self.plans |= other.plans
+        self.largest_group = max(self.largest_group, other.largest_group)
 
     def add_rows(self, split: str, rows: InputRows) -> None:
         key = split, rows.path, rows.kind

@@ -32,6 +32,7 @@ from recordmill.transforms.images.open_picture import (
     decode_picture,
     encode_picture,
     for_jpeg,
+    is_12_bit,
     kind_of,
     load_small,
     open_picture,
@@ -160,6 +161,9 @@ def _decoded(
     with pixels_decode(), opened(data, kind) as again:
         pixels = decode_picture(again, turn)
     data_, format_ = encode_picture(pixels, original, target, rules)
+    measures = measure_file(data_, format_) if rules.check == "decode" else None
+    if measures and is_12_bit(pixels):  # a JPEG has no such samples
+        measures = msgspec.structs.replace(measures, is_12_bit=True)
     return Picture(
         data_,
         format_,
@@ -167,7 +171,7 @@ def _decoded(
         hashlib.sha256(data_).hexdigest(),
         size if size != target else None,
         Transcoding(original, len(data), turn, target != size),
-        measure_file(data_, format_) if rules.check == "decode" else None,
+        measures,
     )
 
 

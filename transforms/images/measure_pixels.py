@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image, ImageFilter
 
 from recordmill.schemas.statistics import PixelMeasures
-from recordmill.transforms.images.open_picture import for_jpeg, load_small, open_picture
+from recordmill.transforms.images.open_picture import for_jpeg, is_12_bit, load_small, open_picture
 
 HASH_SIDE = 32
 """Side in pixels of the square grey image that is hashed."""
@@ -80,13 +80,13 @@ def measure_pixels(image: Image.Image, width: int, height: int) -> PixelMeasures
     below = list(accumulate(grey.histogram()))  # faster than NumPy for 256 numbers
     dark, bright = (bisect_right(below, int(share * below[-1])) for share in _SHARES)
     if bright - dark < BLANK_CONTRAST:
-        return PixelMeasures(dark, bright, 0.0)
+        return PixelMeasures(dark, bright, 0.0, is_12_bit=is_12_bit(image))
     hashed = hashable(grey)
     if min(grey.size) < 3:
-        return PixelMeasures(dark, bright, 1.0, hashed)
+        return PixelMeasures(dark, bright, 1.0, hashed, is_12_bit(image))
     # Crop the border, which the filter does not change.
     edges = grey.filter(ImageFilter.FIND_EDGES).crop((1, 1, grey.width - 1, grey.height - 1))
-    return PixelMeasures(dark, bright, _deviation(edges) / (bright - dark), hashed)
+    return PixelMeasures(dark, bright, _deviation(edges) / (bright - dark), hashed, is_12_bit(image))
 
 
 def hashable(grey: Image.Image) -> bytes:

@@ -194,6 +194,11 @@ def _shallow(image: Image.Image) -> Image.Image:
     return image
 
 
+def is_12_bit(image: Image.Image) -> bool:
+    """True if a decoded picture has samples of 16 bits that all fit 12, and has not one colour only."""
+    return image.mode.startswith(_DEEP) and (of := np.asarray(image)).min() < of.max() < 1 << 12
+
+
 def for_jpeg(image: Image.Image) -> Image.Image:
     """Drop transparency, and the lower 8 of 16 bits, like TensorFlow."""
     if image.mode == _DEEP:

@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import repeat
 from math import floor
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -53,15 +55,41 @@ _EXACT = 1 << 62
 """Limit of int64 arithmetic. Larger sums, or products with SCALE, use Python's integers."""
 
 
+class Odd(NamedTuple):
+    """Images or boxes with one possible problem.
+
+    Attributes:
+        kind: One of FINDINGS.
+        images: int64 [n]. Rows of the images; for boxes, the image of each.
+        ranks: int64 [n]. The lowest is the worst.
+        scores: float64 [n]. From 0 (worst) to 1.
+        boxes: int64 [n]. Rows of the boxes; None if the images themselves are odd.
+    """
+
+    kind: str
+    images: np.ndarray
+    ranks: np.ndarray
+    scores: np.ndarray
+    boxes: np.ndarray | None = None
+
+
 class ImageCounter:
-    """Counter of the images of a shard."""
+    """Counter of the images of a shard.
+
+    Attributes:
+        problems: Possible problems of the images and their boxes.
+    """
 
     def __init__(self) -> None:
         self._counted = Statistics()
+        self.problems: list[Problem] = []
 
     def add(self, facts: FactColumns, places: RecordPlaces, objects: SortedObjects | None) -> None:
         """Count images. `objects` has their sorted objects; None if records have no objects."""
-        self._counted = add_statistics(self._counted, count_images(facts, places, objects))
+        boxes = None if objects is None else BoxColumns(facts, objects)
+        odd = [*(boxes.suspicious() if boxes else ()), *odd_images(facts)]
+        self._counted = add_statistics(self._counted, _count_images(facts, places, objects, boxes, odd))
+        self.problems += _problems(facts, odd)
 
     def statistics(self, shard: str) -> Statistics:
         """Return the statistics of all counted images. `shard` is the name of their shard."""
@@ -77,11 +105,16 @@ class ImageCounter:
         )
 
 
-def count_images(facts: FactColumns, places: RecordPlaces, objects: SortedObjects | None) -> Statistics:
+def _count_images(
+    facts: FactColumns,
+    places: RecordPlaces,
+    objects: SortedObjects | None,
+    boxes: "BoxColumns | None",
+    odd: Iterable[Odd],
+) -> Statistics:
     """Return the statistics of images, without the name of the shard. NumPy is as fast for hundreds of images as for
     one."""
     first = np.flatnonzero(~facts.is_continuation)
-    boxes = None if objects is None else BoxColumns(facts, objects)
     numbers = _of_images(facts, first, objects) | (boxes.numbers() if boxes else {})
     formats = Counter(facts.format[image] for image in first.tolist() if facts.format[image])
     pointers = _Pointers(facts, places)
@@ -93,7 +126,7 @@ def count_images(facts: FactColumns, places: RecordPlaces, objects: SortedObject
         {} if objects is None else _numbers_of(objects.rows[objects.is_new_class, 0].astype(np.int64)),
         _images_of_segment(facts),
         _examples(facts, boxes, pointers),
-        _findings(facts, boxes, pointers),
+        {each.kind: _finding(each, pointers) for each in odd},
         sum(facts.measures[image] is not None for image in first.tolist()),
     )
 
@@ -175,17 +208,22 @@ class BoxColumns:
         aspect = self._width_px[is_area] / self._height_px[is_area]
         return {"box_side": self.sides, "box_share": self._share, "box_aspect": aspect}
 
-    def suspicious(self) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-        """Yield each kind of FINDINGS about boxes: name; int64 [n], rows of the boxes; float64 [n], scores from 0
-        (worst) to 1."""
+    def suspicious(self) -> Iterator[Odd]:
+        """Yield each kind of FINDINGS about boxes that occurs."""
         # Rounded, because the edges of a box of 4 pixels, as fractions, may be a little less apart.
         side_px = np.minimum(self._width_px, self._height_px).round(2)
         thin = np.flatnonzero(side_px < _THIN)
-        yield "thin_boxes", thin, np.maximum(side_px[thin], 0) / _THIN
         repeated = self._objects.order[self._objects.is_repeated]
-        yield "repeated_boxes", repeated, np.zeros(len(repeated))
+        found = [
+            ("thin_boxes", thin, np.maximum(side_px[thin], 0) / _THIN),
+            ("repeated_boxes", repeated, np.zeros(len(repeated))),
+        ]
         if self._masks is not None:
-            yield "box_mask_mismatch", *self._not_around_mask(self._masks)
+            found.append(("box_mask_mismatch", *self._not_around_mask(self._masks)))
+        for kind, rows, scores in found:
+            if len(rows):
+                images = self.image[rows]
+                yield Odd(kind, images, -np.bincount(images)[images], scores, rows)
 
     def _not_around_mask(self, masks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return rows of boxes that do not fit their mask, and intersection / union. Skip objects without mask."""
@@ -272,24 +310,16 @@ def _elongation(short: np.ndarray, long: np.ndarray) -> np.ndarray:
     return -(long * SCALE // short)
 
 
-def _findings(facts: FactColumns, boxes: BoxColumns | None, pointers: _Pointers) -> dict[str, Finding]:
-    found: dict[str, Finding] = {}
-    if boxes:
-        for name, rows, _ in boxes.suspicious():
-            number = np.bincount(boxes.image[rows], minlength=len(facts))
-            if len(images := np.flatnonzero(number)):
-                found[name] = Finding(len(rows), pointers.first(FINDING_EXAMPLES, images, -number[images]))
-    for name, images, ranks, _ in odd_images(facts):
-        found[name] = Finding(len(images), pointers.first(FINDING_EXAMPLES, images, ranks))
-    return found
+def _finding(odd: Odd, pointers: _Pointers) -> Finding:
+    images, first = np.unique(odd.images, return_index=True)
+    return Finding(len(odd.images), pointers.first(FINDING_EXAMPLES, images, odd.ranks[first]))
 
 
-def odd_images(facts: FactColumns) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield each kind of FINDINGS about images that occurs: name; int64 [n], rows of the images; int64 [n], ranks
-    (lowest is worst); float64 [n], scores: the measure divided by its limit, from 0 (worst) to 1.
+def odd_images(facts: FactColumns) -> Iterator[Odd]:
+    """Yield each kind of FINDINGS about images that occurs. A score is the measure divided by its limit.
 
     An image is blurred if its edges are weak for its contrast. A blank image is reported only as blank, and by its
-    shape.
+    shape. A 12-bit image, which is black in 8 bits, is reported only as such, and by its shape.
     """
     is_first = ~facts.is_continuation
     images = np.array([row for row in np.flatnonzero(is_first).tolist() if facts.measures[row] is not None], np.int64)
@@ -298,20 +328,22 @@ def odd_images(facts: FactColumns) -> Iterator[tuple[str, np.ndarray, np.ndarray
     sharpness = np.array([each.sharpness for each in measures], np.float64)
     blur = np.rint(sharpness * SCALE).astype(np.int64)
     contrast = bright - dark
-    is_blank = contrast < BLANK_CONTRAST
+    is_12_bit = np.array([each.is_12_bit for each in measures], bool)
+    is_empty = is_12_bit | (contrast < BLANK_CONTRAST)
     for name, is_odd, ranks, scores in (
-        ("blank", is_blank, contrast, contrast / BLANK_CONTRAST),
-        ("dark", ~is_blank & (bright < _DARK), bright, bright / _DARK),
-        ("bright", ~is_blank & (dark > _BRIGHT), -dark, (255 - dark) / (255 - _BRIGHT)),
-        ("blurred", ~is_blank & (sharpness < _BLURRED), blur, blur / SCALE / _BLURRED),
+        ("blank", is_empty & ~is_12_bit, contrast, contrast / BLANK_CONTRAST),
+        ("dark", ~is_empty & (bright < _DARK), bright, bright / _DARK),
+        ("bright", ~is_empty & (dark > _BRIGHT), -dark, (255 - dark) / (255 - _BRIGHT)),
+        ("blurred", ~is_empty & (sharpness < _BLURRED), blur, blur / SCALE / _BLURRED),
+        ("twelve_bits", is_12_bit, bright, bright / 16),
     ):
         if is_odd.any():
-            yield name, images[is_odd], ranks[is_odd], scores[is_odd]
+            yield Odd(name, images[is_odd], ranks[is_odd], scores[is_odd])
     short, long = _sides(facts)
     odd = np.flatnonzero(is_first & (short < _LEAST_ASPECT * long))
     if len(odd):
         elongation = _elongation(short[odd], long[odd])
-        yield "odd_aspect", odd, elongation, -SCALE / elongation / _LEAST_ASPECT
+        yield Odd("odd_aspect", odd, elongation, -SCALE / elongation / _LEAST_ASPECT)
 
 
 def describe_statistics(
@@ -376,14 +408,12 @@ def quantiles(bins: Sequence[Bin], shares: Sequence[float]) -> Iterator[float]:
 _SCORE_DIGITS = 4
 
 
-def find_problems(facts: FactColumns, objects: SortedObjects | None) -> Iterator[Problem]:
-    """Yield the FINDINGS of images and their boxes. `objects` has their sorted objects; None if records have none."""
-    for kind, rows, _, scores in odd_images(facts):
-        for name, score in zip(facts.name.take(rows).texts(), scores.tolist(), strict=True):
-            yield Problem(kind, round(score, _SCORE_DIGITS), name)
-    if objects is not None and facts.object_id is not None:
-        boxes = BoxColumns(facts, objects)
-        for kind, rows, scores in boxes.suspicious():
-            columns = facts.name.take(boxes.image[rows]).texts(), facts.object_id[rows].tolist(), scores.tolist()
-            for name, id_, score in zip(*columns, strict=True):
-                yield Problem(kind, round(score, _SCORE_DIGITS), name, id_)
+def _problems(facts: FactColumns, found: Iterable[Odd]) -> Iterator[Problem]:
+    for odd in found:
+        ids: Iterable[int | None] = repeat(None)
+        if odd.boxes is not None:
+            if facts.object_id is None:
+                continue
+            ids = facts.object_id[odd.boxes].tolist()
+        for name, score, id_ in zip(facts.name.take(odd.images).texts(), odd.scores.tolist(), ids, strict=False):
+            yield Problem(odd.kind, round(score, _SCORE_DIGITS), name, id_)

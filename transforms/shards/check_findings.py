@@ -28,7 +28,7 @@ from recordmill.schemas.names import NameSources, name_fault
 from recordmill.schemas.rejects import ASKED_FOR, Metric, Reason
 from recordmill.schemas.shards import SplitSize
 from recordmill.schemas.sizes import size_text
-from recordmill.transforms.dataset.compare_names import Names, compared_text
+from recordmill.transforms.dataset.compare_names import Names, archive_text, compared_text
 from recordmill.transforms.dataset.dataset_folder import forget
 from recordmill.transforms.dataset.facts import Facts, add_facts
 from recordmill.transforms.dataset.rejects import (
@@ -114,8 +114,11 @@ def missed_shares(demands: Demands, facts: Facts, unit: str = "image") -> Iterat
         if abs(off) >= 1 and abs(off) > _SHARE_OFF * total
     ]
     if missed:
+        groups = sum(facts.counts.get((name, Metric.GROUPS.value), 0) for name in images)
+        number, largest = facts.largest_group
+        of_groups = f". Each of {groups:,} groups stays in one split; {largest!r} has {number:,} {unit}s" * (groups > 0)
         cure = f". {demands.share_cure}" if demands.share_cure else ""
-        yield f"--split: of {total:,} {unit}s, {'; '.join(missed)}{cure}"
+        yield f"--split: of {total:,} {unit}s, {'; '.join(missed)}{of_groups}{cure}"
 
 
 _MOST_APART = 0.1
@@ -183,9 +186,11 @@ def check_findings(demands: Demands, rows: dict[str, Rows], facts: Facts, lists:
         advice = f"They are listed in {rejects_paths(demands.output, demands.splits)}. {advice}"
     try:
         check_rejects(rows, tally, demands.max_rejects, demands.sources.rows, advice)
-    except EmptyDatasetError:
+    except EmptyDatasetError as error:
         for split in demands.splits if demands.output else ():
             forget(demands.output, split)
+        if not total and (archive := archive_text(files)):
+            raise EmptyDatasetError(f"{error}. {archive}") from None
         raise
     except TooManyRejectsError:
         if demands.output:

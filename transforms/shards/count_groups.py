@@ -1,20 +1,19 @@
-"""Count groups, which are never in two splits, and compare the shares of the splits."""
+"""Count groups, which are never in two splits."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import apache_beam as beam
+import msgspec
 from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.inputs.splits import Division, SplitShares
+from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.rejects import Metric
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 
 _SHOWN = 3
-_FAR = 0.05
-"""Tolerance of a share. Chance alone seldom exceeds it with many groups."""
 
 
 class GroupSizes(NamedTuple):
@@ -29,9 +28,8 @@ class GroupSizes(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class CountGroups(beam.PTransform):
-    """Convert (split, name) of each image to Facts: the groups of each split, images in none, and warnings.
-
-    The warnings are of shares that are not met, and of names in a list that are of no image.
+    """Convert (split, name) of each image to Facts: the groups of each split, the largest group, images in none, and a
+    warning about names in a list that are of no image.
 
     Raises, when it runs, what `unmatched_warnings` does.
     """
@@ -74,9 +72,9 @@ def _facts(_: bytes, sizes: list[tuple[str, GroupSizes]], found: Iterable[str], 
     for split, of_split in sizes:
         facts.count(split, Metric.GROUPS, of_split.groups)
         facts.count(split, Metric.UNGROUPED, of_split.ungrouped)
-    for warning in (*share_warnings(sizes, division.shares), *unmatched_warnings(found, division)):
+    for warning in unmatched_warnings(found, division):
         facts.warn(*warning)
-    return facts.build()
+    return msgspec.structs.replace(facts.build(), largest_group=add_sizes(of for _, of in sizes).largest)
 
 
 def unmatched_warnings(found: Iterable[str], division: Division) -> Iterator[tuple[str, str]]:
@@ -103,21 +101,3 @@ def add_sizes(sizes: Iterable[GroupSizes]) -> GroupSizes:
     """Return the sum of two counts."""
     images, groups, largest, ungrouped = zip(GroupSizes(0, 0, (0, "")), *sizes, strict=True)
     return GroupSizes(sum(images), sum(groups), max(largest), sum(ungrouped))
-
-
-def share_warnings(sizes: Sequence[tuple[str, GroupSizes]], shares: SplitShares) -> Iterator[tuple[str, str]]:
-    """Return a warning if the share of a split is off by more than 5 of 100."""
-    total, of_split = add_sizes(of for _, of in sizes), dict(sizes)
-    far = []
-    for split, share in shares.shares:
-        images = of_split[split].images if split in of_split else 0
-        if abs(images - share * total.images) > _FAR * total.images:
-            far.append(f"{split} has {images / total.images:.1%} where {float(share):.1%} were asked for")
-    if far:
-        images, group = total.largest
-        yield (
-            shares.names[0],
-            f"groups are not divided, so that of {total.images:,} images {', '.join(far)}: there are {total.groups:,} "
-            f"groups, and the largest, {group!r}, has {images:,} images; another --split-seed, other shares or "
-            "smaller groups may come closer",
-        )

@@ -23,7 +23,7 @@ from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import has_picture, shard_names
-from recordmill.schemas.problems import Fingerprints, Problem
+from recordmill.schemas.problems import Fingerprints
 from recordmill.schemas.rejects import Metric, Rejected
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult, key_of
 from recordmill.schemas.statistics import Statistics
@@ -33,7 +33,7 @@ from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order
 from recordmill.transforms.dataset.facts import FACTS
 from recordmill.transforms.encoders.record_maker import RecordContext
-from recordmill.transforms.insight.count_images import ImageCounter, find_problems
+from recordmill.transforms.insight.count_images import ImageCounter
 from recordmill.transforms.insight.fingerprint_images import ImageFingerprints
 from recordmill.transforms.insight.list_problems import worst_problems
 from recordmill.transforms.records.record_file import ShardReader
@@ -179,7 +179,6 @@ class _ShardFacts:
 
     def __init__(self) -> None:
         self.images, self._fingerprints = ImageCounter(), ImageFingerprints()
-        self._problems: list[Problem] = []
         self._facts: list[FactColumns] = []
         self._places: list[RecordPlaces] = []
 
@@ -198,13 +197,12 @@ class _ShardFacts:
         objects = None if facts.first_object_of_image is None else sort_objects(facts)
         self.images.add(facts, places, objects)
         self._fingerprints.add(facts, places, objects)
-        self._problems += find_problems(facts, objects)
         self._facts, self._places = [], []
 
     def fingerprints_of(self, shard: str) -> Fingerprints:
         """Return the fingerprints of all images, with their problems; `shard` is the name of the file."""
         fingerprints = self._fingerprints.of_shard(shard)
-        return msgspec.structs.replace(fingerprints, problems=worst_problems(self._problems))
+        return msgspec.structs.replace(fingerprints, problems=worst_problems(self.images.problems))
 
 
 @dataclass(eq=False, repr=False)

@@ -114,6 +114,7 @@ REFUSED = [
     ("coco", {"images": "empty"}, ["--images empty: no file"]),
     ("coco", {"images": "ftp://b/images"}, ["is not supported"]),
     ("coco", {"output": "instances.json"}, ["--output instances.json is a file"]),
+    ("coco", {"output": "~/x"}, ["--output ~/x: a shell expands ~"]),
     ("coco", {"output": "instances.json/x"}, ["--output instances.json/x", "below"]),
     (
         "coco",

@@ -152,8 +152,10 @@ def test_mirrored_boxes():
 def test_swapped_x_and_y():
     boxes = [(20 * number, 60, 20, 70) for number in range(31)]  # in images of 640 x 480
     swapped = [(y, x, height, width) for x, y, width, height in boxes]
-    beyond = "7 of 31 boxes reach beyond the edge of their image, and none if x and y are swapped"
-    assert guess([row(box) for box in swapped]) == Guess((), beyond)
+    beyond = (
+        "7 of 31 boxes reach beyond the edge of their image, and none if x and y, or the images' width and height, "
+    )
+    assert guess([row(box) for box in swapped]) == Guess((), f"{beyond}are swapped")
     with_polygons = [row(box, 9, outline(right)) for box, right in zip(swapped, boxes, strict=True)]
     assert guess(with_polygons).evidence.endswith("overlap them by less than half, and fit if x and y are swapped")
 

@@ -121,7 +121,7 @@ def test_add_facts():
     parts += [
         Facts(classes={("val", 1): 2}, statistics={"val": Statistics(3)}, texts={("val", "t"): TextCounts(1, 2, 3, 4)})
     ] * 2
-    parts.append(Facts(listings={"a": LISTING}, plans={"val": SplitSize(1, 2, 3)}))
+    parts.append(Facts(listings={"a": LISTING}, plans={"val": SplitSize(1, 2, 3)}, largest_group=(4, "b")))
     expected = Facts(
         {("val", "rows_merged"): 2},
         {("val", "a.json", "captions"): InputRows("a.json", "captions", 4, 6, {"file": {"info": 1}})},
@@ -131,6 +131,7 @@ def test_add_facts():
         texts={("val", "t"): TextCounts(2, 4, 6, 8)},
         listings={"a": LISTING},
         plans={"val": SplitSize(1, 2, 3)},
+        largest_group=(4, "b"),
     )
     assert add_facts(parts) == expected
     assert add_facts([]) == Facts()

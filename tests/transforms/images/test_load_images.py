@@ -98,6 +98,17 @@ def test_good_files_pass_as_they_are(tmp_path, kind, check):
     assert tf.io.decode_image(data, channels=3, expand_animations=False).shape == (30, 40, 3)
 
 
+@pytest.mark.parametrize("format_", ["PNG", "TIFF", "PPM"])
+@pytest.mark.parametrize("wanted", ["keep", "jpeg"])
+@pytest.mark.parametrize(("highest", "lowest", "is_12_bit"), [(4095, 0, True), (4096, 0, False), (9, 9, False)])
+def test_samples_of_12_bits_in_16(tmp_path, format_, wanted, highest, lowest, is_12_bit):
+    deep = np.full((30, 40), lowest, np.uint16)
+    deep[0, 0] = highest
+    task = ImageTask(1, "a", 40, 30, ImageRef("a", 1, data=encoded(Image.fromarray(deep), format_)), "train", ())
+    found = load_picture(task, PictureRules("decode", wanted))
+    assert found.measures.is_12_bit == is_12_bit
+
+
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("data", BOTH)
 @pytest.mark.parametrize("size", [(None, None), (None, 30)])

@@ -17,10 +17,10 @@ from recordmill.schemas.problems import (
 from recordmill.schemas.statistics import PixelMeasures
 from recordmill.transforms.blocks.image_facts import FactColumns
 from recordmill.transforms.insight import list_problems as module
-from recordmill.transforms.insight.count_images import find_problems
+from recordmill.transforms.insight.count_images import ImageCounter
 from recordmill.transforms.insight.find_duplicates import Found
 from recordmill.transforms.insight.list_problems import kept_copy, list_problems, worst_problems
-from tests.oracles.fact_columns import fact_columns, sorted_objects
+from tests.oracles.fact_columns import fact_columns, record_places, sorted_objects, usual_places
 from tests.oracles.image_facts import ImageFacts
 
 DULL = PixelMeasures(20, 41, 0.075)  # half of the limits of dark and blurred pictures
@@ -32,7 +32,9 @@ def image(name: str, **values) -> ImageFacts:
 
 def found(*images: ImageFacts, ids: list[int]) -> list[Problem]:
     facts = FactColumns(**fact_columns(images)._asdict() | {"object_id": np.array(ids)})
-    return list(worst_problems(find_problems(facts, sorted_objects(facts))))
+    counter = ImageCounter()
+    counter.add(facts, record_places(usual_places(images)), sorted_objects(facts))
+    return list(worst_problems(counter.problems))
 
 
 def test_problems_of_images_and_boxes():
@@ -50,10 +52,12 @@ def test_problems_of_images_and_boxes():
 def test_scores_of_images():
     blank, bright = PixelMeasures(9, 15, 0.0), PixelMeasures(243, 255, 0.5)
     images = image("blank", measures=blank), image("bright", measures=bright), ImageFacts("long", 70, 400, "jpeg", 1)
+    images += (image("x-ray", measures=PixelMeasures(0, 4, 0.0, is_12_bit=True)),)
     assert found(*images, ids=[]) == [
         Problem("blank", 0.5, "blank"),
         Problem("bright", 0.9231, "bright"),  # 12 of 13 levels
         Problem("odd_aspect", 0.5, "long"),
+        Problem("twelve_bits", 0.25, "x-ray"),
     ]
 
 

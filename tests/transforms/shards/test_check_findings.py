@@ -144,6 +144,14 @@ def test_split_without_images_leaves_nothing_that_another_command_would_be_refus
     assert not note.exists()
 
 
+def test_archive_in_place_of_images():
+    files = Names.of(["a.zip"])
+    with pytest.raises(EmptyDatasetError, match=r"nothing to write\. Archives within --images .* unpack 'a\.zip'"):
+        check(demands(), {"train": Rows(0, 0)}, [], files=files)
+    with pytest.raises(EmptyDatasetError, match=r"val gets none of the 2 images(?!.*Archives)"):
+        check(demands(), {"train": Rows(2, 0), "val": Rows(0, 0)}, [], files=files)
+
+
 def test_images_beside_file_that_names_them_are_named_of(tmp_path):
     for name in ("1.jpg", "2.jpg"):
         (tmp_path / name).write_bytes(b"")
@@ -268,6 +276,10 @@ def test_missed_shares(images, missed):
     plans = {name: SplitSize(number, 1, 1) for name, number in zip(("train", "val"), images, strict=True)}
     found = list(missed_shares(asked, Facts(plans=plans)))
     assert [missed in sentence for sentence in found] == [True] * bool(missed)
+    counts = {(split, Metric.GROUPS.value): 3 for split in plans}
+    groups = ". Each of 6 groups stays in one split; 'a' has 71 images. cure"
+    grouped = missed_shares(asked, Facts(counts, plans=plans, largest_group=(71, "a")))
+    assert list(grouped) == [sentence.replace(". cure", groups) for sentence in found]
 
 
 SIZES = {"train": SplitSize(10, 900, 2), "val": SplitSize(1, 100, 1)}

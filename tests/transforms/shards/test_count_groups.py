@@ -12,15 +12,10 @@ from recordmill.transforms.shards.count_groups import (
     CountGroups,
     GroupSizes,
     add_sizes,
-    share_warnings,
     unmatched_warnings,
 )
 
 SHARES = SplitShares((("train", Fraction(4, 5)), ("val", Fraction(1, 5))))
-
-
-def sizes(train: int, val: int) -> list[tuple[str, GroupSizes]]:
-    return [("val", GroupSizes(val, 2, (val, "b"))), ("train", GroupSizes(train, 3, (train, "a")))]
 
 
 def test_sizes_add_up_and_of_largest_groups_one_is_named_whatever_order():
@@ -29,35 +24,13 @@ def test_sizes_add_up_and_of_largest_groups_one_is_named_whatever_order():
     assert add_sizes([]) == GroupSizes(0, 0, (0, ""))
 
 
-@pytest.mark.parametrize(("train", "val"), [(80, 20), (85, 15), (75, 25), (0, 0)])
-def test_shares_nearly_met_are_not_told(train, val):
-    assert list(share_warnings(sizes(train, val), SHARES)) == []
-
-
-@pytest.mark.parametrize(("train", "val"), [(86, 14), (74, 26)])
-def test_shares_not_met_are_named_with_numbers(train, val):
-    ((split, text),) = share_warnings(sizes(train, val), SHARES)
-    assert split == "train"
-    assert text.startswith(
-        f"groups are not divided, so that of 100 images train has {train}.0% where 80.0% were asked for, val has "
-        f"{val}.0% where 20.0% were asked for: there are 5 groups, and the largest, 'a', has {train} images; another "
-    )
-
-
-def test_split_without_group_has_none_of_images():
-    ((_, text),) = share_warnings(sizes(7, 0)[1:], SHARES)
-    assert "train has 100.0% where 80.0% were asked for, val has 0.0% where 20.0% were asked for" in text
-
-
 def test_transform_counts_group_once():
     images = [("train", f"a{number}") for number in range(8)] + [("train", "b1"), ("val", "c1")]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         facts = p | beam.Create(images) | CountGroups(Division(SHARES, "^[a-z]"))
         counts = {("train", "groups"): 2, ("val", "groups"): 1}
         assert_that(facts | beam.Map(lambda found: found.counts), equal_to([counts]), "Counted")
-        warned = facts | beam.FlatMap(lambda found: found.warnings)
-        told = warned | beam.MapTuple(lambda split, text: (split, "'a', has 8 images" in text))
-        assert_that(told, equal_to([("train", True)]), "Warnings")
+        assert_that(facts | "Largest" >> beam.Map(lambda found: found.largest_group), equal_to([(8, "a")]), "Largest")
 
 
 def test_images_in_no_group_of_list_and_its_names_of_no_image_are_counted():

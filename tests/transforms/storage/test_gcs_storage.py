@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.storage import gcs_client, gcs_storage
+from recordmill.transforms.storage import gcs_client, gcs_requests, gcs_storage
 from recordmill.transforms.storage.gcs_storage import GcsStorage
 from recordmill.transforms.storage.interface import (
     ChangedFileError,
@@ -173,6 +173,19 @@ def test_object_that_changes_while_it_is_read_is_error(gcs, monkeypatch, replace
         STORAGE.delete(path_of("a"))
     with pytest.raises(FileNotFoundError, match="gone or was replaced"):
         stream.read()
+
+
+def test_gzip_object_that_is_replaced_as_it_is_opened_is_error(gcs, monkeypatch):
+    gcs.put("a", gzip.compress(BYTES), contentEncoding="gzip")
+
+    def read_metadata(path):
+        found = gcs_requests.read_metadata(path)
+        gcs.put("a", gzip.compress(b"new"), contentEncoding="gzip")
+        return found
+
+    monkeypatch.setattr(gcs_storage, "read_metadata", read_metadata)
+    with pytest.raises(FileNotFoundError, match="gone or was replaced"):
+        STORAGE.open(path_of("a"))
 
 
 # Listing

@@ -1,8 +1,22 @@
+from fractions import Fraction
+
+import apache_beam as beam
 import numpy as np
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that
 
 from recordmill.schemas.errors import EndedElsewhereError
-from recordmill.transforms.table.spill_rows import RANGES, read_piece, spill_path
+from recordmill.schemas.features import ColumnType
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.splits import RowSplits, SplitShares
+from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading, TableSchema
+from recordmill.transforms.rows import read_rows
+from recordmill.transforms.table import spill_rows
+from recordmill.transforms.table.choose_schema import ChosenSchema
+from recordmill.transforms.table.make_records import RowsRecipe
+from recordmill.transforms.table.spill_rows import RANGES, SpillRows, read_piece, spill_path
 from tests.transforms.table.spills import VALUES, records, spills
 
 
@@ -29,6 +43,30 @@ def test_file_that_was_cut_is_no_end_of_records(tmp_path):
     with pytest.raises(OSError, match="cut short"):
         read_piece(path, made.piece(0, RANGES))
     assert len(read_piece(path, made.piece(0, 1))) == int(np.frombuffer(made.rows_before, np.int64)[1])
+
+
+def test_each_part_of_a_large_file_has_its_own_spill(tmp_path, monkeypatch):
+    """The third batch does not replace the first two."""
+    monkeypatch.setattr(spill_rows, "_SPILL_BYTES", 1)
+    monkeypatch.setattr(read_rows, "_BATCH_ROWS", 4)
+    path = tmp_path / "r.jsonl"
+    path.write_text("".join(f'{{"n": {number}}}\n' for number in range(10)))
+    splits = RowSplits(SplitShares((("train", Fraction(1)),)), ("train",))
+    recipe, schema = (
+        RowsRecipe(str(tmp_path), splits, 0, RowsReading()),
+        TableSchema((Column("n", "n", ColumnType.INT64),)),
+    )
+    file = RowsFile(0, str(path), path.stat().st_size, "")
+
+    def check(spills):
+        names = [spill.name for spill in spills]
+        assert sorted(names) == ["rows-00000-00000", "rows-00000-00001", "rows-00000-00002"]
+        pieces = [read_piece(spill_path(str(tmp_path), "train", of.name), of.piece(0, RANGES)) for of in spills]
+        assert sorted(line for piece in pieces for line in piece["line"].to_pylist()) == list(range(1, 11))
+
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        chosen = p | "Chosen" >> beam.Create([ChosenSchema(schema, LabelMap(()), ())])
+        assert_that((p | beam.Create([file]) | SpillRows(chosen, recipe)).spills, check)
 
 
 def test_another_run_is_done_and_has_deleted_rows(tmp_path):
