@@ -70,6 +70,7 @@ def index_of(lengths: Iterable[int]) -> ShardIndex:
 
 def encode_index(index: ShardIndex) -> bytes:
     """Return the index as text.
+
     >>> encode_index(index_of([20, 17]))
     b'0 20\\n20 17\\n'
     """
