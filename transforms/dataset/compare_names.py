@@ -24,10 +24,10 @@ class Names(NamedTuple):
     """Bounded sample of names.
 
     Attributes:
-        number: how many there are.
-        first: up to five of them, sorted.
-        compared: up to 1,000, and 50,000 characters, those with the least hash of what a file is called without folder
-            and ending: of two lots of names those that may belong together.
+        number: Number of all names.
+        first: Up to five names, sorted.
+        compared: Up to 1,000 names, and 50,000 characters: those with the smallest hashes of the name without folder
+            and suffix. So two samples have the same names if these belong together.
     """
 
     number: int = 0
@@ -106,7 +106,7 @@ _SPELLINGS: dict[Difference, Callable[[str], str]] = {
 
 
 class Pair(NamedTuple):
-    """Name of an image, and of a file that may be meant. `folder` is the prefix of one of them."""
+    """Name of an image, and of the file that it may stand for. `folder` is the prefix of one of them."""
 
     difference: Difference
     image: str
@@ -115,7 +115,7 @@ class Pair(NamedTuple):
 
 
 def pair_names(images: Iterable[str], files: Iterable[str]) -> Iterator[Pair]:
-    """Yield each image's name with the file that is most likely meant.
+    """Yield each image's name with the most likely file.
 
     >>> list(pair_names(["images/1.jpg"], ["1.jpg"]))[0].folder
     'images'
@@ -162,10 +162,10 @@ def compared_text(
     """Return sentences with the comparison, the likely cause and the cure.
 
     Args:
-        images: names of images without a file.
-        files: names of files without an image.
-        beside: the folder that holds the images after all, where that is known.
-        is_all: whether no other image has a file.
+        images: Names of images without a file.
+        files: Names of files without an image.
+        beside: Folder that has the images after all, if known.
+        is_all: True if no image has a file.
         suffix_finds_all: True if --match suffix was tried, and finds all files of the compared names.
     """
     rows, folders = " ".join(sources.rows), " ".join(sources.images)

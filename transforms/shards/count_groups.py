@@ -1,4 +1,4 @@
-"""Count groups, which are never in two splits, and compare the shares of the splits."""
+"""Count groups, each of which is in one split, and compare the shares of the splits."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,11 +29,11 @@ class GroupSizes(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class CountGroups(beam.PTransform):
-    """Convert (split, name) of each image to Facts: the groups of each split, images in none, and warnings.
+    """Convert (split, name) of each image to Facts: the groups of each split, images without a group, and warnings.
 
-    The warnings are of shares that are not met, and of names in a list that are of no image.
+    Warnings are about missed shares, and about names in a file of groups without an image.
 
-    Raises, when it runs, what `unmatched_warnings` does.
+    At run time, raises the errors of `unmatched_warnings`.
     """
 
     division: Division | AsSingleton
@@ -80,10 +80,10 @@ def _facts(_: bytes, sizes: list[tuple[str, GroupSizes]], found: Iterable[str], 
 
 
 def unmatched_warnings(found: Iterable[str], division: Division) -> Iterator[tuple[str, str]]:
-    """Return a warning if a list of groups has names without an image. `found` are the images that it names.
+    """Yield a warning if a file of groups has names without an image. `found` are the images that it names.
 
     Raises:
-        ConfigError: it names none.
+        ConfigError: The file names no image.
     """
     unmatched = sorted(division.groups.keys() - set(found))
     if not unmatched:
@@ -106,7 +106,7 @@ def add_sizes(sizes: Iterable[GroupSizes]) -> GroupSizes:
 
 
 def share_warnings(sizes: Sequence[tuple[str, GroupSizes]], shares: SplitShares) -> Iterator[tuple[str, str]]:
-    """Return a warning if the share of a split is off by more than 5 of 100."""
+    """Yield a warning if the share of a split is off by more than 5 percentage points."""
     total, of_split = add_sizes(of for _, of in sizes), dict(sizes)
     far = []
     for split, share in shares.shares:

@@ -43,9 +43,9 @@ class EncodePictures(msgspec.Struct, frozen=True, tag=True):
     """RecordMaker of images.
 
     Attributes:
-        boxes: policy, see `recordmill.transforms.encoders.encode_objects.fit_boxes`.
-        pictures: what is done with image files.
-        min_area_px2: see `recordmill.transforms.encoders.encode_objects.in_pixels`.
+        boxes: Policy, see `recordmill.transforms.encoders.encode_objects.fit_boxes`.
+        pictures: Rules for image files.
+        min_area_px2: See `recordmill.transforms.encoders.encode_objects.in_pixels`.
     """
 
     boxes: str
@@ -68,13 +68,13 @@ class EncodePictures(msgspec.Struct, frozen=True, tag=True):
 
 
 class Batch(NamedTuple):
-    """Neighbours in a shard that one thread reads.
+    """Consecutive images of a shard that one thread reads.
 
     Attributes:
-        block: of these and other images.
-        first: row of the first of them.
-        tasks: what is known of each but for its objects.
-        bytes: expected size of their records.
+        block: Block with these and other images.
+        first: Row of the first image.
+        tasks: Metadata of each image, without its objects.
+        bytes: Expected size of their records.
     """
 
     block: Block
@@ -146,7 +146,7 @@ def _encode_rows(
     estimate: RecordEstimate,
     rules: PictureRules,
 ) -> Iterator[EncodedRun]:
-    """Return the records of rows that name images."""
+    """Yield the records of rows that name images."""
     encode = partial(_encode_row_batch, encoder=encoder, rules=rules)
     made = (made for _, made in _ahead(encode, block, split, estimate, of))
     return encode_runs(chain.from_iterable(made))
@@ -181,11 +181,11 @@ def _batches(block: Block, split: str, estimate: RecordEstimate) -> Iterator[Bat
 
 
 def batches(sizes: Sequence[int], are_remote: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """Yield start and end of batches of neighbours, up to _BATCH_IMAGES and _BATCH_BYTES. With single local images,
-    threads would spend a fifth of their time on taking tasks. An image in a bucket is its own batch.
+    """Yield start and end of batches of consecutive images, up to _BATCH_IMAGES and _BATCH_BYTES. With single local
+    images, threads would spend a fifth of their time on getting tasks. An image in a bucket is its own batch.
 
     Args:
-        sizes: bytes of each image.
+        sizes: Bytes of each image.
 
     >>> list(batches([1_000_000, 1_500_000, 9, 9], [False, False, False, True]))
     [(0, 1), (1, 3), (3, 4)]
