@@ -1,4 +1,4 @@
-"""Tables of options in docs/cli.md and docs/formats.md, between the comments that name them.
+"""Write the tables of options in docs/cli.md and docs/formats.md, between the comments that name them.
 
 Update them by `python -m recordmill.launch.command_line.documentation docs/cli.md docs/formats.md`."""
 
@@ -20,7 +20,7 @@ def with_tables(page: str) -> str:
     """Return a page with current tables.
 
     Raises:
-        KeyError: a comment names a table that does not exist.
+        KeyError: A comment names a table that does not exist.
     """
     of = {name: _rows(VERBS[name].options) for name in CONVERSIONS}
     described = {row for rows in of.values() for row in rows}

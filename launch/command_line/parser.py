@@ -38,8 +38,8 @@ def parse(arguments: Sequence[str]) -> Command:
         arguments: At least one word.
 
     Raises:
-        ConfigError: with all faults: unknown flags, wrong values, options that contradict each other.
-        SystemExit: help, the version or the options as YAML were requested, and have been printed.
+        ConfigError: With all errors: unknown flags, wrong values, options that contradict each other.
+        SystemExit: Help, the version or the options as YAML were requested and printed.
     """
     verb, *rest = arguments
     if verb in HELP or (verb == "help" and not rest):
@@ -66,7 +66,7 @@ def parse_values(verb: str, values: Mapping[str, Any]) -> Command:
     """Return a verb and its options from values by option, as JSON has them.
 
     Raises:
-        ConfigError: with all faults.
+        ConfigError: With all errors.
     """
     faults: list[str] = []
     fields = {each.name: each for each in fields_of(verb) if each.name not in ("print_config", "debug")}

@@ -21,7 +21,7 @@ def check_inputs(options: ConvertOptions, writes: bool = True) -> None:
     """Check all paths of a conversion, or if it writes nothing, those that it reads.
 
     Raises:
-        ConfigError: with all faults.
+        ConfigError: With all errors.
     """
     faults: list[str] = []
     by_flag: dict[str, list[str]] = {}
@@ -53,7 +53,7 @@ def _file_fault(name: str, path: str) -> str:
     storage = storage_for(path)
     if storage.size(path) is not None:
         if not is_remote(path):
-            storage.open(path).close()  # raises an error if it cannot be read
+            storage.open(path).close()  # raises an error if the file cannot be read
         return ""
     if storage.is_folder(path):
         if not archive_of(path):
@@ -88,7 +88,7 @@ _CHECKS: dict[Must, Callable[[str, str], str]] = {
     Must.FOLDER: _folder_fault,
     Must.IMAGES: _image_fault,
     Must.MASKS: lambda name, path: _folder_fault(name, path, "folder or .zip"),
-    Must.OUTPUT: lambda name, path: "",  # with the inputs, see `_output_faults`
+    Must.OUTPUT: lambda name, path: "",  # checked together with the inputs, see `_output_faults`
     Must.ROWS: lambda name, path: _file_fault(name, path) or format_fault(path),
     Must.DATA: _data_fault,
 }
@@ -105,10 +105,10 @@ def _same_faults(name: str, paths: list[str]) -> Iterator[str]:
 
 
 def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
-    """Yield errors of the output folder: it cannot be created, or has files that the job would replace and that are not
-    of a data set."""
+    """Yield errors of the output folder: it cannot be created, or the job would replace files in it that are not of a
+    data set."""
     if fault := folder_fault(output):
-        # A complete data set is not written again: `claim_output` reads one that cannot be written to.
+        # A complete data set is not written again, so its folder may be read-only.
         if not os.path.isfile(os.path.join(output, MANIFEST)):
             yield f"--output {fault}"
         return
@@ -127,7 +127,7 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
             yield f"--output {output} has {name}, which is no file, where the data set has one; give another --output"
     storage = storage_for(output)
     found = [name for name in storage.names(output) if is_metadata(name) and name not in reported]
-    # In this order: another run that ends now writes its manifest before it deletes its state.
+    # Checked in this order, because an ending run writes its manifest before it deletes its state.
     if found and not unfinished_splits(output) and storage.size(join_path(output, MANIFEST)) is None:
         yield (
             f"--output {output} has {', '.join(found)}, which would be replaced, and no manifest or unfinished run "

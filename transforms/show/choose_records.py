@@ -88,7 +88,7 @@ def choose_records(shards: Shards, choice: Choice, count: int, read: Callable[[i
     Args:
         read: Callback with the number of records read.
 
-        Raises:
+    Raises:
         ConfigError: There is no such record. The message lists what there is.
         RecordError: A file is damaged. Earlier records have been yielded.
     """
