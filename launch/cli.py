@@ -106,14 +106,14 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
             raise ConfigError(f"{command.verb} runs no pipeline, so {' '.join(beam_arguments)} would do nothing")
         return run_command(command, beam_arguments)
     except RecordmillError as error:
-        _complain(error, debug)
+        _print_error(error, debug)
         return error.exit_code
     except OSError as error:
-        _complain(error, debug)
+        _print_error(error, debug)
         return ConfigError.exit_code if is_of_command(error) else 1
     except KeyboardInterrupt as interrupt:
         if str(interrupt):  # the message of recordmill.launch.runners.run
-            _complain(interrupt, debug)
+            _print_error(interrupt, debug)
         else:
             goes_on = own[0] in VERBS and VERBS[own[0]].resumes
             left = "; finished shards stay, and the same command goes on from there" if goes_on else ""
@@ -121,7 +121,7 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
         return 128 + signals[0] if signals else INTERRUPTED
 
 
-def _complain(error: BaseException, debug: bool) -> None:
+def _print_error(error: BaseException, debug: bool) -> None:
     if debug:
         traceback.print_exception(error, file=error_stream())
     text = explain_os_error(error) if isinstance(error, OSError) else str(error)
@@ -168,11 +168,7 @@ def run_command(command: Command, beam_arguments: list[str], show: Any = None) -
 
 
 def _require_installed() -> None:
-    """Check that the distribution is installed, because shards store the version that wrote them.
-
-    Raises:
-        ConfigError: Python finds the package, but not the distribution.
-    """
+    """Raise ConfigError if the distribution is not installed: shards store the version that wrote them."""
     from importlib.metadata import distributions  # slow to import; readers do not need it
 
     if not any(distributions(name="recordmill")):

@@ -175,11 +175,11 @@ def _read(path: str, column: str, form: TextForm) -> TextEncoder:
 def _difference(known: TextSettings, wanted: TextSettings) -> str:
     """Return the differences: `features 5000, not None`."""
     names = ("ngrams", "lower", "min_df", "features")
-    told = [
+    differences = [
         f"{name} {getattr(known, name)}, not {getattr(wanted, name)}"
         for name in names
         if getattr(known, name) != getattr(wanted, name)
     ]
     if known.stop_words != wanted.stop_words:
-        told.append(f"{len(known.stop_words):,} stop words, not these {len(wanted.stop_words):,}")
-    return " and ".join(told)
+        differences.append(f"{len(known.stop_words):,} stop words, not these {len(wanted.stop_words):,}")
+    return " and ".join(differences)

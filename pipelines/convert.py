@@ -207,7 +207,7 @@ def _writer(
 ) -> WriteShards:
     recipe = ShardRecipe(options.output, options.name, options.layout, options.gzip, options.seed, maker, FORMAT)
     threads = options.workers or (_IN_FLIGHT if any(map(is_remote, options.images)) else None)
-    of = checked, gathered.labels, gathered.table, recipe, threads
+    arguments = checked, gathered.labels, gathered.table, recipe, threads
     if options.writer == "beam":
-        return WriteWithBeam(*of, splits=splits, num_shards=options.num_shards)
-    return WriteShards(*of)
+        return WriteWithBeam(*arguments, splits=splits, num_shards=options.num_shards)
+    return WriteShards(*arguments)

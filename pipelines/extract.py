@@ -45,11 +45,7 @@ def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ManifestS
 
 
 def check_format(folder: str, manifest: Manifest, format_: str) -> None:
-    """Check that records fit a format.
-
-    Raises:
-        ConfigError: Records cannot become label files of that format.
-    """
+    """Raise ConfigError if records cannot become label files of a format."""
     if format_ == "coco":
         return
     coco = f"recordmill extract {folder} DIR writes COCO JSON"

@@ -169,8 +169,6 @@ def _convert_in_child(verb: str, values: dict[str, Any]) -> dict[str, Any]:
 
 
 class _ChildError(Exception):
-    """Traceback of a child process."""
-
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
 

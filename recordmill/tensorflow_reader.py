@@ -122,7 +122,7 @@ OF_PIXELS = {*COLOURED, Form.GREY, Form.SEGMENT_IDS, *_MASKS}
 """Forms with the height and width of the record's image."""
 
 
-_LOOKS = 16
+_CONCURRENT_CHECKS = 16
 """Number of shards that are checked together. In a bucket, each is a request."""
 _INTERLEAVED = 16
 """Number of shards that a shuffled order interleaves. It is fixed, because the order depends on it."""
@@ -161,7 +161,7 @@ def tensorflow_dataset(split: SplitRecords, steps: Steps) -> "tf.data.Dataset":
     least = len(split) // max(hosts, 1)  # minimum number of records of a host
     _check(split, steps, least)
     pieces = split.pieces(index, hosts)
-    with ThreadPoolExecutor(_LOOKS) as pool:  # TensorFlow cannot detect a replaced file
+    with ThreadPoolExecutor(_CONCURRENT_CHECKS) as pool:  # TensorFlow cannot detect a replaced file
         list(pool.map(lambda piece: split.files.files[piece.number].check(), pieces))
     data = _records(split, pieces, steps)
     data = data.apply(tf.data.experimental.assert_cardinality(sum(piece.end - piece.first for piece in pieces)))
@@ -179,11 +179,7 @@ def tensorflow_dataset(split: SplitRecords, steps: Steps) -> "tf.data.Dataset":
 
 
 def _check(split: SplitRecords, steps: Steps, least: int) -> None:
-    """Check the arguments.
-
-    Raises:
-        ConfigError: The arguments contradict each other or the data set.
-    """
+    """Raise ConfigError if the arguments contradict each other or the data set."""
     index, hosts = steps.shard or (0, 1)
     forms = {reading.form for reading in split.features.values()}
     size: Any = steps.resize

@@ -34,7 +34,7 @@ def check_inputs(options: ConvertOptions, writes: bool = True) -> None:
         if must not in (Must.MASKS, Must.OUTPUT):
             by_flag.setdefault(each.flag, []).extend(found)
     faults += _output_faults(options.output, files) if writes else ()
-    faults += chain.from_iterable(_same_faults(*item) for item in by_flag.items())
+    faults += chain.from_iterable(_repeated_path_faults(*item) for item in by_flag.items())
     if faults:
         raise ConfigError("; ".join(faults))
 
@@ -63,11 +63,11 @@ def _file_fault(name: str, path: str) -> str:
         return f"{name} {path} is an archive; name the file in it{example}"
     if not is_remote(path) and os.path.exists(path):
         return f"{name} {path} is a pipe or a device, and it has to be read twice; give a file"
-    return f"{name} {path}: no such file{_near(path)}"
+    return f"{name} {path}: no such file{_suggest_path(path)}"
 
 
 def _folder_fault(name: str, path: str, what: str = "folder") -> str:
-    return "" if storage_for(path).is_folder(path) else f"{name} {path}: no such {what}{_near(path)}"
+    return "" if storage_for(path).is_folder(path) else f"{name} {path}: no such {what}{_suggest_path(path)}"
 
 
 def _image_fault(name: str, path: str) -> str:
@@ -75,7 +75,7 @@ def _image_fault(name: str, path: str) -> str:
     if not storage.is_folder(path):
         is_file = storage.size(path) is not None
         what = "is a file; give the folder that holds the images" if is_file else "no such folder"
-        return f"{name} {path}: {what}{_near(path)}"
+        return f"{name} {path}: {what}{_suggest_path(path)}"
     return "" if any(storage.walk(path)) else f"{name} {path}: no file in it, nor in any folder below"
 
 
@@ -94,7 +94,7 @@ _CHECKS: dict[Must, Callable[[str, str], str]] = {
 }
 
 
-def _same_faults(name: str, paths: list[str]) -> Iterator[str]:
+def _repeated_path_faults(name: str, paths: list[str]) -> Iterator[str]:
     """Yield an error for a path that is given twice: a file would be joined with itself."""
     real = [real_path(path) for path in paths]
     if len(set(real)) < len(paths):
@@ -135,7 +135,7 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
         )
 
 
-def _near(path: str) -> str:
+def _suggest_path(path: str) -> str:
     """Return a hint at the path that was probably meant."""
     if path.startswith("~") and os.path.exists(os.path.expanduser(path)):
         return f": a shell expands ~, and nothing else does; give {os.path.expanduser(path)}"

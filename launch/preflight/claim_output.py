@@ -44,7 +44,7 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
-_LOOKS = 16  # number of shards that are checked concurrently: in a bucket, each is a request
+_CONCURRENT_CHECKS = 16  # number of shards that are checked concurrently: in a bucket, each is a request
 
 
 class OutputState(Enum):
@@ -70,7 +70,7 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
     splits = {recipe.split for recipe in recipes}
     _check_other_splits(output, manifest, recipes, overwrite)
     listings = _Listings()
-    states = [_look_at_split(output, manifest, recipe, overwrite, listings) for recipe in recipes]
+    states = [_split_state(output, manifest, recipe, overwrite, listings) for recipe in recipes]
     if manifest is not None and set(states) != {OutputState.COMPLETE}:
         _check_split_manifests(output, manifest, splits)
         if fault := folder_fault(output):
@@ -126,7 +126,7 @@ class _Listings(dict[str, InputFile]):
         return self[folder]
 
 
-def _look_at_split(
+def _split_state(
     output: str, manifest: Manifest | None, recipe: Recipe, overwrite: bool, listings: _Listings
 ) -> OutputState:
     storage = storage_for(output)
@@ -196,7 +196,7 @@ def _damaged_shards(output: str, split: SplitManifest) -> list[str]:
         is_same = crc32c == shard.crc32c
         return "" if is_same else f"{shard.file} has the checksum {crc32c} instead of {shard.crc32c}"
 
-    with ThreadPoolExecutor(_LOOKS) as pool:
+    with ThreadPoolExecutor(_CONCURRENT_CHECKS) as pool:
         return list(filter(None, pool.map(damage, split.shards)))
 
 

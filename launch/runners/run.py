@@ -135,7 +135,7 @@ def wait(result: Any, options: PipelineOptions) -> None:
         result.wait_until_finish()
         return
     job = _DataflowJob(result, options) if runner is Runner.DATAFLOW else _PortableJob(result)
-    with polling(lambda: progress.update_from_counters(job.step(), job.counts())), _quiet_threads(), _messages_told():
+    with polling(lambda: progress.update_from_counters(job.step(), job.counts())), _quiet_threads(), _log_printed():
         try:
             result.wait_until_finish()
         except KeyboardInterrupt as interrupt:
@@ -169,8 +169,8 @@ class _DataflowJob:
         cloud = options.view_as(GoogleCloudOptions)
         self._where = f"--project={cloud.project} --region={cloud.region}"
         self.id = result.job_id()
-        _tell(f"Created job with id: [{self.id}]")
-        _tell(
+        _print_message(f"Created job with id: [{self.id}]")
+        _print_message(
             f"  https://console.cloud.google.com/dataflow/jobs/{cloud.region}/{self.id}?project={cloud.project}\n"
             f"  Ctrl-C asks whether to cancel it"
         )
@@ -186,7 +186,7 @@ class _DataflowJob:
         if isinstance(interrupt, Terminated) or not _wants_cancel(self.id):
             raise LeftRunning(f"job {self.id} goes on without this process; to stop it: {how}") from interrupt
         self._result.cancel()
-        _tell(f"Cancelled job {self.id}")
+        _print_message(f"Cancelled job {self.id}")
 
 
 def _wants_cancel(job_id: str) -> bool:
@@ -196,7 +196,7 @@ def _wants_cancel(job_id: str) -> bool:
         return False
     try:
         with paused():
-            _tell(f"\nJob {job_id} runs on Dataflow. Cancel it (c), or leave it running and go (Enter)?")
+            _print_message(f"\nJob {job_id} runs on Dataflow. Cancel it (c), or leave it running and go (Enter)?")
             answer = input()
     except (KeyboardInterrupt, EOFError):
         return False
@@ -251,7 +251,7 @@ def _quiet_threads() -> Iterator[None]:
         threading.excepthook = before
 
 
-class _Told(logging.Handler):
+class _PrintOnce(logging.Handler):
     """Log handler that prints one line per distinct message. A failing worker's traceback comes four times."""
 
     def __init__(self) -> None:
@@ -263,14 +263,14 @@ class _Told(logging.Handler):
         line = lines[-1 if lines[0].startswith("Traceback") else 0][:_LINE_CHARACTERS]
         if line not in self._seen and not line.startswith("Console URL"):  # _DataflowJob prints it
             self._seen.add(line)
-            _tell(f"Dataflow: {line}")
+            _print_message(f"Dataflow: {line}")
 
 
 @contextmanager
-def _messages_told() -> Iterator[None]:
+def _log_printed() -> Iterator[None]:
     """Context manager: print Dataflow's warnings and errors."""
     service = logging.getLogger("apache_beam.runners.dataflow.dataflow_runner")
-    before, handler = service.level, _Told()
+    before, handler = service.level, _PrintOnce()
     service.setLevel(min(service.getEffectiveLevel(), logging.WARNING))
     service.addHandler(handler)
     try:
@@ -280,7 +280,7 @@ def _messages_told() -> Iterator[None]:
         service.setLevel(before)
 
 
-def _tell(text: str) -> None:
+def _print_message(text: str) -> None:
     print(text, file=error_stream(), flush=True)
 
 

@@ -37,7 +37,7 @@ def shown(mode: str | Show) -> Iterator[None]:
         return
     live = mode == "auto" and stream.isatty() and os.environ.get("TERM") not in _CANNOT_ERASE
     stop = threading.Event()
-    with _second(stream) if live else nullcontext(stream) as stream:
+    with _duplicate(stream) if live else nullcontext(stream) as stream:
         show = mode if callable(mode) else _show_live if live else _show_plain
         watcher = threading.Thread(target=show, args=(stop, stream), name="progress", daemon=True)
         watcher.start()
@@ -48,7 +48,7 @@ def shown(mode: str | Show) -> Iterator[None]:
             watcher.join()
 
 
-def _second(stream: TextIO) -> TextIO:
+def _duplicate(stream: TextIO) -> TextIO:
     """Return a duplicate of a stream. Standard error may be hidden and shown again meanwhile."""
     return open(os.dup(stream.fileno()), "w", encoding=stream.encoding, errors="backslashreplace")
 

@@ -61,12 +61,12 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions) -> None
     is_run = set(states) != {OutputState.COMPLETE}
     if not is_run:
         what = "the whole split" if len(recipes) == 1 else "all these splits"
-        said = f"{options.output} holds {what} already; --overwrite would write again."
+        reason = f"{options.output} holds {what} already; --overwrite would write again."
         if options.images and not any(file.kind == LISTING for recipe in recipes for file in recipe.inputs):
-            said += " Image files were not compared: give --overwrite if some were replaced or mended."
-        console.print(said)
+            reason += " Image files were not compared: give --overwrite if some were replaced or mended."
+        console.print(reason)
         if purpose == "template":
-            run(lambda p: write_nothing(p, said), beams)  # a template's launcher fails without a job
+            run(lambda p: write_nothing(p, reason), beams)  # a template's launcher fails without a job
         if isinstance(options, PictureOptions) and options.refused_duplicates != "report":
             # the job that writes these splits makes the same check
             table = require_manifest(options.output).table

@@ -47,5 +47,5 @@ def run(options: IndexOptions) -> None:
     for target in targets:
         storage_for(target).delete_leftovers(target)
     there = f"; {len(shards) - written:,} were there" if written < len(shards) else ""
-    of = f"{number_text(len(shards), 'file')} with {passed:,} records"
-    terminal().print(f"Indexes of {of} are in {', '.join(targets)}{there}")
+    summary = f"{number_text(len(shards), 'file')} with {passed:,} records"
+    terminal().print(f"Indexes of {summary} are in {', '.join(targets)}{there}")

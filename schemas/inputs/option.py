@@ -280,9 +280,9 @@ class Options(BaseModel):
                 wrong.add(name)
             usable = {name: value for name, value in values.items() if name not in wrong}
             super().__init__(**{each.name: each.stand_in for each in fields.values() if each.is_required} | usable)
-        told = {fields[name].typed for name in wrong}
+        reported = {fields[name].typed for name in wrong}
         of_several = (*self._missing(fields.values()), *self._faults())
-        faults += [fault for fault in of_several if not told & set(re.findall(r"--[a-z-]+", fault))]
+        faults += [fault for fault in of_several if not reported & set(re.findall(r"--[a-z-]+", fault))]
         if faults:
             raise ConfigError("; ".join(faults))
 

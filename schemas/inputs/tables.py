@@ -157,7 +157,7 @@ class RowsReading(NamedTuple):
 
 
 def schema_files(features: Iterable[Feature], classes: Iterable[str]) -> dict[str, str]:
-    """Return the files beside the shards by name: the columns as JSON, which --schema reads, and all features as
+    """Return the files next to the shards by name: the columns as JSON, which --schema reads, and all features as
     TensorFlow Metadata's schema."""
     features = tuple(features)
     schema = TableSchema.of_features(features)
@@ -170,7 +170,7 @@ def schema_pbtxt(schema: TableSchema, classes: Iterable[str], pictures: Iterable
     """Return the schema as TensorFlow Metadata's schema.proto in text form, which TFX and TFDV read.
 
     Args:
-        pictures: Further features of every record..
+        pictures: Further features of every record.
 
     Source: https://github.com/tensorflow/metadata/blob/master/tensorflow_metadata/proto/v0/schema.proto
     """

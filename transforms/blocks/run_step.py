@@ -78,8 +78,8 @@ def run_step(
         raise
     except Exception as error:  # any other exception is a bug, and ends the job
         ids = np.unique(np.concatenate([block.image_id for block in blocks if block.image_id is not None]))
-        images, found = fewest(lambda some: function(_having(blocks, some)), ids, error)
-        raise step_error(step, found, _having(blocks, images), sources) from found
+        images, found = fewest(lambda some: function(_with_images(blocks, some)), ids, error)
+        raise step_error(step, found, _with_images(blocks, images), sources) from found
 
 
 def fewest(run: Callable[[np.ndarray], object], images: np.ndarray, error: Exception) -> tuple[np.ndarray, Exception]:
@@ -128,7 +128,7 @@ def step_error(step: str, error: Exception, blocks: Sequence[Block], sources: Se
     return StepError(f"{'; '.join(parts)}. This is a fault of Recordmill: please report it{_kept(blocks)}")
 
 
-def _having(blocks: Sequence[Block], images: np.ndarray) -> list[Block]:
+def _with_images(blocks: Sequence[Block], images: np.ndarray) -> list[Block]:
     """Return the Blocks with these images. Blocks of files stay complete."""
     some = [block if block.image_id is None else block.take(np.isin(block.image_id, images)) for block in blocks]
     return [block for block in some if len(block)]

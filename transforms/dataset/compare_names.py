@@ -53,12 +53,12 @@ def add_names(parts: Iterable[Names]) -> Names:
 
 
 def _to_compare(names: Iterable[str]) -> tuple[str, ...]:
-    chosen = heapq.nsmallest(_COMPARED, names, _place)
+    chosen = heapq.nsmallest(_COMPARED, names, _sort_key)
     ends = accumulate(map(len, chosen))
     return tuple(name for name, end in zip(chosen, ends, strict=True) if end <= _COMPARED_CHARACTERS)
 
 
-def _place(name: str) -> tuple[bytes, str]:
+def _sort_key(name: str) -> tuple[bytes, str]:
     return blake2b(_stem(name).encode(errors="surrogatepass"), digest_size=8).digest(), name
 
 
@@ -193,10 +193,10 @@ def _cause(images: Names, files: Names, sources: NameSources, is_all: bool, suff
     cause = max(counts, key=lambda kind: (counts[kind], -_ORDER.index(kind)))
     example = next(pair for pair in pairs if pair.difference is cause)
     like = f"{example.image!r} may be {example.file!r} ({counts[cause]:,} of {len(pairs):,} names compared)"
-    return f"{_wrong(example)}: {like}: {_cure(example, pairs, sources, suffix_finds_all)}."
+    return f"{_describe_pair(example)}: {like}: {_cure(example, pairs, sources, suffix_finds_all)}."
 
 
-def _wrong(pair: Pair) -> str:
+def _describe_pair(pair: Pair) -> str:
     if is_absolute(pair.image):
         return "Names are absolute paths"
     if pair.difference not in (Difference.CASE, Difference.ENDING) and "\\" in pair.image:

@@ -250,8 +250,8 @@ def _duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> I
     if found is msgspec.UNSET:
         return
     file = os.path.join(folder, DUPLICATES)
-    of = {name: found.splits[name] for name in names if name in found.splits}
-    if any(each.leaked for each in of.values()):
+    by_split = {name: found.splits[name] for name in names if name in found.splits}
+    if any(each.leaked for each in by_split.values()):
         leaked = ", ".join(f"{each.leaked:,} of {name}" for name, each in found.splits.items() if each.leaked)
         yield (
             "LEAKAGE",
@@ -259,7 +259,7 @@ def _duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> I
             f"measured by what it was trained on. --groups {file} keeps each in one split, in the next run, into "
             "another --output",
         )
-    for name, each in of.items():
+    for name, each in by_split.items():
         if each.exact or each.near:
             differ = f" ({each.labels_differ:,} with different labels)" if each.labels_differ else ""
             text = f"{name}: {each.exact:,} exact, {each.near:,} near{differ}; see {file}"

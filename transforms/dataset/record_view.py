@@ -80,11 +80,7 @@ class RecordView:
 
     @property
     def image_id(self) -> int:
-        """Id of the image.
-
-        Raises:
-            ValueError: The record's id is not an integer.
-        """
+        """Id of the image. Raises ValueError if the record's id is not an integer."""
         if "image.number" in self.values:
             return self.listed("image.number")[0]
         if not _INTEGER.fullmatch(self.values["image.id"]):  # int() accepts 1_0 as 10

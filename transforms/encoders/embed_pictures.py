@@ -45,30 +45,30 @@ class EmbedPictures(msgspec.Struct, frozen=True, tag=True):
     def estimate(self, table: FeatureTable) -> RecordEstimate:
         return RecordEstimate(table, same_bytes=prod(self.model.feature_shape) * np.dtype(self.dtype).itemsize)
 
-    def start(self, of: RecordContext) -> EncodeBlock:
-        encoder = FeatureEncoder(of.labels, of.table, self.dtype)
-        return lambda block, split: encode_runs(embed_tasks(each_task(block, (split,)), self, of, encoder))
+    def start(self, context: RecordContext) -> EncodeBlock:
+        encoder = FeatureEncoder(context.labels, context.table, self.dtype)
+        return lambda block, split: encode_runs(embed_tasks(each_task(block, (split,)), self, context, encoder))
 
 
 def embed_tasks(
-    tasks: Iterable[ImageTask], maker: EmbedPictures, of: RecordContext, encoder: "FeatureEncoder"
+    tasks: Iterable[ImageTask], maker: EmbedPictures, context: RecordContext, encoder: "FeatureEncoder"
 ) -> Iterator[Made]:
     """Yield the records of images, in the order of tasks."""
     features = load_same(maker.choice, maker.model).features
-    for read in in_batches(_read_ahead(tasks, maker, of), maker.batch):
+    for read in in_batches(_read_ahead(tasks, maker, context), maker.batch):
         pictures = [pixels for _, pixels in read if isinstance(pixels, np.ndarray)]
         made = iter(features(np.stack(pictures)).numpy()) if pictures else iter(())
         for task, pixels in read:
             yield task, pixels if isinstance(pixels, Rejected) else encoder.encode(task, next(made))
 
 
-def _read_ahead(tasks: Iterable[ImageTask], maker: EmbedPictures, of: RecordContext) -> Iterator[_Read]:
+def _read_ahead(tasks: Iterable[ImageTask], maker: EmbedPictures, context: RecordContext) -> Iterator[_Read]:
     """Yield pixels in the order of tasks. Threads read two batches ahead, so that the model never waits."""
-    size = max(1, -(-maker.batch // of.threads))
+    size = max(1, -(-maker.batch // context.threads))
     each = iter(tasks)
     parts = iter(lambda: list(islice(each, size)), [])
     read = partial(_read, size=maker.model.input_size, resize=maker.resize)
-    return chain.from_iterable(look_ahead(read, parts, of.pool, of.threads))
+    return chain.from_iterable(look_ahead(read, parts, context.pool, context.threads))
 
 
 def _read(tasks: Sequence[ImageTask], size: tuple[int, int], resize: str) -> list[_Read]:

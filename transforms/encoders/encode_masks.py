@@ -61,31 +61,31 @@ def read_panoptic(panoptic: PanopticAnnotation, width: int, height: int, categor
     """
     if len(panoptic.segments) > MAX_SEGMENTS:
         detail = f"{len(panoptic.segments)} segments; masks of one byte tell {MAX_SEGMENTS} apart"
-        raise UnusableError(Reason.TOO_MANY_SEGMENTS, _of(panoptic, detail))
+        raise UnusableError(Reason.TOO_MANY_SEGMENTS, _name_file(panoptic, detail))
     try:
         data = fetch_file(ImageRef(panoptic.path, panoptic.size_bytes or 0, panoptic.version))
     except ChangedFileError as error:
         detail = "the file has been replaced since it was listed"
-        raise UnusableError(Reason.MASK_MISSING, _of(panoptic, detail)) from error
+        raise UnusableError(Reason.MASK_MISSING, _name_file(panoptic, detail)) from error
     except FileNotFoundError as error:
-        raise UnusableError(Reason.MASK_MISSING, _of(panoptic, "no such file under --panoptic-masks")) from error
+        raise UnusableError(Reason.MASK_MISSING, _name_file(panoptic, "no such file under --panoptic-masks")) from error
     except UnreadableFileError as error:
-        raise UnusableError(Reason.MASK_UNREADABLE, _of(panoptic, str(error.strerror))) from error
+        raise UnusableError(Reason.MASK_UNREADABLE, _name_file(panoptic, str(error.strerror))) from error
     with DECODING.part(width * height):
         colours = _decoded(panoptic, data, width, height)
-        indices = _places(colours, np.array([segment.id for segment in panoptic.segments], np.uint32))
+        indices = _segment_indices(colours, np.array([segment.id for segment in panoptic.segments], np.uint32))
     if fault := _fault(panoptic, indices):
         if _is_two_channel(colours, category_ids):
             detail = (
                 "its pixels are (category, instance), panopticapi's two-channel format; convert it with panopticapi's "
                 "converters/2channels2panoptic_coco_format.py, which also writes the JSON that goes with it"
             )
-            raise UnusableError(Reason.TWO_CHANNEL_PANOPTIC, _of(panoptic, detail))
-        raise UnusableError(Reason.SEGMENT_MISMATCH, _of(panoptic, fault))
+            raise UnusableError(Reason.TWO_CHANNEL_PANOPTIC, _name_file(panoptic, detail))
+        raise UnusableError(Reason.SEGMENT_MISMATCH, _name_file(panoptic, fault))
     return PanopticMap(data, indices.astype(np.uint8))
 
 
-def _of(panoptic: PanopticAnnotation, detail: str) -> str:
+def _name_file(panoptic: PanopticAnnotation, detail: str) -> str:
     return f"{panoptic.file_name!r}: {detail}"
 
 
@@ -99,12 +99,12 @@ def _decoded(panoptic: PanopticAnnotation, data: bytes, width: int, height: int)
                 return np.asarray(image.convert("RGB"))
     except Exception as error:  # Pillow's decoders raise nearly anything on bytes made to break them
         detail = f"it does not decode as PNG ({brief(error)})"
-        raise UnusableError(Reason.MASK_UNREADABLE, _of(panoptic, detail)) from error
+        raise UnusableError(Reason.MASK_UNREADABLE, _name_file(panoptic, detail)) from error
     if size != (width, height):
         detail = f"it is {size[0]}x{size[1]}, its image {width}x{height}"
-        raise UnusableError(Reason.MASK_SIZE_MISMATCH, _of(panoptic, detail))
+        raise UnusableError(Reason.MASK_SIZE_MISMATCH, _name_file(panoptic, detail))
     detail = f"a PNG of mode {mode}; segment ids are written as RGB"
-    raise UnusableError(Reason.MASK_UNREADABLE, _of(panoptic, detail))
+    raise UnusableError(Reason.MASK_UNREADABLE, _name_file(panoptic, detail))
 
 
 _UNKNOWN = -1
@@ -112,7 +112,7 @@ _PIXELS_AT_ONCE = 1 << 20
 """Number of pixels per lookup of segments, which takes several times the memory of the pixels."""
 
 
-def _places(colours: np.ndarray, segment_ids: np.ndarray) -> np.ndarray:
+def _segment_indices(colours: np.ndarray, segment_ids: np.ndarray) -> np.ndarray:
     """Return 1 + index of each pixel's id in `segment_ids`, 0 for id 0, _UNKNOWN otherwise: int16 [height, width]."""
     known = np.concatenate([np.zeros(1, np.uint32), segment_ids])
     order = np.argsort(known)
@@ -360,7 +360,6 @@ class MaskDrawer:
         return self._regions.of_void(picture.width, picture.height)
 
     def _stuff_values(self, task: ImageTask, picture: Picture, drawn: DrawnMasks) -> dict[str, Any]:
-        """Return the semantic mask of stuff annotations."""
         regions: list[tuple[StuffAnnotation, np.ndarray]] = []
         for region in task.labels.regions:
             try:

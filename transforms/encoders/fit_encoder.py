@@ -192,8 +192,8 @@ class TermCounter:
         # With return_counts, NumPy sorts, which is faster here.
         pairs, _ = np.unique(owners * number + found, return_counts=True)
         in_texts = pairs % max(1, number)
-        self._occurrences = _added_to(self._occurrences, np.bincount(found, minlength=number))
-        self._texts = _added_to(self._texts, np.bincount(in_texts, minlength=number))
+        self._occurrences = _add_in_place(self._occurrences, np.bincount(found, minlength=number))
+        self._texts = _add_in_place(self._texts, np.bincount(in_texts, minlength=number))
         self._waiting = []
 
     @property
@@ -205,7 +205,7 @@ class TermCounter:
         return Terms(list(self._numbers), self._occurrences.tolist(), self._texts.tolist(), self.distinct)
 
 
-def _added_to(sums: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+def _add_in_place(sums: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """Add `sums` to the first numbers, in place, and return `numbers`."""
     numbers[: sums.size] += sums
     return numbers

@@ -77,7 +77,7 @@ def build_model(choice: ModelChoice) -> Any:
 
 
 def _of_applications(name: str, choice: ModelChoice) -> Any:
-    size = choice.input_size or _own_size(name)
+    size = choice.input_size or _default_size(name)
     weights = choice.weights or ON_DISK
     if weights in (FETCHED, ON_DISK):
         with without_network() if weights == ON_DISK else nullcontext():
@@ -88,7 +88,7 @@ def _of_applications(name: str, choice: ModelChoice) -> Any:
     return model
 
 
-def _own_size(name: str) -> tuple[int, int]:
+def _default_size(name: str) -> tuple[int, int]:
     """Return the input size of a model of keras.applications with its top."""
     height, width = _constructor(name)(weights=None).input_shape[1:3]
     if not (height and width):
@@ -290,7 +290,7 @@ def _load(choice: ModelChoice) -> LoadedModel:
     size = _input_size(model, choice)
     layer, output = feature_output(model, choice)
     name, preprocess = _preprocessing(model, choice)
-    part = _up_to(model, layer, output, choice)
+    part = _truncated(model, layer, output, choice)
     pixels = keras.Input((*size, 3), dtype=model.inputs[0].dtype)
     feature = _pooled(part(pixels), choice)
     shape = _fixed_shape(feature, choice, layer)
@@ -355,7 +355,7 @@ def _preprocessing(model: Any, choice: ModelChoice) -> tuple[str, Callable[[Any]
     )
 
 
-def _up_to(model: Any, layer: str, output: Any, choice: ModelChoice) -> Any:
+def _truncated(model: Any, layer: str, output: Any, choice: ModelChoice) -> Any:
     import keras
 
     try:

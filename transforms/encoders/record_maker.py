@@ -178,7 +178,7 @@ class RecordContext(NamedTuple):
 class RecordMaker(Protocol):
     """Frozen msgspec Struct with a tag. Together with labels and table, it determines the records of an image."""
 
-    def start(self, of: RecordContext) -> EncodeBlock:
+    def start(self, context: RecordContext) -> EncodeBlock:
         """Return the function that makes the records of a shard's images."""
 
 

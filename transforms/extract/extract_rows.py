@@ -287,22 +287,22 @@ def class_of_image(values: dict[str, Any]) -> str | None:
 
 def _size(values: dict[str, Any], faults: list[tuple[str, str]]) -> tuple[int, int]:
     """Return width and height in pixels: those in the record, which scale its boxes, or else the image's."""
-    said = tuple(values[f"image.{side}"].item() for side in ("width", "height") if f"image.{side}" in values)
+    stored = tuple(values[f"image.{side}"].item() for side in ("width", "height") if f"image.{side}" in values)
     try:
         with open_picture(values["image.encoded"], kind_of(values["image.encoded"]) or "png") as image:
             found = image.size
     except Exception as error:  # Pillow's decoders raise nearly anything on damaged bytes
         fault = "image_undecodable", f"its header cannot be read ({brief(error)})"
-        if not said or min(said) < 1:
+        if not stored or min(stored) < 1:
             raise UnusableRecordError(*fault) from error
         faults.append(fault)
-        return said
-    if said and said != found:
-        detail = f"the image is {found[0]}x{found[1]}, the record says {said[0]}x{said[1]}"
-        if min(said) < 1:
+        return stored
+    if stored and stored != found:
+        detail = f"the image is {found[0]}x{found[1]}, the record says {stored[0]}x{stored[1]}"
+        if min(stored) < 1:
             raise UnusableRecordError("image_size", detail)
         faults.append(("image_size", detail))
-    return said or found
+    return stored or found
 
 
 def segmentations(record: RecordView, faults: list[tuple[str, str]]) -> Iterator[Segmentation | msgspec.UnsetType]:

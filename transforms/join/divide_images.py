@@ -255,11 +255,7 @@ def read_groups(path: str) -> dict[str, str]:
 
 
 def _of_json(data: bytes) -> Iterator[Group]:
-    """Yield the groups of JSON Lines.
-
-    Raises:
-        ValueError: A line is not a group.
-    """
+    """Yield the groups of JSON Lines. Raise ValueError if a line is not a group."""
     decoder = msgspec.json.Decoder(_GroupLine)
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
@@ -275,12 +271,7 @@ def _of_json(data: bytes) -> Iterator[Group]:
 
 
 def _of_table(path: str) -> Iterator[Group]:
-    """Yield the groups of a table.
-
-    Raises:
-        AnnotationFileError: See `read_texts`.
-        ValueError: The table lacks a column, or a row lacks a value.
-    """
+    """Yield the groups of a table. Raise ValueError if a column or value is missing; also errors of `read_texts`."""
     for row in read_texts(path, _choose).rows:
         name, group = row.cells or ("", "")
         if not name or not group:

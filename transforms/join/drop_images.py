@@ -143,15 +143,15 @@ def exclude_images(block: Block, splits: Sequence[str], exclusions: Exclusions) 
         row = int(np.searchsorted(block.first_object_of_image, object_, "right")) - 1
         if row not in images:
             id_, image_id = int(block.object_id[object_]), int(block.image_id[row])
-            reject = Rejected("annotation", id_, Reason.EXCLUDED, f"{columns[0][row]!r}: {_named(kinds)}", image_id)
+            reject = Rejected("annotation", id_, Reason.EXCLUDED, f"{columns[0][row]!r}: {_detail(kinds)}", image_id)
             facts.reject(splits[columns[2][row]], reject)
     if objects:
         block = block.take_objects(~np.isin(np.arange(block.num_objects), list(objects)))
-    texts = {row: _named(kinds) for row, kinds in images.items()}
+    texts = {row: _detail(kinds) for row, kinds in images.items()}
     return Kept(_leave_out(block, splits, Reason.EXCLUDED, texts, facts), facts, found)
 
 
-def _named(kinds: set[str]) -> str:
+def _detail(kinds: set[str]) -> str:
     known = ", ".join(sorted(kinds - {""}))
     return f"--exclude names it{f' ({known})' if known else ''}"
 

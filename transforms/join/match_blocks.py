@@ -88,7 +88,7 @@ def match_rows(rows: Block, files: Block | None, match: str, division: Division 
     unlisted: list[str] = []
     has_file = np.ones(len(rows), bool)
     if files is not None:
-        place = _places(keys, found_names, files)
+        place = _file_indices(keys, found_names, files)
         unlisted = sorted(set(found_names) - set(keys))
         has_file = place >= 0
         found = join_blocks([files, _NO_FILE]).take(place)  # -1 is the last row
@@ -137,7 +137,7 @@ def _match_ends(keys: Sequence[str], files: Sequence[str], match: str) -> dict[s
     return pairs
 
 
-def _places(keys: Sequence[str], names: Sequence[str], files: Block) -> np.ndarray:
+def _file_indices(keys: Sequence[str], names: Sequence[str], files: Block) -> np.ndarray:
     """Return the index of the file of each image's name: int64 [N], -1 without."""
     first: dict[str, int] = {}
     others: dict[str, list[int]] = {}
@@ -285,12 +285,12 @@ def _paired(images: set[str], files: set[str], match: str) -> dict[str, str]:
     if len(images) == len(files) == 1:
         return dict(zip(images, files, strict=True))
     raise CollidingImagesError(
-        f"--match {match}: the images {_some(images)} could be the files {_some(files)} alike; rename them, or give "
+        f"--match {match}: the images {_shown(images)} could be the files {_shown(files)} alike; rename them, or give "
         "--images only the folder that is meant"
     )
 
 
-def _some(names: set[str]) -> str:
+def _shown(names: set[str]) -> str:
     return first_texts(map(repr, sorted(names)), _SHOWN, " and ")
 
 
@@ -317,12 +317,12 @@ class MatchRows(beam.PTransform):
         if has_files:
             grouped = sides | "BothSides" >> beam.Flatten() | "GroupByName" >> beam.GroupByKey()
         else:
-            grouped = sides[0] | "Alone" >> beam.MapTuple(_alone)
+            grouped = sides[0] | "Alone" >> beam.MapTuple(_as_group)
         match = beam.FlatMap(_match, self.division, self.match, has_files, self.seed, self.bits)
         return grouped | "Match" >> match.with_output_types(Keyed).with_outputs(FACTS, main="rows")
 
 
-def _alone(bucket: int, packed: bytes) -> tuple[int, list[bytes]]:
+def _as_group(bucket: int, packed: bytes) -> tuple[int, list[bytes]]:
     return bucket, [packed]
 
 

@@ -66,13 +66,13 @@ def _typed_values(feature: Any) -> TypedValues | None:
     return (FeatureKind(kind), _values(FeatureKind(kind), getattr(feature, kind))) if kind else None
 
 
-def _values(kind: FeatureKind, of: Any) -> Values:
+def _values(kind: FeatureKind, message: Any) -> Values:
     if kind is FeatureKind.BYTES:
-        return list(of.value)
+        return list(message.value)
     if kind is FeatureKind.INT64:
-        return np.fromiter(of.value, np.int64, len(of.value))
-    packed = of.SerializeToString()  # ends in the packed numbers: a hundred times as fast as single ones
-    return np.frombuffer(packed, "<f4", len(of.value), len(packed) - 4 * len(of.value))
+        return np.fromiter(message.value, np.int64, len(message.value))
+    packed = message.SerializeToString()  # ends in the packed numbers: a hundred times as fast as single ones
+    return np.frombuffer(packed, "<f4", len(message.value), len(packed) - 4 * len(message.value))
 
 
 @cache
@@ -87,13 +87,13 @@ def _example_class() -> Any:
     for number, kind in enumerate(_LISTS, 1):
         _add(feature, kind.value, number, f"{kind.value}List", oneof_index=0)
     _add(file.message_type.add(name="FeatureList"), "feature", 1, "Feature", label=_FIELD.LABEL_REPEATED)
-    for of, field in (("Feature", "feature"), ("FeatureList", "feature_list")):
-        map_ = file.message_type.add(name=f"{of}s")
-        entry = map_.nested_type.add(name=f"{of}Entry")
+    for type_, field in (("Feature", "feature"), ("FeatureList", "feature_list")):
+        map_ = file.message_type.add(name=f"{type_}s")
+        entry = map_.nested_type.add(name=f"{type_}Entry")
         entry.options.map_entry = True
         entry.field.add(name="key", number=1, label=_FIELD.LABEL_OPTIONAL, type=_FIELD.TYPE_STRING)
-        _add(entry, "value", 2, of)
-        _add(map_, field, 1, f"{of}s.{of}Entry", label=_FIELD.LABEL_REPEATED)
+        _add(entry, "value", 2, type_)
+        _add(map_, field, 1, f"{type_}s.{type_}Entry", label=_FIELD.LABEL_REPEATED)
     example = file.message_type.add(name="Example")
     _add(example, "features", 1, "Features")
     _add(example, "feature_lists", 2, "FeatureLists")

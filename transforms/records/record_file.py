@@ -128,12 +128,12 @@ def open_records(path: str, version: str = "") -> Iterator[bytes]:
                 yield record
                 read += 1
         except RecordError as error:
-            raise _not_read(path, error, "" if is_packed else repr(start)) from error
+            raise _located_error(path, error, "" if is_packed else repr(start)) from error
         except _GZIP_FAULTS as error:  # type: ignore[misc]
             raise RecordError(f"{path}: after {read:,} records its GZIP stream is damaged or cut ({error})") from error
 
 
-def _not_read(path: str, error: RecordError, start: str) -> Exception:
+def _located_error(path: str, error: RecordError, start: str) -> Exception:
     """Return the error with its location; `start` has the first bytes of the file, empty for GZIP."""
     if error.reason == "length_crc" and not error.record:
         begins = f"it begins with {start}" if start else "unpacked from GZIP"

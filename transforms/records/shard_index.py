@@ -126,7 +126,7 @@ def read_index(path: str, size: int, records: int | None = None) -> ShardIndex:
         index = decode_index(storage_for(path).read(index_path(path)))
     except FileNotFoundError:
         index = build_index(path)
-        _say_once(split_folder(path)[0])
+        _warn_once(split_folder(path)[0])
     except ValueError as error:
         raise IndexMismatchError(f"{index_path(path)}: {error}; recordmill index {path} writes it again") from error
     if index.size != size:
@@ -139,7 +139,7 @@ def read_index(path: str, size: int, records: int | None = None) -> ShardIndex:
 
 
 @lru_cache(maxsize=1024)
-def _say_once(folder: str) -> None:
+def _warn_once(folder: str) -> None:
     _LOGGER.warning(
         "%s has no index for all its shards, so each is passed over once when it is first read; "
         "recordmill index %s writes them",
@@ -189,7 +189,7 @@ def build_index(path: str, read: Callable[[int], object] = lambda _: None, check
         file.seek(0)
         try:
             lengths = map(framed, map(len, read_records(file))) if checks_records else read_lengths(file, size)
-            return index_of(array("q", _counted(lengths, read)))
+            return index_of(array("q", _with_progress(lengths, read)))
         except RecordError as error:
             file.seek(0)
             raise _explained(path, file.read(HEADER_BYTES), error) from error
@@ -206,7 +206,7 @@ def check_indexable(path: str) -> None:
             raise explained from error
 
 
-def _counted(items: Iterable[Item], read: Callable[[int], object]) -> Iterator[Item]:
+def _with_progress(items: Iterable[Item], read: Callable[[int], object]) -> Iterator[Item]:
     number = 0
     for number, item in enumerate(items, 1):
         if number % _EVERY == 0:

@@ -111,10 +111,10 @@ def forking(number: int) -> Iterator[None]:
     global _forked
     gc.freeze()  # otherwise garbage collection copies the pages of each process
     progress.expect_forked()
-    executor = ProcessPoolExecutor(number, multiprocessing.get_context("fork"), _begin, (os.getpid(),))
+    executor = ProcessPoolExecutor(number, multiprocessing.get_context("fork"), _init_process, (os.getpid(),))
     processes = Processes(number, executor)
     try:
-        with _held_back(_OF_PARENT):  # permanently in the forked processes; here, until all are forked
+        with _blocked(_OF_PARENT):  # permanently in the forked processes; here, until all are forked
             executor.submit(os.getpid)  # the first task forks all, before the executor starts a thread
         _forked = processes
         yield
@@ -124,7 +124,7 @@ def forking(number: int) -> Iterator[None]:
 
 
 @contextmanager
-def _held_back(signals: set[signal.Signals]) -> Iterator[None]:
+def _blocked(signals: set[signal.Signals]) -> Iterator[None]:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield
@@ -132,7 +132,7 @@ def _held_back(signals: set[signal.Signals]) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin(parent: int) -> None:
+def _init_process(parent: int) -> None:
     """Initialise a forked process, so that it ends with its parent in any case."""
     end_with_parent(parent)
     progress.is_forked()

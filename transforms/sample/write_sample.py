@@ -194,7 +194,7 @@ def _instances(scene: Scene, image_id: int) -> Iterator[dict]:
         if thing.category.name == "square" and row["area"] == width * height:
             row["segmentation"] = [[x, y, x + width, y, x + width, y + height, x, y + height]]
         if thing.keypoints:
-            points = [_labelled(mask, x, y) for x, y in thing.keypoints]
+            points = [_coco_keypoint(mask, x, y) for x, y in thing.keypoints]
             row["keypoints"] = [number for point in points for number in point]
             row["num_keypoints"] = sum(visibility > 0 for _, _, visibility in points)
         yield row
@@ -212,7 +212,7 @@ def _annotation(id_: int, image_id: int, category: Category, mask: np.ndarray, i
     }
 
 
-def _labelled(mask: np.ndarray, x: int, y: int) -> tuple[int, int, int]:
+def _coco_keypoint(mask: np.ndarray, x: int, y: int) -> tuple[int, int, int]:
     """Return a COCO keypoint: visibility 2 if visible, 1 if covered; zeros outside the image."""
     if not (0 <= y < mask.shape[0] and 0 <= x < mask.shape[1]):
         return 0, 0, 0

@@ -59,7 +59,7 @@ def commit_splits(
         OSError: Storage fails.
     """
     storage = storage_for(output)
-    own = {split: msgspec.structs.replace(manifest, splits={split: of}) for split, of in manifest.splits.items()}
+    own = {split: msgspec.structs.replace(manifest, splits={split: entry}) for split, entry in manifest.splits.items()}
     shards = {shard.file for each in manifest.splits.values() for shard in each.shards}
     before = read_split_manifests(output)
     _merged(output, {**before, **own})  # raises before anything is changed, if splits contradict each other

@@ -107,7 +107,7 @@ def add_sizes(sizes: Iterable[GroupSizes]) -> GroupSizes:
 
 def share_warnings(sizes: Sequence[tuple[str, GroupSizes]], shares: SplitShares) -> Iterator[tuple[str, str]]:
     """Yield a warning if the share of a split is off by more than 5 percentage points."""
-    total, of_split = add_sizes(of for _, of in sizes), dict(sizes)
+    total, of_split = add_sizes(size for _, size in sizes), dict(sizes)
     far = []
     for split, share in shares.shares:
         images = of_split[split].images if split in of_split else 0

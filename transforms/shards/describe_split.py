@@ -50,7 +50,7 @@ def describe_split(
     """
     split, rejected = recipe.split, rejects.tally
     inputs = tuple(
-        sorted((rows for (of, _, _), rows in facts.inputs.items() if of == split), key=lambda rows: rows.path)
+        sorted((rows for (name, _, _), rows in facts.inputs.items() if name == split), key=lambda rows: rows.path)
     )
     number = Counter({metric: facts.counts.get((split, metric.value), 0) for metric in Metric})
     statistics_ = facts.statistics.get(split, Statistics())
@@ -94,8 +94,8 @@ def describe_split(
         first_rejects=rejects.first,
         shards=tuple(sorted(shards, key=lambda shard: shard.file)),
         class_counts=tuple(class_counts),
-        warnings=tuple(sorted(text for of, text in facts.warnings if of == split)),
-        texts={column: texts for (of, column), texts in sorted(facts.texts.items()) if of == split},
+        warnings=tuple(sorted(text for name, text in facts.warnings if name == split)),
+        texts={column: texts for (name, column), texts in sorted(facts.texts.items()) if name == split},
         findings={name: finding.number for name, finding in statistics_.findings.items()},
         statistics_sha256=sha256(statistics).hexdigest(),
         fingerprints_sha256=fingerprints_sha256,

@@ -225,7 +225,7 @@ class FinishedShards:
             return None
         if any(reject.reason in _MAY_PASS for reject in result.rejected):
             return None
-        is_whole = all(map(self._is_there, moves(key.split, result.info)))
+        is_whole = all(map(self._exists, moves(key.split, result.info)))
         return (written_shard(note.sha256, result), result) if is_whole else None
 
     def result(self, key: ShardKey, sha256: str) -> ShardResult:
@@ -256,7 +256,7 @@ class FinishedShards:
             return None
         return note if hashlib.sha256(note.result).hexdigest() == note.sha256 else None
 
-    def _is_there(self, move: "Move") -> bool:
+    def _exists(self, move: "Move") -> bool:
         """Return True if a file is undamaged, in the state folder or, after an interrupted commit, in the output."""
         paths = (join_path(self._output, file) for file in (move.written, move.target))
         return any(is_whole(self._storage, path, move.file) for path in paths)

@@ -88,10 +88,10 @@ def _notes(written: WrittenShard) -> list[tuple[ShardKey, str]]:
     return [(written.key, written.note)] if written.note else []
 
 
-def _write(_: bytes, target: Target, found: list[Facts], of_shards: list[Facts], *sides: Any, **of: Any) -> Manifest:
+def _write(_: bytes, target: Target, found: list[Facts], of_shards: list[Facts], *sides: Any, **more: Any) -> Manifest:
     facts = add_facts([*found, *of_shards])
     recipes = tuple(recipe.with_listings(facts.listings) for recipe in target.recipes)
-    return write_metadata(target._replace(recipes=recipes), facts, *sides, **of)
+    return write_metadata(target._replace(recipes=recipes), facts, *sides, **more)
 
 
 def write_metadata(
@@ -141,8 +141,8 @@ def write_metadata(
     if target.duplicates != "report":
         fingerprints = {
             split: FingerprintFile(fingerprints_path(target.output, split))
-            for split, of in splits.items()
-            if of.fingerprints_sha256 is not msgspec.UNSET
+            for split, entry in splits.items()
+            if entry.fingerprints_sha256 is not msgspec.UNSET
         }
         compared = check_duplicates(target.output, fingerprints, table, target.duplicates)
     encoders = sorted(encoders, key=attrgetter("column"))

@@ -92,23 +92,23 @@ def write_shard(
     """
     block = ordered_block(packed, recipe.seed)
     block = block.having(split=np.zeros(len(block), np.int64))
-    of = RecordContext(labels, table, pool, threads, recipe.output)
-    plan, finished = plan_digest(key, block, recipe, of), FinishedShards(recipe.output, recipe.name, recipe.layout)
+    context = RecordContext(labels, table, pool, threads, recipe.output)
+    plan, finished = plan_digest(key, block, recipe, context), FinishedShards(recipe.output, recipe.name, recipe.layout)
     if found := finished.find(key, plan):
         written, result = found
         _LOGGER.info("%s is there already, with %d examples", result.info.file, result.info.examples)
         continued = 0 if block.is_continuation is None else int(block.is_continuation.sum())
         progress.skipped_images(result.info.examples if block.rows is not None else len(block) - continued)
     else:
-        written = finished.note(_write(key, block, plan, recipe, of))
+        written = finished.note(_write(key, block, plan, recipe, context))
     progress.finished_shard()
     return written
 
 
-def plan_digest(key: ShardKey, block: Block, recipe: ShardRecipe, of: RecordContext) -> str:
+def plan_digest(key: ShardKey, block: Block, recipe: ShardRecipe, context: RecordContext) -> str:
     """Return a hex digest of a shard's plan. Equal digests give equal bytes, if the image files are unchanged. It does
     not depend on the Blocks of the images."""
-    digest = hashlib.sha256(pack((key, msgspec.structs.replace(recipe, output=""), of.labels, of.table)))
+    digest = hashlib.sha256(pack((key, msgspec.structs.replace(recipe, output=""), context.labels, context.table)))
     for name, column in chain(block.image_columns(), block.object_columns()):
         values = column.values if isinstance(column, Ragged) else column
         if values.any():  # a Block may lack a column without values
@@ -120,12 +120,12 @@ def plan_digest(key: ShardKey, block: Block, recipe: ShardRecipe, of: RecordCont
     return digest.hexdigest()
 
 
-def _write(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, of: RecordContext) -> ShardResult:
+def _write(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, context: RecordContext) -> ShardResult:
     counted: Counter[Metric] = Counter()
     classes: Counter[int] = Counter()
     rejected: list[Rejected] = []
     facts = _ShardFacts()
-    encode = recipe.maker.start(of)
+    encode = recipe.maker.start(context)
     with ShardFile(recipe, key) as shard:
         for run in encode(block, key.split):
             first, offset = shard.examples, shard.framed_bytes
@@ -154,7 +154,7 @@ def _write(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, of: Reco
         # For rows without images, only their number is counted.
         facts.images.statistics(shard.info.file) if block.rows is None else Statistics(shard.examples),
         dict(classes),
-        facts.fingerprints_of(shard.info.file) if has_picture(of.table) else None,
+        facts.fingerprints_of(shard.info.file) if has_picture(context.table) else None,
     )
 
 
@@ -225,7 +225,6 @@ class WriteShards(beam.PTransform):
 
     @property
     def sides(self) -> tuple[AsSingleton, ...]:
-        """Side inputs of a shard."""
         return AsSingleton(self.labels), AsSingleton(self.table), AsSingleton(self.checked)
 
     def expand(self, placed: PCollection[tuple[ShardKey, bytes]]):
@@ -235,8 +234,6 @@ class WriteShards(beam.PTransform):
 
 
 class _WriteShard(ShardDoFn):
-    """DoFn with the threads that read and check images."""
-
     def __init__(self, recipe: ShardRecipe, threads: int | None):
         super().__init__(threads)
         self._recipe = recipe
@@ -292,7 +289,7 @@ class WriteWithBeam(WriteShards):
         path = join_path(self.recipe.output, f"{state_folder(split)}/{name}")
         suffix = ".gz" if self.recipe.gzip else ""  # makes Beam compress
         sink = beam.io.WriteToTFRecord(path, file_name_suffix=suffix, num_shards=self.num_shards or 0)
-        of_split = beam.FlatMapTuple(lambda its, record: [record] * (its == split)).with_output_types(bytes)
+        of_split = beam.FlatMapTuple(lambda name, record: [record] * (name == split)).with_output_types(bytes)
         note = beam.Map(_note, split, self.recipe).with_output_types(Any)
         return records | f"Of-{split}" >> of_split | f"Write-{split}" >> sink | f"Note-{split}" >> note
 

@@ -94,7 +94,7 @@ def choose_records(shards: Shards, choice: Choice, count: int, read: Callable[[i
     """
     if shards.manifest and choice.feature == CATEGORY:
         _check_class(choice.value, shards.manifest)
-    seen = _Seen(choice, read)
+    seen = _Filter(choice, read)
     given = 0
     for record in _records(shards, choice.first or 0, seen.may_match):
         if seen.matches(record):
@@ -190,7 +190,7 @@ class _Parser:
         return LabelMap(tuple(Category(index, name) for index, name in enumerate(names)))
 
 
-class _Seen:
+class _Filter:
     """Filter of records by a choice. It remembers other ids, names and features for the error."""
 
     def __init__(self, choice: Choice, read: Callable[[int], None]):
@@ -227,12 +227,12 @@ class _Seen:
     def nothing(self, shards: Shards) -> str:
         """Return the error for a choice without records."""
         choice = self._choice
-        of = f"none of {self._records:,} records in {len(shards.shards):,} files"
+        searched = f"none of {self._records:,} records in {len(shards.shards):,} files"
         if choice.id:
             like = f"; ids are such as {', '.join(self._ids)}" if self._ids else ", and none has an id"
-            return f"--id {choice.id!r}: {of} has it{like}"
+            return f"--id {choice.id!r}: {searched} has it{like}"
         if choice.feature:
-            found = f"--find {choice.feature}={choice.value}: {of} has"
+            found = f"--find {choice.feature}={choice.value}: {searched} has"
             if choice.feature in self._features:
                 return f"{found} that value"
             if choice.feature == CATEGORY:

@@ -139,11 +139,7 @@ class CategoryFinder:
         self.by_name = {name: id_ for (name, id_) in self._by_both if self._numbers[name] == 1}
 
     def find(self, each: SampleObject) -> int:
-        """Return the category id of an object.
-
-        Raises:
-            UnusableError: No category, or more than one, has the name.
-        """
+        """Return the category id of an object. Raise UnusableError unless exactly one category matches."""
         found = self._by_both.get((each.category, each.category_id)) if each.category_id is not None else None
         found = self.by_name.get(each.category) if found is None else found
         if found is None and self._makes_ids:

@@ -262,7 +262,7 @@ def _balance(_: bytes, splits: tuple[str, ...], before: Iterable[Facts], own: It
     as removed, and those that it added are counted as input."""
     read, came, facts = add_facts(before), add_facts(own), FactsBuilder()
     for split in splits:
-        left, arrived = _left(read, split), _rows(came, split)
+        left, arrived = _remaining(read, split), _rows(came, split)
         same = [min(pair) for pair in zip(left, arrived, strict=True)]
         facts.add_rows(split, InputRows(_PIPELINE, "samples", -same[0], -same[1]))
         facts.count(split, Metric.IMAGES_REMOVED, left[0] - same[0])
@@ -271,19 +271,19 @@ def _balance(_: bytes, splits: tuple[str, ...], before: Iterable[Facts], own: It
 
 
 def _rows(facts: Facts, split: str) -> tuple[int, int]:
-    found = [rows for (of, _, _), rows in facts.inputs.items() if of == split]
+    found = [rows for (name, _, _), rows in facts.inputs.items() if name == split]
     return sum(rows.images for rows in found), sum(rows.annotations for rows in found)
 
 
-def _left(facts: Facts, split: str) -> tuple[int, int]:
+def _remaining(facts: Facts, split: str) -> tuple[int, int]:
     """Return the numbers of images and annotations that remain of those that were read."""
     images, annotations = _rows(facts, split)
 
     def count(*metrics: Metric) -> int:
         return sum(facts.counts.get((split, metric.value), 0) for metric in metrics)
 
-    for (of, what, _), rejects in facts.rejects.items():
-        if of == split:
+    for (name, what, _), rejects in facts.rejects.items():
+        if name == split:
             images -= rejects.number * (what != "annotation")
             annotations -= rejects.annotations + rejects.number * (what == "annotation")
     images -= count(Metric.ROWS_MERGED, Metric.OF_OTHER_CLASSES)

@@ -307,9 +307,9 @@ class RowChecker:
             return
         (pixels,) = (feature for feature in self._pictures if feature.is_packed)
         height, width, channels = map(int, pixels.shape)
-        said = values["image.height"], values["image.width"]
-        if said != (height, width) or len(values[pixels.source]) != height * width * channels:
-            found = f"{len(values[pixels.source]):,} bytes of pixels, said to be {said[1]}x{said[0]}"
+        stored = values["image.height"], values["image.width"]
+        if stored != (height, width) or len(values[pixels.source]) != height * width * channels:
+            found = f"{len(values[pixels.source]):,} bytes of pixels, said to be {stored[1]}x{stored[0]}"
             yield "image_size", f"{found}; the manifest says {width}x{height} of {channels}"
 
     def _faults(

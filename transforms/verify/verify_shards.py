@@ -61,21 +61,21 @@ class Recomputed(NamedTuple):
     faults: list[tuple[int, RecordFault]]
 
 
-def recompute(records: Sequence[bytes], how: Recomputing, of: RecordContext) -> Recomputed:
+def recompute(records: Sequence[bytes], how: Recomputing, context: RecordContext) -> Recomputed:
     """Recompute the features of a shard's first records, which have no other faults."""
-    found = list(map(RecordParser(of.table), records))
+    found = list(map(RecordParser(context.table), records))
     tasks = [_task(number, values, how.folders) for number, values in enumerate(found)]
     faults = [(number, task) for number, task in enumerate(tasks) if not isinstance(task, ImageTask)]
     differences = []
-    encoder = FeatureEncoder(of.labels, of.table, how.maker.dtype)
+    encoder = FeatureEncoder(context.labels, context.table, how.maker.dtype)
     pictures = [task for task in tasks if isinstance(task, ImageTask)]
-    for task, made in embed_tasks(pictures, how.maker, of, encoder):
+    for task, made in embed_tasks(pictures, how.maker, context, encoder):
         number = task.image_id
         if isinstance(made, Rejected):
             faults.append((number, ("picture", f"{made.detail} ({made.reason.value})")))
             continue
         (record,) = made.records
-        difference = _difference(found[number], RecordParser(of.table)(b"".join(record)))
+        difference = _difference(found[number], RecordParser(context.table)(b"".join(record)))
         differences.append(difference)
         if difference > how.tolerance:
             detail = (
@@ -164,8 +164,8 @@ def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> Shard
     again = Recomputed(0, 0.0, [])
     if expected.recomputing and not (faults.faults() or damage):
         first = list(islice(ShardReader(expected.path).records(), expected.recomputing.records))
-        of = RecordContext(expected.labels, expected.table, pool, threads)
-        again = recompute(first, expected.recomputing, of)
+        context = RecordContext(expected.labels, expected.table, pool, threads)
+        again = recompute(first, expected.recomputing, context)
         faults.add(Fault(file, number, *fault) for number, fault in again.faults)
     if not damage:
         damage += index_faults(expected, reader)
@@ -196,10 +196,10 @@ def index_faults(expected: ManifestShard, reader: ShardReader) -> Iterator[Fault
 def _checker(expected: ShardToVerify) -> tuple[Callable[[list[bytes]], list[tuple[int, list[RecordFault]]]], int]:
     """Return a function that returns the number of objects and the faults of each of several records, and the number of
     records per call."""
-    of = expected.check, expected.table, expected.labels
+    arguments = expected.check, expected.table, expected.labels
     if expected.table.record_of is RecordOf.ROW:
-        check_rows = RowChecker(*of, expected.encoders)
+        check_rows = RowChecker(*arguments, expected.encoders)
         at_once = _PICTURES_AT_ONCE if any(map(is_of_picture, expected.table.features)) else _ROWS_AT_ONCE
         return lambda records: [(0, faults) for faults in check_rows(records)], at_once
-    check_record = RecordChecker(*of, expected.boxes_inside, expected.encoders)
+    check_record = RecordChecker(*arguments, expected.boxes_inside, expected.encoders)
     return lambda records: list(map(check_record, records)), 1
