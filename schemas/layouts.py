@@ -2,14 +2,14 @@
 
 A layout assigns names to values (`recordmill.schemas.values`).
 
-`detection` is read unchanged by Model Garden (`official/vision/dataloaders/tf_example_decoder.py`) and by the Object
-Detection API (`object_detection/data_decoders/tf_example_decoder.py`); ours on top are `image/object/id`,
+`detection` is the layout of Model Garden (`official/vision/dataloaders/tf_example_decoder.py`) and of the Object
+Detection API (`object_detection/data_decoders/tf_example_decoder.py`). Recordmill adds `image/object/id`,
 `image/object/category_id`, `image/object/class/index` and `image/object/mask/rle`, which those readers ignore.
 
-`keras` is what the recipe "Creating TFRecords" (keras.io) writes and reads; `class_index` is ours. `tfds` is what
-`tfds.load("coco/2017")`, `"coco/2017_panoptic"` and `"coco_captions"` give; `objects/category_id` is ours.
+`keras` is the layout of the recipe "Creating TFRecords" (keras.io), with `class_index` added. `tfds` is the layout of
+`tfds.load("coco/2017")`, `"coco/2017_panoptic"` and `"coco_captions"`, with `objects/category_id` added.
 
-`classification` is what the scripts of ImageNet's TFRecords write and Model Garden's `classification_input.py` reads.
+`classification` is the layout of ImageNet's TFRecord scripts and of Model Garden's `classification_input.py`.
 """
 
 import difflib

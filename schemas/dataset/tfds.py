@@ -69,7 +69,7 @@ def is_dataset_info(found: bytes, expected: bytes) -> bool:
 
 
 def class_names(categories: Sequence[Category]) -> list[str]:
-    """Return unique names by class index, one line each. TFDS requires it: ids are added to shared names.
+    """Return unique names by class index, one line each, as TFDS requires. Shared names get their ids.
 
     >>> class_names((Category(0, "face"), Category(1, "face"), Category(2, "hand")))
     ['face (id 0)', 'face (id 1)', 'hand']

@@ -184,7 +184,7 @@ class ConvertOptions(Options):
 
     @property
     def record_options(self) -> dict[str, RecipeValue]:
-        """Options that determine the bytes of shards, without defaults, so that a new option changes no recipe."""
+        """Options that change shards and differ from their defaults, so that a new option changes no recipe."""
         fields = [each for each in options_of(type(self)) if each.is_recorded]
         values = {each.name: getattr(self, each.attribute) for each in fields if self.given(each.attribute)}
         return {

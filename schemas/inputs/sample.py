@@ -64,7 +64,7 @@ class Sample(msgspec.Struct, frozen=True):
         stuff: Regions of stuff.
         panoptic: Panoptic segments.
         neg_category_ids, not_exhaustive_category_ids: Lists of LVIS.
-        size_bytes, version: Size of the file at `path`, and a text that changes with it; looked up if None, empty.
+        size_bytes, version: Size of the file at `path`, and a text that changes with it; looked up if unset.
         tags: Classes of the whole image, in addition to its objects.
     """
 

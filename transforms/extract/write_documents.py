@@ -75,7 +75,7 @@ class _Files(NamedTuple):
     """The files of all records, one after the other.
 
     Attributes:
-        names, paths, contents: Digests. Names are normalised as by file systems that ignore case.
+        names, paths, contents: Digests; `names` of the `name_key` of paths, which is equal for all spellings.
         record: int64, index of the record.
         size: int64, bytes.
         is_image: bool.

@@ -40,7 +40,7 @@ class Shards(NamedTuple):
     """Shards to show.
 
     Attributes:
-        folder: Folder of the files; for a pattern of several folders, the first one without a wild card.
+        folder: Folder of the data set, the file or the pattern.
         manifest: Manifest of the folder; None for other TFRecord files.
         is_whole: True if the path is the folder, and not some of its files.
         class_names: Class names in files of other tools, by the name of the feature with their indices.

@@ -37,7 +37,7 @@ class Recomputing(msgspec.Struct, frozen=True):
     Attributes:
         maker: Maker of the records.
         folders: Folders of the images.
-        records: Number of first records per shard. Their order is random, and so are their batches.
+        records: Number of first records per shard: a random sample, in the batches of the conversion.
         tolerance: Maximum difference, as a fraction of the largest number of a record.
     """
 
