@@ -35,18 +35,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     dashes = arguments.index("--") if "--" in arguments else len(arguments)
     own, beam_arguments = arguments[:dashes], arguments[dashes + 1 :]
     debug = "--debug" in own
-    # Beam's workers would print the traceback of an error that is reported in one line here.
+    # Hides tracebacks of Beam's workers: their errors are reported in one line here.
     hiding = others_hidden() if beam_arguments and not debug else nullcontext()
     with hiding, logged(debug), terminated_as_by_ctrl_c() as signals:
         return _run(own, beam_arguments, debug, signals)
 
 
 def command(run: Callable[[], int] = main) -> NoReturn:
-    """Run `main`, or a caller of it, as the process `recordmill`, which hides the output of libraries (libtiff's, for
-    example). A caller's own process shows it."""
+    """Run `main`, or a function that calls it, as the process `recordmill`. It hides the output of libraries
+    (libtiff's, for example). A caller's own process shows that output."""
     debug = "--debug" in sys.argv
-    atexit.register(gc.freeze)  # Python would look through all objects as it ends: 0.4 s of a job of ten images
-    for stream in (sys.stdout, sys.stderr):  # names that the terminal's encoding lacks are no reason to fail
+    atexit.register(gc.freeze)  # skips the garbage collection at exit: 0.4 s of a job with ten images
+    for stream in (sys.stdout, sys.stderr):  # do not fail on characters that the terminal's encoding lacks
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     with local_engine(), nullcontext() if debug else others_hidden(for_good=True):
@@ -59,13 +59,13 @@ def command(run: Callable[[], int] = main) -> NoReturn:
             print(f"recordmill: the command failed: {text} (--debug shows the traceback)", file=error_stream())
             code = 1
     if sys.stdout:
-        with suppress(OSError):  # nobody may be reading it any more
+        with suppress(OSError):  # the reader of a pipe may be gone
             sys.stdout.flush()
     end_with(code)
     if sys.stderr and not debug:
         sys.stderr.flush()
-        silence()  # all has been reported; Beam's threads that the interpreter's end cuts off would only print noise
-    if code > 128:  # an interrupted step of Beam may leave a thread for which the interpreter's end would wait for ever
+        silence()  # everything is reported; Beam's threads print noise when the interpreter ends
+    if code > 128:  # an interrupted step may leave a thread that the interpreter would wait for
         os._exit(code)
     sys.exit(code)
 
@@ -106,14 +106,14 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
             raise ConfigError(f"{command.verb} runs no pipeline, so {' '.join(beam_arguments)} would do nothing")
         return run_command(command, beam_arguments)
     except RecordmillError as error:
-        _complain(error, debug)
+        _print_error(error, debug)
         return error.exit_code
     except OSError as error:
-        _complain(error, debug)
+        _print_error(error, debug)
         return ConfigError.exit_code if is_of_command(error) else 1
     except KeyboardInterrupt as interrupt:
-        if str(interrupt):  # recordmill.launch.runners.run knows more
-            _complain(interrupt, debug)
+        if str(interrupt):  # the message of recordmill.launch.runners.run
+            _print_error(interrupt, debug)
         else:
             goes_on = own[0] in VERBS and VERBS[own[0]].resumes
             left = "; finished shards stay, and the same command goes on from there" if goes_on else ""
@@ -121,7 +121,7 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
         return 128 + signals[0] if signals else INTERRUPTED
 
 
-def _complain(error: BaseException, debug: bool) -> None:
+def _print_error(error: BaseException, debug: bool) -> None:
     if debug:
         traceback.print_exception(error, file=error_stream())
     text = explain_os_error(error) if isinstance(error, OSError) else str(error)
@@ -155,7 +155,7 @@ def run_command(command: Command, beam_arguments: list[str], show: Any = None) -
     if not verb.converts:
         return 1 if run(options, progress, beam_options(beam_arguments)) else 0
     beams = beam_options(beam_arguments, run_job_name(options.output, options.splits))
-    check_runner(beams, options.paths)  # before any input is looked for, which takes a while in a bucket
+    check_runner(beams, options.paths)  # before inputs are checked, which is slow in a bucket
     check_inputs(options)
     if verb.needs_tensorflow:
         require_tensorflow(command.verb, is_checking=False)
@@ -168,11 +168,8 @@ def run_command(command: Command, beam_arguments: list[str], show: Any = None) -
 
 
 def _require_installed() -> None:
-    """
-    Raises:
-        ConfigError: Python finds the package, but not the distribution: shards name the version that wrote them.
-    """
-    from importlib.metadata import distributions  # readers do without
+    """Raise ConfigError if the distribution is not installed: shards store the version that wrote them."""
+    from importlib.metadata import distributions  # slow to import; readers do not need it
 
     if not any(distributions(name="recordmill")):
         clone = Path(__file__).resolve().parent.parent

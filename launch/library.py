@@ -34,8 +34,8 @@ def convert(
         show: Returns a `recordmill.launch.terminal.progress.Show` for a mode of `progress`.
 
     Raises:
-        ConfigError: with all faults.
-        JobError: the job failed.
+        ConfigError: With all errors.
+        JobError: The job failed.
     """
     if verb not in CONVERSIONS:
         raise ConfigError(f"{verb!r} is none of {', '.join(CONVERSIONS)}")
@@ -92,6 +92,6 @@ def _answer(messages: TextIO, summary: io.StringIO) -> int:
 
 def _end_with(parent: int) -> None:
     if sys.platform == "linux":
-        end_with_parent(parent)  # by no thread, as writers are forked
+        end_with_parent(parent)  # without a thread, because writers are forked
     else:
         threading.Thread(target=lambda: (sys.stdin.read(), os._exit(1)), daemon=True).start()

@@ -1,4 +1,4 @@
-"""Verbs of formats: convert images with label files to TFRecord shards. A format says what is read, by `source`."""
+"""Verbs of formats: convert images with label files to TFRecord shards. A format's `source` determines the input."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -39,7 +39,7 @@ def prepare(options: FormatOptions) -> Job:
     """Return the job of a format.
 
     Raises:
-        ConfigError: see `FormatOptions.source` and `FormatOptions.splits_of`.
+        ConfigError: See `FormatOptions.source` and `FormatOptions.splits_of`.
     """
     source = options.source()
     splits = options.splits_of(source)
@@ -53,7 +53,7 @@ def prepare(options: FormatOptions) -> Job:
 
 
 def inputs(options: FormatOptions, source: Source) -> Iterator[InputFile]:
-    """Yield the files of the data set that say what is read; label files are read by the job itself."""
+    """Yield the files that determine what is read. The job itself reads label files."""
     for path in source.inputs:
         yield input_file(source.kind, path)
     yield from group_files(options)

@@ -1,4 +1,4 @@
-"""The encoder of a column of texts: one that is fitted on a split, or a saved one."""
+"""Choose the encoder of a column of texts: a saved one, or one that is fitted on a split."""
 
 from collections.abc import Iterator, Sequence
 
@@ -23,7 +23,7 @@ from recordmill.transforms.dataset.dataset_folder import read_manifest, unfinish
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _TRAIN = "train"
-_MOST_BYTES = 1 << 30  # of an encoder's file, which every worker holds
+_MOST_BYTES = 1 << 30  # maximum size of an encoder's file, which every worker has in memory
 
 
 def choose_encoder(
@@ -33,7 +33,7 @@ def choose_encoder(
     folder have the same encoder.
 
     Raises:
-        ConfigError: saved encoders cannot be used; or which split is to be fitted is not clear.
+        ConfigError: Saved encoders are unusable, or the split to fit on is not clear.
     """
     manifest = read_manifest(output)
     _check_replaceable(output, column, manifest)
@@ -71,7 +71,7 @@ def choose_encoder(
 
 
 def _check_replaceable(output: str, column: str, manifest: Manifest | None) -> None:
-    """Refuse files that are named as those of encoders, and belong to no data set."""
+    """Refuse to replace files that are named like encoders, and do not belong to a data set."""
     storage = storage_for(output)
     names = [name for name in (encoder_file(column), CLASSES) if storage.size(join_path(output, name)) is not None]
     if names and not unfinished_splits(output) and not (manifest and manifest.encoders):
@@ -93,7 +93,7 @@ def saved_classes(folders: Sequence[str]) -> tuple[str, ...]:
     """Return the classes of saved encoders, in the order of their indices; empty if they have none.
 
     Raises:
-        ConfigError: they cannot be used, or two folders have others.
+        ConfigError: They are unusable, or differ between two folders.
     """
     found = {path: decode_classes(storage_for(path).read(path), path) for path in _saved_files(folders, CLASSES)}
     known = {path: classes for path, classes in found.items() if classes}
@@ -103,10 +103,10 @@ def saved_classes(folders: Sequence[str]) -> tuple[str, ...]:
 
 
 def read_stop_words(paths: Sequence[str]) -> tuple[str, ...]:
-    """Return the words of several files, one a line.
+    """Return the words of several files, one per line.
 
     Raises:
-        ConfigError: a file is not UTF-8, or has no word.
+        ConfigError: A file is not UTF-8, or has no word.
     """
     found: list[str] = []
     for path in paths:
@@ -122,7 +122,7 @@ def read_stop_words(paths: Sequence[str]) -> tuple[str, ...]:
 
 
 def _fit_split(asked: str | None, splits: Sequence[str], known: EncoderInfo | None, output: str) -> str:
-    """Return the split whose texts give the vocabulary: one of the job's, or the one that gave the folder's."""
+    """Return the split to fit the vocabulary on: one of the job's, or that of the folder's encoder."""
     if asked:
         if asked in splits or (known and known.split == asked):
             return asked
@@ -146,7 +146,7 @@ def _saved_path(folders: Sequence[str], column: str) -> str:
     """Return the file of a column's encoder in one of the folders, each a data set or its encoders/.
 
     Raises:
-        ConfigError: none has one, or two have.
+        ConfigError: No folder, or more than one, has an encoder of the column.
     """
     file = encoder_file(column)
     found = _saved_files(folders, file)
@@ -175,11 +175,11 @@ def _read(path: str, column: str, form: TextForm) -> TextEncoder:
 def _difference(known: TextSettings, wanted: TextSettings) -> str:
     """Return the differences: `features 5000, not None`."""
     names = ("ngrams", "lower", "min_df", "features")
-    told = [
+    differences = [
         f"{name} {getattr(known, name)}, not {getattr(wanted, name)}"
         for name in names
         if getattr(known, name) != getattr(wanted, name)
     ]
     if known.stop_words != wanted.stop_words:
-        told.append(f"{len(known.stop_words):,} stop words, not these {len(wanted.stop_words):,}")
-    return " and ".join(told)
+        differences.append(f"{len(known.stop_words):,} stop words, not these {len(wanted.stop_words):,}")
+    return " and ".join(differences)

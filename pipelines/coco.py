@@ -47,7 +47,7 @@ def prepare(options: CocoOptions) -> Job:
     """Return the job of `recordmill coco`.
 
     Raises:
-        ConfigError: the captions cannot be encoded by the vocabulary that there is; or see `find_exports`.
+        ConfigError: The existing vocabulary cannot encode the captions; or see `find_exports`.
     """
     options, given = find_exports(options)
     form, splits = options.text_form, given.splits
@@ -102,7 +102,7 @@ def read_rules(part: ExportPart, options: CocoOptions) -> ReadRules:
     return ReadRules(part.sources, options.masks != "none", bits, options.match, options.seed, assumed, first)
 
 
-# The steps of a part need all that the job has in common.
+# Long list of arguments: the steps of a part need everything that parts share.
 def join_part(
     part: ExportPart,
     coco: CocoFiles,
@@ -132,13 +132,13 @@ def join_part(
         return joined
     of_split = beam.Map(_of_split, splits.index(named)).with_output_types(tuple[BlockKey, bytes])
     facts = joined.facts
-    if part.shares_images:  # with another part, whose files no row of this one names
+    if part.shares_images:  # rows of this part do not name the files of other parts
         facts = tuple(each | f"Listed{named}{i}" >> beam.Map(_without_unlisted) for i, each in enumerate(facts))
     return JoinedImages(joined.blocks | f"OfSplit{named}" >> of_split, facts)
 
 
 def _of_split(keyed: tuple[BlockKey, bytes], split: int) -> tuple[BlockKey, bytes]:
-    """Return a Block of a part as one of the job: with the index of its split, and a key that no other part has."""
+    """Return a part's Block with the index of its split, and with a key that is unique in the job."""
     key, block = keyed[0], unpack_block(keyed[1])
     return key + (split << _KEY_BITS), pack_block(block.having(split=np.full(len(block), split, np.int64)))
 

@@ -39,13 +39,13 @@ _IN_FLIGHT = 64
 class Gathered(NamedTuple):
     """Input of the shards."""
 
-    # (BlockKey, packed Block) of whole Blocks, see `recordmill.transforms.shards.plan_blocks`; or Spill, of rows.
+    # (BlockKey, packed Block) of complete Blocks, see `recordmill.transforms.shards.plan_blocks`; or Spill for rows.
     blocks: PCollection
-    labels: PCollection  # one LabelMap, of the classes that were asked for
-    table: PCollection  # one FeatureTable: what is in a record
+    labels: PCollection  # one LabelMap, of the requested classes
+    table: PCollection  # one FeatureTable: features of a record
     facts: tuple[PCollection, ...]  # PCollections of Facts, of the steps
-    encoders: PCollection | None = None  # TextEncoder; None where no texts are encoded
-    division: Division | AsSingleton | None = None  # into splits; or None where no groups are kept together
+    encoders: PCollection | None = None  # TextEncoder; None if no texts are encoded
+    division: Division | AsSingleton | None = None  # split assignment; None without groups
 
     @property
     def sides(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class Contents(NamedTuple):
 
     maker: RecordMaker
     plan: beam.PTransform  # converts `Gathered.blocks` to ShardPlans
-    counts_classes: bool = False  # whether a report counts the classes of Blocks; the Facts of rows have them
+    counts_classes: bool = False  # True if a report counts classes of Blocks; the Facts of rows have counts
 
 
 def read_division(p: beam.Pipeline, options: DividedOptions) -> Division | AsSingleton:
@@ -78,7 +78,7 @@ def planned_blocks(
 
 
 def pictures(options: PictureOptions, splits: Sequence[str], table: FeatureTable) -> Contents:
-    """Return the encoder of records that hold images. `table` is what is known of it before the job."""
+    """Return the encoder of records that hold images. `table` has the features that are known before the job."""
     min_area = options.min_area if isinstance(options, AnnotatedOptions) else 0.0
     maker = EncodePictures(options.box_policy, options.pictures, min_area)
     return planned_blocks(options, splits, maker, maker.estimate(table))
@@ -105,14 +105,14 @@ def exclude_files(options: ChoiceOptions) -> Iterator[InputFile]:
 
 
 class Chosen(NamedTuple):
-    """The images of a job, and the Facts about those that are left out."""
+    """Images of a job, and the Facts about skipped images."""
 
     blocks: PCollection
     facts: tuple[PCollection, ...]
 
 
 def choose_images(options: ChoiceOptions, blocks: PCollection, splits: Sequence[str]) -> Chosen:
-    """Return (BlockKey, packed Block) without the images that options leave out."""
+    """Return (BlockKey, packed Block) without the images that options skip."""
     facts: tuple[PCollection, ...] = ()
     if options.exclude:
         blocks, facts = blocks | "ExcludeImages" >> ExcludeImages(options.exclude, options.exclude_kinds, splits)
@@ -135,7 +135,7 @@ class Job(NamedTuple):
     notes: tuple[str, ...] = ()  # what was found in a folder, for a person
 
     def recipes(self) -> list[Recipe]:
-        """Return what determines the bytes of each split."""
+        """Return the recipe of each split."""
         options, inputs, images = self.options, tuple(self.inputs()), tuple(sorted(self.options.images))
         recorded = options.record_options | dict(self.found)
         return [
@@ -144,8 +144,8 @@ class Job(NamedTuple):
         ]
 
     def write(self, p: beam.Pipeline, recipes: Sequence[Recipe]) -> PCollection:
-        """Write the splits that there are recipes for, which are all splits of the job; return a PCollection of one
-        Manifest, when all is written."""
+        """Write the splits of `recipes`, which are all splits of the job. Return a PCollection of one Manifest, which
+        is emitted when everything is written."""
         options, gathered = self.options, self.gather(p)
         planned = gathered.blocks | "PlanShards" >> self.contents.plan
         findings = _facts(gathered, planned, self.splits) | "AddFindings" >> AddFacts()
@@ -162,7 +162,7 @@ class Job(NamedTuple):
         return manifest
 
     def report(self, p: beam.Pipeline, recipes: Sequence[Recipe], path: str) -> None:
-        """Write nothing but the Plan of the splits, as JSON into the local file `path`."""
+        """Write only the Plan of the splits, as JSON to the local file `path`."""
         gathered = self.gather(p)
         planned = gathered.blocks | "PlanShards" >> self.contents.plan
         facts = _facts(gathered, planned, self.splits)
@@ -196,7 +196,7 @@ def _named(keyed: tuple[int, bytes], splits: Sequence[str]) -> Iterator[tuple[st
 
 
 def demands_of(options: ImageOptions, splits: tuple[str, ...], output: str) -> Demands:
-    """Return the limits that the findings of a job are checked against; it writes into the folder `output`."""
+    """Return the limits for the findings of a job that writes to the folder `output`."""
     shares = options.split if options.splits == splits and len(splits) > 1 else ()
     limits = options.max_rejects, output, options.has_exact_sizes
     return Demands(splits, options.name_sources, *limits, tuple(shares), options.share_cure)
@@ -207,7 +207,7 @@ def _writer(
 ) -> WriteShards:
     recipe = ShardRecipe(options.output, options.name, options.layout, options.gzip, options.seed, maker, FORMAT)
     threads = options.workers or (_IN_FLIGHT if any(map(is_remote, options.images)) else None)
-    of = checked, gathered.labels, gathered.table, recipe, threads
+    arguments = checked, gathered.labels, gathered.table, recipe, threads
     if options.writer == "beam":
-        return WriteWithBeam(*of, splits=splits, num_shards=options.num_shards)
-    return WriteShards(*of)
+        return WriteWithBeam(*arguments, splits=splits, num_shards=options.num_shards)
+    return WriteShards(*arguments)

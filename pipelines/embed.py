@@ -23,11 +23,11 @@ _RANDOM_WEIGHTS = (
 
 
 def prepare(options: EmbedOptions) -> Job:
-    """Return the job of `recordmill embed`. The model is loaded, so that its faults are reported at once.
+    """Return the job of `recordmill embed`. The model is loaded, so that its errors are reported immediately.
 
     Raises:
-        ConfigError: the model cannot be loaded, or takes no images; see `prepare` of the source.
-        AnnotationFileError: a table cannot be read.
+        ConfigError: The model cannot be loaded, or does not accept images; or see `prepare` of the source.
+        AnnotationFileError: A table cannot be read.
     """
     weights = options.weights
     if weights not in (RANDOM, ON_DISK, FETCHED, "") and storage_for(weights).size(weights) is None:
@@ -52,7 +52,7 @@ def prepare(options: EmbedOptions) -> Job:
 
 
 def _recorded(options: EmbedOptions, model: FeatureModel) -> dict[str, RecipeValue]:
-    """Return what the recipe says about the model: all that `verify --recompute` needs."""
+    """Return the recipe's entries about the model, which `verify --recompute` needs."""
     return {
         **{name: getattr(options, name) for name in ("batch", "dtype", "model", "pool", "resize")},
         "feature_shape": list(map(str, model.feature_shape)),

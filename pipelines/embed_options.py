@@ -82,7 +82,7 @@ class EmbedOptions(LabelledOptions):
         """Return the options of the source `table`.
 
         Raises:
-            ConfigError: options that no table has.
+            ConfigError: Options that tables do not have.
         """
         shared = (
             *("rows", "images", "image_column", "label", "classes", "key", "group_column", "split_column"),

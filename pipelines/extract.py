@@ -25,7 +25,7 @@ def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ManifestS
     """Return the shards of a split in the manifest; of all splits if `split` is empty.
 
     Raises:
-        ConfigError: there is no such split, a split's name cannot be part of a file name, or records hold no images.
+        ConfigError: There is no such split, a split's name cannot be part of a file name, or records hold no images.
     """
     is_of_rows = manifest.table.record_of is RecordOf.ROW
     if is_of_rows or "image.encoded" not in manifest.table.sources:
@@ -45,10 +45,7 @@ def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ManifestS
 
 
 def check_format(folder: str, manifest: Manifest, format_: str) -> None:
-    """
-    Raises:
-        ConfigError: records cannot become label files of that format.
-    """
+    """Raise ConfigError if records cannot become label files of a format."""
     if format_ == "coco":
         return
     coco = f"recordmill extract {folder} DIR writes COCO JSON"
@@ -109,7 +106,7 @@ def build(p: beam.Pipeline, report: str, shards: list[ManifestShard], manifest: 
 def _write_report(
     _: bytes, path: str, splits: list[ExtractedSplit], folder: str, format_: str, rules: LabelRules
 ) -> None:
-    """Write the list of splits to `path`, and the files of the whole data set that a format has."""
+    """Write the list of splits to `path`, and the files of a format about the complete data set."""
     if format_ != "coco":
         for file in LABEL_FORMATS[format_].finish([each.split for each in splits], rules):
             FileWriter(folder).write(file)

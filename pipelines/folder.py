@@ -49,8 +49,8 @@ def prepare(options: FolderOptions) -> Job:
     """Return the job of `recordmill folder`.
 
     Raises:
-        ConfigError: no image has a class; splits are given in two ways, or the tables have none.
-        AnnotationFileError: a table cannot be read.
+        ConfigError: No image has a class, splits are given in two ways, or the tables have none.
+        AnnotationFileError: A table cannot be read.
     """
     splits, table = splits_of(options), options.table
     steps = partial(gather, options=options, splits=splits, table=table)
@@ -58,7 +58,7 @@ def prepare(options: FolderOptions) -> Job:
 
 
 def inputs(options: LabelledOptions) -> Iterator[InputFile]:
-    """Yield the tables of labels, or the folders, which the job itself lists: a million files take minutes."""
+    """Yield the tables of labels, or the folders, which the job itself lists, because a million files take minutes."""
     if options.labels:
         yield from (input_file("labels", path) for path in sorted(options.labels))
     else:
@@ -68,10 +68,10 @@ def inputs(options: LabelledOptions) -> Iterator[InputFile]:
 
 
 def splits_of(options: LabelledOptions) -> tuple[str, ...]:
-    """Return the splits of the tables of labels, or else those of the options. Without tables, look for images first.
+    """Return the splits of the tables of labels, or else those of the options. Without tables, check first for images.
 
     Raises:
-        ConfigError, AnnotationFileError: see `prepare`.
+        ConfigError, AnnotationFileError: See `prepare`.
     """
     if not options.labels:
         check_sample(options)
@@ -132,8 +132,8 @@ def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], 
 def _adopted(
     labels: LabelMap, beside: LabelsBeside | None, classes: tuple[str, ...], splits: tuple[str, ...]
 ) -> Iterator[Any]:
-    """Yield the label map of the data set that the splits are added to, if it has all classes; and a warning of those
-    that have no image."""
+    """Yield the label map of the data set to which splits are added, if it has all classes, and a warning about classes
+    without images."""
     if beside:
         labels, absent = adopt_labels(labels, beside, bool(classes), SAME_CLASSES)
         if absent:

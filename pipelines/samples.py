@@ -14,8 +14,8 @@ def samples_job(
     """Return the job that writes Samples.
 
     Args:
-        labels: of one LabelMap; None to collect the classes of the Samples.
-        facts: of Facts, of what read the Samples; None if there is none.
+        labels: PCollection of one LabelMap; None to collect the classes of the Samples.
+        facts: PCollection of the Facts of the source of the Samples; None if there is none.
     """
 
     def gather(_: beam.Pipeline) -> Gathered:

@@ -1,4 +1,4 @@
-"""The registry of verbs: the command line, its help, the docs, templates and Params are made of it."""
+"""Registry of verbs, for the command line, its help, the docs, templates and Params."""
 
 from functools import partial
 from importlib import import_module
@@ -10,17 +10,17 @@ from recordmill.schemas.inputs.option import OptionField, Options, options_of
 class Verb(NamedTuple):
     """A verb of the command line."""
 
-    options_path: str  # module and class of its options, which are imported when the verb is used
-    # What runs it. That of a conversion has `prepare(options)`, which returns a `recordmill.pipelines.convert.Job`;
-    # that of another verb has `run`.
+    options_path: str  # module and class of its options, imported when the verb is used
+    # module that runs the verb. Conversions have `prepare(options)`, which returns a
+    # `recordmill.pipelines.convert.Job`; other verbs have `run`.
     module: str
-    text: str  # what it does. The first sentence is its line in the help
+    text: str  # description; the first sentence is its line in the help
     usage: str  # required flags and arguments
-    examples: tuple[str, ...]  # commands that run in this order in an empty folder, but for those of FORMATS
+    examples: tuple[str, ...]  # commands that run in this order in an empty folder, except those of FORMATS
     converts: bool = False  # True if it writes a data set
     resumes: bool = False  # True if the same command continues after an interruption
     runs_beam: bool = True  # True if it needs Beam, and takes Beam's flags after a lone --
-    needs_tensorflow: bool = False  # True if it cannot do without TensorFlow
+    needs_tensorflow: bool = False  # True if it needs TensorFlow
 
     @property
     def help(self) -> str:

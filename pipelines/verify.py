@@ -35,7 +35,7 @@ def expected_shards(options: VerifyOptions) -> list[ShardToVerify]:
     """Return the shards of the manifest, or the requested sample.
 
     Raises:
-        ConfigError: the folder has no manifest; or features are to be made again, and it has none.
+        ConfigError: The folder has no manifest; or --recompute is given, and records have no features.
     """
     folder = options.folder
     manifest = require_manifest(folder)
@@ -57,7 +57,7 @@ def expected_shards(options: VerifyOptions) -> list[ShardToVerify]:
 
 
 def _sampled(shards: Sequence[ShardInfo], fraction: float) -> list[ShardInfo]:
-    """Return a sample of the shards, at least one: the same each time, and not the first."""
+    """Return a reproducible sample of the shards, at least one."""
     number = max(1, ceil(fraction * len(shards)))
     drawn = set(sorted(shards, key=lambda shard: sha256(shard.file.encode()).digest())[:number])
     return [shard for shard in shards if shard in drawn]
@@ -82,7 +82,7 @@ def load_models(expected: Iterable[ShardToVerify]) -> None:
     """Load the models that recompute features, before a record is read.
 
     Raises:
-        JobError: a model is gone, or another than it was.
+        JobError: A model is missing, or differs from the recorded one.
     """
     for maker in {shard.recomputing.maker for shard in expected if shard.recomputing}:
         load_same(maker.choice, maker.model)
@@ -95,7 +95,7 @@ def build(p: beam.Pipeline, report: str, expected: list[ShardToVerify], workers:
 
 
 def build_judging(p: beam.Pipeline, expected: list[ShardToVerify], folder: str, workers: int | None) -> None:
-    """Check every shard in a job that fails if there are errors, because nobody reads a report."""
+    """Check every shard in a job that fails if there are errors, for services without a report."""
     checks = _checks(p, expected, workers)
     p | "Once" >> beam.Impulse() | "Judge" >> beam.Map(_judge, folder, AsList(checks))
 

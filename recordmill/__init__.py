@@ -1,4 +1,4 @@
-"""Data sets of pictures and labels become sharded TFRecord files of tf.Example; here is what reads them back.
+"""Convert image data sets to sharded TFRecord files of tf.Example, and read them.
 
     import recordmill
 
@@ -6,7 +6,7 @@
     data["train"][17]["boxes"]  # a record as numpy arrays
     data["train"].tensorflow(batch=32, resize=(224, 224), shuffle=True)
 
-Importing this package imports neither Beam nor TensorFlow: each name is loaded when it is first used.
+Importing this package imports neither Beam nor TensorFlow: names are loaded at their first use.
 """
 
 from importlib import import_module
@@ -50,7 +50,7 @@ _NAMES = {
     "schemas.layouts": ("LAYOUTS",),
     "text_encoders": ("encoders",),
 }
-"""Names by the module that has them."""
+"""Public names by module."""
 
 
 def __getattr__(name: str) -> Any:

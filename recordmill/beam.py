@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 __all__ = ["Encode", "Read", "ReadCoco", "ReadFolder", "Sample", "SampleObject", "WriteDataset"]
 
 _LOGGER = logging.getLogger("recordmill")
-_NOWHERE = os.path.join(os.devnull, "no output")  # of what only reads
+_NOWHERE = os.path.join(os.devnull, "no output")  # output of transforms that only read
 _LOGGED = 10
 
 
@@ -62,7 +62,7 @@ class Read(NamedTuple):
     Attributes:
         samples: PCollection of Sample.
         labels: PCollection of one LabelMap, the classes.
-        facts: PCollection of Facts: numbers of rows, rejects and warnings of what was read.
+        facts: PCollection of Facts: numbers of rows, rejects and warnings of reading.
     """
 
     samples: PCollection
@@ -71,7 +71,7 @@ class Read(NamedTuple):
 
 
 class _Transform(beam.PTransform):
-    """A transform whose options are those of a command."""
+    """Transform with options of a command."""
 
     def __init__(self, output: Any, given: dict[str, Any]):
         super().__init__()
@@ -97,14 +97,14 @@ class ReadCoco(_Transform):
     """Reader of COCO annotations and of the names of their image files.
 
     Args:
-        options: Those of `recordmill coco` for what is read, which annotations are kept, and splits. `masks` other than
-            `none` reads segmentations.
+        options: Options of `recordmill coco` for inputs, annotations and splits. Segmentations are read unless `masks`
+            is `none`.
 
     Returns:
-        Read. A Sample names its image file, which is read where records are made.
+        Read. A Sample names its image file. The step that makes records reads the file.
 
     Raises:
-        ConfigError: the options are wrong, or name what is not there. The message has every fault.
+        ConfigError: The options are wrong, or name missing files. The message has all errors.
     """
 
     def __init__(self, **options: "Unpack[ReadCocoKeywords]"):
@@ -119,13 +119,13 @@ class ReadFolder(_Transform):
     """Read the names and classes of images in class folders, or in tables of labels.
 
     Args:
-        options: Those of `recordmill folder` for what is read, and splits.
+        options: Options of `recordmill folder` for inputs and splits.
 
     Returns:
         Read. Samples have a `class_name`.
 
     Raises:
-        ConfigError: as ReadCoco.
+        ConfigError: See ReadCoco.
     """
 
     def __init__(self, **options: "Unpack[ReadFolderKeywords]"):
@@ -139,16 +139,16 @@ class ReadFolder(_Transform):
 @beam.typehints.with_input_types(Sample)
 @beam.typehints.with_output_types(bytes)
 class Encode(_Transform):
-    """Make the record of each Sample, a serialised tf.Example, for any sink.
+    """Convert each Sample to its record, a serialised tf.Example, for any sink.
 
-    Rejects are counted as metrics in the namespace `recordmill`; the first ten of a worker are logged.
+    Rejects are counted as metrics in the namespace `recordmill`; the first ten rejects of a worker are logged.
 
     Args:
         labels: PCollection of one LabelMap, as ReadCoco returns it; None to collect the classes of the Samples.
-        options: Those of WriteDataset for records.
+        options: Options of WriteDataset for records.
 
     Returns:
-        PCollection of bytes. In the layout `keras`, a Sample gives a record for each object.
+        PCollection of bytes. In the layout `keras`, a Sample has one record per object.
     """
 
     def __init__(self, labels: PCollection | None = None, **options: "Unpack[EncodeKeywords]"):
@@ -167,7 +167,7 @@ class Encode(_Transform):
 class WriteDataset(_Transform):
     """Write Samples as a data set, with the shards, manifest and statistics of the command.
 
-    A run that was stopped goes on when the same pipeline runs again: finished shards of the same Samples are kept.
+    To resume a stopped run, run the same pipeline again: finished shards of the same Samples are kept.
 
     Args:
         output: Folder of the data set, local or in a bucket.
@@ -179,7 +179,7 @@ class WriteDataset(_Transform):
         PCollection of one Manifest, when the data set is complete.
 
     Raises:
-        ConfigError: the options are wrong, or the folder holds a data set and `overwrite` is not given.
+        ConfigError: The options are wrong, or the folder has a data set and `overwrite` is not set.
     """
 
     def __init__(

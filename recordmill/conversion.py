@@ -32,7 +32,7 @@ _START = (
     "import json, sys; sys.path[:] = json.loads(sys.stdin.readline()); "
     "from recordmill.launch.library import child; child()"
 )
-_GRACE_S = 10.0  # for a child to delete what it is writing
+_GRACE_S = 10.0  # time for a child to delete its unfinished files
 _NOTEBOOK_COLUMNS = 100
 
 
@@ -55,19 +55,19 @@ def convert(
 def convert(verb: str, *, runner_options: "RunnerOptions | None" = None, **options: Any) -> DataSet:
     """Convert a data set to sharded TFRecord files, as the command does, and open the result.
 
-    A child process runs the job, and ends with this process. Ctrl-C ends it; the same call goes on from the finished
+    A child process runs the job, and ends with this process. Ctrl-C ends it; the same call resumes after the finished
     shards. Logger `recordmill` gets the summary at level INFO, and warnings and the number of rejects at level WARNING.
 
     Args:
         verb: `coco`, `folder`, `table` or `embed`.
         runner_options: Flags of Beam as a list, or PipelineOptions, for another runner. This process then builds the
-            pipeline, and prints what the command prints.
+            pipeline, and prints the output of the command.
         options: The command's flags with underscores, see docs/cli.md: `num_shards=4`, `split={"train": 0.8, "val":
             0.2}`. `progress="none"` shows no progress; `config` names a YAML file of options.
 
     Raises:
-        ConfigError: the options are wrong. The message has every fault.
-        JobError: the job failed. Its cause is the traceback of the child process.
+        ConfigError: The options are wrong. The message has all errors.
+        JobError: The job failed. Its cause is the traceback of the child process.
 
     Example:
         data = recordmill.convert("coco", images="images", instances="instances.json", output="out")
@@ -87,12 +87,12 @@ def convert(verb: str, *, runner_options: "RunnerOptions | None" = None, **optio
 
 
 def plain_value(name: str, value: Any) -> Any:
-    """Return the value of an option as JSON has it."""
+    """Return the value of an option as JSON types."""
 
     def plain(one: object) -> str | int:
         if isinstance(one, os.PathLike):
             return os.fsdecode(one)
-        if isinstance(one, Integral):  # of NumPy
+        if isinstance(one, Integral):  # NumPy's integers, too
             return int(one)
         if isinstance(one, Fraction):
             return str(one)
@@ -117,7 +117,7 @@ def _flags(options: "RunnerOptions") -> list[str]:
     """Return PipelineOptions as flags.
 
     Raises:
-        ConfigError: an option is switched off, for which there is no general flag.
+        ConfigError: An option is switched off, which has no general flag.
     """
     if isinstance(options, Sequence):
         return [options] if isinstance(options, str) else list(options)
@@ -133,7 +133,7 @@ def _flags(options: "RunnerOptions") -> list[str]:
 
 def _convert_in_child(verb: str, values: dict[str, Any]) -> dict[str, Any]:
     request = [verb, values, os.getpid(), _columns()]
-    # A separate session: the terminal's Ctrl-C comes to this process, which ends the child.
+    # A separate session: the terminal's Ctrl-C reaches only this process, which ends the child.
     with subprocess.Popen(
         [sys.executable, "-c", _START],
         stdin=subprocess.PIPE,
@@ -148,7 +148,7 @@ def _convert_in_child(verb: str, values: dict[str, Any]) -> dict[str, Any]:
         logging_ = threading.Thread(target=_log, args=(lines, last), daemon=True)
         logging_.start()
         try:
-            with suppress(BrokenPipeError):  # it ended at once; standard error says why
+            with suppress(BrokenPipeError):  # the child ended early; standard error has the reason
                 requests.write(f"{json.dumps([*map(str, sys.path)])}\n{json.dumps(request)}\n")
                 requests.flush()
             result = _watch(messages)
@@ -169,14 +169,12 @@ def _convert_in_child(verb: str, values: dict[str, Any]) -> dict[str, Any]:
 
 
 class _ChildError(Exception):
-    """Traceback of a child process."""
-
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
 
 
 def _watch(messages: Iterable[str]) -> dict[str, Any]:
-    """Show progress until the result comes, and return it; an empty one if none comes."""
+    """Show progress until the result arrives, and return the result; empty without one."""
     shown = 0
     try:
         for message in map(json.loads, messages):

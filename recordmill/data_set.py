@@ -75,7 +75,7 @@ class Split(SplitRecords):
             keys: Values to decode, of those of `features`; None for all.
 
         Raises:
-            ConfigError: the arguments contradict each other or the data set, or TensorFlow is not installed.
+            ConfigError: The arguments contradict each other or the data set, or TensorFlow is not installed.
         """
         from recordmill.tensorflow_reader import Steps, tensorflow_dataset
 
@@ -92,7 +92,7 @@ class Split(SplitRecords):
         transform: Callable[..., Any] | None = None,
         keys: Sequence[str] | None = None,
     ) -> Any:
-        """Return a PyTorch data set of pairs, as torchvision's models take them. It does not use TensorFlow.
+        """Return a PyTorch data set of pairs, as torchvision's models expect them. It does not use TensorFlow.
 
         The first item of a pair is the image, uint8 [3, height, width], or the feature. The second item is the class
         index, int64 [], for images with one class; for objects it is a dict of tensors:
@@ -119,8 +119,8 @@ class Split(SplitRecords):
             keys: Values to decode, of those of `features`, with `image` or `feature` if records have it; None for all.
 
         Raises:
-            ConfigError: the shards are compressed, `seed`, `part` or `even` is given without `iterable`, or a key is
-                none of `features`.
+            ConfigError: The shards are compressed, `seed`, `part` or `even` is given without `iterable`, or a key is
+                not in `features`.
         """
         try:
             from recordmill.torch_dataset import TorchDataset, TorchIterableDataset
@@ -145,7 +145,7 @@ class Split(SplitRecords):
 
 
 class RecordSource:
-    """Grain's RandomAccessDataSource (https://google-grain.readthedocs.io): records by number, alone or in batches
+    """Grain's RandomAccessDataSource (https://google-grain.readthedocs.io): records by number, single or in batches
     (`_getitems`). It does not import Grain.
 
     Grain's DataLoader compares the `repr` when it resumes from a checkpoint. It depends on the records, not on the
@@ -155,7 +155,7 @@ class RecordSource:
         raw: Return serialised tf.train.Examples in place of dicts of NumPy arrays.
 
     Raises:
-        ConfigError: the shards are compressed.
+        ConfigError: The shards are compressed.
     """
 
     def __init__(self, split: SplitRecords, raw: bool = False):
@@ -216,14 +216,15 @@ class DataSet:
         return self.manifest.num_classes
 
     def __getitem__(self, split: str) -> Split:
-        """
+        """Return a split by name.
+
         Raises:
-            ConfigError: there is no such split.
+            ConfigError: There is no such split.
         """
         if split not in self.splits:
             raise ConfigError(f"{self.path} has no split {split!r}; it has {', '.join(self.splits)}")
         found = self.splits[split]
-        _ = found.files  # from here on, another shard of the same name is an error
+        _ = found.files  # from now on, a replaced shard is an error
         return found
 
     def __iter__(self) -> Iterator[str]:
@@ -241,11 +242,11 @@ class DataSet:
 
 
 def open(path: str | os.PathLike[str]) -> DataSet:
-    """Open a data set, local or in a bucket. It reads the manifest only.
+    """Open a data set, local or in a bucket. Only the manifest is read.
 
     Raises:
         ConfigError: `path` is not a folder, or has no manifest: it is not a data set of Recordmill, or not finished.
-        OSError: storage fails.
+        OSError: Storage fails.
     """
     path = os.fsdecode(path)
     path = path if is_remote(path) else os.path.abspath(path)

@@ -20,7 +20,7 @@ class RecordDecoder:
     Args:
         table: Features of the records.
         readings: Values to decode, see `recordmill.split_records.readings_of`.
-        keypoints: Number of keypoints of an object.
+        keypoints: Number of keypoints per object.
     """
 
     def __init__(self, table: FeatureTable, readings: Mapping[str, Reading], keypoints: int):
@@ -32,7 +32,7 @@ class RecordDecoder:
         """Return the values of a record by name.
 
         Raises:
-            RecordError: it is not a record of the table, or an image or mask in it cannot be decoded.
+            RecordError: It is not a record of the table, or an image or mask cannot be decoded.
         """
         try:
             return self._decoded(self._parse(record))
@@ -84,7 +84,7 @@ def _value(record: RecordView, reading: Reading) -> Any:
 
 
 def _picture(data: bytes) -> np.ndarray:
-    """uint8 [height, width, 3] of an encoded picture."""
+    """Return the pixels of an encoded image: uint8 [height, width, 3]."""
     image = open_record_picture(data)
-    # To convert an image to the mode that it has is to copy it.
+    # A conversion to the same mode would copy the image.
     return np.array(image if image.mode == "RGB" else for_jpeg(image).convert("RGB"))

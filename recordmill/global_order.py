@@ -4,7 +4,7 @@ order = GlobalOrder(len(data["train"]), seed=1)
 mine = order.of_host(host, hosts)
 for number in mine:
     data["train"][number]
-mine.position  # the state; of_host(host, hosts, start=position) goes on, with another number of hosts, too
+mine.position  # the state; of_host(host, hosts, start=position) continues, also with another number of hosts
 """
 
 import operator
@@ -16,7 +16,7 @@ import numpy as np
 
 _ROUNDS = 10
 _FEWEST, _MOST = 1 << 5, 1 << 12
-"""Minimum and maximum of numbers that are computed together. They double, because a short run needs few."""
+"""Minimum and maximum size of a batch of numbers. The size doubles, because a short run needs few."""
 
 
 class GlobalOrder(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class GlobalOrder(msgspec.Struct, frozen=True):
         """Return the record numbers, int64 [...], at positions, int64 [...]. Position p is in epoch p // records.
 
         Raises:
-            ValueError: there are no records, or a position is negative.
+            ValueError: There are no records, or a position is negative.
         """
         positions = np.asarray(positions, np.int64)
         if positions.size and (self.records < 1 or positions.min() < 0):

@@ -89,10 +89,10 @@ class SplitRecords:
         """Return a record, or a Split for a slice. A negative index counts from the end.
 
         Raises:
-            IndexError: the split has fewer records.
-            ConfigError: the shards are compressed, or the slice has a step.
-            RecordError: the record, its shard or its index is damaged or was replaced.
-            OSError: storage fails.
+            IndexError: The split has fewer records.
+            ConfigError: The shards are compressed, or the slice has a step.
+            RecordError: The record, its shard or its index is damaged or was replaced.
+            OSError: Storage fails.
         """
         if not isinstance(index, slice):
             return self.examples([operator.index(index)])[0]
@@ -118,9 +118,10 @@ class SplitRecords:
         return [self.decode(record, number) for record, number in zip(self.read(numbers), numbers, strict=True)]
 
     def check_random_access(self) -> None:
-        """
+        """Check that records have random access.
+
         Raises:
-            ConfigError: the shards are compressed, so records have no random access.
+            ConfigError: The shards are compressed.
         """
         if self.compression:
             raise ConfigError(
@@ -132,7 +133,7 @@ class SplitRecords:
         """Return the values of a record. `number` is its number, for the error.
 
         Raises:
-            RecordError: the record cannot be decoded.
+            RecordError: The record cannot be decoded.
         """
         try:
             return self._decode(record)
@@ -155,9 +156,9 @@ class SplitRecords:
             keys: Values to decode, of those of `features`; None for all.
 
         Raises:
-            ConfigError: a key is none of `features`.
-            RecordError: a record is damaged, or a shard is not that of the manifest, or was replaced.
-            OSError: storage fails.
+            ConfigError: A key is not in `features`.
+            RecordError: A record is damaged, or a shard is not that of the manifest, or was replaced.
+            OSError: Storage fails.
         """
         return iter(self.with_keys(keys))
 
@@ -167,13 +168,13 @@ class SplitRecords:
             yield self.decode(record, number)
 
     def with_keys(self: Records, keys: Sequence[str] | None) -> Records:
-        """Return the split with fewer values in a record, so that the others are not decoded.
+        """Return the split with fewer values per record. Other values are not decoded.
 
         Args:
             keys: Values to decode, of those of `features`; None for all.
 
         Raises:
-            ConfigError: a key is none of `features`.
+            ConfigError: A key is not in `features`.
         """
         if keys is None:
             return self
@@ -182,7 +183,7 @@ class SplitRecords:
             wrong = f"no key {', '.join(map(repr, unknown))}" if unknown else f"keys={keys!r}"
             raise ConfigError(f"{self.folder}, split {self.name}: {wrong}; give a list of {', '.join(self._readings)}")
         part = copy(self)
-        part.__dict__.pop("_decode", None)  # of all keys
+        part.__dict__.pop("_decode", None)  # cached for all keys
         part._readings = {name: reading for name, reading in self._readings.items() if name in keys}
         return part
 
@@ -216,7 +217,7 @@ class SplitRecords:
 
     @cached_property
     def _decode(self) -> "RecordDecoder":
-        from recordmill.decode_record import RecordDecoder  # and Pillow, which TensorFlow does without
+        from recordmill.decode_record import RecordDecoder  # imports Pillow, which tensorflow() does not need
 
         return RecordDecoder(self.contents.table, self._readings, self.contents.labels.keypoints)
 
@@ -250,7 +251,7 @@ def _of_known(table: FeatureTable) -> Iterator[Reading]:
 
 
 def _of_row(table: FeatureTable) -> Iterator[Reading]:
-    """Features of a row under their own names, and its image as `image`."""
+    """Yield the features of a row under their own names, and its image as `image`."""
     for feature in table.features:
         if is_of_picture(feature) and feature.source == "image.encoded":
             yield msgspec.structs.replace(READINGS[0], name=DECODED_PICTURE)

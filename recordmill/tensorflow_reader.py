@@ -66,8 +66,8 @@ def _value(values: Example, reading: Reading) -> "tf.Tensor":
 
 
 def _picture(data: "tf.Tensor") -> "tf.Tensor":
-    """uint8 [height, width, 3] of a JPEG or PNG. `INTEGER_ACCURATE` gives Pillow's pixels; by default, some differ by
-    up to 21 of 255."""
+    """Return the pixels of a JPEG or PNG: uint8 [height, width, 3]. `INTEGER_ACCURATE` gives Pillow's pixels; by
+    default, some differ by up to 21 of 255."""
     import tensorflow as tf
 
     return tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE")
@@ -105,7 +105,7 @@ def _rle_masks(counts: "tf.Tensor", size: "tf.Tensor") -> "tf.Tensor":
     import tensorflow as tf
 
     def drawn(counts: Any, size: Any) -> Any:
-        from recordmill.transforms.dataset.record_view import rle_mask  # and Pillow
+        from recordmill.transforms.dataset.record_view import rle_mask  # imports Pillow
 
         height, width = size.tolist()
         return np.array([rle_mask(each, (width, height)) for each in counts], np.uint8).reshape(-1, height, width)
@@ -122,7 +122,7 @@ OF_PIXELS = {*COLOURED, Form.GREY, Form.SEGMENT_IDS, *_MASKS}
 """Forms with the height and width of the record's image."""
 
 
-_LOOKS = 16
+_CONCURRENT_CHECKS = 16
 """Number of shards that are checked together. In a bucket, each is a request."""
 _INTERLEAVED = 16
 """Number of shards that a shuffled order interleaves. It is fixed, because the order depends on it."""
@@ -147,9 +147,10 @@ class Steps(NamedTuple):
 
 
 def tensorflow_dataset(split: SplitRecords, steps: Steps) -> "tf.data.Dataset":
-    """
+    """Return the tf.data.Dataset of a split.
+
     Raises:
-        ConfigError: the split cannot be read so, or TensorFlow is not installed.
+        ConfigError: The arguments contradict the split, or TensorFlow is not installed.
     """
     try:
         import tensorflow as tf
@@ -157,10 +158,10 @@ def tensorflow_dataset(split: SplitRecords, steps: Steps) -> "tf.data.Dataset":
         raise missing_extra("Split.tensorflow", "tensorflow") from error
 
     index, hosts = steps.shard or (0, 1)
-    least = len(split) // max(hosts, 1)  # records of the host with the fewest
+    least = len(split) // max(hosts, 1)  # minimum number of records of a host
     _check(split, steps, least)
     pieces = split.pieces(index, hosts)
-    with ThreadPoolExecutor(_LOOKS) as pool:  # TensorFlow would not know another file from the one of the manifest
+    with ThreadPoolExecutor(_CONCURRENT_CHECKS) as pool:  # TensorFlow cannot detect a replaced file
         list(pool.map(lambda piece: split.files.files[piece.number].check(), pieces))
     data = _records(split, pieces, steps)
     data = data.apply(tf.data.experimental.assert_cardinality(sum(piece.end - piece.first for piece in pieces)))
@@ -170,7 +171,7 @@ def tensorflow_dataset(split: SplitRecords, steps: Steps) -> "tf.data.Dataset":
         data = data.map(partial(_resized, split.features, steps.resize), num_parallel_calls=tf.data.AUTOTUNE)
     if steps.batch:
         data = _batched(data, split.features, steps)
-        if steps.drop_remainder:  # the same number for every host: a host with one more batch would wait for ever
+        if steps.drop_remainder:  # equal for all hosts: one with one more batch would wait for ever
             data = data.take(least // steps.batch)
     if steps.as_supervised:
         data = data.map(partial(_pair, *_supervised(split)))
@@ -178,10 +179,7 @@ def tensorflow_dataset(split: SplitRecords, steps: Steps) -> "tf.data.Dataset":
 
 
 def _check(split: SplitRecords, steps: Steps, least: int) -> None:
-    """
-    Raises:
-        ConfigError: the arguments contradict each other or the data set.
-    """
+    """Raise ConfigError if the arguments contradict each other or the data set."""
     index, hosts = steps.shard or (0, 1)
     forms = {reading.form for reading in split.features.values()}
     size: Any = steps.resize
@@ -219,7 +217,7 @@ def _check(split: SplitRecords, steps: Steps, least: int) -> None:
 
 
 def _records(split: SplitRecords, pieces: list[SplitPiece], steps: Steps) -> "tf.data.Dataset":
-    """Serialised records, string []."""
+    """Return serialised records: string []."""
     import tensorflow as tf
 
     def read(path: "tf.Tensor", first: "tf.Tensor", count: "tf.Tensor") -> "tf.data.Dataset":
@@ -287,7 +285,7 @@ def _supervised(split: SplitRecords) -> tuple[str, str]:
     """Return the names of the input and of the label. An empty input stands for all other values.
 
     Raises:
-        ConfigError: the records do not have one label each.
+        ConfigError: The records do not have one label each.
     """
     features = split.features
     if split.contents.table.record_of is RecordOf.ROW:

@@ -58,7 +58,7 @@ class Encoder(msgspec.Struct, frozen=True):
 
 
 def encoders(path: str | os.PathLike[str]) -> dict[str, Encoder]:
-    """Return the encoders of a data set by column (`captions` for COCO); none if its texts are stored as bytes.
+    """Return the encoders of a data set by column (`captions` for COCO); empty if its texts are stored as bytes.
 
     Args:
         path: Folder of the data set, local or in a bucket.

@@ -51,7 +51,7 @@ class TorchDataset(Dataset):
         return (made[0], in_one_storage(made[1])) if is_sent else made
 
     def _of_row(self, row: dict[str, Any]) -> Any:
-        """Return the columns without a change, and the image apart."""
+        """Return the image, if there is one, and a dict of the other columns, unchanged."""
         target = {name: _tensor(value) for name, value in row.items() if name != self._picture}
         return (_channels_first(row[self._picture]), target) if self._picture else target
 
@@ -95,7 +95,7 @@ class TorchIterableDataset(IterableDataset):
 
 
 def _of_process() -> tuple[int, int] | None:
-    """Return rank and number of ranks of torch.distributed, or of torchrun's environment variables; None without."""
+    """Return rank and number of ranks of torch.distributed, or of torchrun's environment variables; else None."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
@@ -105,7 +105,7 @@ def _of_process() -> tuple[int, int] | None:
 
 
 def torch_example(example: dict[str, Any]) -> Any:
-    """Return a record as torchvision's models take it: image or feature, and target, see `Split.torch`."""
+    """Return a record as torchvision's models expect it: image or feature, and target, see `Split.torch`."""
     first = _channels_first(example["image"]) if "image" in example else _tensor(example["feature"])
     others = {name: value for name, value in example.items() if name not in ("image", "feature")}
     if "label" in others:
@@ -142,7 +142,7 @@ def target_of(values: dict[str, Any], height: int, width: int) -> dict[str, Any]
     for coding in BOX_CODINGS:
         if coding.reading in values:
             ymin, xmin, ymax, xmax = coding.fractions(values[coding.reading].reshape(-1, 4), 1, 1).T
-            factors = (1, 1, 1, 1) if coding.axes else (width, height, width, height)  # of pixels, or of fractions
+            factors = (1, 1, 1, 1) if coding.axes else (width, height, width, height)  # pixels, or fractions
             edges = np.stack([xmin, ymin, xmax, ymax], axis=-1) * np.array(factors, np.float32)
             target["boxes"] = torch.from_numpy(edges)
     if "labels" in values:
@@ -160,7 +160,7 @@ _RENAMED = (*(coding.reading for coding in BOX_CODINGS), "labels", "is_crowd", "
 
 
 def _channels_first(picture: np.ndarray) -> torch.Tensor:
-    """Return a picture with its channels first, as a view, as torchvision's pil_to_tensor does."""
+    """Return a view of an image with channels first, like torchvision's pil_to_tensor."""
     return torch.from_numpy(picture).permute(2, 0, 1)
 
 

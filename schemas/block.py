@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Ragged(NamedTuple):
-    """A column with several values in a row, as Arrow has it."""
+    """Ragged column: several values per row, as in Arrow's list arrays."""
 
     values: np.ndarray  # of all rows, one after the other
     starts: np.ndarray  # int64 [rows + 1]; row i has values[starts[i] : starts[i + 1]]
@@ -20,16 +20,16 @@ class Ragged(NamedTuple):
         return np.diff(self.starts)
 
     def texts(self) -> list[str]:
-        """Rows of UTF-8 bytes as str."""
+        """Return the rows, decoded from UTF-8."""
         return [row.decode() for row in self.rows()]
 
     def rows(self) -> list[bytes]:
-        """Rows of bytes."""
+        """Return the rows of a column of bytes."""
         data, starts = self.values.tobytes(), self.starts.tolist()
         return [data[start:end] for start, end in itertools.pairwise(starts)]
 
     def take(self, rows: np.ndarray) -> "Ragged":
-        """Return some rows, in the order of `rows`: int64, indices."""
+        """Return the rows with the given indices, in the order of `rows`: int64."""
         lengths = self.lengths[rows]
         return Ragged(self.values[spans(self.starts[rows], lengths)], starts_of(lengths))
 
@@ -40,14 +40,14 @@ class Ragged(NamedTuple):
 
 
 def starts_of(lengths: np.ndarray) -> np.ndarray:
-    """Return the start of each row of these lengths, and the end of the last: int64 [rows + 1]."""
+    """Return the start of each row, given the rows' lengths, and the end of the last row: int64 [rows + 1]."""
     starts = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=starts[1:])
     return starts
 
 
 def spans(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The integers of several spans, one span after the other.
+    """Return the integers of several spans, one span after the other: int64.
 
     >>> spans(np.array([7, 2]), np.array([2, 3])).tolist()
     [7, 8, 2, 3, 4]
@@ -57,13 +57,13 @@ def spans(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def ragged_bytes(rows: Sequence[bytes]) -> Ragged:
-    """A column of bytes: uint8 values."""
+    """Return a column of bytes: uint8 values."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     return Ragged(np.frombuffer(b"".join(rows), np.uint8), starts_of(lengths))
 
 
 def ragged_texts(texts: Sequence[str]) -> Ragged:
-    """A column of texts, as UTF-8."""
+    """Return a column of strings, encoded as UTF-8."""
     data = "".join(texts)
     if data.isascii():
         lengths = np.fromiter(map(len, texts), np.int64, len(texts))
@@ -72,7 +72,7 @@ def ragged_texts(texts: Sequence[str]) -> Ragged:
 
 
 def ragged_numbers(rows: Sequence[Sequence[float]]) -> Ragged:
-    """A column of lists of float64."""
+    """Return a column of lists of float64."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     return Ragged(np.array([number for row in rows for number in row], np.float64), starts_of(lengths))
 
@@ -82,29 +82,30 @@ class Block:
     """Columns of N images and their M objects. A step adds or drops columns; a column that is absent is None.
 
     The objects of image i are the rows first_object_of_image[i] to first_object_of_image[i + 1], exclusive. A partial
-    Block has rows of one part of the input, in the order of the file; its columns `source` and `part` say of which.
+    Block has rows of one part of the input, in the order of the file. Its columns `source` and `part` identify that
+    part.
     """
 
     image_id: Any = None  # int64 [N], as in the source
-    id_text: Any = None  # texts [N], the source's id, of which image_id is the hash; empty for a number
+    id_text: Any = None  # texts [N], the source's id if image_id is its hash; empty if the source's id is a number
     source: Any = None  # int64 [N], index of the input file among the sources of the job
     part: Any = None  # int64 [N], number of the part of that file
-    file_name: Any = None  # texts [N], relative to the image folder; the name that records have
-    image_size_px: Any = None  # int64 [N, 2], width and height that the source gives; 0, 0 if it gives none
+    file_name: Any = None  # texts [N], relative to the image folder; stored in records
+    image_size_px: Any = None  # int64 [N, 2], width and height according to the source; 0, 0 if the source has none
     split: Any = None  # int64 [N], index of the split; -1 until it is known
     file_folder: Any = None  # texts [N], the folder of `file_name` if it ends with `/`; else the whole path of the file
     file_bytes: Any = None  # int64 [N], size of the image file
-    image_data: Any = None  # bytes [N], the encoded image; empty if a file has it
-    file_version: Any = None  # texts [N], what changes when the file changes: its time, or generation in a bucket
+    image_data: Any = None  # bytes [N], the encoded image; empty if the image is in a file
+    file_version: Any = None  # texts [N], modification time of the file, or its generation in a bucket
     state: Any = None  # int64 [N], a `recordmill.transforms.join.match_blocks.FileState`
-    is_shared: Any = None  # bool [N], rows of other image ids have the file, too
+    is_shared: Any = None  # bool [N], True if rows of other image ids have the same file
     class_name: Any = None  # texts [N], class of the whole image
     labels: Any = None  # bytes [N], packed `ImageLabels`; empty if the image has none
-    rejected: Any = None  # bytes [N], packed list of `Rejected`: annotations of the image that cannot be used
-    is_continuation: Any = None  # bool [N], the image is in an earlier shard, too, with other objects
+    rejected: Any = None  # bytes [N], packed list of `Rejected`: unusable annotations of the image
+    is_continuation: Any = None  # bool [N], True if an earlier shard has the same image with other objects
     # The Block of a shard of a table has sorted files (`file_name`) in place of images.
-    rows: Any = None  # int64 [N, 4], of each file: first row, number of rows, offset and bytes of their records
-    ranks: Any = None  # int64 [N, 2], first and end of the shard among all of `rows`, sorted
+    rows: Any = None  # int64 [N, 4] per file: first row, number of rows, offset and size of their records in bytes
+    ranks: Any = None  # int64 [N, 2], start and end of the shard among all sorted rows
     first_object_of_image: Any = None  # int64 [N + 1], ascending, from 0 to M
     object_id: Any = None  # int64 [M], as in the source
     object_id_text: Any = None  # texts [M], as id_text
@@ -113,14 +114,14 @@ class Block:
     area_px2: Any = None  # float64 [M]
     is_crowd: Any = None  # bool [M]
     segmentation: Any = None  # bytes [M], JSON text of the mask; empty if the object has none
-    keypoints_xyv: Any = None  # float64 lists [M], x and y in pixels, and visibility, of each keypoint
+    keypoints_xyv: Any = None  # float64 lists [M], x and y in pixels, and visibility, per keypoint
     difficult: Any = None  # bool [M], as the source says
     truncated: Any = None  # bool [M], as the source says
-    view: Any = None  # texts [M], side of the object that is seen, in the source's words
-    track_id: Any = None  # int64 [M]; -1 without
-    corners_px: Any = None  # float64 [M, 8], x and y of the four corners of an oriented box; zeros without
-    # bool [M]: box, corners, segmentation and keypoints are in fractions of the image's width and height, and the area
-    # in one of its area, until `recordmill.transforms.encoders.encode_objects.in_pixels` converts them.
+    view: Any = None  # texts [M], visible side of the object, in the source's words
+    track_id: Any = None  # int64 [M]; -1 if the object has no track
+    corners_px: Any = None  # float64 [M, 8], corners x, y of an oriented box; zeros for other boxes
+    # bool [M], True until `recordmill.transforms.encoders.encode_objects.in_pixels` converts the object: box, corners,
+    # segmentation and keypoints are fractions of the image's width and height, and the area is one of the image's area.
     in_fractions: Any = None
 
     def __len__(self) -> int:
@@ -133,7 +134,7 @@ class Block:
 
     @property
     def objects_per_image(self) -> np.ndarray:
-        """int64 [N]."""
+        """Number of objects of each image: int64 [N]."""
         if self.first_object_of_image is None:
             return np.zeros(len(self), np.int64)
         return np.diff(self.first_object_of_image)
@@ -144,19 +145,19 @@ class Block:
         return np.repeat(np.arange(len(self)), self.objects_per_image)
 
     def image_columns(self) -> Iterator[tuple[str, Any]]:
-        """Name and values of each column that has a row an image."""
+        """Yield the name and values of each column with one row per image."""
         return ((name, column) for name in IMAGE_COLUMNS if (column := getattr(self, name)) is not None)
 
     def object_columns(self) -> Iterator[tuple[str, Any]]:
-        """Name and values of each column that has a row an object."""
+        """Yield the name and values of each column with one row per object."""
         return ((name, column) for name in OBJECT_COLUMNS if (column := getattr(self, name)) is not None)
 
     def having(self, **columns: Any) -> "Block":
-        """The same Block with other columns; a column is dropped by None."""
+        """Return a copy with replaced columns. None drops a column."""
         return replace(self, **columns)
 
     def take(self, images: np.ndarray) -> "Block":
-        """Return some images with their objects, in the order of `images`: int64, indices; or bool [N]."""
+        """Return some images with their objects, in the order of `images`: int64 indices, or bool [N]."""
         if images.dtype == bool:
             images = np.flatnonzero(images)
         columns = {name: taken(column, images) for name, column in self.image_columns()}
@@ -168,7 +169,7 @@ class Block:
         return Block(**columns, first_object_of_image=starts_of(lengths))
 
     def take_objects(self, objects: np.ndarray) -> "Block":
-        """Return all images with some of their objects: bool [M]."""
+        """Return all images with the objects selected by `objects`: bool [M]."""
         numbers = np.bincount(self.image_of_object[objects], minlength=len(self))
         columns = {name: taken(column, np.flatnonzero(objects)) for name, column in self.object_columns()}
         return self.having(**columns, first_object_of_image=starts_of(numbers))
@@ -184,9 +185,10 @@ class Block:
         return Block(**columns, first_object_of_image=firsts - first)
 
     def check(self) -> None:
-        """
+        """Check the lengths and starts of all columns.
+
         Raises:
-            ValueError: columns differ in length, or starts do not ascend from 0 to the number of rows.
+            ValueError: Columns differ in length, or starts do not ascend from 0 to the number of rows.
         """
         for axis, number, columns in (
             ("images", len(self), self.image_columns()),
@@ -212,7 +214,7 @@ COLUMNS = tuple(field.name for field in fields(Block))
 IMAGE_COLUMNS = COLUMNS[: COLUMNS.index("first_object_of_image")]
 OBJECT_COLUMNS = COLUMNS[COLUMNS.index("first_object_of_image") + 1 :]
 _ABSENT = {"split": -1, "track_id": -1}
-"""Values of a column for the rows of Blocks that lack it; 0, False or nothing for other columns."""
+"""Fill values of columns that some Blocks lack. The fill value of any other column is 0, False or empty."""
 
 
 def rows_of(column: Any) -> int:
@@ -228,7 +230,7 @@ def cut_column(column: Any, start: int, end: int) -> Any:
 
 
 def join_blocks(blocks: Sequence[Block]) -> Block:
-    """Return all images of several Blocks as one Block. A column that only some of them have is filled up."""
+    """Return all images of several Blocks as one Block. A column that some Blocks lack gets fill values."""
     if len(blocks) == 1:
         return blocks[0]
     images, objects = [len(block) for block in blocks], [block.num_objects for block in blocks]

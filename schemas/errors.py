@@ -1,28 +1,28 @@
-"""Every error Recordmill raises on purpose.
+"""Errors that Recordmill raises on purpose.
 
     RecordmillError
     ├── ConfigError              the command or its configuration is wrong     (exit code 2)
     └── JobError                 the job ran and failed                        (exit code 1)
-        ├── AnnotationFileError  a file is not the COCO JSON it should be
-        │   └── WrongFlagError   … of the kind that its flags say         (exit code 2)
+        ├── AnnotationFileError  a file is not valid COCO JSON
+        │   └── WrongFlagError   … of the kind that its flag names    (exit code 2)
         ├── CategoryError        categories that contradict each other or the command
-        │   └── NoSuchClassError … the command names one that there is not (exit code 2)
-        ├── CollidingImagesError one image id or file name that stands for two pictures
+        │   └── NoSuchClassError … the command names an unknown category (exit code 2)
+        ├── CollidingImagesError one image id or file name for two images
         ├── EmptyDatasetError    nothing to write                  (exit code 2)
         ├── NoImageFoundError    no image has its file             (exit code 2)
-        ├── VocabularyError      texts without a term to keep, or of other terms than a folder's  (exit code 2)
+        ├── VocabularyError      texts without terms, or with other terms than a folder's  (exit code 2)
         ├── SlowPatternError     a regular expression takes too long (exit code 2)
         ├── LostImagesError      images in != examples out + rejected
         ├── TooManyRejectsError  more rejected than --max-rejects allows
-        ├── EndedElsewhereError  another run of the job has ended, and deleted its state (exit code 2)
-        ├── DuplicatesError      pictures are there more than once, which --duplicates forbids
-        ├── FaultyDatasetError   a job that verifies has found faults
-        ├── IndexMismatchError   an index that is not of its shard
-        ├── StepError            a fault of ours in a step, with the image that it failed on
-        └── RecordError          a TFRecord file that cannot be read to its end
+        ├── EndedElsewhereError  another run of the job ended and deleted its state (exit code 2)
+        ├── DuplicatesError      duplicate images that --duplicates forbids
+        ├── FaultyDatasetError   verify found faults
+        ├── IndexMismatchError   an index does not match its shard
+        ├── StepError            a bug of Recordmill in a step; names the image
+        └── RecordError          a TFRecord file cannot be read to its end
 
-Bad data is no error: it becomes a `recordmill.schemas.rejects.Rejected`. A message is one line (it crosses process
-borders as the last line of a traceback) and says what was found, what it would do, and what to do about it.
+Bad data is not an error: it becomes a `recordmill.schemas.rejects.Rejected`. A message is one line (it crosses process
+borders as the last line of a traceback). It says what was found, the consequence, and what to do.
 """
 
 
@@ -33,7 +33,7 @@ class RecordmillError(Exception):
 
 
 class ConfigError(RecordmillError):
-    """The options, or what they name, are wrong. The message has every fault."""
+    """Error of the options, or of files that options name. The message lists every error."""
 
     exit_code = 2
 
@@ -48,7 +48,7 @@ def missing_extra(what: str, extra: str) -> ConfigError:
 
 
 class JobError(RecordmillError):
-    """A job failed after it had started; finished shards stay."""
+    """Error of a job after its start. Finished shards stay."""
 
 
 class AnnotationFileError(JobError):
@@ -72,17 +72,17 @@ class CollidingImagesError(JobError):
 
 
 class EmptyDatasetError(JobError):
-    exit_code = 2  # the inputs that were named are the fault, if one that shows late
+    exit_code = 2  # the command names the wrong inputs, even if that shows late
 
 
 class NoImageFoundError(JobError):
-    """Nothing was written, not even what goes on from an interrupted run."""
+    """No image has its file. Nothing was written, not even resume state."""
 
     exit_code = 2
 
 
 class VocabularyError(JobError):
-    """Nothing was written: texts are read before pictures are."""
+    """Error of a vocabulary. Nothing was written, because texts are read before images."""
 
     exit_code = 2
 
@@ -100,7 +100,7 @@ class TooManyRejectsError(JobError):
 
 
 class EndedElsewhereError(JobError):
-    exit_code = 2  # what was asked for is done, or the folder of its state was deleted
+    exit_code = 2  # the other run wrote the data set, or the state folder was deleted
 
 
 class StepError(JobError):
@@ -120,13 +120,13 @@ class IndexMismatchError(JobError):
 
 
 class RecordError(JobError):
-    """A TFRecord file that cannot be read to its end.
+    """Error of a TFRecord file that cannot be read to its end.
 
     Attributes:
-        detail: what is wrong.
-        record: zero-based number of the record that is damaged, where it is known.
-        reason: `truncated`, `length_crc` or `data_crc`; `unreadable` where what holds the records is damaged.
-        offset: where the record begins, in bytes from the beginning of the file, or of what it unpacks to.
+        detail: Description of the damage.
+        record: Zero-based number of the damaged record; None if unknown.
+        reason: `truncated`, `length_crc` or `data_crc`; `unreadable` if the container of the records is damaged.
+        offset: Start of the record in bytes from the start of the file, after decompression.
     """
 
     def __init__(self, detail: str, record: int | None = None, reason: str = "", offset: int = 0):

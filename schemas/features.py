@@ -1,4 +1,4 @@
-"""Feature tables: what is in a record, as data.
+"""Feature tables: the contents of a record, as data.
 
 The encoder, the parse spec, TFDS's description and the documentation page all come from the same table.
 """
@@ -32,27 +32,24 @@ class Part(str, Enum):
     SEMANTIC = "semantic"  # --panoptic or --stuff
     PANOPTIC = "panoptic"  # --panoptic
     LVIS = "lvis"  # image rows with neg_category_ids
-    FLAGS = "flags"  # formats that say of objects whether they are difficult or truncated, and from where they are seen
+    FLAGS = "flags"  # formats that mark objects as difficult or truncated, or state their view
     ORIENTED = "oriented"  # formats with oriented boxes
     TRACKS = "tracks"  # formats with tracks
-    TAGS = "tags"  # images with classes, beside their objects
+    TAGS = "tags"  # images with classes in addition to objects
     CATEGORY_ID = "category_id"  # a category with id 0 or below, so that labels are not the category ids
 
 
 OF_INPUT = (Part.LVIS, Part.FLAGS, Part.ORIENTED, Part.TRACKS, Part.TAGS, Part.CATEGORY_ID)
-"""Parts that no option asks for: they come of the input."""
+"""Parts that depend on the input and not on an option."""
 
 
 def listed(parts: tuple[Part, ...]) -> str:
-    """Parts as text for a message."""
+    """Return the names of parts for a message."""
     return ", ".join(part.value for part in parts) or "no further part"
 
 
 class ColumnType(str, Enum):
-    """Type of a column; the comment says how its values are written.
-
-    The values are the names that `--schema` takes.
-    """
+    """Type of a column, as `--schema` names it. The comments describe the stored values."""
 
     INT64 = "int64"  # int64
     FLOAT = "float32"  # float
@@ -65,7 +62,7 @@ class ColumnType(str, Enum):
     CLASS_NAME = "class_name"  # bytes: the name of the class as UTF-8
     TERM_INDEX = "term_index"  # int64, of the terms of a text
     TERM_VALUE = "term_value"  # float, their weights
-    TERM_COUNT = "term_count"  # int64, how often they are in the text
+    TERM_COUNT = "term_count"  # int64, number of times they occur in the text
     TOKEN_IDS = "token_ids"  # int64, of the tokens of a text
 
 
@@ -73,22 +70,22 @@ class Feature(msgspec.Struct, frozen=True):
     """One key of a record."""
 
     name: str
-    # which value it holds; the same in all layouts, while `name` differs (see `recordmill.schemas.layouts`).
+    # identifies the value; the same in all layouts, while `name` differs (see `recordmill.schemas.layouts`).
     source: str
     kind: FeatureKind
     # names of the dimensions, or their sizes; empty for a single value. Lists that share a name have the same length.
-    # Of bytes, sizes alone are those of uint8 numbers in a single value.
+    # A BYTES feature whose dimensions are all sizes stores uint8 numbers as a single value.
     shape: tuple[str, ...]
     unit: str  # of the values, or how they are written
     meaning: str  # description for the documentation
-    part: Part | None = None  # the optional part of a record that it belongs to; None where every record has it
-    values: tuple[str, ...] = ()  # names of an enum by their numbers, which the feature holds; empty for anything else
-    default: str | None = None  # what missing values of the input were taken as; None where there is no such thing
+    part: Part | None = None  # optional part of a record that has the feature; None if every record has it
+    values: tuple[str, ...] = ()  # names of an enum by the stored number; empty for anything else
+    default: str | None = None  # value stored for missing values of the input; None without a default
     column_type: ColumnType | None = None  # of a table's column; None for anything else
 
     @property
     def has_sizes(self) -> bool:
-        """Whether each record has the same number of values."""
+        """True if each record has the same number of values."""
         return all(size.isdecimal() for size in self.shape)
 
     @property
@@ -98,12 +95,12 @@ class Feature(msgspec.Struct, frozen=True):
 
     @property
     def is_list(self) -> bool:
-        """Whether the record has a list of values."""
+        """True if the record has a list of values."""
         return bool(self.shape) and not self.is_packed
 
 
 class Form(str, Enum):
-    """How a value is made of what the record holds."""
+    """Conversion from the stored value to the value that readers return."""
 
     AS_IT_IS = "as it is"
     DECIMAL = "decimal"
@@ -119,24 +116,24 @@ class Form(str, Enum):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """A value that readers give."""
+    """Value that readers return."""
 
-    name: str  # its key
-    source: str  # which feature of a record it is made of, or the first of several
+    name: str  # key of the value
+    source: str  # feature that the value is made from, or the first of several
     dtype: str  # of numpy and TensorFlow; `bytes` are `bytes`, a list of them an array of objects, tf.string
     shape: tuple[str, ...]  # names of the dimensions, or their sizes
     meaning: str  # with unit and frame
-    padding: int = 0  # what stands beyond a list's end in a padded batch; of bytes always the empty string
+    padding: int = 0  # padding of a list in a batch; for bytes always the empty string
     form: Form = Form.AS_IT_IS
 
     @property
     def static_shape(self) -> tuple[int | None, ...]:
-        """The sizes that are the same in all records; None for the others."""
+        """Sizes of the dimensions; None for a size that varies between records."""
         return tuple(int(size) if size.isdecimal() else None for size in self.shape)
 
 
 CLASS_OF_ROW = "row.class_index/"
-"""Begins the source of a table's label; the column's name follows."""
+"""Prefix of the source of a table's label. The name of the column follows."""
 
 
 class RecordOf(str, Enum):
@@ -148,7 +145,7 @@ class RecordOf(str, Enum):
 
 
 class ShardNaming(str, Enum):
-    """How a layout's shards are called, see `recordmill.schemas.shards`."""
+    """Naming of a layout's shards, see `recordmill.schemas.shards`."""
 
     TFDS = "tfds"
     KERAS = "keras"
@@ -159,8 +156,8 @@ class FeatureTable(msgspec.Struct, frozen=True):
 
     Attributes:
         groups: prefixes of names that TFDS shows as one nested feature; all lists below one have the same length.
-        examples_per_shard: the default where no sizing option is given; None for shards of about equal size in bytes.
-        label: source of what readers take for the label.
+        examples_per_shard: the default without a sizing option; None for shards of about equal size in bytes.
+        label: source of the label that readers return.
     """
 
     layout: str
@@ -178,20 +175,20 @@ class FeatureTable(msgspec.Struct, frozen=True):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The parts that some feature belongs to."""
+        """Optional parts that the features belong to."""
         held = {feature.part for feature in self.features}
         return tuple(part for part in Part if part in held)
 
     def with_parts(self, parts: tuple[Part, ...]) -> "FeatureTable":
-        """The table of records that hold `parts` and nothing else on top."""
+        """Return the table of records with exactly the optional parts `parts`."""
         features = tuple(feature for feature in self.features if feature.part is None or feature.part in parts)
         return msgspec.structs.replace(self, features=features)
 
     def renamed(self, names: dict[str, str]) -> "FeatureTable":
-        """The table with other names for some features, which are given by their sources.
+        """Return the table with other names for the features of some sources.
 
         Raises:
-            ValueError: two features would have one name.
+            ValueError: Two features would have the same name.
         """
         features = sorted(
             (
@@ -211,7 +208,7 @@ class FeatureTable(msgspec.Struct, frozen=True):
 
     @property
     def class_source(self) -> str:
-        """The source of the class index of an image, or a row, of one class; empty where records have none."""
+        """Source of the class index of an image or row with one class; empty if records have none."""
         of_images = (each for each in self.sources if each == "image.class_index" or each.startswith(CLASS_OF_ROW))
         return next(of_images, "")
 
@@ -219,9 +216,9 @@ class FeatureTable(msgspec.Struct, frozen=True):
 def parse_spec(table: FeatureTable) -> dict[str, Any]:
     """Return the features that `tf.io.parse_single_example` and `tf.io.parse_example` need for records of `table`.
 
-    A feature of fixed size (a single value, a box) becomes a dense tensor, and parsing fails where it is missing. A
-    list becomes a dense vector when one record is parsed, and a ragged tensor when a batch is; a list of boxes becomes
-    [N, 4] or [batch, N, 4] in the same way. Imports TensorFlow.
+    A feature of fixed size (a single value, a box) becomes a dense tensor; parsing fails if it is missing. A list
+    becomes a dense vector for one record, and a ragged tensor for a batch. A list of boxes becomes [N, 4] for one
+    record, and [batch, N, 4] for a batch. Imports TensorFlow.
 
     Raises:
         ConfigError: TensorFlow is not installed.

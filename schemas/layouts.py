@@ -1,15 +1,15 @@
-"""The layouts a data set can be written in, each a table of features.
+"""The layouts of a data set, each a table of features.
 
-A layout gives names to values (`recordmill.schemas.values`).
+A layout assigns names to values (`recordmill.schemas.values`).
 
-`detection` is read unchanged by Model Garden (`official/vision/dataloaders/tf_example_decoder.py`) and by the Object
-Detection API (`object_detection/data_decoders/tf_example_decoder.py`); ours on top are `image/object/id`,
+`detection` is the layout of Model Garden (`official/vision/dataloaders/tf_example_decoder.py`) and of the Object
+Detection API (`object_detection/data_decoders/tf_example_decoder.py`). Recordmill adds `image/object/id`,
 `image/object/category_id`, `image/object/class/index` and `image/object/mask/rle`, which those readers ignore.
 
-`keras` is what the recipe "Creating TFRecords" (keras.io) writes and reads; `class_index` is ours. `tfds` is what
-`tfds.load("coco/2017")`, `"coco/2017_panoptic"` and `"coco_captions"` give; `objects/category_id` is ours.
+`keras` is the layout of the recipe "Creating TFRecords" (keras.io), with `class_index` added. `tfds` is the layout of
+`tfds.load("coco/2017")`, `"coco/2017_panoptic"` and `"coco_captions"`, with `objects/category_id` added.
 
-`classification` is what the scripts of ImageNet's TFRecords write and Model Garden's `classification_input.py` reads.
+`classification` is the layout of ImageNet's TFRecord scripts and of Model Garden's `classification_input.py`.
 """
 
 import difflib
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 class BoxCoding(NamedTuple):
-    """How four numbers are a box."""
+    """Coding of a box by four numbers."""
 
-    sources: tuple[str, ...]  # of the features: one of four numbers an object, or four of one
-    reading: str  # what readers call it
-    axes: str  # of each number, `x` or `y`, which it is scaled with as the picture is; empty for fractions
-    # takes float64 [N, 4], width and height of the picture in pixels; ymin, xmin, ymax, xmax as fractions.
+    sources: tuple[str, ...]  # sources of the features: one with four numbers per object, or four with one number
+    reading: str  # name of the box for readers
+    axes: str  # `x` or `y` for each number, to scale it with the image; empty for fractions
+    # converts float64 [N, 4], width and height of the image in pixels to ymin, xmin, ymax, xmax as fractions.
     fractions: Callable[["np.ndarray", int, int], "np.ndarray"]
-    # takes float32 [4], width and height; x, y, width and height in pixels, with the fewest decimals.
+    # converts float32 [4], width and height to x, y, width and height in pixels, with the fewest decimals.
     exact_px: Callable[["np.ndarray", int, int], tuple[float, ...]]
 
 
@@ -62,21 +62,21 @@ BOX_CODINGS = (
 
 
 def box_coding(sources: Container[str]) -> BoxCoding | None:
-    """The coding of the boxes in records that hold `sources`; None without boxes."""
+    """Return the coding of the boxes in records with `sources`; None without boxes."""
     return next((coding for coding in BOX_CODINGS if all(source in sources for source in coding.sources)), None)
 
 
 def _feature(name: str, source: str, **others: Any) -> Feature:
-    """A value under the name that a layout has for it; `others` are what it has otherwise than its row."""
+    """Return the feature of a value, under the layout's name; `others` replace attributes of the value."""
     value = VALUE_OF[source]
     feature = Feature(name, source, value.kind, value.shape, value.unit, value.meaning, value.part)
     return msgspec.structs.replace(feature, **others)
 
 
 def _table(layout: str, names: dict[str, str], others: dict[str, dict[str, Any]] | None = None, **more: Any):
-    """A layout of features by name, each with its value's source."""
+    """Return a layout; `names` maps the name of each feature to its source."""
     features = [_feature(name, source, **(others or {}).get(source, {})) for name, source in names.items()]
-    if more.get("record_of") is RecordOf.ANNOTATION:  # whose records hold one object
+    if more.get("record_of") is RecordOf.ANNOTATION:  # a record has one object
         features = [msgspec.structs.replace(each, shape=tuple(s for s in each.shape if s != "N")) for each in features]
     return FeatureTable(layout, tuple(features), **more)
 
@@ -204,10 +204,10 @@ CLASSIFICATION = _table(
 )
 
 FEATURES = FeatureTable("features", (), label="image.class_index")
-"""Its features follow from the model, see `features_table`."""
+"""Layout of `embed`. The model determines its features, see `features_table`."""
 
 TABLE = FeatureTable("table", (), record_of=RecordOf.ROW)
-"""Its features are the table's columns, and those of `picture_of_row` where rows name pictures."""
+"""Layout of tables. Its features are the columns, and those of `picture_of_row` if rows name images."""
 
 LAYOUTS = {table.layout: table for table in (DETECTION, KERAS, TFDS, CLASSIFICATION, FEATURES, TABLE)}
 
@@ -218,7 +218,7 @@ def features_table(shape: tuple[int, ...], dtype: str) -> FeatureTable:
     """Return the features of a record of `embed`.
 
     Args:
-        shape: of one picture's feature.
+        shape: Shape of the feature of one image.
         dtype: `float32`, or `float16` for bytes.
     """
     sizes, rank = tuple(map(str, shape)), (str(len(shape)),)
@@ -235,7 +235,7 @@ _OF_FEATURES = ("image.class_index", "image.class_name", "image.file_name", "ima
 NUMERIC = {"int64": FeatureKind.INT64, "float32": FeatureKind.FLOAT}
 _COORDINATES = {source for coding in BOX_CODINGS for source in coding.sources} | {"segments.bbox_yxyx"}
 _COORDINATES |= {"objects.keypoint_x", "objects.keypoint_y"}
-_MOST_KEY_BYTES = 200  # a file beside the shards may have the name of a feature
+_MOST_KEY_BYTES = 200  # a file next to the shards may have the name of a feature
 
 
 def stored_as(
@@ -244,11 +244,11 @@ def stored_as(
     """Return the table with other keys and types: those of `--rename`, `--dtype` and `--label-as`.
 
     Args:
-        names: keys of records by those of the layout.
-        kinds: numeric types by the keys of records.
+        names: New keys by the layout's keys.
+        kinds: Numeric types by key of a record.
 
     Raises:
-        ConfigError: a key is unknown, used twice or unusable; a value has no such type.
+        ConfigError: A key is unknown, used twice or unusable, or a feature cannot have the type.
     """
     _check_keys("--rename", names, table)
     keys = {each.source: _checked(each, names[each.name], table) for each in table.features if each.name in names}
@@ -276,7 +276,7 @@ def _check_keys(option: str, keys: Iterable[str], table: FeatureTable) -> None:
 
 
 def _checked(feature: Feature, name: str, table: FeatureTable) -> str:
-    """Return the key `name`, if a feature can have it."""
+    """Return the key `name`. Raise ConfigError if the feature cannot have it."""
     if not name or not name.isprintable() or len(name.encode()) > _MOST_KEY_BYTES:
         raise ConfigError(f"--rename {feature.name}={name}: a key has 1 to {_MOST_KEY_BYTES} bytes of printable text")
     group = next((each for each in table.groups if name.startswith(f"{each}/")), None)
@@ -298,8 +298,8 @@ def _of_kind(feature: Feature, kind: FeatureKind) -> Feature:
 
 
 def column_of(feature: Feature) -> Write | None:
-    """Return what makes the column of a feature from a `recordmill.transforms.encoders.encode_examples.Run`, if any.
-    It raises ConfigError if the feature's type does not hold a number exactly.
+    """Return the function that makes a feature's column from a `recordmill.transforms.encoders.encode_examples.Run`;
+    None if there is none. The function raises ConfigError if the feature's type cannot store a number exactly.
     """
     value = VALUE_OF[feature.source]
     write = value.write
@@ -318,7 +318,7 @@ def _exactly(feature: Feature, column: Any) -> Any:
     """Return a column of numbers as int64 or float32.
 
     Raises:
-        ConfigError: one is another number then.
+        ConfigError: The type cannot store a number exactly.
     """
     import numpy as np
 
@@ -330,7 +330,7 @@ def _exactly(feature: Feature, column: Any) -> Any:
     is_whole = feature.kind is FeatureKind.INT64
     with np.errstate(invalid="ignore", over="ignore"):
         exact = numbers.astype(np.int64 if is_whole else np.float32)
-        # As integers: as floats, which NumPy would compare, neighbours beyond 2 ** 53 are equal.
+        # Compared as integers, because different integers above 2 ** 53 may be equal as floats.
         integers, floats = (exact, numbers.astype(np.float64)) if is_whole else (numbers, exact.astype(np.float64))
         is_int64 = (floats == np.trunc(floats)) & (floats >= -(2.0**63)) & (floats < 2.0**63)
         is_other = ~is_int64 | (floats.astype(np.int64) != integers)
@@ -343,19 +343,19 @@ def _exactly(feature: Feature, column: Any) -> Any:
 
 
 def shard_names(name: str, split: str, layout: str) -> ShardNames:
-    """The file names of a split's shards in a layout."""
+    """Return the file names of a split's shards in a layout."""
     return ShardNames(name, split, LAYOUTS[layout].naming)
 
 
 DECODED_PICTURE = "image"
-"""Name of a row's image in `recordmill.open`. No column's feature has this name next to it."""
+"""Name of a row's image in `recordmill.open`. No column's feature has the same name."""
 
 
 def picture_of_row(raw_size: tuple[int, int] | None) -> tuple[Feature, ...]:
-    """The features of the picture that a row of a table names, by name.
+    """Return the features of the image that a row of a table names, sorted by name.
 
     Args:
-        raw_size: height and width of the pixels that stand there instead of the file; None for the file.
+        raw_size: Height and width of stored raw pixels in pixels; None to store the image file.
     """
     if raw_size is None:
         return tuple(each for each in CLASSIFICATION.features if not each.source.startswith("image.class_"))
@@ -371,10 +371,10 @@ _OF_PICTURE = {_PIXELS, *(each.source for each in picture_of_row(None))}
 
 
 def is_of_picture(feature: Feature) -> bool:
-    """Whether a table's feature is of the picture that its row names, and of no column."""
+    """Return True if a feature of a table belongs to the image that a row names, and not to a column."""
     return feature.source in _OF_PICTURE
 
 
 def has_picture(table: FeatureTable) -> bool:
-    """Whether records hold pictures, as files or as pixels."""
+    """Return True if records contain images, as files or as pixels."""
     return not table.sources.isdisjoint({"image.encoded", _PIXELS})

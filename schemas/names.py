@@ -1,4 +1,4 @@
-"""File names as COCO rows give them. They are input that must not be trusted."""
+"""File names from COCO rows. They are untrusted input."""
 
 import posixpath
 import re
@@ -12,20 +12,20 @@ _MAX_DATASET = 80
 
 
 Match = Literal["path", "suffix", "name"]
-"""Match of an image's name with a file's: the complete name, the longest common end, or the last part."""
+"""Rule to match an image's name with a file's: complete path, longest common suffix, or last part."""
 
 
 class NameSources(NamedTuple):
     """Sources of the names of images and files."""
 
     images: tuple[str, ...]  # folders of image files
-    rows: tuple[str, ...]  # what names the images: COCO's JSON files, or tables
-    match: str = ""  # a Match; empty where the verb has no such option
-    is_listed: bool = True  # whether the folders were looked into
+    rows: tuple[str, ...]  # files that name the images: COCO's JSON files, or tables
+    match: str = ""  # a Match; empty if the verb has no such option
+    is_listed: bool = True  # True if the folders were listed
 
 
 def name_fault(file_name: str) -> str:
-    """Why a name must not be looked up below an image folder; empty for a good one.
+    """Return the reason why a name must not be looked up below an image folder; empty for a valid name.
 
     >>> name_fault("train2017/a b.jpg"), name_fault("../x")
     ('', 'has .. in it')
@@ -49,7 +49,7 @@ def is_absolute(file_name: str) -> bool:
 
 
 def dataset_name_fault(name: str) -> str:
-    """Why a data set, whose name begins its files' names, cannot be called that; empty for a good name.
+    """Return the reason why a data set, and so its files, cannot have the name; empty for a valid name.
 
     >>> dataset_name_fault("coco-2017"), dataset_name_fault("../x")
     ('', 'must be letters, digits, _ . - and begin with a letter or digit')
@@ -60,21 +60,21 @@ def dataset_name_fault(name: str) -> str:
 
 
 def has_control_character(text: str) -> bool:
-    """Whether there is one, or half of a surrogate pair, which no UTF-8 has."""
+    """Return True if the text contains a control character or a surrogate, which UTF-8 cannot encode."""
     return not text.isprintable() and any(unicodedata.category(char) in ("Cc", "Cs") for char in text)
 
 
 def name_key(file_name: str) -> str:
-    """A key that is equal for all spellings of one name: `./a//b.jpg` and `a/b.jpg`; an accented letter written as one
-    character or as two (NFC).
+    """Return a key that is equal for all spellings of a name: `./a//b.jpg` and `a/b.jpg`; an accented letter written as
+    one character or as two (NFC).
 
-    macOS stores names decomposed, JSON files mostly hold them composed.
+    macOS stores decomposed names. JSON files mostly have composed names.
     """
     return unicodedata.normalize("NFC", posixpath.normpath(file_name))
 
 
 def name_parts(file_name: str) -> list[str]:
-    r"""Folders and name, whether / or \ is between them; at least one part.
+    r"""Return the folders and the name of a path, separated by / or \; at least one part.
 
     >>> name_parts("C:\\data\\1.jpg"), name_parts("/img//1.jpg")
     (['C:', 'data', '1.jpg'], ['img', '1.jpg'])

@@ -1,6 +1,6 @@
-"""Possible problems of a data set: images and annotations that a person should look at, or leave out.
+"""Possible problems of a data set: images and annotations to review or skip.
 
-Copies of images are found by fingerprints of pictures.
+Duplicate images are found by fingerprints.
 """
 
 from collections.abc import Mapping
@@ -15,30 +15,30 @@ if TYPE_CHECKING:
     import numpy as np
 
 OF_ANNOTATIONS = ("thin_boxes", "repeated_boxes", "box_mask_mismatch")
-"""Kinds of FINDINGS that are found in annotations; the others are found in images."""
+"""Kinds of FINDINGS of annotations. The other FINDINGS are of images."""
 LEAKAGE = "leakage"
 COPIES: Mapping[str, str] = {
     LEAKAGE: "images that another split has",
     "exact_duplicates": "exact copies of another image of the split",
     "near_duplicates": "near copies of another image of the split",
 }
-"""Kinds of images that show what another image shows. The image of a group that is kept has no problem."""
+"""Kinds of problems of duplicate images. The image of a group that is kept is not a problem."""
 PROBLEMS: Mapping[str, str] = {**COPIES, **FINDINGS}
 
 MOST_PROBLEMS = 100_000
-"""Lines of a kind in problems-SPLIT.jsonl, at most, the worst first. Counts have no bound."""
+"""Maximum number of lines per kind in problems-SPLIT.jsonl, worst first. Counts are not limited."""
 
 
 def split_problems(split: str) -> str:
-    """Name of the file of the possible problems of one split, a ProblemLine a line."""
+    """Return the name of the file of a split's possible problems. Each line is a ProblemLine."""
     return f"problems-{split}.jsonl"
 
 
 class Problem(msgspec.Struct, frozen=True, array_like=True):
-    """A possible problem of an image or an annotation, as a shard's fingerprints list it."""
+    """A possible problem of an image or an annotation, as listed with the fingerprints of a shard."""
 
-    kind: str  # of PROBLEMS
-    score: float  # 0 is the worst; docs/records.md says what each kind's is
+    kind: str  # a key of PROBLEMS
+    score: float  # 0 is the worst; docs/records.md defines the score of each kind
     file_name: str  # of the image
     id: int | None = None  # of the annotation; None for a problem of the image
 
@@ -59,15 +59,15 @@ class ProblemLine(msgspec.Struct, frozen=True, omit_defaults=True):
     score: float
     file_name: str
     id: int | None = None  # of the annotation
-    copy_of: CopiedImage | None = None  # the image of a group of copies that is not listed, and so stays with --exclude
-    labels: str = "same"  # `differ` if images of the group have other labels than others
+    copy_of: CopiedImage | None = None  # image of the group of copies that is not listed, and that --exclude keeps
+    labels: str = "same"  # `differ` if images of the group have different labels
 
 
 class SplitProblems(msgspec.Struct, frozen=True):
     """Entry of a file of problems in the manifest."""
 
     sha256: str  # hex digest of the file
-    numbers: dict[str, int]  # how many were found, by kind. The file lists at most MOST_PROBLEMS of a kind
+    numbers: dict[str, int]  # number found, by kind; the file lists at most MOST_PROBLEMS per kind
 
     @property
     def left_out(self) -> int:
@@ -76,10 +76,10 @@ class SplitProblems(msgspec.Struct, frozen=True):
 
 
 DUPLICATES = "duplicates.jsonl"
-"""In a data set's folder: a DuplicateGroup a line, those that are in several splits first."""
+"""File in the folder of a data set: one DuplicateGroup per line. Groups in several splits come first."""
 
 FINGERPRINTS = "fingerprints.jsonl"
-"""In the folder of a split's state: what becomes `split_fingerprints`."""
+"""File in a state folder that becomes `split_fingerprints`."""
 
 NO_HASH = 0
 """Hash of an image that was not decoded, or is blank."""
@@ -93,20 +93,20 @@ FINGERPRINT = [
     ("record", "<u4"),
     ("form", "u1", 17),
 ]
-"""A dtype, of an image: the first 16 bytes of the SHA-256 of its picture; its perceptual hash; its labels; the place of
-its records, as `recordmill.schemas.statistics.Example` has it; and of what form the picture is: mean levels of grey of
-4 x 4 parts, by rows, and 128 + 80 times the binary logarithm of width / height, as far as that fits.
+"""NumPy dtype of the fingerprint of an image: first 16 bytes of the SHA-256 of its file; perceptual hash; labels;
+position of its records, as in `recordmill.schemas.statistics.Example`; coarse form: mean grey levels of 4 x 4 parts,
+row by row, and 128 + 80 * log2(width / height), clipped to a byte.
 
-The upper half of `labels` stands for the image's class, or for the classes of its objects; the lower half for where
-the objects are: see `recordmill.transforms.insight.fingerprint_images`."""
+The upper half of `labels` is a hash of the image's class, or of the classes of its objects. The lower half is a hash of
+the positions of its objects, see `recordmill.transforms.insight.fingerprint_images`."""
 
 
 FINGERPRINT_VERSION = 1
-"""Version of how fingerprints are made of pictures and labels."""
+"""Version of the algorithm that computes fingerprints from images and labels."""
 
 
 def split_fingerprints(split: str) -> str:
-    """Name of the file of the fingerprints of one split, a Fingerprints a line.
+    """Return the name of the file of a split's fingerprints. Each line is a Fingerprints.
 
     >>> split_fingerprints("train")
     'fingerprints-train.jsonl'
@@ -118,15 +118,15 @@ class Fingerprints(msgspec.Struct, frozen=True, omit_defaults=True):
     """Fingerprints of the images of a shard, in the order of their records."""
 
     shard: str  # file of the shard
-    names: msgspec.Raw  # JSON list of the images' file names; decoded of few
-    rows: bytes  # of FINGERPRINT, as many as names; bytes, in base64 as JSON
+    names: msgspec.Raw  # JSON list of the images' file names; decoded only if needed
+    rows: bytes  # an array of FINGERPRINT, as long as names; base64 in JSON
     version: int  # FINGERPRINT_VERSION
-    # of these images and their annotations, see `recordmill.schemas.problems.MOST_PROBLEMS`.
+    # problems of the images and their annotations, at most MOST_PROBLEMS per kind.
     problems: tuple[Problem, ...] = ()
 
     @property
     def array(self) -> "np.ndarray":
-        import numpy as np  # not with each manifest
+        import numpy as np  # slow to import; manifests do not need it
 
         return np.frombuffer(self.rows, FINGERPRINT)
 
@@ -139,14 +139,14 @@ class Likeness(Enum):
 
 
 class Agreement(Enum):
-    """Whether the images of a group have the same labels: classes and boxes of EXACT copies, classes of NEAR ones."""
+    """SAME if all images of a group have equal labels: classes and boxes of EXACT copies, classes of NEAR ones."""
 
     SAME = "same"
     DIFFER = "differ"
 
 
 class DuplicateImage(msgspec.Struct, frozen=True, order=True):
-    """An image of a group, and where its records are, as `recordmill.schemas.statistics.Example` has it."""
+    """An image of a group, and the position of its records, as in `recordmill.schemas.statistics.Example`."""
 
     split: str
     file_name: str
@@ -157,7 +157,7 @@ class DuplicateImage(msgspec.Struct, frozen=True, order=True):
 
 
 class DuplicateGroup(msgspec.Struct, frozen=True):
-    """Two images or more that show the same; a line of DUPLICATES."""
+    """Group of two or more duplicate images; a line of DUPLICATES."""
 
     kind: Likeness
     labels: Agreement
@@ -165,25 +165,25 @@ class DuplicateGroup(msgspec.Struct, frozen=True):
 
     @property
     def is_leak(self) -> bool:
-        """Whether its images are in several splits."""
+        """True if images of the group are in several splits."""
         return len({image.split for image in self.images}) > 1
 
 
 class SplitDuplicates(msgspec.Struct, frozen=True):
-    """Numbers of images of a split."""
+    """Numbers of duplicate images in a split."""
 
-    exact: int = 0  # have the bytes of another image, in any split
-    near: int = 0  # have none, but look like another
-    leaked: int = 0  # are, exactly or nearly, in another split, too
-    labels_differ: int = 0  # are in a group with other labels
+    exact: int = 0  # images with the bytes of another image, in any split
+    near: int = 0  # other images that look like another image
+    leaked: int = 0  # images with an exact or near duplicate in another split
+    labels_differ: int = 0  # images in a group with different labels
 
 
 class Duplicates(msgspec.Struct, frozen=True):
-    """Duplicates in a folder, for its manifest."""
+    """Duplicates of a data set, for its manifest."""
 
     sha256: str  # hex digest of DUPLICATES
     groups: int
     leaks: int  # groups that are in several splits
-    splits: Mapping[str, SplitDuplicates]  # those that were compared; others have no fingerprints
-    # of classes most of whose pictures are copies of other classes' pictures, how many are.
+    splits: Mapping[str, SplitDuplicates]  # splits that were compared; other splits have no fingerprints
+    # number of copies by class, for classes whose images are mostly copies of other classes' images.
     copied_classes: Mapping[str, int] = {}

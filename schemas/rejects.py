@@ -1,4 +1,4 @@
-"""Bad data: what was left out, and why. Also the metrics that are counted besides."""
+"""Rejects: skipped data, and the reasons. Also metrics other than rejects."""
 
 from collections import Counter
 from enum import Enum
@@ -7,81 +7,80 @@ from typing import NamedTuple
 import msgspec
 
 MOST_LISTED = 100_000
-"""Lines of a reason in rejects-SPLIT.jsonl, at most. Counts have no bound."""
+"""Maximum number of lines per reason in rejects-SPLIT.jsonl. Counts are not limited."""
 
 
 class Reason(str, Enum):
-    """The closed list of reasons for which an image, an annotation or a row of a table is left out.
-
-    The comment after each says which of them it is about.
+    """Reason for which an image, an annotation or a row of a table is rejected. The list is complete. Each comment
+    starts with the kind of data.
     """
 
     IMAGE_MISSING = "image_missing"  # image: no file of that name under --images
-    IMAGE_UNREADABLE = "image_unreadable"  # image: empty, cut short, or its pixels do not decode
-    IMAGE_INACCESSIBLE = "image_inaccessible"  # image: its file is there, and cannot be read
+    IMAGE_UNREADABLE = "image_unreadable"  # image: empty, truncated, or its pixels do not decode
+    IMAGE_INACCESSIBLE = "image_inaccessible"  # image: its file exists but cannot be read
     UNSUPPORTED_FORMAT = "unsupported_format"  # image: an unknown format, or pixels that no JPEG or PNG can hold
-    TOO_LARGE = "too_large"  # image: more bytes or pixels than are ever read or decoded
-    RECORD_TOO_LARGE = "record_too_large"  # image or row: its record, or a text of it, would be larger than is taken
-    SIZE_MISMATCH = "size_mismatch"  # image: its pixels are not the size the JSON says
-    DUPLICATE_IMAGE_ID = "duplicate_image_id"  # image: two rows have its id, and say different things, or the same
-    MALFORMED_IMAGE = "malformed_image"  # image: its row lacks an id, a file name or a label, or one is of a wrong type
-    MALFORMED_LABELS = "malformed_labels"  # image: nothing in its label file can be read
+    TOO_LARGE = "too_large"  # image: more than MAX_FILE_BYTES or MAX_PIXELS
+    RECORD_TOO_LARGE = "record_too_large"  # image or row: its record, or a text in it, would be too large
+    SIZE_MISMATCH = "size_mismatch"  # image: its size differs from the JSON's
+    DUPLICATE_IMAGE_ID = "duplicate_image_id"  # image: two rows have its id, with different or equal contents
+    MALFORMED_IMAGE = "malformed_image"  # image: its row lacks an id, a file name or a label, or one has a wrong type
+    MALFORMED_LABELS = "malformed_labels"  # image: its label file is unreadable
     NO_CLASS = "no_class"  # image: its path or name gives no class
     EXCLUDED = "excluded"  # image or annotation: --exclude names it
-    DUPLICATE = "duplicate"  # image: another one of the same bytes is kept, and --duplicates drop was asked for
-    NO_GROUP = "no_group"  # image: its name gives no group, and --group-from asks for one
+    DUPLICATE = "duplicate"  # image: another image with the same bytes is kept, because of --duplicates drop
+    NO_GROUP = "no_group"  # image: --group-from finds no group in its name
     NOT_FINITE = "not_finite"  # row: a number is NaN, infinite, or beyond float32
-    UNUSABLE_FEATURE = "unusable_feature"  # image: the model makes NaN of it, infinity, or what float16 cannot hold
+    UNUSABLE_FEATURE = "unusable_feature"  # image: its feature has NaN, infinity, or a number beyond float16
     UNSAFE_FILE_NAME = "unsafe_file_name"  # image: `../x`, an absolute path, a URL, control characters
     UNKNOWN_IMAGE = "unknown_image"  # annotation: no image row has that id
     UNKNOWN_CATEGORY = "unknown_category"  # annotation: no category has that id
-    MALFORMED_ANNOTATION = "malformed_annotation"  # annotation: a field is missing or of a wrong type
+    MALFORMED_ANNOTATION = "malformed_annotation"  # annotation: a field is missing or has a wrong type
     MALFORMED_BOX = "malformed_box"  # annotation: not four finite numbers, or a negative width or height
     EMPTY_BOX = "empty_box"  # annotation: no area left inside the image
-    BOX_OUTSIDE = "box_outside"  # annotation: crosses the edge, and --boxes drop was asked for
-    DUPLICATE_ANNOTATION_ID = "duplicate_annotation_id"  # annotation: another of its image has the same id
-    DUPLICATE_ANNOTATION = "duplicate_annotation"  # annotation: another of its label file says the same
+    BOX_OUTSIDE = "box_outside"  # annotation: its box crosses the edge, and --boxes is drop
+    DUPLICATE_ANNOTATION_ID = "duplicate_annotation_id"  # annotation: another annotation of the image has the same id
+    DUPLICATE_ANNOTATION = "duplicate_annotation"  # annotation: its label file has an equal annotation
     MALFORMED_SEGMENTATION = "malformed_segmentation"  # annotation: neither polygons nor run lengths
     MALFORMED_KEYPOINTS = "malformed_keypoints"  # annotation: not x, y, visibility for each of its category's keypoints
-    MALFORMED_CAPTION = "malformed_caption"  # annotation: a caption's row lacks its id, its image or its text
+    MALFORMED_CAPTION = "malformed_caption"  # annotation: a caption's row lacks the id, the image or the text
     MALFORMED_PANOPTIC = "malformed_panoptic"  # annotation: a panoptic row's file name or segments are not COCO's
     MASK_MISSING = "mask_missing"  # annotation: no panoptic PNG of that name under --panoptic-masks
     MASK_UNREADABLE = "mask_unreadable"  # annotation: its panoptic PNG does not decode
-    MASK_SIZE_MISMATCH = "mask_size_mismatch"  # annotation: its run lengths or panoptic PNG have not its image's size
+    MASK_SIZE_MISMATCH = "mask_size_mismatch"  # annotation: its run lengths or panoptic PNG have another size
     SEGMENT_MISMATCH = "segment_mismatch"  # annotation: the panoptic PNG's segments are not those of its row
     TWO_CHANNEL_PANOPTIC = "two_channel_panoptic"  # annotation: a PNG of (category, instance), not of segment ids
-    TOO_MANY_SEGMENTS = "too_many_segments"  # annotation: more than 255 segments, which one byte cannot tell apart
+    TOO_MANY_SEGMENTS = "too_many_segments"  # annotation: more than 255 segments, more than one byte can number
     CATEGORY_OUT_OF_RANGE = "category_out_of_range"  # annotation: a segment's label does not fit one byte
-    MALFORMED_ROW = "malformed_row"  # row: too few cells or too many, no JSON object, or too long
+    MALFORMED_ROW = "malformed_row"  # row: too few or too many cells, not a JSON object, or too long
     NOT_TEXT = "not_text"  # row: a cell is not in the file's encoding
-    OTHER_TYPE = "other_type"  # row: a value is not of its column's type
-    MISSING_VALUE = "missing_value"  # row: it has no key, label, group or split, or a list has a hole
-    UNKNOWN_CLASS = "unknown_class"  # row: its label, split, or value of an enum is none of those there are
+    OTHER_TYPE = "other_type"  # row: a value does not have its column's type
+    MISSING_VALUE = "missing_value"  # row: it has no key, label, group or split, or a list lacks a value
+    UNKNOWN_CLASS = "unknown_class"  # row: its label, split, or enum value is unknown
 
 
 ASKED_FOR = frozenset({Reason.EXCLUDED.value, Reason.DUPLICATE.value})
-"""Reasons of rejects that an option asks for: --max-rejects does not limit them."""
+"""Reasons of rejects that an option requests. --max-rejects ignores them."""
 
 
 class Rejected(msgspec.Struct, frozen=True, array_like=True):
     """One image, annotation or row of a table that is not in the output."""
 
     what: str  # `image`, `annotation` or `row`
-    id: int | None  # COCO id of the image or annotation, line of the row; None where there is none
+    id: int | None  # COCO id of the image or annotation, line of the row; None if there is none
     reason: Reason
     detail: str  # what was found, for a person
-    image_id: int | None = None  # of the image an annotation belongs to
-    annotations: int = 0  # for an image, how many usable annotations go with it
+    image_id: int | None = None  # id of the annotation's image
+    annotations: int = 0  # number of usable annotations of a rejected image
 
 
 class IdTexts(NamedTuple):
-    """Texts that the source has as ids, by the numbers that stand for them: of images, and of annotations."""
+    """Text ids of the source, by the numbers that replace them: for images, and for annotations."""
 
     images: dict[int, str]
     annotations: dict[int, str]
 
     def named(self, reject: Rejected) -> Rejected:
-        """The reject with the texts of its ids in the detail."""
+        """Return the reject with the text ids added to the detail."""
         image_id = reject.id if reject.what == "image" else reject.image_id
         texts = {
             "image id": None if image_id is None else self.images.get(image_id),
@@ -105,17 +104,17 @@ class RejectLine(msgspec.Struct, frozen=True):
 
 
 class RejectTally(msgspec.Struct, frozen=True):
-    """Rejects, counted."""
+    """Counts of rejects."""
 
-    counts: dict[tuple[str, str], int]  # how many, by `what` and reason
-    annotations: int  # the sum of theirs
-    first: dict[str, bytes]  # the first line of each `what` in the order of their list, but for those ASKED_FOR
+    counts: dict[tuple[str, str], int]  # number of rejects, by `what` and reason
+    annotations: int  # sum of `annotations` of the rejects
+    first: dict[str, bytes]  # first line of each `what` in the rejects file, except reasons in ASKED_FOR
 
     def reasons(self, *what: str) -> dict[str, int]:
-        """How many of `what`, by reason, in the order of reasons."""
+        """Return the number of rejects of the given `what`, by reason, sorted by reason."""
         found: Counter[str] = Counter()
-        for (of, reason), number in self.counts.items():
-            if of in what:
+        for (kind, reason), number in self.counts.items():
+            if kind in what:
                 found[reason] += number
         return dict(sorted(found.items()))
 
@@ -124,8 +123,8 @@ class UnusableError(ValueError):
     """Error of an image or annotation that is rejected.
 
     Attributes:
-        reason: one of `Reason`.
-        detail: what was found, for a person.
+        reason: Reason of the reject.
+        detail: Description of the data, for a person.
     """
 
     def __init__(self, reason: Reason, detail: str):
@@ -138,39 +137,39 @@ class UnusableError(ValueError):
 
 
 class Metric(str, Enum):
-    """Counters besides rejects."""
+    """Counters other than rejects."""
 
     ROWS_MERGED = "rows_merged"  # image rows joined with the row of the same image in another annotation file
     ANNOTATIONS_MERGED = "annotations_merged"  # keypoint rows joined with the instance row of the same annotation
-    GROUPS = "groups"  # groups of images that are never in two splits
-    UNGROUPED = "ungrouped"  # images that are in no group of a list of groups
+    GROUPS = "groups"  # groups of images, each within one split
+    UNGROUPED = "ungrouped"  # images without a group in the file of groups
     IMAGES = "images"  # images in records
-    OF_OTHER_CLASSES = "of_other_classes"  # images of none of the classes that were asked for
-    EMPTIED = "emptied"  # images all of whose objects were skipped by --categories, --no-crowd or --min-area
-    IMAGES_WITHOUT_RECORD = "images_without_record"  # images without objects, in a layout of one record an object
-    OF_REJECTED_IMAGES = "of_rejected_images"  # annotations of an image whose reject is in another shard
+    OF_OTHER_CLASSES = "of_other_classes"  # images without any of the requested classes
+    EMPTIED = "emptied"  # images that lost all objects by --categories, --no-crowd or --min-area
+    IMAGES_WITHOUT_RECORD = "images_without_record"  # images without objects, in a layout with one record per object
+    OF_REJECTED_IMAGES = "of_rejected_images"  # annotations of images whose reject is in another shard
     OBJECTS = "objects"  # annotations in records
-    MASKS = "masks"  # of those, how many have a mask that is not empty, where masks were asked for
+    MASKS = "masks"  # objects with a mask that is not empty, if masks were requested
     CAPTIONS = "captions"  # captions in records
     IMAGES_REMOVED = "images_removed"  # images that a user's pipeline removed
     ANNOTATIONS_REMOVED = "annotations_removed"  # annotations that a user's pipeline removed
     REGIONS = "regions"  # stuff annotations in records
     PANOPTIC = "panoptic"  # panoptic annotations in records
-    BOXES_CLIPPED = "boxes_clipped"  # of those, how many were cut at their image's edge
+    BOXES_CLIPPED = "boxes_clipped"  # objects whose box was clipped at the edge of the image
     KEYPOINTS_OUTSIDE = "keypoints_outside"  # visible keypoints (v = 2) outside their image
-    FROM_JPEG = "from_jpeg"  # pictures that were transcoded, by the format of their file
+    FROM_JPEG = "from_jpeg"  # transcoded images, by file format
     FROM_PNG = "from_png"
     FROM_WEBP = "from_webp"
     FROM_GIF = "from_gif"
     FROM_BMP = "from_bmp"
     FROM_TIFF = "from_tiff"
     FROM_OTHER = "from_other"
-    TURNED = "turned"  # of those, how many were turned upright
-    SHRUNK = "shrunk"  # of those, how many were made smaller
-    REWRITTEN_BYTES_READ = "rewritten_bytes_read"  # size of their files
-    REWRITTEN_BYTES = "rewritten_bytes"  # size of what is in the records in their place
-    RECORD_BYTES = "record_bytes"  # of records, uncompressed and without framing
-    FILTERED_CATEGORY = "category"  # annotations left out because of --categories
+    TURNED = "turned"  # transcoded images that were turned upright
+    SHRUNK = "shrunk"  # transcoded images that were shrunk
+    REWRITTEN_BYTES_READ = "rewritten_bytes_read"  # bytes of the files of transcoded images
+    REWRITTEN_BYTES = "rewritten_bytes"  # bytes of transcoded images in records
+    RECORD_BYTES = "record_bytes"  # bytes of records, uncompressed and without framing
+    FILTERED_CATEGORY = "category"  # annotations skipped because of --categories
     FILTERED_CROWD = "crowd"  # … because of --no-crowd
     FILTERED_AREA = "area"  # … because of --min-area
 

@@ -1,4 +1,4 @@
-"""Shards: their number, their file names, and what is known of one when it is finished."""
+"""Shards: their number, their file names, and the results of finished shards."""
 
 import re
 
@@ -19,7 +19,7 @@ class ShardKey(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 class ShardSizing(msgspec.Struct, frozen=True):
-    """How a split is divided into shards: by the first of the three attributes that is set."""
+    """Sizing of a split's shards, by the first attribute that is set."""
 
     num_shards: int | None = None
     shard_bytes: int | None = None
@@ -27,7 +27,7 @@ class ShardSizing(msgspec.Struct, frozen=True):
 
 
 class SplitSize(msgspec.Struct, frozen=True):
-    """How much is to be written of a split: images or rows, bytes of records as expected, shards."""
+    """Planned size of a split: images or rows, expected bytes of records, shards."""
 
     images: int
     bytes: int
@@ -35,7 +35,7 @@ class SplitSize(msgspec.Struct, frozen=True):
 
 
 class IndexInfo(msgspec.Struct, frozen=True):
-    """The file of a shard's index: its size, and its CRC-32C as of ShardInfo."""
+    """File of a shard's index: size in bytes, and CRC-32C as in ShardInfo."""
 
     bytes: int
     crc32c: str
@@ -44,33 +44,33 @@ class IndexInfo(msgspec.Struct, frozen=True):
 class ShardInfo(msgspec.Struct, frozen=True):
     """A finished shard."""
 
-    file: str  # its name within the output folder
-    examples: int  # records in it
+    file: str  # name in the output folder
+    examples: int  # number of records
     bytes: int  # size of the file, compressed if it is
-    crc32c: str  # of the file, as Cloud Storage writes it, which knows it of every object: looking costs no read
+    crc32c: str  # of the file, in Cloud Storage's form: a bucket returns it without a read of the file
     sha256: str  # hex digest of the file
-    index: IndexInfo | msgspec.UnsetType = msgspec.UNSET  # of the file of its index; UNSET for GZIP, which has none
+    index: IndexInfo | msgspec.UnsetType = msgspec.UNSET  # index of the shard; UNSET for GZIP, which has none
 
 
 class ShardResult(msgspec.Struct, frozen=True):
-    """The outcome of writing a shard; kept as its resume state."""
+    """Result of writing a shard; stored as its resume state."""
 
     key: ShardKey
-    plan: str  # digest of what was to be written (images, their files' sizes and versions, annotations, options)
+    plan: str  # digest of the shard's input (images, sizes and versions of files, annotations, options)
     made_by: dict[str, str]  # see SplitManifest
     info: ShardInfo
-    counted: dict[Metric, int]  # what is in the records
-    rejected: tuple[Rejected, ...]  # what was left out while writing it
-    statistics: Statistics  # of its records
+    counted: dict[Metric, int]  # contents of the records
+    rejected: tuple[Rejected, ...]  # rejects of writing the shard
+    statistics: Statistics  # statistics of its records
     class_counts: dict[int, int] = {}  # see SplitManifest; by class index
-    fingerprints: Fingerprints | None = None  # of its pictures; None where records have none
+    fingerprints: Fingerprints | None = None  # fingerprints of its images; None if records have no images
 
 
 class ShardNames(msgspec.Struct, frozen=True):
     """File names of the shards of one split.
 
-    As TFDS and Beam do, `coco-train.tfrecord-00003-of-00128`; or as the Keras recipe does, `file_03-4096.tfrec`, with
-    the number of examples, which is known when the shard is finished. `.gz` is added to the names of compressed ones.
+    TFDS and Beam: `coco-train.tfrecord-00003-of-00128`. Keras recipe: `file_03-4096.tfrec`, with the number of
+    examples, which is known when the shard is finished. `.gz` is appended to the names of compressed shards.
     """
 
     name: str
@@ -83,7 +83,7 @@ class ShardNames(msgspec.Struct, frozen=True):
         return f"{self.name}-{self.split}.tfrecord"
 
     def file(self, key: ShardKey, examples: int, gzip: bool) -> str:
-        """The name of a finished shard.
+        """Return the name of a finished shard.
 
         >>> ShardNames("coco", "train").file(ShardKey("train", 3, 128), 17, gzip=True)
         'coco-train.tfrecord-00003-of-00128.gz'
@@ -94,12 +94,12 @@ class ShardNames(msgspec.Struct, frozen=True):
         return self.stable(key) + ending
 
     def stable(self, key: ShardKey) -> str:
-        """The shard's name in the scheme of TFDS and Beam, even where its file has another; known before it is
-        finished."""
+        """Return the shard's name in the scheme of TFDS and Beam, for any naming of files. It is known before the
+        shard is finished."""
         return f"{self.stable_prefix}-{key.index:05d}-of-{key.count:05d}"
 
     def is_one(self, file: str) -> bool:
-        """Whether `file` is named as a shard of the split or as a link to one: any shard count, compressed or not."""
+        """Return True if `file` is named like a shard of the split or a link to one, for any shard count."""
         match = _SHARD_FILE.fullmatch(file)
         if match is not None and match[1] == self.stable_prefix:
             return True
@@ -111,7 +111,7 @@ _KERAS_FILE = re.compile(r"file_(\d{2,})-(\d+)\.tfrec(?:\.gz)?")
 
 
 def key_of(split: str, file: str) -> ShardKey:
-    """The key of a file that is named as TFDS and Beam do.
+    """Return the key of a file with a name of TFDS and Beam.
 
     >>> key_of("train", "coco-train.tfrecord-00003-of-00128.gz")
     ShardKey(split='train', index=3, count=128)
@@ -123,7 +123,7 @@ def key_of(split: str, file: str) -> ShardKey:
 
 
 def is_shard_of(name: str, file: str, naming: ShardNaming) -> bool:
-    """Whether `file` is named as a shard of any split of the data set `name`, or as a link to one.
+    """Return True if `file` is named like a shard of any split of the data set `name`, or a link to one.
 
     >>> is_shard_of("coco", "coco-val.tfrecord-00000-of-00001", ShardNaming.TFDS)
     True

@@ -1,10 +1,10 @@
-"""Sizes, numbers and names in words."""
+"""Texts for sizes, numbers and names."""
 
 from collections.abc import Iterable
 
 
 def number_text(number: int, noun: str) -> str:
-    """So many of something.
+    """Return a number with its noun.
 
     >>> number_text(1, "fault"), number_text(1_000, "fault")
     ('1 fault', '1,000 faults')
@@ -13,7 +13,7 @@ def number_text(number: int, noun: str) -> str:
 
 
 def first_texts(texts: Iterable[str], most: int, between: str = ", ") -> str:
-    """Return the first texts, and the number of the others.
+    """Return the first texts, and the number of further texts.
 
     >>> first_texts(["a", "b", "c"], 2)
     'a, b and 1 more'
@@ -23,7 +23,7 @@ def first_texts(texts: Iterable[str], most: int, between: str = ", ") -> str:
 
 
 def size_text(count: float) -> str:
-    """Bytes for a person, in powers of ten.
+    """Return a number of bytes as text, in powers of ten.
 
     >>> size_text(1_234_567)
     '1.2 MB'
@@ -36,7 +36,7 @@ def size_text(count: float) -> str:
 
 
 def printable(text: str) -> str:
-    r"""`text` without control characters, which would steer a terminal.
+    r"""Return `text` with escaped control characters, which could control a terminal.
 
     >>> printable("a\x1b[2Jb")
     'a\\x1b[2Jb'

@@ -1,10 +1,10 @@
 """Statistics of a data set's records.
 
-All numbers are integers, minima or maxima, so that the sum of parts does not depend on the
-order: equal records give equal bytes of JSON on every runner.
+All numbers are integers, minima or maxima, so that a sum of parts does not depend on their order: equal records give
+equal bytes of JSON on every runner.
 
-A histogram has four bins an octave, at 1, 1.25, 1.5 and 1.75 times a power of two: 32, 40, 48, 56, 64, 80, … A bin
-holds what is at least `from` and below `to`. What is 0 is in a bin from 0 to 0.
+A histogram has four bins per octave, at 1, 1.25, 1.5 and 1.75 times a power of two: 32, 40, 48, 56, 64, 80, … A bin
+contains numbers that are at least `from` and below `to`. 0 has its own bin, from 0 to 0.
 """
 
 from collections.abc import Mapping
@@ -13,16 +13,16 @@ from math import floor, frexp
 import msgspec
 
 HEAT_SIDE = 16
-"""Rows and columns of the map of where the centres of boxes lie."""
+"""Rows and columns of the heat map of box centres."""
 
 ZERO_BIN = -4096
 """Bin of 0, below the bins of all other numbers, which are 2**-1024 or more."""
 SCALE = 1 << 20
-"""Sums are of numbers times this, rounded: integers add up to the same in any order."""
+"""Factor of summed numbers before they are rounded: sums of integers do not depend on the order."""
 
 GALLERY: Mapping[str, int] = {"sample": 12, "crowded": 8, "small": 8, "odd": 8}
-"""How many images are pointed to, by why: a fixed pseudo-random sample, those with the most objects, with the smallest
-object, and those at least twice as wide as high, or as high as wide."""
+"""Number of example images by the reason of their choice: a fixed pseudo-random sample; images with the most objects;
+images with the smallest object; images at least twice as wide as high, or as high as wide."""
 
 
 FINDINGS: Mapping[str, str] = {
@@ -38,11 +38,11 @@ FINDINGS: Mapping[str, str] = {
 }
 """Possible problems of the data; see docs/records.md."""
 FINDING_EXAMPLES = 6
-"""How many images are pointed to for each."""
+"""Number of example images per finding."""
 
 
 def bin_of(number: float) -> int:
-    """The bin of a number that is not negative.
+    """Return the bin of a number >= 0.
 
     >>> [edge(bin_of(number)) for number in (0, 1, 47, 48, 0.3)]
     [0.0, 1.0, 40.0, 48.0, 0.25]
@@ -59,14 +59,14 @@ def edge(index: int) -> float:
 
 
 FRACTIONAL = ("image_aspect", "box_side", "box_share", "box_aspect")
-"""Histograms of numbers that need not be whole."""
+"""Histograms of numbers that need not be integers."""
 
 
 class Histogram(msgspec.Struct, frozen=True):
-    """How often which numbers were seen."""
+    """Histogram of numbers, see the module's docstring."""
 
-    total: int = 0  # their sum, times SCALE
-    least: float | None = None  # None of none, as `largest`
+    total: int = 0  # sum of the numbers, times SCALE
+    least: float | None = None  # None if there are no numbers, as `largest`
     largest: float | None = None
     bins: dict[int, int] = {}  # number in each bin that is not empty
 
@@ -78,54 +78,54 @@ class Histogram(msgspec.Struct, frozen=True):
 class Example(msgspec.Struct, frozen=True, order=True):
     """Position of the records of an example image."""
 
-    rank: int  # the smaller, the better it serves what it was chosen for
+    rank: int  # the smaller, the better the example
     key: int  # hash of the image's name, which decides between equal ranks
     shard: str  # file of the shard
     record: int  # index of the image's first record in the shard
-    offset: int  # of that record's frame in the shard's file, uncompressed if it is compressed
-    bytes: int  # of all records of the image, frames included, which follow each other
+    offset: int  # offset of that record's frame in the shard's file, in bytes after decompression
+    bytes: int  # size of all records of the image, which are consecutive, with their frames
 
 
 class Finding(msgspec.Struct, frozen=True):
     """One of FINDINGS."""
 
-    number: int = 0  # of pictures, or of boxes
-    examples: tuple[Example, ...] = ()  # the worst
+    number: int = 0  # number of images, or of boxes
+    examples: tuple[Example, ...] = ()  # the worst examples
 
 
 class Statistics(msgspec.Struct, frozen=True):
     """Statistics of some records. They can be added."""
 
-    images: int = 0  # with a record
+    images: int = 0  # images with a record
     histograms: dict[str, Histogram] = {}  # by name, see SplitStatistics
-    centres: dict[int, int] = {}  # of boxes, by row * HEAT_SIDE + column
-    formats: dict[str, int] = {}  # of pictures
-    images_of_class: dict[int, int] = {}  # how many images have an object of a class, by class index
+    centres: dict[int, int] = {}  # number of box centres, by row * HEAT_SIDE + column
+    formats: dict[str, int] = {}  # number of images by format
+    images_of_class: dict[int, int] = {}  # number of images with an object of a class, by class index
     images_of_segment: dict[int, int] = {}  # the same for the categories of stuff and of panoptic segments
-    examples: dict[str, tuple[Example, ...]] = {}  # by why they were chosen, at most as many as GALLERY says
-    findings: dict[str, Finding] = {}  # by name; of those of FINDINGS that were found
-    measured: int = 0  # images whose pixels were looked at
+    examples: dict[str, tuple[Example, ...]] = {}  # by a key of GALLERY
+    findings: dict[str, Finding] = {}  # findings by name; FINDINGS has the names
+    measured: int = 0  # images whose pixels were measured
 
 
 class PixelMeasures(msgspec.Struct, frozen=True):
-    """Measures of an image's pixels, in grey."""
+    """Measures of an image's pixels, on a grey copy."""
 
-    dark: int  # the level, of 0 to 255, that 5 % of the pixels are below
-    bright: int  # the level that 99 % of the pixels are below
-    sharpness: float  # standard deviation of edges, as a fraction of the difference of the two
-    grey: bytes = b""  # HASH_SIDE rows of `recordmill.transforms.images.measure_pixels`; empty without content
-    is_12_bit: bool = False  # samples of 16 bits, all below 4,096
+    dark: int  # 5th percentile of the grey levels, 0..255
+    bright: int  # 99th percentile of the grey levels, 0..255
+    sharpness: float  # standard deviation of edges, divided by bright - dark
+    grey: bytes = b""  # HASH_SIDE rows of `recordmill.transforms.images.measure_pixels`; empty if the image is blank
+    is_12_bit: bool = False  # the samples have 16 bits, and all are below 4,096
 
 
 STATISTICS = "statistics.json"
-"""Statistics of all splits."""
+"""File of the statistics of all splits."""
 
 REPORT = "report.html"
-"""The page about all splits."""
+"""File of the report on all splits."""
 
 
 def split_statistics(split: str) -> str:
-    """Name of the file of the statistics of one split alone.
+    """Return the name of the file of a single split's statistics.
 
     >>> split_statistics("train")
     'statistics-train.json'
@@ -134,7 +134,7 @@ def split_statistics(split: str) -> str:
 
 
 class Bin(msgspec.Struct, frozen=True, rename={"low": "from", "high": "to"}):
-    """How many are at least `low` and below `high`; or 0, where both are."""
+    """Number of values that are at least `low` and below `high`; number of zeros if both are 0."""
 
     low: float
     high: float
@@ -142,8 +142,8 @@ class Bin(msgspec.Struct, frozen=True, rename={"low": "from", "high": "to"}):
 
 
 class Distribution(msgspec.Struct, frozen=True):
-    """A histogram for readers of statistics.json. `median` and the others between are those of the bins: where the
-    numbers of the bin that they fall into are taken as evenly spread."""
+    """A histogram for readers of statistics.json. `p05`, `median` and `p95` are estimates from the bins: numbers within
+    a bin are assumed to be evenly spread."""
 
     count: int
     least: float
@@ -156,8 +156,8 @@ class Distribution(msgspec.Struct, frozen=True):
 
 
 class ClassStatistics(msgspec.Struct, frozen=True):
-    """`objects` of a class in records, and how many `images` have one; both are the same where images have one class
-    each."""
+    """Number of `objects` of a class in records, and number of `images` that have one. Both are equal if each image has
+    one class."""
 
     name: str
     objects: int
@@ -165,26 +165,26 @@ class ClassStatistics(msgspec.Struct, frozen=True):
 
 
 class SegmentStatistics(msgspec.Struct, frozen=True):
-    """How many images have stuff, or a panoptic segment, of a category."""
+    """Number of images with stuff or a panoptic segment of a category."""
 
     name: str
     images: int
 
 
 class SplitStatistics(msgspec.Struct, frozen=True):
-    """The statistics of a split, as statistics-SPLIT.json and `splits` of statistics.json have them.
+    """Statistics of a split, as in statistics-SPLIT.json and in `splits` of statistics.json.
 
     Attributes:
-        histograms: of images `image_width`, `image_height` (pixels), `image_aspect` (width / height), `image_bytes` (of
-            the encoded picture), `objects_an_image`, `classes_an_image`, `captions_an_image`; of boxes `box_side`
-            (square root of the area, pixels), `box_share` (of the image's area), `box_aspect` (width / height). What no
-            record has is left out.
-        centres: HEAT_SIDE rows from the top, of as many numbers from the left: how many boxes have their centre there.
-            Empty without boxes.
-        formats: how many pictures there are of each.
-        examples: see GALLERY.
-        findings: see FINDINGS.
-        measured: of how many images the pixels were looked at.
+        histograms: Of images: `image_width`, `image_height` (pixels), `image_aspect` (width / height), `image_bytes`
+            (of the encoded image), `objects_an_image`, `classes_an_image`, `captions_an_image`. Of boxes: `box_side`
+            (square root of the area, pixels), `box_share` (of the image's area), `box_aspect` (width / height).
+            Histograms without numbers are omitted.
+        centres: Numbers of box centres: HEAT_SIDE rows from the top, each with HEAT_SIDE numbers from the left. Empty
+            without boxes.
+        formats: Number of images by format.
+        examples: See GALLERY.
+        findings: See FINDINGS.
+        measured: Number of images whose pixels were measured.
     """
 
     images: int
@@ -199,7 +199,7 @@ class SplitStatistics(msgspec.Struct, frozen=True):
 
 
 class ClassInOneSplit(msgspec.Struct, frozen=True):
-    """A class that is in one of several splits, and how many `images` there have it."""
+    """A class that only one of several splits has, and the number of `images` with it."""
 
     name: str
     split: str
@@ -207,15 +207,15 @@ class ClassInOneSplit(msgspec.Struct, frozen=True):
 
 
 class ClassDrift(msgspec.Struct, frozen=True):
-    """A class that a split has more or less of than the others, see
+    """A class whose share in a split differs from its share in the other splits, see
     `recordmill.transforms.insight.across_splits.compare_splits`.
     """
 
     name: str
     split: str
-    images: int  # of the split, that have the class
-    share: float  # what part of the split's images that is
-    elsewhere: float  # what part of the other splits' images have the class
+    images: int  # images of the split with the class
+    share: float  # fraction of the split's images with the class
+    elsewhere: float  # fraction of the other splits' images with the class
 
 
 class SplitComparison(msgspec.Struct, frozen=True):

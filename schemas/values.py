@@ -1,6 +1,6 @@
-"""Values of features, one per row: how each is written and read, its unit and meaning.
+"""Values of features, one per row: how they are written and read, their units and meanings.
 
-Layouts give names to values (`recordmill.schemas.layouts`).
+Layouts assign names to values (`recordmill.schemas.layouts`).
 """
 
 from collections.abc import Callable
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
     import numpy as np
 
 Write = Callable[[Any], Any]
-"""Makes the column of a `recordmill.transforms.encoders.encode_examples.Run`: a row an object of values `objects.…`, a
-row an image of all others."""
+"""Function that makes a column of a `recordmill.transforms.encoders.encode_examples.Run`. A row is an object for values
+`objects.…`, and an image for other values."""
 
 
 class Value(NamedTuple):
-    """Value that a feature may hold. A layout may change all but kind and source for its feature."""
+    """Value of a feature. A layout may change everything but kind and source for its feature."""
 
     kind: FeatureKind
-    source: str  # its name, independent of the layout's
+    source: str  # name of the value, independent of layouts
     shape: tuple[str, ...]
     unit: str
     meaning: str
     part: Part | None = None
-    write: Write | None = None  # None for values that images with annotations do not have
-    reading: Reading | None = None  # what readers give of it
+    write: Write | None = None  # None for values that annotated images do not have
+    reading: Reading | None = None  # value that readers return
 
     def written(self, write: Write, part: Part | None = None) -> "Value":
-        """Return the value with the writer of its column; only records with `part` have it, if that is given."""
+        """Return the value with the writer of its column. If `part` is given, only records with it have the value."""
         return self._replace(write=write, part=part)
 
     def read(
@@ -43,7 +43,7 @@ class Value(NamedTuple):
         dtype: str = "",
         shape: tuple[str, ...] | None = None,
     ) -> "Value":
-        """Return the value with a reading; dtype and shape are those of the record unless they are given."""
+        """Return the value with a reading; dtype and shape default to those of the record."""
         dtype, shape = dtype or DTYPES[self.kind], self.shape if shape is None else shape
         return self._replace(reading=Reading(name, self.source, dtype, shape, meaning, padding, form))
 
@@ -88,13 +88,13 @@ def _edge(index: int) -> Write:
 
 
 def _tags(run: Any) -> list[list[int]]:
-    """Class indices of the tags of each image."""
+    """Return the class indices of the tags of each image."""
     index = {name: number for number, name in enumerate(run.class_names)}
     return [[index[tag.encode()] for tag in labels.tags if tag.encode() in index] for labels in run.labels]
 
 
 def _of_block(name: str, missing: int = 0) -> Write:
-    """Return the writer of a column of objects; `missing` stands for one that a Block lacks."""
+    """Return the writer of a column of objects; `missing` fills a column that the Block lacks."""
 
     def write(run: Any) -> Any:
         import numpy as np
@@ -110,7 +110,7 @@ def _views(run: Any) -> list[bytes]:
 
 
 def _corners(run: Any) -> "np.ndarray":
-    """Corners as fractions: float64 [M, 8]."""
+    """Return the corners as fractions: float64 [M, 8]."""
     import numpy as np
 
     corners_px = run.block.corners_px
@@ -120,7 +120,7 @@ def _corners(run: Any) -> "np.ndarray":
 
 
 def _whole_areas(run: Any) -> "np.ndarray":
-    """Areas without their fractions: int64."""
+    """Return the areas, truncated to integers: int64 [M]."""
     import numpy as np
 
     with np.errstate(invalid="raise"):
@@ -128,8 +128,8 @@ def _whole_areas(run: Any) -> "np.ndarray":
 
 
 def _fitted_boxes_px(run: Any) -> "np.ndarray":
-    """x, y, width, height in pixels of the record's image: float64 [M, 4]; the source's own numbers, where box and
-    image are as they were."""
+    """Return x, y, width, height in pixels of the record's image: float64 [M, 4]. Boxes that were not changed keep the
+    numbers of the source."""
     import numpy as np
 
     image = run.block.image_of_object
@@ -167,7 +167,7 @@ VALUES = (
     _bytes("image.class_name", (), "utf-8", "class name").written(
         _of_labels(lambda labels: (labels.class_name or "").encode())
     ),
-    # Boxes. Of several values with one reading, readers return the first in the record.
+    # Boxes. If several values have the same reading, readers return the first in the record.
     _float("objects.xmin", _N, _OF_WIDTH, "left edge, 0..1")
     .written(_edge(1))
     .read("boxes", _YXYX, form=Form.STACKED, shape=_N_4),

@@ -1,4 +1,4 @@
-"""Tables of options in docs/cli.md and docs/formats.md, between the comments that name them.
+"""Write the tables of options in docs/cli.md and docs/formats.md, between the comments that name them.
 
 Update them by `python -m recordmill.launch.command_line.documentation docs/cli.md docs/formats.md`."""
 
@@ -20,13 +20,13 @@ def with_tables(page: str) -> str:
     """Return a page with current tables.
 
     Raises:
-        KeyError: a comment names a table that does not exist.
+        KeyError: A comment names a table that does not exist.
     """
-    of = {name: _rows(VERBS[name].options) for name in CONVERSIONS}
-    described = {row for rows in of.values() for row in rows}
+    rows_by_verb = {name: _rows(VERBS[name].options) for name in CONVERSIONS}
+    described = {row for rows in rows_by_verb.values() for row in rows}
     shared = [row for row in _rows(ConvertOptions) if row in described]
     pictures = [row for row in _rows(DividedOptions, PictureOptions) if row in described and row not in shared]
-    tables = {name: _without(rows, shared, pictures) for name, rows in of.items()}
+    tables = {name: _without(rows, shared, pictures) for name, rows in rows_by_verb.items()}
     tables["embed"] = _without(tables["embed"], tables["folder"])
     tables["formats"] = _without(_rows(FormatOptions), shared, pictures)
     tables |= {name: _without(tables[name], tables["formats"]) for name in FORMATS}

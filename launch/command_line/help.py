@@ -55,7 +55,7 @@ def verb_help(name: str) -> str:
 
 
 def _laid_out(usage: str, description: str, examples: Sequence[str], notes: str) -> argparse.ArgumentParser:
-    columns = shutil.get_terminal_size().columns - 2  # as argparse
+    columns = shutil.get_terminal_size().columns - 2  # as argparse does
     shown = "\n".join(_command_lines(example, columns) for example in examples)
     return argparse.ArgumentParser(
         usage=_filled(usage, columns, first=" " * len("usage: ")).lstrip(),

@@ -1,4 +1,4 @@
-"""The options of a command as parameters by name, for Dataflow's Flex Templates and Airflow's Params."""
+"""Options of a command as parameters by name, for Dataflow's Flex Templates and Airflow's Params."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,10 +10,10 @@ from recordmill.schemas.inputs.option import OptionField, Options, options_of
 
 COMMANDS: dict[str, type[Options]] = {name: VERBS[name].options for name in CONVERSIONS}
 
-TEMPLATES: dict[str, type[Options]] = {**COMMANDS, "verify": ServiceVerifyOptions}  # all that has parameters
+TEMPLATES: dict[str, type[Options]] = {**COMMANDS, "verify": ServiceVerifyOptions}  # all commands with parameters
 
 _RENAMED = {"label": "class_column", "labels": "label_files"}  # Beam has --label and --labels, in the same list
-_LEFT_OUT = {"dry_run"}  # nobody reads a plan there
+_LEFT_OUT = {"dry_run"}  # services do not show a plan
 
 _TRUE = {"true", "1", "yes"}
 _FALSE = {"false", "0", "no", ""}
@@ -58,7 +58,7 @@ def command_line(command: str, values: Mapping[str, object]) -> list[str]:
         values: Values by parameter name. Lists may be texts with commas; None and empty texts count as missing.
 
     Raises:
-        ConfigError: an unknown name, or a switch that is neither true nor false.
+        ConfigError: A name is unknown, or a switch is neither true nor false.
 
     >>> command_line("coco", {"images": "gs://b/a,gs://b/b", "gzip": "true", "num_shards": 8, "masks": ""})
     ['coco', '--images=gs://b/a', '--images=gs://b/b', '--gzip', '--num-shards=8']

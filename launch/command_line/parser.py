@@ -38,27 +38,27 @@ def parse(arguments: Sequence[str]) -> Command:
         arguments: At least one word.
 
     Raises:
-        ConfigError: with all faults: unknown flags, wrong values, options that contradict each other.
-        SystemExit: help, the version or the options as YAML were requested, and have been printed.
+        ConfigError: With all errors: unknown flags, wrong values, options that contradict each other.
+        SystemExit: Help, the version or the options as YAML were requested and printed.
     """
     verb, *rest = arguments
     if verb in HELP or (verb == "help" and not rest):
-        _answer(program_help())
+        _print_and_exit(program_help())
     if verb == "--version":
         from importlib.metadata import version
 
-        _answer(f"recordmill {version('recordmill')}\n")
+        _print_and_exit(f"recordmill {version('recordmill')}\n")
     if verb == "help":
         verb, rest = rest[0], ["--help"]
     if verb not in VERBS:
         raise ConfigError(f"{_no_verb(verb)} (recordmill --help lists the verbs)")
     if any(word in HELP for word in rest):
-        _answer(verb_help(verb))
+        _print_and_exit(verb_help(verb))
     typed, faults = _read_words(fields_of(verb), rest)
     advice = f" (recordmill {verb} --help lists the flags)" if faults else ""
     command = _filled(verb, typed, faults, advice)
     if command.terminal.print_config:
-        _answer(to_config(command))
+        _print_and_exit(to_config(command))
     return command
 
 
@@ -66,7 +66,7 @@ def parse_values(verb: str, values: Mapping[str, Any]) -> Command:
     """Return a verb and its options from values by option, as JSON has them.
 
     Raises:
-        ConfigError: with all faults.
+        ConfigError: With all errors.
     """
     faults: list[str] = []
     fields = {each.name: each for each in fields_of(verb) if each.name not in ("print_config", "debug")}
@@ -89,7 +89,7 @@ def _filled(verb: str, typed: Mapping[str, Any], faults: list[str], advice: str 
     return Command(verb, *models)
 
 
-def _answer(text: str) -> NoReturn:
+def _print_and_exit(text: str) -> NoReturn:
     print(text, end="")
     raise SystemExit(0)
 
@@ -125,7 +125,7 @@ def _read_words(fields: Iterable[OptionField], words: Sequence[str]) -> tuple[di
         name, equals, value = word.partition("=")
         each = flags.get(name)
         if each is None:
-            meant, advice = _meant_flag(name, flags)
+            meant, advice = _closest_flag(name, flags)
             faults.append(f"unknown flag {name}{advice}")
             each = flags.get(meant)
         has_value_next = bool(waiting) and not _is_flag(waiting[0])
@@ -157,7 +157,7 @@ def _value(each: OptionField, texts: list[str]) -> list[str] | str:
     return texts[-1]
 
 
-def _meant_flag(name: str, known: Mapping[str, OptionField]) -> tuple[str, str]:
+def _closest_flag(name: str, known: Mapping[str, OptionField]) -> tuple[str, str]:
     """Return the known flag that is closest to an unknown one, or an empty string, and the advice to print."""
     plain = "--" + name.lstrip("-").replace("_", "-").lower()
     near = [plain] if plain in known else [each for each in known if plain[2:] in known[each].also]

@@ -12,7 +12,7 @@ _is_entered = False
 
 @contextmanager
 def local_engine() -> Iterator[None]:
-    """Context manager: allow them to the jobs of this process."""
+    """Context manager: allow these changes in this process."""
     global _is_entered
     _is_entered = True
     try:
@@ -27,8 +27,8 @@ def is_entered() -> bool:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Context manager: import modules without garbage collection, and exempt them from it. It would look at all of Beam
-    many times, and find nothing."""
+    """Context manager: import modules without garbage collection, and exempt them from it. Collections would scan all
+    of Beam's objects many times for nothing."""
     if not _is_entered:
         yield
         return

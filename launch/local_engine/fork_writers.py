@@ -16,9 +16,9 @@ from recordmill.transforms.storage.resolve import archive_of, storage_for
 _LOGGER = logging.getLogger(__name__)
 
 _MOST = 8
-"""Maximum number of processes. A disk does not keep up with more, and each takes memory and time to fork."""
+"""Maximum number of processes. A disk cannot keep up with more. Each process takes memory, and time to fork."""
 WORTH_IT = 1000
-"""Number of images from which the forks save more time than they take."""
+"""Minimum number of images for which forks save more time than they take."""
 
 
 @contextmanager
@@ -27,9 +27,9 @@ def processes_forked(are_many: Callable[[], bool], threads: int | None, mode: st
     A notebook (its threads would be missing), a process with TensorFlow, and macOS do not fork.
 
     Args:
-        are_many: whether there are many images; asked only where the rest holds.
-        threads: that fetch and check images at once; None for as many as there are cores.
-        mode: of Beam's local runner, `in_memory` or another; empty for another runner.
+        are_many: Function that returns True if there are many images; called only if everything else allows a fork.
+        threads: Number of threads that fetch and check images; None for the number of cores.
+        mode: Mode of Beam's local runner, `in_memory` or another; empty for another runner.
     """
     number = min(usable_cores(), threads or _MOST, _MOST)
     with ExitStack() as stack:
@@ -37,7 +37,7 @@ def processes_forked(are_many: Callable[[], bool], threads: int | None, mode: st
             try:
                 if are_many():
                     stack.enter_context(forking(number))
-            except OSError as error:  # no more processes, no shared memory; or a folder, of which the job tells
+            except OSError as error:  # too many processes, no shared memory; the job reports errors of folders
                 _LOGGER.debug("No processes are forked: %r", error)
         yield
 

@@ -65,7 +65,7 @@ def sources_hash(methods: Sequence[Callable]) -> str:
     """Return the SHA-256 of the methods' source code, or an empty string if a source is not available."""
     try:
         return hashlib.sha256("".join(map(inspect.getsource, methods)).encode()).hexdigest()
-    except (OSError, TypeError):  # no .py file beside a compiled module
+    except (OSError, TypeError):  # no .py file next to a compiled module
         return ""
 
 
@@ -108,7 +108,7 @@ def drained(pieces: Any) -> Iterator[bytes]:
     """Return the contents of a buffer and empty it. A second call is an error.
 
     Raises:
-        RuntimeError: it was read before.
+        RuntimeError: The buffer was read before.
     """
     if isinstance(pieces, execution.GroupingBuffer):
         (held,) = pieces.partition(1)

@@ -8,16 +8,16 @@ from recordmill.transforms.storage.resolve import storage_for
 
 
 def real_path(path: str) -> str:
-    """Return the one path of a file or folder that may have several."""
+    """Return the canonical path of a file or folder."""
     return path.rstrip("/") if is_remote(path) else os.path.realpath(path)
 
 
 def folder_fault(path: str) -> str:
-    """Return the reason why a folder cannot be created at `path`, or cannot be written; empty without one. A bucket
+    """Return the reason why a folder cannot be created or written at `path`; empty if it can. A bucket
     must exist and be readable.
 
     Raises:
-        ConfigError, OSError: what a bucket answers.
+        ConfigError, OSError: The answer of a bucket.
     """
     if is_remote(path):
         storage_for(path).is_folder(path)

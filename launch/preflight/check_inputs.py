@@ -21,7 +21,7 @@ def check_inputs(options: ConvertOptions, writes: bool = True) -> None:
     """Check all paths of a conversion, or if it writes nothing, those that it reads.
 
     Raises:
-        ConfigError: with all faults.
+        ConfigError: With all errors.
     """
     faults: list[str] = []
     by_flag: dict[str, list[str]] = {}
@@ -34,7 +34,7 @@ def check_inputs(options: ConvertOptions, writes: bool = True) -> None:
         if must not in (Must.MASKS, Must.OUTPUT):
             by_flag.setdefault(each.flag, []).extend(found)
     faults += _output_faults(options.output, files) if writes else ()
-    faults += chain.from_iterable(_same_faults(*item) for item in by_flag.items())
+    faults += chain.from_iterable(_repeated_path_faults(*item) for item in by_flag.items())
     if faults:
         raise ConfigError("; ".join(faults))
 
@@ -53,7 +53,7 @@ def _file_fault(name: str, path: str) -> str:
     storage = storage_for(path)
     if storage.size(path) is not None:
         if not is_remote(path):
-            storage.open(path).close()  # raises an error if it cannot be read
+            storage.open(path).close()  # raises an error if the file cannot be read
         return ""
     if storage.is_folder(path):
         if not archive_of(path):
@@ -63,11 +63,11 @@ def _file_fault(name: str, path: str) -> str:
         return f"{name} {path} is an archive; name the file in it{example}"
     if not is_remote(path) and os.path.exists(path):
         return f"{name} {path} is a pipe or a device, and it has to be read twice; give a file"
-    return f"{name} {path}: no such file{_near(path)}"
+    return f"{name} {path}: no such file{_suggest_path(path)}"
 
 
 def _folder_fault(name: str, path: str, what: str = "folder") -> str:
-    return "" if storage_for(path).is_folder(path) else f"{name} {path}: no such {what}{_near(path)}"
+    return "" if storage_for(path).is_folder(path) else f"{name} {path}: no such {what}{_suggest_path(path)}"
 
 
 def _image_fault(name: str, path: str) -> str:
@@ -75,7 +75,7 @@ def _image_fault(name: str, path: str) -> str:
     if not storage.is_folder(path):
         is_file = storage.size(path) is not None
         what = "is a file; give the folder that holds the images" if is_file else "no such folder"
-        return f"{name} {path}: {what}{_near(path)}"
+        return f"{name} {path}: {what}{_suggest_path(path)}"
     return "" if any(storage.walk(path)) else f"{name} {path}: no file in it, nor in any folder below"
 
 
@@ -88,13 +88,13 @@ _CHECKS: dict[Must, Callable[[str, str], str]] = {
     Must.FOLDER: _folder_fault,
     Must.IMAGES: _image_fault,
     Must.MASKS: lambda name, path: _folder_fault(name, path, "folder or .zip"),
-    Must.OUTPUT: lambda name, path: "",  # with the inputs, see `_output_faults`
+    Must.OUTPUT: lambda name, path: "",  # checked together with the inputs, see `_output_faults`
     Must.ROWS: lambda name, path: _file_fault(name, path) or format_fault(path),
     Must.DATA: _data_fault,
 }
 
 
-def _same_faults(name: str, paths: list[str]) -> Iterator[str]:
+def _repeated_path_faults(name: str, paths: list[str]) -> Iterator[str]:
     """Yield an error for a path that is given twice: a file would be joined with itself."""
     real = [real_path(path) for path in paths]
     if len(set(real)) < len(paths):
@@ -105,12 +105,12 @@ def _same_faults(name: str, paths: list[str]) -> Iterator[str]:
 
 
 def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
-    """Yield errors of the output folder: it cannot be created, or has files that the job would replace and that are not
-    of a data set."""
+    """Yield errors of the output folder: it cannot be created, or the job would replace files in it that are not of a
+    data set."""
     if hint := _tilde_hint(output):
         yield f"--output {output}{hint}"
     if fault := folder_fault(output):
-        # A complete data set is not written again: `claim_output` reads one that cannot be written to.
+        # A complete data set is not written again, so its folder may be read-only.
         if not os.path.isfile(os.path.join(output, MANIFEST)):
             yield f"--output {fault}"
         return
@@ -129,7 +129,7 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
             yield f"--output {output} has {name}, which is no file, where the data set has one; give another --output"
     storage = storage_for(output)
     found = [name for name in storage.names(output) if is_metadata(name) and name not in reported]
-    # In this order: another run that ends now writes its manifest before it deletes its state.
+    # Checked in this order, because an ending run writes its manifest before it deletes its state.
     if found and not unfinished_splits(output) and storage.size(join_path(output, MANIFEST)) is None:
         yield (
             f"--output {output} has {', '.join(found)}, which would be replaced, and no manifest or unfinished run "
@@ -145,7 +145,7 @@ def _tilde_hint(path: str) -> str:
     return f": a shell expands ~, and nothing else does; give {home}"
 
 
-def _near(path: str) -> str:
+def _suggest_path(path: str) -> str:
     """Return a hint at the path that was probably meant."""
     if hint := _tilde_hint(path):
         return hint

@@ -1,4 +1,4 @@
-"""Refuse jobs that would fail late or silently, for their options of Beam or for the memory that they take.
+"""Refuse jobs that would fail late or silently, because of Beam's options or of the memory that they need.
 
 Beam or the service checks names, labels, machines and package files."""
 
@@ -36,8 +36,8 @@ _FLINK = re.compile(r"(?:https?://)?(.+:[0-9]+)/?")
 
 _OF_PROGRAM = 300_000_000
 _PER_BYTE = {False: (0.1, 1.3), True: (0.4, 2.0)}
-"""Minimum and maximum of bytes of memory per byte of an annotation file, without and with segmentations. The maximum is
-measured: benchmarks/RESULTS.md, Metadata. The minimum was 0.13 with segmentations that are not read."""
+"""Minimum and maximum bytes of memory per byte of an annotation file, without and with segmentations. The maximum is
+measured: benchmarks/RESULTS.md, Metadata. The minimum was 0.13 with unread segmentations."""
 _UNPACKED = 8
 """Ratio of JSON to its gzip."""
 _SAID_FROM = 2_000_000_000
@@ -51,10 +51,10 @@ def check_runner(options: PipelineOptions, paths: Iterable[str]) -> None:
     """Refuse options with which the job cannot run.
 
     Args:
-        paths: all that the job reads and writes.
+        paths: All paths that the job reads and writes.
 
     Raises:
-        ConfigError: with every fault.
+        ConfigError: With all errors.
     """
     runner = runner_of(options)
     faults = list(_purpose_faults(options, runner))
@@ -70,7 +70,7 @@ def check_staging(options: PipelineOptions) -> None:
     """Refuse a bucket for Dataflow's files that cannot be written. Beam retries for eight minutes before its error.
 
     Raises:
-        ConfigError: it may not be written, or is not there.
+        ConfigError: The bucket cannot be written, or does not exist.
     """
     if runner_of(options) is not Runner.DATAFLOW:
         return
@@ -86,7 +86,7 @@ def check_staging(options: PipelineOptions) -> None:
                 raise ConfigError(
                     f"--{name}={path} cannot be written and read, and the job's files go there: {error}"
                 ) from error
-            with suppress(OSError):  # who may only create leaves an empty object
+            with suppress(OSError):  # without permission to delete, an empty object stays
                 storage.delete(probe)
 
 
@@ -109,7 +109,7 @@ def require_local(options: PipelineOptions, verb: str) -> None:
     """Refuse another runner than the local one.
 
     Raises:
-        ConfigError: another runner.
+        ConfigError: Another runner is requested.
     """
     if runner_of(options) is not Runner.LOCAL:
         named = options.view_as(StandardOptions).runner
@@ -160,7 +160,7 @@ def _portable_faults(options: PipelineOptions, paths: Iterable[str]) -> Iterator
     elif name == "flink" and (match := _FLINK.fullmatch(master)) and (fault := _connection_fault(match[1])):
         yield f"no Flink listens at --flink_master={master} ({fault})"
     kind, config = portable.environment_type, portable.environment_config
-    here = kind == "LOOPBACK" or (not kind and is_embedded)  # such runners choose LOOPBACK themselves
+    here = kind == "LOOPBACK" or (not kind and is_embedded)  # these runners use LOOPBACK by default
     relative = sorted({path for path in paths if "://" not in path and not os.path.isabs(path)})
     if relative and not here:
         yield f"workers run in other folders, so give absolute paths, not {', '.join(relative)}"
@@ -176,7 +176,7 @@ def _portable_faults(options: PipelineOptions, paths: Iterable[str]) -> Iterator
 
 
 def _endpoint_faults(endpoint: str) -> Iterator[str]:
-    """Yield an error if no job server answers. Beam would wait for it as long as for a job."""
+    """Yield an error if no job server answers. Beam would wait for it very long."""
     if endpoint == "embed":
         return
     if fault := _connection_fault(endpoint):
@@ -212,13 +212,13 @@ def _ships_packages(options: PipelineOptions) -> bool:
 
 
 def check_memory(options: ConvertOptions, is_dry_run: bool = False) -> str:
-    """Return a sentence with the memory that a local job or plan takes, and the machine's; empty if it is little.
+    """Return a note on the memory of a local job or plan, and of the machine; empty if the job needs little.
 
     The local runner keeps grouped data in memory, so its memory grows with the annotation files. Other runners use
     disks, or many machines.
 
     Raises:
-        ConfigError: it takes more than this machine, or the container, has.
+        ConfigError: The job needs more than this machine, or the container, has.
     """
     (least, most), there = memory_needed(options), memory_bytes()
     what = "a dry run, which is made on this machine," if is_dry_run else "a job on this machine"
@@ -235,7 +235,7 @@ def check_memory(options: ConvertOptions, is_dry_run: bool = False) -> str:
 
 
 def memory_needed(options: ConvertOptions) -> tuple[int, int]:
-    """Return the minimum and maximum of bytes that the local runner holds at once, with those of the program."""
+    """Return the minimum and maximum bytes of memory of the local runner, with those of the program."""
     if not isinstance(options, CocoOptions):
         return _OF_PROGRAM, _OF_PROGRAM
     size = 0
@@ -248,9 +248,9 @@ def memory_needed(options: ConvertOptions) -> tuple[int, int]:
 
 
 def memory_bytes() -> int:
-    """Return the memory of the machine, or the container's share of it."""
+    """Return the memory of the machine, or the limit of the container."""
     found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in _LIMITS:
-        with suppress(OSError, ValueError):  # "max" where there is none
+        with suppress(OSError, ValueError):  # "max" if there is no limit
             found.append(int(path.read_text()))
     return min(found)

@@ -44,7 +44,7 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _LOGGER = logging.getLogger(__name__)
 
-_LOOKS = 16  # shards that are checked at once: in a bucket, each is a request
+_CONCURRENT_CHECKS = 16  # number of shards that are checked concurrently: in a bucket, each is a request
 
 
 class OutputState(Enum):
@@ -61,16 +61,16 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
 
     Args:
         recipes: Recipes of the splits of a job.
-        overwrite: Replace what there is of them.
+        overwrite: True to replace existing splits.
 
     Raises:
-        ConfigError: the folder holds something that this run must not be mixed with.
+        ConfigError: The folder has contents that this run must not be mixed with.
     """
     manifest = read_manifest(output)
     splits = {recipe.split for recipe in recipes}
     _check_other_splits(output, manifest, recipes, overwrite)
     listings = _Listings()
-    states = [_look_at_split(output, manifest, recipe, overwrite, listings) for recipe in recipes]
+    states = [_split_state(output, manifest, recipe, overwrite, listings) for recipe in recipes]
     if manifest is not None and set(states) != {OutputState.COMPLETE}:
         _check_split_manifests(output, manifest, splits)
         if fault := folder_fault(output):
@@ -78,7 +78,7 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
     new = [recipe for recipe, state in zip(recipes, states, strict=True) if state is OutputState.NEW]
     for recipe in new:
         _note_recipe(output, recipe)
-    try:  # after the notes: of two jobs that start at the same time, one sees the other
+    try:  # after the notes, so that one of two simultaneous jobs sees the other
         others = {
             split: _read_note(_note(output, split), overwrite=True)
             for split in sorted(set(unfinished_splits(output)) - splits if new else ())
@@ -88,7 +88,7 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
     except ConfigError:
         release_output(output, new, ())
         raise
-    for recipe in new:  # not every storage can write a file only where there is none
+    for recipe in new:  # not every storage can refuse to replace a file
         noted = _read_note(_note(output, recipe.split), overwrite=True)
         if noted and not noted.unlisted.is_same_content(recipe):
             raise ConfigError(f"{output}: another job has begun to write {recipe.split} otherwise; wait until it ends")
@@ -126,7 +126,7 @@ class _Listings(dict[str, InputFile]):
         return self[folder]
 
 
-def _look_at_split(
+def _split_state(
     output: str, manifest: Manifest | None, recipe: Recipe, overwrite: bool, listings: _Listings
 ) -> OutputState:
     storage = storage_for(output)
@@ -139,7 +139,7 @@ def _look_at_split(
             return OutputState.COMPLETE
         _LOGGER.warning("%s: %s; the split is written again", output, ", ".join(damaged))
     noted = _read_note(_note(output, recipe.split), overwrite)
-    # A finished shard is kept by its contents, independent of other listed files and of the input's compression.
+    # Finished shards depend neither on further listed files nor on the compression of the input.
     if noted and noted.unlisted.is_same_content(recipe):
         return OutputState.UNFINISHED
     if noted and not overwrite and finished_shards(output, [recipe]):
@@ -183,7 +183,7 @@ def finished_shards(output: str, recipes: Sequence[Recipe]) -> int:
 
 
 def _damaged_shards(output: str, split: SplitManifest) -> list[str]:
-    """Return the faults of a split's files: missing, another size, another checksum."""
+    """Return the errors of a split's files: missing, another size, another checksum."""
     storage = storage_for(output)
 
     def damage(shard: ShardInfo) -> str:
@@ -196,7 +196,7 @@ def _damaged_shards(output: str, split: SplitManifest) -> list[str]:
         is_same = crc32c == shard.crc32c
         return "" if is_same else f"{shard.file} has the checksum {crc32c} instead of {shard.crc32c}"
 
-    with ThreadPoolExecutor(_LOOKS) as pool:
+    with ThreadPoolExecutor(_CONCURRENT_CHECKS) as pool:
         return list(filter(None, pool.map(damage, split.shards)))
 
 
@@ -235,7 +235,7 @@ def _read_note(note: str, overwrite: bool) -> Recipe | None:
     try:
         recipe = msgspec.json.decode(storage.read(note), type=Recipe)
         return recipe if recipe.layout in LAYOUTS else None
-    except FileNotFoundError:  # another run may be done just now
+    except FileNotFoundError:  # another run may have ended just now
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if overwrite:
@@ -264,7 +264,7 @@ def _check_other_splits(output: str, manifest: Manifest | None, recipes: Sequenc
 
 
 def _check_data_set(output: str, manifest: Manifest, recipe: Recipe, kept: set[str]) -> None:
-    """Refuse another name, layout or parts than the splits have that are kept."""
+    """Refuse a name, layout or parts that differ from those of the kept splits."""
     for what, known, wanted in (("name", manifest.name, recipe.name), ("layout", manifest.layout, recipe.layout)):
         if kept and known != wanted:
             raise ConfigError(
@@ -303,16 +303,16 @@ def _check_division(output: str, manifest: Manifest, recipe: Recipe, others: set
 
 
 def _share_images(one: Recipe, other: Recipe) -> bool:
-    """True if both read the same table of labels, or the same folder and one has no such table."""
+    """Return True if both read the same table of labels, or the same folder and one has no such table."""
     first, second = ({real_path(file.path) for file in recipe.inputs} for recipe in (one, other))
     is_listed = any(file.kind == "images" for recipe in (one, other) for file in recipe.inputs)
     return bool(first & second or (is_listed and {*map(real_path, one.images)} & {*map(real_path, other.images)}))
 
 
 def _check_split_manifests(output: str, manifest: Manifest, written: set[str]) -> None:
-    """Refuse splits without their own manifest. The folder's manifest is built from these, and would lose the split."""
+    """Refuse splits without their own manifest. The folder's manifest is built from them, and would lose the split."""
     missing = sorted(manifest.splits.keys() - read_split_manifests(output).keys() - written)
-    again = read_manifest(output) if missing else None  # another run may just be replacing one
+    again = read_manifest(output) if missing else None  # another run may be replacing one just now
     if again and (missing := [split for split in missing if split in again.splits]):
         raise ConfigError(
             f"{output} has a manifest of the splits {', '.join(manifest.splits)}, but no "
@@ -339,7 +339,7 @@ def _check_unfinished(output: str, recipe: Recipe, others: Mapping[str, Recipe |
 
 
 def _vocabulary(recipe: Recipe) -> tuple[str, ...] | None:
-    """Return the checksums of saved encoders; empty if they are to be fitted, None if no texts are encoded."""
+    """Return the checksums of saved encoders; empty to fit new ones, None if no texts are encoded."""
     form = recipe.options.get("caption_text", recipe.options.get("text"))
     if form in (None, TextForm.RAW.value):
         return None

@@ -40,7 +40,7 @@ _FOREVER_S = 30 * 24 * 3600
 
 
 Purpose = Literal["run", "template", "dry run"]
-"""Purpose of a job: to run; to be a template that Dataflow's launcher starts; or to be built only."""
+"""Purpose of a job: to run, to be a template that Dataflow's launcher starts, or only to be built."""
 
 
 class Runner(Enum):
@@ -77,10 +77,10 @@ def beam_options(beam_arguments: Sequence[str], job_name: str = "") -> PipelineO
     """Return Beam's options with our defaults: the local runner, if no other is named.
 
     Args:
-        job_name: Default for Dataflow; by default, a new one each time.
+        job_name: Default name for Dataflow; empty for a new one each time.
 
     Raises:
-        ConfigError: a flag or a value that Beam does not take, or a runner that is none of `Runner` or not installed.
+        ConfigError: Beam does not accept a flag or a value, or the runner is not in `Runner` or not installed.
     """
     _check_flags(beam_arguments)
     options = _Options(list(beam_arguments))
@@ -88,11 +88,11 @@ def beam_options(beam_arguments: Sequence[str], job_name: str = "") -> PipelineO
     if runner is Runner.LOCAL:
         # The DirectRunner first tries to download and start another runner, Prism.
         options.view_as(StandardOptions).runner = _FN_API_RUNNER
-    # All that workers run is in packages that they have; Dataflow's runner would ship the state of this program, too.
+    # Workers have all packages, so Dataflow's runner need not ship the state of this program.
     setup = options.view_as(SetupOptions)
     setup.save_main_session = False
     if setup.setup_file:
-        setup.setup_file = os.path.abspath(setup.setup_file)  # Beam takes no file name alone
+        setup.setup_file = os.path.abspath(setup.setup_file)  # Beam requires a folder in the path
     if runner is Runner.DATAFLOW:
         try:
             import apache_beam.runners.dataflow.internal.apiclient  # noqa: F401
@@ -102,11 +102,11 @@ def beam_options(beam_arguments: Sequence[str], job_name: str = "") -> PipelineO
     elif runner is Runner.PORTABLE:
         portable = options.view_as(PortableOptions)
         if portable.job_server_timeout == PortableOptions([]).job_server_timeout:
-            # It bounds the stream of a job's states, too, and so the job.
+            # The timeout also limits the stream of a job's states, and so the job.
             portable.job_server_timeout = _FOREVER_S
         prism = options.view_as(PrismRunnerOptions)
         if prism.prism_location and os.path.isfile(prism.prism_location):
-            prism.prism_location = os.path.abspath(prism.prism_location)  # Beam would start it by the relative name
+            prism.prism_location = os.path.abspath(prism.prism_location)  # Beam cannot start it by a relative path
     return options
 
 
@@ -114,7 +114,7 @@ def runner_of(options: PipelineOptions) -> Runner:
     """Return the kind of runner of the options.
 
     Raises:
-        ConfigError: one that is not known to give the same records as the others.
+        ConfigError: The runner is not known to give the same records as the others.
     """
     return _named(options.view_as(StandardOptions).runner)
 
@@ -180,7 +180,7 @@ def _check_flags(beam_arguments: Sequence[str]) -> None:
     """Refuse unknown flags and values. Beam ignores unknown flags silently, and exits on a wrong value.
 
     Raises:
-        ConfigError: a flag of no class of Beam's options, or a value that it does not take.
+        ConfigError: A flag is in no class of Beam's options, or does not accept its value.
     """
     parser: Any = _BeamFlags(allow_abbrev=False, conflict_handler="resolve", add_help=False)
     for options_class in PipelineOptions.__subclasses__():
@@ -188,7 +188,7 @@ def _check_flags(beam_arguments: Sequence[str]) -> None:
     known, unknown = parser.parse_known_args(list(beam_arguments))
     runner = _named(known.runner)
     if known.template_location and runner is Runner.DATAFLOW:
-        return  # what launches a template may add flags that this Beam does not know
+        return  # a launcher of templates may add flags that this Beam does not know
     ours = {each.flag for verb in CONVERSIONS for each in fields_of(verb)}
     for argument in unknown:
         flag = argument.partition("=")[0]

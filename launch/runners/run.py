@@ -1,7 +1,7 @@
 """Run a pipeline, watch its job, and explain the exception of a failed one in one line.
 
-Of a remote job, the progress line shows state and counters, and the service's warnings are printed. Ctrl-C asks whether
-to cancel it."""
+For a remote job, the progress line shows its state and counters, and the service's warnings are printed. Ctrl-C asks
+whether to cancel the job."""
 
 import logging
 import os
@@ -35,14 +35,14 @@ Report = TypeVar("Report")
 
 _LOGGER = logging.getLogger(__name__)
 
-# Ctrl-C, or a signal that is heeded as it, within a step: wrapped by Beam.
+# Ctrl-C, or a signal with the same effect, inside a step: Beam wraps the exception.
 _INTERRUPTED = re.compile(
     r"^(?:RuntimeError: )?(?:KeyboardInterrupt|[\w.]+\.Terminated)(?: \[while running|$)", re.MULTILINE
 )
 _ASK_EVERY_S = 5.0
 _LINE_CHARACTERS = 300
 
-# Time and severity, which Beam puts before the text.
+# Time and severity, Beam's prefix of a text.
 _MESSAGE_HEAD = re.compile(r"^\S+ ?\S*: JOB_MESSAGE_\w+: ")
 
 
@@ -54,7 +54,7 @@ def run(build: Callable[[beam.Pipeline], object], options: PipelineOptions) -> N
         options: Of `beam_options.beam_options`.
 
     Raises:
-        RecordmillError: the one that a step raised, or a JobError that names the step and what went wrong in it.
+        RecordmillError: The error of a step, or a JobError that names the step and the cause.
         KeyboardInterrupt: Ctrl-C.
     """
     try:
@@ -128,14 +128,14 @@ def wait(result: Any, options: PipelineOptions) -> None:
 
     Raises:
         KeyboardInterrupt: Ctrl-C, and the job was stopped; or LeftRunning.
-        Exception: what Beam raises when the job has failed.
+        Exception: Beam's exception if the job failed.
     """
     runner = runner_of(options)
     if runner is Runner.LOCAL:
         result.wait_until_finish()
         return
     job = _DataflowJob(result, options) if runner is Runner.DATAFLOW else _PortableJob(result)
-    with polling(lambda: progress.update_from_counters(job.step(), job.counts())), _quiet_threads(), _messages_told():
+    with polling(lambda: progress.update_from_counters(job.step(), job.counts())), _quiet_threads(), _log_printed():
         try:
             result.wait_until_finish()
         except KeyboardInterrupt as interrupt:
@@ -150,7 +150,7 @@ class _PortableJob:
         self._result = result
 
     def counts(self) -> dict[str, int]:
-        self._result._metrics = None  # Beam asks once only
+        self._result._metrics = None  # makes Beam request them again
         return _counts(self._result)
 
     def step(self) -> str:
@@ -159,7 +159,7 @@ class _PortableJob:
     def interrupted(self, interrupt: KeyboardInterrupt) -> None:
         try:
             self._result.cancel()
-        except (grpc.RpcError, ValueError) as error:  # Ctrl-C has reached the job server as well
+        except (grpc.RpcError, ValueError) as error:  # Ctrl-C has also ended the job server
             _LOGGER.debug("The job server is gone: %r", error)
 
 
@@ -169,8 +169,8 @@ class _DataflowJob:
         cloud = options.view_as(GoogleCloudOptions)
         self._where = f"--project={cloud.project} --region={cloud.region}"
         self.id = result.job_id()
-        _tell(f"Created job with id: [{self.id}]")
-        _tell(
+        _print_message(f"Created job with id: [{self.id}]")
+        _print_message(
             f"  https://console.cloud.google.com/dataflow/jobs/{cloud.region}/{self.id}?project={cloud.project}\n"
             f"  Ctrl-C asks whether to cancel it"
         )
@@ -186,7 +186,7 @@ class _DataflowJob:
         if isinstance(interrupt, Terminated) or not _wants_cancel(self.id):
             raise LeftRunning(f"job {self.id} goes on without this process; to stop it: {how}") from interrupt
         self._result.cancel()
-        _tell(f"Cancelled job {self.id}")
+        _print_message(f"Cancelled job {self.id}")
 
 
 def _wants_cancel(job_id: str) -> bool:
@@ -196,7 +196,7 @@ def _wants_cancel(job_id: str) -> bool:
         return False
     try:
         with paused():
-            _tell(f"\nJob {job_id} runs on Dataflow. Cancel it (c), or leave it running and go (Enter)?")
+            _print_message(f"\nJob {job_id} runs on Dataflow. Cancel it (c), or leave it running and go (Enter)?")
             answer = input()
     except (KeyboardInterrupt, EOFError):
         return False
@@ -221,7 +221,7 @@ def polling(ask: Callable[[], None]) -> Iterator[None]:
         while not ended.wait(_ASK_EVERY_S):
             try:
                 ask()
-            except Exception as error:  # only the line stands still: a failed job shows in `wait`
+            except Exception as error:  # only the line is outdated: `wait` reports a failed job
                 _LOGGER.debug("How far the job is could not be had: %r", error)
 
     asking = threading.Thread(target=ask_on, name="asking", daemon=True)
@@ -251,7 +251,7 @@ def _quiet_threads() -> Iterator[None]:
         threading.excepthook = before
 
 
-class _Told(logging.Handler):
+class _PrintOnce(logging.Handler):
     """Log handler that prints one line per distinct message. A failing worker's traceback comes four times."""
 
     def __init__(self) -> None:
@@ -261,16 +261,16 @@ class _Told(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         lines = _MESSAGE_HEAD.sub("", record.getMessage()).strip().splitlines() or [""]
         line = lines[-1 if lines[0].startswith("Traceback") else 0][:_LINE_CHARACTERS]
-        if line not in self._seen and not line.startswith("Console URL"):  # has been printed by _DataflowJob
+        if line not in self._seen and not line.startswith("Console URL"):  # _DataflowJob prints it
             self._seen.add(line)
-            _tell(f"Dataflow: {line}")
+            _print_message(f"Dataflow: {line}")
 
 
 @contextmanager
-def _messages_told() -> Iterator[None]:
+def _log_printed() -> Iterator[None]:
     """Context manager: print Dataflow's warnings and errors."""
     service = logging.getLogger("apache_beam.runners.dataflow.dataflow_runner")
-    before, handler = service.level, _Told()
+    before, handler = service.level, _PrintOnce()
     service.setLevel(min(service.getEffectiveLevel(), logging.WARNING))
     service.addHandler(handler)
     try:
@@ -280,11 +280,11 @@ def _messages_told() -> Iterator[None]:
         service.setLevel(before)
 
 
-def _tell(text: str) -> None:
+def _print_message(text: str) -> None:
     print(text, file=error_stream(), flush=True)
 
 
-# Beam hands on a worker's exception as the text of its traceback, whose last line is `module.Class: message [while
+# Beam passes on a worker's exception as the text of its traceback. The last line is `module.Class: message [while
 # running 'step']`.
 _RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+): (.+?)(?: \[while running '([^']+)'\])?$", re.MULTILINE)
 
@@ -295,16 +295,16 @@ _OURS = r"named 'recordmill\b"
 def explain(error: Exception) -> errors.RecordmillError:
     """Return the one-line error at the root of a pipeline's exception."""
     if isinstance(error, grpc.RpcError | grpc.FutureTimeoutError):
-        # gRPC's own text has many lines
+        # gRPC's text has many lines
         why = f"{error.code().name}: {error.details()}" if isinstance(error, grpc.Call) else type(error).__name__
         return errors.JobError(f"the job server is gone, and perhaps the job with it ({why})")
-    of_google = sys.modules.get("google.api_core.exceptions")  # imported where one of its exceptions was raised
+    of_google = sys.modules.get("google.api_core.exceptions")  # imported if one of its exceptions was raised
     if of_google and isinstance(error, of_google.GoogleAPICallError):
         if error.code == 409:
             return errors.JobError(_of_active_job(error.message))
         advice = " (docs/dataflow.md has the roles)" if error.code in (401, 403) else ""
         return errors.JobError(f"the service refused the job: {error.code} {error.message}{advice}")
-    if type(error).__name__ == "DataflowJobAlreadyExistsError":  # the service answers with the one that there is
+    if type(error).__name__ == "DataflowJobAlreadyExistsError":  # the message names the running job
         return errors.JobError(_of_active_job(str(error)))
     _, _, invalid = str(error).partition("Pipeline has validations errors: ")
     if invalid:
@@ -346,7 +346,7 @@ def _of_others(error: Exception, name: str, message: str, step: str) -> str:
         )
     if sentence := explain_text(message):
         return sentence
-    # Beam wraps an error whose class wants more than a message: `RuntimeError: ThatError: …`.
+    # Beam wraps an error whose class needs more than a message: `RuntimeError: ThatError: …`.
     failure = message if name == "RuntimeError" else f"{name}: {message}"
     where = f" in step {step}" if step else ""
     return f"the job failed{where}: {failure} (--debug shows the traceback)"

@@ -24,7 +24,7 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def terminated_as_by_ctrl_c() -> Iterator[list[int]]:
-    """Context manager: TERMINATING signals raise KeyboardInterrupt. The list has the signals that came. nohup's ignored
+    """Context manager: TERMINATING signals raise KeyboardInterrupt. The list has the received signals. nohup's ignored
     SIGHUP stays ignored."""
     signals: list[int] = []
 
@@ -55,7 +55,7 @@ def workers_end_too() -> Iterator[None]:
 def _handled(
     numbers: Iterable[int], handle: Callable[[Any, int, FrameType | None], None], replaces: Callable[[Any], bool]
 ) -> Iterator[None]:
-    """Context manager: `handle` handles the signals whose earlier handler `replaces` accepts, and takes that
+    """Context manager: `handle` handles the signals whose earlier handler `replaces` accepts, and gets that
     handler."""
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set signal handlers
         yield
@@ -72,7 +72,7 @@ def _handled(
 
 
 def end_with(code: int) -> None:
-    """End the process with `code` on Ctrl-C and TERMINATING signals from now on, because all is reported. They are
+    """End the process with `code` on Ctrl-C and TERMINATING signals from now on, because all is reported. Signals are
     ignored at the interpreter's exit, which would otherwise end with the signal."""
     for number in (signal.SIGINT, *TERMINATING):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -84,7 +84,7 @@ def kill_workers() -> None:
     """Kill the worker processes of this process, where /proc exists."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError, ValueError, IndexError):  # it has ended
+        with suppress(OSError, ValueError, IndexError):  # the process has ended
             parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
     for process in parents:
         with suppress(OSError):

@@ -13,7 +13,7 @@ from recordmill.launch.command_line.parser import parse
 from recordmill.schemas.inputs.option import OptionField
 from recordmill.transforms.storage.resolve import GCS, SCHEMES
 
-# A path has no comma, because lists travel as text with commas. A date of the run stands in braces.
+# A path has no comma, because lists travel as text with commas. A date of the run is in braces.
 _DATE = r"\{(%[a-zA-Z]|[^%{},])+\}"
 _REST = rf"([^,{{}}]|{_DATE})+$"
 _GS_PATH, _ANY_PATH = rf"^{GCS}://{_REST}", rf"^(({'|'.join(SCHEMES)})://|/){_REST}"
@@ -25,8 +25,8 @@ def airflow_params(verb: str, gs_only: bool, defaults: Mapping[str, Any]) -> dic
     """Return arguments of Airflow's `Param` by name: JSON schema, description and default.
 
     Args:
-        gs_only: accept paths in buckets of Google Cloud Storage only.
-        defaults: values that replace the defaults of the options.
+        gs_only: True to accept only paths in buckets of Google Cloud Storage.
+        defaults: Values that replace the defaults of the options.
 
     >>> airflow_params("coco", False, {"num_shards": 8})["num_shards"]["default"]
     8
@@ -69,11 +69,11 @@ def run_values(verb: str, params: Mapping[str, Any], output: str, when: datetime
     """Return the options of a run: Params that differ from their defaults, with the run's date in paths.
 
     Args:
-        output: folder of the data set, unless the Param `output` names one.
-        when: fills `{%Y/%m/%d}` in paths.
+        output: Folder of the data set, unless the Param `output` names one.
+        when: Time that fills `{%Y/%m/%d}` in paths.
 
     Raises:
-        ConfigError: the options contradict each other.
+        ConfigError: The options contradict each other.
 
     >>> run_values("folder", {"images": ["/pets/{%Y/%m}"], "gzip": False}, "/runs/1", datetime(2026, 11, 21))
     {'images': ['/pets/2026/11'], 'output': '/runs/1'}
@@ -96,7 +96,7 @@ def _dated(value: str | list[str], when: datetime) -> str | list[str]:
 
 
 def template_parameters(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return values as a Dataflow template takes them: text, lists with commas.
+    """Return values as parameters of a Dataflow template: text, lists with commas.
 
     >>> template_parameters({"images": ["gs://b/1", "gs://b/2"], "gzip": True, "num_shards": 8})
     {'images': 'gs://b/1,gs://b/2', 'gzip': 'true', 'num_shards': '8'}

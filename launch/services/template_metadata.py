@@ -29,8 +29,8 @@ _PATH_TYPES = {
     Must.OUTPUT: "GCS_WRITE_FOLDER",
 }
 
-# Beam's own options that a run may want. Dataflow refuses parameters that a template does not name; machines, network
-# and accounts are no parameters but fields of the request.
+# Beam's options that a run may need. Dataflow refuses parameters that a template does not name. Machines, network
+# and accounts are fields of the request, not parameters.
 _BEAMS: tuple[dict[str, Any], ...] = (
     {
         "name": "sdk_container_image",
@@ -97,7 +97,7 @@ def _regex(each: OptionField) -> str:
     if each.type is float and each.largest == 1:
         return _FRACTION
     if each.type is int and each.least == 1:
-        # As many digits as the bound has; the command checks the bound itself.
+        # Only checks the number of digits; the command checks the bound.
         return f"[1-9][0-9]{{0,{len(str(each.largest)) - 1 if each.largest else 17}}}"
     return _REGEXES[each.type]
 

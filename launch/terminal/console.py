@@ -13,7 +13,7 @@ from recordmill.schemas.dataset.checks import Faults
 from recordmill.schemas.sizes import printable
 
 _WIDE = 1000
-"""Width that no table reaches. The terminal wraps lines, and no number is cut."""
+"""Width above that of any table, so that the terminal wraps lines and no number is cut."""
 _FAULTS_SHOWN = 20
 
 
@@ -33,7 +33,7 @@ def print_lines(console: Console, lines: Iterable[str]) -> None:
 
 
 def print_times(console: Console, seconds: Mapping[str, float]) -> None:
-    """Print how long a job took, and each of its steps."""
+    """Print the duration of a job and of each of its steps."""
     if not seconds:
         return
     steps = ", ".join(f"{step} {lasted:,.1f} s" for step, lasted in seconds.items())

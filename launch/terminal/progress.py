@@ -28,7 +28,7 @@ _pausing, _paused, _live = threading.Event(), threading.Event(), threading.Event
 
 @contextmanager
 def shown(mode: str | Show) -> Iterator[None]:
-    """Show progress on standard error while the block runs: `auto` live on a terminal and plain elsewhere, `plain`,
+    """Context manager: show progress on standard error: `auto` live on a terminal and plain elsewhere, `plain`,
     `none`, or by a function."""
     progress.reset()
     stream = error_stream()
@@ -37,7 +37,7 @@ def shown(mode: str | Show) -> Iterator[None]:
         return
     live = mode == "auto" and stream.isatty() and os.environ.get("TERM") not in _CANNOT_ERASE
     stop = threading.Event()
-    with _second(stream) if live else nullcontext(stream) as stream:
+    with _duplicate(stream) if live else nullcontext(stream) as stream:
         show = mode if callable(mode) else _show_live if live else _show_plain
         watcher = threading.Thread(target=show, args=(stop, stream), name="progress", daemon=True)
         watcher.start()
@@ -48,7 +48,7 @@ def shown(mode: str | Show) -> Iterator[None]:
             watcher.join()
 
 
-def _second(stream: TextIO) -> TextIO:
+def _duplicate(stream: TextIO) -> TextIO:
     """Return a duplicate of a stream. Standard error may be hidden and shown again meanwhile."""
     return open(os.dup(stream.fileno()), "w", encoding=stream.encoding, errors="backslashreplace")
 
@@ -67,7 +67,7 @@ def paused() -> Iterator[None]:
 
 
 def expect_records(shards: Sequence[ShardInfo], in_this_process: bool) -> None:
-    """Set the progress total of a verb that reads shards. The progress of other processes is known at their end."""
+    """Set the progress total of a verb that reads shards. Other processes report their progress only at their end."""
     if in_this_process:
         progress.planned(sum(shard.examples for shard in shards), len(shards), "records")
     else:
@@ -78,8 +78,8 @@ def progress_line(now: Progress, seconds: float, width: float = math.inf) -> str
     """Return a line of text.
 
     Args:
-        seconds: since the first image could be written.
-        width: columns that it has to fit; what matters least is left out first.
+        seconds: Seconds since the first image could be written.
+        width: Maximum number of columns; the least important parts are omitted first.
     """
     parts = _parts(now, seconds)
     while len(line := _SEPARATOR.join(text for _, text in parts)) > width and len(parts) > 1:
@@ -90,7 +90,7 @@ def progress_line(now: Progress, seconds: float, width: float = math.inf) -> str
 def _parts(now: Progress, seconds: float) -> list[tuple[int, str]]:
     """Return the parts of a line in order, with their priorities."""
     if not now.images_planned:
-        if now.shards_done:  # all that is known of workers in other processes
+        if now.shards_done:  # workers in other processes report nothing else
             return [(0, f"{now.shards_done:,} shards finished")]
         return [(0, now.step or "starting")]
     done, planned = now.images_done, now.images_planned
@@ -106,7 +106,7 @@ def _parts(now: Progress, seconds: float) -> list[tuple[int, str]]:
         ]
     if now.rejected:
         parts.append((4, f"{now.rejected:,} rejected"))
-    if seconds > 0 and done_now and done < planned:  # the order is that of a hash, so sizes are evenly spread
+    if seconds > 0 and done_now and done < planned:  # images are in the order of a hash, so sizes are evenly spread
         parts.append((5, f"{_clock(seconds * (planned - done) / done_now)} left"))
     return parts
 

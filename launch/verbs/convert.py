@@ -42,8 +42,8 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions) -> None
         beams: Of `beam_options`.
 
     Raises:
-        DuplicatesError: all is written already, and --duplicates refuses it.
-        RecordmillError: see `recordmill.launch.runners.run.run`.
+        DuplicatesError: Everything is written already, and --duplicates refuses it.
+        RecordmillError: See `recordmill.launch.runners.run.run`.
     """
     options, console, purpose = job.options, terminal(), purpose_of(beams)
     if purpose != "dry run":
@@ -61,14 +61,14 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions) -> None
     is_run = set(states) != {OutputState.COMPLETE}
     if not is_run:
         what = "the whole split" if len(recipes) == 1 else "all these splits"
-        said = f"{options.output} holds {what} already; --overwrite would write again."
+        reason = f"{options.output} holds {what} already; --overwrite would write again."
         if options.images and not any(file.kind == LISTING for recipe in recipes for file in recipe.inputs):
-            said += " Image files were not compared: give --overwrite if some were replaced or mended."
-        console.print(said)
+            reason += " Image files were not compared: give --overwrite if some were replaced or mended."
+        console.print(reason)
         if purpose == "template":
-            run(lambda p: write_nothing(p, said), beams)  # a template's launcher fails without a job
+            run(lambda p: write_nothing(p, reason), beams)  # a template's launcher fails without a job
         if isinstance(options, PictureOptions) and options.refused_duplicates != "report":
-            # as the job that writes these splits would
+            # the job that writes these splits makes the same check
             table = require_manifest(options.output).table
             check_complete_duplicates(options.output, job.splits, table, options.refused_duplicates)
     else:
@@ -87,7 +87,7 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions) -> None
             return
     manifest = require_manifest(options.output)
     for split in () if folder_fault(options.output) else job.splits:
-        tidy(options.output, manifest.splits[split])  # a run that was killed as it ended may have left something
+        tidy(options.output, manifest.splits[split])  # a run that was killed at its end may have left files
     if not has_report(options.output):  # a killed run may lack it, too
         try_to_report(options.output)
     comparison = compare_splits(read_statistics(options.output, manifest.splits))
@@ -98,7 +98,7 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions) -> None
 
 
 def _write(job: Job, recipes: Sequence[Recipe], progress_mode: str | Show, beams: PipelineOptions) -> None:
-    """Run the job, after notes on what it lacks or takes."""
+    """Print notes about missing parts and memory, and run the job."""
     options, mode = job.options, local_mode(beams)
     _print_notes(job.notes)
     remote = {path.partition("://")[0]: file_storage_for(path) for path in options.paths if is_remote(path)}
@@ -111,7 +111,7 @@ def _write(job: Job, recipes: Sequence[Recipe], progress_mode: str | Show, beams
     def count_finished() -> None:
         update_from_counters("", {"shards_written": finished_shards(options.output, recipes)})
 
-    # Workers in other processes count what they do for themselves.
+    # Workers in other processes have their own counts.
     polled = nullcontext() if mode == "in_memory" else polling(count_finished)
     with processes_forked(lambda: are_many(options.images), options.workers, mode), shown(progress_mode), polled:
         run(lambda p: job.write(p, recipes), beams)

@@ -25,9 +25,9 @@ def run(options: ExtractOptions, progress_mode: str, beams: PipelineOptions) -> 
     """Extract a data set or a split, print the summary, and return True if there are errors.
 
     Raises:
-        ConfigError: no data set there, no such split, its records do not fit the format, or the target is neither
-            empty nor has an unfinished extraction of the same, or another process is extracting there.
-        JobError: a file could not be written.
+        ConfigError: There is no data set or no such split, its records do not fit the format, the target is neither
+            empty nor has an unfinished extraction of the same data, or another process is extracting there.
+        JobError: A file could not be written.
     """
     require_local(beams, "extract")
     manifest = require_manifest(options.folder)

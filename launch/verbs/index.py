@@ -18,9 +18,9 @@ def run(options: IndexOptions) -> None:
     """Write the index of each file.
 
     Raises:
-        ConfigError: there is no such file, or it is GZIP or no TFRecord file; nothing has been written.
-        RecordError: a file is damaged.
-        OSError: one cannot be read, or nothing be written there.
+        ConfigError: There is no such file, or it is GZIP or not a TFRecord file; nothing has been written.
+        RecordError: A file is damaged.
+        OSError: A file cannot be read, or an index cannot be written.
     """
     found = chain.from_iterable(find_shards(path, "").shards for path in options.paths_to_index)
     shards = list({shard.path: shard for shard in found}.values())
@@ -47,5 +47,5 @@ def run(options: IndexOptions) -> None:
     for target in targets:
         storage_for(target).delete_leftovers(target)
     there = f"; {len(shards) - written:,} were there" if written < len(shards) else ""
-    of = f"{number_text(len(shards), 'file')} with {passed:,} records"
-    terminal().print(f"Indexes of {of} are in {', '.join(targets)}{there}")
+    summary = f"{number_text(len(shards), 'file')} with {passed:,} records"
+    terminal().print(f"Indexes of {summary} are in {', '.join(targets)}{there}")

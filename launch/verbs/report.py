@@ -9,7 +9,7 @@ def run(options: DataSetOptions) -> None:
     """Write report.html.
 
     Raises:
-        ConfigError: the folder has no manifest.
-        OSError: storage fails.
+        ConfigError: The folder has no manifest.
+        OSError: Storage fails.
     """
     terminal().print(f"The page about the data set is {write_report(options.folder)}")

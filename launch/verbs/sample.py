@@ -14,7 +14,7 @@ def run(options: SampleOptions) -> None:
     """Write the data set and print how to convert it.
 
     Raises:
-        ConfigError: the folder holds something already, or is none of this machine's.
+        ConfigError: The folder is not empty, or not on this machine.
     """
     folder, count = options.folder, options.count
     if not folder or is_remote(folder):

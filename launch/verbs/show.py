@@ -54,8 +54,8 @@ def run(options: ShowOptions) -> None:
     """Print a data set, or save its images.
 
     Raises:
-        ConfigError: there is nothing of that kind; a record holds none.
-        RecordError: a file is damaged; what comes before has been shown.
+        ConfigError: There is no such record, or a record has no image.
+        RecordError: A file is damaged; earlier records have been printed.
     """
     if options.save and (fault := _target_fault(options)):
         raise ConfigError(f"--save: {fault}")
@@ -84,7 +84,7 @@ def _count(options: ShowOptions) -> int:
 
 
 def _target_fault(options: ShowOptions) -> str:
-    """Return the reason why images cannot be saved at the path; empty without one."""
+    """Return the reason why images cannot be saved at the path; empty if they can."""
     if not options.is_for_one_picture:
         return folder_fault(options.save)
     if not is_remote(options.save) and os.path.isdir(options.save):
@@ -96,7 +96,7 @@ def _drawn(record: Record, side: int) -> tuple[Image.Image, Overlay]:
     """Return the image of a record with its annotations drawn.
 
     Raises:
-        ConfigError: it holds none, or one that does not decode.
+        ConfigError: The record has no image, or the image does not decode.
     """
     where = f"record {record.number} of {record.shard.path}"
     raw = next((each.shape for each in record.table.features if each.source == "image.pixels"), ())
@@ -120,7 +120,7 @@ def _save_all(options: ShowOptions, records: Iterable[Record], shards: Shards, c
     """Save the images of records. Of several records, those without an image are counted.
 
     Raises:
-        ConfigError: no record has a picture.
+        ConfigError: No record has an image.
     """
     faults: list[ConfigError] = []
     saved = 0
@@ -143,7 +143,7 @@ def _save(options: ShowOptions, record: Record, shards: Shards, picture: Image.I
     path = options.save
     if not options.is_for_one_picture:
         shard = shards.shards.index(record.shard)
-        id_ = _UNSAFE.sub("_", record.ids[0] if record.ids else "").strip("_")[:_LONGEST_ID]  # stays in the folder
+        id_ = _UNSAFE.sub("_", record.ids[0] if record.ids else "").strip("_")[:_LONGEST_ID]  # no path separators
         parts = (record.shard.split, f"{shard:05d}", f"{record.number:06d}", id_)
         path = join_path(path, "-".join(filter(None, parts)) + ".png")
     stream = io.BytesIO()
@@ -155,7 +155,7 @@ def _save(options: ShowOptions, record: Record, shards: Shards, picture: Image.I
 
 
 def _print_json(path: str, shards: Shards, records: Iterable[Record]) -> None:
-    """Return one JSON document. If a file is damaged, it has the records before the damage."""
+    """Print one JSON document. If a file is damaged, the document has the records before the damage."""
     kept: list[Record] = []
     damage: RecordError | None = None
     try:
@@ -173,7 +173,7 @@ def screen_width() -> int:
 
 
 def print_overview(console: Console, path: str, shards: Shards) -> None:
-    """Print a data set, or the number of files without a manifest, without the records."""
+    """Print an overview of a data set, or the number of files if there is no manifest."""
     if shards.manifest is not None and shards.is_whole:
         splits = {shard.split for shard in shards.shards}
         is_utf = isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower().replace("-", "") == "utf8"
@@ -191,9 +191,9 @@ def overview_lines(path: str, manifest: Manifest, names: Sequence[str], width: i
     """Return the lines of a manifest.
 
     Args:
-        names: of the splits.
-        width: of the screen, in columns.
-        blocks: whether bars are drawn by block characters, and not by #.
+        names: Names of the splits.
+        width: Width of the screen in columns.
+        blocks: True to draw bars with block characters, and not with #.
     """
     splits = {name: manifest.splits[name] for name in names}
     kinds = ", ".join(_kinds(manifest, splits.values()))
@@ -221,7 +221,7 @@ def padded(text: str, width: int) -> str:
 def _class_lines(manifest: Manifest, splits: dict[str, SplitManifest], width: int, blocks: bool) -> Iterator[str]:
     """Return lines of the classes with the most objects, or images, with numbers and bars."""
     names = [printable(category.name) for category in manifest.categories]
-    # An edited manifest may have fewer.
+    # An edited manifest may have fewer counts.
     counts = [(*split.class_counts, *[0] * len(names))[: len(names)] for split in splits.values()]
     totals = [sum(numbers[index] for numbers in counts) for index in range(len(names))]
     order = sorted(range(len(names)), key=lambda index: -totals[index])
@@ -259,10 +259,10 @@ def bar(number: int, largest: int, width: int, blocks: bool) -> str:
 
 
 def print_records(console: Console, records: Iterable[Record], width: int, name_layout: bool) -> None:
-    """Yield records as tables, side by side; records before a damaged one, and then its error.
+    """Print records as tables, side by side. Records before a damaged one are printed before its error.
 
     Args:
-        name_layout: whether to say of which layout they are, where that has not been said.
+        name_layout: True to print the layout of the records, if it was not printed before.
     """
     waiting, layout = iter(records), ""
     while True:
@@ -288,7 +288,7 @@ def records_side_by_side(width: int) -> int:
 
 
 def record_lines(records: Sequence[Record], width: int) -> Iterator[str]:
-    """Return a table with a row per feature: name, type, and its values in each record."""
+    """Yield the lines of a table with a row per feature: name, type, and its values in each record."""
     described = [
         [
             *describe_record(record.found, record.table, record.meanings),

@@ -30,8 +30,8 @@ def run(options: VerifyOptions, progress_mode: str, beams: PipelineOptions) -> b
     if there are errors.
 
     Raises:
-        ConfigError: no data set there, or none of what is asked for; or TensorFlow is not installed.
-        JobError: the check itself failed; the model is gone, or another than it was.
+        ConfigError: There is no data set, or no such split or shard; or TensorFlow is not installed.
+        JobError: The check failed; or the model is missing, or differs from the recorded one.
     """
     if runner_of(beams) is not Runner.LOCAL:
         check_runner(beams, options.paths)
@@ -107,7 +107,7 @@ def print_checks(
 
 
 def _unchecked(options: VerifyOptions) -> Iterator[str]:
-    """Yield a sentence for each thing that was not checked."""
+    """Yield a sentence for each part that was not checked."""
     if options.check is None and options.chosen_check is Check.DECODE:
         yield (
             "TensorFlow is not installed, so its decoder and parser were not tried; "

@@ -6,18 +6,15 @@ import msgspec
 
 
 class Check(str, Enum):
-    """How thoroughly verify reads; each finds what those before it find.
+    """Thoroughness of verify: a value of --check. Each check includes the checks above it."""
 
-    The values are those of --check.
-    """
-
-    HASHES = "hashes"  # checksums, SHA-256 of files and pictures, and what records say; no pixel
-    DECODE = "decode"  # and every picture is decoded
-    TENSORFLOW = "tensorflow"  # and TensorFlow parses and decodes
+    HASHES = "hashes"  # checksums, SHA-256 of files and images, and contents of records; no pixels
+    DECODE = "decode"  # also decodes every image
+    TENSORFLOW = "tensorflow"  # also parses and decodes with TensorFlow
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """Something wrong with a shard; `record` counts from 0, and is None where the whole file is meant."""
+    """Error in a shard. `record` counts from 0; it is None if the error concerns the complete file."""
 
     file: str
     record: int | None
@@ -30,17 +27,17 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Faults(msgspec.Struct, frozen=True):
-    """Faults, of which only the first ones are listed where many have one reason."""
+    """Faults of a data set. Only the first faults of each reason are listed."""
 
     listed: tuple[Fault, ...] = ()
-    more: int = 0  # how many are not listed
+    more: int = 0  # number of faults that are not listed
 
     def __len__(self) -> int:
         return len(self.listed) + self.more
 
 
 class ShardCheck(msgspec.Struct, frozen=True):
-    """Result of a shard. Numbers of what was read end at the first damaged record."""
+    """Result of a shard. Its counts end at the first damaged record."""
 
     split: str
     file: str
@@ -49,5 +46,5 @@ class ShardCheck(msgspec.Struct, frozen=True):
     record_bytes: int  # uncompressed and without framing
     bytes: int  # size of the file
     faults: Faults
-    features: int = 0  # how many of its features were made again
-    difference: float = 0.0  # the largest of these features: as a fraction of the feature's largest number
+    features: int = 0  # number of features that were computed again
+    difference: float = 0.0  # largest difference of a feature, as a fraction of the feature's largest number

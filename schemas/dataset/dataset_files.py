@@ -1,14 +1,14 @@
-"""Names of the files and folders of a data set, besides its shards."""
+"""Names of the files and folders of a data set other than its shards."""
 
 MANIFEST = "manifest.json"
 RECIPE = "recipe.json"
-"""In the folder of a split's state: the recipe of a run that is not finished."""
+"""File in a state folder: recipe of an unfinished run."""
 REJECTS = "rejects.jsonl"
 """File in a state folder: rejects of a failed run."""
 
 
 def split_manifest(split: str) -> str:
-    """Name of the manifest of one split alone.
+    """Return the name of the manifest of a single split.
 
     >>> split_manifest("train")
     'manifest-train.json'
@@ -17,11 +17,10 @@ def split_manifest(split: str) -> str:
 
 
 def split_rejects(split: str) -> str:
-    """Name of the file of a split's rejects, one JSON object a line."""
+    """Return the name of the file of a split's rejects, one JSON object per line."""
     return f"rejects-{split}.jsonl"
 
 
 def state_folder(split: str) -> str:
-    """Folder within the output where an unfinished run of a split keeps its finished shards, and what it needs to go
-    on."""
+    """Return the folder within the output where an unfinished run keeps a split's finished shards and resume state."""
     return f".recordmill-{split}"

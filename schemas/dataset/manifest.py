@@ -1,7 +1,7 @@
-"""manifest.json: what a data set folder holds. It is written last: a split that is in the manifest is complete.
+"""manifest.json: contents of a data set folder, written last. A split that is in the manifest is complete.
 
-It is made of the splits' own manifests, manifest-train.json and so on, each written by the job that wrote the split, so
-that jobs that write two splits at once do not overwrite what the other says.
+manifest.json is merged from the manifests of the splits, manifest-train.json and so on. Each of those is written by the
+job that wrote the split, so that jobs that write two splits at the same time do not overwrite each other's entries.
 """
 
 import hashlib
@@ -23,24 +23,24 @@ from recordmill.schemas.rejects import MOST_LISTED, RejectLine
 from recordmill.schemas.shards import ShardInfo, SplitSize
 
 FORMAT = 1
-"""Development versions wrote 2 to 4. From 0.1.0 on it is raised when the same inputs and options would give other
-bytes, or the manifest another shape."""
+"""Format number. Development versions wrote 2 to 4. From 0.1.0 on, FORMAT increases when the same inputs and options
+would give other bytes, or when the manifest changes its structure."""
 
 
 class Unlisted(msgspec.Struct, frozen=True):
     """Files found under --images that no image row references; they are not part of the data set."""
 
     files: int
-    first: tuple[str, ...]  # names of a few of them
+    first: tuple[str, ...]  # names of the first files
 
 
 class InputRows(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Numbers of image and annotation rows of an input for a split, with rejects; `kind` as in InputFile. For a table,
-    `images` are rows.
+    """Numbers of image and annotation rows of an input for a split, with rejects. `kind` is that of InputFile.
 
     Attributes:
-        uncarried: fields with data that no record carries, in the complete input. Of a file that is
-            read as of two kinds, those that neither carries, with the first.
+        images: Image rows; rows of a table.
+        uncarried: Fields with data that no record stores, in the complete input. A file that is read as two kinds lists
+            the fields that neither kind stores with the first.
     """
 
     path: str
@@ -51,8 +51,8 @@ class InputRows(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RewrittenPictures(msgspec.Struct, frozen=True):
-    """Pictures that were transcoded: how many, by the format of their file; how many of them were turned upright, or
-    made smaller; size of their files, and of what is in the records in their place."""
+    """Transcoded images: their number by file format, the numbers of turned and of shrunk images, the size of their
+    files in bytes, and the size of the images stored instead."""
 
     by_format: dict[str, int]
     turned: int
@@ -62,17 +62,20 @@ class RewrittenPictures(msgspec.Struct, frozen=True):
 
 
 class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How many image rows, or rows of a table, were read, and what became of them.
+    """Numbers of image rows, or rows of a table, by their outcome.
 
-    `rows` (image rows read) = `written` + `without_record` + `of_other_classes` + `removed` + the sum of `rejected` (by
-    reason). A user's pipeline `removed` some.
-
-    `without_record` have no object, in a layout of one record an object. `of_other_classes` are of none of the classes
-    that were asked for. `rewritten` counts those written ones that were transcoded; None where there are none. `groups`
-    is how many groups the images with a file are of, where groups are kept together; `ungrouped` how many of these
-    images are in no group of --groups, and are divided by their own names. `without_objects` of the written ones have
-    no object, where records have objects. `emptied` image rows had objects, and --categories, --no-crowd or --min-area
-    skipped all of them; their images are written without objects, or rejected.
+    Attributes:
+        rows: Rows read: `written` + `without_record` + `of_other_classes` + `removed` + the sum of `rejected`.
+        without_record: Images without objects, in a layout with one record per object.
+        rejected: Numbers by reason.
+        of_other_classes: Images without any of the requested classes.
+        rewritten: Written images that were transcoded; None if there are none.
+        groups: Groups of the images that have a file, if groups are kept together.
+        ungrouped: Images that have a file and no group in --groups. Their own names determine their splits.
+        removed: Rows that a user's pipeline removed.
+        without_objects: Written images without objects, if records have objects.
+        emptied: Images whose objects were all skipped by --categories, --no-crowd or --min-area. They are written
+            without objects, or rejected.
     """
 
     rows: int
@@ -89,20 +92,22 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def accounted(self) -> int:
-        """Counts of image rows."""
+        """Sum of all outcomes."""
         rejected = sum(self.rejected.values())
         return self.written + self.without_record + self.of_other_classes + self.removed + rejected
 
 
 class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How many annotation rows were read, and what became of them.
+    """Numbers of annotation rows by their outcome.
 
-    `rows` = `objects` + `captions` + `stuff` + `panoptic`, all in records, + `joined` + the sums of `rejected` and
-    `filtered` (by reason) + `of_rejected_images` + `removed` (by a user's pipeline).
-
-    `joined` are keypoint rows that became one object with the instance row of the same id. Of the objects,
-    `boxes_clipped` were cut at their image's edge, and `masks` have a mask that is not empty, where masks were asked
-    for. `keypoints_outside` of their keypoints are visible (v = 2) and outside their image.
+    Attributes:
+        rows: Rows read: `in_records` + the sums of `rejected` and `filtered` + `of_rejected_images` + `removed`.
+        joined: Keypoint rows that were merged into the instance row with the same id.
+        rejected, filtered: Numbers by reason.
+        boxes_clipped: Objects whose box was clipped at the edge of the image.
+        masks: Objects with a mask that is not empty, if masks were requested.
+        removed: Rows that a user's pipeline removed.
+        keypoints_outside: Keypoints of the objects that are visible (v = 2) and outside their image.
     """
 
     rows: int
@@ -121,12 +126,12 @@ class AnnotationCounts(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def in_records(self) -> int:
-        """Rows whose content is in a record."""
+        """Number of rows whose content is in a record."""
         return self.objects + self.captions + self.stuff + self.panoptic + self.joined
 
     @property
     def accounted(self) -> int:
-        """Counts of annotation rows."""
+        """Sum of all outcomes."""
         left_out = sum(self.rejected.values()) + sum(self.filtered.values()) + self.removed
         return self.in_records + left_out + self.of_rejected_images
 
@@ -135,18 +140,17 @@ class SplitManifest(msgspec.Struct, frozen=True):
     """Entry of a split in the manifest.
 
     Attributes:
-        made_by: versions of what decides bytes besides the recipe: this program, and the libraries that decode and
-            encode pictures and masks.
-        rejects_sha256: hex digest of the split's file of rejects.
-        first_rejects: the first hundred of each reason, in that file's order.
-        class_counts: how many objects there are of each class, by class index; of images that have one class each, how
-            many images.
-        warnings: what is not likely to be meant, for a person.
-        texts: what was encoded, by column.
-        findings: numbers of pictures or boxes that may be faults, by name, see
+        made_by: Versions that determine bytes besides the recipe: this program, and the libraries that decode and
+            encode images and masks.
+        rejects_sha256: Hex digest of the split's file of rejects.
+        first_rejects: First hundred rejects of each reason, in the order of that file.
+        class_counts: Number of objects, or of images if each image has one class, by class index.
+        warnings: Sentences about the data that are probably worth a look.
+        texts: Numbers of encoded texts by column.
+        findings: Numbers of images or boxes with possible problems, by a name of
             `recordmill.schemas.statistics.FINDINGS`.
-        statistics_sha256: hex digest of the split's file of statistics; UNSET if it has none.
-        fingerprints_sha256: hex digest of its fingerprints; UNSET if records have no pictures.
+        statistics_sha256: Hex digest of the split's file of statistics; UNSET if there is none.
+        fingerprints_sha256: Hex digest of the split's fingerprints; UNSET if records have no images.
     """
 
     recipe: Recipe
@@ -194,16 +198,16 @@ class Manifest(msgspec.Struct, frozen=True):
     """Contents of manifest.json.
 
     Attributes:
-        parts: what the records of all splits hold besides what the layout always has.
-        categories: of objects, by class index.
-        segments: categories of semantic and panoptic masks.
-        num_classes: what a model has to be told: the largest label of objects, or of images, + 1.
-        features: what is in a record, where that follows from the input and not from the layout alone.
-        encoders: of texts, by which all splits are encoded; their files are beside the shards.
-        duplicates: duplicate images of all splits; UNSET where none has fingerprints, and
-            in the manifest of one split alone.
-        problems: possible problems of each split that was compared; UNSET where `duplicates` is.
-        sha256: hex digest of this JSON with an empty `sha256`: whoever edits a manifest does not do it unseen.
+        parts: Optional contents of the records of all splits.
+        categories: Categories of objects, by class index.
+        segments: Categories of semantic and panoptic masks.
+        num_classes: Number of classes for a model: the largest label of objects, or of images, + 1.
+        features: Features of a record, if they depend on the input and not only on the layout.
+        encoders: Text encoders of all splits; their files are next to the shards.
+        duplicates: Duplicate images of all splits; UNSET if no split has fingerprints, and in the manifest of a
+            single split.
+        problems: Possible problems of each split that was compared; UNSET if `duplicates` is.
+        sha256: Hex digest of this JSON with an empty `sha256`, so that edits by hand are detected.
     """
 
     format: int
@@ -226,32 +230,32 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def table(self) -> FeatureTable:
-        """Contents of the records."""
+        """Features of the records."""
         table = LAYOUTS[self.layout].with_parts(self.parts)
         return msgspec.structs.replace(table, features=self.features) if self.features else table
 
     @property
     def label_by_id(self) -> dict[int, int]:
-        """The number that stands for each category in records: a label above the background's 0, or its id itself."""
+        """Number that records store for each category id: a label, with 0 for the background, or the id itself."""
         return label_by_id(self.labels, self.table)
 
 
 class Plan(msgspec.Struct, frozen=True):
     """Plan of a job."""
 
-    manifest: Manifest  # without shards. Counts are those that are known before a picture is read
+    manifest: Manifest  # without shards; with the counts that are known before any image is read
     sizes: dict[str, SplitSize]  # by split
 
 
 def label_by_id(labels: LabelMap, table: FeatureTable) -> dict[int, int]:
-    """See Manifest."""
+    """Return the number that records store for each category id, see `Manifest.label_by_id`."""
     if "objects.label" in table.sources:
         return labels.label_by_id()
     return {category.id: category.id for category in labels.all}
 
 
 def num_classes(labels: LabelMap, table: FeatureTable) -> int:
-    """See Manifest. What readers take for the label is the class index in layouts that call it so, and else
+    """Return the largest label + 1. The label is the class index in layouts that use it as the label, and otherwise
     `label_by_id`."""
     if table.class_source or table.label.endswith(".class_index"):
         return len(labels.categories)
@@ -266,7 +270,7 @@ def manifest_of(
     splits: dict[str, SplitManifest],
     encoders: tuple[EncoderInfo, ...] = (),
 ) -> Manifest:
-    """The manifest of a data set with these classes and records."""
+    """Return the manifest of a data set with these classes and records."""
     return Manifest(
         FORMAT,
         name,
@@ -288,10 +292,10 @@ class _Format(msgspec.Struct):
 
 
 def decode_manifest(data: bytes, path: str) -> Manifest:
-    """The manifest in `data`.
+    """Return the manifest in `data`.
 
     Raises:
-        ConfigError: it is not one, or one of another format; `path` is named.
+        ConfigError: `data` is not a manifest, or has another format. The error names `path`.
     """
     try:
         format_ = msgspec.json.decode(data, type=_Format).format
@@ -327,7 +331,7 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
 
 
 def encode_json(value: object) -> bytes:
-    """`value` as indented JSON, the same bytes for equal values."""
+    """Return `value` as indented JSON. Equal values give equal bytes."""
     return msgspec.json.format(msgspec.json.encode(value, order="deterministic"), indent=2) + b"\n"
 
 

@@ -1,4 +1,4 @@
-"""Recipes: all that determines the bytes of a split's shards, besides the images."""
+"""Recipes: everything that determines the bytes of a split's shards, except the images."""
 
 from collections.abc import Mapping
 
@@ -9,17 +9,17 @@ from recordmill.schemas.layouts import TABLE, shard_names
 from recordmill.schemas.shards import ShardNames
 
 LISTING = "images"
-"""Kind of an InputFile that is the names and sizes of the images in a folder."""
+"""Kind of an InputFile that stands for the names and sizes of the images in a folder."""
 
 
 class InputFile(msgspec.Struct, frozen=True):
-    """Input file besides images: size in bytes and base64 CRC-32C (as Cloud Storage writes it).
+    """Input file other than an image: size in bytes and base64 CRC-32C (as Cloud Storage writes it).
 
     Attributes:
-        kind: the flag that names it: an `AnnotationKind`, `labels` for a table of labels, `rows`, `stop_words`,
-            `encoders`; `LISTING` for the names and sizes of the files of a folder whose names give the labels.
-        crc32c: empty for a folder that the job is to list.
-        masks: folder or .zip of a panoptic file's PNGs.
+        kind: Flag that names the file: an `AnnotationKind`, `labels` for a table of labels, `rows`, `stop_words`,
+            `encoders`; `LISTING` for the names and sizes of the files of a folder whose names are the labels.
+        crc32c: Empty for a folder that the job has yet to list.
+        masks: Folder or .zip of a panoptic file's PNGs.
     """
 
     kind: str
@@ -30,7 +30,7 @@ class InputFile(msgspec.Struct, frozen=True):
 
     @property
     def other_form(self) -> str:
-        """The path of the same file, compressed by GZIP if this one is not, and else plain."""
+        """Path of the same file with GZIP if this path is plain, and without GZIP otherwise."""
         return self.path.removesuffix(".gz") if self.path.endswith(".gz") else f"{self.path}.gz"
 
     @property
@@ -39,17 +39,17 @@ class InputFile(msgspec.Struct, frozen=True):
 
 
 def to_list(folder: str) -> InputFile:
-    """A folder's images, which are not listed yet."""
+    """Return the InputFile of a folder whose images are not listed yet."""
     return InputFile(LISTING, folder, 0, "")
 
 
 class Recipe(msgspec.Struct, frozen=True):
-    """Everything that decides the bytes of a split's shards, besides the images themselves. A run may resume an
-    unfinished one only if their recipes are equal.
+    """Everything that determines the bytes of a split's shards, except the images. A run resumes an unfinished run only
+    if their recipes are equal.
 
     Attributes:
-        parts: what records hold besides what the layout always has, as far as it was asked for.
-        options: the command's options by flag name, without those that do not change a record (workers, progress …).
+        parts: Requested optional contents of records.
+        options: Options of the command by flag name, without those that change no record (workers, progress …).
     """
 
     format: int
@@ -62,16 +62,16 @@ class Recipe(msgspec.Struct, frozen=True):
     options: dict[str, str | int | float | bool | list[str] | None]
 
     def with_listings(self, found: Mapping[str, InputFile]) -> "Recipe":
-        """The recipe, with what was `found` in the folders that are in it, by their paths."""
+        """Return the recipe with the listings of its folders; `found` has them by path."""
         inputs = tuple(found[file.path] if file.kind == LISTING else file for file in self.inputs)
         return msgspec.structs.replace(self, inputs=inputs)
 
     def is_same_content(self, other: "Recipe") -> bool:
-        """Whether `other` differs in nothing but that files are compressed by GZIP in one of the two."""
+        """Return True if the recipes are equal, except that one of them has files compressed by GZIP."""
         return self._uncompressed(other) == other._uncompressed(self)
 
     def _uncompressed(self, other: "Recipe") -> "Recipe":
-        """The recipe, as if files were not compressed that `other` has in the other form."""
+        """Return the recipe with plain files in place of those that only one of the recipes has compressed."""
         paths = {file.path for file in other.inputs}
         inputs = tuple(file.uncompressed if file.other_form in paths else file for file in self.inputs)
         return msgspec.structs.replace(self, inputs=inputs)

@@ -21,23 +21,23 @@ _ADDED_FORMATS = "alternativeFileFormats"
 _FEATURES = "tensorflow_datasets.core.features."
 _DTYPES = {FeatureKind.FLOAT: "float32", FeatureKind.INT64: "int64"}
 _TRUTHS = ("objects.is_crowd", "segments.is_crowd")
-"""Sources whose 0 and 1 TFDS shows as bool, as in its own coco."""
+"""Sources with values 0 and 1 that TFDS shows as bool, as in its own coco."""
 _CHANNELS = {
     **dict.fromkeys(("image.encoded", "panoptic.png"), "3"),
     **dict.fromkeys(("semantic.png", "panoptic.category_png", "panoptic.instance_png"), "1"),
 }
-"""TFDS's features of images, by source. Lists of masks stay PNGs."""
+"""Image features of TFDS, by source. Lists of masks stay PNGs."""
 _PICTURES = ("image.encoded", "image.pixels", "feature.values")
-"""Sources of what a class is learned from."""
+"""Sources of the input of a classifier."""
 
 
 def is_readable(manifest: Manifest) -> bool:
-    """Whether TFDS can read all splits: it does not read compressed shards."""
+    """Return True if TFDS can read all splits. TFDS does not read compressed shards."""
     return not any(split.compression for split in manifest.splits.values())
 
 
 def shard_links(names: ShardNames, split: SplitManifest) -> dict[str, str]:
-    """Links that TFDS needs where shards have other names than it expects: expected name -> the shard's file."""
+    """Return the links for shards whose names TFDS does not expect: expected name -> file of the shard."""
     if names.naming is ShardNaming.TFDS:
         return {}
     files = [shard.file for shard in split.shards]
@@ -45,7 +45,7 @@ def shard_links(names: ShardNames, split: SplitManifest) -> dict[str, str]:
 
 
 def tfds_files(manifest: Manifest) -> dict[str, bytes]:
-    """The files by name: the data set's splits, its features, and the names of its classes."""
+    """Return the files of TFDS by name: splits, features and class names of the data set."""
     files = {
         DATASET_INFO: encode_json(_dataset_info(manifest)),
         FEATURES: encode_json(_features(manifest.table, manifest.labels)),
@@ -60,7 +60,7 @@ def tfds_files(manifest: Manifest) -> dict[str, bytes]:
 
 
 def is_dataset_info(found: bytes, expected: bytes) -> bool:
-    """Whether `found` says what `expected` does, but for formats that convert_format adds."""
+    """Return True if `found` equals `expected`, except for the file formats that convert_format adds."""
     try:
         stated = json.loads(found)
     except ValueError:
@@ -69,7 +69,7 @@ def is_dataset_info(found: bytes, expected: bytes) -> bool:
 
 
 def class_names(categories: Sequence[Category]) -> list[str]:
-    """Names by class index, one line each; where categories share one, ids are added, as TFDS wants all to differ.
+    """Return unique names by class index, one line each, as TFDS requires. Shared names get their ids.
 
     >>> class_names((Category(0, "face"), Category(1, "face"), Category(2, "hand")))
     ['face (id 0)', 'face (id 1)', 'hand']
@@ -83,7 +83,7 @@ def class_names(categories: Sequence[Category]) -> list[str]:
 
 
 def _classes(feature: Feature, labels: LabelMap) -> tuple[Category, ...]:
-    """The categories that a feature indexes; none where it is no class index, or there are no classes."""
+    """Return the categories that a feature indexes; none if it is not a class index or there are no classes."""
     if feature.source == "segments.class_index":
         return labels.segments
     is_class = feature.source in ("image.class_index", "objects.class_index")
@@ -101,7 +101,7 @@ def _dataset_info(manifest: Manifest) -> dict[str, Any]:
         "name": manifest.name,
         "splits": [
             {
-                # Not the shards' own names: TFDS's convert_format puts array_record for {FILEFORMAT}, and reads that.
+                # Not the shards' own names: TFDS's convert_format replaces {FILEFORMAT} by array_record.
                 "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
                 "name": name,
                 "numBytes": str(split.record_bytes),
@@ -115,7 +115,7 @@ def _dataset_info(manifest: Manifest) -> dict[str, Any]:
 
 
 def _supervised_keys(table: FeatureTable, labels: LabelMap) -> dict[str, Any]:
-    """Keys of `as_supervised`: image or feature, and class, if a record has one of each."""
+    """Keys of `as_supervised`: image or feature, and class; none unless a record has exactly one of each."""
     pictures = [feature.name for feature in table.features if feature.source in _PICTURES]
     classes = [feature.name for feature in table.features if not feature.shape and _classes(feature, labels)]
     if len(pictures) != 1 or len(classes) != 1:
@@ -149,7 +149,7 @@ def _sequence(feature: dict[str, Any]) -> dict[str, Any]:
 
 
 def _item(feature: Feature, shape: tuple[str, ...], labels: LabelMap) -> dict[str, Any]:
-    """The configuration of TFDS's feature connector for one value of `shape`."""
+    """Return the configuration of TFDS's feature connector for one value of `shape`."""
     if channels := _CHANNELS.get(feature.source):
         image = {"dtype": "uint8", "shape": {"dimensions": ["-1", "-1", channels]}}
         return {"image": image, "pythonClassName": f"{_FEATURES}image_feature.Image"}

@@ -14,7 +14,7 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class ImageRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A row of `images`. Width and height, in pixels, are None where the file does not say."""
+    """A row of `images`. Width and height, in pixels, are None if the file lacks them."""
 
     id: int
     file_name: str
@@ -26,9 +26,9 @@ class Category(msgspec.Struct, frozen=True, omit_defaults=True):
     """A row of `categories`.
 
     Attributes:
-        keypoints: names, in the order that annotations give them.
-        skeleton: pairs of keypoints to be joined by a line, counted from 1 as COCO does.
-        isthing: of a panoptic file: 1 where it has instances, 0 for stuff; None where no file says.
+        keypoints: Names, in the order of an annotation's keypoints.
+        skeleton: Pairs of keypoints that are joined by a line, counted from 1 as in COCO.
+        isthing: For categories of a panoptic file: 1 for things, which have instances, 0 for stuff; None if unknown.
     """
 
     id: Int64
@@ -40,7 +40,7 @@ class Category(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def unnamed_keypoints(number: int) -> tuple[str, ...]:
-    """Names for keypoints of a category that gives them none; counted from 1, as by skeletons.
+    """Return names for keypoints without names; counted from 1, as in skeletons.
 
     >>> unnamed_keypoints(2)
     ('keypoint_1', 'keypoint_2')
@@ -49,7 +49,7 @@ def unnamed_keypoints(number: int) -> tuple[str, ...]:
 
 
 def name_keypoints(category: Category, number: int) -> Category:
-    """The category, with names for `number` keypoints if it has none."""
+    """Return the category, with names for `number` keypoints if its keypoints have no names."""
     return category if category.keypoints else msgspec.structs.replace(category, keypoints=unnamed_keypoints(number))
 
 
@@ -57,10 +57,11 @@ class Annotation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A row of `annotations`: one object instance.
 
     Attributes:
-        bbox_xywh_px: x, y, width, height; finite, width and height not negative; it may cross the image's edge.
-        area_px2: from the JSON; width * height of the box where the JSON gives none.
-        segmentation: JSON text, not parsed or checked yet; empty where masks are not asked for, or there is none.
-        keypoints_xyv: x and y in pixels and visibility (0, 1, 2) of each keypoint of its category; empty if the row has
+        bbox_xywh_px: x, y, width, height. All are finite, width and height are >= 0. The box may cross the image's
+            edge.
+        area_px2: Area from the JSON; width * height of the box if the JSON has no area.
+        segmentation: JSON text, not parsed or checked yet; empty if masks are not requested or the row has none.
+        keypoints_xyv: x and y in pixels and visibility (0, 1, 2) of each keypoint of the category; empty if the row has
             no keypoints.
     """
 
@@ -89,7 +90,7 @@ class StuffAnnotation(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An entry of a panoptic row's `segments_info`. Box and area are None where the file does not say."""
+    """An entry of a panoptic row's `segments_info`. Box and area are None if the file lacks them."""
 
     id: int  # the value R + 256 G + 65536 B of its pixels in the panoptic PNG
     category_id: int
@@ -101,19 +102,19 @@ class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class PanopticAnnotation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A row of `annotations` of a panoptic file."""
 
-    path: str  # of the PNG; as the JSON has it, below the folder of PNGs, until it is known which file that is
-    file_name: str  # of the PNG, as in the JSON
+    path: str  # path of the PNG: below the folder of PNGs, as in the JSON, until its file has been found
+    file_name: str  # name of the PNG, as in the JSON
     segments: tuple[Segment, ...]
-    size_bytes: int | None = None  # of the PNG as it was listed; None where it was not
-    version: str = ""  # as of `recordmill.schemas.inputs.images.ImageRef`
+    size_bytes: int | None = None  # listed size of the PNG; None if it was not listed
+    version: str = ""  # version of the PNG, see `recordmill.schemas.inputs.images.ImageRef`
 
 
 class TableRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A row of a table that names a picture."""
+    """A row of a table that names an image."""
 
-    record: bytes  # its other columns, a serialised tf.Example
-    line: int  # see `recordmill.transforms.rows.row_batch.RowBatch`
-    place: str  # its file, line and column of pictures, for messages
+    record: bytes  # other columns of the row, a serialised tf.Example
+    line: int  # number of the row, see `recordmill.transforms.rows.row_batch.RowBatch`
+    place: str  # file, line and image column of the row, for messages
 
 
 class ImageLabels(msgspec.Struct, frozen=True, array_like=True):
@@ -121,23 +122,23 @@ class ImageLabels(msgspec.Struct, frozen=True, array_like=True):
 
     captions: tuple[Caption, ...] = ()  # ordered by annotation id
     regions: tuple[StuffAnnotation, ...] = ()  # stuff, ordered by annotation id
-    panoptic: tuple[PanopticAnnotation, ...] = ()  # one at most, once all files are joined
+    panoptic: tuple[PanopticAnnotation, ...] = ()  # at most one, once all files are joined
     neg_category_ids: tuple[int, ...] = ()  # LVIS's list
     not_exhaustive_category_ids: tuple[int, ...] = ()  # LVIS's list
     class_name: str | None = None  # the class of the whole image (`recordmill folder`); None in COCO data
-    # Terms of all captions and their weights, or ids of their tokens; see `recordmill.transforms.encoders.fit_encoder`.
+    # Terms of all captions and their weights, or token ids of the captions, see `encoders.fit_encoder`.
     caption_index: tuple[int, ...] = ()
     caption_value: tuple[float, ...] = ()
-    row: TableRow | None = None  # that names the image, of a table whose rows become records each; None elsewhere
-    tags: tuple[str, ...] = ()  # classes of the whole image, beside its objects
+    row: TableRow | None = None  # table row that names the image, if each row becomes a record; otherwise None
+    tags: tuple[str, ...] = ()  # classes of the whole image, in addition to its objects
 
     @property
     def rows(self) -> int:
-        """How many annotation rows these are."""
+        """Number of annotation rows."""
         return len(self.captions) + len(self.regions) + len(self.panoptic)
 
     def rejected(self, image_id: int, reason: Reason, detail: str, annotations: int) -> Rejected:
-        """Why there is no record of the image, or of the row that names it."""
+        """Return the reject of the image, or of the row that names it."""
         if self.row is None:
             return Rejected("image", image_id, reason, detail, annotations=annotations)
         return Rejected("row", self.row.line, reason, f"{self.row.place}: {detail}")
@@ -147,8 +148,8 @@ NO_LABELS = ImageLabels()
 
 
 class AnnotatedImage(msgspec.Struct, frozen=True, array_like=True):
-    """An image row with all its annotations of all files, ordered by annotation id; and the split that it goes to,
-    empty until that is known."""
+    """An image row with its annotations of all files, ordered by annotation id, and its split. The split is empty until
+    it is assigned."""
 
     image: ImageRow
     split: str
@@ -157,5 +158,5 @@ class AnnotatedImage(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def annotation_rows(self) -> int:
-        """How many annotation rows go with the image."""
+        """Number of annotation rows of the image."""
         return len(self.annotations) + self.labels.rows

@@ -1,6 +1,6 @@
-"""Text encoders: how texts become numbers, kept in encoders/ beside the shards as plain JSON, one file a column.
+"""Text encoders: they convert texts to numbers. encoders/ next to the shards has them as JSON, one file per column.
 
-What a file says is scikit-learn's: the same texts and settings give the terms of `CountVectorizer.vocabulary_`, in the
+Files have scikit-learn's results: the same texts and settings give the terms of `CountVectorizer.vocabulary_`, in the
 same order, and the `idf_` of TfidfVectorizer.
 """
 
@@ -16,58 +16,58 @@ import msgspec
 from recordmill.schemas.errors import ConfigError
 
 ENCODERS = "encoders"
-"""The folder of these files, within that of the data set."""
+"""Folder of the encoders' files, inside the folder of the data set."""
 CLASSES = f"{ENCODERS}/classes.json"
-"""The names of classes by their indices, so that the folder has all that turns inputs into numbers."""
+"""File of the class names by index, so that the folder has everything that converts inputs to numbers."""
 FORMAT = 1
 TOKEN_PATTERN = r"(?u)\b\w\w+\b"
-"""scikit-learn's: runs of two or more letters, digits and underscores."""
+"""scikit-learn's pattern: runs of two or more letters, digits and underscores."""
 _MOST_IDF = 1e6
-"""Maximum idf. That of any number of texts is below 50; squares of such weights have a sum."""
+"""Maximum idf. Real idfs are below 50. The sum of the squares of weights up to this maximum is finite."""
 MOST_TOKENS = 9
 """Maximum number of tokens of a term."""
 FIRST_TOKEN_ID = 2
 UNKNOWN_ID = 1
-"""Id of an unknown token. 0 is never written, because batches are padded with it. `keras.layers.TextVectorization` has
-the same ids."""
+"""Id of an unknown token. 0 is never written, because it pads batches. `keras.layers.TextVectorization` uses the same
+ids."""
 
 
 class TextForm(str, Enum):
     """Encoding of a text."""
 
-    RAW = "raw"  # itself
-    COUNTS = "counts"  # how often each term is in it
-    TFIDF = "tfidf"  # these, weighted by how rare a term is, and of length 1
-    TOKENS = "tokens"  # the ids of its tokens, in their order
+    RAW = "raw"  # the text
+    COUNTS = "counts"  # number of occurrences of each term
+    TFIDF = "tfidf"  # counts, weighted by the rarity of terms, and normalised to length 1
+    TOKENS = "tokens"  # ids of the tokens, in the order of the text
 
 
 class TextSettings(msgspec.Struct, frozen=True):
-    """How texts are split into terms, and which terms there are."""
+    """Rules for splitting texts into terms, and for choosing the terms of a vocabulary."""
 
-    form: TextForm  # what a text becomes, any but RAW
+    form: TextForm  # encoding of the texts; not RAW
     ngrams: tuple[int, int] = (1, 1)  # fewest and most tokens of a term; 1 and 1 for TOKENS
-    lower: bool = True  # whether texts are lower-cased first
-    stop_words: tuple[str, ...] = ()  # tokens that are left out, sorted
-    min_df: int | float = 1  # a term is kept that is in so many texts; as a float, in such a fraction of them
-    # the most terms; of more the most frequent are kept, those of one frequency in alphabetical order. None keeps all.
+    lower: bool = True  # True to lower-case texts first
+    stop_words: tuple[str, ...] = ()  # skipped tokens, sorted
+    min_df: int | float = 1  # minimum number of texts that contain a term; a float is a fraction of the texts
+    # maximum number of terms; the most frequent ones are kept, ties in alphabetical order. None keeps all terms.
     features: int | None = None
     token_pattern: str = TOKEN_PATTERN
 
 
 class TextEncoder(msgspec.Struct, frozen=True):
-    """The content of a file of encoders/: settings, and what was fitted on the texts of a split."""
+    """Contents of a file of encoders/: settings, and the result of fitting on the texts of a split."""
 
     format: int
     column: str  # `captions` or a table's column
     settings: TextSettings
     split: str
     texts: int
-    vocabulary: tuple[str, ...]  # the terms, in the order of their indices, which is that of their code points
-    idf: tuple[float, ...] = ()  # ln((1 + texts) / (1 + texts that have the term)) + 1; empty unless the form is TFIDF
+    vocabulary: tuple[str, ...]  # terms by index, sorted by code points
+    idf: tuple[float, ...] = ()  # ln((1 + texts) / (1 + texts with the term)) + 1; empty unless the form is TFIDF
 
     @property
     def size(self) -> int:
-        """One more than the largest index, or token id."""
+        """Largest index or token id, + 1."""
         return len(self.vocabulary) + (FIRST_TOKEN_ID if self.settings.form is TextForm.TOKENS else 0)
 
     @property
@@ -96,30 +96,30 @@ class EncoderSource(NamedTuple):
 
     column: str
     settings: TextSettings
-    fit_split: str = ""  # the split that it is fitted on, with `settings`; empty where a saved one is applied
-    saved: TextEncoder | None = None  # that one, of the file `path`
+    fit_split: str = ""  # split that the encoder is fitted on; empty to apply a saved one
+    saved: TextEncoder | None = None  # the saved encoder, from the file `path`
     path: str = ""
-    known: EncoderInfo | None = None  # what a fitted one has to be, where other splits of the folder are encoded by it
+    known: EncoderInfo | None = None  # required result of fitting, if other splits of the folder use the encoder
 
 
 class TextCounts(msgspec.Struct, frozen=True):
-    """Numbers of encoded texts of a column, in a split."""
+    """Counts of the encoded texts of a column, in a split."""
 
-    texts: int = 0  # how many there were
-    without: int = 0  # how many of them have no term of the vocabulary, so that their vector is empty
-    terms: int = 0  # how many terms they have, each as often as it occurs
-    unknown: int = 0  # how many of these are not in the vocabulary
+    texts: int = 0  # number of texts
+    without: int = 0  # texts without a term of the vocabulary: their vector is empty
+    terms: int = 0  # terms in the texts, with repetitions
+    unknown: int = 0  # terms that are not in the vocabulary, with repetitions
 
     def plus(self, other: "TextCounts") -> "TextCounts":
         return TextCounts(*map(int.__add__, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
 
 
 class Terms(msgspec.Struct, array_like=True):
-    """Terms that may be kept, of `distinct` that there are. Not frozen: they are added up."""
+    """Candidate terms, out of `distinct` terms in total. Not frozen: accumulators are merged in place."""
 
     terms: list[str]
-    occurrences: list[int]  # how often each occurs
-    texts: list[int]  # in how many texts
+    occurrences: list[int]  # number of occurrences of each
+    texts: list[int]  # number of texts with each
     distinct: int
 
     @property
@@ -137,22 +137,22 @@ def encoder_file(column: str) -> str:
 
 
 def classes_file(names: Iterable[str]) -> bytes:
-    """The bytes of CLASSES."""
+    """Return the bytes of the file CLASSES."""
     return msgspec.json.format(msgspec.json.encode({"format": FORMAT, "classes": list(names)}), indent=1) + b"\n"
 
 
 class _Classes(msgspec.Struct):
-    """The content of CLASSES."""
+    """Contents of the file CLASSES."""
 
     format: int
     classes: tuple[str, ...]
 
 
 def decode_classes(data: bytes, path: str) -> tuple[str, ...]:
-    """The names of classes in `data`.
+    """Return the names of classes in `data`.
 
     Raises:
-        ConfigError: it is not what `classes_file` gives; `path` is named.
+        ConfigError: `data` is not a result of `classes_file`. The error names `path`.
     """
     try:
         found = msgspec.json.decode(data, type=_Classes)
@@ -164,15 +164,15 @@ def decode_classes(data: bytes, path: str) -> tuple[str, ...]:
 
 
 def encode_encoder(encoder: TextEncoder) -> bytes:
-    """The bytes of an encoder's file, the same for equal encoders."""
+    """Return the bytes of an encoder's file. Equal encoders give equal bytes."""
     return msgspec.json.format(msgspec.json.encode(encoder), indent=1) + b"\n"
 
 
 def decode_encoder(data: bytes, path: str) -> TextEncoder:
-    """The encoder in a file, whoever has written it.
+    """Return the encoder in a file, which may be of another program.
 
     Raises:
-        ConfigError: it is none, or one that would encode texts wrongly; `path` is named.
+        ConfigError: `data` is not an encoder, or it would encode texts wrongly. The error names `path`.
     """
     try:
         encoder = msgspec.json.decode(data, type=TextEncoder)
@@ -186,7 +186,7 @@ def decode_encoder(data: bytes, path: str) -> TextEncoder:
 
 
 def _fault(encoder: TextEncoder) -> str:
-    """Return the error of an encoder; empty without."""
+    """Return the error of an encoder; empty if it is valid."""
     terms, idf, settings = encoder.vocabulary, encoder.idf, encoder.settings
     if encoder.format != FORMAT:
         return f"it is of format {encoder.format}, and this program reads {FORMAT}"

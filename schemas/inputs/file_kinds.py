@@ -1,4 +1,4 @@
-"""Recognise files of other tools by their contents, and name a cure."""
+"""Recognise files of other tools by their contents, and name the fix."""
 
 import re
 from collections.abc import Callable
@@ -40,7 +40,7 @@ _TABLE = re.compile(rb"(?=[^\n]*[,;\t])[^\n{}\[\]<>]*\n[^\n]*[,;\t]")
 
 
 def describe_content(data: bytes) -> str:
-    """Return a description of annotations that are not COCO's, and a cure; empty if unknown."""
+    """Return a description of annotations that are not COCO's, and the fix; empty if unknown."""
     text = data[:_HEAD].removeprefix(b"\xef\xbb\xbf").lstrip()
     for beginning, what in _BY_BEGINNING.items():
         if data.startswith(beginning):
@@ -95,7 +95,7 @@ def _decoded(decode: Callable, data: bytes) -> Any:
 
 
 def describe_table(head: str) -> str:
-    """Return a description of a file that is not a table, by its start; empty if it may be one."""
+    """Return a description of a file that is not a table, by its first bytes; empty if it may be a table."""
     text = head.lstrip("\ufeff \t\r\n")
     if text.startswith(("{", "[")) and ('"images"' in text or '"annotations"' in text):
         return "COCO's JSON; recordmill coco reads it, with --instances or the flag of its kind"

@@ -1,4 +1,4 @@
-"""Images: limits, files on their way into records, and rules by which names give classes."""
+"""Images: limits, image files and checked images, and rules that derive classes from names."""
 
 from pathlib import PurePosixPath
 
@@ -8,21 +8,21 @@ from recordmill.schemas.inputs.annotations import NO_LABELS, Annotation, ImageLa
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.statistics import PixelMeasures
 
-# What is larger is refused before memory is taken for it.
+# Larger inputs are rejected before memory is allocated for them.
 MAX_FILE_BYTES = 256_000_000
 """Maximum bytes of an image file, or a panoptic PNG."""
 MAX_PIXELS = 178_000_000
 """Maximum pixels of an image: TensorFlow does not decode more than 2 ** 29 bytes, at three per pixel. Also the maximum
-for all images that a process decodes at the same time."""
+of all images that a process decodes at the same time."""
 MAX_RECORD_BYTES = 512_000_000
-"""Maximum bytes of a record: an image file of maximum size, and the same for its annotations. protobuf and gRPC end at
-2 ** 31 bytes; so readers can hold four records."""
+"""Maximum bytes of a record: an image file of maximum size, and as much for its annotations. protobuf and gRPC have a
+limit of 2 ** 31 bytes, so a message has room for four records."""
 USUAL_IMAGE_BYTES = 133_000
-"""The mean of COCO's images, taken for files whose size is not known."""
+"""Mean size of COCO's images in bytes; used for files of unknown size."""
 
 
 NO_FILE = "no file"
-"""The version of what has a file's name, and is none."""
+"""Version of a directory entry that is not a file."""
 NOT_A_FILE = "a link that leads nowhere, a pipe or a device"
 
 
@@ -30,8 +30,8 @@ class ImageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Path of an image file."""
 
     path: str  # local path or URI
-    size_bytes: int  # as found when the folder was listed
-    # what changes when the file does (modification time, generation); resume compares it, records do not depend on it.
+    size_bytes: int  # size when the folder was listed
+    # changes with the file (modification time, generation). Resume compares it; records do not depend on it.
     version: str = ""
     data: bytes = b""  # the file's bytes, if they came with the image
 
@@ -41,23 +41,23 @@ class ImageTask(msgspec.Struct, frozen=True, array_like=True):
 
     image_id: int
     file_name: str
-    width: int | None  # pixels, from the JSON; None where it does not give them
+    width: int | None  # pixels, from the JSON; None if the JSON lacks them
     height: int | None
     ref: ImageRef
     split: str
     annotations: tuple[Annotation, ...]  # ordered by annotation id
     labels: ImageLabels = NO_LABELS
-    # True where an image is split into several tasks, with some of its annotations each, and this is not the first of
-    # them. The image is counted with the first.
+    # True for all tasks but the first of an image whose annotations are divided among several tasks. The image is
+    # counted with its first task.
     is_continuation: bool = False
 
     @property
     def annotation_rows(self) -> int:
-        """How many annotation rows go with the image."""
+        """Number of annotation rows of the image."""
         return len(self.annotations) + self.labels.rows
 
     def rejected(self, reason: Reason, fault: str) -> Rejected:
-        """Why there is no record of the image."""
+        """Return the reject of the image."""
         detail = f"{self.file_name!r}: {fault}"
         return self.labels.rejected(self.image_id, reason, detail, self.annotation_rows)
 
@@ -65,47 +65,47 @@ class ImageTask(msgspec.Struct, frozen=True, array_like=True):
 class PictureRules(msgspec.Struct, frozen=True):
     """Rules for image files."""
 
-    check: str  # how thoroughly they are checked, see `recordmill.transforms.images.load_images`
-    format: str = "keep"  # `keep`, or the one that all are written in, `jpeg` or `png`
-    max_side: int | None = None  # pixels; larger pictures are shrunk to it
-    jpeg_quality: int = 95  # 1..100, of pictures that are transcoded
-    # height and width of the pixels that are written instead of files; None for files.
+    check: str  # thoroughness of the check, see `recordmill.transforms.images.load_images`
+    format: str = "keep"  # `keep`, or `jpeg` or `png` to convert all images
+    max_side: int | None = None  # pixels; larger images are shrunk to it
+    jpeg_quality: int = 95  # 1..100, of transcoded images
+    # height and width of raw pixels to store instead of image files; None for files.
     raw_size: tuple[int, int] | None = None
-    upright: bool = False  # True to turn pictures whose size no annotation file states, as their EXIF orientation says
+    upright: bool = False  # True to apply the EXIF orientation to images whose size no annotation file states
 
 
 class Transcoding(msgspec.Struct, frozen=True):
-    """Why and from what a picture was transcoded."""
+    """Source and reason of a transcoded image."""
 
-    original: str  # the format of the file, `webp` for example
+    original: str  # format of the file, `webp` for example
     bytes: int  # size of the file
-    turned: bool = False  # whether it was turned upright, as its EXIF orientation says
-    shrunk: bool = False  # whether it was made smaller
+    turned: bool = False  # True if it was turned upright by its EXIF orientation
+    shrunk: bool = False  # True if it was shrunk
 
 
 class Picture(msgspec.Struct, frozen=True):
     """Checked bytes of an image file."""
 
-    data: bytes  # that go into the record
+    data: bytes  # bytes that the record stores
     format: str  # `jpeg` or `png`: format of the bytes; `raw` for uint8 [height, width, 3]
     width: int  # of the encoded pixels
     height: int
     sha256: str  # hex digest of `data`
-    # width and height in the frame of the annotations, where the picture was shrunk; else None.
+    # width and height in the frame of the annotations, if the image was shrunk; otherwise None.
     annotated_size: tuple[int, int] | None = None
-    transcoding: Transcoding | None = None  # None where `data` is the file as it was
-    measures: PixelMeasures | None = None  # of its pixels, if they were decoded to be checked
+    transcoding: Transcoding | None = None  # None if `data` is the unchanged file
+    measures: PixelMeasures | None = None  # measures of its pixels, if they were decoded for the check
 
     @property
     def frame(self) -> tuple[int, int]:
-        """Width and height of the picture that annotations refer to."""
+        """Width and height of the image in the frame of the annotations."""
         return self.annotated_size or (self.width, self.height)
 
 
 PATH_COLUMNS = ("path", "image", "image_path", "image_uri", "filename", "file_name", "file", "name", "id")
 LABEL_COLUMNS = ("label", "class", "class_name", "category", "target")
 SPLIT_COLUMNS = ("split", "set", "subset", "ml_use")
-"""Usual column names in tables of labels, in lower case; the first of them that a table has is used."""
+"""Usual column names in tables of labels, in lower case, in order of preference."""
 
 _OF_SYSTEMS = frozenset(("@eaDir", "#recycle", "__MACOSX", "lost+found", "$RECYCLE.BIN", "System Volume Information"))
 _FORMATS = "jpg jpeg jpe jfif png webp gif bmp dib tif tiff ppm pgm pbm pnm jp2 j2k avif heic heif"
@@ -121,16 +121,16 @@ class LabelColumns(msgspec.Struct, frozen=True):
 
 
 class PathLabels(msgspec.Struct, frozen=True):
-    """Rule by which an image's path gives its class.
+    """Rule that derives the class of an image from its path.
 
     Attributes:
-        separator: the class is the file's name up to the last of these; None: the class is the path's first folder.
+        separator: The class is the file name up to the last separator. If None, the class is the first folder.
     """
 
     separator: str | None = None
 
     def class_of(self, path: str) -> str:
-        """The class; empty where the path gives none.
+        """Return the class; empty if the path has none.
 
         >>> PathLabels().class_of("Cat/more/1.jpg"), PathLabels("_").class_of("x/big_cat_0.jpg")
         ('Cat', 'big_cat')
@@ -142,8 +142,8 @@ class PathLabels(msgspec.Struct, frozen=True):
 
 
 def is_image_name(path: str) -> bool:
-    """Whether a file is called as images are. Hidden files are none: macOS puts `._1.jpg` beside `1.jpg`. Nor are those
-    in folders that systems keep for themselves, such as a NAS's thumbnails.
+    """Return True if a file is named like an image. Hidden files are not images: macOS writes `._1.jpg` next to
+    `1.jpg`. Files in system folders, such as a NAS's thumbnails, are not images either.
 
     >>> is_image_name("Cat/1.JPG"), is_image_name("Cat/Thumbs.db"), is_image_name("Cat/._1.jpg")
     (True, False, False)

@@ -1,4 +1,4 @@
-"""Label maps: raw COCO category ids, the labels that records have for them, contiguous class indices, names."""
+"""Label maps: COCO category ids of the source, labels in records, contiguous class indices, names."""
 
 import json
 import re
@@ -19,13 +19,13 @@ _COCO_STUFF_OFFSET = 90
 
 
 class LabelMap(msgspec.Struct, frozen=True):
-    """The classes of a data set, ordered by category id; a class's index is its position here.
+    """The classes of a data set, ordered by category id; the index of a class is its position.
 
-    COCO's ids have gaps (80 classes on ids 1..90), Roboflow's start at 0 and may give two ids the same name.
+    COCO's ids have gaps: 80 classes have ids in 1..90. Roboflow's ids start at 0, and two may share a name.
 
     Attributes:
-        categories: of objects.
-        segments: categories of the regions of semantic and panoptic masks, by id; these may be among `categories`, too.
+        categories: Categories of objects.
+        segments: Categories of semantic and panoptic masks, by id. `categories` may contain them, too.
     """
 
     categories: tuple[Category, ...]
@@ -39,14 +39,14 @@ class LabelMap(msgspec.Struct, frozen=True):
 
     @property
     def keypoints(self) -> int:
-        """The largest number of keypoints of a category."""
+        """Maximum number of keypoints of a category."""
         return max((len(category.keypoints) for category in self.categories), default=0)
 
     def semantic_by_id(self) -> dict[int, int]:
-        """The value of each category in semantic masks: 1 for every thing, 2 and above for stuff.
+        """Return the value of each category in semantic masks: 1 for every thing, 2 and above for stuff.
 
-        The value of COCO's stuff is id - 90, as in Model Garden. Where that does not fit (ids below 92 or above 344),
-        stuff categories are numbered from 2 on, by id.
+        The value of COCO's stuff is id - 90, as in Model Garden. If that does not fit (ids below 92 or above 344),
+        stuff categories are numbered from 2, by id.
         """
         stuff = [category.id for category in self.segments if not category.isthing]
         as_coco = all(SEMANTIC_THING < id_ - _COCO_STUFF_OFFSET < SEMANTIC_IGNORE for id_ in stuff)
@@ -55,13 +55,13 @@ class LabelMap(msgspec.Struct, frozen=True):
 
     @property
     def is_shifted(self) -> bool:
-        """Whether labels are not the category ids: 0 means background to who reads labels, and a category has it, or
-        an id below."""
+        """True if labels differ from the category ids. Readers treat label 0 as background, so labels are shifted if a
+        category other than the background has id 0 or below."""
         return any(category.id < 1 and not _is_background(category) for category in self.all)
 
     def label_by_id(self) -> dict[int, int]:
-        """The label of each category where 0 means background: its id; where labels are shifted, class index + 1, and
-        beyond those for segments that are no class."""
+        """Return the label of each category; 0 means background. A label is the category id. If labels are shifted, it
+        is class index + 1, and segments that are not classes follow."""
         ordered = dict.fromkeys(category.id for category in (*self.categories, *self.segments))
         is_shifted = self.is_shifted
         return {id_: label if is_shifted else id_ for label, id_ in enumerate(ordered, 1)}
@@ -70,28 +70,29 @@ class LabelMap(msgspec.Struct, frozen=True):
         return {category.id: index for index, category in enumerate(self.categories)}
 
     def duplicate_names(self) -> tuple[str, ...]:
-        """Names that more than one category has."""
+        """Return the names that several categories share."""
         counts = Counter(category.name for category in self.categories)
         return tuple(sorted(name for name, count in counts.items() if count > 1))
 
 
 class LabelsBeside(msgspec.Struct, frozen=True):
-    """The label map of a data set that splits are added to."""
+    """Label map of a data set to which splits are added."""
 
     labels: LabelMap
-    where: str  # its other splits and its folder, for messages
+    where: str  # other splits and folder of the data set, for messages
 
 
 SAME_CLASSES = "give the same --classes to each split, with all classes in the order of their labels"
 
 
 def adopt_labels(labels: LabelMap, beside: LabelsBeside, by_id: bool, cure: str) -> tuple[LabelMap, str]:
-    """Return the label map of the data set, and a sentence that names its classes that `labels` lacks, if it lacks any.
+    """Return the label map of the data set, and a sentence that names the classes missing in `labels`; empty if none
+    are.
 
     Args:
-        labels: Classes of the splits that are added.
-        by_id: True if a class is known by its id, too.
-        cure: What to do, for the error.
+        labels: Classes of the added splits.
+        by_id: True if classes must also have equal ids.
+        cure: Fix, for the error.
 
     Raises:
         CategoryError: the data set lacks a class.
@@ -121,7 +122,7 @@ _NAMES_SHOWN = 5
 
 
 def misread_numbers(labels: LabelMap) -> Iterator[str]:
-    """A sentence where all classes are called by whole numbers, and some by another than their label.
+    """Yield a warning if all class names are integers, and some differ from their labels.
 
     >>> next(misread_numbers(LabelMap((Category(0, "1"), Category(1, "2"))))).split(" (")[0]
     "labels count the classes from 0, so that of class '1' is 0"
@@ -140,7 +141,7 @@ def misread_numbers(labels: LabelMap) -> Iterator[str]:
 
 
 def sorted_names(names: Iterable[str]) -> list[str]:
-    """Names of classes in the order of their indices: by number where all are numbers.
+    """Return the names of classes in the order of their indices: by number if all are numbers.
 
     >>> sorted_names(["10.0", "2.5", "1"]), sorted_names(["10", "2", "b"])
     (['1', '2.5', '10.0'], ['10', '2', 'b'])
@@ -150,7 +151,7 @@ def sorted_names(names: Iterable[str]) -> list[str]:
 
 
 def alike_names(labels: LabelMap) -> Iterator[str]:
-    """A sentence where names of classes differ in case, or in what stands between words, alone.
+    """Yield a warning if class names differ only in case, or in the separator of words.
 
     >>> next(alike_names(LabelMap((Category(0, "Hot dog"), Category(1, "hot_dog"))))).split(",")[0]
     "the classes 'Hot dog' and 'hot_dog' may be one"
@@ -174,15 +175,15 @@ _NUMBER = re.compile(r"-?[0-9]+([.][0-9]*)?")
 
 
 def _is_background(category: Category) -> bool:
-    """Whether a category is what 0 stands for anyway; LabelMe calls it `_background_`."""
+    """Return True if a category is the background, which 0 means anyway. LabelMe names it `_background_`."""
     return category.id == 0 and category.name.strip("_ ").casefold() == "background"
 
 
 def label_files(labels: LabelMap, label_by_id: Mapping[int, int]) -> dict[str, str]:
-    """The label maps beside the shards, by their files' names.
+    """Return the label map files next to the shards, by file name.
 
     Args:
-        label_by_id: the number that stands for each category in records; `label_map.pbtxt` and `labels.csv` name those.
+        label_by_id: Number that records store for each category; `label_map.pbtxt` and `labels.csv` contain it.
     """
     named = [(label_by_id[category.id], category) for category in labels.all]
     # labels.csv as Model Garden reads it: label and name, no header.
@@ -194,14 +195,14 @@ def label_files(labels: LabelMap, label_by_id: Mapping[int, int]) -> dict[str, s
 
 
 LABEL_FILES = ("label_map.pbtxt", "labels.csv", "label_map.json")
-"""All that `label_files` may give. Where 0 is the label of a class, there is no `label_map.pbtxt`: its reader, the
-Object Detection API, takes 0 for the background."""
+"""File names that `label_files` may return. If a class has label 0, there is no `label_map.pbtxt`: its reader, the
+Object Detection API, reserves 0 for the background."""
 
 
 def label_map_pbtxt(named: Iterable[tuple[int, Category]], is_shifted: bool) -> str:
-    """`label_map.pbtxt` as the Object Detection API reads it.
+    """Return `label_map.pbtxt` for the Object Detection API.
 
-    Without display_name, which would be the name: the API takes the name for it. Datumaro reads no item that has one.
+    It has no display_name: the API falls back to the name, and Datumaro skips items that have a display_name.
     """
     lines = []
     if is_shifted:
@@ -212,7 +213,7 @@ def label_map_pbtxt(named: Iterable[tuple[int, Category]], is_shifted: bool) -> 
 
 
 def _label_map_json(labels: LabelMap, label_by_id: Mapping[int, int]) -> str:
-    """Both directions between raw category id and class index, labels by id, names by index."""
+    """Return JSON with class indices by category id and the reverse, labels by id, and names by index."""
     found = {
         "index_by_id": labels.index_by_id(),
         "label_by_id": label_by_id,
@@ -225,11 +226,11 @@ def _label_map_json(labels: LabelMap, label_by_id: Mapping[int, int]) -> str:
 
 
 def _csv_field(text: str) -> str:
-    # Not csv.writer, which leaves a carriage return unquoted where lines end in a line feed.
+    # csv.writer does not quote a carriage return if lines end in a line feed.
     return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') else text
 
 
 def _text_format(text: str) -> str:
-    """A string literal of protocol buffers' text format."""
+    """Return a string literal of protocol buffers' text format."""
     escapes = {"\\": "\\\\", '"': '\\"', "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
     return '"' + "".join(escapes.get(char, char) for char in text) + '"'

@@ -1,5 +1,5 @@
-"""Options of verbs: pydantic fields with a heading and one text. Parser, help, docs, `--config`, Dataflow's templates
-and Airflow's Params read them."""
+"""Options of verbs: pydantic fields with a heading and one text. The parser, help, docs, `--config`, Dataflow templates
+and Airflow Params use them."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -35,18 +35,18 @@ class Heading(str):
         Args:
             text: Markdown. The first sentence is the help line; docs/cli.md has all of it.
             default: `...` if the option is required.
-            metavar: Stands for the value in the help.
-            usual: Says what holds without the option, if `default` does not.
-            also: Names of the option in other tools, with spaces between them. An error for one names the flag.
-            needs: Options without all of which this one does nothing, with spaces between them.
-            recorded: False if it changes no byte of a shard. Paths and options of how to run never do.
+            metavar: Placeholder for the value in the help.
+            usual: Description of the default, if `default` does not describe it.
+            also: Names of the option in other tools, with spaces between them. Its error suggests the flag.
+            needs: Options, with spaces between them. This option needs at least one of them to have an effect.
+            recorded: False if it changes no byte of a shard. Paths and options for running a job never change one.
         """
         words = {"metavar": metavar, "usual": usual, "also": also, "needs": needs}
         extra: Any = {"group": self, **words, "recorded": recorded, "constraints": constraints}
         return Field(default, description=text, json_schema_extra=extra, **constraints)
 
 
-ARGUMENT = Heading("")  # of what is typed without a flag
+ARGUMENT = Heading("")  # positional arguments
 READ, WRITE, LEAVE_OUT = map(Heading, ("what to read", "what to write", "what to leave out"))
 PICTURES, TEXTS = map(Heading, ("images", "texts"))
 MODEL, RUN = map(Heading, ("which model, and which of its outputs", "how to run"))
@@ -55,7 +55,7 @@ _SENTENCE_END = re.compile(r"\.(?: |$)")
 
 
 class Must(Enum):
-    """Kind of file or folder that a path must name before a job starts. Preflight and the services' forms read it."""
+    """Kind of file or folder that a path must name before a job starts. Preflight and the forms of services use it."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -87,7 +87,7 @@ def size_bytes(value: Any) -> Any:
 
 
 def split_shares(value: Any) -> Any:
-    """Return splits with their shares, each a fraction of 1. A single name has all.
+    """Return splits with their shares, as fractions. A single name has the share 1.
 
     >>> split_shares("val"), split_shares(["train=0.75", "val=1/4"])
     ((('val', Fraction(1, 1)),), (('train', Fraction(3, 4)), ('val', Fraction(1, 4))))
@@ -109,7 +109,7 @@ def split_shares(value: Any) -> Any:
 
 
 def names(value: Any) -> Any:
-    """Return names that are separated by commas.
+    """Return comma-separated names as a tuple.
 
     >>> names("person, traffic light"), names(["a,b", "c"])
     (('person', 'traffic light'), ('a', 'b', 'c'))
@@ -124,7 +124,7 @@ def names(value: Any) -> Any:
 
 
 def key_values(value: Any) -> Any:
-    """Return `KEY=VALUE` texts, also of a mapping.
+    """Return `KEY=VALUE` texts, from texts or a mapping.
 
     >>> key_values({"image/encoded": "image"}), key_values("a=b,c=d")
     (('image/encoded=image',), ('a=b', 'c=d'))
@@ -133,7 +133,7 @@ def key_values(value: Any) -> Any:
 
 
 def one_or_more(value: Any) -> Any:
-    """Return a single value as a list, as a `--config` file may have it."""
+    """Return a list; a `--config` file may have a single value instead."""
     return [value] if isinstance(value, str) else value
 
 
@@ -156,7 +156,7 @@ DataSet = Annotated[str, Must.DATA_SET]
 def redefined(
     base: type[BaseModel], name: str, default: Any = None, text: str = "", usual: str = "", needs: str = ""
 ) -> Any:
-    """Return a base's field with another default or another text."""
+    """Return a field of the base class with another default or another text."""
     known = base.model_fields[name]
     extra = _extra(known) | {"usual": usual, "needs": needs}
     default = known.default if default is None else default
@@ -211,28 +211,28 @@ class OptionField:
 
     @property
     def stand_in(self) -> str | list[str]:
-        """A valid value."""
+        """Placeholder that is a valid value."""
         return ["-"] if self.is_list else next(iter(self.choices), "-")
 
     @property
     def typed(self) -> str:
-        """Its flag, or the name of an argument."""
+        """Flag, or name of a positional argument."""
         return self.metavar if self.is_argument else self.flag
 
     @property
     def help(self) -> str:
-        """The first sentence of the text."""
+        """First sentence of the text."""
         return _SENTENCE_END.split(self.text)[0].replace("`", "")
 
     @property
     def shown_default(self) -> str:
-        """Default as a text; empty if the option is off or unset by default."""
+        """Default as text; empty if the option is off or unset by default."""
         if self.usual or self.default in (None, "", ()) or self.default is False:
             return self.usual
         return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
 
     def fault(self, error: Any) -> str:
-        """Return what pydantic says about the value, in our words."""
+        """Return the message for pydantic's error about the value."""
         kind, value = error["type"], error["input"]
         if kind == "missing":
             what = f" ({self.help[0].lower()}{self.help[1:]})" if self.is_argument else ""
@@ -257,14 +257,14 @@ class OptionField:
 
 
 class Options(BaseModel):
-    """Base of what each verb is asked to do."""
+    """Base of the options of a verb."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, coerce_numbers_to_str=True, defer_build=True
     )
 
     def __init__(self, **values: Any):
-        """Raise ConfigError with all faults: of each value, and of values together."""
+        """Raise ConfigError with all errors: errors of single values, and of combinations of options."""
         faults, wrong = [], set()
         fields = {each.name: each for each in options_of(type(self))}
         empty = [each.name for each in fields.values() if each.is_required and values.get(each.name) in ("", (), [])]
@@ -280,29 +280,29 @@ class Options(BaseModel):
                 wrong.add(name)
             usable = {name: value for name, value in values.items() if name not in wrong}
             super().__init__(**{each.name: each.stand_in for each in fields.values() if each.is_required} | usable)
-        told = {fields[name].typed for name in wrong}
+        reported = {fields[name].typed for name in wrong}
         of_several = (*self._missing(fields.values()), *self._faults())
-        faults += [fault for fault in of_several if not told & set(re.findall(r"--[a-z-]+", fault))]
+        faults += [fault for fault in of_several if not reported & set(re.findall(r"--[a-z-]+", fault))]
         if faults:
             raise ConfigError("; ".join(faults))
 
     def _missing(self, fields: Iterable[OptionField]) -> Iterator[str]:
-        """Yield each option that does nothing without another one."""
+        """Yield an error for each option that has no effect without another option."""
         for each in fields:
             if each.needs and self.given(each.attribute) and not self.given(*each.needs):
                 yield f"{each.flag} would do nothing without {' or '.join(map(flag, each.needs))}"
 
     def _faults(self) -> Iterator[str]:
-        """Yield what is wrong with several options together."""
+        """Yield errors of combinations of options."""
         yield from ()
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """All that a job reads, and the folder that it writes."""
+        """Paths that a job reads, and the folder that it writes."""
         return tuple(path for _, path in named_paths(self))
 
     def given(self, *options: str) -> list[str]:
-        """Return the flags of those options that are not at their defaults."""
+        """Return the flags of those of `options` that are not at their defaults."""
         fields = type(self).model_fields
         return [flag(name) for name in options if name in fields and getattr(self, name) != fields[name].default]
 
@@ -317,7 +317,7 @@ def named_paths(options: Options) -> Iterator[tuple[OptionField, str]]:
 
 @cache
 def options_of(options: type[Options]) -> tuple[OptionField, ...]:
-    """Return the options of a verb by headings; below one, those of its base first."""
+    """Return the options of a verb by heading. Within a heading, options of the base class come first."""
     found = (OptionField(*item) for item in options.model_fields.items())
     return tuple(sorted(found, key=lambda each: _GROUPS.index(each.group)))
 

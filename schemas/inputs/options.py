@@ -1,6 +1,6 @@
-"""Options that several conversions share. Each source has its own options in its own folder, below `transforms`.
+"""Options that several conversions share. Each source has its own options in its folder below `transforms`.
 
-Nothing here imports Beam, so that a command line is read, and refused, at once.
+Nothing here imports Beam, so that errors of the command line are reported without a delay.
 """
 
 import re
@@ -129,7 +129,7 @@ class ConvertOptions(Options):
 
     @property
     def more_files(self) -> tuple[str, ...]:
-        """Files that the job reads and that no option names as such."""
+        """Files that the job reads and that no option names directly."""
         return ()
 
     @property
@@ -142,12 +142,12 @@ class ConvertOptions(Options):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """Splits that the options name."""
+        """Names of the splits."""
         return self.shares.names
 
     @property
     def share_cure(self) -> str:
-        """Return the cure for splits that do not get their shares; empty if nothing helps."""
+        """Fix for splits that do not get their shares; empty if there is none."""
         return ""
 
     @property
@@ -157,7 +157,7 @@ class ConvertOptions(Options):
 
     @property
     def layout_table(self) -> FeatureTable:
-        """All features of the layout.
+        """All features of the layout, with the requested keys and types.
 
         Raises:
             ConfigError: see `recordmill.schemas.layouts.stored_as`.
@@ -165,12 +165,12 @@ class ConvertOptions(Options):
         return self.stored(LAYOUTS[self.layout])
 
     def stored(self, table: FeatureTable) -> FeatureTable:
-        """Return the stored features of a layout."""
+        """Return the features of a layout with the requested keys and types."""
         return stored_as(table, pairs(self.rename), self.kinds, self.label_as == "text")
 
     @property
     def kinds(self) -> dict[str, FeatureKind]:
-        """Numeric types by the keys of records."""
+        """Numeric types by key of a record."""
         return {}
 
     @property
@@ -184,7 +184,7 @@ class ConvertOptions(Options):
 
     @property
     def record_options(self) -> dict[str, RecipeValue]:
-        """Options that determine the bytes of shards and are not at their defaults: a new option changes no recipe."""
+        """Options that change shards and differ from their defaults, so that a new option changes no recipe."""
         fields = [each for each in options_of(type(self)) if each.is_recorded]
         values = {each.name: getattr(self, each.attribute) for each in fields if self.given(each.attribute)}
         return {
@@ -250,12 +250,12 @@ class ImageOptions(ConvertOptions):
 
     @property
     def has_exact_sizes(self) -> bool:
-        """True if records have exactly their planned size: not compressed, and without transcoded images."""
+        """True if records have exactly their planned size: no compression and no transcoded images."""
         return not self.gzip
 
 
 class ChoiceOptions(ImageOptions):
-    """Options of conversions that read images from files: which are left out, and how they are divided."""
+    """Options of conversions that read image files: which images are skipped, and the split assignment."""
 
     split_by: Literal["hash", "rank"] = WRITE.opt(
         "How images, or rows, are assigned to splits. `hash`: by a hash of the name, or of what a row is known by, so "
@@ -315,7 +315,7 @@ class DividedOptions(ChoiceOptions):
 
     @property
     def division(self) -> Division:
-        """Assignment to splits, without the groups of a file."""
+        """Split assignment, without the groups of a file."""
         return Division(self.shares, unicodedata.normalize("NFC", self.group_from or ""))  # as names are
 
     def _faults(self) -> Iterator[str]:
@@ -345,7 +345,7 @@ def size_of(text: str) -> tuple[int, int] | None:
 
 
 def pair_faults(name: str, values: tuple[str, ...], form: str, allowed: Iterable[str] = ()) -> Iterator[str]:
-    """Yield what is wrong with the `NAME=VALUE` texts of an option."""
+    """Yield the errors of the `NAME=VALUE` texts of an option."""
     for value in values:
         key, _, text = value.partition("=")
         if not key or "=" not in value or (allowed and text not in allowed):

@@ -14,7 +14,7 @@ MASKS = {"none": (), "png": (Part.MASK_PNG,), "rle": (Part.MASK_RLE,), "both": (
 
 
 def match_option() -> Any:
-    """Return the field of `--match`, of sources that name images."""
+    """Return the field of `--match`, for sources that name images."""
     return READ.opt(
         "How a `file_name` finds its file. `path`: it is the path below `--images`. `suffix`: the file whose path has "
         "the longest end in common with it, at least the file's name. `name`: the file with this name, in any folder. "
@@ -85,12 +85,12 @@ class PictureOptions(ImageOptions):
             yield str(fault)
 
     def _check_keys(self) -> None:
-        """Raise ConfigError if `--rename` or `--dtype` cannot be."""
+        """Raise ConfigError if `--rename` or `--dtype` is invalid."""
         _ = self.layout_table
 
     @property
     def refused_duplicates(self) -> str:
-        """See `recordmill.transforms.insight.across_splits.check_duplicates`; `report` refuses none."""
+        """Policy of `recordmill.transforms.insight.across_splits.check_duplicates`."""
         return "report" if self.duplicates == "drop" else self.duplicates
 
     @property
@@ -100,7 +100,7 @@ class PictureOptions(ImageOptions):
 
     @property
     def box_policy(self) -> str:
-        """See `recordmill.transforms.encoders.encode_objects.fit_boxes`."""
+        """Policy of `recordmill.transforms.encoders.encode_objects.fit_boxes`."""
         return "keep"
 
     @property

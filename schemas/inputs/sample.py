@@ -16,16 +16,16 @@ class SampleObject(msgspec.Struct, frozen=True):
         box: Left, top, width, height of its box.
         frame: Unit of the box, corners, keypoints and polygons: pixels of the image, or `fraction` of its width and
             height.
-        keypoints: x, y and visibility (0, 1, 2) of each keypoint, one after the other; empty without.
-        segmentation: JSON text of COCO's `segmentation`: polygons, or run lengths; empty without.
-        is_crowd: True if the box has a group of objects.
+        keypoints: x, y and visibility (0, 1, 2) of each keypoint, one after the other; empty if there are none.
+        segmentation: JSON text of COCO's `segmentation`: polygons, or run lengths; empty if there is none.
+        is_crowd: True if the box surrounds a group of objects.
         area_px2: Area in square pixels, or as a fraction of the image's area; None for that of the box.
         category_id: Id of its class; None to find it by the name.
         difficult: True if the object is hard to recognise.
-        truncated: True if the object is not all in its box.
-        view: Side of the object that is seen.
-        track_id: Track that the object is of; None without.
-        corners: x, y of the four corners of an oriented box, whose bounds are the box; empty without.
+        truncated: True if parts of the object are outside its box.
+        view: Visible side of the object.
+        track_id: Id of the object's track; None if there is none.
+        corners: x, y of the four corners of an oriented box, whose bounds are the box; empty for other boxes.
         id: Id of the object; None to derive one from the Sample's name and the object's position.
     """
 
@@ -46,16 +46,16 @@ class SampleObject(msgspec.Struct, frozen=True):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """An image with its annotations. It stands alone: a pipeline can filter, change, or make Samples.
+    """An image with its annotations. It is self-contained: a pipeline can filter, change, or create Samples.
 
     `msgspec.structs.replace(sample, objects=())` returns a changed Sample. Records do not depend on the order of
     Samples. NumPy values and lists are accepted for numbers and tuples.
 
     Attributes:
-        file_name: Key of the Sample in its data set, and the name that its record has.
+        file_name: Key of the Sample in its data set, and name in its record.
         path: Image file, local or in a bucket; empty if `data` has the image.
-        data: Encoded image, a JPEG or PNG file for example. It goes through the shuffles of the pipeline.
-        width, height: Size of the image in pixels, if it is known. A file of another size is rejected.
+        data: Encoded image, a JPEG or PNG file for example. The bytes pass through the shuffles of the pipeline.
+        width, height: Size of the image in pixels, if known. A file of another size is rejected.
         objects: Objects, in the order of the record.
         class_name: Class of the whole image, for the layout `classification`.
         captions: Captions, in the order of the record.
@@ -64,8 +64,8 @@ class Sample(msgspec.Struct, frozen=True):
         stuff: Regions of stuff.
         panoptic: Panoptic segments.
         neg_category_ids, not_exhaustive_category_ids: Lists of LVIS.
-        size_bytes, version: Size of the file at `path`, and the text that changes with it; None to look them up.
-        tags: Classes of the whole image, beside its objects.
+        size_bytes, version: Size of the file at `path`, and a text that changes with it; looked up if unset.
+        tags: Classes of the whole image, in addition to its objects.
     """
 
     file_name: str
@@ -93,7 +93,7 @@ class Sample(msgspec.Struct, frozen=True):
 
     @property
     def parts(self) -> set[Part]:
-        """Parts of a record that no option asks for."""
+        """Optional parts of the record that depend on the Sample and not on an option."""
         has = {
             Part.LVIS: self.neg_category_ids or self.not_exhaustive_category_ids,
             Part.FLAGS: any(each.difficult or each.truncated or each.view for each in self.objects),

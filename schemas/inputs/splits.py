@@ -1,4 +1,4 @@
-"""Assignment of images and rows to splits. It depends on the image's name or the row's key only, so each keeps its
+"""Split assignment of images and rows. It depends only on the image's name or the row's key, so that each keeps its
 split when others are added."""
 
 import re
@@ -19,14 +19,14 @@ _MAX_NAME = 80
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]*")
 
 SPLIT_OF_FOLDER = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
-"""Splits by the folders, and the words in names of files, that tools give them."""
+"""Splits by usual names of folders, and by words in file names."""
 USUAL_SPLITS = tuple(dict.fromkeys(SPLIT_OF_FOLDER.values()))
 
 ONLY_CASE = "which differ only in case, so that some file systems would take their shards for the same files"
 
 
 def split_name_fault(name: str) -> str:
-    """Why there can be no split of that name; empty for a good one."""
+    """Return the reason why a split cannot have the name; empty if it can."""
     if not _NAME.fullmatch(name):
         return "must be letters, digits and _: it is part of file names"
     if name == "all":
@@ -35,11 +35,11 @@ def split_name_fault(name: str) -> str:
 
 
 class SplitShares(msgspec.Struct, frozen=True, dict=True):
-    """How a data set is divided into splits.
+    """Shares of the splits of a data set.
 
     Attributes:
-        shares: splits and the fraction of images that each gets; they sum to 1.
-        seed: another seed gives another division.
+        shares: Splits and the fraction of images of each. Fractions sum to 1.
+        seed: Seed of the assignment.
     """
 
     shares: tuple[tuple[str, Fraction], ...]
@@ -51,7 +51,7 @@ class SplitShares(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def borders(self) -> tuple[int, ...]:
-        """The position at which each split but the last ends."""
+        """End of each split but the last, as a position."""
         return tuple(int(share * _PLACES) for share in self._sums[:-1])
 
     @property
@@ -59,21 +59,21 @@ class SplitShares(msgspec.Struct, frozen=True, dict=True):
         return list(accumulate(share for _, share in self.shares))
 
     def split_of(self, name: str) -> str:
-        """The split of the image called `name`, by its position and nothing else."""
+        """Return the split of the image `name`, by its position only."""
         return self.split_at(self.position(name), self.borders) if self.borders else self.names[0]
 
     def split_at(self, position: int, borders: tuple[int, ...]) -> str:
         return self.shares[bisect_right(borders, position)][0]
 
     def position(self, name: str) -> int:
-        """A hash of the name in 0 .. 2**63 - 1: evenly distributed, and the same on every machine."""
+        """Return a hash of the name in 0 .. 2**63 - 1: evenly distributed, and equal on every machine."""
         return _hashed(f"split {self.seed}/{name}")
 
     def ends(self, images: int, group: str) -> tuple[int, ...]:
-        """The index, among the ordered images of a group, at which each split but the last ends.
+        """Return the end of each split but the last, as an index among the ordered images of a group.
 
-        Each split gets its share, rounded up or down; which of the two depends on a hash of the group's name. So the
-        shares also hold over many small groups, where rounding to the nearest would favour the same split in each.
+        Each share is rounded up or down, by a hash of the group's name. Rounding to the nearest would favour the same
+        split in each of many small groups.
 
         >>> SplitShares((("train", Fraction(4, 5)), ("val", Fraction(1, 5)))).ends(17, "cat")
         (14,)
@@ -82,7 +82,7 @@ class SplitShares(msgspec.Struct, frozen=True, dict=True):
         return tuple(min(images, int(share * images + rounding)) for share in self._sums[:-1])
 
     def __str__(self) -> str:
-        """Text of --split, for decimal shares."""
+        """Return the text of --split, with decimal shares."""
         if len(self.shares) == 1:
             return self.names[0]
         return ",".join(f"{name}={float(share)}" for name, share in self.shares)
@@ -92,8 +92,8 @@ class Division(msgspec.Struct, frozen=True):
     """Assignment of images to splits, by name or by group.
 
     Attributes:
-        group_from: regular expression that finds the group in a name, see `find_group`; empty where there are none.
-        groups: by name, of images that are in a group by a list.
+        group_from: Regular expression that finds the group in a name, see `find_group`; empty without groups.
+        groups: Group by name, for images that a file groups.
     """
 
     shares: SplitShares
@@ -105,32 +105,31 @@ class Division(msgspec.Struct, frozen=True):
         return self.shares.names
 
     def group_of(self, name: str) -> str:
-        """The group of the image called `name`; empty where its name gives none. Without groups, and of images in no
-        list, the name itself."""
+        """Return the group of the image `name`; empty if `group_from` finds none. Without `group_from`, an image that
+        no file groups is its own group."""
         return find_group(self.group_from, name) if self.group_from else self.groups.get(name, name)
 
     def split_of(self, name: str) -> str:
-        """The split of the image called `name`, also of one that gives no group, which is rejected."""
+        """Return the split of the image `name`. An image without a group is rejected, and has a split for that."""
         return self.shares.split_of(self.group_of(name) or name)
 
     def fault(self, name: str) -> str:
-        """Why the image called `name` cannot be divided; empty where it can."""
+        """Return the reason why the image `name` cannot be assigned to a split; empty if it can."""
         return "" if self.group_of(name) else f"has nothing that --group-from {self.group_from} finds"
 
 
 class RowSplits(msgspec.Struct, frozen=True):
-    """Assignment of rows to splits, and their order within a split.
+    """Split assignment of rows, and their order within a split.
 
     Attributes:
-        shares: by the hash of what a row is known by; one split takes all.
-        key: column that identifies a row, so that it keeps its split if other columns change; where empty, a row is
-            known by its record.
-        group: column whose rows of one value go to one split; empty for none.
-        column: column that names the split; empty where `shares` decide.
-        stratified: column of the classes that are each divided by `shares`; empty where all rows are divided together.
-        is_ranked: each split gets its share of rows in the order of their hashes.
-        names: of all splits. A row that cannot be read counts with the first.
-        images: folders of pictures, where the key is the path of one; all spellings of it are one key.
+        shares: Shares of the splits, by hash of the row's key; a single split gets all rows.
+        names: Names of all splits. An unreadable row counts for the first.
+        key: Column that identifies a row, so that it keeps its split if other columns change; empty to use the record.
+        group: Column whose equal values go to one split; empty for none.
+        column: Column that names the split; empty to use `shares`.
+        stratified: Column of classes, each of which is divided by `shares`; empty to divide all rows together.
+        is_ranked: True to give each split its exact share of rows, in the order of their hashes.
+        images: Image folders, if the key is an image path; all spellings of a path are one key.
     """
 
     shares: SplitShares
@@ -144,12 +143,12 @@ class RowSplits(msgspec.Struct, frozen=True):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that every row must have a value of."""
+        """Columns that need a value in every row."""
         return tuple(dict.fromkeys(name for name in (self.key, self.group, self.column) if name))
 
 
 def group_fault(pattern: str) -> str:
-    """Why a text is no regular expression that finds groups; empty for a good one."""
+    """Return the reason why a text is not a regular expression that finds groups; empty if it is one."""
     import regex
 
     if not pattern:
@@ -166,7 +165,7 @@ def find_group(pattern: str, name: str) -> str:
     a match.
 
     Raises:
-        SlowPatternError: it takes too long, as `(a+)+b` does.
+        SlowPatternError: The search takes too long, as `(a+)+b` does.
 
     >>> find_group("patient[0-9]+", "x/patient7_2.jpg"), find_group("^([a-z]+)_", "x/patient7_2.jpg")
     ('patient7', '')
@@ -183,13 +182,13 @@ def find_group(pattern: str, name: str) -> str:
 
 @lru_cache
 def _compiled(pattern: str) -> Any:
-    import regex  # not re, which cannot be stopped
+    import regex  # re has no time limit
 
     return regex.compile(pattern)
 
 
 def name_id(name: str) -> int:
-    """An image id, 0 .. 2**63 - 1, for an image that has only a name.
+    """Return an image id, 0 .. 2**63 - 1, for an image that has only a name.
 
     >>> name_id("Cat/1.jpg")
     2695367441031891898

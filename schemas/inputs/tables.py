@@ -25,7 +25,7 @@ _WRITTEN = {
     ColumnType.TERM_COUNT: (FeatureKind.INT64, "count"),
     ColumnType.TOKEN_IDS: (FeatureKind.INT64, "1..terms+1"),
 }
-"""FeatureKind and unit of the values of each type."""
+"""FeatureKind and unit of the values, by column type."""
 CLASS_TYPES = (ColumnType.CLASS, ColumnType.CLASS_NAME)
 _PLAIN = {FeatureKind.BYTES: ColumnType.BYTES, FeatureKind.FLOAT: ColumnType.FLOAT, FeatureKind.INT64: ColumnType.INT64}
 _PBTXT_TYPES = {FeatureKind.BYTES: "BYTES", FeatureKind.FLOAT: "FLOAT", FeatureKind.INT64: "INT"}
@@ -35,27 +35,27 @@ TEXT_PARTS = {
     ColumnType.TERM_COUNT: "value",
     ColumnType.TOKEN_IDS: "tokens",
 }
-"""Features of a column of texts, which may be two: see `recordmill.transforms.encoders.fit_encoder`."""
+"""One or two features of a column of texts, by their role: see `recordmill.transforms.encoders.fit_encoder`."""
 
 
 _ROW = "row."
 _LIST, _OPTIONAL, _TERMS = "N of ", "0 or 1 of ", "T of "
 
 SCHEMA_FILES = ("schema.json", "schema.pbtxt")
-"""Files of a table beside its shards."""
+"""Files of a table next to its shards."""
 
 
 class Column(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Column, and how it is written.
+    """Column of a table, and its stored form.
 
     Attributes:
-        name: as in the table; of nested columns the path, with dots.
-        feature: name of the feature.
-        is_list: a value is a list.
-        is_optional: some rows have no value, so that their records lack the feature.
-        default: what a missing value is taken as, written as in a CSV file; None where it is left out.
-        values: names of an ENUM, in the order of their numbers.
-        shape: sizes of a list of lists, which is stored as one list, row by row; () of any other column.
+        name: Name in the table; nested columns have their path, with dots.
+        feature: Name of the feature.
+        is_list: True if a value is a list.
+        is_optional: True if some rows have no value; their records lack the feature.
+        default: Value for missing values, written as in a CSV file; None to skip missing values.
+        values: Names of an ENUM, in the order of their numbers.
+        shape: Sizes of a list of lists, which is stored as one list, row by row; () for any other column.
     """
 
     name: str
@@ -73,14 +73,14 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def as_feature(self) -> Feature:
-        """Feature of the column. For an optional column it is a list of no value or one, so that readers take records
-        without."""
+        """Feature of the column. An optional column is a list of at most one value, so that readers accept records
+        without a value."""
         if self.type in TEXT_PARTS:
             source = f"{self.name}.{TEXT_PARTS[self.type]}"
             shape: tuple[str, ...] = (f"{_TERMS}{self.name}",)
         else:
             source = f"{CLASS_OF_ROW if self.type in CLASS_TYPES else _ROW}{self.name}"
-            # Lists whose dimensions have one name have one length, and those of columns do not.
+            # Dimensions with one name have one length. Columns differ in length, so each has its own name.
             shape = (f"{_LIST if self.is_list else _OPTIONAL}{self.name}",) if self.is_list or self.is_optional else ()
             if self.shape and not self.is_optional:
                 shape = tuple(map(str, self.shape))
@@ -92,7 +92,7 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of_feature(cls, feature: Feature) -> "Column":
-        """Return the column of a feature that has a column type."""
+        """Return the column of a feature with a column type."""
         name = feature.source.removeprefix(CLASS_OF_ROW).removeprefix(_ROW)
         type_ = ColumnType(feature.column_type)
         shape = "".join(feature.shape)
@@ -114,7 +114,7 @@ class TableSchema(msgspec.Struct, frozen=True):
         return tuple(sorted((column.as_feature for column in self.columns), key=lambda feature: feature.name))
 
     def table(self, pictures: tuple[Feature, ...] = ()) -> FeatureTable:
-        """Return the features of columns, and of the images that rows name."""
+        """Return the features of the columns, and of the images that rows name."""
         features = sorted((*self.features, *pictures), key=lambda feature: feature.name)
         return msgspec.structs.replace(TABLE, features=tuple(features))
 
@@ -127,7 +127,7 @@ class RowsFile(msgspec.Struct, frozen=True, array_like=True):
     """File of rows.
 
     Attributes:
-        number: its place in the order of paths.
+        number: index of the file in the order of paths.
         version: see ImageRef.
     """
 
@@ -141,12 +141,12 @@ class RowsReading(NamedTuple):
     """Rules for reading files of rows.
 
     Attributes:
-        columns: the only ones that are read; all where empty.
-        encoding: of CSV.
-        delimiter: of CSV; empty to choose by the first line.
-        names: columns whose values are names: of classes, keys, groups, splits.
-        of_labels: of tables of labels or groups, which are UTF-8: columns without a name are left out, which otherwise
-            are an error.
+        columns: Columns to read; empty for all.
+        encoding: Text encoding of CSV.
+        delimiter: Delimiter of CSV; empty to choose it by the first line.
+        names: Columns whose values are names of classes, keys, groups or splits.
+        of_labels: True for tables of labels or groups, which are UTF-8. Their columns without a name are skipped; in
+            other tables such a column is an error.
     """
 
     columns: tuple[str, ...] = ()
@@ -157,7 +157,7 @@ class RowsReading(NamedTuple):
 
 
 def schema_files(features: Iterable[Feature], classes: Iterable[str]) -> dict[str, str]:
-    """Return the files beside the shards by name: the columns as JSON, which --schema reads, and all features as
+    """Return the files next to the shards by name: the columns as JSON, which --schema reads, and all features as
     TensorFlow Metadata's schema."""
     features = tuple(features)
     schema = TableSchema.of_features(features)
@@ -170,7 +170,7 @@ def schema_pbtxt(schema: TableSchema, classes: Iterable[str], pictures: Iterable
     """Return the schema as TensorFlow Metadata's schema.proto in text form, which TFX and TFDV read.
 
     Args:
-        pictures: further features, which every record has.
+        pictures: Further features of every record.
 
     Source: https://github.com/tensorflow/metadata/blob/master/tensorflow_metadata/proto/v0/schema.proto
     """
@@ -192,7 +192,7 @@ def schema_pbtxt(schema: TableSchema, classes: Iterable[str], pictures: Iterable
         if column.is_optional and not column.is_list:
             lines[-2] = "  value_count { min: 1 max: 1 }"
     for column in schema.columns:
-        if column.values:  # an int_domain has no place for names
+        if column.values:  # an int_domain cannot store names
             values = [f"  value: {_quoted(value)}" for value in column.values]
             lines += ["string_domain {", f"  name: {_quoted(column.feature)}", *values, "}"]
     return "".join(f"{line}\n" for line in lines)
@@ -212,7 +212,7 @@ _PACKED = re.compile(r"[.](gz|bz2|zst)$")
 
 
 def rows_format(path: str) -> str:
-    """Return `csv`, `tsv`, `json` or `parquet`, by the ending of a file's name; empty for any other.
+    """Return `csv`, `tsv`, `json` or `parquet`, by the suffix of a file name; empty for any other suffix.
 
     >>> rows_format("gs://b/rows-00001-of-00002.csv.gz")
     'csv'

@@ -60,7 +60,7 @@ class TextOptions(Options):
     )
 
     def settings(self, form: TextForm, stop_words: tuple[str, ...]) -> TextSettings:
-        """Return the settings that an encoder is fitted with; `stop_words` are the contents of the files."""
+        """Return the settings for fitting an encoder; `stop_words` are the contents of the files."""
         fewest, most = self._ngrams
         return TextSettings(
             form,
@@ -72,10 +72,10 @@ class TextOptions(Options):
         )
 
     def text_feature_names(self, form: TextForm, column: str) -> dict[str, str]:
-        """Return the names of `--text-names`, by `index`, `value` or `tokens`.
+        """Return the feature names of `--text-names`, by `index`, `value` or `tokens`.
 
         Raises:
-            ValueError: they do not fit `form`.
+            ValueError: The names do not fit `form`.
         """
         if self.text_names is None:
             return {}
@@ -95,7 +95,7 @@ class TextOptions(Options):
         return fewest, most
 
     def _text_faults(self, form: TextForm, asking: str) -> Iterator[str]:
-        """Yield what is wrong with these options, if the flag `asking` chooses `form`."""
+        """Yield the errors of the text options, if the flag `asking` chooses `form`."""
         if form is TextForm.RAW:
             given = self.given(*_FITTED, "encoders", "text_names")
             yield from (f"{each} would do nothing without {asking} counts, tfidf or tokens" for each in given)

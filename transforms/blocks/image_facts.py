@@ -1,4 +1,4 @@
-"""Columns of images in records, which statistics and fingerprints count."""
+"""Columns of images in records, for statistics and fingerprints."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -25,16 +25,16 @@ class FactColumns(NamedTuple):
 
     Attributes:
         name: bytes [N], file name as UTF-8.
-        size_px: int64 [N, 2], width and height; 0, 0 where records have no picture.
-        format: N texts, `jpeg`, `png` or `raw`; empty where records have no picture.
-        num_bytes: int64 [N], of the picture.
-        sha256: N hex digests of pictures; empty without one.
-        is_continuation: bool [N], the image was counted already, with other objects.
-        measures: of N pictures' pixels; None of those that were not decoded.
-        image_class: int64 [N], class index of an image of one class; NO_CLASS of others.
+        size_px: int64 [N, 2], width and height; 0, 0 if records have no image.
+        format: N texts, `jpeg`, `png` or `raw`; empty if records have no image.
+        num_bytes: int64 [N], size of the encoded image.
+        sha256: N hex digests of images; empty without one.
+        is_continuation: bool [N], True if the image was counted already, with other objects.
+        measures: Measures of N images' pixels; None for images that were not decoded.
+        image_class: int64 [N], class index of an image with one class; NO_CLASS for others.
         first_object_of_image: int64 [N + 1].
         class_index: int64 [M].
-        yxyx_frac: float32 [M, 4], ymin, xmin, ymax, xmax as fractions of height and width, as records have them.
+        yxyx_frac: float32 [M, 4], ymin, xmin, ymax, xmax as fractions of height and width, as in records.
         mask_bounds_px: float64 [M, 4], ymin, xmin, ymax, xmax of the mask; NaN without one.
         num_captions: int64 [N].
         segments: lists of int64 [N], category indices of stuff, or of panoptic segments.
@@ -62,7 +62,7 @@ class FactColumns(NamedTuple):
         return len(self.num_bytes)
 
     def take(self, images: np.ndarray) -> "FactColumns":
-        """Return the facts of some images: int64, indices."""
+        """Return the facts of the images with the given indices: int64."""
         columns = {name: _taken(getattr(self, name), images) for name in _IMAGE_COLUMNS}
         if self.first_object_of_image is not None:
             lengths = np.diff(self.first_object_of_image)[images]
@@ -83,7 +83,7 @@ def _taken(column: Any, rows: np.ndarray) -> Any:
 
 
 def join_facts(parts: Sequence[FactColumns]) -> FactColumns:
-    """Return all images of several FactColumns of one table, one at least."""
+    """Return all images of one or more FactColumns of the same table."""
     if len(parts) == 1:
         return parts[0]
     columns = {name: _joined([getattr(part, name) for part in parts]) for name in FactColumns._fields}
@@ -105,13 +105,13 @@ def _joined(columns: list[Any]) -> Any:
 
 
 class SortedObjects(NamedTuple):
-    """Objects of FactColumns by image, class, ymin, xmin, ymax and xmax; those that are equal stay in their order.
+    """Objects of FactColumns, sorted by image, class, ymin, xmin, ymax and xmax. The sort is stable.
 
     Attributes:
         image: int64 [M], row of the object's image.
         rows: float64 [M, 5], class index and edges.
-        is_new_class: bool [M], no object before it in the image has its class.
-        is_repeated: bool [M], the object before it in the image has the same class and edges.
+        is_new_class: bool [M], True for the first object of its class in the image.
+        is_repeated: bool [M], True if the previous object of the image has the same class and edges.
         order: int64 [M], row of each object in FactColumns.
     """
 
@@ -135,7 +135,7 @@ def sort_objects(facts: FactColumns) -> SortedObjects:
     order = _order(image, classes, edges)
     rows = np.column_stack((classes[order], edges[order])).astype(np.float64)
     is_new_class, is_repeated = np.ones(len(order), bool), np.zeros(len(order), bool)
-    is_same = (image[1:] == image[:-1]) & (rows[1:, 0] == rows[:-1, 0])  # image was sorted before
+    is_same = (image[1:] == image[:-1]) & (rows[1:, 0] == rows[:-1, 0])  # the sort keeps `image` unchanged
     is_new_class[1:] = ~is_same
     is_repeated[1:] = is_same & (rows[1:] == rows[:-1]).all(axis=1)
     return SortedObjects(image, rows, is_new_class, is_repeated, order)
@@ -144,7 +144,7 @@ def sort_objects(facts: FactColumns) -> SortedObjects:
 def _order(image: np.ndarray, classes: np.ndarray, edges: np.ndarray) -> np.ndarray:
     ymin, xmin, ymax, xmax = edges.T
     if len(image) and int(image[-1]) < 1 << 15 and int(classes.max()) < 1 << 16:
-        # One key of 64 bits: floats are in the order of their bits, negative ones in the reverse.
+        # One key of 64 bits: floats sort like their bits, negative ones in reverse.
         bits = (ymin + np.float32(0)).view(np.int32)  # -0.0 as 0.0
         rank = np.where(bits < 0, bits ^ 0x7FFFFFFF, bits).astype(np.int64) + (1 << 31)
         key = (image << 48) | (classes << 32) | rank

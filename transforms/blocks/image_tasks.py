@@ -16,7 +16,7 @@ _UNPACK_LABELS = unpacker(ImageLabels)
 
 
 def image_tasks(block: Block, splits: Sequence[str]) -> list[ImageTask]:
-    """Yield each image of a complete Block as an ImageTask."""
+    """Return each image of a complete Block as an ImageTask."""
     objects = annotations_of(block)
     firsts = block.first_object_of_image.tolist() if objects else [0] * (len(block) + 1)
     columns = (
@@ -52,7 +52,7 @@ def image_tasks(block: Block, splits: Sequence[str]) -> list[ImageTask]:
 
 
 def file_folder(path: str, file_name: str) -> str:
-    """Return the value of `file_folder` for a path: most paths are a folder and the name.
+    """Return the value of `file_folder` for a path: the folder, if the path ends with the name.
 
     >>> file_folder("img/a.jpg", "a.jpg"), file_folder("img/a.jpg", "b.jpg")
     ('img/', 'img/a.jpg')
@@ -71,7 +71,7 @@ def image_paths(block: Block) -> list[str]:
 
 
 def annotations_of(block: Block) -> list[Annotation]:
-    """Yield each object of a Block as an Annotation."""
+    """Return each object of a Block as an Annotation."""
     if not block.num_objects:
         return []
     segmentation = block.segmentation.rows() if block.segmentation is not None else [b""] * block.num_objects
@@ -100,7 +100,7 @@ def labels_of(block: Block) -> list[ImageLabels]:
 
 
 def with_id_texts(block: Block, texts: IdTexts) -> Block:
-    """The Block with the texts of ids, if there are any."""
+    """Return the Block with the texts of ids, if there are any."""
     columns = {}
     if texts.images:
         columns["id_text"] = ragged_texts([texts.images.get(id_, "") for id_ in block.image_id.tolist()])
@@ -110,7 +110,7 @@ def with_id_texts(block: Block, texts: IdTexts) -> Block:
 
 
 def id_texts(block: Block) -> IdTexts:
-    """The texts of ids."""
+    """Return the texts of the ids of a Block's images and objects."""
     pairs = (block.image_id, block.id_text), (block.object_id, block.object_id_text)
     return IdTexts(*(_texts(ids, column) for ids, column in pairs))
 
@@ -148,7 +148,7 @@ _AT_ONCE = 64
 
 
 def each_task(block: Block, splits: Sequence[str]) -> Iterator[ImageTask]:
-    """Yield each image of a complete Block as an ImageTask; few at once, as structs take several times the memory."""
+    """Yield each image of a complete Block as an ImageTask; only a few exist at a time, to save memory."""
     for start in range(0, len(block), _AT_ONCE):
         yield from image_tasks(block.cut(start, min(start + _AT_ONCE, len(block))), splits)
 

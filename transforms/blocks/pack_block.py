@@ -11,19 +11,19 @@ from recordmill.schemas.block import Block, Ragged, starts_of
 _ENCODE, _DECODE = msgpack.Encoder().encode, msgpack.Decoder().decode
 _NARROW = ("<u1", "<u2", "<u4", "<i4")
 _HUNDREDTHS = 100
-"""Divisor of decimals. Numbers of JSON mostly have two decimals, and k / 100 is exactly their double."""
+"""Divisor of decimals. Most numbers of JSON have two decimals, and k / 100 is exactly their double."""
 
 
 class _Narrow(NamedTuple):
     """Compact column.
 
     Attributes:
-        values: the numbers in the smallest dtype that is exact; one row if all rows are equal.
-        dtype: of the column.
-        divisor: of the numbers; 0 for none.
-        starts: of the rows of a ragged column, int64; None for a column of single rows.
-        lengths: of these rows, narrow; None for single rows.
-        is_constant: all rows are equal.
+        values: Numbers in the smallest exact dtype; a single row if all rows are equal.
+        dtype: Dtype of the column.
+        divisor: Divisor of the numbers; 0 for none.
+        starts: int64, starts of the rows of a ragged column; None for other columns.
+        lengths: Lengths of these rows in the smallest dtype; None for other columns.
+        is_constant: True if all rows are equal.
     """
 
     values: np.ndarray
@@ -49,7 +49,7 @@ def pack_parts(block: Block, keys: np.ndarray) -> Iterator[Keyed]:
     Columns are narrowed once, before the split, because a part may be small.
 
     Args:
-        keys: int64 [N], of each image.
+        keys: int64 [N], key of each image.
     """
     order = np.argsort(keys, kind="stable")
     if (np.diff(keys) < 0).any():
@@ -73,7 +73,7 @@ def pack_parts(block: Block, keys: np.ndarray) -> Iterator[Keyed]:
 
 
 def unpack_block(data: bytes) -> Block:
-    """Return the Block of `pack_block`'s bytes."""
+    """Return the Block that `pack_block` packed."""
     columns = {name: _decoded(column) for name, column in _DECODE(data).items()}
     if "first_object_of_image" in columns:
         columns["first_object_of_image"] = starts_of(columns["first_object_of_image"])
@@ -86,14 +86,14 @@ def _narrowed(column: Any) -> _Narrow:
     narrow, lengths = _narrow(column.values, may_be_constant=False), column.lengths
     if len(lengths) > 1 and (lengths == lengths[0]).all():
         first, data = narrow.values[: lengths[0]], narrow.values.tobytes()
-        if data == first.tobytes() * len(lengths):  # bytes, as -0.0 equals 0.0
+        if data == first.tobytes() * len(lengths):  # compares bytes, because -0.0 equals 0.0
             return narrow._replace(values=first, lengths=_narrow(lengths[:1]).values, is_constant=True)
     return narrow._replace(starts=column.starts, lengths=_narrow(lengths, may_be_constant=False).values)
 
 
 def _narrow(values: np.ndarray, may_be_constant: bool = True) -> _Narrow:
     dtype, is_constant = values.dtype.str, False
-    # Not a column of -0.0 and 0.0, which are equal and have other bytes.
+    # Floats are excluded, because -0.0 and 0.0 are equal but have different bytes.
     if may_be_constant and len(values) > 1 and values.dtype.kind != "f" and (values == values[0]).all():
         values, is_constant = values[:1], True
     if values.dtype.kind == "f" and values.size:
@@ -106,7 +106,7 @@ def _narrow(values: np.ndarray, may_be_constant: bool = True) -> _Narrow:
 
 
 def _small(values: np.ndarray) -> np.ndarray:
-    """Return integers in the smallest dtype that holds them; others unchanged."""
+    """Return integers in the smallest exact dtype; other values unchanged."""
     if values.dtype.kind == "i" and values.dtype.itemsize > 1 and values.size:
         low, high = int(values.min()), int(values.max())
         for narrow in _NARROW:

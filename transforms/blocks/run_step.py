@@ -18,7 +18,7 @@ HASH_BITS = 63  # Beam's integers are signed, 64 bits
 
 
 def hash_images(image_ids: np.ndarray, seed: int) -> np.ndarray:
-    """Return a hash of each image id: int64, evenly distributed, the same on every machine.
+    """Return a hash of each image id: int64, evenly distributed, equal on every machine.
 
     >>> hash_images(np.array([139]), 0).tolist()
     [4972096885692211845]
@@ -40,8 +40,8 @@ def ranges_of(hashes: np.ndarray, bits: int) -> np.ndarray:
 
 
 def image_order(block: Block, hashes: np.ndarray) -> np.ndarray:
-    """Return the indices that sort images: by hash, then by id; rows of a table with one id by content, name,
-    position."""
+    """Return the indices that sort images: by hash, then by id. Rows of a table with one id are sorted by content, name
+    and position."""
     order = np.lexsort((block.image_id, hashes))
     if block.labels is None or not (np.diff(block.image_id[order]) == 0).any():
         return order
@@ -52,7 +52,7 @@ def image_order(block: Block, hashes: np.ndarray) -> np.ndarray:
 
 
 FORESEEN = (RecordmillError, OSError, MemoryError)
-"""Exceptions that a step raises on purpose, or that the machine causes. They are not bugs of ours."""
+"""Exceptions that a step raises on purpose, or that the machine causes. They are not bugs of Recordmill."""
 _SHOWN = 5
 
 Result = TypeVar("Result")
@@ -64,22 +64,22 @@ def run_step(
     """Return `function(blocks)`. After an exception that is not FORESEEN, run it again on halves of the images.
 
     Args:
-        step: what the function does, for the message.
-        function: without side effects.
-        sources: paths of the job's input files, by the column `source`.
+        step: Name of the step, for the message.
+        function: Function without side effects.
+        sources: Paths of the job's input files, by the column `source`.
 
     Raises:
-        StepError: names the step and the image.
-        RecordmillError, OSError, MemoryError: of the function, unchanged.
+        StepError: The function has a bug. The error names the step and the image.
+        RecordmillError, OSError, MemoryError: Errors of the function, unchanged.
     """
     try:
         return function(blocks)
     except FORESEEN:
         raise
-    except Exception as error:  # any that is not foreseen is a bug of ours, and ends the job
+    except Exception as error:  # any other exception is a bug, and ends the job
         ids = np.unique(np.concatenate([block.image_id for block in blocks if block.image_id is not None]))
-        images, found = fewest(lambda some: function(_having(blocks, some)), ids, error)
-        raise step_error(step, found, _having(blocks, images), sources) from found
+        images, found = fewest(lambda some: function(_with_images(blocks, some)), ids, error)
+        raise step_error(step, found, _with_images(blocks, images), sources) from found
 
 
 def fewest(run: Callable[[np.ndarray], object], images: np.ndarray, error: Exception) -> tuple[np.ndarray, Exception]:
@@ -87,8 +87,8 @@ def fewest(run: Callable[[np.ndarray], object], images: np.ndarray, error: Excep
     FORESEEN exception of a half does not show the bug.
 
     Args:
-        images: int64 [N], ids or rows, which `run` takes.
-        error: the exception of `run` with all of them.
+        images: int64 [N], ids or rows, the argument of `run`.
+        error: Exception of `run` with all of them.
 
     >>> fewest(lambda some: [1 // image for image in some.tolist()], np.array([3, 0, 2, 1]), ZeroDivisionError())[0]
     array([0])
@@ -99,7 +99,7 @@ def fewest(run: Callable[[np.ndarray], object], images: np.ndarray, error: Excep
                 run(half)
             except FORESEEN:
                 continue
-            except Exception as raised:  # any: it is the fault that is looked for
+            except Exception as raised:  # any: this is the error to isolate
                 images, error = half, raised
                 break
         else:
@@ -128,7 +128,7 @@ def step_error(step: str, error: Exception, blocks: Sequence[Block], sources: Se
     return StepError(f"{'; '.join(parts)}. This is a fault of Recordmill: please report it{_kept(blocks)}")
 
 
-def _having(blocks: Sequence[Block], images: np.ndarray) -> list[Block]:
+def _with_images(blocks: Sequence[Block], images: np.ndarray) -> list[Block]:
     """Return the Blocks with these images. Blocks of files stay complete."""
     some = [block if block.image_id is None else block.take(np.isin(block.image_id, images)) for block in blocks]
     return [block for block in some if len(block)]

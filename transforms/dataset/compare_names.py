@@ -24,10 +24,10 @@ class Names(NamedTuple):
     """Bounded sample of names.
 
     Attributes:
-        number: how many there are.
-        first: up to five of them, sorted.
-        compared: up to 1,000, and 50,000 characters, those with the least hash of what a file is called without folder
-            and ending: of two lots of names those that may belong together.
+        number: Number of all names.
+        first: Up to five names, sorted.
+        compared: Up to 1,000 names, and 50,000 characters: those with the smallest hashes of the name without folder
+            and suffix. So two samples have the same names if these belong together.
     """
 
     number: int = 0
@@ -53,12 +53,12 @@ def add_names(parts: Iterable[Names]) -> Names:
 
 
 def _to_compare(names: Iterable[str]) -> tuple[str, ...]:
-    chosen = heapq.nsmallest(_COMPARED, names, _place)
+    chosen = heapq.nsmallest(_COMPARED, names, _sort_key)
     ends = accumulate(map(len, chosen))
     return tuple(name for name, end in zip(chosen, ends, strict=True) if end <= _COMPARED_CHARACTERS)
 
 
-def _place(name: str) -> tuple[bytes, str]:
+def _sort_key(name: str) -> tuple[bytes, str]:
     return blake2b(_stem(name).encode(errors="surrogatepass"), digest_size=8).digest(), name
 
 
@@ -106,7 +106,7 @@ _SPELLINGS: dict[Difference, Callable[[str], str]] = {
 
 
 class Pair(NamedTuple):
-    """Name of an image, and of a file that may be meant. `folder` is the prefix of one of them."""
+    """Name of an image, and of the file that it may stand for. `folder` is the prefix of one of them."""
 
     difference: Difference
     image: str
@@ -115,7 +115,7 @@ class Pair(NamedTuple):
 
 
 def pair_names(images: Iterable[str], files: Iterable[str]) -> Iterator[Pair]:
-    """Yield each image's name with the file that is most likely meant.
+    """Yield each image's name with the most likely file.
 
     >>> list(pair_names(["images/1.jpg"], ["1.jpg"]))[0].folder
     'images'
@@ -162,10 +162,10 @@ def compared_text(
     """Return sentences with the comparison, the likely cause and the cure.
 
     Args:
-        images: names of images without a file.
-        files: names of files without an image.
-        beside: the folder that holds the images after all, where that is known.
-        is_all: whether no other image has a file.
+        images: Names of images without a file.
+        files: Names of files without an image.
+        beside: Folder that has the images after all, if known.
+        is_all: True if no image has a file.
         suffix_finds_all: True if --match suffix was tried, and finds all files of the compared names.
     """
     rows, folders = " ".join(sources.rows), " ".join(sources.images)
@@ -199,10 +199,10 @@ def _cause(images: Names, files: Names, sources: NameSources, is_all: bool, suff
     cause = max(counts, key=lambda kind: (counts[kind], -_ORDER.index(kind)))
     example = next(pair for pair in pairs if pair.difference is cause)
     like = f"{example.image!r} may be {example.file!r} ({counts[cause]:,} of {len(pairs):,} names compared)"
-    return f"{_wrong(example)}: {like}: {_cure(example, pairs, sources, suffix_finds_all)}."
+    return f"{_describe_pair(example)}: {like}: {_cure(example, pairs, sources, suffix_finds_all)}."
 
 
-def _wrong(pair: Pair) -> str:
+def _describe_pair(pair: Pair) -> str:
     if is_absolute(pair.image):
         return "Names are absolute paths"
     if pair.difference not in (Difference.CASE, Difference.ENDING) and "\\" in pair.image:

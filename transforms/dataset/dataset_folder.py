@@ -46,17 +46,17 @@ def labels_beside(output: str, splits: Collection[str]) -> LabelsBeside | None:
 
 
 def read_manifest(output: str, file: str = MANIFEST) -> Manifest | None:
-    """Return the manifest of a folder, or of one of its splits; None without.
+    """Return the manifest of a folder, or of one of its splits; None if there is none.
 
     Raises:
-        ConfigError: see `recordmill.schemas.dataset.manifest.decode_manifest`.
+        ConfigError: See `recordmill.schemas.dataset.manifest.decode_manifest`.
     """
     storage, path = storage_for(output), join_path(output, file)
     if storage.size(path) is None:
         return None
     try:
         return decode_manifest(storage.read(path), path)
-    except FileNotFoundError:  # another run may just have deleted it
+    except FileNotFoundError:  # another run may have deleted it since
         return None
 
 
@@ -64,7 +64,7 @@ def require_manifest(output: str) -> Manifest:
     """Return the manifest of a complete data set.
 
     Raises:
-        ConfigError: it has none, or see `read_manifest`.
+        ConfigError: The folder has none, or see `read_manifest`.
     """
     manifest = read_manifest(output)
     if manifest is None:
@@ -80,7 +80,7 @@ def read_split_manifests(output: str) -> dict[str, Manifest]:
     """Return the manifest of each split, by name.
 
     Raises:
-        ConfigError: see `read_manifest`; or one is of other splits than its name says.
+        ConfigError: See `read_manifest`; or a manifest has splits other than the one in its name.
     """
     storage = storage_for(output)
     found: dict[str, Manifest] = {}
@@ -122,7 +122,7 @@ def unfinished_splits(output: str) -> list[str]:
 
 
 def strange_file(output: str, split: str) -> str:
-    """Return a file in a split's state folder that no run has written; empty without."""
+    """Return a file in a split's state folder that no run has written; empty if there is none."""
     storage = storage_for(output)
     folder = join_path(output, state_folder(split))
     names = [file.name for file in storage.walk(folder)] if storage.is_folder(folder) else []
@@ -138,8 +138,8 @@ def indexed_shards(output: str) -> list[str]:
 
 
 def forget(output: str, split: str) -> None:
-    """Delete the state of a split without records, except for its rejects: nothing can be continued, and it would hold
-    up another command."""
+    """Delete the state of a split without records, except for its rejects: no run can resume it, and it would block
+    other commands."""
     storage = storage_for(output)
     folder = join_path(output, state_folder(split))
     for name in storage.names(folder):
@@ -155,7 +155,7 @@ def tidy(output: str, split: SplitManifest) -> None:
     names = split.recipe.shard_names
     storage.delete_folder(join_path(output, state_folder(split.recipe.split)))
     ours = {shard.file for shard in split.shards} | shard_links(names, split).keys()
-    for name in storage.names(output):  # somebody else's that --overwrite was to replace
+    for name in storage.names(output):  # shards of the replaced split
         if names.is_one(name) and name not in ours:
             storage.delete(join_path(output, name))
     for shard in indexed_shards(output):
@@ -183,11 +183,11 @@ def read_raw_statistics(output: str, splits: Iterable[str]) -> dict[str, tuple[S
 
 
 def file_sha256(path: str) -> str:
-    """Return the SHA-256 of a file in hex digits. The file is not read into memory as a whole.
+    """Return the SHA-256 of a file in hex digits. The file is read in parts.
 
     Raises:
-        FileNotFoundError: there is none.
-        UnreadableFileError: it is no file that can be read.
+        FileNotFoundError: There is no such file.
+        UnreadableFileError: The path is not a readable file.
     """
     digest = sha256()
     with storage_for(path).open(path) as file:

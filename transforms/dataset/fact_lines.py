@@ -34,8 +34,8 @@ def data_set_lines(
     """Yield all lines about splits of a finished data set.
 
     Args:
-        names: of the splits.
-        comparison: of all splits in the folder.
+        names: Names of the splits.
+        comparison: Comparison of all splits in the folder.
     """
     splits = {name: manifest.splits[name] for name in names}
     of_job = list(splits.values())
@@ -77,8 +77,8 @@ def split_lines(
     """Yield the lines about one split.
 
     Args:
-        of_job: all splits of a job, of which this is one.
-        planned: the size of a split that is not written yet.
+        of_job: All splits of the job, with this one.
+        planned: Planned size of a split that is not written yet.
     """
     images, annotations = split.images, split.annotations
     further = {
@@ -137,7 +137,7 @@ def split_lines(
 
 
 def _share(split: SplitManifest) -> str:
-    """The share of a split in `--split`; empty if something else divides the images.
+    """Return the share of a split in `--split`; empty if something else assigns the images.
 
     The recipe has `train=0.8,val=0.2`.
     """
@@ -150,7 +150,7 @@ _FILTERS = {"category": "--categories", "crowd": "--no-crowd", "area": "--min-ar
 
 
 def _lacking(split: SplitManifest) -> str:
-    """How many images have no objects, where an input has objects."""
+    """Return the number of images without objects as text, if an input has objects."""
     images = split.images
     found = []
     if images.without_objects and any(rows.kind in _OBJECTS for rows in split.inputs):
@@ -250,8 +250,8 @@ def _duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> I
     if found is msgspec.UNSET:
         return
     file = os.path.join(folder, DUPLICATES)
-    of = {name: found.splits[name] for name in names if name in found.splits}
-    if any(each.leaked for each in of.values()):
+    by_split = {name: found.splits[name] for name in names if name in found.splits}
+    if any(each.leaked for each in by_split.values()):
         leaked = ", ".join(f"{each.leaked:,} of {name}" for name, each in found.splits.items() if each.leaked)
         yield (
             "LEAKAGE",
@@ -259,7 +259,7 @@ def _duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> I
             f"measured by what it was trained on. --groups {file} keeps each in one split, in the next run, into "
             "another --output",
         )
-    for name, each in of.items():
+    for name, each in by_split.items():
         if each.exact or each.near:
             differ = f" ({each.labels_differ:,} with different labels)" if each.labels_differ else ""
             text = f"{name}: {each.exact:,} exact, {each.near:,} near{differ}; see {file}"
@@ -277,7 +277,7 @@ def _duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> I
 
 
 def _texts(encoder: EncoderInfo, counts: TextCounts | None) -> str:
-    """Yield lines about encoded texts, and unknown terms."""
+    """Return the line about encoded texts, and unknown terms."""
     fitted = f"fitted on {encoder.texts:,} texts of {encoder.split}"
     what = "token ids" if encoder.form is TextForm.TOKENS else "terms"
     line = f"{printable(encoder.column)} as {encoder.form.value} of {encoder.size:,} {what}, {fitted}"
@@ -295,7 +295,7 @@ def _rewritten(pictures: RewrittenPictures) -> str:
 
 
 def _classes(names: Sequence[str], counts: Sequence[int] | None = None) -> str:
-    """Return the number of classes, and the first, with their counts where these are known.
+    """Return the number of classes, and the first classes, with their counts if known.
 
     >>> _classes(["cat", "dog"], [3, 0])
     '2: cat 3, dog 0; 1 without any'
@@ -309,7 +309,7 @@ def _classes(names: Sequence[str], counts: Sequence[int] | None = None) -> str:
 
 
 def _columns(features: Sequence[Feature]) -> str:
-    """Yield lines about columns and their features."""
+    """Return the line about columns and their features."""
     each = (f"{printable(f.name)} {f.kind.value}{' list' if f.is_list else ''}" for f in features[:_COLUMNS_SHOWN])
     return f"{len(features):,}: {', '.join(each)}{' …' if len(features) > _COLUMNS_SHOWN else ''}"
 
@@ -322,7 +322,7 @@ def _reasons(counts: Mapping[str, int]) -> str:
 _SHOWN = 8
 _LISTS = ("annotations", "images", "categories", "file")
 _USUAL = {"file": ("info", "licenses"), "images": ("license", "coco_url", "flickr_url", "date_captured")}
-"""Fields of nearly every COCO file, which nobody trains on. They take one short line."""
+"""Fields of nearly every COCO file, which are not for training. They share one short line."""
 
 _FLAGS = {
     "segmentation": ("--masks png", Part.MASK_PNG),
@@ -340,7 +340,7 @@ def uncarried_lines(inputs: Iterable[InputRows], layout: str) -> Iterator[str]:
     """Yield lines about fields that no record stores."""
     counts: dict[tuple[str, str], int] = {}
     cures: dict[tuple[str, str], str] = {}
-    for rows in {(rows.path, rows.kind): rows for rows in inputs}.values():  # several splits may be of one input
+    for rows in {(rows.path, rows.kind): rows for rows in inputs}.values():  # several splits may have the same input
         for list_, fields in rows.uncarried.items():
             for name, number in fields.items():
                 counts[list_, name] = counts.get((list_, name), 0) + number
@@ -364,7 +364,7 @@ def uncarried_lines(inputs: Iterable[InputRows], layout: str) -> Iterator[str]:
 
 
 def _cure(kind: str, list_: str, name: str, layout: str) -> str:
-    """Return the flags that would store a field; empty without."""
+    """Return the flags that would store a field; empty if there are none."""
     if list_ == "annotations" and name in _FLAGS:
         flag, part = _FLAGS[name]
         return flag if part in LAYOUTS[layout].parts else f"--layout detection {flag}"

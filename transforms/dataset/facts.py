@@ -71,22 +71,22 @@ FACTS = "facts"
 
 
 class Facts(msgspec.Struct):
-    """Findings of one step or several. Mutable, because others are merged into it. Its size does not grow with the
+    """Facts of one step or several. Mutable, because others are merged into it. Its size does not grow with the
     number of images.
 
     Attributes:
-        counts: by split and metric.
-        inputs: rows of inputs, by split, path and kind.
-        rejects: by kind. Those of one step have their lines, sums of several steps have none, see `Findings`.
-        unlisted: names of files that no image row references.
-        unmatched: names of images whose file was not found.
-        warnings: split and text.
-        classes: number of objects, or of images, by split and class index.
-        statistics: of records, by split.
-        texts: numbers of encoded texts, by split and column.
-        listings: image folders that were listed, by path.
-        plans: how much is to be written, by split.
-        largest_group: number of images and name of the group with the most; of no groups 0 and empty.
+        counts: By split and metric.
+        inputs: Rows of inputs, by split, path and kind.
+        rejects: By kind. Rejects of one step have their lines; sums of several steps have none, see `Findings`.
+        unlisted: Names of files that no image row references.
+        unmatched: Names of images whose file was not found.
+        warnings: Split and text.
+        classes: Number of objects, or of images, by split and class index.
+        statistics: Statistics of records, by split.
+        texts: Counts of encoded texts, by split and column.
+        listings: Listed image folders, by path.
+        plans: Planned sizes, by split.
+        largest_group: Number of images and name of the largest group; 0 and empty without groups.
     """
 
     counts: dict[tuple[str, str], int] = {}
@@ -103,7 +103,7 @@ class Facts(msgspec.Struct):
     largest_group: tuple[int, str] = 0, ""
 
     def merge(self, other: "Facts") -> None:
-        """Add others, without the lines of their rejects."""
+        """Add other Facts, without the lines of their rejects."""
         _merge(self.counts, other.counts, add)
         for (split, _, _), rows in other.inputs.items():
             self.add_rows(split, rows)
@@ -135,8 +135,8 @@ class Findings(NamedTuple):
     """Facts of several steps.
 
     Attributes:
-        facts: a PCollection of Facts, one element at most.
-        lists: a PCollection of (RejectKind, Rejects) with their lines, one element of a kind.
+        facts: A PCollection of Facts, with at most one element.
+        lists: A PCollection of (RejectKind, Rejects) with their lines, one element per kind.
     """
 
     facts: PCollection
@@ -147,7 +147,7 @@ class FactsBuilder:
     """Builder of the Facts of one step.
 
     Args:
-        texts: of ids, for the details of rejects.
+        texts: Texts of ids, for the details of rejects.
     """
 
     def __init__(self, texts: IdTexts = NO_ID_TEXTS) -> None:

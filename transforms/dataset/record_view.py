@@ -29,8 +29,8 @@ class RecordView:
     """Values of a record, independent of the layout's names and codings.
 
     Args:
-        values: by source (`recordmill.schemas.layouts`), as `RecordParser` gives them; any of them may be missing.
-        size: width and height of the picture in pixels, which boxes in pixels and masks of run lengths refer to.
+        values: Values by source (`recordmill.schemas.layouts`), as from `RecordParser`. Any value may be missing.
+        size: Width and height of the image in pixels, for boxes in pixels and for run lengths.
     """
 
     def __init__(self, values: Mapping[str, Any], size: tuple[int, int] = (0, 0)):
@@ -40,7 +40,7 @@ class RecordView:
 
     @cached_property
     def _boxes(self) -> np.ndarray:
-        """Boxes in the coding of the layout, float32 [N, 4]. Lists of different lengths are cut to the shortest."""
+        """Boxes in the coding of the layout: float32 [N, 4]. Lists are cut to the shortest."""
         if self._coding is None:
             return np.empty((0, 4), np.float32)
         columns = [np.ravel(self.values[source]) for source in self._coding.sources]
@@ -51,12 +51,12 @@ class RecordView:
 
     @property
     def boxes_coded(self) -> np.ndarray:
-        """Copy of the boxes in the coding of the layout, float32 [N, 4]."""
+        """Copy of the boxes in the coding of the layout: float32 [N, 4]."""
         return self._boxes.copy()
 
     @property
     def boxes_yxyx_frac(self) -> np.ndarray:
-        """Boxes as ymin, xmin, ymax, xmax in fractions of height and width, float64 [N, 4]."""
+        """Boxes as ymin, xmin, ymax, xmax in fractions of height and width: float64 [N, 4]."""
         boxes = self._boxes.astype(np.float64)
         return self._coding.fractions(boxes, *self.size) if self._coding else boxes
 
@@ -80,18 +80,15 @@ class RecordView:
 
     @property
     def image_id(self) -> int:
-        """
-        Raises:
-            ValueError: the record's is no integer.
-        """
+        """Id of the image. Raises ValueError if the record's id is not an integer."""
         if "image.number" in self.values:
             return self.listed("image.number")[0]
-        if not _INTEGER.fullmatch(self.values["image.id"]):  # int() takes 1_0 for 10
+        if not _INTEGER.fullmatch(self.values["image.id"]):  # int() accepts 1_0 as 10
             raise ValueError(f"the image id {self.values['image.id'][:40]!r} is no integer")
         return int(self.values["image.id"])
 
     def listed(self, source: str) -> list[Any]:
-        """Return the values of a feature; none without it."""
+        """Return the values of a feature as a list; empty if the record lacks it."""
         found = self.values.get(source)
         if found is None:
             return []
@@ -103,7 +100,7 @@ class RecordView:
         return next((source for source in ("objects.mask_png", "objects.mask_rle") if source in self.values), "")
 
     def masks(self) -> Iterator[np.ndarray | UnusableError]:
-        """Yield the mask of each object, uint8 [height, width], 0 outside; or its error."""
+        """Yield the mask of each object, uint8 [height, width], 0 outside the object; or its error."""
         decode = grey_pixels if self.mask_source == "objects.mask_png" else partial(rle_mask, size=self.size)
         return (attempt(decode, data) for data in self.values.get(self.mask_source, ()))
 
@@ -111,7 +108,7 @@ class RecordView:
         """Return x, y as fractions and visibility, float32 [objects, each, 3].
 
         Raises:
-            ValueError: there are not so many.
+            ValueError: The number of keypoints differs.
         """
         x, y = (np.ravel(self.values.get(f"objects.keypoint_{axis}", ())) for axis in "xy")
         visibility = np.ravel(self.values.get("objects.keypoint_visibility", np.full(len(x), 2)))
@@ -121,7 +118,7 @@ class RecordView:
         """Return labels, or ids of COCO's panoptic PNG, int [height, width]; None without a PNG.
 
         Raises:
-            UnusableError: it does not decode.
+            UnusableError: The PNG does not decode.
         """
         png = self.values.get(source)
         if png is None:
@@ -132,10 +129,10 @@ class RecordView:
         """Return the decoded image; None if the record has none.
 
         Args:
-            raw_shape: height, width and channels of pixels that stand there instead of a file.
+            raw_shape: Height, width and channels, if records store raw pixels.
 
         Raises:
-            UnusableError: see `open_record_picture`.
+            UnusableError: See `open_record_picture`.
         """
         if data := self.values.get("image.encoded"):
             return open_record_picture(data)
@@ -163,7 +160,7 @@ class RecordView:
 
 
 def grey_pixels(png: bytes) -> np.ndarray:
-    """Return the numbers of a PNG's pixels: uint8 or uint16 [height, width]."""
+    """Return the pixel values of a PNG: uint8 or uint16 [height, width]."""
     image = open_record_picture(png)
     return np.array(image if image.mode in _RAW_MODES else image.convert("L"))
 
@@ -175,7 +172,7 @@ def segment_ids(png: bytes) -> np.ndarray:
 
 
 def rle_mask(counts: bytes, size: tuple[int, int]) -> np.ndarray:
-    """Return the mask of COCO's compressed counts, uint8 [height, width]. `size` is width and height."""
+    """Return the mask of COCO's compressed run lengths: uint8 [height, width]. `size` is width, height."""
     return bitmap(decode_counts(counts, *size), *size).view(np.uint8)
 
 

@@ -26,15 +26,15 @@ _DECODE_LINES = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 def _keyed_line(split: str, reject: Rejected) -> bytes:
-    """Return a reject's line of rejects-SPLIT.jsonl after its key, whose bytes are in the order of the list: `what`,
-    then ids, None last. Ids beyond 64 bits are at the ends."""
+    """Return a reject's line of rejects-SPLIT.jsonl, after a key that sorts as the list: by `what`, then by id, None
+    last. Ids beyond 64 bits are clipped."""
     place = bytes(8) if reject.id is None else min(max(reject.id + _INT64, 0), 2 * _INT64 - 1).to_bytes(8, "big")
     key = reject.what[:1].encode() + (b"\1" if reject.id is None else b"\0") + place
     return key + msgspec.json.encode({"split": split} | msgspec.structs.asdict(reject))
 
 
 line_of: Callable[[bytes], bytes] = itemgetter(slice(_KEY_BYTES, None))
-"""Return the line of a keyed one."""
+"""Return the line without its key."""
 
 
 class Rejects(msgspec.Struct, frozen=True, array_like=True):
@@ -44,8 +44,8 @@ class Rejects(msgspec.Struct, frozen=True, array_like=True):
         number: Number of rejects.
         annotations: Sum of their `Rejected.annotations`.
         first: First of the listed lines, each of which follows its key.
-        packed: All listed lines in their order, compressed to some 30 bytes each. Beam would weigh and encode a list of
-            lines again and again. Empty where lines are listed elsewhere.
+        packed: All listed lines in order, compressed to about 30 bytes each, because Beam repeatedly measures and
+            encodes lists of lines. Empty if the lines are listed elsewhere.
     """
 
     number: int
@@ -63,17 +63,17 @@ class Rejects(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RejectsBuilder:
-    """Counter of rejects of one kind. It lists all lines, or the MOST_LISTED lines with the smallest checksums. Neither
-    the order of arrival nor the bundles change the list.
+    """Counter of rejects of one kind. It lists all lines, or the MOST_LISTED lines with the smallest checksums, so that
+    the list depends neither on the order nor on the bundles.
 
     Attributes:
-        number: of rejects so far.
+        number: Number of rejects so far.
     """
 
     def __init__(self, *parts: Rejects) -> None:
         self.number = self._annotations = 0
         self._lines: list[bytes] = []
-        self._largest = 1 << 32  # checksum of the last line that a cut has left
+        self._largest = 1 << 32  # checksum of the last line after a cut
         for rejects in parts:
             self.merge(rejects)
 
@@ -123,7 +123,7 @@ class KindsBuilder:
         self._builders[kind].merge(rejects)
 
     def numbers_of_splits(self) -> Counter[str]:
-        """Number of rejects of each split."""
+        """Return the number of rejects of each split."""
         numbers: Counter[str] = Counter()
         for (split, _, _), builder in self._builders.items():
             numbers[split] += builder.number
@@ -157,7 +157,7 @@ class RejectList(NamedTuple):
     """File of a split's rejects.
 
     Attributes:
-        first: of each reason, in the file's order.
+        first: First rejects of each reason, in the file's order.
     """
 
     tally: RejectTally
@@ -169,7 +169,7 @@ def write_rejects(output: str, splits: Iterable[str], rejected: KindRejects) -> 
     """Write the rejects of incomplete splits to their state folders.
 
     Raises:
-        KeyError: some are of another split.
+        KeyError: Some rejects are of another split.
     """
     kinds = KindsBuilder()
     for kind, rejects in rejected:
@@ -197,7 +197,7 @@ def _write(output: str, split: str, kinds: Mapping[RejectKind, Rejects]) -> Reje
     first = sorted(chain.from_iterable(sorted(lines)[:FIRST_OF_REASON] for lines in of_reason.values()))
     lines = sorted(chain.from_iterable(of_reason.values()))
     digest = hashlib.sha256()
-    # Outside of the state's folder, which another run that is done deletes, with all that is being written there.
+    # The temporary file is outside the state folder, because another run that ends deletes that folder.
     with storage_for(output).writing(rejects_path(output, split), output) as upload:
         for start in range(0, len(lines), _LINES_AT_ONCE):
             data = b"".join(line_of(line) + b"\n" for line in lines[start : start + _LINES_AT_ONCE])
@@ -215,6 +215,6 @@ def tally_rejects(rejected: KindRejects) -> RejectTally:
     for (_, what, reason), rejects in rejected:
         counts[what, reason] += rejects.number
         annotations += rejects.annotations
-        if reason not in ASKED_FOR:  # as an example of what --max-rejects limits
+        if reason not in ASKED_FOR:  # --max-rejects does not limit the others
             first[what] = min(rejects.first, first.get(what, rejects.first))
     return RejectTally(dict(counts), annotations, {what: line_of(line) for what, line in first.items()})

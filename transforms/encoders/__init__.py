@@ -1,1 +1,1 @@
-"""An image, its features or its texts become a tf.Example."""
+"""Encode images, their features and their texts as tf.Examples."""

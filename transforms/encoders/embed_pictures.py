@@ -1,5 +1,5 @@
-"""Pictures become what a model makes of them, a batch at a time: fetched ahead and decoded by threads while the model
-runs. A picture that is broken is left out before its batch is formed."""
+"""Compute features of images with a model, batch by batch. Threads read and decode images ahead of the model. Broken
+images are rejected before a batch is formed."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -30,10 +30,10 @@ class EmbedPictures(msgspec.Struct, frozen=True, tag=True):
     """A RecordMaker.
 
     Attributes:
-        model: as it was found where the job was started.
-        batch: pictures that the model is given at once.
-        dtype: of features, `float32` or `float16`.
-        resize: see `recordmill.transforms.images.load_images`.
+        model: Model as found when the job was started.
+        batch: Number of images per call of the model.
+        dtype: Dtype of stored features, `float32` or `float16`.
+        resize: See `recordmill.transforms.images.load_images`.
     """
 
     choice: ModelChoice
@@ -45,30 +45,30 @@ class EmbedPictures(msgspec.Struct, frozen=True, tag=True):
     def estimate(self, table: FeatureTable) -> RecordEstimate:
         return RecordEstimate(table, same_bytes=prod(self.model.feature_shape) * np.dtype(self.dtype).itemsize)
 
-    def start(self, of: RecordContext) -> EncodeBlock:
-        encoder = FeatureEncoder(of.labels, of.table, self.dtype)
-        return lambda block, split: encode_runs(embed_tasks(each_task(block, (split,)), self, of, encoder))
+    def start(self, context: RecordContext) -> EncodeBlock:
+        encoder = FeatureEncoder(context.labels, context.table, self.dtype)
+        return lambda block, split: encode_runs(embed_tasks(each_task(block, (split,)), self, context, encoder))
 
 
 def embed_tasks(
-    tasks: Iterable[ImageTask], maker: EmbedPictures, of: RecordContext, encoder: "FeatureEncoder"
+    tasks: Iterable[ImageTask], maker: EmbedPictures, context: RecordContext, encoder: "FeatureEncoder"
 ) -> Iterator[Made]:
-    """The records of images, in order."""
+    """Yield the records of images, in the order of tasks."""
     features = load_same(maker.choice, maker.model).features
-    for read in in_batches(_read_ahead(tasks, maker, of), maker.batch):
+    for read in in_batches(_read_ahead(tasks, maker, context), maker.batch):
         pictures = [pixels for _, pixels in read if isinstance(pixels, np.ndarray)]
         made = iter(features(np.stack(pictures)).numpy()) if pictures else iter(())
         for task, pixels in read:
             yield task, pixels if isinstance(pixels, Rejected) else encoder.encode(task, next(made))
 
 
-def _read_ahead(tasks: Iterable[ImageTask], maker: EmbedPictures, of: RecordContext) -> Iterator[_Read]:
-    """Pixels in the order of tasks. Threads have two batches in hand, so that one is there when the model is ready."""
-    size = max(1, -(-maker.batch // of.threads))
+def _read_ahead(tasks: Iterable[ImageTask], maker: EmbedPictures, context: RecordContext) -> Iterator[_Read]:
+    """Yield pixels in the order of tasks. Threads read two batches ahead, so that the model never waits."""
+    size = max(1, -(-maker.batch // context.threads))
     each = iter(tasks)
     parts = iter(lambda: list(islice(each, size)), [])
     read = partial(_read, size=maker.model.input_size, resize=maker.resize)
-    return chain.from_iterable(look_ahead(read, parts, of.pool, of.threads))
+    return chain.from_iterable(look_ahead(read, parts, context.pool, context.threads))
 
 
 def _read(tasks: Sequence[ImageTask], size: tuple[int, int], resize: str) -> list[_Read]:
@@ -76,7 +76,7 @@ def _read(tasks: Sequence[ImageTask], size: tuple[int, int], resize: str) -> lis
 
 
 def in_batches(items: Iterator[_Read], batch: int) -> Iterator[list[_Read]]:
-    """Neighbours, with `batch` pictures among them in all lists but the last; rejects are besides."""
+    """Yield consecutive items as lists with `batch` images each, fewer in the last; rejects do not count."""
     found: list[_Read] = []
     pictures = 0
     for item in items:
@@ -90,11 +90,11 @@ def in_batches(items: Iterator[_Read], batch: int) -> Iterator[list[_Read]]:
 
 
 class FeatureEncoder:
-    """Encodes the records of one data set.
+    """Encoder of a data set's records.
 
     Args:
-        labels: the classes; every image is of one of them.
-        dtype: of the feature in records, `float32` or `float16`.
+        labels: The classes; every image has one of them.
+        dtype: Dtype of stored features, `float32` or `float16`.
     """
 
     def __init__(self, labels: LabelMap, table: FeatureTable, dtype: str):
@@ -104,8 +104,8 @@ class FeatureEncoder:
         self._dtype = np.dtype(dtype).newbyteorder("<")
 
     def encode(self, task: ImageTask, feature: np.ndarray) -> Encoded | Rejected:
-        """The record of an image, whose feature is float32; or why there is none."""
-        with np.errstate(over="ignore"):  # which is looked for here
+        """Return the record of an image with a float32 feature, or its reject."""
+        with np.errstate(over="ignore"):  # _fault reports infinity
             numbers = feature.astype(self._dtype)
         if fault := _fault(feature, numbers):
             detail = f"of the {numbers.size:,} numbers that the model gives for it, {fault}"
@@ -126,7 +126,7 @@ class FeatureEncoder:
 
 
 def _fault(feature: np.ndarray, values: np.ndarray) -> str:
-    """Why a feature cannot be trained on as the values that a record would have; empty if it can."""
+    """Return the reason why the stored values of a feature are unusable for training; empty if they are usable."""
     finite = np.isfinite(values)
     if not finite.all():
         given = np.count_nonzero(~np.isfinite(feature))

@@ -1,4 +1,4 @@
-"""The captions of each image become numbers, by an encoder that is fitted on those of one split, or saved."""
+"""Encode the captions of each image as numbers. The encoder is saved, or fitted on the captions of one split."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from recordmill.transforms.encoders.fit_encoder import FitEncoder, TextVectorize
 
 
 class EncodedCaptions(NamedTuple):
-    """(BlockKey, packed Block) whose captions are encoded, one TextEncoder, and Facts with numbers of texts."""
+    """(BlockKey, packed Block) with encoded captions, one TextEncoder, and Facts with counts of texts."""
 
     blocks: PCollection
     encoder: PCollection
@@ -56,12 +56,12 @@ def _texts_of(keyed: tuple[int, bytes], split: int) -> Iterator[list[str]]:
 
 
 def caption_text(labels: ImageLabels) -> str:
-    """All captions of an image as one text, a line each, in the order of their ids."""
+    """Return all captions of an image as one text, one caption per line, in the order of their ids."""
     return "\n".join(caption.caption for caption in labels.captions)
 
 
 class _EncodeCaptions(beam.DoFn):
-    """Holds the vectorizer of one encoder, and counts what it meets."""
+    """Encode captions with a cached vectorizer, and count texts and terms."""
 
     _vectorizer_of: tuple[TextEncoder, TextVectorizer] | None = None
 

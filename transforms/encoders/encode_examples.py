@@ -1,4 +1,4 @@
-"""Pictures and annotations become serialised tf.Examples, a run of images at a time."""
+"""Encode images and annotations as serialised tf.Examples, one run of images at a time."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,9 +29,9 @@ class LoadedImage(NamedTuple):
     """An image of a run.
 
     Attributes:
-        task: all that is known of it but for its objects, which are in a Block.
-        picture: checked; or why there is none. None if it was not read, as no record can come of it.
-        masks: drawn; None where none are wanted, or without a picture.
+        task: Metadata of the image, without its objects, which are in a Block.
+        picture: Checked image, or its reject. None if the image was not read, because it cannot have a record.
+        masks: Drawn masks; None if no masks are requested, or without a picture.
     """
 
     task: ImageTask
@@ -40,20 +40,20 @@ class LoadedImage(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Images that are written: N, with their M objects that are. `recordmill.schemas.values` makes columns of it.
+    """Images to write: N images with their M usable objects. `recordmill.schemas.values` makes columns of it.
 
     Attributes:
         images: N images, with pictures.
-        block: their columns, and those of the objects.
+        block: Columns of the images and objects.
         size_px: int64 [N, 2], width and height of each picture.
-        frame_px: int64 [N, 2], width and height of what annotations refer to.
+        frame_px: int64 [N, 2], width and height of the frame of each image's annotations.
         boxes: M boxes.
         class_index: int64 [M].
         label_of_class: int64 [classes].
         class_names: UTF-8 [classes].
-        name_of_class: the same as serialised bytes [classes].
-        image_class: int64 [N], class index of images of one class; empty for others.
-        keypoints: their columns, by name.
+        name_of_class: Class names as serialised bytes [classes].
+        image_class: int64 [N], class index of images with one class; empty for others.
+        keypoints: Columns of keypoints, by name.
     """
 
     images: list[LoadedImage]
@@ -78,18 +78,18 @@ class Run(NamedTuple):
 
     @property
     def channels(self) -> np.ndarray:
-        """int64 [N]."""
+        """Number of channels of each encoded picture: int64 [N]."""
         return np.array([encoded_channels(picture.data, picture.format) for picture in self.pictures], np.int64)
 
 
 class ExampleEncoder:
-    """Encodes images with annotations, or of one class each.
+    """Encoder of images with annotations, or with one class each.
 
     Args:
-        labels: the classes; every annotation is of one of them.
-        table: the layout, with the parts that are wanted.
+        labels: The classes; every annotation has one of them.
+        table: The layout, with the requested parts.
         box_policy: `clip`, `drop` or `keep`, see `recordmill.transforms.encoders.encode_objects.fit_boxes`.
-        min_area_px2: see `recordmill.transforms.encoders.encode_objects.in_pixels`.
+        min_area_px2: See `recordmill.transforms.encoders.encode_objects.in_pixels`.
     """
 
     def __init__(self, labels: LabelMap, table: FeatureTable, box_policy: str, min_area_px2: float = 0.0):
@@ -111,13 +111,13 @@ class ExampleEncoder:
         self._box_policy = box_policy
 
     def draw(self, task: ImageTask, block: Block, row: int, picture: Picture) -> LoadedImage:
-        """An image with the masks that its record has; used by several threads.
+        """Return the image with the masks of its record. Thread-safe.
 
         Args:
-            block: of images; that of the task is in `row`.
+            block: Images; the task's image is in `row`.
 
         Raises:
-            OSError: storage fails.
+            OSError: Storage fails.
         """
         try:
             check_size(len(picture.data))
@@ -160,7 +160,7 @@ class ExampleEncoder:
         )
 
     def _fit(self, block: Block, images: list[LoadedImage]) -> tuple[Run, dict[int, list[Rejected]]]:
-        """Fit the boxes of images that have pictures; also why objects are left out, by the image's row."""
+        """Fit the boxes of images with pictures. Return them, and rejects of objects by row of the image."""
         pictures: list[Any] = [image.picture for image in images]
         size_px = np.array([(picture.width, picture.height) for picture in pictures], np.int64).reshape(-1, 2)
         frame_px = np.array([picture.frame for picture in pictures], np.int64).reshape(-1, 2)
@@ -195,10 +195,10 @@ class ExampleEncoder:
         return run, rejected
 
     def _class_indices(self, category_id: np.ndarray) -> np.ndarray:
-        """The class index of each object: int64 [M].
+        """Return the class index of each object: int64 [M].
 
         Raises:
-            KeyError: a category is none of the classes.
+            KeyError: A category is not one of the classes.
         """
         found = np.searchsorted(self._category_ids, category_id, side="right") - 1
         is_known = (found >= 0) & (self._category_ids[found] == category_id) if len(self._category_ids) else found >= 0
@@ -207,7 +207,7 @@ class ExampleEncoder:
         return found
 
     def _columns(self, run: Run) -> dict[str, Column]:
-        """The values of the table, a row a record."""
+        """Return the columns of the table's features, one row per record."""
         columns = {}
         for source, write in self._writes.items():
             column = write(run)
@@ -250,7 +250,7 @@ class ExampleEncoder:
 
 
 def with_objects(block: Block) -> Block:
-    """The Block with the columns of objects, which may be absent where there are none."""
+    """Return the Block with columns of objects. A Block without objects may lack them."""
     if block.num_objects:
         return block
     return block.having(first_object_of_image=np.zeros(len(block) + 1, np.int64), **object_columns(()))
@@ -265,13 +265,13 @@ def _checked(image: LoadedImage, size: int) -> LoadedImage:
 
 
 def ragged_ints(rows: Sequence[Sequence[int]]) -> Ragged:
-    """A column of lists of int64."""
+    """Return a column of lists of int64."""
     lengths = np.array(list(map(len, rows)), np.int64)
     return Ragged(np.array([number for row in rows for number in row], np.int64), starts_of(lengths))
 
 
 def _group(column: Column, starts: np.ndarray) -> Column:
-    """Values of objects as lists of their images; `starts` as a Block's first_object_of_image."""
+    """Group values of objects by image; `starts` is a Block's first_object_of_image."""
     if isinstance(column, Ragged):
         return Ragged(column.values, column.starts[starts])
     if isinstance(column, np.ndarray):
@@ -280,14 +280,14 @@ def _group(column: Column, starts: np.ndarray) -> Column:
 
 
 def _repeat(column: Column, image_of_object: np.ndarray) -> Column:
-    """Values of images as those of their objects."""
+    """Repeat the values of images for each of their objects."""
     if isinstance(column, np.ndarray):
         return column[image_of_object]
     return [column[image] for image in image_of_object.tolist()]
 
 
 def _numbers(indices: np.ndarray) -> dict[int, int]:
-    """How often each class index is there, of those that are."""
+    """Return the number of occurrences of each class index that occurs."""
     return {index: number for index, number in enumerate(np.bincount(indices).tolist()) if number}
 
 
@@ -315,10 +315,10 @@ def _count(run: Run, per_image: np.ndarray, has_captions: bool) -> Counter[Metri
 def _reject_objects(
     block: Block, images: Sequence[LoadedImage], boxes: FittedBoxes, objects: np.ndarray
 ) -> dict[int, list[Rejected]]:
-    """Why objects are left out, by the row of their image.
+    """Return rejects of objects, by the row of their image.
 
     Args:
-        objects: int64, rows of those objects.
+        objects: int64, rows of the rejected objects.
     """
     rejected: dict[int, list[Rejected]] = defaultdict(list)
     columns = (objects, block.image_of_object[objects], block.object_id[objects], boxes.is_empty[objects])
@@ -335,11 +335,11 @@ def _reject_objects(
 
 
 class _LeftOut(NamedTuple):
-    """Rejects of a run in order, and what is counted of them.
+    """Rejects of a run in order, and their counts.
 
     Attributes:
-        bytes: file size of each rejected image.
-        read_bytes: bytes that were read of the file of each other image, without continuations.
+        bytes: File size in bytes of each rejected image.
+        read_bytes: Bytes read from the file of each other image, without continuations.
     """
 
     rejected: list[Rejected]
@@ -349,9 +349,10 @@ class _LeftOut(NamedTuple):
 
 
 def _gather_left_out(block: Block, images: Sequence[LoadedImage], faults: Mapping[int, list[Rejected]]) -> _LeftOut:
-    """
+    """Collect the rejects of a run, and their counts.
+
     Args:
-        faults: objects that are left out, by the row of their image.
+        faults: Rejects of objects, by the row of their image.
     """
     left_out = _LeftOut([], Counter(), [], [])
     for row, (task, picture, masks) in enumerate(images):

@@ -1,6 +1,6 @@
-"""Masks of one image: those of its objects, of stuff, and of panoptic segments.
+"""Masks of one image: masks of its objects, of stuff, and of panoptic segments.
 
-Panoptic and stuff annotations become one-channel PNGs that say of every pixel what it is."""
+Panoptic and stuff annotations become one-channel PNGs with a value per pixel."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -34,14 +34,14 @@ from recordmill.transforms.images.open_picture import open_picture
 from recordmill.transforms.storage.interface import ChangedFileError, UnreadableFileError
 
 MAX_SEGMENTS = 255
-"""Number of values of a byte, besides 0 for void."""
+"""Number of values of a byte, without 0 for void."""
 
 
 class PanopticMap(NamedTuple):
-    """A panoptic PNG, read.
+    """Contents of a panoptic PNG.
 
     Attributes:
-        data: the file.
+        data: The file.
         indices: uint8 [height, width]: 1 + index of the pixel's segment in `segments_info`; 0 for void.
     """
 
@@ -50,47 +50,47 @@ class PanopticMap(NamedTuple):
 
 
 def read_panoptic(panoptic: PanopticAnnotation, width: int, height: int, category_ids: frozenset[int]) -> PanopticMap:
-    """Read the PNG of an image of `width` x `height` pixels, and compare its segments with its row.
+    """Read the PNG of an image of `width` x `height` pixels, and compare its segments with those of its row.
 
     Args:
-        category_ids: of all segments; they are how panopticapi's two-channel format is known.
+        category_ids: Category ids of all segments, to recognise panopticapi's two-channel format.
 
     Raises:
-        UnusableError: the PNG is missing, broken or of another size, or its segments are not those of the row.
-        OSError: storage fails.
+        UnusableError: The PNG is missing, broken or has another size, or its segments differ from those of the row.
+        OSError: Storage fails.
     """
     if len(panoptic.segments) > MAX_SEGMENTS:
         detail = f"{len(panoptic.segments)} segments; masks of one byte tell {MAX_SEGMENTS} apart"
-        raise UnusableError(Reason.TOO_MANY_SEGMENTS, _of(panoptic, detail))
+        raise UnusableError(Reason.TOO_MANY_SEGMENTS, _name_file(panoptic, detail))
     try:
         data = fetch_file(ImageRef(panoptic.path, panoptic.size_bytes or 0, panoptic.version))
     except ChangedFileError as error:
         detail = "the file has been replaced since it was listed"
-        raise UnusableError(Reason.MASK_MISSING, _of(panoptic, detail)) from error
+        raise UnusableError(Reason.MASK_MISSING, _name_file(panoptic, detail)) from error
     except FileNotFoundError as error:
-        raise UnusableError(Reason.MASK_MISSING, _of(panoptic, "no such file under --panoptic-masks")) from error
+        raise UnusableError(Reason.MASK_MISSING, _name_file(panoptic, "no such file under --panoptic-masks")) from error
     except UnreadableFileError as error:
-        raise UnusableError(Reason.MASK_UNREADABLE, _of(panoptic, str(error.strerror))) from error
+        raise UnusableError(Reason.MASK_UNREADABLE, _name_file(panoptic, str(error.strerror))) from error
     with DECODING.part(width * height):
         colours = _decoded(panoptic, data, width, height)
-        indices = _places(colours, np.array([segment.id for segment in panoptic.segments], np.uint32))
+        indices = _segment_indices(colours, np.array([segment.id for segment in panoptic.segments], np.uint32))
     if fault := _fault(panoptic, indices):
         if _is_two_channel(colours, category_ids):
             detail = (
                 "its pixels are (category, instance), panopticapi's two-channel format; convert it with panopticapi's "
                 "converters/2channels2panoptic_coco_format.py, which also writes the JSON that goes with it"
             )
-            raise UnusableError(Reason.TWO_CHANNEL_PANOPTIC, _of(panoptic, detail))
-        raise UnusableError(Reason.SEGMENT_MISMATCH, _of(panoptic, fault))
+            raise UnusableError(Reason.TWO_CHANNEL_PANOPTIC, _name_file(panoptic, detail))
+        raise UnusableError(Reason.SEGMENT_MISMATCH, _name_file(panoptic, fault))
     return PanopticMap(data, indices.astype(np.uint8))
 
 
-def _of(panoptic: PanopticAnnotation, detail: str) -> str:
+def _name_file(panoptic: PanopticAnnotation, detail: str) -> str:
     return f"{panoptic.file_name!r}: {detail}"
 
 
 def _decoded(panoptic: PanopticAnnotation, data: bytes, width: int, height: int) -> np.ndarray:
-    """uint8 [height, width, 3]."""
+    """Return the pixels of the PNG: uint8 [height, width, 3]."""
     try:
         with open_picture(data, "png") as image:
             size, mode = image.size, image.mode
@@ -99,21 +99,21 @@ def _decoded(panoptic: PanopticAnnotation, data: bytes, width: int, height: int)
                 return np.asarray(image.convert("RGB"))
     except Exception as error:  # Pillow's decoders raise nearly anything on bytes made to break them
         detail = f"it does not decode as PNG ({brief(error)})"
-        raise UnusableError(Reason.MASK_UNREADABLE, _of(panoptic, detail)) from error
+        raise UnusableError(Reason.MASK_UNREADABLE, _name_file(panoptic, detail)) from error
     if size != (width, height):
         detail = f"it is {size[0]}x{size[1]}, its image {width}x{height}"
-        raise UnusableError(Reason.MASK_SIZE_MISMATCH, _of(panoptic, detail))
+        raise UnusableError(Reason.MASK_SIZE_MISMATCH, _name_file(panoptic, detail))
     detail = f"a PNG of mode {mode}; segment ids are written as RGB"
-    raise UnusableError(Reason.MASK_UNREADABLE, _of(panoptic, detail))
+    raise UnusableError(Reason.MASK_UNREADABLE, _name_file(panoptic, detail))
 
 
 _UNKNOWN = -1
 _PIXELS_AT_ONCE = 1 << 20
-"""Number of pixels whose segments are looked up together. A lookup takes several times the memory of its pixel."""
+"""Number of pixels per lookup of segments, which takes several times the memory of the pixels."""
 
 
-def _places(colours: np.ndarray, segment_ids: np.ndarray) -> np.ndarray:
-    """int16 [height, width]: 1 + index of each pixel's id in `segment_ids`, 0 for id 0, _UNKNOWN for any other."""
+def _segment_indices(colours: np.ndarray, segment_ids: np.ndarray) -> np.ndarray:
+    """Return 1 + index of each pixel's id in `segment_ids`, 0 for id 0, _UNKNOWN otherwise: int16 [height, width]."""
     known = np.concatenate([np.zeros(1, np.uint32), segment_ids])
     order = np.argsort(known)
     ranked = known[order]
@@ -131,7 +131,7 @@ def _places(colours: np.ndarray, segment_ids: np.ndarray) -> np.ndarray:
 
 
 def _fault(panoptic: PanopticAnnotation, indices: np.ndarray) -> str:
-    """How PNG and row differ; empty where they do not."""
+    """Return the difference between PNG and row; empty if they agree."""
     unknown = int(np.count_nonzero(indices == _UNKNOWN))
     if unknown:
         return f"{unknown:,} of its pixels are of segments that segments_info does not list"
@@ -141,7 +141,7 @@ def _fault(panoptic: PanopticAnnotation, indices: np.ndarray) -> str:
 
 
 def _is_two_channel(colours: np.ndarray, category_ids: frozenset[int]) -> bool:
-    """Whether red is always a category, and green the number of an instance: ids below 256 have no green."""
+    """Return True if red is always a category id and green an instance number. Segment ids below 256 have no green."""
     if colours[:, :, 2].any() or not colours[:, :, 1].any():
         return False
     reds = np.unique(colours[:, :, 0]).tolist()
@@ -152,11 +152,11 @@ _VOID = PanopticAnnotation("", "", ())
 
 
 class RegionEncoder:
-    """Encodes the stuff and panoptic masks of one data set's images.
+    """Encoder of the stuff and panoptic masks of a data set's images.
 
     Args:
-        labels: its `segments` are the categories of stuff and of panoptic segments.
-        sources: which values of `recordmill.schemas.layouts` are wanted; no other is computed.
+        labels: Label map; its `segments` are the categories of stuff and of panoptic segments.
+        sources: Requested values of `recordmill.schemas.layouts`; others are not computed.
     """
 
     def __init__(self, labels: LabelMap, sources: frozenset[str]):
@@ -167,11 +167,11 @@ class RegionEncoder:
         self._sources = sources
 
     def of_panoptic(self, panoptic: PanopticAnnotation, picture: Picture) -> dict[str, Any]:
-        """The values that come of a panoptic annotation.
+        """Return the values of a panoptic annotation, by source.
 
         Raises:
-            UnusableError: its PNG cannot be used, or its categories' labels do not fit into a category mask.
-            OSError: storage fails.
+            UnusableError: The PNG is unusable, or labels of its categories do not fit into a category mask.
+            OSError: Storage fails.
         """
         if "panoptic.category_png" in self._sources:
             labels = [self._label[segment.category_id] for segment in panoptic.segments]
@@ -180,14 +180,14 @@ class RegionEncoder:
                 detail = f"{panoptic.file_name!r}: label {beyond[0]} is not 1 to 255, what a mask of one byte holds"
                 raise UnusableError(Reason.CATEGORY_OUT_OF_RANGE, detail)
         read = read_panoptic(panoptic, *picture.frame, frozenset(self._index))
-        # Boxes and areas are of the picture as it was annotated: when it is shrunk, small segments may vanish.
+        # Boxes and areas are measured at the annotated size, because small segments may vanish in a shrunk image.
         measured = read.indices
         if picture.annotated_size:
             read = _shrunk(panoptic, read.indices, picture)
         return self._values(panoptic, read, measured)
 
     def of_void(self, width: int, height: int) -> dict[str, Any]:
-        """The same for an image without a panoptic annotation: all void."""
+        """Return the values of an image without a panoptic annotation: all void."""
         data = black_png(width, height) if "panoptic.png" in self._sources else b""
         void = np.zeros((height, width), np.uint8)
         return self._values(_VOID, PanopticMap(data, void), void)
@@ -195,7 +195,7 @@ class RegionEncoder:
     def of_stuff(
         self, regions: Iterable[tuple[StuffAnnotation, np.ndarray]], width: int, height: int
     ) -> dict[str, Any]:
-        """The semantic mask of stuff annotations, each with its run lengths; where two overlap, the later counts."""
+        """Return the semantic mask of stuff annotations with run lengths. Later annotations cover earlier ones."""
         pixels = np.full((height, width), SEMANTIC_IGNORE, np.uint8)
         found = []
         for region, runs in regions:
@@ -238,17 +238,17 @@ def _shrunk(panoptic: PanopticAnnotation, indices: np.ndarray, picture: Picture)
 
 
 def _looked_up(indices: np.ndarray, void: int, values: Iterable[int]) -> bytes:
-    """A PNG of the value of each pixel's segment."""
+    """Return a grey PNG with the value of each pixel's segment."""
     return grey_png(np.array([void, *values], np.uint8)[indices])
 
 
 def _area(index: int, segment: Segment, indices: np.ndarray) -> int:
-    """Pixels²; counted where the JSON does not say."""
+    """Return the area in pixels², measured if the JSON has none."""
     return int(np.count_nonzero(indices == index) if segment.area_px2 is None else segment.area_px2)
 
 
 def _box(index: int, segment: Segment, indices: np.ndarray) -> tuple[float, float, float, float]:
-    """ymin, xmin, ymax, xmax as fractions of the annotated size; measured where the JSON does not say."""
+    """Return ymin, xmin, ymax, xmax as fractions of the annotated size, measured if the JSON has no box."""
     height, width = indices.shape
     if segment.bbox_xywh_px is None:
         rows, columns = np.nonzero(indices == index)
@@ -266,13 +266,13 @@ class DrawnMasks(NamedTuple):
     """Masks of one image.
 
     Attributes:
-        faults: why objects have no record, by the object's row in its image. The lists below are of the other objects
-            whose box can be used.
-        png, rle: serialised masks; empty lists where they are not wanted.
-        bounds_px: ymin, xmin, ymax, xmax of each mask; NaN of one without a pixel.
-        values: of stuff and panoptic segments, by source (see `recordmill.schemas.layouts`).
-        rejected: annotations of these that are not among the values.
-        counted: what is in all of it.
+        faults: Reject reasons of objects, by the object's row in its image. The lists below have the other objects with
+            a usable box.
+        png, rle: Serialised masks; empty lists if not requested.
+        bounds_px: ymin, xmin, ymax, xmax of each mask; NaN for a mask without a pixel.
+        values: Values of stuff and panoptic segments, by source (see `recordmill.schemas.layouts`).
+        rejected: Rejected stuff and panoptic annotations.
+        counted: Counts of all masks.
     """
 
     faults: dict[int, UnusableError]
@@ -285,11 +285,11 @@ class DrawnMasks(NamedTuple):
 
 
 class MaskDrawer:
-    """Draws the masks of one data set's images; used by several threads.
+    """Renderer of the masks of a data set's images. Thread-safe.
 
     Args:
-        table: the layout, with the parts that are wanted.
-        box_policy, min_area_px2: see `recordmill.transforms.encoders.encode_objects`.
+        table: The layout, with the requested parts.
+        box_policy, min_area_px2: See `recordmill.transforms.encoders.encode_objects`.
     """
 
     def __init__(self, labels: LabelMap, table: FeatureTable, box_policy: str, min_area_px2: float = 0.0):
@@ -301,15 +301,15 @@ class MaskDrawer:
         self.has_regions = Part.PANOPTIC in table.parts or Part.SEMANTIC in table.parts
 
     def draw(self, task: ImageTask, block: Block, row: int, picture: Picture) -> DrawnMasks | None:
-        """Draw the masks of an image; None if none are wanted.
+        """Draw the masks of an image; None if none are requested.
 
         Args:
-            task: with labels; its objects are in the Block.
-            block: of images; that of the task is in `row`.
+            task: Image with labels; its objects are in the Block.
+            block: Images; the task's image is in `row`.
 
         Raises:
-            UnusableError: the masks are larger than a record.
-            OSError: storage fails.
+            UnusableError: The masks are larger than a record.
+            OSError: Storage fails.
         """
         if not self.has_masks and not self.has_regions:
             return None
@@ -348,7 +348,7 @@ class MaskDrawer:
         )
 
     def _panoptic_values(self, task: ImageTask, picture: Picture, drawn: DrawnMasks) -> dict[str, Any]:
-        """The values that come of a panoptic annotation; without one, all is void."""
+        """Return the values of a panoptic annotation; all void without one."""
         for row in task.labels.panoptic:
             try:
                 values = self._regions.of_panoptic(row, picture)
@@ -360,7 +360,6 @@ class MaskDrawer:
         return self._regions.of_void(picture.width, picture.height)
 
     def _stuff_values(self, task: ImageTask, picture: Picture, drawn: DrawnMasks) -> dict[str, Any]:
-        """The semantic mask of stuff annotations."""
         regions: list[tuple[StuffAnnotation, np.ndarray]] = []
         for region in task.labels.regions:
             try:
@@ -373,7 +372,7 @@ class MaskDrawer:
 
 
 def _within_a_record(masks: Iterable[bytes], before: int) -> list[bytes]:
-    """The masks of an image, unless they are more bytes than a record has besides `before`."""
+    """Return the masks. Raise UnusableError if they and `before` other bytes exceed the size of a record."""
     kept = []
     for mask in masks:
         kept.append(mask)
@@ -383,10 +382,10 @@ def _within_a_record(masks: Iterable[bytes], before: int) -> list[bytes]:
 
 
 def _counts(segmentation: bytes, picture: Picture) -> bytes:
-    """Compressed counts of a mask of the record's image.
+    """Return the compressed run lengths of a mask at the size of the record's image.
 
     Raises:
-        UnusableError: it is no mask of the image.
+        UnusableError: The segmentation is not a mask of the image.
     """
     counts, size = compress_segmentation(segmentation, *picture.frame), (picture.width, picture.height)
     if picture.annotated_size:

@@ -15,9 +15,9 @@ class FittedBoxes(NamedTuple):
 
     Attributes:
         yxyx_frac: float64 [M, 4], ymin, xmin, ymax, xmax as fractions of height and width; undefined if `is_empty`.
-        is_clipped: bool [M], an edge is not the source's.
-        is_empty: bool [M], no area is inside the image, or none is left as float32, the dtype of records.
-        is_outside: bool [M], the box crosses the edge, and the policy is `drop`.
+        is_clipped: bool [M], True if an edge was moved.
+        is_empty: bool [M], True if no area is inside the image, or none is left as float32, the dtype of records.
+        is_outside: bool [M], True if the box crosses the edge, and the policy is `drop`.
     """
 
     yxyx_frac: np.ndarray
@@ -27,16 +27,16 @@ class FittedBoxes(NamedTuple):
 
     @property
     def is_usable(self) -> np.ndarray:
-        """bool [M]."""
+        """True for boxes that records may store: bool [M]."""
         return ~(self.is_empty | self.is_outside)
 
     def take(self, objects: np.ndarray) -> "FittedBoxes":
-        """Return the boxes of some objects: bool [M], or int64, indices."""
+        """Return the boxes of some objects: bool [M], or int64 indices."""
         return FittedBoxes(*(column[objects] for column in self))
 
 
 _FLOAT32_STEP = 1e-7
-"""More than what is between two neighbouring 32-bit floats of 0..1."""
+"""Upper bound of the distance of two neighbouring float32 numbers in 0..1."""
 
 
 def fit_boxes(boxes_xywh_px: np.ndarray, frame_wh_px: np.ndarray, policy: str) -> FittedBoxes:
@@ -45,8 +45,8 @@ def fit_boxes(boxes_xywh_px: np.ndarray, frame_wh_px: np.ndarray, policy: str) -
     Args:
         boxes_xywh_px: float64 [M, 4], finite; width and height not negative.
         frame_wh_px: int64 [M, 2], width and height of each box's image.
-        policy: for a box that crosses the edge: `clip` cuts it there, `drop` rejects it, `keep` leaves it unchanged,
-            beyond 0..1. An empty box is rejected under each.
+        policy: Policy for boxes that cross the edge: `clip` cuts them there, `drop` rejects them, `keep` leaves them
+            unchanged, beyond 0..1. Each policy rejects empty boxes.
 
     >>> boxes, frames = np.array([[60.0, 0, 50, 40], [0, 0, 5, 5]]), np.array([[100, 50], [10, 10]])
     >>> fit_boxes(boxes, frames, "clip").yxyx_frac.tolist()
@@ -58,7 +58,7 @@ def fit_boxes(boxes_xywh_px: np.ndarray, frame_wh_px: np.ndarray, policy: str) -
     # Not np.maximum(low, 0): it turns -0.0 into 0.0, and records would have other bytes.
     low_inside, high_inside = np.where(low < 0, 0.0, low), np.where(sides < high, sides, high)
     crosses = ((low_inside != low) | (high_inside != high)).any(axis=1)
-    with np.errstate(over="ignore"):  # of boxes that are far outside
+    with np.errstate(over="ignore"):  # far outside the image
         is_less = (low_inside / sides).astype(np.float32) < (high_inside / sides).astype(np.float32)
     has_length = (high_inside - low_inside > sides * _FLOAT32_STEP) | ((low_inside < high_inside) & is_less)
     is_empty = np.logical_not(has_length.all(axis=1))
@@ -72,17 +72,17 @@ def fit_boxes(boxes_xywh_px: np.ndarray, frame_wh_px: np.ndarray, policy: str) -
 
 
 _ROUNDED = 2e-6
-"""Centre and size with six decimals give edges that are so far off."""
+"""Error of an edge that is computed from a centre and a size with six decimals."""
 _POLYGONS = msgspec.json.Decoder(list[list[float]])
 
 
 def in_pixels(block: Block, frame_wh_px: np.ndarray, min_area_px2: float = 0.0) -> Block:
-    """Convert boxes, areas, corners, segmentations and keypoints from fractions to pixels. An edge of a box that is
-    less than 2e-6 beyond the image is at the image's edge.
+    """Convert boxes, areas, corners, segmentations and keypoints from fractions to pixels. An edge of a box less than
+    2e-6 beyond the image is moved to the image's edge.
 
     Args:
         frame_wh_px: int64 [N, 2], width and height of each image.
-        min_area_px2: objects that were in fractions and have a smaller area are left out.
+        min_area_px2: Minimum area. Smaller objects that were in fractions are skipped.
 
     >>> rows = Block(image_id=np.array([7]), first_object_of_image=np.array([0, 1]), area_px2=np.array([0.125]),
     ...     boxes_xywh_px=np.array([[0.5, 0.0, 0.5000004, 0.25]]), in_fractions=np.array([True]))
@@ -97,7 +97,7 @@ def in_pixels(block: Block, frame_wh_px: np.ndarray, min_area_px2: float = 0.0) 
     low = np.where((low < 0) & (low > -_ROUNDED), 0.0, low) * sides
     high = np.where((high > 1) & (high < 1 + _ROUNDED), 1.0, high) * sides
     length = high - low
-    length = np.where(low + length > high, np.nextafter(length, -np.inf), length)  # or it would be beyond the edge
+    length = np.where(low + length > high, np.nextafter(length, -np.inf), length)  # keep it inside the edge
     keypoints, segmentation = block.keypoints_xyv, block.segmentation
     if keypoints is not None:
         points = keypoints.values.reshape(-1, 3).copy()
@@ -119,7 +119,7 @@ def in_pixels(block: Block, frame_wh_px: np.ndarray, min_area_px2: float = 0.0) 
 
 
 def _scaled(segmentation: bytes, width: float, height: float) -> bytes:
-    """Convert polygons from fractions to pixels. Other segmentations are of the image's size, or are rejected later."""
+    """Convert polygons from fractions to pixels. Other segmentations have the image's size, or are rejected later."""
     try:
         polygons = _POLYGONS.decode(segmentation)
     except msgspec.DecodeError:
@@ -129,9 +129,9 @@ def _scaled(segmentation: bytes, width: float, height: float) -> bytes:
 
 
 class KeypointEncoder:
-    """Encoder of keypoints. Each object has K, the largest number of a category.
+    """Encoder of keypoints. Each object gets K keypoints, the maximum number of any category.
 
-    Where an object has none, or fewer, the rest is zeros without names.
+    Missing keypoints are zeros without names.
     """
 
     def __init__(self, labels: LabelMap):
@@ -143,10 +143,10 @@ class KeypointEncoder:
     def encode(self, keypoints_xyv: Ragged | None, class_index: np.ndarray, frame_px: np.ndarray) -> dict[str, Column]:
         """Return the columns of `recordmill.schemas.values`, a row per object.
 
-        A keypoint that is not labelled is at 0, 0 in any case.
+        An unlabelled keypoint is always at 0, 0.
 
         Args:
-            keypoints_xyv: of M objects; None if none of them has keypoints.
+            keypoints_xyv: Keypoints of M objects; None if no object has keypoints.
             class_index: int64 [M].
             frame_px: int64 [M, 2], width and height of each object's image.
         """

@@ -1,4 +1,4 @@
-"""How many records an image will give, and of what size, before it has been read."""
+"""Estimate the number and size of an image's records before the image is read."""
 
 from math import prod
 
@@ -9,12 +9,12 @@ from recordmill.schemas.features import Feature, FeatureKind, FeatureTable, Part
 from recordmill.transforms.blocks.image_tasks import labels_of
 from recordmill.transforms.records.tfrecord import framed
 
-# Mean bytes of a value: floats are four, ids and labels short varints, names as in COCO, each with its list's overhead.
+# Mean bytes of a value, with the overhead of its list: four for floats, short varints for ids, names as in COCO.
 _VALUE_BYTES = {FeatureKind.FLOAT: 4, FeatureKind.INT64: 2, FeatureKind.BYTES: 9}
-_SCALAR_BYTES = 80  # SHA-256, id and the other short texts
+_SCALAR_BYTES = 80  # SHA-256, id and other short texts
 _KEYPOINT_BYTES = 4 + 4 + 1 + 12  # x, y, visibility, name
 
-# Of a mask as PNG: what zlib makes of zeros, and what an object has besides, measured on COCO's instances; compressed
+# Bytes of a PNG mask, measured on COCO's instances: zeros compressed by zlib, and the object's own pixels. Compressed
 # run lengths are a fraction of the polygon's text.
 _PIXELS_PER_MASK_BYTE = 1011
 _OBJECT_MASK_BYTES = 500
@@ -30,11 +30,11 @@ _USUAL_PIXELS = 640 * 480
 
 
 class RecordEstimate:
-    """Estimates for records of one table; what does not depend on the image is summed up once.
+    """Estimates for records of one table. The part that is equal for all images is computed once.
 
     Args:
-        max_side: pixels, to which larger images and their masks are shrunk.
-        same_bytes: what a record has that is as large for every image.
+        max_side: Maximum side in pixels, to which larger images and their masks are shrunk.
+        same_bytes: Further bytes of each record, equal for all images.
     """
 
     def __init__(self, table: FeatureTable, max_side: int | None = None, same_bytes: int = 0):
@@ -48,9 +48,9 @@ class RecordEstimate:
         self._of_pixel = sum(1 / _PIXELS_PER_BYTE[source] for source in table.sources & _PIXELS_PER_BYTE.keys())
 
     def of_block(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """Sizes of the framed records of each image, and their number if nothing is rejected: int64 [N] each.
+        """Return the sizes of each image's framed records, and their numbers if nothing is rejected: int64 [N] each.
 
-        Sizes are right but for what varies in names and ids, and for masks, which are guessed at."""
+        Sizes are exact, except for the lengths of names and ids, and for masks, which are rough estimates."""
         number = block.objects_per_image
         image = self._fixed + _letters(block.file_name) + (block.file_bytes if self._has_image else 0)
         if self._per_annotation:
@@ -79,7 +79,7 @@ class RecordEstimate:
         return (total + self._pixels(block) * self._of_pixel).astype(np.int64)
 
     def least_mask_bytes(self, block: Block) -> np.ndarray:
-        """Bytes that the masks of each image take as PNGs, if they are empty: int64 [N]."""
+        """Return the bytes of each image's masks as PNGs if all masks are empty: int64 [N]."""
         if Part.MASK_PNG not in self._parts:
             return np.zeros(len(block), np.int64)
         return block.objects_per_image * self._pixels(block) // _PIXELS_PER_MASK_BYTE
@@ -89,7 +89,7 @@ class RecordEstimate:
         if self._max_side is not None:
             longer = np.maximum(np.maximum(width, height), 1)
             scale = np.minimum(self._max_side / longer, 1.0)
-            # As `recordmill.transforms.images.open_picture.shrunk_size`.
+            # Equal to `recordmill.transforms.images.open_picture.shrunk_size`.
             shrunk = [np.maximum(1, np.rint(side * scale)).astype(np.int64) for side in (width, height)]
             is_larger = longer > self._max_side
             width, height = (np.where(is_larger, new, old) for new, old in zip(shrunk, (width, height), strict=True))
@@ -97,7 +97,7 @@ class RecordEstimate:
 
 
 def _letters(texts: Ragged) -> np.ndarray:
-    """Number of characters of each text: int64. Every byte of UTF-8 begins one, but for 10xxxxxx."""
+    """Return the number of characters of each text: int64. In UTF-8, every byte except 10xxxxxx starts one."""
     inner = np.concatenate(([0], np.cumsum(texts.values & 0xC0 == 0x80)))
     return texts.lengths - np.diff(inner[texts.starts])
 

@@ -1,4 +1,4 @@
-"""Texts become an encoder: their terms are counted, and those that are to be kept numbered."""
+"""Fit an encoder on texts: count their terms, choose the terms of the vocabulary, and number them."""
 
 import math
 import re
@@ -32,13 +32,13 @@ from recordmill.schemas.inputs.encoders import (
 from recordmill.transforms.runtime.beam_steps import StructCoder
 
 AT_ONCE = 1024
-"""Texts whose terms are held at once: enough that NumPy's calls cost nothing."""
+"""Number of texts per batch: large enough to hide the overhead of NumPy's calls."""
 
 registry.register_coder(Terms, StructCoder)
 
 
 class TermSplitter:
-    """Splits texts as scikit-learn's vectorizers do with the same settings."""
+    """Splitter of texts into terms, equal to scikit-learn's vectorizers with the same settings."""
 
     def __init__(self, settings: TextSettings):
         self._find_tokens = re.compile(settings.token_pattern).findall
@@ -47,7 +47,7 @@ class TermSplitter:
         self._fewest, self._most = settings.ngrams
 
     def __call__(self, text: str) -> list[str]:
-        """The terms of a text: single tokens in their order, then pairs, and so on."""
+        """Return the terms of a text: single tokens in their order, then pairs, and so on."""
         tokens = self._find_tokens(text.lower() if self._lower else text)
         if self._stop_words:
             tokens = [token for token in tokens if token not in self._stop_words]
@@ -61,7 +61,7 @@ class TermSplitter:
 
 
 def never_tokens(settings: TextSettings) -> tuple[str, ...]:
-    """Stop words that texts are never split into, so that nothing is left out for them: `don't` is `don`.
+    """Return stop words without effect, because splitting never returns them: `don't` is split into `don`.
 
     >>> from recordmill.schemas.inputs.encoders import TextForm
     >>> never_tokens(TextSettings(TextForm.COUNTS, stop_words=("The", "a", "don't", "with")))
@@ -72,13 +72,13 @@ def never_tokens(settings: TextSettings) -> tuple[str, ...]:
 
 
 class TextVectors(NamedTuple):
-    """Texts as numbers: of text i those from `ends[i]` to `ends[i + 1]`.
+    """Texts as numbers. Text i has the numbers from `ends[i]` to `ends[i + 1]`.
 
     Attributes:
-        indices: int64, of the terms that are in a text, ascending; or the ids of its tokens, in their order.
-        values: float64, of these terms; empty for tokens.
+        indices: int64, indices of the terms in each text, ascending; or its token ids, in the order of the text.
+        values: float64, values of these terms; empty for tokens.
         ends: int64 [texts + 1].
-        counts: int64 [texts, 4], of each text its part of TextCounts.
+        counts: int64 [texts, 4], each text's contribution to TextCounts.
     """
 
     indices: np.ndarray
@@ -88,7 +88,7 @@ class TextVectors(NamedTuple):
 
 
 class TextVectorizer:
-    """Encodes texts, as scikit-learn's CountVectorizer and TfidfVectorizer do, or as token ids."""
+    """Encoder of texts, equal to scikit-learn's CountVectorizer and TfidfVectorizer, or as token ids."""
 
     def __init__(self, encoder: TextEncoder):
         self._split = TermSplitter(encoder.settings)
@@ -123,21 +123,21 @@ class TextVectorizer:
 
 
 def _of_unit_length(values: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Vectors that lie one after the other, each divided by its Euclidean length.
+    """Divide each of several concatenated vectors by its Euclidean length.
 
     >>> _of_unit_length(np.array([3.0, 4.0, 2.0]), np.array([0, 2, 2, 3])).tolist()
     [0.6, 0.8, 1.0]
     """
     squares = (values * values).tolist()
-    # Exact sums are the same in any order, and so are records.
+    # fsum is exact, so records do not depend on the order of the sum.
     lengths = [math.sqrt(math.fsum(squares[start:end])) for start, end in pairwise(ends.tolist())]
     return values / np.repeat(lengths, np.diff(ends))
 
 
 _HELD_TERMS = 200_000
-"""Distinct terms that a worker counts before it passes the counts on."""
+"""Number of distinct terms at which a worker emits its counts."""
 _SHARES = 512
-"""Into how many the distinct terms are divided. Passing on terms one by one takes ten times as long."""
+"""Number of shares of the distinct terms. Emitting single terms takes ten times as long."""
 _MANY_TERMS = 1_000_000
 _SHOWN = 5
 _FITTED_ON = "train"
@@ -145,7 +145,7 @@ _FITTED_ON = "train"
 
 @dataclass(eq=False, repr=False)
 class FitEncoder(beam.PTransform):
-    """Lists of texts become one TextEncoder."""
+    """Convert lists of texts to one TextEncoder."""
 
     source: EncoderSource
 
@@ -164,10 +164,10 @@ class FitEncoder(beam.PTransform):
 
 
 class TermCounter:
-    """Counts the terms of several texts.
+    """Counter of the terms of several texts.
 
     Attributes:
-        distinct: how many there are, of texts that have been looked at; others wait until there are many.
+        distinct: Number of distinct terms, without the texts that wait to fill a batch.
     """
 
     def __init__(self, settings: TextSettings):
@@ -189,11 +189,11 @@ class TermCounter:
         found = np.fromiter(map(self._numbers.__getitem__, chain.from_iterable(terms)), np.int64)
         owners = np.repeat(np.arange(len(terms)), list(map(len, terms)))
         number = self.distinct
-        # With counts it sorts, which is faster here than what it does without.
+        # With return_counts, NumPy sorts, which is faster here.
         pairs, _ = np.unique(owners * number + found, return_counts=True)
         in_texts = pairs % max(1, number)
-        self._occurrences = _added_to(self._occurrences, np.bincount(found, minlength=number))
-        self._texts = _added_to(self._texts, np.bincount(in_texts, minlength=number))
+        self._occurrences = _add_in_place(self._occurrences, np.bincount(found, minlength=number))
+        self._texts = _add_in_place(self._texts, np.bincount(in_texts, minlength=number))
         self._waiting = []
 
     @property
@@ -205,14 +205,14 @@ class TermCounter:
         return Terms(list(self._numbers), self._occurrences.tolist(), self._texts.tolist(), self.distinct)
 
 
-def _added_to(sums: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Sums of as many as `numbers`, of which the first have been summed before."""
+def _add_in_place(sums: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Add `sums` to the first numbers, in place, and return `numbers`."""
     numbers[: sums.size] += sums
     return numbers
 
 
 class _CountTerms(beam.DoFn):
-    """Texts become (share, Terms), those of several texts at once: most texts have the same few words."""
+    """Convert texts to (share, Terms). Texts are counted together, because most have the same few words."""
 
     def __init__(self, settings: TextSettings):
         self._settings = settings
@@ -251,10 +251,10 @@ def some(terms: Terms, places: np.ndarray, distinct: int) -> Terms:
 
 
 def add_counts(counted: Iterable[Terms], texts: int, settings: TextSettings) -> Terms:
-    """The sums of several counts of the same terms; those that may be kept.
+    """Return the sums of several counts, for the terms that settings allow.
 
     Args:
-        texts: how many there are in all.
+        texts: Total number of texts.
     """
     numbers: defaultdict[str, int] = defaultdict()
     numbers.default_factory = numbers.__len__
@@ -262,14 +262,14 @@ def add_counts(counted: Iterable[Terms], texts: int, settings: TextSettings) -> 
     for terms in counted:
         places = np.fromiter(map(numbers.__getitem__, terms.terms), np.int64)
         sums = np.pad(sums, ((0, 0), (0, len(numbers) - sums.shape[1])))
-        sums[:, places] += np.array([terms.occurrences, terms.texts], np.int64)  # of each term once
+        sums[:, places] += np.array([terms.occurrences, terms.texts], np.int64)  # terms are unique here
     every = Terms(list(numbers), sums[0].tolist(), sums[1].tolist(), len(numbers))
     kept = np.flatnonzero(sums[1] >= least_texts(settings.min_df, texts))
     return most_frequent(every if kept.size == len(numbers) else some(every, kept, len(numbers)), settings.features)
 
 
 class ChooseTerms(beam.CombineFn):
-    """Terms become one Terms, of no more than the `most` most frequent."""
+    """Merge Terms, and keep the `most` most frequent terms."""
 
     def __init__(self, most: int | None):
         self._most = most
@@ -292,8 +292,7 @@ class ChooseTerms(beam.CombineFn):
 
 
 def most_frequent(terms: Terms, most: int | None) -> Terms:
-    """So many of the terms, if there are more; of those of one frequency the first in alphabetical order. All, where it
-    is None."""
+    """Return the `most` most frequent terms, with ties in alphabetical order; all terms if `most` is None."""
     number = len(terms.terms)
     if most is None or number <= most:
         return terms
@@ -305,7 +304,7 @@ def most_frequent(terms: Terms, most: int | None) -> Terms:
 
 
 def least_texts(min_df: int | float, texts: int) -> float:
-    """How many of so many texts a term has to be in; a float is a fraction of them.
+    """Return the minimum number of texts with a term. A float is a fraction of all `texts`.
 
     >>> least_texts(2, 50), least_texts(0.1, 50)
     (2, 5.0)
@@ -314,10 +313,10 @@ def least_texts(min_df: int | float, texts: int) -> float:
 
 
 def make_encoder(chosen: Terms, texts: int, source: EncoderSource) -> TextEncoder:
-    """The encoder of the terms that were chosen, which was fitted on so many texts.
+    """Return the encoder of the chosen terms, fitted on `texts` texts.
 
     Raises:
-        VocabularyError: no term was chosen, or others than are known.
+        VocabularyError: No term was chosen, or the terms differ from the folder's encoder.
     """
     column, settings, split, known = source.column, source.settings, source.fit_split, source.known
     terms = sorted(zip(chosen.terms, chosen.texts, strict=True))
@@ -335,7 +334,7 @@ def make_encoder(chosen: Terms, texts: int, source: EncoderSource) -> TextEncode
 
 
 def inverse_frequency(with_it: int, texts: int) -> float:
-    """How much a term weighs that so many texts have, of so many: scikit-learn's, smooth, as if one more text had all.
+    """Return scikit-learn's smooth idf of a term in `with_it` of `texts` texts, as if one more text had all terms.
 
     >>> inverse_frequency(9, 9), inverse_frequency(0, 0)
     (1.0, 1.0)

@@ -1,6 +1,6 @@
-"""Models of keras.applications and .keras files: loaded once a process, as functions from pictures to features.
+"""Models of keras.applications and .keras files: loaded once per process, as functions from images to features.
 
-It imports TensorFlow in functions. An error of a choice is a ConfigError in one line, for any exception of Keras.
+TensorFlow is imported inside functions. Any exception of Keras becomes a ConfigError in one line.
 """
 
 import difflib
@@ -24,16 +24,16 @@ from recordmill.schemas.inputs.models import FETCHED, ON_DISK, PREPROCESSING, RA
 from recordmill.transforms.storage.resolve import local_copy
 
 _SEED = 0
-"""Seed of random weights, the same in every run and process."""
+"""Seed of random weights, equal in every run and process."""
 _ENDING = ".keras"
 _POOLING = ("GlobalAveragePooling2D", "GlobalMaxPooling2D", "Flatten")
 
 
 def application(name: str) -> str:
-    """The name in keras.applications that is meant; empty where a file is.
+    """Return the matching name in keras.applications; empty if `name` is a file.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: The name is neither.
     """
     from keras import applications
 
@@ -50,7 +50,7 @@ def application(name: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """Return a name in the form for comparisons.
+    """Return a name in lower case, without separators, for comparisons.
 
     >>> _plain("efficientnet-b0") == _plain("EfficientNetB0")
     True
@@ -59,10 +59,10 @@ def _plain(name: str) -> str:
 
 
 def build_model(choice: ModelChoice) -> Any:
-    """The whole model that is chosen, with its weights and the input size that was asked for.
+    """Return the complete chosen model, with its weights and the requested input size.
 
     Raises:
-        ConfigError: there is none, or its weights do not fit.
+        ConfigError: There is no such model, or its weights do not fit.
     """
     if name := application(choice.model):
         return _of_applications(name, choice)
@@ -77,7 +77,7 @@ def build_model(choice: ModelChoice) -> Any:
 
 
 def _of_applications(name: str, choice: ModelChoice) -> Any:
-    size = choice.input_size or _own_size(name)
+    size = choice.input_size or _default_size(name)
     weights = choice.weights or ON_DISK
     if weights in (FETCHED, ON_DISK):
         with without_network() if weights == ON_DISK else nullcontext():
@@ -88,8 +88,8 @@ def _of_applications(name: str, choice: ModelChoice) -> Any:
     return model
 
 
-def _own_size(name: str) -> tuple[int, int]:
-    """The input size that a model of keras.applications has where its top is kept."""
+def _default_size(name: str) -> tuple[int, int]:
+    """Return the input size of a model of keras.applications with its top."""
     height, width = _constructor(name)(weights=None).input_shape[1:3]
     if not (height and width):
         raise ConfigError(f"--model {name} takes pictures of any size: give --input-size, 224x224 for example")
@@ -101,7 +101,7 @@ def _constructed(name: str, size: tuple[int, int], weights: str | None) -> Any:
         model = _constructor(name)(include_top=False, weights=weights, input_shape=(*size, 3))
     except ConfigError:
         raise
-    except Exception as error:  # of downloads, of sizes that are too small …
+    except Exception as error:  # failed downloads, sizes that are too small …
         fault = f"--model {name} of {size[0]}x{size[1]} pixels cannot be made: {brief(error)}"
         if weights is None:
             raise ConfigError(fault) from error
@@ -114,12 +114,12 @@ def _constructed(name: str, size: tuple[int, int], weights: str | None) -> Any:
 
 
 def _draw_weights(model: Any) -> None:
-    """Set random weights, the same in every process. Keras takes its own seeds from Python's `random`, which other
-    threads use. They preserve the variance (He et al., https://arxiv.org/abs/1502.01852)."""
+    """Set random weights, equal in every process. Keras seeds its own from Python's `random`, which other threads use.
+    They preserve the variance (He et al., https://arxiv.org/abs/1502.01852)."""
     for number, variable in enumerate(model.weights):
         shape = tuple(variable.shape)
-        if len(shape) > 1:  # others are constants to begin with
-            inputs = math.prod(shape[:-1] if shape[-1] > 1 else shape[:-2])  # of a depthwise kernel, one channel each
+        if len(shape) > 1:  # others start as constants
+            inputs = math.prod(shape[:-1] if shape[-1] > 1 else shape[:-2])  # a depthwise kernel has one input channel
             drawn = np.random.default_rng((_SEED, number)).normal(0, math.sqrt(2 / inputs), shape)
             variable.assign(drawn.astype(np.float32))
 
@@ -132,7 +132,7 @@ def _constructor(name: str) -> Any:
 
 @contextmanager
 def without_network() -> Iterator[None]:
-    """Keras takes weights from its folder of models or not at all, though it would fetch them."""
+    """Let Keras read weights only from its local folder of models; it downloads none."""
     import keras
 
     home = import_module(keras.utils.get_file.__module__)
@@ -162,7 +162,7 @@ def without_network() -> Iterator[None]:
 
 
 def _load_weights(model: Any, path: str) -> None:
-    """Keras raises where a layer has other weights than the file, or none in it."""
+    """Load the weights of a file. Keras raises if a layer's weights differ from the file's or are missing."""
     with local_copy(path) as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -179,17 +179,17 @@ def _loaded(choice: ModelChoice) -> Any:
     with local_copy(choice.model) as path:
         try:
             return keras.models.load_model(path, compile=False, safe_mode=True)
-        except Exception as error:  # as in _load_weights
+        except Exception as error:  # see _load_weights
             raise ConfigError(f"--model {choice.model} is no .keras file that can be loaded: {brief(error)}") from error
 
 
 def feature_output(model: Any, choice: ModelChoice) -> tuple[str, Any]:
-    """The name of the layer that gives the feature, and its output.
+    """Return the name of the layer that computes the feature, and its output.
 
     Raises:
-        ConfigError: there is none of that name, or none was named and the model does not say.
+        ConfigError: The layer is unknown, or none was named and the model has no default.
     """
-    output = model.outputs[0]  # models of applications have one
+    output = model.outputs[0]  # models of keras.applications have one
     if choice.layer:
         return choice.layer, _named_output(model, choice)
     if not application(choice.model):
@@ -213,17 +213,17 @@ def _named_output(model: Any, choice: ModelChoice) -> Any:
         )
     try:
         return layers[choice.layer].output
-    except (AttributeError, ValueError) as error:  # of a layer that is called more than once, for example
+    except (AttributeError, ValueError) as error:  # the layer is called more than once, for example
         raise ConfigError(f"--layer {choice.layer} has no output in {choice.model}: {brief(error)}") from error
 
 
 def brief(error: Exception) -> str:
-    """Return Keras's message in one line."""
+    """Return the message of an error of Keras in one line."""
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 _LOADED = Shared()
-"""The model of this process, whichever step or thread asks for it."""
+"""The model of this process, shared by steps and threads."""
 
 _PICTURE_RANK = 4
 _SELF_SCALING = ("Rescaling", "Normalization")
@@ -231,10 +231,10 @@ _SELF_SCALING = ("Rescaling", "Normalization")
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """A model and what was found of it.
+    """Loaded model and its properties.
 
     Attributes:
-        features: of uint8 pixels [batch, height, width, 3], RGB, float32 [batch, *feature_shape].
+        features: Function from uint8 pixels [batch, height, width, 3], RGB, to float32 [batch, *feature_shape].
     """
 
     found: FeatureModel
@@ -242,10 +242,10 @@ class LoadedModel:
 
 
 def load_model(choice: ModelChoice) -> LoadedModel:
-    """The model that is chosen, as its files are now, for `load_same` to find.
+    """Load the chosen model from its current files, and cache it for `load_same`.
 
     Raises:
-        ConfigError: it cannot be loaded, takes no pictures, or says too little of itself.
+        ConfigError: The model cannot be loaded, does not take images, or needs options to be used.
     """
     loaded = _load(choice)
     kept: LoadedModel = _LOADED.acquire(lambda: loaded, tag=(choice, loaded.found))
@@ -253,10 +253,10 @@ def load_model(choice: ModelChoice) -> LoadedModel:
 
 
 def load_same(choice: ModelChoice, found: FeatureModel) -> LoadedModel:
-    """The model that `load_model` found, here or in another process; loaded once a process.
+    """Return the model that `load_model` found here or in another process. It is loaded once per process.
 
     Raises:
-        JobError: this process finds another model.
+        JobError: This process finds another model.
     """
     kept: LoadedModel = _LOADED.acquire(lambda: _load_same(choice, found), tag=(choice, found))
     return kept
@@ -290,7 +290,7 @@ def _load(choice: ModelChoice) -> LoadedModel:
     size = _input_size(model, choice)
     layer, output = feature_output(model, choice)
     name, preprocess = _preprocessing(model, choice)
-    part = _up_to(model, layer, output, choice)
+    part = _truncated(model, layer, output, choice)
     pixels = keras.Input((*size, 3), dtype=model.inputs[0].dtype)
     feature = _pooled(part(pixels), choice)
     shape = _fixed_shape(feature, choice, layer)
@@ -305,7 +305,7 @@ def _load(choice: ModelChoice) -> LoadedModel:
 
 
 def _input_size(model: Any, choice: ModelChoice) -> tuple[int, int]:
-    """Height and width of the pictures that a model takes."""
+    """Return height and width of a model's input images."""
     if not getattr(model, "inputs", None):
         raise ConfigError(
             f"--model {choice.model} does not say what it takes: it was saved before it was built, or its layers are "
@@ -334,7 +334,7 @@ def _size(size: tuple[int | None, int | None]) -> str:
 
 
 def _preprocessing(model: Any, choice: ModelChoice) -> tuple[str, Callable[[Any], Any]]:
-    """Its name, and what is done with float32 pixels of 0 to 255."""
+    """Return the name of the preprocessing, and its function for float32 pixels of 0 to 255."""
     from keras import applications
 
     if choice.preprocess in ("tf", "torch", "caffe"):
@@ -355,12 +355,12 @@ def _preprocessing(model: Any, choice: ModelChoice) -> tuple[str, Callable[[Any]
     )
 
 
-def _up_to(model: Any, layer: str, output: Any, choice: ModelChoice) -> Any:
+def _truncated(model: Any, layer: str, output: Any, choice: ModelChoice) -> Any:
     import keras
 
     try:
         return keras.Model(model.inputs, output)
-    except ValueError as error:  # of a layer within a layer, for example
+    except ValueError as error:  # the layer is inside another layer, for example
         raise ConfigError(
             f"--layer {layer}: {choice.model} cannot be cut there ({brief(error)}); name another, or save that "
             "part as a separate model"
@@ -381,7 +381,7 @@ def _pooled(output: Any, choice: ModelChoice) -> Any:
 
 
 def _fixed_shape(output: Any, choice: ModelChoice, layer: str) -> tuple[int, ...]:
-    """The shape of one picture's feature."""
+    """Return the shape of the feature of one image."""
     shape = tuple(output.shape)[1:]
     if not shape or None in shape or "float" not in output.dtype:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Records of images, what is known of them besides, and the protocol of what makes them."""
+"""Records of images, their counts and facts, and the protocol of RecordMakers."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -26,11 +26,11 @@ class Encoded(NamedTuple):
     """The records of one image.
 
     Attributes:
-        records: serialised tf.Examples.
-        counted: what is in them.
-        rejected: the annotations that are not.
-        class_counts: objects of each class, or images, by class index.
-        facts: of the image, for statistics; None without a record.
+        records: Serialised tf.Examples.
+        counted: Counts of the records' contents.
+        rejected: Rejected annotations.
+        class_counts: Number of objects, or images, by class index.
+        facts: Facts of the image, for statistics; None without a record.
     """
 
     records: Collection[Record]
@@ -44,15 +44,15 @@ class EncodedRun(NamedTuple):
     """The records of some images, in order.
 
     Attributes:
-        records: serialised tf.Examples, each joined when it is taken.
-        facts: of the images that have a record; None if none has.
-        records_per_image: int64 [N], of those images, 1 or more.
-        counted: what is in the records.
-        rejected: images and annotations that are not.
-        class_counts: objects of each class, or images, by class index.
-        images: number of images that are not rejected; those that an earlier shard counts are not among them.
-        bytes: size of their files.
-        rejected_bytes: size of each rejected image's file.
+        records: Serialised tf.Examples, each assembled when it is consumed.
+        facts: Facts of the images with a record; None if there are none.
+        records_per_image: int64 [N], 1 or more, for the images with a record.
+        counted: Counts of the records' contents.
+        rejected: Rejected images and annotations.
+        class_counts: Number of objects, or images, by class index.
+        images: Number of images that are not rejected, without those that an earlier shard counts.
+        bytes: Size of the files of these images in bytes.
+        rejected_bytes: Size of each rejected image's file in bytes.
     """
 
     records: Iterable[Record]
@@ -67,9 +67,10 @@ class EncodedRun(NamedTuple):
 
 
 def check_size(size: int) -> None:
-    """
+    """Check the size of a record in bytes.
+
     Raises:
-        UnusableError: a record has so many bytes or more, which no reader takes.
+        UnusableError: The record is larger than readers accept.
     """
     if size > MAX_RECORD_BYTES:
         detail = f"its record would have {size:,} bytes or more; at most {MAX_RECORD_BYTES:,} are written"
@@ -89,11 +90,11 @@ def transcoding_counts(transcoding: Transcoding, bytes_written: int) -> Counter[
 
 
 class PictureRowEncoder:
-    """Encodes images that rows name, one at a time.
+    """Encoder of images that rows name, one image at a time.
 
     Args:
-        labels: the classes that rows may be of.
-        table: features of columns, which are encoded already, and of pictures.
+        labels: The classes of rows.
+        table: Features of columns, which are already encoded, and of images.
     """
 
     def __init__(self, labels: LabelMap, table: FeatureTable):
@@ -104,10 +105,10 @@ class PictureRowEncoder:
         self._has_channels = any(feature.source == "image.channels" for feature in features)
 
     def encode(self, task: ImageTask, picture: Picture) -> Encoded | Rejected:
-        """The record of a row with its picture; or why there is none.
+        """Return the record of a row with its image, or its reject.
 
         Raises:
-            ValueError: no row of a table names the image.
+            ValueError: No row of a table names the image.
         """
         row, name = task.labels.row, task.labels.class_name
         if row is None:
@@ -126,7 +127,7 @@ class PictureRowEncoder:
         return Encoded(((record,),), dict(counted), [], class_counts, RecordView(values).facts(picture.measures))
 
     def _record(self, row: TableRow, task: ImageTask, picture: Picture) -> tuple[bytes, dict[str, Any]]:
-        """The record, and the values of its picture."""
+        """Return the record, and the values of its image."""
         check_size(len(picture.data) + len(row.record))
         values = {
             "image.encoded": picture.data,
@@ -146,25 +147,25 @@ class PictureRowEncoder:
 
 
 Made = tuple[ImageTask, Encoded | Rejected]
-"""An image with its records, or with why there are none."""
+"""An image with its records or its reject."""
 
 EncodeBlock = Callable[[Block, str], Iterator[EncodedRun]]
-"""Makes the records of a Block's images, all of one split, in their order; its threads count nothing in Beam.
+"""Function that makes the records of a Block's images, all in one split, in order. Its threads use no Beam metrics.
 
 Raises:
-    OSError: images cannot be read for another reason than that they are gone.
+    OSError: Images cannot be read, for a reason other than missing files.
 """
 
 _RUN_IMAGES = 8
-"""Images of a run of those that are encoded one at a time: their records are held."""
+"""Images per run if they are encoded one at a time. Their records are in memory."""
 
 
 class RecordContext(NamedTuple):
-    """Context of records, besides images.
+    """Context that makers of records need in addition to images.
 
     Attributes:
-        pool: its threads, `threads` of them, fetch and check images.
-        output: folder of the data set.
+        pool: Threads that fetch and check images; there are `threads` of them.
+        output: Folder of the data set.
     """
 
     labels: LabelMap
@@ -175,14 +176,14 @@ class RecordContext(NamedTuple):
 
 
 class RecordMaker(Protocol):
-    """A frozen msgspec Struct with a tag: with labels and table it decides the records of an image."""
+    """Frozen msgspec Struct with a tag. Together with labels and table, it determines the records of an image."""
 
-    def start(self, of: RecordContext) -> EncodeBlock:
+    def start(self, context: RecordContext) -> EncodeBlock:
         """Return the function that makes the records of a shard's images."""
 
 
 def encode_runs(made: Iterator[Made]) -> Iterator[EncodedRun]:
-    """Images that were encoded one at a time, as runs."""
+    """Group images that were encoded one at a time into runs."""
     while run := list(islice(made, _RUN_IMAGES)):
         yield _run(run)
 

@@ -1,1 +1,1 @@
-"""Records become image files and COCO's JSON again."""
+"""Convert records back to image files and COCO's JSON."""

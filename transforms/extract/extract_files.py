@@ -1,4 +1,4 @@
-"""Files from records are written below one folder, and never outside of it."""
+"""Write files from records below one folder, and never outside it."""
 
 import errno
 import hashlib
@@ -20,7 +20,7 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 
 
 class UnusableRecordError(ValueError):
-    """Why a record, or a part of one, cannot be extracted; becomes a Fault.
+    """Error of a record, or a part of one, that cannot be extracted. It becomes a Fault.
 
     Attributes:
         reason: `schema`, `object_lists`, `keypoints`, `image_undecodable`, `file_name` or `mask`.
@@ -33,10 +33,10 @@ class UnusableRecordError(ValueError):
 
 
 def read_record(record: bytes, table: FeatureTable, labels: LabelMap) -> dict[str, Any]:
-    """Bytes for a single text or file, and a flat array for all else, by source.
+    """Return values by source: bytes for a single text or file, and otherwise a flat array.
 
     Raises:
-        UnusableRecordError: it does not parse, lists of one object each differ in length, or a number is not finite.
+        UnusableRecordError: The record does not parse, lists of objects differ in length, or a number is not finite.
     """
     try:
         values = RecordParser(table)(record)
@@ -51,10 +51,10 @@ def read_record(record: bytes, table: FeatureTable, labels: LabelMap) -> dict[st
 
 
 def text(value: bytes, name: str) -> str:
-    """UTF-8 bytes as text; `name` is for the message.
+    """Return UTF-8 bytes as text; `name` is for the message.
 
     Raises:
-        UnusableRecordError: they are not UTF-8.
+        UnusableRecordError: The bytes are not UTF-8.
     """
     try:
         return value.decode()
@@ -63,9 +63,9 @@ def text(value: bytes, name: str) -> str:
 
 
 _NAME_ERRORS = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL, errno.EILSEQ, errno.ELOOP}
-"""Errors of a name, rather than of the disk."""
+"""Error numbers that are caused by a name, and not by the disk."""
 _REMEMBERED = 10_000
-"""Maximum number of files that a writer does not write again."""
+"""Maximum number of recent files that a writer skips when they repeat."""
 
 
 class ExtractedFile(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ class ExtractedFile(msgspec.Struct, frozen=True):
 
 
 class WrittenFile(msgspec.Struct, frozen=True):
-    """A file that was written; `path` is relative to the folder, `crc32c` as of `Storage.checksum`."""
+    """A file that was written; `path` is relative to the folder, `crc32c` is that of `Storage.checksum`."""
 
     path: str
     bytes: int
@@ -85,10 +85,10 @@ class WrittenFile(msgspec.Struct, frozen=True):
 
 
 def path_below(folder: str, file_name: str) -> str:
-    """`file_name` within `folder`.
+    """Return `file_name` inside `folder`.
 
     Raises:
-        UnusableRecordError: it would lead elsewhere, or it is the name of no file.
+        UnusableRecordError: The name leads outside the folder, or is not the name of a file.
 
     >>> path_below("images/val", "./more//a.jpg")
     'images/val/more/a.jpg'
@@ -101,7 +101,7 @@ def path_below(folder: str, file_name: str) -> str:
 
 
 class FileWriter:
-    """Writes files below a folder. May be used by several threads."""
+    """Writer of files below a folder. Thread-safe."""
 
     def __init__(self, folder: str):
         self._folder = folder
@@ -110,11 +110,11 @@ class FileWriter:
         self._lock = Lock()
 
     def write(self, file: ExtractedFile) -> WrittenFile:
-        """Write a file, unless the same one was written here lately: records of an image's objects follow each other.
+        """Write a file, unless the same file was written recently: records of an image's objects follow each other.
 
         Raises:
-            UnusableRecordError: there can be no file of that name.
-            OSError: storage fails.
+            UnusableRecordError: A file cannot have that name.
+            OSError: Storage fails.
         """
         crc32c = crc32c_text(google_crc32c.Checksum(file.data))
         written = WrittenFile(file.path, len(file.data), hashlib.sha256(file.data).hexdigest(), crc32c)
@@ -123,13 +123,13 @@ class FileWriter:
                 return written
         try:
             self._storage.write(join_path(self._folder, file.path), file.data)
-        except RecursionError as error:  # os.makedirs goes up a thousand folders at most
+        except RecursionError as error:  # os.makedirs supports about a thousand levels of folders
             raise _no_file(file.path, "too many folders within folders") from error
         except OSError as error:
             if error.errno not in _NAME_ERRORS:
                 raise
             raise _no_file(file.path, str(error.strerror)) from error
-        with self._lock:  # not before it is there: another thread would take for written what cannot be
+        with self._lock:  # only after the write: it may fail, and other threads read this
             self._written[file.path] = written.sha256
             if len(self._written) > _REMEMBERED:
                 self._written.popitem(last=False)
@@ -141,8 +141,8 @@ def _no_file(path: str, why: str) -> UnusableRecordError:
 
 
 def is_there(folder: str, file: WrittenFile) -> bool:
-    """Return True if a file has the bytes that were written, and can be read."""
+    """Return True if a file still has the written bytes, and can be read."""
     try:
         return storage_for(folder).checksum(join_path(folder, file.path)) == (file.bytes, file.crc32c)
-    except OSError:  # it is written again; if that fails, that error is reported
+    except OSError:  # the file is written again, which reports the error if it fails
         return False

@@ -31,8 +31,8 @@ class ExtractedRecord(msgspec.Struct, frozen=True, array_like=True):
     """A record whose image has been written.
 
     Attributes:
-        number: within its shard, from 0.
-        files: that were written, its image first.
+        number: Number within the shard, from 0.
+        files: Written files, the image first.
     """
 
     number: int
@@ -40,7 +40,7 @@ class ExtractedRecord(msgspec.Struct, frozen=True, array_like=True):
     files: tuple[WrittenFile, ...]
 
 
-# JSON, as ids may have more than 64 bits.
+# JSON, because ids may have more than 64 bits.
 _ENCODE, _DECODE = msgspec.json.Encoder().encode, msgspec.json.Decoder(ExtractedRecord).decode
 
 
@@ -48,9 +48,9 @@ class Piece(msgspec.Struct, frozen=True):
     """Result of a shard, up to its first damaged record.
 
     Attributes:
-        file: of the shard.
-        is_damaged: whether it may be whole the next time.
-        bytes, crc32c: of the file of records.
+        file: File of the shard.
+        is_damaged: True if the shard could not be read completely, so that the next run reads it again.
+        bytes, crc32c: Size and checksum of the file of records.
     """
 
     file: str
@@ -61,13 +61,13 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class PieceFile:
-    """A piece being written. It is there, below `folder`, after `commit`."""
+    """Writer of a piece below `folder`. The piece exists after `commit`."""
 
     def __init__(self, folder: str, shard: str):
         self._shard = shard
         self._note = _path(folder, shard, "json")
         self._storage = storage_for(folder)
-        self._storage.delete(self._note)  # which is of the file that is now replaced
+        self._storage.delete(self._note)  # the note describes the old file
         self._upload = self._storage.create(_path(folder, shard, "records"))
         self._checksum, self._size = google_crc32c.Checksum(), 0
 
@@ -85,22 +85,22 @@ class PieceFile:
         self._storage.write(self._note, msgspec.json.encode(piece))
 
     def abandon(self) -> None:
-        """Leave no trace of it; without effect after `commit`."""
+        """Delete the unfinished piece; no-op after `commit`."""
         self._upload.abandon()
 
 
 def read_piece(folder: str, shard: str) -> Piece:
-    """The piece of a shard.
+    """Return the piece of a shard.
 
     Raises:
-        FileNotFoundError: there is none.
-        msgspec.DecodeError: what is there is damaged.
+        FileNotFoundError: There is no piece.
+        msgspec.DecodeError: The piece is damaged.
     """
     return msgspec.json.decode(storage_for(folder).read(_path(folder, shard, "json")), type=Piece)
 
 
 def found_piece(folder: str, shard: str) -> Piece | None:
-    """The piece that an earlier run has left of a shard; None where it is not whole, or the shard was not."""
+    """Return the piece of a shard from an earlier run; None if the piece is incomplete or the shard was damaged."""
     try:
         piece = read_piece(folder, shard)
         is_whole = storage_for(folder).checksum(_path(folder, shard, "records")) == (piece.bytes, piece.crc32c)
@@ -110,7 +110,7 @@ def found_piece(folder: str, shard: str) -> Piece | None:
 
 
 def records_of_piece(folder: str, piece: Piece) -> Iterator[ExtractedRecord]:
-    """In the order of the shard."""
+    """Return the records of a piece, in the order of the shard."""
     return map(_DECODE, ShardReader(_path(folder, piece.file, "records")).records())
 
 

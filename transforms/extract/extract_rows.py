@@ -1,4 +1,4 @@
-"""The values of a record become the rows of COCO files that say the same, and the files that go with them."""
+"""Convert values of a record to rows of COCO files, and to image and mask files."""
 
 import posixpath
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ MAPS = {
     "panoptic.category_png": "panoptic_categories",
     "panoptic.instance_png": "panoptic_instances",
 }
-"""Sources that are masks of a whole image, and the folder that each goes to."""
+"""Folders of the masks of complete images, by source."""
 
 
 class RunLengths(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class RunLengths(msgspec.Struct, frozen=True):
 
 
 Segmentation = RunLengths | list[list[float]]
-"""`[]` is no mask."""
+"""Segmentation in COCO's JSON; `[]` is no mask."""
 
 
 class ImageEntry(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ class InstanceRow(msgspec.Struct, frozen=True):
 
 
 class CaptionEntry(msgspec.Struct, frozen=True):
-    """A row of `annotations` of a captions file; id is None where the record does not say."""
+    """A row of `annotations` of a captions file; id is None if the record has none."""
 
     id: int | None
     image_id: int
@@ -89,7 +89,7 @@ class PanopticEntry(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A row of a document as JSON; the id is None where ids are not the source's."""
+    """A row of a document as JSON; the id is None if ids are not those of the source."""
 
     id: int | None
     json: bytes
@@ -99,11 +99,11 @@ class RecordRows(msgspec.Struct, frozen=True):
     """Contents of a record.
 
     Attributes:
-        keypoints: those of the objects whose category has keypoints.
-        class_name: of an image of one class.
-        line: of the image in the list of its split, in formats that have one.
-        objects: number of objects in label files.
-        lost, notes: numbers of things that the format does not hold, or holds otherwise.
+        keypoints: Rows of the objects whose category has keypoints.
+        class_name: Class of an image with one class.
+        line: Line of the image in the list of its split, in formats with such a list.
+        objects: Number of objects in label files.
+        lost, notes: Counts of contents that the format cannot store, or stores differently.
     """
 
     image: ImageEntry
@@ -122,8 +122,8 @@ class Extracted(NamedTuple):
     """Extracted rows of a record.
 
     Attributes:
-        files: its image first.
-        faults: reason and detail of what is wrong with it, all else being extracted.
+        files: Extracted files, the image first.
+        faults: Reason and detail of each error. Everything else was extracted.
     """
 
     rows: RecordRows
@@ -132,11 +132,11 @@ class Extracted(NamedTuple):
 
 
 class RowExtractor:
-    """Extracts records of one split.
+    """Extractor of the records of one split.
 
     Args:
-        table: what is in a record.
-        labels: the data set's classes.
+        table: Features of the records.
+        labels: Classes of the data set.
     """
 
     def __init__(self, table: FeatureTable, labels: LabelMap, split: str):
@@ -148,10 +148,10 @@ class RowExtractor:
         self._split = split
 
     def __call__(self, values: dict[str, Any]) -> Extracted:
-        """Return the rows and files of a record's values, as `read_record` reads them.
+        """Return the rows and files of a record's values, which `read_record` returned.
 
         Raises:
-            UnusableRecordError: its image has no name that can be used, no id, or no size.
+            UnusableRecordError: The image has no usable name, no id, or no size.
         """
         faults: list[tuple[str, str]] = []
         record, image = self.read_image(values, faults)
@@ -175,7 +175,7 @@ class RowExtractor:
         """Return the record with its size, and the row of its image.
 
         Raises:
-            UnusableRecordError: its image has no name that can be used, no id, or no size.
+            UnusableRecordError: The image has no usable name, no id, or no size.
         """
         file_name = text(values["image.file_name"], "the image's file name")
         path_below(self._split, file_name)
@@ -231,7 +231,7 @@ class RowExtractor:
     def _panoptic(
         self, values: dict[str, Any], image: ImageEntry, faults: list[tuple[str, str]]
     ) -> PanopticEntry | None:
-        """The panoptic row, where the record has one that can be used."""
+        """Return the panoptic row; None if the record has no usable one."""
         if not values.get("panoptic.file_name"):
             return None
         try:
@@ -262,10 +262,10 @@ def panoptic_path(split: str, file_name: str) -> str:
 
 
 def keypoints_px(keypoints: np.ndarray, width: int, height: int) -> tuple[float, ...]:
-    """x and y in pixels and visibility of each keypoint; 0, 0, 0 where it is not labelled.
+    """Return x and y in pixels and visibility of each keypoint; 0, 0, 0 if it is not labelled.
 
     Args:
-        keypoints: float32 [K, 3], x and y as fractions, and visibility.
+        keypoints: float32 [K, 3]: x and y as fractions, and visibility.
 
     >>> keypoints_px(np.float32([[0.25, 0.5, 2], [0.9, 0.9, 0]]), 40, 30)
     (10.0, 15.0, 2, 0.0, 0.0, 0)
@@ -286,34 +286,34 @@ def class_of_image(values: dict[str, Any]) -> str | None:
 
 
 def _size(values: dict[str, Any], faults: list[tuple[str, str]]) -> tuple[int, int]:
-    """Width and height in pixels: the record's, by which its boxes were made fractions; else the image's."""
-    said = tuple(values[f"image.{side}"].item() for side in ("width", "height") if f"image.{side}" in values)
+    """Return width and height in pixels: those in the record, which scale its boxes, or else the image's."""
+    stored = tuple(values[f"image.{side}"].item() for side in ("width", "height") if f"image.{side}" in values)
     try:
         with open_picture(values["image.encoded"], kind_of(values["image.encoded"]) or "png") as image:
             found = image.size
     except Exception as error:  # Pillow's decoders raise nearly anything on damaged bytes
         fault = "image_undecodable", f"its header cannot be read ({brief(error)})"
-        if not said or min(said) < 1:
+        if not stored or min(stored) < 1:
             raise UnusableRecordError(*fault) from error
         faults.append(fault)
-        return said
-    if said and said != found:
-        detail = f"the image is {found[0]}x{found[1]}, the record says {said[0]}x{said[1]}"
-        if min(said) < 1:
+        return stored
+    if stored and stored != found:
+        detail = f"the image is {found[0]}x{found[1]}, the record says {stored[0]}x{stored[1]}"
+        if min(stored) < 1:
             raise UnusableRecordError("image_size", detail)
         faults.append(("image_size", detail))
-    return said or found
+    return stored or found
 
 
 def segmentations(record: RecordView, faults: list[tuple[str, str]]) -> Iterator[Segmentation | msgspec.UnsetType]:
-    """The mask of each object; `[]` where it cannot be used, or is empty."""
+    """Yield the mask of each object; `[]` if it is unusable or empty."""
     ids, (width, height) = record.listed("objects.id"), record.size
     masks = record.masks() if record.mask_source else repeat(None, len(ids))
     for id_, pixels in zip(ids, masks, strict=True):
         if pixels is None:
             yield _UNSET
         elif isinstance(pixels, np.ndarray) and pixels.shape == (height, width):
-            # Not by pycocotools' encode, which writes past its memory where a few runs have 2 ** 24 pixels.
+            # pycocotools' encode writes out of bounds for masks with few runs and 2 ** 24 pixels.
             rle = mask_rle(run_lengths(pixels != 0)).decode()
             yield RunLengths(rle, (height, width)) if pixels.any() else []
         else:

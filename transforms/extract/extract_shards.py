@@ -1,4 +1,4 @@
-"""Finished shards are read back into image files in a folder, and the rows that their records hold into pieces."""
+"""Read finished shards, write image files to a folder, and the rows of records to pieces."""
 
 import posixpath
 from collections import Counter
@@ -39,15 +39,15 @@ from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
 from recordmill.transforms.runtime.threads import look_ahead
 
 _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
-"""Suffixes that all readers take for images."""
+"""Suffixes that all readers accept as images."""
 _TRAITS = ("difficult", "truncated", "view", "track_id", "corners")
 _RENAMED = "image files that got a suffix that readers know"
 _TURNED = "image files without their EXIF data, by which readers would turn the pixels, and not the boxes"
 
 
 class ExtractShard(ThreadedDoFn):
-    """ManifestShard become (split, their file), and leave a piece each. The files of their records are written below
-    `folder` by `threads` threads, by default one a core. `format_` is `coco` or one of `LABEL_FORMATS`."""
+    """Convert each ManifestShard to (split, file of the shard), and write its piece. `threads` threads, by default one
+    per core, write the files of records below `folder`. `format_` is `coco` or one of `LABEL_FORMATS`."""
 
     def __init__(self, folder: str, threads: int | None, format_: str = "coco"):
         super().__init__(threads)
@@ -66,7 +66,7 @@ class ExtractShard(ThreadedDoFn):
         yield shard.split, shard.info.file
 
     def _is_extracted(self, shard: ManifestShard) -> bool:
-        """Return True if an earlier run has extracted a shard, and all its files are still there."""
+        """Return True if an earlier run extracted a shard, and all its files still exist."""
         piece = found_piece(self._folder, shard.info.file)
         if piece is None:
             return False
@@ -74,10 +74,10 @@ class ExtractShard(ThreadedDoFn):
         return all(look_ahead(partial(is_there, self._folder), files, self.pool, self.threads))
 
     def _extract(self, shard: ManifestShard) -> None:
-        """Read a shard to its end, or to its first damaged record, and write the files of every record, then the piece.
+        """Read a shard to its end or first damaged record. Write the files of every record, then the piece.
 
         Raises:
-            OSError: a file cannot be written.
+            OSError: A file cannot be written.
         """
         faults = FaultList()
         damage: list[Fault] = []
@@ -98,7 +98,7 @@ class ExtractShard(ThreadedDoFn):
             faults.add(damage)
             piece.commit(faults.faults(), is_damaged=bool(damage))
         finally:
-            piece.abandon()  # nothing to do after a commit
+            piece.abandon()  # no-op after a commit
 
 
 def _extract_record(
@@ -107,7 +107,7 @@ def _extract_record(
     writer: FileWriter,
     numbered: tuple[int, bytes],
 ) -> tuple[ExtractedRecord | None, list[Fault]]:
-    """Write the files of a record, whose number in the shard is given. Without its image it is None."""
+    """Write the files of a numbered record. Return None for the record if its image is unusable."""
     number, record = numbered
     faults: list[tuple[str, str]] = []
     extracted = None
@@ -126,7 +126,7 @@ def _extract_record(
 
 
 class LabelExtractor(RowExtractor):
-    """Extracts records of one split as images with label files."""
+    """Extractor of the records of one split as images with label files."""
 
     def __init__(self, table: FeatureTable, labels: LabelMap, split: str, format_: LabelFormat):
         super().__init__(table, labels, split)
@@ -137,7 +137,7 @@ class LabelExtractor(RowExtractor):
     def __call__(self, values: dict[str, Any]) -> Extracted:
         faults: list[tuple[str, str]] = []
         record, image = self.read_image(values, faults)
-        # Names that begin with the split's folder, as of a data set that was read in this format, do not get it twice.
+        # Names of data sets that were read in this format already begin with the split's folder.
         data, folder = values["image.encoded"], f"{self._folder}/"
         name = path_below(self._folder, image.file_name).removeprefix(folder).removeprefix(folder)
         notes: Counter[str] = Counter()

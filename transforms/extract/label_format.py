@@ -1,4 +1,4 @@
-"""Types, counts and outlines that formats of label files share. A format is a function of an image."""
+"""Types, counts and outlines that all label formats share. A format is a function of an image."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,17 +16,17 @@ from recordmill.transforms.extract.extract_rows import ImageEntry, InstanceRow, 
 SPLITS = ("train", "val", "test")
 """Splits that readers of the formats know by name."""
 BOUNDS = "boxes that are not the bounds of their masks: a polygon has no box"
-"""Note of formats whose masks are polygons."""
+"""Note of formats with polygons as masks."""
 
 
 class ExtractedObject(NamedTuple):
     """An object of a record.
 
     Attributes:
-        row: as in COCO's JSON.
-        category: its class.
-        class_index: position of its class among those of the data set.
-        corners: x, y of the corners of an oriented box as fractions; empty without.
+        row: Row of COCO's JSON.
+        category: Class of the object.
+        class_index: Index of the class in the data set.
+        corners: x, y of the corners of an oriented box as fractions; empty for other boxes.
     """
 
     row: InstanceRow
@@ -40,13 +40,13 @@ class ExtractedObject(NamedTuple):
 
     @property
     def edges_px(self) -> tuple[float, float, float, float]:
-        """xmin, ymin, xmax, ymax. Rounding removes the noise of the sum: 0.1 + 0.2 is 0.3."""
+        """xmin, ymin, xmax, ymax in pixels. Rounding removes the error of the sum: 0.1 + 0.2 is 0.3."""
         x, y, width, height = self.row.bbox
         return x, y, round(x + width, 9), round(y + height, 9)
 
     @property
     def mask(self) -> np.ndarray | None:
-        """The mask, uint8 [height, width]; None without one."""
+        """Mask: uint8 [height, width]; None if the object has none."""
         found = self.row.segmentation
         return rle_mask(found.counts.encode(), found.size[::-1]) if isinstance(found, RunLengths) else None
 
@@ -56,11 +56,11 @@ class ExtractedImage:
     """An image of a record.
 
     Attributes:
-        name: of its file, below the folder of the split's images.
-        maps: number of masks of the whole image, and panoptic PNGs.
-        tags: number of classes of the image beside its objects.
-        lost: number of things that are not written, by what they are.
-        notes: number of things that are written otherwise than they are, or that some readers do not find.
+        name: Name of the file, below the folder of the split's images.
+        maps: Number of masks of the complete image, and of panoptic PNGs.
+        tags: Number of classes of the image in addition to its objects.
+        lost: Counts of contents that are not written, by kind.
+        notes: Counts of contents that are written differently, or that some readers do not find, by kind.
     """
 
     image: ImageEntry
@@ -76,7 +76,7 @@ class ExtractedImage:
 
     @property
     def stem(self) -> str:
-        """The name without its suffix."""
+        """Name without its suffix."""
         return self.name.rpartition(".")[0]
 
 
@@ -95,9 +95,9 @@ class WrittenLabels(NamedTuple):
     """Labels of an image.
 
     Attributes:
-        objects: number of objects that are written.
-        file: its label file, if the format has one an image.
-        line: its line in the list of the split, if the format has such lists.
+        objects: Number of written objects.
+        file: Label file of the image, if the format has one per image.
+        line: Line of the image in the list of the split, if the format has such lists.
     """
 
     objects: int
@@ -115,13 +115,13 @@ class LabelFormat(NamedTuple):
     """A format that images and objects are extracted to.
 
     Attributes:
-        images: folder of a split's images.
-        labels: where a split's labels are: a folder, or the list of its images.
-        write: returns the labels of an image, and counts what it does not write, or writes otherwise.
-        list_file: path of the list of a split's images; empty if the format has none.
-        finish: yields files of the whole data set, by its splits.
-        warn: yields what is likely to surprise, by splits.
-        holds_classes: whether it has a place for the class of an image without objects.
+        images: Folder of a split's images.
+        labels: Location of a split's labels: a folder, or the list of its images.
+        write: Function that returns the labels of an image, and counts lost and changed contents.
+        list_file: Path of the list of a split's images; empty if the format has none.
+        finish: Function that yields files of the complete data set, by its splits.
+        warn: Function that yields warnings, by splits.
+        holds_classes: True if the format can store the class of an image without objects.
     """
 
     images: str
@@ -156,11 +156,11 @@ _OF_IMAGE: dict[str, Callable[[ExtractedImage], int]] = {
 
 
 def count_lost(image: ExtractedImage, objects: Sequence[ExtractedObject], *held: str) -> None:
-    """Count the things of each kind that are not written.
+    """Count the contents of each kind that are not written.
 
     Args:
-        objects: that are written.
-        held: kinds that the format has a place for.
+        objects: Written objects.
+        held: Kinds that the format can store.
     """
     found = {what: sum(bool(is_there(each)) for each in objects) for what, is_there in _OF_OBJECT.items()}
     found |= {what: int(count(image)) for what, count in _OF_IMAGE.items()}
@@ -171,15 +171,15 @@ def count_lost(image: ExtractedImage, objects: Sequence[ExtractedObject], *held:
 
 
 def _area_differs(each: ExtractedObject, has_mask: bool) -> bool:
-    """Return True if the area is not that of the box, or of the mask if masks are written. Records store 32-bit
-    floats."""
+    """Return True if the area differs from that of the box, or of the mask if masks are written. The tolerance is the
+    precision of 32-bit floats in records."""
     mask = each.mask if has_mask else None
     shape = each.row.bbox[2] * each.row.bbox[3] if mask is None else int(np.count_nonzero(mask))
     return abs(each.row.area - shape) > 1e-5 * shape
 
 
 def without_crowds(image: ExtractedImage) -> list[ExtractedObject]:
-    """Return the objects that are not crowds: in formats without a mark for them, they would be single objects."""
+    """Return the objects that are not crowds, for formats that cannot mark crowds."""
     return [each for each in image.objects if not each.row.iscrowd]
 
 
@@ -197,11 +197,11 @@ Ring = list[tuple[int, int]]
 
 
 class Outlines(NamedTuple):
-    """Outlines of a mask along the edges of its pixels, so that they enclose exactly these.
+    """Outlines of a mask along the edges of its pixels, which enclose exactly the mask's pixels.
 
     Attributes:
-        parts: clockwise, of each connected part.
-        holes: counter-clockwise.
+        parts: Clockwise outline of each connected part.
+        holes: Counter-clockwise outline of each hole.
     """
 
     parts: list[Ring]
@@ -209,8 +209,8 @@ class Outlines(NamedTuple):
 
     @property
     def joined(self) -> Ring:
-        """One ring through all rings. It goes from the first to each other one and back on the same line, so that the
-        line encloses nothing."""
+        """Return one ring through all rings. It goes from the first ring to each other ring and back along the same
+        line, so that the line encloses nothing."""
         first, *others = (*self.parts, *self.holes)
         ring = list(first)
         for other in others:
@@ -219,7 +219,7 @@ class Outlines(NamedTuple):
 
 
 def trace_mask(mask: np.ndarray) -> Outlines:
-    """Return the outlines of a mask with a pixel at least, bool or uint8 [height, width].
+    """Return the outlines of a mask with at least one pixel: bool or uint8 [height, width].
 
     >>> trace_mask(np.array([[True, True], [False, True]])).parts
     [[(0, 0), (2, 0), (2, 2), (1, 2), (1, 1), (0, 1)]]
@@ -231,7 +231,7 @@ def trace_mask(mask: np.ndarray) -> Outlines:
     corners = (above_left ^ above_right ^ left ^ right).astype(np.int64)
     corners[(above_left == right) & (above_right == left) & (right != left)] = 2  # where two corners touch
     ys, xs = (np.repeat(axis, corners[corners > 0]) for axis in np.nonzero(corners))
-    # In a row, corners are the ends of horizontal edges, two by two; in a column, those of vertical ones.
+    # Consecutive corners of a row are the ends of horizontal edges; those of a column, of vertical edges.
     by_column = np.lexsort((ys, xs))
     below = np.empty(len(xs), np.int64)
     below[by_column[::2]], below[by_column[1::2]] = by_column[1::2], by_column[::2]

@@ -34,7 +34,7 @@ _ROWS_AT_ONCE = 1000
 
 
 class Document(msgspec.Struct, frozen=True):
-    """A file, how many annotations, or labels, it has, and how many ids several of these have."""
+    """A written file, its number of annotations or labels, and the number of ids that several of them share."""
 
     file: str
     annotations: int
@@ -42,8 +42,8 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class ExtractedSplit(msgspec.Struct, frozen=True):
-    """Result of a split. `image_bytes` is the size of its `images` files, which `rows` image rows name. `lost` and
-    `notes` have numbers of things that the format does not hold, or holds otherwise."""
+    """Result of a split: `rows` image rows name `images` files of `image_bytes` bytes in total. `lost` and `notes`
+    count contents that the format cannot store, or stores differently."""
 
     split: str
     rows: int
@@ -56,13 +56,13 @@ class ExtractedSplit(msgspec.Struct, frozen=True):
 
 
 class _Keys(bytearray):
-    """Digests of many texts, 16 bytes each."""
+    """Array of digests of texts, 16 bytes each."""
 
     def add(self, text: bytes) -> None:
         self += hashlib.blake2b(text, digest_size=16).digest()
 
     def first_of_each(self, rows: np.ndarray) -> np.ndarray:
-        """The first of `rows` that has the text of each of them: int64."""
+        """Return, for each of `rows`, the first of them with the same text: int64."""
         _, first, group = np.unique(np.frombuffer(self, "S16")[rows], return_index=True, return_inverse=True)
         return rows[first[group.ravel()]]
 
@@ -75,7 +75,7 @@ class _Files(NamedTuple):
     """The files of all records, one after the other.
 
     Attributes:
-        names, paths, contents: digests; of names by what file systems tell apart.
+        names, paths, contents: Digests; `names` of the `name_key` of paths, which is equal for all spellings.
         record: int64, index of the record.
         size: int64, bytes.
         is_image: bool.
@@ -90,26 +90,25 @@ class _Files(NamedTuple):
 
 
 class SplitPieces:
-    """Pieces of a split, 0.6 kB of memory per record, without records whose image file has the name of a different one,
-    or whose image id an earlier record has for another image.
+    """Pieces of a split, 0.6 kB of memory per record. Records are skipped if a different image file has the name of
+    their image, or if an earlier record has their image id for another image.
 
     Args:
-        has_label_files: whether an image is known by its path and not by its id, and none is kept without its label
-            file.
+        has_label_files: True if images are identified by path and not by id, and need their label file.
 
     Attributes:
-        faults: of the shards, and of what is left out.
-        spoiled: paths of files that cannot be kept.
-        images, image_bytes: number and size of image files.
-        num_rows: number of `rows`.
+        faults: Errors of the shards and of skipped records.
+        spoiled: Paths of files to delete.
+        images, image_bytes: Number and size in bytes of image files.
+        num_rows: Number of `rows`.
     """
 
     def __init__(self, folder: str, pieces: tuple[Piece, ...], table: FeatureTable, has_label_files: bool = False):
         self._folder = folder
         self._has_label_files = has_label_files
         self._pieces = pieces
-        self._ends: list[int] = []  # of each piece, in records
-        self._numbers = array("q")  # of each record, within its shard
+        self._ends: list[int] = []  # end of each piece, in records
+        self._numbers = array("q")  # number of each record within its shard
         self._image_ids, self._image_rows = _Keys(), _Keys()
         files = self._read()
         self._is_kept = np.ones(len(self._numbers), bool)
@@ -143,7 +142,7 @@ class SplitPieces:
         return _Files(names, paths, contents, *columns)
 
     def _spoil(self, files: _Files) -> Iterator[Fault]:
-        """Leave out records whose image has the name of a different file. (The same file may be that of two rows.)"""
+        """Skip records whose image has the name of a different file. (Two rows may share an equal file.)"""
         indices = np.arange(len(files.record))
         first = files.names.first_of_each(indices)
         others = np.flatnonzero(files.contents.differ(indices, first))
@@ -151,7 +150,7 @@ class SplitPieces:
         if self._has_label_files:
             is_spoiled = np.isin(files.record, files.record[is_spoiled])
         path_of: dict[int, str] = {}
-        if is_spoiled.any():  # else the pieces are not read again
+        if is_spoiled.any():  # avoids another read of the pieces
             paths = (file.path for record in self._all_records() for file in record.files)
             path_of = {file: path for file, path in enumerate(paths) if is_spoiled[file]}
         self.spoiled = set(path_of.values())
@@ -164,7 +163,7 @@ class SplitPieces:
             yield self._fault(files.record[file], "duplicate_name", f"{path_of[file]!r}: {where}")
 
     def _leave_out(self, one_an_image: bool) -> Iterator[Fault]:
-        """Leave out records whose image is not that of the first record with its id; others share that one's row."""
+        """Skip records whose image differs from the first record with its id. Equal images share that record's row."""
         kept = np.flatnonzero(self._is_kept)
         first = self._image_ids.first_of_each(kept)
         self._has_row = np.zeros(len(self._is_kept), bool)
@@ -193,11 +192,11 @@ class SplitPieces:
         return Fault(self._shard_of(record), self._numbers[record], reason, detail)
 
     def kept(self) -> Iterator[ExtractedRecord]:
-        """Yield the records that are not left out."""
+        """Yield the records that are not skipped."""
         return compress(self._all_records(), self._is_kept.tolist())
 
     def rows(self) -> Iterator[RecordRows]:
-        """Yield the rows of each image, those of its first record."""
+        """Yield the rows of each image, from its first record."""
         return (record.rows for record in compress(self._all_records(), self._has_row.tolist()))
 
     def image_rows(self) -> Iterator[Row]:
@@ -227,10 +226,10 @@ class SplitPieces:
 def write_split(
     group: tuple[str, Iterable[str]], folder: str, table: FeatureTable, labels: LabelMap, format_: str
 ) -> ExtractedSplit:
-    """Write the documents of a split, and delete files that cannot be kept.
+    """Write the documents of a split, and delete unusable files.
 
     Args:
-        group: a split and its shards, whose pieces are there.
+        group: A split and its shards, which have pieces.
         format_: `coco` or one of `LABEL_FORMATS`.
     """
     split, shards = group
@@ -250,7 +249,7 @@ def write_split(
 def write_list(
     folder: str, split: str, pieces: SplitPieces, format_: LabelFormat, lost: "Counter[str]", notes: "Counter[str]"
 ) -> Document:
-    """Write the list of a split's images, if the format has one. Numbers of things are added to `lost` and `notes`."""
+    """Write the list of a split's images, if the format has one. Its counts are added to `lost` and `notes`."""
     objects = 0
     path = join_path(folder, format_.list_file.format(split=split))
     with storage_for(path).writing(path) if format_.list_file else nullcontext() as upload:
@@ -266,7 +265,7 @@ def write_list(
 def _write_coco(
     folder: str, split: str, pieces: SplitPieces, table: FeatureTable, labels: LabelMap
 ) -> Iterator[Document]:
-    """Write each file that the data set's records can fill."""
+    """Write each kind of COCO file that the data set's records have contents for."""
     if "image.class_name" in table.sources:
         file = f"{ANNOTATIONS}/labels_{split}.csv"
         yield Document(file, _write_labels(join_path(folder, file), split, pieces))
@@ -278,7 +277,7 @@ def _write_coco(
 def _contents(
     split: str, pieces: SplitPieces, table: FeatureTable, labels: LabelMap
 ) -> Iterator[tuple[str, Iterable[Row], list[Category] | None]]:
-    """Yield name, annotations, categories (captions have none) of each JSON file."""
+    """Yield name, annotations and categories of each JSON file. Captions have no categories."""
     if "objects.id" not in table.sources:
         return
     categories = [msgspec.structs.replace(category, isthing=None) for category in labels.categories]
@@ -295,10 +294,10 @@ def _contents(
 def write_document(
     path: str, images: Iterable[Row], annotations: Iterable[Row], categories: list[Category] | None
 ) -> tuple[int, int]:
-    """Write a COCO file, which is not in memory at once; how many annotations it has, and how many ids several have.
+    """Write a COCO file without holding it in memory. Return its number of annotations, and of ids that several share.
 
     Args:
-        categories: None for a file that has none.
+        categories: None for a file without categories.
     """
     with storage_for(path).writing(path) as upload:
         upload.write(b'{"images":[')
@@ -311,7 +310,7 @@ def write_document(
 
 
 def _write_rows(upload: Upload, rows: Iterable[Row]) -> tuple[int, "array[int]"]:
-    """Write rows between commas; how many there are, and the ids of those that have one within 64 bits."""
+    """Write comma-separated rows. Return their number, and the ids within 64 bits."""
     number, ids, rest = 0, array("q"), iter(rows)
     while some := list(islice(rest, _ROWS_AT_ONCE)):
         upload.write((b"," if number else b"") + b",".join(row.json for row in some))
@@ -324,7 +323,7 @@ def _write_labels(path: str, split: str, pieces: SplitPieces) -> int:
     """Write a CSV of image paths below the split's folder, classes and the split. Return the number of rows."""
     number = 0
     with storage_for(path).writing(path) as upload:
-        utf8 = codecs.getwriter("utf-8")(upload)  # type: ignore[arg-type]  # an Upload has write() alone
+        utf8 = codecs.getwriter("utf-8")(upload)  # type: ignore[arg-type]  # an Upload only has write()
         table = csv.writer(utf8, lineterminator="\n")
         table.writerow(("path", "label", "split"))
         for rows in (record.rows for record in pieces.kept()):

@@ -32,7 +32,7 @@ _EDGES = ("xmin", "ymin", "xmax", "ymax")
 
 
 def write_voc(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
-    """Return the XML file of an image. Edges are in pixels, the first of which begins at 0."""
+    """Return the XML file of an image. Edges are in pixels, counted from 0."""
     objects, name = without_crowds(image), f"{image.split}/{image.name}"
     size = "".join(
         _element(tag, side)
@@ -143,4 +143,4 @@ LABEL_FORMATS: dict[str, LabelFormat] = {
     "labelme": LabelFormat("{split}", "{split}", write_labelme),
     "hf": LabelFormat("{split}", _METADATA, write_imagefolder, _METADATA, holds_classes=True),
 }
-"""By what `--as` calls them; `coco` is none of them."""
+"""Label formats by their names in `--as`, without `coco`."""

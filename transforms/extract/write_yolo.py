@@ -37,7 +37,7 @@ _SAME = "objects with the same class and box as another one of their image"
 
 
 def yolo_task(rules: LabelRules) -> str:
-    """Return what all lines are: Ultralytics trains on one kind."""
+    """Return the task that all lines are for. Ultralytics trains on one task."""
     if Part.KEYPOINTS in rules.parts and any(category.keypoints for category in rules.categories):
         return "pose"
     if Part.ORIENTED in rules.parts:
@@ -63,7 +63,7 @@ def write_yolo(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
 
 
 def _cut_edges(each: ExtractedObject, image: ExtractedImage) -> tuple[float, ...]:
-    """Return xmin, ymin, xmax, ymax within the image: Ultralytics leaves out an image with a number beyond 1."""
+    """Return xmin, ymin, xmax, ymax within the image, because Ultralytics skips images with numbers above 1."""
     sides = image.image.width, image.image.height
     return tuple(min(max(edge, 0.0), sides[axis % 2]) for axis, edge in enumerate(each.edges_px))
 
@@ -109,7 +109,7 @@ def _polygon(each: ExtractedObject, image: ExtractedImage) -> list[float]:
 
 
 def write_yaml(splits: Iterable[str], rules: LabelRules) -> Iterator[ExtractedFile]:
-    """Yield data.yaml. It has no `path`, so that the folder may move: paths begin at data.yaml's own."""
+    """Yield data.yaml. It has no `path`, so that the folder can be moved: paths are relative to data.yaml."""
     splits = list(splits)
     ordered = [split for split in SPLITS if split in splits] + sorted(set(splits) - set(SPLITS))
     described: dict[str, object] = {split: f"images/{split}" for split in ordered}
@@ -124,7 +124,7 @@ def write_yaml(splits: Iterable[str], rules: LabelRules) -> Iterator[ExtractedFi
 
 
 def yolo_warnings(splits: Iterable[str], rules: LabelRules) -> Iterator[str]:
-    """Yield what Ultralytics will not find."""
+    """Yield warnings about contents that Ultralytics does not find."""
     splits = set(splits)
     yield f"data.yaml is of the task {yolo_task(rules)}: a line of a label file has one kind of shape"
     if missing := [split for split in ("train", "val") if split not in splits]:

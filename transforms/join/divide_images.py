@@ -1,8 +1,8 @@
-"""Splits by what all images have: by the rank of their positions, or by their shares of every label; and groups of
-related images that stay together, for example copies of an image or images of a patient.
+"""Split assignment that needs all images: by the rank of positions, or by shares of every label. Also groups of related
+images that stay together, for example copies of an image or images of a patient.
 
-A position is the hash by which images are divided without these steps, so images keep their order, and the image at a
-border between two splits may move when others are added. All positions are in one worker's memory, 16 bytes an image.
+A position is the hash that assigns images without these steps, so that images keep their order. The image at a border
+between two splits may move when others are added. One worker has all positions in memory, 16 bytes per image.
 """
 
 import itertools
@@ -25,26 +25,26 @@ from recordmill.transforms.rows.read_rows import read_texts
 from recordmill.transforms.storage.resolve import open_unpacked, read_unpacked
 
 Labels = tuple[int, bytes]
-"""Number of a range, and int64 [N, 2]: image id, and a label that the image has."""
+"""Number of a range, and int64 [N, 2]: image id, and a label of the image."""
 
 
 @dataclass(eq=False, repr=False)
 class DivideImages(beam.PTransform):
-    """Convert (range, packed Block) of image rows, and perhaps Labels, to the same rows with other splits.
+    """Convert (range, packed Block) of image rows, and optional Labels, to the same rows with new splits.
 
-    Without Labels, each split gets its share of the images, and with them its share of each label's images, too. Images
+    Without Labels, each split gets its share of the images, and with them also its share of each label's images. Images
     of one group stay together.
 
     Args:
-        splits: of the job; the column `split` is an index of them.
-        classes: names of the classes that are wanted; empty for all.
+        splits: Splits of the job; the column `split` has their indices.
+        classes: Names of the requested classes; empty for all.
     """
 
     division: Division | AsSingleton
     splits: Sequence[str]
     classes: Sequence[str] = ()
 
-    def expand(self, sides):  # PCollections, of which Beam takes no hints
+    def expand(self, sides):  # several PCollections: Beam accepts no type hints
         rows, *labels = sides
         places = rows | "PlaceImages" >> beam.Map(_placed, self.division, self.classes).with_output_types(Keyed)
         divided = (
@@ -59,7 +59,7 @@ class DivideImages(beam.PTransform):
 
 
 def _positions(names: Iterable[str], division: Division) -> np.ndarray:
-    """Position of the group of each name: int64."""
+    """Return the position of the group of each name: int64."""
     position = division.shares.position
     return np.array([position(division.group_of(name) or name) for name in names], np.int64)
 
@@ -76,7 +76,7 @@ def _placed(keyed: Keyed, division: Division, classes: Sequence[str]) -> Keyed:
 
 
 class Units(NamedTuple):
-    """Units that are divided: U images, or groups of images.
+    """Units of split assignment: U images, or groups of images.
 
     Attributes:
         positions: int64 [U], ascending.
@@ -90,7 +90,7 @@ class Units(NamedTuple):
 
 
 def _counted(_: int, sides: tuple[Iterable[bytes], ...]) -> tuple[int, tuple[bytes, bytes]]:
-    """Convert the places and labels of a range to the positions of its images, and (position, label) of each."""
+    """Convert places and labels of a range to positions of its images, and (position, label) of each label."""
     places, *labels = (np.unique(_pairs(side), axis=0) for side in sides)
     found = np.zeros((0, 2), np.int64)
     if labels and len(places):
@@ -121,7 +121,7 @@ def units_of(positions: np.ndarray, labels: np.ndarray) -> Units:
     """Return the Units of images.
 
     Args:
-        positions: int64 [N], one an image.
+        positions: int64 [N], one per image.
         labels: int64 [L, 2], position and label, one for each label of an image.
     """
     places, images = np.unique(positions, return_counts=True)
@@ -131,7 +131,7 @@ def units_of(positions: np.ndarray, labels: np.ndarray) -> Units:
 
 
 def _assigned(keyed: Keyed, divided: Iterable[tuple[bytes, bytes]], division: Division, splits: Sequence[str]) -> Keyed:
-    """Give image rows their splits; rows that cannot be written keep theirs."""
+    """Assign splits to image rows. Rows that cannot be written keep theirs."""
     block = unpack_block(keyed[1])
     split = block.split.copy()
     number_of = np.array([splits.index(name) for name in division.names])
@@ -146,14 +146,14 @@ def _assigned(keyed: Keyed, divided: Iterable[tuple[bytes, bytes]], division: Di
 
 
 def class_borders(class_name: str, units: np.ndarray, shares: SplitShares) -> tuple[int, ...]:
-    """The position at which each split but the last ends, among the images of one class. What is not divided goes to
-    the split that its middle is in.
+    """Return the position at which each split but the last ends, among the images of one class. An indivisible unit
+    goes to the split with its middle.
 
     Args:
-        units: int64 [N, 2], `SplitShares.position` and number of the images that are not divided, in any order.
+        units: int64 [N, 2], `SplitShares.position` and number of images of each indivisible unit, in any order.
     """
     units = units.reshape(-1, 2)
-    ordered = units[np.lexsort((units[:, 1], units[:, 0]))]  # equal positions in one order, too
+    ordered = units[np.lexsort((units[:, 1], units[:, 0]))]  # equal positions are sorted, too
     after = np.cumsum(ordered[:, 1])
     twice_middle = 2 * after - ordered[:, 1]
     positions = np.append(ordered[:, 0], np.iinfo(np.int64).max)
@@ -164,10 +164,10 @@ def class_borders(class_name: str, units: np.ndarray, shares: SplitShares) -> tu
 def stratify(units: Units, shares: SplitShares) -> np.ndarray:
     """Return the number of the split of each unit: int64 [U].
 
-    Iterative stratification (Sechidis et al., 2011): the label with the fewest units left is divided first, and each of
-    its units goes to the split that lacks the label most, then to the one that lacks most images. Where it leaves a
-    choice, the order of positions decides. No split gets a unit once it has its share of images, so each share is exact
-    to one image, or to one group.
+    Iterative stratification (Sechidis et al., 2011): the label with the fewest units left is divided first. Each of its
+    units goes to the split that lacks the label most, or among equals to the one that lacks most images. Remaining ties
+    are resolved by the order of positions. A split with its share of images gets no further units, so each share is
+    exact to one image, or to one group.
     """
     total = int(units.images.sum())
     ends = (0, *shares.ends(total, ""), total)
@@ -205,7 +205,7 @@ def stratify(units: Units, shares: SplitShares) -> np.ndarray:
 
 
 def _rarest(units_left: Sequence[int]) -> Iterator[int]:
-    """Yield labels, each time the one with the fewest units left; the numbers change meanwhile."""
+    """Yield the label with the fewest units left, again and again. The caller changes the numbers meanwhile."""
     while label := min(((left, label) for label, left in enumerate(units_left) if left), default=None):
         yield label[1]
 
@@ -240,8 +240,8 @@ def read_groups(path: str) -> dict[str, str]:
     objects with a `file_name`, as duplicates.jsonl; or a table with the columns `file_name` and `group`.
 
     Raises:
-        ConfigError: it is neither; the message says which row is not. Or it has no group.
-        OSError: storage fails.
+        ConfigError: The file is neither, and the message names the row; or it has no group.
+        OSError: Storage fails.
     """
     try:
         start = next(open_unpacked(path)[1], b"")[:_HEAD].removeprefix(_BOM).lstrip()
@@ -255,10 +255,7 @@ def read_groups(path: str) -> dict[str, str]:
 
 
 def _of_json(data: bytes) -> Iterator[Group]:
-    """
-    Raises:
-        ValueError: a line is no group.
-    """
+    """Yield the groups of JSON Lines. Raise ValueError if a line is not a group."""
     decoder = msgspec.json.Decoder(_GroupLine)
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
@@ -274,11 +271,7 @@ def _of_json(data: bytes) -> Iterator[Group]:
 
 
 def _of_table(path: str) -> Iterator[Group]:
-    """
-    Raises:
-        AnnotationFileError: see `read_texts`.
-        ValueError: it lacks a column, or a row lacks a value.
-    """
+    """Yield the groups of a table. Raise ValueError if a column or value is missing; also errors of `read_texts`."""
     for row in read_texts(path, _choose).rows:
         name, group = row.cells or ("", "")
         if not name or not group:
@@ -304,10 +297,10 @@ def merge_groups(groups: Iterable[Group]) -> dict[str, str]:
     >>> merge_groups([("b", ["1", "2"]), ("c", ["3"]), ("a", ["2", "4"])])
     {'1': 'a', '2': 'a', '3': 'c', '4': 'a'}
     """
-    above: dict[str, str] = {}  # of a group, itself or one that it is part of
+    above: dict[str, str] = {}  # parent of each group; a root is its own parent
     group_of: dict[str, str] = {}
 
-    def whole(group: str) -> str:
+    def root_of(group: str) -> str:
         while above[group] != group:
             above[group] = above[above[group]]
             group = above[group]
@@ -316,6 +309,6 @@ def merge_groups(groups: Iterable[Group]) -> dict[str, str]:
     for group, names in groups:
         above.setdefault(group, group)
         for name in names:
-            first, other = sorted((whole(group), whole(group_of.setdefault(name, group))))
+            first, other = sorted((root_of(group), root_of(group_of.setdefault(name, group))))
             above[other] = first
-    return {name: whole(group) for name, group in group_of.items()}
+    return {name: root_of(group) for name, group in group_of.items()}

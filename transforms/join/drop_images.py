@@ -1,4 +1,4 @@
-"""Images that are left out: those that files name (reason `excluded`), and copies of others (`duplicate`)."""
+"""Skip images: those that files name (reason `excluded`), and copies of other images (`duplicate`)."""
 
 import re
 from collections import defaultdict
@@ -27,13 +27,13 @@ from recordmill.transforms.join.match_blocks import name_keys
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import read_unpacked, storage_for
 
-_IMAGE_ID = re.compile("[0-9]{1,19}")  # of 64 bits
+_IMAGE_ID = re.compile("[0-9]{1,19}")  # 64 bits
 _SHOWN = 3
 _FOUND = "found"
 
 
 class ExcludedLine(msgspec.Struct, frozen=True):
-    """A line of problems-SPLIT.jsonl; its other fields are not used."""
+    """A line of problems-SPLIT.jsonl; other fields are ignored."""
 
     file_name: str
     what: str = "image"
@@ -59,14 +59,14 @@ class Exclusions(msgspec.Struct, frozen=True):
 
 
 def read_exclusions(paths: Iterable[str], kinds: Sequence[str] = ()) -> Exclusions:
-    """Read files that are problems-SPLIT.jsonl, or have a file name or an image id a line.
+    """Read files that are problems-SPLIT.jsonl, or have a file name or an image id per line.
 
     Args:
         kinds: Kinds of problems to take; empty for all. A line without a kind is always taken.
 
     Raises:
-        ConfigError: A file is neither, or has nothing to leave out; the message names the line.
-        OSError: storage fails.
+        ConfigError: A file is neither, or has no entries; the message names the line.
+        OSError: Storage fails.
     """
     found, by_name, by_id = list[ExcludedLine](), defaultdict[str, list[int]](list), defaultdict[int, list[int]](list)
     for path in paths:
@@ -85,7 +85,7 @@ def read_exclusions(paths: Iterable[str], kinds: Sequence[str] = ()) -> Exclusio
 def _lines(path: str) -> Iterator[ExcludedLine]:
     try:
         text = read_unpacked(path).decode("utf-8-sig")
-    except (UnicodeDecodeError, AnnotationFileError) as error:  # the latter of gzip
+    except (UnicodeDecodeError, AnnotationFileError) as error:  # damaged gzip
         raise ConfigError(f"--exclude {path} cannot be read as UTF-8 text: {error}") from error
     for number, row in enumerate(map(str.strip, text.split("\n")), 1):
         try:
@@ -105,7 +105,7 @@ class Kept(NamedTuple):
     """Block without excluded images and annotations.
 
     Attributes:
-        facts: Of what is left out.
+        facts: Facts of the skipped images and annotations.
         found: Indices of lines that name an image or annotation of the Block.
     """
 
@@ -115,12 +115,12 @@ class Kept(NamedTuple):
 
 
 def exclude_images(block: Block, splits: Sequence[str], exclusions: Exclusions) -> Kept:
-    """Leave out images and annotations of a whole Block.
+    """Drop the excluded images and annotations of a complete Block.
 
-    A line with one of the splits of the job names an image of that split; any other line one of any split.
+    A line with a split of the job names an image of that split. Any other line names an image of any split.
 
     Args:
-        splits: Of the job, by the column `split`.
+        splits: Splits of the job, by the column `split`.
     """
     images, objects = defaultdict[int, set[str]](set), defaultdict[int, set[str]](set)
     found: list[int] = []
@@ -143,15 +143,15 @@ def exclude_images(block: Block, splits: Sequence[str], exclusions: Exclusions) 
         row = int(np.searchsorted(block.first_object_of_image, object_, "right")) - 1
         if row not in images:
             id_, image_id = int(block.object_id[object_]), int(block.image_id[row])
-            reject = Rejected("annotation", id_, Reason.EXCLUDED, f"{columns[0][row]!r}: {_named(kinds)}", image_id)
+            reject = Rejected("annotation", id_, Reason.EXCLUDED, f"{columns[0][row]!r}: {_detail(kinds)}", image_id)
             facts.reject(splits[columns[2][row]], reject)
     if objects:
         block = block.take_objects(~np.isin(np.arange(block.num_objects), list(objects)))
-    texts = {row: _named(kinds) for row, kinds in images.items()}
+    texts = {row: _detail(kinds) for row, kinds in images.items()}
     return Kept(_leave_out(block, splits, Reason.EXCLUDED, texts, facts), facts, found)
 
 
-def _named(kinds: set[str]) -> str:
+def _detail(kinds: set[str]) -> str:
     known = ", ".join(sorted(kinds - {""}))
     return f"--exclude names it{f' ({known})' if known else ''}"
 
@@ -174,13 +174,13 @@ def _leave_out(
 
 @dataclass(eq=False, repr=False)
 class ExcludeImages(beam.PTransform):
-    """Convert (BlockKey, packed Block) to the same without what files name, and two PCollections of Facts.
+    """Convert (BlockKey, packed Block) to Blocks without excluded images, and two PCollections of Facts.
 
-    Raises, when it runs, what `unmatched_warning` does.
+    At run time, raises the errors of `unmatched_warning`.
 
     Args:
         paths, kinds: See `read_exclusions`.
-        splits: Of the job.
+        splits: Splits of the job.
     """
 
     paths: Sequence[str]
@@ -216,13 +216,13 @@ def _unmatched(_: Any, found: Iterable[int], exclusions: Exclusions, split: str)
 
 
 def unmatched_warning(exclusions: Exclusions, found: Iterable[int]) -> str:
-    """Return a sentence about lines that name nothing; empty if each names something.
+    """Return a warning about lines that name nothing; empty if each line names something.
 
     Args:
         found: Indices of lines that name an image or annotation of the job.
 
     Raises:
-        ConfigError: No line does.
+        ConfigError: No line names anything.
     """
     named = set(found)
     unmatched = [line for number, line in enumerate(exclusions.lines) if number not in named]
@@ -262,10 +262,10 @@ class Candidate(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class DropCopies(beam.PTransform):
-    """Convert (BlockKey, packed Block) to the same without copies, and a PCollection of Facts.
+    """Convert (BlockKey, packed Block) to Blocks without copies, and a PCollection of Facts.
 
-    Files are read once more if others have the same size. Those that cannot be read are kept: the step that writes
-    records rejects them.
+    Files of equal size are read once more. Unreadable files are kept, because the step that writes records rejects
+    them.
     """
 
     splits: Sequence[str]
@@ -338,7 +338,7 @@ def _copies(group: tuple[bytes, Iterable[Candidate]]) -> Iterator[tuple[tuple[st
 
 
 def find_copies(candidates: Iterable[Candidate]) -> Iterator[tuple[tuple[str, int], str]]:
-    """Yield split and id of each image but the one that is kept, and why it is left out.
+    """Yield split and id of each image except the one that is kept, and the detail of its reject.
 
     Args:
         candidates: Images of the same bytes.

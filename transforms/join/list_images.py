@@ -30,9 +30,9 @@ class ListedPart(msgspec.Struct, frozen=True, array_like=True):
     """Listing of a range of a folder's names.
 
     Attributes:
-        start: of the range.
-        text_bytes, crc32c: of its `SIZE NAME` lines.
-        file_bytes: of its images.
+        start: Start of the range.
+        text_bytes, crc32c: Size and checksum of its `SIZE NAME` lines.
+        file_bytes: Total size of its images.
     """
 
     start: str
@@ -42,8 +42,8 @@ class ListedPart(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Listing:
-    """Checksum of the names and sizes of a folder's images, or of a range of them: of `SIZE NAME` lines, sorted by
-    name. Buckets are listed in that order, so memory does not grow; other folders are sorted in memory."""
+    """Checksum of the names and sizes of images in a folder or a range of it: of `SIZE NAME` lines, sorted by name.
+    Buckets are listed in that order, so memory does not grow. Other folders are sorted in memory."""
 
     def __init__(self, folder: str, start: str = ""):
         self._start = start
@@ -76,7 +76,7 @@ class Listing:
 
 
 def join_parts(folder: str, parts: Iterable[ListedPart]) -> InputFile:
-    """Return the contents of a folder from its ranges, in any order."""
+    """Return the listing of a folder from its ranges, in any order."""
     crc32c = file_bytes = 0
     for part in sorted(parts, key=lambda part: part.start):
         crc32c = join_checksums(crc32c, part.crc32c, part.text_bytes)
@@ -85,7 +85,7 @@ def join_parts(folder: str, parts: Iterable[ListedPart]) -> InputFile:
 
 
 def listing_of(folder: str) -> InputFile:
-    """Return the names and sizes of the images in a folder now."""
+    """List a folder, and return the listing of its images."""
     listing = Listing(folder)
     for _ in listing.count(storage_for(folder).walk(folder)):
         pass
@@ -111,7 +111,7 @@ class ListFolders(beam.PTransform):
     """Convert paths of folders to ListedFolders of their files, without files below the folder `output`.
 
     Args:
-        make: Converts Files to Keyed. It also gets a FactsBuilder and `args`, which may be side inputs.
+        make: Converts Files to Keyed. Its further arguments are a FactsBuilder and `args`, which may be side inputs.
         is_noted: True if Facts have the listings.
     """
 
@@ -128,7 +128,7 @@ class ListFolders(beam.PTransform):
 
 
 class ListParts(beam.PTransform):
-    """Convert paths of folders to (folder, bounds of a NameRange), each for a worker."""
+    """Convert paths of folders to (folder, bounds of a NameRange), one per element."""
 
     def expand(self, folders: PCollection[str]) -> PCollection[tuple[str, tuple[str, str]]]:
         return (
@@ -199,7 +199,7 @@ def list_outside(folder: str, part: NameRange, output: str, listing: Listing | N
 
 
 def _name_within(folder: str, output: str) -> str:
-    """Return the prefix of names of files of `output` in a listing of `folder`; empty if they are not in it.
+    """Return the prefix of names of files of `output` in a listing of `folder`; empty if `output` is not below it.
 
     >>> _name_within("gs://b/images", "gs://b/images/out/")
     'out/'
@@ -214,7 +214,7 @@ def list_images(
 ) -> Iterator[tuple[str, ImageRef]]:
     """Yield all files below `folder` by their `recordmill.schemas.names.name_key`, relative to it.
 
-    Names that are not UTF-8 are passed over with a warning, as no JSON file can name them.
+    Names that are not UTF-8 are skipped with a warning, because JSON files cannot name them.
     """
     _LOGGER.info("Listing %s from %r to %r", folder, *part)
     files = storage_for(folder).walk(folder, part)

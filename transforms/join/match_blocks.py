@@ -36,7 +36,7 @@ class FileState(IntEnum):
 
 
 class MatchedRows(NamedTuple):
-    """Image rows with the columns of their files, and names of files that no row has."""
+    """Image rows with the columns of their files, and names of files without a row."""
 
     rows: Block
     unlisted: list[str]
@@ -56,8 +56,8 @@ def name_buckets(names: Sequence[str], match: str, number: int) -> np.ndarray:
     """Return the bucket, 0..number - 1, of each name and of its file: int64 [N].
 
     Args:
-        names: keys of names.
-        match: a `recordmill.schemas.names.Match`.
+        names: Keys of names.
+        match: A `recordmill.schemas.names.Match`.
     """
     keys = names if match == "path" else list(map(base_name, names))
     encoded = (key.encode(errors="surrogatepass") for key in keys)
@@ -69,11 +69,11 @@ def match_rows(rows: Block, files: Block | None, match: str, division: Division 
 
     Args:
         division: None if rows have their splits.
-        rows: with image_id and file_name. With another `match` than path, a row takes the name of its file.
-        files: with file_name, file_folder, file_bytes and file_version; None to take the columns that rows have.
+        rows: Rows with image_id and file_name. If `match` is not path, a row gets the name of its file.
+        files: Files with file_name, file_folder, file_bytes and file_version; None to use columns of the rows.
 
     Raises:
-        CollidingImagesError: a name is that of two files; or see `match_names`.
+        CollidingImagesError: Two files have the same name; or see `match_names`.
     """
     names = rows.file_name.texts()
     keys = name_keys(names)
@@ -88,11 +88,11 @@ def match_rows(rows: Block, files: Block | None, match: str, division: Division 
     unlisted: list[str] = []
     has_file = np.ones(len(rows), bool)
     if files is not None:
-        place = _places(keys, found_names, files)
+        place = _file_indices(keys, found_names, files)
         unlisted = sorted(set(found_names) - set(keys))
         has_file = place >= 0
         found = join_blocks([files, _NO_FILE]).take(place)  # -1 is the last row
-        if rows.file_folder is not None:  # label files that hold their images
+        if rows.file_folder is not None:  # label files that contain their images
             is_held = ~has_file & (rows.file_folder.lengths > 0)
             has_file |= is_held
             found = join_blocks([found, rows]).take(np.arange(len(rows)) + len(rows) * is_held)
@@ -137,7 +137,7 @@ def _match_ends(keys: Sequence[str], files: Sequence[str], match: str) -> dict[s
     return pairs
 
 
-def _places(keys: Sequence[str], names: Sequence[str], files: Block) -> np.ndarray:
+def _file_indices(keys: Sequence[str], names: Sequence[str], files: Block) -> np.ndarray:
     """Return the index of the file of each image's name: int64 [N], -1 without."""
     first: dict[str, int] = {}
     others: dict[str, list[int]] = {}
@@ -185,7 +185,7 @@ def check_same_files(name: str, files: Block) -> None:
     """Refuse several files with one name. One file may be listed several times.
 
     Raises:
-        CollidingImagesError: they are several files.
+        CollidingImagesError: There are several files.
     """
     paths = sorted(set(image_paths(files)))
     if len(paths) == 1:
@@ -203,7 +203,7 @@ def check_same_files(name: str, files: Block) -> None:
 def without_faults(
     block: Block, splits: Sequence[str], facts: FactsBuilder, match: str = "path", group_from: str = ""
 ) -> Block:
-    """Drop images whose file cannot be used."""
+    """Drop images with unusable files, and reject them in `facts`."""
     is_faulty = block.state != FileState.FOUND
     found = block.take(np.flatnonzero(is_faulty))
     columns = found.state, found.image_id, found.file_bytes, found.split, found.objects_per_image
@@ -248,11 +248,11 @@ def base_name(name: str) -> str:
 def match_names(images: Iterable[str], files: Iterable[str], match: str) -> dict[str, str]:
     """Return the file of each image. All names have one `base_name`; images without a file are not in the result.
 
-    With `suffix`, names that are equal belong together, then those that have the longest end, in whole parts, in
-    common. With `name`, all belong together that share a last part.
+    With `suffix`, equal names are matched first, then names with the longest common suffix in complete parts. With
+    `name`, names with the same last part are matched.
 
     Raises:
-        CollidingImagesError: two images, or two files, could belong to one of the others alike.
+        CollidingImagesError: Two images match one file equally well, or two files match one image.
 
     >>> match_names(["train/1.jpg", "val/1.jpg"], ["img/val/1.jpg", "img/train/1.jpg"], "suffix")
     {'train/1.jpg': 'img/train/1.jpg', 'val/1.jpg': 'img/val/1.jpg'}
@@ -281,16 +281,16 @@ def _by_end(names: Iterable[str], length: int) -> dict[tuple[str, ...], set[str]
 
 
 def _paired(images: set[str], files: set[str], match: str) -> dict[str, str]:
-    """Yield the image and the file if there is one of each."""
+    """Return the image and its file. Raise CollidingImagesError if there are several."""
     if len(images) == len(files) == 1:
         return dict(zip(images, files, strict=True))
     raise CollidingImagesError(
-        f"--match {match}: the images {_some(images)} could be the files {_some(files)} alike; rename them, or give "
+        f"--match {match}: the images {_shown(images)} could be the files {_shown(files)} alike; rename them, or give "
         "--images only the folder that is meant"
     )
 
 
-def _some(names: set[str]) -> str:
+def _shown(names: set[str]) -> str:
     return first_texts(map(repr, sorted(names)), _SHOWN, " and ")
 
 
@@ -302,7 +302,7 @@ class MatchRows(beam.PTransform):
     Without files, rows have the columns of their files, and stay in their buckets until they are keyed by range.
 
     Args:
-        match: a `recordmill.schemas.names.Match`.
+        match: A `recordmill.schemas.names.Match`.
         division: None if rows have their splits.
         bits: 2 ** bits ranges of images.
     """
@@ -317,12 +317,12 @@ class MatchRows(beam.PTransform):
         if has_files:
             grouped = sides | "BothSides" >> beam.Flatten() | "GroupByName" >> beam.GroupByKey()
         else:
-            grouped = sides[0] | "Alone" >> beam.MapTuple(_alone)
+            grouped = sides[0] | "Alone" >> beam.MapTuple(_as_group)
         match = beam.FlatMap(_match, self.division, self.match, has_files, self.seed, self.bits)
         return grouped | "Match" >> match.with_output_types(Keyed).with_outputs(FACTS, main="rows")
 
 
-def _alone(bucket: int, packed: bytes) -> tuple[int, list[bytes]]:
+def _as_group(bucket: int, packed: bytes) -> tuple[int, list[bytes]]:
     return bucket, [packed]
 
 

@@ -1,1 +1,1 @@
-"""TFRecord files: records of tf.Example framed, indexed and read back."""
+"""TFRecord files: encode, frame, index and read tf.Examples."""

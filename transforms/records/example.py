@@ -7,9 +7,9 @@ An Example is four nested protocol buffer messages (tensorflow/core/example/{exa
     Feature  { oneof { BytesList bytes_list = 1; FloatList float_list = 2; Int64List int64_list = 3; } }
     *List    { repeated ... value = 1; }            packed, for numbers
 
-Map entries are sorted by key, so that equal values give equal bytes. They are the bytes of
-`tf.train.Example.SerializeToString(deterministic=True)` as long as no key is a prefix of another. Where one is, the
-order depends on the implementation of protobuf: upb writes the longer key first, pure Python the shorter (see
+Map entries are sorted by key, so that equal values give equal bytes. The bytes are those of
+`tf.train.Example.SerializeToString(deterministic=True)` if no key is a prefix of another. Otherwise, the order depends
+on the implementation of protobuf: upb writes the longer key first, pure Python the shorter (see
 docs/decisions/0011-example-and-tfrecord-by-hand.md). The order makes no difference to readers.
 """
 
@@ -32,7 +32,7 @@ _ONE_BYTE = tuple(bytes((value,)) for value in range(128))
 
 
 def varint(value: int) -> bytes:
-    """`value` as a base-128 varint; negative int64 as its two's complement, ten bytes.
+    """Return `value` as a base-128 varint. A negative int64 becomes its two's complement, ten bytes.
 
     >>> varint(300), len(varint(-1))
     (b'\\xac\\x02', 10)
@@ -90,7 +90,7 @@ def _float_list(values: Sequence[float]) -> bytes:
 
 def _int64_list(values: Sequence[int]) -> bytes:
     if isinstance(values, list | tuple):
-        with suppress(ValueError):  # of numbers beyond a byte
+        with suppress(ValueError):  # raised for numbers beyond a byte
             data = bytes(values)
             if data.isascii():  # each is its own varint: flags, classes, most of COCO's ids
                 return data
@@ -105,15 +105,15 @@ _WRITE_LIST: dict[FeatureKind, Callable[[Sequence[Any]], bytes]] = {
 
 
 Record = tuple[bytes, ...]
-"""A serialised tf.train.Example, in pieces to be written one after the other: a picture is not copied into it."""
+"""A serialised tf.train.Example, in consecutive parts, so that images are not copied."""
 
 Column = np.ndarray | Ragged | Sequence[Any]
-"""Values of a feature, a row for each record:
+"""Values of a feature, one row per record:
 
     ndarray [rows], [rows, n]   one number, or n numbers
     Ragged of numbers           lists of numbers
-    Ragged of uint8             lists of bytes, serialised: the `bytes_items` of each row
-    a sequence                  one value, or a sequence of values, as the feature has it
+    Ragged of uint8             serialised lists of bytes: the `bytes_items` of each row
+    a sequence                  one value, or a sequence of values, depending on the feature
 """
 
 _COPIED_BYTES = 4096
@@ -122,7 +122,7 @@ _MOST_HEADS = 4096
 
 
 class _Heads(dict[int, bytes]):
-    """The bytes before the data of a feature, by the length of the data."""
+    """Header bytes of a feature, by the length of its data."""
 
     def __init__(self, feature: Feature):
         super().__init__()
@@ -138,46 +138,46 @@ class _Heads(dict[int, bytes]):
         of_feature = self._tag + varint(len(of_list) + length)
         entry = self._key + varint(len(of_feature) + len(of_list) + length) + of_feature + of_list
         head = _FIELD_1 + varint(len(entry) + length) + entry
-        if len(self) < _MOST_HEADS:  # most lists are of few lengths, pictures are not
+        if len(self) < _MOST_HEADS:  # lists have few different lengths, images have many
             self[length] = head
         return head
 
 
 class ExampleWriter:
-    """Serialises tf.train.Examples of one table.
+    """Writer of serialised tf.train.Examples of one table.
 
-    The table gives names, order and types; a type never depends on the values, so an empty list is one of its type.
+    The table determines names, order and types. Types do not depend on values, so an empty list has its type, too.
     """
 
     def __init__(self, table: FeatureTable):
         self._features = [(feature, _Heads(feature)) for feature in table.features]
 
     def write(self, values: Mapping[str, Any]) -> bytes:
-        """Return `record` in one part."""
+        """Return the result of `record` as one bytes object."""
         return b"".join(self.record(values))
 
     def record(self, values: Mapping[str, Any]) -> Record:
-        """A serialised tf.train.Example.
+        """Return a serialised tf.train.Example.
 
         Args:
-            values: for each feature's source a single value (shape ()) or a sequence: bytes, float, or int within
-                int64.
+            values: Values by the feature's source: a single value if the shape is (), otherwise a sequence. A value is
+                bytes, float, or int within int64.
 
         Raises:
-            KeyError: a source without a value.
-            struct.error, OverflowError, TypeError: a value that is not of the feature's type.
+            KeyError: A source has no value.
+            struct.error, OverflowError, TypeError: A value does not have the feature's type.
         """
         return next(self.records({feature.source: [values[feature.source]] for feature, _ in self._features}, 1))
 
     def records(self, columns: Mapping[str, Column], rows: int) -> Iterator[Record]:
-        """Serialise `rows` tf.train.Examples; each is joined when it is taken.
+        """Serialise `rows` tf.train.Examples; each is assembled when it is consumed.
 
         Args:
-            columns: values for each feature's source.
+            columns: Columns by the feature's source.
 
         Raises:
-            KeyError, struct.error, TypeError: as `record`.
-            OverflowError, FloatingPointError: a number is beyond the feature's type.
+            KeyError, struct.error, TypeError: See `record`.
+            OverflowError, FloatingPointError: A number is beyond the feature's type.
         """
         small: list[list[list[bytes]]] = [[]]  # entries by feature and row; a new group after each large feature
         large: list[list[bytes]] = []
@@ -200,7 +200,7 @@ def _with_length(first: bytes, *others: bytes) -> Record:
 
 
 def _payloads(feature: Feature, column: Column) -> list[bytes]:
-    """The data of a feature in each row: its number or its numbers, its bytes, or its items."""
+    """Return the data of a feature in each row: packed numbers, bytes, or items of a BytesList."""
     if isinstance(column, np.ndarray):
         each = column[0].size if len(column) else 0
         column = Ragged(column.ravel(), np.arange(len(column) + 1) * each)
@@ -220,13 +220,13 @@ def _payloads(feature: Feature, column: Column) -> list[bytes]:
 
 
 def merge_examples(one: bytes, other: bytes) -> bytes:
-    """The features of two serialised Examples, none of which both have, as one; sorted by name as theirs are."""
+    """Merge two serialised Examples without common features. Features are sorted by name, in the inputs, too."""
     entries = [entry for _, entry in sorted([*_entries(one), *_entries(other)], key=itemgetter(0))]
     return b"".join((_FIELD_1, varint(sum(map(len, entries))), *entries))
 
 
 def _entries(example: bytes) -> Iterator[tuple[bytes, memoryview]]:
-    """The map entries of an Example of ours, each with its feature's name; not copied, as one may be a picture."""
+    """Yield the feature name and map entry of each feature of our Examples. Entries may be images: not copied."""
     _, start = _read_varint(example, 1)
     while start < len(example):
         size, entry = _read_varint(example, start + 1)
@@ -236,7 +236,7 @@ def _entries(example: bytes) -> Iterator[tuple[bytes, memoryview]]:
 
 
 def _read_varint(data: bytes, place: int) -> tuple[int, int]:
-    """A varint, and where it ends."""
+    """Return a varint and the offset of its end."""
     value = shift = 0
     while True:
         byte = data[place]

@@ -1,4 +1,4 @@
-"""Parse a tf.Example: generically, or by the table of a layout."""
+"""Parse a tf.Example, with or without the table of a layout."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -32,8 +32,8 @@ class ParsedRecord(NamedTuple):
     """The values of a tf.train.Example or tf.train.SequenceExample, by the names of their features.
 
     Attributes:
-        features: those of the Example, or of the context; without those that hold no list.
-        lists: the steps of each feature list; None for a step that holds no list.
+        features: Features of the Example, or of the context, without those that have no list.
+        lists: Steps of each feature list; None for a step without a list.
     """
 
     features: dict[str, TypedValues]
@@ -41,7 +41,7 @@ class ParsedRecord(NamedTuple):
 
 
 def parse_example(record: bytes) -> dict[str, TypedValues]:
-    """See `parse_record`."""
+    """Return the features of a tf.train.Example, see `parse_record`."""
     return parse_record(record).features
 
 
@@ -49,7 +49,7 @@ def parse_record(record: bytes) -> ParsedRecord:
     """Parse a record. A SequenceExample is an Example with one more field.
 
     Raises:
-        google.protobuf.message.DecodeError: it is no tf.train.Example.
+        google.protobuf.message.DecodeError: The record is not a tf.train.Example.
     """
     example = _example_class()()
     example.ParseFromString(record)
@@ -66,13 +66,13 @@ def _typed_values(feature: Any) -> TypedValues | None:
     return (FeatureKind(kind), _values(FeatureKind(kind), getattr(feature, kind))) if kind else None
 
 
-def _values(kind: FeatureKind, of: Any) -> Values:
+def _values(kind: FeatureKind, message: Any) -> Values:
     if kind is FeatureKind.BYTES:
-        return list(of.value)
+        return list(message.value)
     if kind is FeatureKind.INT64:
-        return np.fromiter(of.value, np.int64, len(of.value))
-    packed = of.SerializeToString()  # whose end is all numbers; one by one they would take a hundred times as long
-    return np.frombuffer(packed, "<f4", len(of.value), len(packed) - 4 * len(of.value))
+        return np.fromiter(message.value, np.int64, len(message.value))
+    packed = message.SerializeToString()  # ends in the packed numbers: a hundred times as fast as single ones
+    return np.frombuffer(packed, "<f4", len(message.value), len(packed) - 4 * len(message.value))
 
 
 @cache
@@ -87,13 +87,13 @@ def _example_class() -> Any:
     for number, kind in enumerate(_LISTS, 1):
         _add(feature, kind.value, number, f"{kind.value}List", oneof_index=0)
     _add(file.message_type.add(name="FeatureList"), "feature", 1, "Feature", label=_FIELD.LABEL_REPEATED)
-    for of, field in (("Feature", "feature"), ("FeatureList", "feature_list")):
-        map_ = file.message_type.add(name=f"{of}s")
-        entry = map_.nested_type.add(name=f"{of}Entry")
+    for type_, field in (("Feature", "feature"), ("FeatureList", "feature_list")):
+        map_ = file.message_type.add(name=f"{type_}s")
+        entry = map_.nested_type.add(name=f"{type_}Entry")
         entry.options.map_entry = True
         entry.field.add(name="key", number=1, label=_FIELD.LABEL_OPTIONAL, type=_FIELD.TYPE_STRING)
-        _add(entry, "value", 2, of)
-        _add(map_, field, 1, f"{of}s.{of}Entry", label=_FIELD.LABEL_REPEATED)
+        _add(entry, "value", 2, type_)
+        _add(map_, field, 1, f"{type_}s.{type_}Entry", label=_FIELD.LABEL_REPEATED)
     example = file.message_type.add(name="Example")
     _add(example, "features", 1, "Features")
     _add(example, "feature_lists", 2, "FeatureLists")
@@ -108,21 +108,21 @@ def _add(message: Any, name: str, number: int, type_: str, label: int = _FIELD.L
 
 
 RecordFault = tuple[str, str]
-"""Reason and detail."""
+"""Reason and detail of an error in a record."""
 
 
 class RecordParser:
-    """Parses records of one table, and takes what `tf.io.parse_single_example` takes with the spec of the table
-    (`recordmill.schemas.features.parse_spec`), without TensorFlow."""
+    """Parser of the records of one table. It accepts the records that `tf.io.parse_single_example` accepts with the
+    spec of the table (`recordmill.schemas.features.parse_spec`), without TensorFlow."""
 
     def __init__(self, table: FeatureTable):
         self._table = table
 
     def __call__(self, record: bytes) -> dict[str, Any]:
-        """Bytes for a single text or file, and a flat array for all else, by source.
+        """Return values by source: bytes for a single text or file, and otherwise a flat array.
 
         Raises:
-            RecordParseError: it is no Example of the table.
+            RecordParseError: The record is not an Example of the table.
         """
         try:
             found = parse_example(record)
@@ -132,8 +132,8 @@ class RecordParser:
 
 
 def as_meant(values: dict[str, Any], table: FeatureTable, labels: LabelMap) -> dict[str, Any]:
-    """Return the values of a record as its layout has them: numbers of classes where it stores their names, and
-    integers where it stores floats. A name of no class is -1.
+    """Return the values of a record with the types of its layout: numbers of classes instead of names, and integers
+    instead of floats. The number of an unknown class name is -1.
 
     >>> from recordmill.schemas.inputs.annotations import Category
     >>> from recordmill.schemas.layouts import KERAS, stored_as
@@ -157,14 +157,14 @@ def as_meant(values: dict[str, Any], table: FeatureTable, labels: LabelMap) -> d
 
 
 def _class_numbers(source: str, labels: LabelMap) -> dict[bytes, int]:
-    """Return the number of each class in a label, by its name."""
+    """Return the number that a source stores for each class, by class name."""
     by_id = {"objects.label": labels.label_by_id(), "objects.category_id": {each.id: each.id for each in labels.all}}
     number = by_id.get(source, labels.index_by_id())
     return {category.name.encode(): number[category.id] for category in labels.categories}
 
 
 def join_values(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """The values of an image's records as those of one: in a layout of one record an object, of all its objects."""
+    """Merge the values of an image's records, in a layout with one record per object."""
     first, *others = records
     of_objects = [source for source in first if others and source.startswith("objects.")]
     return first | {source: np.concatenate([values[source] for values in records]) for source in of_objects}
@@ -183,7 +183,7 @@ def _value(feature: Feature, found: tuple[FeatureKind, Values] | None) -> Any:
         return np.asarray(values, np.float32 if feature.kind is FeatureKind.FLOAT else np.int64)
     if is_single:
         return values[0]
-    array = np.empty(len(values), object)  # of objects: an array of texts would lose zero bytes at their ends
+    array = np.empty(len(values), object)  # dtype object: an array of dtype bytes drops trailing zero bytes
     array[:] = values
     return array
 
@@ -193,20 +193,20 @@ def first_line(error: Exception) -> str:
 
 
 class RecordParseError(ValueError):
-    """Why a record cannot be parsed."""
+    """Error of a record that cannot be parsed."""
 
 
 def length_faults(values: dict[str, Any], table: FeatureTable, keypoints: int) -> Iterator[RecordFault]:
-    """Lists of which one has another length than the others of its dimension.
+    """Yield an error for each list whose length differs from the other lists of its dimension.
 
     Args:
-        keypoints: of each object.
+        keypoints: Number of keypoints per object.
     """
     by_dimension: dict[str, dict[str, float]] = {}
     for feature in table.features:
         if feature.shape and not feature.shape[0].isdecimal():
             each = prod(int(size) for size in feature.shape[1:])
-            length = values[feature.source].size / each  # whole, unless the list is damaged
+            length = values[feature.source].size / each  # an integer, unless the list is damaged
             by_dimension.setdefault(feature.shape[0], {})[feature.source] = length
     for lengths in by_dimension.values():
         if len(set(lengths.values())) > 1:

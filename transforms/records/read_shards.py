@@ -1,4 +1,4 @@
-"""Finished shards are read back, and what is wrong with them is listed."""
+"""Read finished shards back, and list their errors."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -23,9 +23,9 @@ class ManifestShard(msgspec.Struct, frozen=True):
     """A shard as the manifest describes it.
 
     Attributes:
-        path: of the file.
-        table: what is in its records.
-        labels: the data set's classes.
+        path: Path of the file.
+        table: Features of its records.
+        labels: Classes of the data set.
     """
 
     path: str
@@ -36,10 +36,10 @@ class ManifestShard(msgspec.Struct, frozen=True):
 
 
 def readable_records(shard: ManifestShard, reader: ShardReader, damage: list[Fault]) -> Iterator[bytes]:
-    """The records of a shard up to the first that is damaged; what is wrong with the file joins `damage`.
+    """Yield the records of a shard up to the first damaged one. Errors of the file are appended to `damage`.
 
     Args:
-        reader: of the shard's path.
+        reader: Reader of the shard's path.
     """
     file, info = shard.info.file, shard.info
     examples = size = 0
@@ -59,9 +59,9 @@ def readable_records(shard: ManifestShard, reader: ShardReader, damage: list[Fau
             damage.append(Fault(file, None, "sha256", "the file's SHA-256 is not the manifest's"))
     except RecordError as error:
         damage.append(Fault(file, error.record, error.reason, error.detail))
-    except Exception as error:  # a damaged GZIP stream ends in one of several types; the file is named
+    except Exception as error:  # a damaged GZIP stream raises one of several types
         if is_remote(shard.path) and isinstance(error, OSError) and not isinstance(error, UnreadableFileError):
-            raise  # a server that does not answer, or may not, says nothing of the shard
+            raise  # errors of a server are not errors of the shard
         detail = explain_os_error(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
         damage.append(Fault(file, None, "unreadable", detail))
     finally:
@@ -70,7 +70,7 @@ def readable_records(shard: ManifestShard, reader: ShardReader, damage: list[Fau
 
 
 class FaultList:
-    """Lists the first faults of each reason, and counts the others: millions of records may be wrong."""
+    """List of the first faults of each reason, with the number of the others: millions of records may be faulty."""
 
     def __init__(self) -> None:
         self._listed: list[Fault] = []

@@ -1,4 +1,4 @@
-"""TFRecord files, read in order, or by number with the index of each."""
+"""Read TFRecord files in order, or by record number with their indexes."""
 
 import hashlib
 import io
@@ -33,24 +33,24 @@ _GZIP_FAULTS = (EOFError, IsalError, igzip.BadGzipFile)
 """Exceptions of damaged or truncated GZIP streams."""
 _READ_BYTES = 1 << 20
 _GAP_BYTES = 256 << 10
-"""Between two records that one request to a bucket fetches: as long as a request takes to be answered."""
+"""Maximum gap between records that are fetched with one request: its transfer takes as long as a request."""
 _SPAN_BYTES = 8 << 20
-"""The most that is read at once, unless a record is larger."""
+"""Maximum size of a read, unless a record is larger."""
 _LARGE_BYTES = 16 << 10
-"""Records that are more than this are worth two reads more, rather than a copy."""
+"""Size above which two more reads of a local file are cheaper than a copy of the record."""
 _FILES = 32
-"""Files that are read at once."""
+"""Number of files that are read concurrently."""
 _BATCH_BYTES = 1 << 20
 """Minimum size of a concurrent read of local files; less is read before threads start."""
 
 
 class ShardReader:
-    """A TFRecord file's records, with the size and SHA-256 of the file they come from.
+    """Reader of a TFRecord file's records, with the size and SHA-256 of the file.
 
     Attributes:
-        lengths: of the records read so far, with their frames.
-        size: bytes read so far; the file's size once `records` has ended.
-        sha256: of those bytes.
+        lengths: Sizes of the records read so far, with their frames, in bytes.
+        size: Bytes read so far; the file's size once `records` has ended.
+        sha256: Hash of those bytes.
     """
 
     def __init__(self, path: str):
@@ -61,15 +61,15 @@ class ShardReader:
 
     @property
     def examples(self) -> int:
-        """Records read so far."""
+        """Number of records read so far."""
         return len(self.lengths)
 
     def records(self) -> Iterator[bytes]:
-        """Each record, checksums checked; GZIP by the file's name.
+        """Yield each record after a check of its checksums. The file name determines GZIP.
 
         Raises:
-            RecordError: at the first damaged record; of reason `unreadable` where the GZIP stream is damaged or cut.
-            OSError: the file cannot be read.
+            RecordError: A record is damaged; the reason is `unreadable` if the GZIP stream is damaged or truncated.
+            OSError: The file cannot be read.
         """
         with storage_for(self._path).open(self._path) as file:
             seen = io.BufferedReader(_DigestedFile(file, self), _READ_BYTES)
@@ -81,12 +81,12 @@ class ShardReader:
             except _GZIP_FAULTS as error:  # type: ignore[misc]
                 fault = f"after {self.examples:,} records its GZIP stream is damaged or cut ({error})"
                 raise RecordError(fault, None, "unreadable") from error
-            while seen.read(_READ_BYTES):  # what a gzip reader leaves, so that the digest is of the whole file
+            while seen.read(_READ_BYTES):  # read the rest, so that the digest covers the complete file
                 pass
 
 
 class _DigestedFile(io.RawIOBase):
-    """Passes a file's bytes on and adds them to the reader's size and digest."""
+    """File that adds the bytes it returns to the reader's size and digest."""
 
     def __init__(self, file: BinaryIO, reader: ShardReader):
         self._file = file
@@ -104,15 +104,14 @@ class _DigestedFile(io.RawIOBase):
 
 
 def open_records(path: str, version: str = "") -> Iterator[bytes]:
-    """The records of a TFRecord file, checksums checked; GZIP by its content.
+    """Yield the records of a TFRecord file after a check of their checksums. The content determines GZIP.
 
     Args:
-        version: see `Storage.open`.
-
+        version: See `Storage.open`.
     Raises:
-        ConfigError: it is no TFRecord file.
-        RecordError: at the first damaged record; it names the file, the record and its offset.
-        OSError: the file cannot be read.
+        ConfigError: The file is not a TFRecord file.
+        RecordError: A record is damaged. The error names the file, the record and its offset.
+        OSError: The file cannot be read.
     """
     with storage_for(path).open(path, version) as file:
         start = file.read(HEADER_BYTES)
@@ -120,22 +119,22 @@ def open_records(path: str, version: str = "") -> Iterator[bytes]:
         is_packed = start.startswith(GZIP)
         if start and len(start) < HEADER_BYTES and not is_packed:
             raise ConfigError(f"{path} is no TFRecord file: it has {len(start)} bytes, and a record has 16 or more")
-        stream: ByteStream = file  # without a larger buffer, out of which each record would be copied
+        stream: ByteStream = file  # unbuffered: a buffer would copy each record
         if is_packed:
-            stream = igzip.IGzipFile(fileobj=file, mode="rb")  # a buffer around it would lose what comes before a fault
+            stream = igzip.IGzipFile(fileobj=file, mode="rb")  # unbuffered: a buffer loses records before damage
         read = 0
         try:
             for record in read_records(stream):
                 yield record
                 read += 1
         except RecordError as error:
-            raise _not_read(path, error, "" if is_packed else repr(start)) from error
+            raise _located_error(path, error, "" if is_packed else repr(start)) from error
         except _GZIP_FAULTS as error:  # type: ignore[misc]
             raise RecordError(f"{path}: after {read:,} records its GZIP stream is damaged or cut ({error})") from error
 
 
-def _not_read(path: str, error: RecordError, start: str) -> Exception:
-    """Return the error with where it is; `start` is how the file begins, empty where it is GZIP's."""
+def _located_error(path: str, error: RecordError, start: str) -> Exception:
+    """Return the error with its location; `start` has the first bytes of the file, empty for GZIP."""
     if error.reason == "length_crc" and not error.record:
         begins = f"it begins with {start}" if start else "unpacked from GZIP"
         return ConfigError(
@@ -155,18 +154,18 @@ class _Place(NamedTuple):
 
 
 class RecordFile:
-    """A TFRecord file whose records can be read in any order; its index is read when the first is. All that is read is
-    of one version of the file. It may be pickled, and used by several threads.
+    """TFRecord file with random access to its records. The index is read with the first record. All reads are of the
+    same version of the file. It can be pickled, and is thread-safe.
 
     Args:
-        expected: what the manifest says of the file; None where none does.
+        expected: Entry of the file in the manifest; None without one.
     """
 
     def __init__(self, path: str, expected: ShardInfo | None = None):
         self.path = path
         self._expected = expected
         if not is_remote(path):
-            _ = self._found  # for another file of this name may come before the first record is read
+            _ = self._found  # remember the version: the file may be replaced before the first read
 
     def __len__(self) -> int:
         return self._expected.examples if self._expected else self.index.records
@@ -184,7 +183,7 @@ class RecordFile:
         """Check the file.
 
         Raises:
-            RecordError: it is gone, has changed since it was opened, or is not as the manifest says.
+            RecordError: The file is missing, changed since it was opened, or differs from the manifest.
         """
         was_found, version = "_found" in vars(self), self._file.version
         if was_found:
@@ -208,30 +207,30 @@ class RecordFile:
             raise RecordError(
                 f"{self.path} has {found}: it was replaced or cut; open the data set again, or run recordmill verify"
             )
-        # Unlike __del__, it does nothing where the interpreter ends, and has taken apart what a release needs.
+        # Unlike __del__, finalize does nothing at the exit of the interpreter, when a release would fail.
         finalize(self, storage_for(self.path).release, self.path, file.version).atexit = False
         return file
 
     @cached_property
     def index(self) -> ShardIndex:
-        """See `read_index`, also for what it raises."""
+        """Index of the file. Raises the errors of `read_index`."""
         try:
             return read_index(self.path, self._file.size_bytes, self._expected.examples if self._expected else None)
         except FileNotFoundError as error:
             raise RecordError(f"{self.path} is gone since it was opened; open the data set again") from error
         except IndexMismatchError as error:
             found = storage_for(self.path).stat(self.path)
-            if found is None or found.version != self._file.version:  # the index may be right, of what is there now
+            if found is None or found.version != self._file.version:  # the index may match a newer file
                 raise RecordError(f"{self.path} has changed since it was opened; open the data set again") from error
             raise
 
     def read(self, numbers: Sequence[int]) -> list[bytes]:
-        """The records of these numbers, which count from 0; their checksums are checked.
+        """Return the records with the given numbers, counted from 0, after a check of their checksums.
 
         Raises:
-            IndexError: there is no such record.
-            RecordError: one is damaged, or the file has changed since it was opened.
-            IndexMismatchError, ConfigError, OSError: see `read_index`.
+            IndexError: There is no such record.
+            RecordError: A record is damaged, or the file changed since it was opened.
+            IndexMismatchError, ConfigError, OSError: See `read_index`.
         """
         index = self.index
         wanted = np.asarray(numbers, np.int64)
@@ -251,8 +250,8 @@ class RecordFile:
         return records
 
     def _read_places(self, places: Sequence[_Place]) -> Iterator[tuple[_Place, bytes, bytes, bytes]]:
-        """Yield each place, header, record and checksum. What is near is read at once from a bucket; of a local file, a
-        large record alone, as taking it out of what is around it would copy it."""
+        """Yield each place, header, record and checksum. Records that are close are read together from a bucket. A
+        large record of a local file is read separately, which avoids a copy."""
         is_far = is_remote(self.path)
         spans = list(_spans(places, _GAP_BYTES if is_far else 0))
         alone = [not is_far and len(span) == 1 and span[0].end - span[0].start > _LARGE_BYTES for span in spans]
@@ -273,11 +272,11 @@ class RecordFile:
                 yield place, data[start : start + HEADER_BYTES], body, data[end - CRC_BYTES : end]
 
     def in_order(self) -> Iterator[bytes]:
-        """All records; their checksums are checked.
+        """Yield all records after a check of their checksums.
 
         Raises:
-            RecordError: one is damaged, or the file has changed since it was opened.
-            OSError: storage fails.
+            RecordError: A record is damaged, or the file changed since it was opened.
+            OSError: Storage fails.
         """
         version = self._file.version
         try:
@@ -300,7 +299,7 @@ class RecordFile:
 
 
 def _spans(places: Iterable[_Place], gap: int) -> Iterator[list[_Place]]:
-    """Places in their order, those together that one read fetches: no more than `gap` bytes lie between them."""
+    """Group places, in order, into spans for one read: at most `gap` bytes are between two places."""
     span: list[_Place] = []
     for place in places:
         if span and (place.start - span[-1].end > gap or place.end - span[0].start > _SPAN_BYTES):
@@ -318,7 +317,7 @@ def _threads(process: int) -> ThreadPoolExecutor:
 
 
 class RecordFiles:
-    """Files of records as one, their records numbered through. See `RecordFile`."""
+    """Several files as one, with consecutive record numbers. See `RecordFile`."""
 
     def __init__(self, files: Sequence[RecordFile]):
         self.files = tuple(files)
@@ -328,7 +327,7 @@ class RecordFiles:
         return np.cumsum([len(file) for file in self.files], dtype=np.int64)
 
     def _is_worth_threads(self, records: int) -> bool:
-        """Whether so many records come faster if several files are read at once."""
+        """Return True if concurrent reads of several files are faster for this number of records."""
         first = self.files[0]
         return is_remote(first.path) or records * first.mean_bytes > _BATCH_BYTES
 
@@ -336,7 +335,7 @@ class RecordFiles:
         return int(self._ends[-1]) if self.files else 0
 
     def read(self, numbers: Sequence[int]) -> list[bytes]:
-        """The records of these numbers; of files in a bucket several are read at once. See `RecordFile.read`."""
+        """Return the records with the given numbers, with concurrent reads of files. See `RecordFile.read`."""
         wanted = np.asarray(numbers, np.int64)
         outside = wanted[(wanted < 0) | (wanted >= len(self))]
         if outside.size:

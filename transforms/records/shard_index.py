@@ -1,8 +1,8 @@
 """Index of a shard, for random access to its records.
 
-A line a record, `offset length`, in bytes of the file and with the record's frame: the form of DALI's and PyPI's
-tfrecord2idx. It is in a separate folder, so that no pattern for shards, such as `coco-train.tfrecord-*`, finds
-it. A shard without an index is passed over once.
+It has a line per record, `offset length`, in bytes of the file, with the record's frame: the format of DALI's and
+PyPI's tfrecord2idx. Indexes are in a separate folder, so that no pattern for shards, such as `coco-train.tfrecord-*`,
+matches them. A shard without an index is scanned once.
 """
 
 import logging
@@ -23,7 +23,7 @@ from recordmill.transforms.storage.resolve import GZIP, join_path, split_folder,
 _LOGGER = logging.getLogger(__name__)
 
 INDEX = ".index"
-"""Folder of the indexes, beside the shards."""
+"""Folder of the indexes, next to the shards."""
 ENDING = ".idx"
 _EVERY = 1 << 12  # records
 
@@ -31,7 +31,7 @@ Item = TypeVar("Item")
 
 
 def index_file(shard: str) -> str:
-    """Name of a shard's index, from the folder that the shard is in.
+    """Return the path of a shard's index, relative to the folder of the shard.
 
     >>> index_file("coco-train.tfrecord-00000-of-00008")
     '.index/coco-train.tfrecord-00000-of-00008.idx'
@@ -54,7 +54,7 @@ class ShardIndex(msgspec.Struct, frozen=True):
 
     @property
     def lengths(self) -> np.ndarray:
-        """int64 [N], in bytes, with the frame."""
+        """Size of each record with its frame in bytes: int64 [N]."""
         return np.diff(self.bounds)
 
     @property
@@ -64,12 +64,13 @@ class ShardIndex(msgspec.Struct, frozen=True):
 
 
 def index_of(lengths: Iterable[int]) -> ShardIndex:
-    """The index of records of so many bytes, with their frames, one after the other."""
+    """Return the index of consecutive records with these sizes in bytes, with their frames."""
     return ShardIndex(np.fromiter(accumulate(lengths, initial=0), np.int64))
 
 
 def encode_index(index: ShardIndex) -> bytes:
-    """
+    """Return the index as text.
+
     >>> encode_index(index_of([20, 17]))
     b'0 20\\n20 17\\n'
     """
@@ -77,9 +78,10 @@ def encode_index(index: ShardIndex) -> bytes:
 
 
 def decode_index(data: bytes) -> ShardIndex:
-    """
+    """Return the index in `data`.
+
     Raises:
-        ValueError: it is no index of a TFRecord file, whose records follow one another; the message says why.
+        ValueError: `data` is not an index of consecutive records. The message says why.
     """
     lines = data.count(b"\n")
     if data.translate(None, b"0123456789") != b" \n" * lines:
@@ -96,35 +98,35 @@ def decode_index(data: bytes) -> ShardIndex:
         raise ValueError(
             f"record {first} begins at byte {offsets[first]:,}, where the one before ends at {bounds[first]:,}"
         )
-    if bounds[-1] < 0:  # the sum has run over
+    if bounds[-1] < 0:  # the sum has overflowed
         raise ValueError(f"record {lines - 1} ends where no file does")
     return ShardIndex(bounds)
 
 
 def index_path(path: str) -> str:
-    """The path of the index of the shard `path`."""
+    """Return the path of the index of the shard `path`."""
     folder, name = split_folder(path)
     return join_path(folder, index_file(name))
 
 
 def read_index(path: str, size: int, records: int | None = None) -> ShardIndex:
-    """The index of the shard `path`, from its file; of a shard without, by one pass over it, which is said once a
+    """Return the index of the shard `path` from its file. Without a file, the shard is scanned, with one warning per
     folder.
 
     Args:
-        size: of the shard, in bytes.
-        records: how many are in it, where that is known.
+        size: Size of the shard in bytes.
+        records: Number of records; None if unknown.
 
     Raises:
-        IndexMismatchError: the file is no index, or not of this shard.
-        ConfigError, RecordError: there is none, and the shard is GZIP, or damaged.
-        OSError: a file cannot be read.
+        IndexMismatchError: The file is not an index, or not the index of this shard.
+        ConfigError, RecordError: There is no index, and the shard is GZIP, or damaged.
+        OSError: A file cannot be read.
     """
     try:
         index = decode_index(storage_for(path).read(index_path(path)))
     except FileNotFoundError:
         index = build_index(path)
-        _say_once(split_folder(path)[0])
+        _warn_once(split_folder(path)[0])
     except ValueError as error:
         raise IndexMismatchError(f"{index_path(path)}: {error}; recordmill index {path} writes it again") from error
     if index.size != size:
@@ -137,7 +139,7 @@ def read_index(path: str, size: int, records: int | None = None) -> ShardIndex:
 
 
 @lru_cache(maxsize=1024)
-def _say_once(folder: str) -> None:
+def _warn_once(folder: str) -> None:
     _LOGGER.warning(
         "%s has no index for all its shards, so each is passed over once when it is first read; "
         "recordmill index %s writes them",
@@ -147,14 +149,14 @@ def _say_once(folder: str) -> None:
 
 
 def index_shard(path: str, records: int | None, read: Callable[[int], object]) -> tuple[ShardIndex, bool]:
-    """Write the index of a TFRecord file, unless it is there; it, and whether it was not.
+    """Write the index of a TFRecord file, unless it exists. Return the index, and True if it was written.
 
     Args:
-        records: how many are in the file, where a manifest says so.
-        read: see `build_index`.
+        records: Number of records in the manifest; None if unknown.
+        read: See `build_index`.
 
     Raises:
-        ConfigError, RecordError, OSError: see `build_index`; or there are not so many records.
+        ConfigError, RecordError, OSError: See `build_index`; or the number of records differs.
     """
     index = build_index(path, read, checks_records=True)
     if records not in (index.records, None):
@@ -170,31 +172,31 @@ def index_shard(path: str, records: int | None, read: Callable[[int], object]) -
 
 
 def build_index(path: str, read: Callable[[int], object] = lambda _: None, checks_records: bool = False) -> ShardIndex:
-    """The index of a TFRecord file: the lengths of its records, whose checksums are checked, from the first to the
-    last. Of a local file hardly more than these is read; one in a bucket comes whole.
+    """Return the index of a TFRecord file. All lengths of records and their checksums are read. A local file is read
+    only at these; a file in a bucket is read completely.
 
     Args:
-        read: is called now and then, with how many records have been passed since.
+        read: Progress callback; its argument is the number of records since the last call.
         checks_records: True to read the records, too, and check their checksums.
 
     Raises:
-        ConfigError: it is GZIP, or no TFRecord file.
-        RecordError: at the first record that is cut short, or a checksum of which is wrong.
-        OSError: the file cannot be read, or is none.
+        ConfigError: The file is GZIP, or not a TFRecord file.
+        RecordError: A record is truncated, or a checksum is wrong.
+        OSError: The file cannot be read.
     """
     with storage_for(path).open(path) as file:
         size = file.seek(0, SEEK_END)
         file.seek(0)
         try:
             lengths = map(framed, map(len, read_records(file))) if checks_records else read_lengths(file, size)
-            return index_of(array("q", _counted(lengths, read)))
+            return index_of(array("q", _with_progress(lengths, read)))
         except RecordError as error:
             file.seek(0)
             raise _explained(path, file.read(HEADER_BYTES), error) from error
 
 
 def check_indexable(path: str) -> None:
-    """Raises ConfigError where a file is GZIP, or no TFRecord file, as far as its first bytes say."""
+    """Raise ConfigError if the first bytes of a file are GZIP, or not those of a TFRecord file."""
     storage = storage_for(path)
     start = storage.read_range(path, 0, HEADER_BYTES)
     try:
@@ -204,7 +206,7 @@ def check_indexable(path: str) -> None:
             raise explained from error
 
 
-def _counted(items: Iterable[Item], read: Callable[[int], object]) -> Iterator[Item]:
+def _with_progress(items: Iterable[Item], read: Callable[[int], object]) -> Iterator[Item]:
     number = 0
     for number, item in enumerate(items, 1):
         if number % _EVERY == 0:
@@ -225,6 +227,6 @@ def _explained(path: str, start: bytes, error: RecordError) -> Exception:
 
 
 def located(path: str, error: RecordError, cure: str = "") -> RecordError:
-    """The error with where it is."""
+    """Return the error with its location."""
     detail = f"{path}: record {error.record} at byte {error.offset:,}: {error.detail}{cure}"
     return RecordError(detail, None, error.reason, error.offset)

@@ -39,7 +39,7 @@ def framed(size: Size) -> Size:
 
 
 def masked_crc32c(data: bytes) -> int:
-    """CRC-32C of `data`, rotated and offset as TensorFlow stores it.
+    """Return the CRC-32C of `data`, rotated and offset as in TensorFlow.
 
     >>> hex(masked_crc32c(b"123456789"))
     '0xc78ab0e5'
@@ -48,19 +48,19 @@ def masked_crc32c(data: bytes) -> int:
 
 
 def masked(crc: Any) -> Any:
-    """A CRC-32C as TensorFlow stores it; also a whole array of uint64."""
+    """Return a CRC-32C, or an array of them as uint64, rotated and offset as in TensorFlow."""
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 @lru_cache(1 << 14)
 def head(length: int) -> bytes:
-    """The bytes before a record of `length` bytes in a TFRecord file."""
+    """Return the bytes before a record of `length` bytes in a TFRecord file."""
     data = _LENGTH.pack(length)
     return data + _CRC.pack(masked_crc32c(data))
 
 
 def frame(*record: bytes) -> tuple[bytes, bytes]:
-    """The bytes before and after a record, which may be in pieces, in a TFRecord file."""
+    """Return the bytes before and after a record in a TFRecord file. The record may be in parts."""
     crc = 0
     for piece in record:
         crc = google_crc32c.extend(crc, piece)
@@ -68,13 +68,13 @@ def frame(*record: bytes) -> tuple[bytes, bytes]:
 
 
 def read_records(stream: ByteStream) -> Iterator[bytes]:
-    """Records of a TFRecord file, both checksums checked.
+    """Yield the records of a TFRecord file after a check of both checksums.
 
-    A length whose checksum is right but that runs past the end of the file costs no more memory than the file has left.
+    A wrong length with a valid checksum allocates no more memory than the rest of the file.
 
     Raises:
-        RecordError: at the first record that is cut short or whose checksum is wrong; it says which, and
-            where that begins.
+        RecordError: A record is truncated, or a checksum is wrong. The error has the number and offset of the
+            record.
     """
     index = offset = 0
     while header := _read_up_to(stream, HEADER_BYTES):
@@ -90,10 +90,10 @@ def read_records(stream: ByteStream) -> Iterator[bytes]:
 
 
 def read_lengths(stream: BinaryIO, size: int) -> Iterator[int]:
-    """Lengths of the records of a TFRecord file of `size` bytes, with their frames; the records are passed over.
+    """Yield the lengths of the records of a TFRecord file of `size` bytes, with their frames. Records are skipped.
 
     Raises:
-        RecordError: at the first record that is cut short or the checksum of whose length is wrong.
+        RecordError: A record is truncated, or the checksum of a length is wrong.
     """
     index = offset = 0
     while offset < size:
@@ -108,13 +108,12 @@ def read_lengths(stream: BinaryIO, size: int) -> Iterator[int]:
 
 
 def check_frame(header: bytes, record: bytes, crc: bytes, index: int, offset: int) -> None:
-    """Hold a record against what stands around it, the HEADER_BYTES before and the CRC_BYTES after.
+    """Check a record against its frame: HEADER_BYTES before and CRC_BYTES after.
 
     Args:
-        index, offset: which it is and where it begins, for the error.
-
+        index, offset: Number and offset of the record, for the error.
     Raises:
-        RecordError: it is damaged; with the reason `length`, where the frame is that of a record of another length.
+        RecordError: The record is damaged. The reason is `length` if the frame has another length.
     """
     length = _checked_length(header, index, offset)
     if length != len(record) or len(crc) < CRC_BYTES:
@@ -138,7 +137,7 @@ def _check_record(record: bytes, crc: bytes, index: int, offset: int) -> None:
 
 
 def _read_up_to(stream: ByteStream, count: int) -> bytes:
-    """`count` bytes, or as many as there are; read in pieces, so that a lie about `count` does not allocate it."""
+    """Return `count` bytes, or the rest of the stream. Reads are small, so that a wrong `count` allocates no memory."""
     piece = stream.read(min(count, _READ_BYTES))
     if len(piece) == count:
         return piece

@@ -1,4 +1,4 @@
-"""Base classes of Beam steps: a coder of structs, a DoFn with threads; and versions of libraries."""
+"""Base classes of Beam steps: a coder of structs, a DoFn with threads. Also versions of libraries."""
 
 import zlib
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from recordmill.schemas.shards import ShardKey
 from recordmill.transforms.runtime.threads import usable_cores
 
 pack: Callable[[Any], bytes] = msgpack.Encoder(order="deterministic").encode
-"""A struct as MessagePack."""
+"""Encode a struct as MessagePack."""
 
 
 @cache
@@ -26,7 +26,7 @@ def unpacker(struct: Any) -> Callable[[bytes], Any]:
 
 
 class StructCoder(Coder):
-    """The coder of a struct."""
+    """Beam coder of a msgspec Struct."""
 
     def __init__(self, struct: type):
         self._struct = struct
@@ -63,14 +63,14 @@ registry.register_coder(ShardKey, StructCoder)
 
 _DISTRIBUTIONS = ("recordmill", "pillow", "pycocotools")
 _OF_PILLOW = ("jpg", "jpg_2000", "libjpeg_turbo", "libtiff", "webp", "zlib", "zlib_ng", "avif")
-"""Libraries that Pillow has with it, by its names for them."""
+"""Libraries that are bundled with Pillow, by Pillow's names."""
 
 
 @lru_cache
 def made_by(layout: str) -> dict[str, str]:
-    """Versions by name, of this process; a library that Pillow lacks is left out, and TensorFlow or Arrow where the
-    layout's records do not depend on it."""
-    from PIL import features  # only where records are made
+    """Return versions of this process's libraries, by name. Missing libraries are skipped, and so are TensorFlow and
+    Arrow if the layout's records do not depend on them."""
+    from PIL import features  # slow to import, and only needed to make records
 
     found = {name: version(name) for name in _DISTRIBUTIONS}
     found |= {f"pillow/{name}": text for name in _OF_PILLOW if (text := features.version(name))}
@@ -79,7 +79,7 @@ def made_by(layout: str) -> dict[str, str]:
         import tensorflow as tf
 
         found |= {"keras": keras.__version__, "tensorflow": tf.__version__}
-        # Pillow takes zlib from TensorFlow where that came first; what is unpacked is the same, and nothing is packed.
+        # Pillow uses TensorFlow's zlib if that was loaded first. Decompression does not depend on it.
         found = {name: text for name, text in found.items() if name not in ("pillow/zlib", "pillow/zlib_ng")}
     if layout == TABLE.layout:
         found["pyarrow"] = version("pyarrow")
@@ -87,10 +87,10 @@ def made_by(layout: str) -> dict[str, str]:
 
 
 class ThreadedDoFn(beam.DoFn):
-    """Base of steps that hold threads from their setup on: `self.pool`, with `self.threads` of them.
+    """Base of steps with a thread pool, from setup() to teardown(): `self.pool`, with `self.threads` threads.
 
     Args:
-        threads: how many; None for as many as there are cores where the step runs.
+        threads: Number of threads; None for the number of cores where the step runs.
     """
 
     def __init__(self, threads: int | None):

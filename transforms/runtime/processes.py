@@ -1,7 +1,7 @@
-"""Processes that are forked from the job's own, each with an interpreter's lock for itself, do a shard at a time.
+"""Processes that are forked from the job's process, each with a lock of its interpreter, and write shard by shard.
 
-Only the process of one command forks them, before it has threads, see `recordmill.launch.local_engine.fork_writers`;
-docs/decisions/0037-shards-in-forked-processes.md says what that brings.
+Only the process of one command forks them, before it starts threads, see `recordmill.launch.local_engine.fork_writers`.
+docs/decisions/0037-shards-in-forked-processes.md has the reasons and timings.
 """
 
 import ctypes
@@ -24,19 +24,19 @@ from recordmill.transforms.runtime.threads import end_with_parent, usable_cores
 from recordmill.transforms.storage.resolve import storage_for
 
 _OF_PARENT = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-"""Signals that interrupt a command; its process ends the others."""
+"""Signals that interrupt a command. Its process ends the forked ones."""
 _THREADS_A_CORE = 2
-"""One fetches and checks images while another waits for a disk, or for a process that has no shard left."""
+"""Number of threads per core, so that a core works while a thread waits for a disk."""
 
 OfShard = Callable[..., Any]
-"""A function at the top of a module. After its own arguments it takes an Executor of threads and their number."""
+"""A module-level function. After other arguments, it takes an Executor of threads and their number."""
 
 
 class Processes:
-    """Processes that each do one shard at a time.
+    """Process pool; each process works on one shard at a time.
 
     Attributes:
-        number: how many.
+        number: Number of processes.
     """
 
     def __init__(self, number: int, executor: ProcessPoolExecutor):
@@ -47,19 +47,19 @@ class Processes:
     def submit(
         self, function: OfShard, arguments: tuple[Any, ...], threads: int | None, shards: int, folders: Iterable[str]
     ) -> Future:
-        """Call a function in one of them.
+        """Call a function in one of the processes.
 
         Args:
-            threads: of all processes together; None for as many as there is work for.
-            shards: how many shards the job has.
-            folders: in which the function makes temporary files.
+            threads: Number of threads of all processes together; None to choose it by the work.
+            shards: Number of shards of the job.
+            folders: Folders in which the function creates temporary files.
         """
         self._folders.update(folders)
         each = -(-(threads or _THREADS_A_CORE * usable_cores()) // min(self.number, shards))
         return self._executor.submit(_call, function, arguments, each)
 
     def end(self) -> None:
-        """Kill them, wherever they are, and delete what they were writing."""
+        """Kill the processes, and delete their temporary files."""
         children = multiprocessing.active_children()
         for process in children:
             process.kill()
@@ -67,29 +67,29 @@ class Processes:
             process.join()
         self._executor.shutdown(cancel_futures=True)
         for folder in self._folders:
-            with suppress(OSError):  # the error that ends the job is the one to be told; the next run deletes it
+            with suppress(OSError):  # report the job's error; the next run deletes the leftovers
                 storage_for(folder).delete_leftovers(folder)
 
 
 class ShardDoFn(ThreadedDoFn):
-    """Base of steps that do one thing a shard: in forked processes where there are some and more than one shard, or
-    else here, with threads."""
+    """Base of steps that process one shard per element: in forked processes if there are any and more than one shard,
+    and otherwise in this process, with threads."""
 
     def start_bundle(self):
         self._waiting: deque[Future] = deque()
 
     def do(self, function: OfShard, *arguments: Any, shards: int, folders: Iterable[str] = ()) -> Iterator[Any]:
-        """Yield what `function` returns for a shard, now or after a later one.
+        """Yield the result of `function` for a shard, now or with a later one.
 
         Args:
-            shards, folders: see Processes.submit.
+            shards, folders: See Processes.submit.
         """
         processes = forked()
         if processes is None or shards == 1:
             yield function(*arguments, self.pool, self.threads)
             return
         self._waiting.append(processes.submit(function, arguments, self._given_threads, shards, folders))
-        if len(self._waiting) > 2 * processes.number:  # the runner holds what is to come, in less memory
+        if len(self._waiting) > 2 * processes.number:  # limits the memory of waiting tasks
             yield self._waiting.popleft().result()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
@@ -101,21 +101,21 @@ _forked: Processes | None = None
 
 
 def forked() -> Processes | None:
-    """Return the processes of this process, if it has some."""
+    """Return the forked processes of this process; None without any."""
     return _forked
 
 
 @contextmanager
 def forking(number: int) -> Iterator[None]:
-    """While the block runs, there are so many, forked as it begins. No other thread may be alive then."""
+    """Context manager: fork `number` processes, and end them after the block. Needs a process without threads."""
     global _forked
-    gc.freeze()  # or each process would copy what its collector looks at
+    gc.freeze()  # otherwise garbage collection copies the pages of each process
     progress.expect_forked()
-    executor = ProcessPoolExecutor(number, multiprocessing.get_context("fork"), _begin, (os.getpid(),))
+    executor = ProcessPoolExecutor(number, multiprocessing.get_context("fork"), _init_process, (os.getpid(),))
     processes = Processes(number, executor)
     try:
-        with _held_back(_OF_PARENT):  # in them for good; here, a fork must not be interrupted halfway
-            executor.submit(os.getpid)  # all are forked with the first task, before the executor has a thread
+        with _blocked(_OF_PARENT):  # permanently in the forked processes; here, until all are forked
+            executor.submit(os.getpid)  # the first task forks all, before the executor starts a thread
         _forked = processes
         yield
     finally:
@@ -124,7 +124,7 @@ def forking(number: int) -> Iterator[None]:
 
 
 @contextmanager
-def _held_back(signals: set[signal.Signals]) -> Iterator[None]:
+def _blocked(signals: set[signal.Signals]) -> Iterator[None]:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield
@@ -132,8 +132,8 @@ def _held_back(signals: set[signal.Signals]) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin(parent: int) -> None:
-    """A process begins, which ends with its parent, however that ends."""
+def _init_process(parent: int) -> None:
+    """Initialise a forked process, so that it ends with its parent in any case."""
     end_with_parent(parent)
     progress.is_forked()
 
@@ -141,5 +141,5 @@ def _begin(parent: int) -> None:
 def _call(function: OfShard, arguments: tuple[Any, ...], threads: int) -> Any:
     with ThreadPoolExecutor(threads) as pool:
         result = function(*arguments, pool, threads)
-    ctypes.CDLL(None).malloc_trim(0)  # glibc would keep what is free for a next shard, which there may not be
+    ctypes.CDLL(None).malloc_trim(0)  # returns free memory, which glibc keeps otherwise
     return result

@@ -1,8 +1,8 @@
-"""How far this process's steps are: what a progress line shows, and Beam's counters.
+"""Progress of this process's steps, for the progress line and for Beam's counters.
 
-Beam's in-process runner does not report its metrics before it ends, so the numbers are kept here as well. For a job
-that runs elsewhere, they are taken from its counters by `update_from_counters`. Processes that are forked from this one
-add what they do to memory that they share with it; Beam's counters, which nobody sees there, do not have it.
+Beam's in-process runner does not report metrics before it ends, so this module counts, too. For a job that runs
+elsewhere, `update_from_counters` sets the numbers from the job's counters. Forked processes add to memory that they
+share with their parent. Their Beam counters are lost.
 """
 
 import multiprocessing
@@ -17,7 +17,7 @@ from apache_beam.metrics import Metrics
 from recordmill.schemas.rejects import Rejected
 
 NAMESPACE = "recordmill"
-"""The namespace of a job's counters."""
+"""Namespace of a job's counters."""
 
 _IMAGES_PLANNED = Metrics.counter(NAMESPACE, "images_planned")
 _SHARDS_PLANNED = Metrics.counter(NAMESPACE, "shards_planned")
@@ -32,16 +32,16 @@ _REJECTED = "rejected/"
 
 
 class Progress(msgspec.Struct):
-    """Numbers since the process began or since `reset`.
+    """Numbers since the start of the process or since `reset`.
 
     Attributes:
-        step: what the job is doing, in words for a person.
-        images_done: of those planned: written, rejected, or skipped. Where there is nothing left to do, all of them.
-        images_skipped: those that this run did not look at: an earlier one finished their shard, or a shard is damaged.
-        bytes_done: of the files that were read in this run.
-        planned_at: `time.monotonic` when there was a plan, from which on images are written; 0 before.
-        rejected: images and annotations, planned or not.
-        unit: what is counted instead of images, `records` where a data set is read back.
+        step: Description of the current step, for a person.
+        images_done: Planned images that are written, rejected, or skipped; all of them if there is nothing to do.
+        images_skipped: Images that this run skipped: an earlier run finished their shard, or a shard is damaged.
+        bytes_done: Size of the files that this run read.
+        planned_at: `time.monotonic` of the plan, after which images are written; 0 before.
+        rejected: Images and annotations, planned or not.
+        unit: Unit of the counts: `images`, or `records` when a data set is read back.
     """
 
     step: str = ""
@@ -57,11 +57,11 @@ class Progress(msgspec.Struct):
 
 
 class _Times:
-    """How long each step has lasted.
+    """Duration of each step.
 
     Attributes:
-        seconds: of the steps before, in their order.
-        step, since: the one that goes on, and `time.monotonic` when it began.
+        seconds: Durations of earlier steps, in order.
+        step, since: Current step, and `time.monotonic` of its start.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ _SHARED = ("images_done", "images_skipped", "bytes_done", "shards_done", "reject
 
 
 class _Shared:
-    """Numbers, of those that _SHARED names, in memory of a process and of those that are forked from it."""
+    """Numbers named in _SHARED, in memory that a process shares with its forked processes."""
 
     def __init__(self) -> None:
         self._numbers = memoryview(mmap(-1, 8 * len(_SHARED))).cast("q")
@@ -97,7 +97,7 @@ class _Shared:
                 self._numbers[_SHARED.index(name)] += number
 
     def found(self) -> dict[str, int]:
-        """Not locked: a process that was killed may have left it so."""
+        """Return the numbers without a lock, because a killed process may still hold it."""
         return dict(zip(_SHARED, self._numbers, strict=True))
 
     def clear(self) -> None:
@@ -110,13 +110,13 @@ _is_forked = False
 
 
 def expect_forked() -> None:
-    """Processes that are forked from here on, and call `is_forked`, count for this one."""
+    """Share counts with processes that are forked from now on and call `is_forked`."""
     global _of_forked
     _of_forked = _Shared()
 
 
 def is_forked() -> None:
-    """This process is one of those that its parent expects."""
+    """Mark this process as forked, so that it counts for its parent."""
     global _is_forked
     _is_forked = True
 
@@ -155,8 +155,8 @@ def set_step(step: str) -> None:
 
 
 def step_seconds() -> dict[str, float]:
-    """How long each step of this process has lasted since `reset`: until the next one began, or until now. Writing
-    begins with the plan."""
+    """Return the duration of each step of this process since `reset`: until the next step started, or until now. The
+    step `writing` starts with the plan."""
     with _lock:
         return _times.until_now()
 
@@ -173,31 +173,31 @@ def planned(images: int, shards: int, unit: str = "images") -> None:
 
 
 def wrote_images(images: int, bytes_: int) -> None:
-    """Images, or rows of a table, are in records; so many bytes of image files were read."""
+    """Count images, or rows of a table, in records, and the bytes read from image files."""
     _IMAGES_WRITTEN.inc(images)
     _BYTES_WRITTEN.inc(bytes_)
     _add(images_done=images, bytes_done=bytes_)
 
 
 def read_record(bytes_: int) -> None:
-    """A record of a data set was read back; so many bytes of its shard were read since the one before it."""
+    """Count a record that was read back, and the bytes of its shard since the previous record."""
     _RECORDS_READ.inc()
     _add(images_done=1, bytes_done=bytes_)
 
 
 def found_faults(faults: int) -> None:
-    """So many faults are in a shard that was read back."""
+    """Count the faults of a shard that was read back."""
     _FAULTS.inc(faults)
 
 
 def skipped_images(images: int) -> None:
-    """Images, or records, that this run need not or cannot look at."""
+    """Count images, or records, that this run skips."""
     _IMAGES_SKIPPED.inc(images)
     _add(images_done=images, images_skipped=images)
 
 
 def rejected_image(bytes_: int) -> None:
-    """An image that was planned is not written after all; `rejected` counts it under its reason."""
+    """Count a planned image that is not written. `rejected` counts it by reason."""
     _IMAGES_REFUSED.inc()
     _add(images_done=1, bytes_done=bytes_)
 
@@ -213,7 +213,7 @@ def finished_shard() -> None:
 
 
 def update_from_counters(step: str, counts: Mapping[str, int]) -> None:
-    """Set the numbers from the counters, by name, of a job that runs elsewhere. They may lag, so none decreases."""
+    """Set the numbers from a remote job's counters, by name. Counters may lag, so no number decreases."""
 
     def total(*counters: Metrics.DelegatingCounter) -> int:
         return sum(counts.get(str(counter.metric_name.name), 0) for counter in counters)

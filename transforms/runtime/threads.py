@@ -1,4 +1,4 @@
-"""Threads: their number, those that work ahead of a reader, a bound on what all hold; and how a process ends."""
+"""Threads: their number, work ahead of a reader, and shared budgets. Also the end of forked processes."""
 
 import ctypes
 import math
@@ -18,7 +18,7 @@ _QUOTA_V1 = Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), Path("/sys/fs/cgroup/cp
 
 
 def usable_cores() -> int:
-    """Cores that this process may keep busy: those it may run on, and no more than its container has a share of."""
+    """Return the number of cores for this process: its CPU affinity, limited by its container's quota."""
     affinity = getattr(os, "sched_getaffinity", None)  # macOS has none
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     quota = _quota()
@@ -26,7 +26,7 @@ def usable_cores() -> int:
 
 
 def _quota() -> float:
-    """Cores' worth of time that the container has; infinite where it has no bound."""
+    """Return the CPU quota of the container in cores; infinite without a limit."""
     with suppress(OSError, ValueError):
         quota, period = _QUOTA.read_text().split()
         return math.inf if quota == "max" else int(quota) / int(period)
@@ -40,7 +40,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 BYTES_AHEAD = 64_000_000
-"""The most bytes of items, by `size_of`, that are worked on or wait to be taken (a single item may be larger)."""
+"""Maximum bytes, by `size_of`, of items in progress or waiting for the reader (a single item may be larger)."""
 
 
 def look_ahead(
@@ -52,8 +52,8 @@ def look_ahead(
 ) -> Iterator[Result]:
     """Yield the result of `function` for each item, in order.
 
-    As many items are ahead as keep `threads` of the pool busy, but no more than BYTES_AHEAD by `size_of`. Where the
-    reader stops, or an item fails, what is not begun is cancelled.
+    Enough items are ahead to keep `threads` threads of the pool busy, but at most BYTES_AHEAD bytes by `size_of`. If
+    the reader stops, or an item fails, pending items are cancelled.
     """
     waiting: deque[tuple[int, Future[Result]]] = deque()
     bytes_ahead = 0
@@ -74,7 +74,7 @@ def look_ahead(
 
 
 class Budget:
-    """A total that threads take parts of and wait for. A part larger than the total is granted alone."""
+    """Total that is shared by threads, which wait for their parts. A part above the total is granted alone."""
 
     def __init__(self, total: int):
         self._total = total
@@ -83,7 +83,7 @@ class Budget:
 
     @contextmanager
     def part(self, amount: int) -> Iterator[None]:
-        """Hold `amount` of the total; wait until there is so much left."""
+        """Context manager: wait for `amount` of the total, and hold it."""
         with self._changed:
             self._changed.wait_for(lambda: not self._taken or self._taken + amount <= self._total)
             self._taken += amount

@@ -1,1 +1,1 @@
-"""A small data set, drawn."""
+"""Draw a small sample data set."""

@@ -1,5 +1,5 @@
-"""Scenes drawn for the sample data set. What is in them is known exactly, because each object is drawn with the same
-call into the picture and into a map of object numbers, and everything else is read off that map."""
+"""Draw scenes for the sample data set. Each object is drawn with the same call into the image and into a map of object
+numbers. All annotations are computed from that map, so they are exact."""
 
 import io
 import math
@@ -43,7 +43,7 @@ class Thing(NamedTuple):
     """An object of a scene.
 
     Attributes:
-        keypoints: x, y in pixels of a figure's KEYPOINTS, which may lie outside the picture.
+        keypoints: x, y in pixels of a figure's KEYPOINTS. They may be outside the image.
     """
 
     category: Category
@@ -53,11 +53,11 @@ class Thing(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """A drawn picture.
+    """A drawn image.
 
     Attributes:
-        image: the picture.
-        numbers: int32 [height, width]: 1 for sky, 2 for ground, 3 + n for the n-th of `things`.
+        image: The image.
+        numbers: int32 [height, width]: 1 for sky, 2 for ground, 3 + n for things[n].
     """
 
     image: Image.Image
@@ -66,7 +66,7 @@ class Scene(NamedTuple):
 
 
 def draw_scene(rng: random.Random, width: int, height: int, things: int, crowd: bool, grey: bool) -> Scene:
-    """A scene of `things` objects before sky and ground; later ones cover earlier ones."""
+    """Return a scene of `things` objects in front of sky and ground. Later objects cover earlier ones."""
     picture, numbers = Image.new("RGB", (width, height)), Image.new("I", (width, height))
     pens = ImageDraw.Draw(picture), ImageDraw.Draw(numbers)
     horizon = int(height * rng.uniform(0.4, 0.7))
@@ -76,7 +76,7 @@ def draw_scene(rng: random.Random, width: int, height: int, things: int, crowd: 
     for index in range(things):
         category, colour = rng.choice(THINGS), rng.choice(list(_COLOURS))
         size = int(min(width, height) * rng.uniform(0.15, 0.4))
-        # Some cross the picture's edge, as real objects do.
+        # Some cross the image's edge, like real objects.
         x, y = rng.randint(-size // 4, width - size), rng.randint(-size // 4, height - size)
         brush = _Brush(*pens, _COLOURS[colour], index + 3)
         if crowd and index == 0:
@@ -95,7 +95,7 @@ def draw_scene(rng: random.Random, width: int, height: int, things: int, crowd: 
 
 
 class _Brush(NamedTuple):
-    """Draws the same on the picture, in a colour, and on the map of objects, as a number."""
+    """Brush that draws on the image in a colour, and on the map of objects with a number."""
 
     picture: ImageDraw.ImageDraw
     numbers: ImageDraw.ImageDraw
@@ -127,7 +127,7 @@ def _star(x: int, y: int, size: int) -> Points:
 
 
 def _draw_figure(brush: _Brush, x: int, y: int, size: int) -> list[tuple[int, int]]:
-    """A stick figure; returns where its KEYPOINTS are."""
+    """Draw a stick figure, and return the x, y of its KEYPOINTS."""
     head = (x + size // 2, y + size // 8)
     neck, hip = (head[0], y + size // 4), (head[0], y + size * 5 // 8)
     hands = (x, y + size // 3), (x + size, y + size // 3)
@@ -141,19 +141,19 @@ def _draw_figure(brush: _Brush, x: int, y: int, size: int) -> list[tuple[int, in
 
 
 def mask_of(scene: Scene, number: int) -> np.ndarray:
-    """bool [height, width]: where the object of that number is seen."""
+    """Return the visible pixels of an object: bool [height, width]."""
     return scene.numbers == number
 
 
 def box_of(mask: np.ndarray) -> list[int]:
-    """x, y, width, height in pixels of the smallest box around a mask that is not empty."""
+    """Return x, y, width, height in pixels of the bounding box of a mask that is not empty."""
     rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
     x, y = int(columns[0]), int(rows[0])
     return [x, y, int(columns[-1]) - x + 1, int(rows[-1]) - y + 1]
 
 
 def rle_of(mask: np.ndarray) -> dict[str, list[int]]:
-    """COCO's uncompressed run lengths: down the columns, zeros first.
+    """Return COCO's uncompressed run lengths: down the columns, zeros first.
 
     >>> rle_of(np.array([[False, True], [True, True]]))
     {'counts': [1, 3], 'size': [2, 2]}
@@ -165,12 +165,12 @@ PASSED = "as it is"
 
 
 class OddPicture(NamedTuple):
-    """A file and what becomes of it.
+    """An image file, and the expected outcome of its conversion.
 
     Attributes:
-        name: of the file.
-        becomes: PASSED, `jpeg` or `png` where it is transcoded, or the reason for which it is rejected.
-        width, height: pixels, as the JSON gives them.
+        name: Name of the file.
+        becomes: PASSED, `jpeg` or `png` if it is transcoded, or its reject reason.
+        width, height: Size in pixels in the JSON.
     """
 
     name: str
@@ -181,7 +181,7 @@ class OddPicture(NamedTuple):
 
 
 def draw_odd(scene: Image.Image) -> Iterator[OddPicture]:  # long, as one table of all forms is read more easily
-    """`scene` (RGB, wider than high) in every odd form."""
+    """Yield `scene` (RGB, wider than high) in every unusual form."""
     width, height = scene.size
     grey = np.asarray(scene.convert("L"))
     deep = Image.fromarray(grey.astype(np.uint16) * 257)
@@ -224,14 +224,14 @@ def draw_odd(scene: Image.Image) -> Iterator[OddPicture]:  # long, as one table 
         ("marker-in-the-scan.jpg", _with_marker_in_scan(jpeg), Reason.IMAGE_UNREADABLE.value),
     ):
         yield OddPicture(name, data, becomes, width, height)
-    # Stored lying, as cameras do; the JSON has the picture upright, as viewers show it.
+    # Stored on its side, as cameras do. The JSON has the upright size, as viewers show it.
     lying = scene.transpose(Image.Transpose.ROTATE_90)
     yield OddPicture("upright.jpg", encoded(lying, "JPEG", exif=_exif(6)), "jpeg", width, height)
     yield OddPicture("smaller.jpg", jpeg, Reason.SIZE_MISMATCH.value, width // 2, height // 2)
 
 
 def encoded(image: Image.Image, format_: str, **how) -> bytes:
-    """The bytes of a picture in one of Pillow's formats."""
+    """Return an image encoded in one of Pillow's formats."""
     stream = io.BytesIO()
     image.save(stream, format_, **how)
     return stream.getvalue()
@@ -244,7 +244,7 @@ def _exif(orientation: int) -> Image.Exif:
 
 
 def _with_flipped_bit(data: bytes, mark: bytes, offset: int) -> bytes:
-    """Within the compressed pixels of a PNG; in the precision of a JPEG it makes 12 bits of 8."""
+    """Flip a bit: in the compressed pixels of a PNG, or in a JPEG's precision, from 8 to 12 bits."""
     offset += data.index(mark)
     return data[:offset] + bytes((data[offset] ^ 4,)) + data[offset + 1 :]
 

@@ -1,4 +1,4 @@
-"""The sample data set: drawn scenes as a small COCO data set of every kind."""
+"""Write the sample data set: drawn scenes with COCO files of every kind."""
 
 import csv
 import io
@@ -29,7 +29,7 @@ from recordmill.transforms.sample.draw_scene import (
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 BROKEN, MISSING = 10, 12
-"""The one image whose file is cut in half, and the one that has a row and no file."""
+"""Index of the image whose file is truncated, and of the image that has a row and no file."""
 
 
 class SampleFiles(NamedTuple):
@@ -52,7 +52,7 @@ def write_sample(folder: str, count: int, seed: int, odd: bool = False) -> Sampl
     """Draw a data set of `count` image rows into `folder`; equal counts and seeds give equal files.
 
     Args:
-        odd: add a picture of every odd form, see `draw_odd`, with the objects of one scene.
+        odd: Add an image of every unusual form, see `draw_odd`, with the objects of one scene.
     """
     documents = ("instances", "captions", "person_keypoints", "stuff", "panoptic", "image_info")
     *first, info = (f"annotations/{name}.json" for name in documents)
@@ -71,9 +71,9 @@ def write_sample(folder: str, count: int, seed: int, odd: bool = False) -> Sampl
 
 
 def _write_objects(files: SampleFiles, rows: dict[str, list[dict]]) -> None:
-    """A row an object, as people have them beside their pictures."""
+    """Write a table with one row per object."""
     file_names = {row["id"]: row["file_name"] for row in rows["images"]}
-    captions = {row["image_id"]: row["caption"] for row in reversed(rows["captions"])}  # the first of each image
+    captions = {row["image_id"]: row["caption"] for row in reversed(rows["captions"])}  # first caption of each image
     shapes = {category.id: category.name for category in THINGS}
     table = [["object", "image", "shape", "x", "y", "width", "height", "area", "crowd", "caption"]]
     for row in rows["instances"]:
@@ -139,7 +139,7 @@ def _add_image(files: SampleFiles, rows: dict[str, list[dict]], index: int, rng:
 
 
 def _write_object(folder: str, scene: Scene, row: dict) -> dict[str, str]:
-    """The picture's largest object, cut out, in the folder of its class; and a row of a table about it."""
+    """Write a crop of the image's largest object to the folder of its class, and return its row of a table."""
     storage = storage_for(folder)
     x, y, width, height = row["bbox"]
     thing = scene.things[row["id"] % 100]
@@ -174,7 +174,7 @@ def _add_instances(rows: dict[str, list[dict]], scene: Scene, image_id: int) -> 
 
 
 def _file_name(index: int, image_id: int, ending: str) -> str:
-    """Mostly as COCO's; some in a sub-folder, some with spaces and accents, some endings in capitals."""
+    """Return a name: most are like COCO's; some have a sub-folder, spaces and accents, or upper-case suffixes."""
     if index % 10 == 6:
         return f"more/{image_id:012}.{ending}"
     if index % 10 == 8:
@@ -183,18 +183,18 @@ def _file_name(index: int, image_id: int, ending: str) -> str:
 
 
 def _instances(scene: Scene, image_id: int) -> Iterator[dict]:
-    """Annotation rows of the things that can be seen."""
+    """Yield the annotation rows of visible things."""
     for index, thing in enumerate(scene.things):
         mask = mask_of(scene, index + 3)
         if not mask.any():
             continue
         row = _annotation(image_id * 100 + index, image_id, thing.category, mask, thing.is_crowd)
         x, y, width, height = row["bbox"]
-        # A square that nothing covers is a polygon of four corners; what is covered, round or a crowd is run lengths.
+        # An uncovered square is a polygon of four corners. Covered or round things and crowds are run lengths.
         if thing.category.name == "square" and row["area"] == width * height:
             row["segmentation"] = [[x, y, x + width, y, x + width, y + height, x, y + height]]
         if thing.keypoints:
-            points = [_labelled(mask, x, y) for x, y in thing.keypoints]
+            points = [_coco_keypoint(mask, x, y) for x, y in thing.keypoints]
             row["keypoints"] = [number for point in points for number in point]
             row["num_keypoints"] = sum(visibility > 0 for _, _, visibility in points)
         yield row
@@ -212,8 +212,8 @@ def _annotation(id_: int, image_id: int, category: Category, mask: np.ndarray, i
     }
 
 
-def _labelled(mask: np.ndarray, x: int, y: int) -> tuple[int, int, int]:
-    """A keypoint as COCO has it: visibility 2 where it is seen, 1 where it is covered; zeros outside the picture."""
+def _coco_keypoint(mask: np.ndarray, x: int, y: int) -> tuple[int, int, int]:
+    """Return a COCO keypoint: visibility 2 if visible, 1 if covered; zeros outside the image."""
     if not (0 <= y < mask.shape[0] and 0 <= x < mask.shape[1]):
         return 0, 0, 0
     return x, y, 2 if mask[y, x] else 1
@@ -226,7 +226,7 @@ def _captions(scene: Scene) -> tuple[str, str]:
 
 
 def _panoptic(scene: Scene) -> tuple[list[dict], Image.Image]:
-    """segments_info, and the picture whose colours are the segments' ids: R + 256 G + 65536 B."""
+    """Return segments_info, and the image whose colours are the segments' ids: R + 256 G + 65536 B."""
     segments = []
     ids = np.zeros(scene.numbers.shape, np.uint32)
     categories = [*STUFF, *(thing.category for thing in scene.things)]

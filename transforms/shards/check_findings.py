@@ -55,13 +55,13 @@ class Demands(NamedTuple):
     """Limits of the findings.
 
     Attributes:
-        splits: that are to be written.
-        sources: what was read.
-        max_rejects: fraction of images, and of annotations, that may be rejected.
-        output: the data set's folder; empty where nothing is to be written.
-        is_exact: see `check_space`.
-        shares: of the splits; empty if something else divides the images.
-        share_cure: cure for a split that does not get its share.
+        splits: Splits to write.
+        sources: Sources of the names.
+        max_rejects: Fraction of images, and of annotations, that may be rejected.
+        output: Folder of the data set; empty if nothing is written.
+        is_exact: See `check_space`.
+        shares: Shares of the splits; empty if something else assigns the images.
+        share_cure: Fix for a split that does not get its share.
     """
 
     splits: tuple[str, ...]
@@ -77,12 +77,12 @@ class Demands(NamedTuple):
 class CheckFindings(beam.PTransform):
     """Convert Findings to one dict with the Rows of each split, for the steps that read images. Warnings are logged.
 
-    Raises, when it runs, what `check_findings` does.
+    At run time, raises the errors of `check_findings`.
     """
 
     demands: Demands
 
-    def expand(self, found):  # Findings, of several PCollections, of which Beam takes no hints
+    def expand(self, found):  # Findings has several PCollections: Beam accepts no type hints
         once = found.facts.pipeline | "OnceFound" >> beam.Impulse()
         return once | "Check" >> beam.Map(_check, self.demands, AsList(found.facts), AsIter(found.lists))
 
@@ -92,7 +92,7 @@ def _check(_: bytes, demands: Demands, parts: list[Facts], lists: KindRejects) -
     rows = count_rows(demands.splits, facts)
     unit = next(iter(rows.values())).what
     texts = {*(text for _, text in facts.warnings), *kinds_apart(facts), *missed_shares(demands, facts, unit)}
-    for text in sorted(texts):  # why there may be too much to reject
+    for text in sorted(texts):  # may explain too many rejects
         _LOGGER.warning(text)
     check_findings(demands, rows, facts, lists)
     if demands.output:
@@ -160,19 +160,19 @@ def check_findings(demands: Demands, rows: dict[str, Rows], facts: Facts, lists:
     the state folders of the splits.
 
     Args:
-        lists: of the rejects.
+        lists: Lists of the rejects.
 
     Raises:
-        NoImageFoundError: no image has a file.
-        EmptyDatasetError, TooManyRejectsError: see `describe_split.check_rejects`.
+        NoImageFoundError: No image has a file.
+        EmptyDatasetError, TooManyRejectsError: See `describe_split.check_rejects`.
     """
     unit = next(iter(rows.values())).what
     tally, images, files = tally_rejects(facts.rejects.items()), facts.unmatched, facts.unlisted
     of_images = tally.reasons(unit)
-    # Of images that files alone name, none is without its file.
+    # If files name the images, no file is missing.
     not_found = sum(of_images.get(reason.value, 0) for reason in _NOT_FOUND) if images.number else 0
     total = sum(of_split.images for of_split in rows.values())
-    is_any_found = of_images.get(Reason.NO_GROUP.value, 0) > 0  # which is said of images that have a file
+    is_any_found = of_images.get(Reason.NO_GROUP.value, 0) > 0  # these images have a file
     if not_found and sum(of_images.values()) >= total and not is_any_found:
         raise NoImageFoundError(
             f"none of the {total} {unit}s has a file in --images, so nothing is written: "
@@ -206,7 +206,7 @@ def _compared(demands: Demands, images: Names, files: Names, is_all: bool) -> st
 
 
 def _suffix_finds_all(images: Names, files: Names) -> bool:
-    """True if --match suffix finds the file of each of the names that are compared."""
+    """Return True if --match suffix finds the file of each compared name."""
     by_end: dict[str, tuple[list[str], list[str]]] = {}
     for side, names in enumerate((images.compared, files.compared)):
         for name in names:
@@ -229,20 +229,19 @@ def _folder_of_rows(sources: NameSources, names: Iterable[str]) -> str:
     return ""
 
 
-_LEAST = 0.8  # of a plan, which counts images that turn out to be rejects, and bounds of masks
+_LEAST = 0.8  # fraction of a plan, which includes later rejects and upper bounds of masks
 
 
 def check_space(output: str, sizes: Mapping[str, SplitSize], is_exact: bool) -> None:
     """Check that the records of a plan fit the free space of the disk, and log a warning if they may not.
 
     Args:
-        output: Folder of the data set. A bucket always has room.
-        sizes: Planned size of each split. Finished shards of a run that goes on are subtracted.
-        is_exact: False if records may be much smaller than planned: compressed, or with pictures that are encoded
-            again.
+        output: Folder of the data set. A bucket always has space.
+        sizes: Planned size of each split. Finished shards of a resumed run are subtracted.
+        is_exact: False if records may be much smaller than planned: compressed records, or transcoded images.
 
     Raises:
-        ConfigError: they do not fit.
+        ConfigError: The records do not fit.
     """
     if is_remote(output):
         return
@@ -270,8 +269,8 @@ class LimitRejects(beam.DoFn):
     """Stop a job with too many rejects. A runner fuses it with the step that reads images, so that its error ends both.
     Each process counts its own rejects, so many workers stop later than one.
 
-    Its side inputs are what CheckFindings gives, and the lists of rejects of the steps before. Raises what
-    `RejectLimit.add` does.
+    Side inputs are the output of CheckFindings, and the lists of rejects of earlier steps. Raises the errors of
+    `RejectLimit.add`.
     """
 
     def __init__(self, demands: Demands):
@@ -287,7 +286,7 @@ class LimitRejects(beam.DoFn):
 
 
 class RejectLimit:
-    """Rejects of a process. Those of a shard that is written again count once."""
+    """Rejects of a process. Rejects of a shard that is written again count once."""
 
     def __init__(self, demands: Demands):
         self._demands = demands
@@ -297,15 +296,16 @@ class RejectLimit:
         self._found: Counter[str] | None = None
 
     def add(self, item: tuple[RejectKind, Rejects], rows: Mapping[str, Rows], found: KindRejects) -> None:
-        """
+        """Add rejects, and stop the job if there are too many.
+
         Args:
-            item: one kind of a shard's rejects.
-            rows: of each split.
-            found: rejects of the steps before.
+            item: Rejects of one kind of a shard.
+            rows: Rows of each split.
+            found: Rejects of earlier steps.
 
         Raises:
-            TooManyRejectsError: more are rejected than allowed, and `ENOUGH` are known.
-                They are written into the folders of the splits' states.
+            TooManyRejectsError: More are rejected than allowed, and at least `ENOUGH` are known. The rejects are
+                written to the state folders of the splits.
         """
         kind, rejects = item
         digest = blake2b(rejects.packed, digest_size=16).digest()

@@ -1,12 +1,12 @@
 """Commit finished splits.
 
-Shards are moved from the split's state folder to the output. Then the split's manifest is written, and manifest.json,
-label maps, statistics.json, duplicates.jsonl, problems-SPLIT.jsonl and TFDS's files are built from those of all splits.
-Until then readers find the earlier version of the split. After a kill, the same command continues.
+Shards are moved from the split's state folder to the output. Then the split's manifest is written. manifest.json, label
+maps, statistics.json, duplicates.jsonl, problems-SPLIT.jsonl and TFDS's files are built from the manifests of all
+splits. Until then readers find the earlier version of the split. After a kill, the same command continues.
 
-Other jobs may commit other splits of the folder at the same time. No job writes the manifest of another's split. After
-it has written manifest.json, a job reads the splits' manifests again, and repeats if they have changed. So the last job
-writes all splits."""
+Other jobs may commit other splits of the folder at the same time. No job writes the manifest of another job's split.
+After a job has written manifest.json, it reads the splits' manifests again, and repeats if they have changed. So the
+last job writes all splits."""
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -36,7 +36,7 @@ from recordmill.transforms.storage.interface import Storage, is_remote
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _MOVES = 16
-"""Number of shards that are moved together. In a bucket, each is one or two requests."""
+"""Number of shards that are moved concurrently. In a bucket, each takes one or two requests."""
 
 
 def commit_splits(
@@ -45,24 +45,24 @@ def commit_splits(
     statistics: Mapping[str, bytes],
     encoders: Iterable[TextEncoder] = (),
 ) -> Manifest:
-    """Commit the splits of `manifest`, which are those of one job, and return the folder's manifest.
+    """Commit the splits of one job, which are those of `manifest`, and return the folder's manifest.
 
     Shards, rejects and fingerprints are in the state folders of the splits.
 
     Args:
-        statistics: each split's, as JSON.
-        encoders: those that the manifest lists.
+        statistics: Statistics of each split, as JSON.
+        encoders: Encoders in the manifest.
 
     Raises:
-        CategoryError: the folder has another split, with other classes, other parts of records or other encoders.
-        JobError: a shard is gone.
-        OSError: storage fails.
+        CategoryError: The folder has another split, with other classes, other parts of records or other encoders.
+        JobError: A shard is missing.
+        OSError: Storage fails.
     """
     storage = storage_for(output)
-    own = {split: msgspec.structs.replace(manifest, splits={split: of}) for split, of in manifest.splits.items()}
+    own = {split: msgspec.structs.replace(manifest, splits={split: entry}) for split, entry in manifest.splits.items()}
     shards = {shard.file for each in manifest.splits.values() for shard in each.shards}
     before = read_split_manifests(output)
-    _merged(output, {**before, **own})  # which raises, before anything is changed, where they do not go together
+    _merged(output, {**before, **own})  # raises before anything is changed, if splits contradict each other
     both = before.keys() & own.keys()
     replaced = {split: before[split] for split in both if encode_manifest(before[split]) != encode_manifest(own[split])}
     if replaced:
@@ -82,7 +82,7 @@ def commit_splits(
         storage.write(join_path(output, split_manifest(split)), encode_manifest(own[split]))
     try:
         whole = publish(output)
-    except CategoryError:  # another job has committed its split since we looked
+    except CategoryError:  # another job has committed its split meanwhile
         _withdraw(output, own, kept=shards)
         raise
     for entry in manifest.splits.values():
@@ -152,11 +152,11 @@ def publish(output: str) -> Manifest | None:
     splits; return None without splits.
 
     Raises:
-        CategoryError: the splits do not go together.
+        CategoryError: The splits contradict each other.
     """
     storage = storage_for(output)
     path = join_path(output, MANIFEST)
-    storage.delete(join_path(output, REPORT))  # it is of the splits before, and made again at the job's end
+    storage.delete(join_path(output, REPORT))  # outdated; written again at the end of the job
     splits = read_split_manifests(output)
     while True:
         manifest = _merged(output, splits)
@@ -175,7 +175,7 @@ def _merged(output: str, splits: Mapping[str, Manifest]) -> Manifest | None:
     """Return the manifest of all splits.
 
     Raises:
-        CategoryError: one label map, or one way to parse records, cannot serve all.
+        CategoryError: Splits differ in label map or features.
     """
     if not splits:
         return None

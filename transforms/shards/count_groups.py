@@ -1,4 +1,4 @@
-"""Count groups, which are never in two splits."""
+"""Count groups, each of which is in one split."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -28,10 +28,10 @@ class GroupSizes(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class CountGroups(beam.PTransform):
-    """Convert (split, name) of each image to Facts: the groups of each split, the largest group, images in none, and a
-    warning about names in a list that are of no image.
+    """Convert (split, name) of each image to Facts: the groups of each split, the largest group, images without a group,
+    and a warning about names in a list that no image has.
 
-    Raises, when it runs, what `unmatched_warnings` does.
+    At run time, raises the errors of `unmatched_warnings`.
     """
 
     division: Division | AsSingleton
@@ -78,10 +78,10 @@ def _facts(_: bytes, sizes: list[tuple[str, GroupSizes]], found: Iterable[str], 
 
 
 def unmatched_warnings(found: Iterable[str], division: Division) -> Iterator[tuple[str, str]]:
-    """Return a warning if a list of groups has names without an image. `found` are the images that it names.
+    """Yield a warning if a file of groups has names without an image. `found` are the images that it names.
 
     Raises:
-        ConfigError: it names none.
+        ConfigError: The file names no image.
     """
     unmatched = sorted(division.groups.keys() - set(found))
     if not unmatched:

@@ -44,13 +44,13 @@ def describe_split(
     """Return the split's entry in the manifest.
 
     Args:
-        facts: of all splits.
-        rejects, class_counts, statistics: of this one; the latter are the content of its file.
-        fingerprints_sha256: see SplitManifest.
+        facts: Facts of all splits.
+        rejects, class_counts, statistics: Those of this split; statistics are the contents of its file.
+        fingerprints_sha256: See SplitManifest.
     """
     split, rejected = recipe.split, rejects.tally
     inputs = tuple(
-        sorted((rows for (of, _, _), rows in facts.inputs.items() if of == split), key=lambda rows: rows.path)
+        sorted((rows for (name, _, _), rows in facts.inputs.items() if name == split), key=lambda rows: rows.path)
     )
     number = Counter({metric: facts.counts.get((split, metric.value), 0) for metric in Metric})
     statistics_ = facts.statistics.get(split, Statistics())
@@ -94,8 +94,8 @@ def describe_split(
         first_rejects=rejects.first,
         shards=tuple(sorted(shards, key=lambda shard: shard.file)),
         class_counts=tuple(class_counts),
-        warnings=tuple(sorted(text for of, text in facts.warnings if of == split)),
-        texts={column: texts for (of, column), texts in sorted(facts.texts.items()) if of == split},
+        warnings=tuple(sorted(text for name, text in facts.warnings if name == split)),
+        texts={column: texts for (name, column), texts in sorted(facts.texts.items()) if name == split},
         findings={name: finding.number for name, finding in statistics_.findings.items()},
         statistics_sha256=sha256(statistics).hexdigest(),
         fingerprints_sha256=fingerprints_sha256,
@@ -103,7 +103,7 @@ def describe_split(
 
 
 def class_counts(split: str, labels: LabelMap, facts: Facts) -> list[int]:
-    """Number of objects, or images, of each class index of a split."""
+    """Return the number of objects, or images, of each class index of a split."""
     return [facts.classes.get((split, index), 0) for index in range(len(labels.categories))]
 
 
@@ -125,7 +125,7 @@ def check_whole(split: SplitManifest, table: FeatureTable) -> None:
     """Check that every image and every annotation is accounted for.
 
     Raises:
-        LostImagesError: the counts do not add up, which is a bug of Recordmill.
+        LostImagesError: The counts do not add up, which is a bug of Recordmill.
     """
     images, annotations = split.images, split.annotations
     faults = []
@@ -155,7 +155,7 @@ class Rows(NamedTuple):
     """Numbers of input images and annotations of a split, with rejects.
 
     Attributes:
-        what: `image`, or `row` where the rows of a table stand for images.
+        what: `image`, or `row` if rows of a table are counted.
     """
 
     images: int
@@ -164,7 +164,7 @@ class Rows(NamedTuple):
 
 
 def rows_of_all(rows: Mapping[str, Rows]) -> dict[str, int]:
-    """Return the numbers of input images, or rows, and annotations of all splits, by their name in a Rejected."""
+    """Return the numbers of input images, or rows, and annotations of all splits, by the `what` of a Rejected."""
     unit = next(iter(rows.values())).what
     return {
         unit: sum(of_split.images for of_split in rows.values()),
@@ -183,13 +183,13 @@ def check_rejects(
     """Check that every split of a job has images, and that not too many images or annotations of all are rejected.
 
     Args:
-        rows: of each split.
-        inputs: the files that name the images, for a message.
-        advice: what to do about too many rejects, for a message.
+        rows: Rows of each split.
+        inputs: Files that name the images, for a message.
+        advice: Fix for too many rejects, for a message.
 
     Raises:
-        EmptyDatasetError: there is no image, or none for a split.
-        TooManyRejectsError: more than `max_rejects` of the images or of the annotations are rejected.
+        EmptyDatasetError: There is no image, or none for a split.
+        TooManyRejectsError: More than `max_rejects` of the images or of the annotations are rejected.
     """
     totals = rows_of_all(rows)
     unit, images = next(iter(totals.items()))
@@ -223,7 +223,7 @@ def check_examples(splits: Mapping[str, SplitManifest], rejects_path: str) -> No
     """Check that every split has an example.
 
     Raises:
-        EmptyDatasetError: of its images none gave one.
+        EmptyDatasetError: No image of the split became an example.
     """
     for name, split in splits.items():
         images = split.images
@@ -238,12 +238,12 @@ def check_examples(splits: Mapping[str, SplitManifest], rejects_path: str) -> No
 
 
 def write_plan(checked: object, path: str, recipes: Sequence[Recipe], facts: list[Facts], **sides: Any) -> None:
-    """Write the Plan that follows from the Facts of the steps before the writing, as JSON, to a local file.
+    """Write the Plan from the Facts of the steps before writing, as JSON, to a local file.
 
     Args:
-        checked: without which there is no plan.
-        recipes: one a split.
-        sides: of `plan_of`.
+        checked: Result of a check that comes first.
+        recipes: One per split.
+        sides: Arguments of `plan_of`.
     """
     storage_for(path).write(path, msgspec.json.encode(plan_of(recipes, add_facts(facts), **sides)))
 

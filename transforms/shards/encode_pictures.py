@@ -33,8 +33,7 @@ _BATCH_BYTES = 2_000_000
 _RUN_IMAGES = 512
 _RUN_BYTES = 8_000_000
 _TASKS_AT_ONCE = 512
-"""Maximum number of images that are structs at the same time. A struct takes several times the memory of a Block's row.
-"""
+"""Maximum number of images that are structs at the same time. Structs take several times the memory of a Block."""
 
 Result = TypeVar("Result")
 
@@ -43,9 +42,9 @@ class EncodePictures(msgspec.Struct, frozen=True, tag=True):
     """RecordMaker of images.
 
     Attributes:
-        boxes: policy, see `recordmill.transforms.encoders.encode_objects.fit_boxes`.
-        pictures: what is done with image files.
-        min_area_px2: see `recordmill.transforms.encoders.encode_objects.in_pixels`.
+        boxes: Policy, see `recordmill.transforms.encoders.encode_objects.fit_boxes`.
+        pictures: Rules for image files.
+        min_area_px2: See `recordmill.transforms.encoders.encode_objects.in_pixels`.
     """
 
     boxes: str
@@ -56,25 +55,25 @@ class EncodePictures(msgspec.Struct, frozen=True, tag=True):
         height, width = self.pictures.raw_size or (0, 0)
         return RecordEstimate(table, self.pictures.max_side, same_bytes=3 * height * width)
 
-    def start(self, of: RecordContext) -> EncodeBlock:
-        estimate = self.estimate(of.table)
-        if of.table.record_of is RecordOf.ROW:
-            rows = PictureRowEncoder(of.labels, of.table)
-            return partial(_encode_rows, of=of, encoder=rows, estimate=estimate, rules=self.pictures)
-        encoder = ExampleEncoder(of.labels, of.table, self.boxes, self.min_area_px2)
-        upright = self.pictures.upright or "image.class_index" in of.table.sources
+    def start(self, context: RecordContext) -> EncodeBlock:
+        estimate = self.estimate(context.table)
+        if context.table.record_of is RecordOf.ROW:
+            rows = PictureRowEncoder(context.labels, context.table)
+            return partial(_encode_rows, context=context, encoder=rows, estimate=estimate, rules=self.pictures)
+        encoder = ExampleEncoder(context.labels, context.table, self.boxes, self.min_area_px2)
+        upright = self.pictures.upright or "image.class_index" in context.table.sources
         rules = msgspec.structs.replace(self.pictures, upright=upright)
-        return partial(_encode_images, of=of, encoder=encoder, estimate=estimate, rules=rules)
+        return partial(_encode_images, context=context, encoder=encoder, estimate=estimate, rules=rules)
 
 
 class Batch(NamedTuple):
-    """Neighbours in a shard that one thread reads.
+    """Consecutive images of a shard that one thread reads.
 
     Attributes:
-        block: of these and other images.
-        first: row of the first of them.
-        tasks: what is known of each but for its objects.
-        bytes: expected size of their records.
+        block: Block with these and other images.
+        first: Row of the first image.
+        tasks: Metadata of each image, without its objects.
+        bytes: Expected size of their records.
     """
 
     block: Block
@@ -84,14 +83,18 @@ class Batch(NamedTuple):
 
 
 def _encode_images(
-    block: Block, split: str, of: RecordContext, encoder: ExampleEncoder, estimate: RecordEstimate, rules: PictureRules
+    block: Block,
+    split: str,
+    context: RecordContext,
+    encoder: ExampleEncoder,
+    estimate: RecordEstimate,
+    rules: PictureRules,
 ) -> Iterator[EncodedRun]:
-    """Yield the records of a shard's images, in runs."""
     block = with_objects(block)
     load = partial(_load_batch, encoder=encoder, rules=rules)
     start, size = 0, 0
     images: list[LoadedImage] = []
-    for batch, loaded in _ahead(load, block, split, estimate, of):
+    for batch, loaded in _ahead(load, block, split, estimate, context):
         if images and (len(images) + len(loaded) > _RUN_IMAGES or size + batch.bytes > _RUN_BYTES):
             yield _encode_run(encoder, block.cut(start, start + len(images)), images)
             start, images, size = start + len(images), [], 0
@@ -141,14 +144,13 @@ def _load(task: ImageTask, block: Block, row: int, encoder: ExampleEncoder, rule
 def _encode_rows(
     block: Block,
     split: str,
-    of: RecordContext,
+    context: RecordContext,
     encoder: PictureRowEncoder,
     estimate: RecordEstimate,
     rules: PictureRules,
 ) -> Iterator[EncodedRun]:
-    """Return the records of rows that name images."""
     encode = partial(_encode_row_batch, encoder=encoder, rules=rules)
-    made = (made for _, made in _ahead(encode, block, split, estimate, of))
+    made = (made for _, made in _ahead(encode, block, split, estimate, context))
     return encode_runs(chain.from_iterable(made))
 
 
@@ -161,14 +163,16 @@ def _encode_row_batch(batch: Batch, encoder: PictureRowEncoder, rules: PictureRu
 
 
 def _ahead(
-    work: Callable[[Batch], Result], block: Block, split: str, estimate: RecordEstimate, of: RecordContext
+    work: Callable[[Batch], Result], block: Block, split: str, estimate: RecordEstimate, context: RecordContext
 ) -> Iterator[tuple[Batch, Result]]:
     """Yield each batch with the result of its thread, in order."""
 
     def with_batch(batch: Batch) -> tuple[Batch, Result]:
         return batch, work(batch)
 
-    return look_ahead(with_batch, _batches(block, split, estimate), of.pool, of.threads, lambda batch: batch.bytes)
+    return look_ahead(
+        with_batch, _batches(block, split, estimate), context.pool, context.threads, lambda batch: batch.bytes
+    )
 
 
 def _batches(block: Block, split: str, estimate: RecordEstimate) -> Iterator[Batch]:
@@ -181,11 +185,11 @@ def _batches(block: Block, split: str, estimate: RecordEstimate) -> Iterator[Bat
 
 
 def batches(sizes: Sequence[int], are_remote: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """Yield start and end of batches of neighbours, up to _BATCH_IMAGES and _BATCH_BYTES. With single local images,
-    threads would spend a fifth of their time on taking tasks. An image in a bucket is its own batch.
+    """Yield start and end of batches of consecutive images, up to _BATCH_IMAGES and _BATCH_BYTES. With single local
+    images, threads would spend a fifth of their time on getting tasks. An image in a bucket is its own batch.
 
     Args:
-        sizes: bytes of each image.
+        sizes: Bytes of each image.
 
     >>> list(batches([1_000_000, 1_500_000, 9, 9], [False, False, False, True]))
     [(0, 1), (1, 3), (3, 4)]

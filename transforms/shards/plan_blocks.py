@@ -24,17 +24,17 @@ BlockKey = int
 _PARTS = 1 << 32
 _MOST_IMAGES, _MOST_BYTES = 1000, 1 << 20
 """Maximum size of a Block with more than one image."""
-_Packed = bytes  # as SplitPlan.bytes is a number
+_Packed = bytes  # because SplitPlan.bytes is a number
 
 
 class SplitPlan(msgspec.Struct, frozen=True):
     """Plan of a split's shards.
 
     Attributes:
-        sizing: as asked for, with `shard_bytes` raised to the largest image's records where those are larger.
-        shards, images, bytes, examples: totals; bytes are expected, before compression.
-        before: int64 [3, B], as bytes: images, bytes and examples that lie before each Block. Beam measures side
-            inputs, object by object.
+        sizing: Requested sizing, with `shard_bytes` raised to the largest image's records if those are larger.
+        shards, images, bytes, examples: Totals; bytes are expected, before compression.
+        before: int64 [3, B], as bytes: images, bytes and examples before each Block. Bytes, because Beam measures each
+            object of a side input.
         keys: int64 [B], as bytes: the BlockKeys, ascending; empty for a table.
     """
 
@@ -58,9 +58,9 @@ def plan_split(
     """Return the plan of a split.
 
     Args:
-        sums: int64 [3, B]: images of each Block, expected bytes of their records, framed, and number of records.
-        largest: expected size of the records of the image that has the largest.
-        last_bytes: expected size of the last image that gives an example; 0 if none does.
+        sums: int64 [3, B], for each Block: images, expected bytes of their framed records, and number of records.
+        largest: Largest expected size of an image's records.
+        last_bytes: Expected size of the last image with an example; 0 if there is none.
         are_rows: True for a table.
     """
     images, total_bytes, examples = sums.sum(axis=1).tolist()
@@ -102,11 +102,11 @@ _FEW_IMAGES = 2
 _SOME_SHARDS = 10
 _MANY_SHARDS = 10_000
 _A_PICTURE = 10_000
-"""Minimum plausible shard size in bytes. A smaller one probably lacks its unit."""
+"""Minimum plausible shard size in bytes. A smaller size probably lacks its unit."""
 
 
 def sizing_warnings(split: str, plan: SplitPlan, asked: ShardSizing, what: str = "image") -> Iterator[str]:
-    """Yield warnings of unusual plans. `what` is `image`, or `row` of a table."""
+    """Yield warnings about unusual plans. `what` is `image`, or `row` for tables."""
     gives = f"{_flag(asked)} gives split {split} {plan.shards:,} shards for {plan.images:,} {what}s"
     empty = plan.shards - plan.images
     if empty > 0 and asked.num_shards is not None:
@@ -135,10 +135,10 @@ class BlockCensus(msgspec.Struct, frozen=True, array_like=True):
     """Size of one split in a Block.
 
     Attributes:
-        key: of the Block.
-        images, bytes, examples: sums; bytes as expected, framed.
-        largest: bytes of the largest image.
-        last: hash, id and bytes of the last image that gives an example; None if none does.
+        key: Key of the Block.
+        images, bytes, examples: Sums; bytes are expected, framed.
+        largest: Bytes of the largest image.
+        last: Hash, id and bytes of the last image with an example; None if there is none.
     """
 
     key: BlockKey
@@ -154,8 +154,8 @@ class ShardPlans(NamedTuple):
     """Output of PlanBlocks.
 
     Attributes:
-        placed: (ShardKey, packed Block); empty bytes for a shard that gets no image.
-        facts: Facts, with plans, and warnings of shards that are not likely to be meant.
+        placed: (ShardKey, packed Block); empty bytes for a shard without images.
+        facts: Facts, with plans, and warnings about unusual shards.
     """
 
     placed: PCollection
@@ -164,7 +164,7 @@ class ShardPlans(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class PlanBlocks(beam.PTransform):
-    """Convert (BlockKey, packed Block) of whole Blocks to ShardPlans."""
+    """Convert (BlockKey, packed Block) of complete Blocks to ShardPlans."""
 
     splits: Sequence[str]
     sizing: ShardSizing
@@ -275,8 +275,8 @@ def _place(
 
 
 def place_images(key: BlockKey, block: Block, plan: SplitPlan, estimate: RecordEstimate) -> tuple[Block, np.ndarray]:
-    """Return the images of a Block of one split, and the shard of each: int64. An image whose records are in several
-    shards is there several times, with some of its objects each."""
+    """Return the images of a Block of one split, and the shard of each: int64. An image with records in several shards
+    is repeated, each time with some of its objects."""
     column = np.searchsorted(np.frombuffer(plan.keys, np.int64), key)
     before = np.frombuffer(plan.before, np.int64).reshape(3, -1)[:, column].tolist()
     sizes, examples = estimate.of_block(block)
@@ -291,7 +291,7 @@ def place_images(key: BlockKey, block: Block, plan: SplitPlan, estimate: RecordE
 
 
 def _multiplied(ranks: np.ndarray, shards: int) -> np.ndarray:
-    """Return the products. They must fit 64 bits; jobs are far smaller."""
+    """Return the products. Raise OverflowError beyond 64 bits; jobs are far smaller."""
     if len(ranks) and int(ranks[-1]) * shards >= 1 << 63:
         raise OverflowError(f"{int(ranks[-1]):,} images in {shards:,} shards")
     return ranks * shards
@@ -301,7 +301,7 @@ def _fill_shards(block: Block, before: np.ndarray, examples: np.ndarray, plan: S
     """Fill shards one after the other with `examples_per_shard` examples.
 
     Args:
-        before: int64 [N], examples of the split before each image.
+        before: int64 [N], number of the split's examples before each image.
     """
     per_shard = plan.sizing.examples_per_shard or 1
     first = before // per_shard
@@ -310,7 +310,7 @@ def _fill_shards(block: Block, before: np.ndarray, examples: np.ndarray, plan: S
     if (pieces == 1).all():
         return block, np.where(examples > 0, first, np.minimum(first, plan.shards - 1))
     images = np.repeat(np.arange(len(block)), pieces)
-    number = spans(np.zeros(len(block), np.int64), pieces)  # of the piece in its image
+    number = spans(np.zeros(len(block), np.int64), pieces)  # number of the piece in its image
     shards = first[images] + number
     start = np.maximum(shards * per_shard - before[images], 0)
     end = np.minimum((shards + 1) * per_shard - before[images], examples[images])

@@ -27,24 +27,24 @@ _MAY_PASS = (Reason.IMAGE_MISSING, Reason.IMAGE_INACCESSIBLE, Reason.MASK_MISSIN
 """Reject reasons that may not recur. A shard with one is written again."""
 
 _WRITE_BYTES = 1 << 20
-"""Records are written and hashed in chunks of about this size, to reduce turns of the interpreter's lock."""
+"""Records are written and hashed in chunks of about this size, to take the interpreter's lock less often."""
 
 _COPIED_BYTES = 16_384
-"""Parts of records that are smaller are joined before they are written."""
+"""Maximum size of parts of records that are joined before a write."""
 
 _GZIP_LEVEL = 1  # of zlib, see docs/decisions/0003-gzip.md; higher ones are slower and no smaller on JPEGs
-_GZIP_WINDOW = 31  # a gzip header, whose time is left at 0, around the largest window
+_GZIP_WINDOW = 31  # maximum window, with a gzip header whose time is 0
 
 
 class ShardRecipe(msgspec.Struct, frozen=True):
-    """Output of shards, and all inputs of their bytes besides images and labels.
+    """Output of shards, and everything that determines their bytes except images and labels.
 
     Attributes:
-        output: folder of the data set; `name` begins its files' names.
-        layout: one of `recordmill.schemas.layouts.LAYOUTS`.
-        seed: orders the records.
-        maker: of the records.
-        format: of records and manifest, see `recordmill.schemas.dataset.manifest.FORMAT`.
+        output: Folder of the data set; `name` is the prefix of its files.
+        layout: One of `recordmill.schemas.layouts.LAYOUTS`.
+        seed: Seed of the order of records.
+        maker: Maker of the records.
+        format: Format of records and manifest, see `recordmill.schemas.dataset.manifest.FORMAT`.
     """
 
     output: str
@@ -57,13 +57,13 @@ class ShardRecipe(msgspec.Struct, frozen=True):
 
 
 class ShardFile:
-    """TFRecord file that is written. It appears in the split's state folder at the end of the `with` block, after its
-    index (an uncompressed file has one). After an exception it does not appear.
+    """Writer of a TFRecord file. At the end of the `with` block, the file appears in the split's state folder, after
+    its index (if it is uncompressed). After an exception, no file appears.
 
     Attributes:
-        examples: number of records that were appended.
-        framed_bytes: their size, with their frames.
-        info: what is known of the file; once the block has ended.
+        examples: Number of appended records.
+        framed_bytes: Size of these records with their frames.
+        info: Entry of the file, after the block.
     """
 
     def __init__(self, recipe: ShardRecipe, key: ShardKey):
@@ -104,7 +104,7 @@ class ShardFile:
             self._flush()
 
     def lengths(self, first: int) -> np.ndarray:
-        """Return the bytes of each framed record from record `first` on: int64."""
+        """Return the size of each framed record in bytes, from record `first` on: int64."""
         return np.array(self._lengths[first:], np.int64)
 
     def _flush(self) -> None:
@@ -144,7 +144,7 @@ class ShardFile:
                 self.info = ShardInfo(name, self.examples, self._size, *checksums, index)
                 self._upload.commit(path)
         finally:
-            self._upload.abandon()  # nothing to do after a commit
+            self._upload.abandon()  # no-op after a commit
 
 
 def write_index(path: str, index: ShardIndex) -> IndexInfo:
@@ -161,7 +161,7 @@ def folders_of(recipe: ShardRecipe, split: str) -> set[str]:
 
 
 class Note(msgspec.Struct, frozen=True):
-    """Note of a finished shard: its ShardResult as JSON, and the digest, because its counts go into the manifest."""
+    """Note of a finished shard: its ShardResult as JSON, and the digest of that."""
 
     sha256: str
     result: msgspec.Raw
@@ -174,9 +174,8 @@ class WrittenShard(NamedTuple):
     """Shard of a job.
 
     Attributes:
-        note: SHA-256 of its ShardResult in its Note, in hex digits; empty where the Facts are of records whose files
-            Beam writes.
-        facts: of its records, with the lines of rejects.
+        note: Hex SHA-256 of the ShardResult in its Note; empty if Beam's sink writes the file.
+        facts: Facts of its records, with the lines of rejects.
     """
 
     key: ShardKey
@@ -226,17 +225,17 @@ class FinishedShards:
             return None
         if any(reject.reason in _MAY_PASS for reject in result.rejected):
             return None
-        is_whole = all(map(self._is_there, moves(key.split, result.info)))
+        is_whole = all(map(self._exists, moves(key.split, result.info)))
         return (written_shard(note.sha256, result), result) if is_whole else None
 
     def result(self, key: ShardKey, sha256: str) -> ShardResult:
         """Return the result in a shard's note.
 
         Args:
-            sha256: see WrittenShard.
+            sha256: See WrittenShard.
 
         Raises:
-            JobError: the note is gone, or is another.
+            JobError: The note is missing, or is another one.
         """
         note = self._read(key)
         if note is None or note.sha256 != sha256:
@@ -253,12 +252,12 @@ class FinishedShards:
                 return None
             note = msgspec.json.decode(self._storage.read(path), type=Note)
             note.decode()
-        except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):  # another run may be done just now
+        except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):  # another run may have ended just now
             return None
         return note if hashlib.sha256(note.result).hexdigest() == note.sha256 else None
 
-    def _is_there(self, move: "Move") -> bool:
-        """Return True if a file is undamaged. A run that was stopped at its end has moved it."""
+    def _exists(self, move: "Move") -> bool:
+        """Return True if a file is undamaged, in the state folder or, after an interrupted commit, in the output."""
         paths = (join_path(self._output, file) for file in (move.written, move.target))
         return any(is_whole(self._storage, path, move.file) for path in paths)
 

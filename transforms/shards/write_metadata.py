@@ -49,10 +49,10 @@ class Target(NamedTuple):
     """Requirements of a job.
 
     Attributes:
-        recipes: one a split.
-        output: the data set's folder.
-        max_rejects: fraction of images, and of annotations, that may be rejected.
-        duplicates: policy for duplicate images, see `check_duplicates`.
+        recipes: One per split.
+        output: Folder of the data set.
+        max_rejects: Fraction of images, and of annotations, that may be rejected.
+        duplicates: Policy for duplicate images, see `check_duplicates`.
     """
 
     recipes: tuple[Recipe, ...]
@@ -66,8 +66,8 @@ class WriteMetadata(beam.PTransform):
     """Convert WrittenShard to a PCollection of one Manifest, when all files are in place.
 
     Args:
-        findings: of the steps before.
-        sides: labels, table and encoders of `write_metadata`, as side inputs.
+        findings: Findings of earlier steps.
+        sides: Labels, table and encoders of `write_metadata`, as side inputs.
     """
 
     findings: Findings
@@ -88,10 +88,10 @@ def _notes(written: WrittenShard) -> list[tuple[ShardKey, str]]:
     return [(written.key, written.note)] if written.note else []
 
 
-def _write(_: bytes, target: Target, found: list[Facts], of_shards: list[Facts], *sides: Any, **of: Any) -> Manifest:
+def _write(_: bytes, target: Target, found: list[Facts], of_shards: list[Facts], *sides: Any, **more: Any) -> Manifest:
     facts = add_facts([*found, *of_shards])
     recipes = tuple(recipe.with_listings(facts.listings) for recipe in target.recipes)
-    return write_metadata(target._replace(recipes=recipes), facts, *sides, **of)
+    return write_metadata(target._replace(recipes=recipes), facts, *sides, **more)
 
 
 def write_metadata(
@@ -108,18 +108,18 @@ def write_metadata(
     After an error, each split's rejects are in its state folder, and an earlier version of the split stays.
 
     Args:
-        facts: of all steps.
-        notes: of all shards, see WrittenShard.
-        lists: of rejects, with their lines.
+        facts: Facts of all steps.
+        notes: Notes of all shards, see WrittenShard.
+        lists: Lists of rejects, with their lines.
 
     Raises:
-        DuplicatesError: see `check_duplicates`. The shards stay; and the splits where another job has written its own
-            at the same time.
-        EmptyDatasetError, TooManyRejectsError: see `describe_split.check_rejects` and `check_examples`. The shards
+        DuplicatesError: See `check_duplicates`. The shards stay, and so do the splits if another job has written its
+            own meanwhile.
+        EmptyDatasetError, TooManyRejectsError: See `describe_split.check_rejects` and `check_examples`. The shards
             stay.
-        LostImagesError: see `describe_split.check_whole`.
-        CategoryError, JobError: see `commit_splits`; or the note of a shard is gone, and no other run of the same job
-            has committed the splits.
+        LostImagesError: See `describe_split.check_whole`.
+        CategoryError, JobError: See `commit_splits`; or the note of a shard is missing, and no other run of the same
+            job has committed the splits.
     """
     rejects = write_rejects(target.output, [recipe.split for recipe in target.recipes], lists)
     try:
@@ -141,15 +141,15 @@ def write_metadata(
     if target.duplicates != "report":
         fingerprints = {
             split: FingerprintFile(fingerprints_path(target.output, split))
-            for split, of in splits.items()
-            if of.fingerprints_sha256 is not msgspec.UNSET
+            for split, entry in splits.items()
+            if entry.fingerprints_sha256 is not msgspec.UNSET
         }
         compared = check_duplicates(target.output, fingerprints, table, target.duplicates)
     encoders = sorted(encoders, key=attrgetter("column"))
     infos = tuple(encoder.info for encoder in encoders)
     manifest = manifest_of(target.recipes[0].name, labels, table, dict(sorted(splits.items())), infos)
     whole = commit_splits(target.output, manifest, files, encoders)
-    if compared and not whole.splits.keys() <= compared:  # another job has come with a split since we looked
+    if compared and not whole.splits.keys() <= compared:  # another job has added a split meanwhile
         check_complete_duplicates(target.output, splits, whole.table, target.duplicates)
     return whole
 
@@ -159,7 +159,7 @@ def _committed_by_another(target: Target) -> Manifest | None:
     this run; otherwise None.
 
     Raises:
-        DuplicatesError: see `check_complete_duplicates`.
+        DuplicatesError: See `check_complete_duplicates`.
     """
     manifest = read_manifest(target.output)
     if manifest is None or not all(_is_committed(target.output, recipe, manifest) for recipe in target.recipes):
@@ -188,7 +188,7 @@ def read_notes(
     the shards, and the SHA-256 of the fingerprints.
 
     Raises:
-        JobError: one is gone.
+        JobError: A note is missing.
     """
     finished = FinishedShards(output, recipe.name, recipe.layout)
     infos, digest, upload = [], sha256(), None

@@ -56,7 +56,7 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 _LOGGER = logging.getLogger(__name__)
 
 _COUNTED_IMAGES = 1000
-"""Number of images that are counted together, because NumPy takes the same time for one as for hundreds."""
+"""Number of images that are counted together: NumPy takes as long for one as for hundreds."""
 
 
 def ordered_block(packed: Iterable[bytes], seed: int) -> Block:
@@ -79,36 +79,36 @@ def write_shard(
     pool: Executor,
     threads: int,
 ) -> WrittenShard:
-    """Write a shard, unless an earlier run has finished it: a note of the same plan and versions, and a file with the
-    same checksum.
+    """Write a shard, unless an earlier run has finished it: there is a note with the same plan and versions, and a file
+    with the same checksum.
 
     Args:
         packed: Blocks of the shard's images, in any order.
-        pool: its threads, `threads` of them, fetch and check images.
+        pool: Threads that fetch and check images; there are `threads` of them.
 
     Raises:
-        EndedElsewhereError: see `recordmill.transforms.table.spill_rows.read_piece`.
-        OSError: the output cannot be written, or images cannot be read for another reason than that they are gone.
+        EndedElsewhereError: See `recordmill.transforms.table.spill_rows.read_piece`.
+        OSError: The output cannot be written, or images cannot be read, for a reason other than missing files.
     """
     block = ordered_block(packed, recipe.seed)
     block = block.having(split=np.zeros(len(block), np.int64))
-    of = RecordContext(labels, table, pool, threads, recipe.output)
-    plan, finished = plan_digest(key, block, recipe, of), FinishedShards(recipe.output, recipe.name, recipe.layout)
+    context = RecordContext(labels, table, pool, threads, recipe.output)
+    plan, finished = plan_digest(key, block, recipe, context), FinishedShards(recipe.output, recipe.name, recipe.layout)
     if found := finished.find(key, plan):
         written, result = found
         _LOGGER.info("%s is there already, with %d examples", result.info.file, result.info.examples)
         continued = 0 if block.is_continuation is None else int(block.is_continuation.sum())
         progress.skipped_images(result.info.examples if block.rows is not None else len(block) - continued)
     else:
-        written = finished.note(_write(key, block, plan, recipe, of))
+        written = finished.note(_write(key, block, plan, recipe, context))
     progress.finished_shard()
     return written
 
 
-def plan_digest(key: ShardKey, block: Block, recipe: ShardRecipe, of: RecordContext) -> str:
+def plan_digest(key: ShardKey, block: Block, recipe: ShardRecipe, context: RecordContext) -> str:
     """Return a hex digest of a shard's plan. Equal digests give equal bytes, if the image files are unchanged. It does
     not depend on the Blocks of the images."""
-    digest = hashlib.sha256(pack((key, msgspec.structs.replace(recipe, output=""), of.labels, of.table)))
+    digest = hashlib.sha256(pack((key, msgspec.structs.replace(recipe, output=""), context.labels, context.table)))
     for name, column in chain(block.image_columns(), block.object_columns()):
         values = column.values if isinstance(column, Ragged) else column
         if values.any():  # a Block may lack a column without values
@@ -120,12 +120,12 @@ def plan_digest(key: ShardKey, block: Block, recipe: ShardRecipe, of: RecordCont
     return digest.hexdigest()
 
 
-def _write(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, of: RecordContext) -> ShardResult:
+def _write(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, context: RecordContext) -> ShardResult:
     counted: Counter[Metric] = Counter()
     classes: Counter[int] = Counter()
     rejected: list[Rejected] = []
     facts = _ShardFacts()
-    encode = recipe.maker.start(of)
+    encode = recipe.maker.start(context)
     with ShardFile(recipe, key) as shard:
         for run in encode(block, key.split):
             first, offset = shard.examples, shard.framed_bytes
@@ -151,10 +151,10 @@ def _write(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, of: Reco
         shard.info,
         dict(+counted),
         tuple(rejected),
-        # Of rows without pictures, nothing but their number is counted.
+        # For rows without images, only their number is counted.
         facts.images.statistics(shard.info.file) if block.rows is None else Statistics(shard.examples),
         dict(classes),
-        facts.fingerprints_of(shard.info.file) if has_picture(of.table) else None,
+        facts.fingerprints_of(shard.info.file) if has_picture(context.table) else None,
     )
 
 
@@ -163,8 +163,8 @@ def find_places(records_per_image: np.ndarray, lengths: np.ndarray, first: int, 
 
     Args:
         records_per_image: int64 [N].
-        lengths: int64, bytes of each framed record.
-        first, offset: index and offset of the first record in the shard.
+        lengths: int64, size of each framed record in bytes.
+        first, offset: Index and offset of the first record in the shard.
 
     >>> find_places(np.array([1, 2]), np.array([30, 40, 50]), first=7, offset=900)
     RecordPlaces(record=array([7, 8]), offset=array([900, 930]), bytes=array([30, 90]))
@@ -210,9 +210,9 @@ class WriteShards(beam.PTransform):
     """Convert (ShardKey, packed Block) to WrittenShard. An empty shard has empty bytes.
 
     Args:
-        checked: a PCollection of one element, before which no picture is read.
+        checked: A PCollection of one element. Images are read only after it.
         labels, table: PCollections of one LabelMap, and one FeatureTable.
-        threads: that fetch and check images; None for as many as there are cores where a shard is written.
+        threads: Number of threads that fetch and check images; None for the number of cores where a shard is written.
     """
 
     checked: PCollection
@@ -223,7 +223,6 @@ class WriteShards(beam.PTransform):
 
     @property
     def sides(self) -> tuple[AsSingleton, ...]:
-        """Side inputs of a shard."""
         return AsSingleton(self.labels), AsSingleton(self.table), AsSingleton(self.checked)
 
     def expand(self, placed: PCollection[tuple[ShardKey, bytes]]):
@@ -233,8 +232,6 @@ class WriteShards(beam.PTransform):
 
 
 class _WriteShard(ShardDoFn):
-    """DoFn with the threads that read and check images."""
-
     def __init__(self, recipe: ShardRecipe, threads: int | None):
         super().__init__(threads)
         self._recipe = recipe
@@ -272,7 +269,7 @@ class _MakeRecords(_WriteShard):
 
 @dataclass(eq=False, repr=False)
 class WriteWithBeam(WriteShards):
-    """Convert as WriteShards does, with Beam's sink, which writes to the state folders of the splits."""
+    """Convert like WriteShards, but write with Beam's sink to the state folders of the splits."""
 
     splits: Sequence[str]
     num_shards: int | None  # of each split; None if the runner chooses
@@ -288,9 +285,9 @@ class WriteWithBeam(WriteShards):
     def _write(self, records: PCollection, split: str) -> PCollection:
         name = shard_names(self.recipe.name, split, self.recipe.layout).stable_prefix
         path = join_path(self.recipe.output, f"{state_folder(split)}/{name}")
-        suffix = ".gz" if self.recipe.gzip else ""  # Beam compresses by it
+        suffix = ".gz" if self.recipe.gzip else ""  # makes Beam compress
         sink = beam.io.WriteToTFRecord(path, file_name_suffix=suffix, num_shards=self.num_shards or 0)
-        of_split = beam.FlatMapTuple(lambda its, record: [record] * (its == split)).with_output_types(bytes)
+        of_split = beam.FlatMapTuple(lambda name, record: [record] * (name == split)).with_output_types(bytes)
         note = beam.Map(_note, split, self.recipe).with_output_types(Any)
         return records | f"Of-{split}" >> of_split | f"Write-{split}" >> sink | f"Note-{split}" >> note
 

@@ -1,1 +1,1 @@
-"""Records of data sets, or of TFRecord files of anybody, found and put into words."""
+"""Find records of data sets or of any TFRecord files, and describe them."""

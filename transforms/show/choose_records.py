@@ -1,4 +1,4 @@
-"""The records that are asked for: by number, by id, by what is in them."""
+"""Choose records by number, by id, or by content."""
 
 import difflib
 import math
@@ -34,13 +34,13 @@ class Record(NamedTuple):
     """Record with its position.
 
     Attributes:
-        number: within its shard, from 0.
-        offset: where it begins in the file, or in what the file unpacks to.
-        found: its features, unchanged.
-        lists: feature lists of a SequenceExample.
-        values: what is known of them, by source.
-        overlay: reads what is drawn of it.
-        meanings: what its integers stand for.
+        number: Number within the shard, from 0.
+        offset: Start of the record in the file, in bytes after decompression.
+        found: Features, unchanged.
+        lists: Feature lists of a SequenceExample.
+        values: Known values, by source.
+        overlay: Reader of the record's overlay.
+        meanings: Meanings of the record's integers.
     """
 
     shard: Shard
@@ -55,16 +55,16 @@ class Record(NamedTuple):
 
     @property
     def classes(self) -> set[str]:
-        """The names of the classes in it; those of maps are decoded for it."""
+        """Names of the classes in the record. Maps are decoded to find theirs."""
         return self.overlay.classes(self.view())
 
     def view(self, size: tuple[int, int] = (0, 0)) -> RecordView:
-        """See `RecordView`."""
+        """Return the record's RecordView; `size` is that of `RecordView`."""
         return RecordView(self.values, size)
 
     @property
     def ids(self) -> list[str]:
-        """The image's id and file name, as far as the record has them."""
+        """Id and file name of the image, if the record has them."""
         texts = (_texts(self.values.get(source)) for source in _IDS)
         return list(dict.fromkeys(text for each in texts for text in each if text))
 
@@ -73,7 +73,7 @@ class Choice(NamedTuple):
     """Selection of records: by id; by a value of a feature, or of `category`; or all.
 
     Attributes:
-        first: where to begin, counted from 0 over all shards.
+        first: First record, counted from 0 over all shards.
     """
 
     id: str = ""
@@ -86,15 +86,15 @@ def choose_records(shards: Shards, choice: Choice, count: int, read: Callable[[i
     """Yield the first `count` records of a selection.
 
     Args:
-        read: is called with the number of records read.
+        read: Callback with the number of records read.
 
     Raises:
-        ConfigError: there is none; the message says what there is.
-        RecordError: a file is damaged; what comes before has been given.
+        ConfigError: There is no such record. The message lists what there is.
+        RecordError: A file is damaged. Earlier records have been yielded.
     """
     if shards.manifest and choice.feature == CATEGORY:
         _check_class(choice.value, shards.manifest)
-    seen = _Seen(choice, read)
+    seen = _Filter(choice, read)
     given = 0
     for record in _records(shards, choice.first or 0, seen.may_match):
         if seen.matches(record):
@@ -107,21 +107,21 @@ def choose_records(shards: Shards, choice: Choice, count: int, read: Callable[[i
 
 
 def _check_class(name: str, manifest: Manifest) -> None:
-    """Raise ConfigError where a data set has no class of that name, before any record is read."""
+    """Raise ConfigError if the data set has no class of that name, before any record is read."""
     names = {category.name for category in manifest.labels.all}
     if name not in names and CATEGORY not in {feature.name for feature in manifest.features}:
         raise ConfigError(f"--find {CATEGORY}={name}: the data set has no such class; {_nearest(name, names, 'class')}")
 
 
 def _records(shards: Shards, first: int, may_match: Callable[[bytes], bool]) -> Iterator[Record]:
-    """Records from the `first` on, parsed where they may match. Shards whose numbers of records are known are passed
-    over unread.
+    """Yield the records from the `first` on that may match, parsed. Shards with a known number of records are skipped
+    without a read.
 
     Raises:
-        ConfigError: there are none so far.
+        ConfigError: There are no records so far.
     """
     parse = _Parser(shards)
-    before = first  # of the records that are left
+    before = first  # number of records to skip
     is_reached = not first
     for shard in shards.shards:
         if shard.records is not None and before >= shard.records:
@@ -147,7 +147,7 @@ _Layout = tuple[FeatureTable, OverlayReader, Meanings]
 
 
 class _Parser:
-    """Parses records; their layout is the manifest's, or that of the first record that has the same features."""
+    """Parser of records. The layout is that of the manifest, or of the first record with the same features."""
 
     def __init__(self, shards: Shards):
         self._shards = shards
@@ -180,18 +180,18 @@ class _Parser:
         return self._known[names]
 
     def _class_names(self, feature: str) -> Sequence[str]:
-        """Names that TFDS has beside the files, for any feature."""
+        """Return class names of a feature from TFDS's files next to the shards."""
         return self._shards.class_names.get(feature.replace("/", "-"), ())
 
     def _labels(self, table: FeatureTable) -> LabelMap:
-        """The classes of objects, or of images, of somebody else's records; none where no file names them."""
+        """Return the classes of records without a manifest; empty if no file names them."""
         of_source = {feature.source: self._class_names(feature.name) for feature in table.features}
         names = of_source.get("objects.class_index") or of_source.get("image.class_index") or ()
         return LabelMap(tuple(Category(index, name) for index, name in enumerate(names)))
 
 
-class _Seen:
-    """Holds records against a choice, and remembers what there was instead."""
+class _Filter:
+    """Filter of records by a choice. It remembers other ids, names and features for the error."""
 
     def __init__(self, choice: Choice, read: Callable[[int], None]):
         self._choice = choice
@@ -203,8 +203,8 @@ class _Seen:
         self._features: set[str] = set()
 
     def may_match(self, data: bytes) -> bool:
-        """Whether a record that is not parsed yet may be one that is asked for; parsing takes longer than looking for
-        an id. The first ones are, so that it can be said what ids are like."""
+        """Return True if an unparsed record may match. Parsing is slower than a search for the id. The first records
+        always match, so that the error can list ids."""
         self._read(self._records)
         self._records += 1
         return not self._forms or self._records <= _NAMED or any(form in data for form in self._forms)
@@ -225,14 +225,14 @@ class _Seen:
         return True
 
     def nothing(self, shards: Shards) -> str:
-        """Why no record was found."""
+        """Return the error for a choice without records."""
         choice = self._choice
-        of = f"none of {self._records:,} records in {len(shards.shards):,} files"
+        searched = f"none of {self._records:,} records in {len(shards.shards):,} files"
         if choice.id:
             like = f"; ids are such as {', '.join(self._ids)}" if self._ids else ", and none has an id"
-            return f"--id {choice.id!r}: {of} has it{like}"
+            return f"--id {choice.id!r}: {searched} has it{like}"
         if choice.feature:
-            found = f"--find {choice.feature}={choice.value}: {of} has"
+            found = f"--find {choice.feature}={choice.value}: {searched} has"
             if choice.feature in self._features:
                 return f"{found} that value"
             if choice.feature == CATEGORY:
@@ -242,7 +242,7 @@ class _Seen:
 
 
 def _forms_of_id(id_: str) -> list[bytes]:
-    """How an id may stand in a serialised record: as a text, or as a number."""
+    """Return the bytes of an id in a serialised record: as a text, or as a number."""
     try:
         return [id_.encode(), varint(int(id_))] if id_ else []
     except (ValueError, OverflowError):
@@ -258,14 +258,14 @@ def _nearest(word: str, names: set[str], what: str) -> str:
 
 
 def _texts(values: Any) -> Sequence[str]:
-    """Values as a person types them."""
+    """Return values as a person types them."""
     if isinstance(values, bytes | list):
         return list(map(shown_text, [values] if isinstance(values, bytes) else values))
     return [] if values is None else list(map(str, values.ravel()))
 
 
 def json_document(path: str, shards: Shards, records: Sequence[Record]) -> dict[str, Any]:
-    """All that is shown, of values that strict JSON has."""
+    """Return everything that `show` prints, as values of strict JSON."""
     return {
         "path": path,
         "data_set": _data_set(shards.manifest) if shards.manifest else None,
@@ -324,8 +324,8 @@ def _record(record: Record) -> dict[str, Any]:
 
 
 def json_values(values: Values) -> Iterator[Any]:
-    """Values as strict JSON has them: a text; an object for bytes that are none; of floats the fewest decimals that are
-    the same float32, and for those that JSON lacks their names in Python.
+    """Yield values of strict JSON: a text; an object for bytes that are not text; the fewest decimals that give the
+    same float32; the Python name of a float that JSON lacks.
 
     >>> list(json_values(np.array([0.1, np.nan], np.float32)))
     [0.1, 'nan']

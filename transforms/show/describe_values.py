@@ -1,4 +1,4 @@
-"""Values of records in words, and what the integers in them stand for."""
+"""Describe values of records as text, with the meanings of integers."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,22 +20,22 @@ from recordmill.transforms.show.find_shards import Found
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _MOST_VALUES = 24
-"""Maximum count of numbers that are listed; more are described by their range."""
+"""Maximum count of numbers in a list. More numbers are described by their range."""
 
 Meanings = Mapping[str, Sequence[str]]
 """Meanings of a feature's integers, classes or terms, by the feature's name."""
 HEX_SHOWN = 8
 _OF_CLASSES = ("objects.class_index", "image.class_index")
 _PADDING = ("(padding)", "(unknown)")
-"""The token ids before those of terms."""
+"""Meanings of the token ids below those of terms."""
 
 
 class ValueRow(NamedTuple):
     """A feature of a record.
 
     Attributes:
-        type: its kind, with the names of its dimensions where they are known.
-        text: its values, not cut; any character may be in it.
+        type: Kind, with the names of dimensions if known.
+        text: Values, not shortened. Any character is possible.
     """
 
     name: str
@@ -44,7 +44,7 @@ class ValueRow(NamedTuple):
 
 
 def describe_record(found: Found, table: FeatureTable, meanings: Meanings) -> list[ValueRow]:
-    """The features of a record, by name."""
+    """Return the features of a record, sorted by name."""
     shapes = {feature.name: feature.shape for feature in table.features}
     rows = []
     for name in sorted(found):
@@ -56,7 +56,7 @@ def describe_record(found: Found, table: FeatureTable, meanings: Meanings) -> li
 
 
 def describe_list(name: str, steps: Sequence[TypedValues | None], names: Sequence[str] = ()) -> ValueRow:
-    """A feature list of a SequenceExample."""
+    """Return the row of a feature list of a SequenceExample."""
     found = [step for step in steps if step]
     kinds = sorted({kind.value for kind, _ in found})
     text = number_text(len(steps), "step")
@@ -71,11 +71,11 @@ def describe_list(name: str, steps: Sequence[TypedValues | None], names: Sequenc
 
 
 def describe_values(values: Values, shape: tuple[str, ...] = (), names: Sequence[str] = ()) -> str:
-    """The values of a feature: of several their shape comes first; of many numbers, from which to which they are.
+    """Return the values of a feature as text. Several values have their shape first; many numbers have their range.
 
     Args:
-        shape: names of dimensions, or their sizes, where they are known.
-        names: what integers stand for, by their values.
+        shape: Names of dimensions, or their sizes, if known.
+        names: Meanings of integers, by their values.
 
     >>> describe_values(np.array([0.25, 1], np.float32)), describe_values([b"cat"]), describe_values([b"\\xff\\x00"])
     ('[2] 0.25, 1', 'cat', '2 bytes: ff 00')
@@ -100,7 +100,7 @@ def describe_values(values: Values, shape: tuple[str, ...] = (), names: Sequence
 
 
 def _sizes(values: int, shape: tuple[str, ...]) -> str:
-    """The sizes of a feature's dimensions, all but the first of which are known from its table."""
+    """Return the sizes of a feature's dimensions as text. The table has all sizes except the first."""
     others = [int(size) for size in shape[1:] if size.isdecimal()]
     each = prod(others)
     if len(others) < len(shape[1:]) or not each or values % each:
@@ -126,7 +126,7 @@ def describe_bytes(value: bytes) -> str:
 
 
 def text_of(value: bytes) -> str | None:
-    """Bytes as the text that they are in all likelihood; None where they are none."""
+    """Return the bytes as text; None if they are probably not text."""
     try:
         text = value.decode()
     except UnicodeDecodeError:
@@ -135,7 +135,7 @@ def text_of(value: bytes) -> str | None:
 
 
 def meanings(table: FeatureTable, labels: LabelMap) -> dict[str, Sequence[str]]:
-    """Names of classes, of panoptic segments, and of enums, by the feature that has their numbers."""
+    """Return names of classes, panoptic segments and enums, by the feature with their numbers."""
     names = tuple(category.name for category in labels.categories)
     found: dict[str, Sequence[str]] = {}
     for feature in table.features:
@@ -149,17 +149,17 @@ def meanings(table: FeatureTable, labels: LabelMap) -> dict[str, Sequence[str]]:
 
 
 def terms(folder: str, manifest: Manifest) -> dict[str, Sequence[str]]:
-    """The terms of texts that were encoded, by the feature that has their indices, or token ids.
+    """Return the terms of encoded texts, by the feature with their indices or token ids.
 
     Raises:
-        ConfigError: an encoder's file is gone, or none.
+        ConfigError: An encoder's file is invalid.
     """
     storage = storage_for(folder)
     found: dict[str, Sequence[str]] = {}
     for info in manifest.encoders:
         path = join_path(folder, info.file)
         if storage.size(path) is None:
-            continue  # the numbers are still shown; verify says that it is gone
+            continue  # numbers are shown without terms; verify reports the missing file
         vocabulary = decode_encoder(storage.read(path), path).vocabulary
         is_tokens = info.form is TextForm.TOKENS
         source = f"{info.column}.{'tokens' if is_tokens else 'index'}"

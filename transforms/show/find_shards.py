@@ -1,4 +1,4 @@
-"""Find shards of a path: a data set, one of its shards, or any TFRecord files."""
+"""Find the shards of a path: a data set, one of its shards, or any TFRecord files."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -16,19 +16,19 @@ from recordmill.transforms.records.parse_record import Values
 from recordmill.transforms.storage.resolve import join_path, match_files, split_folder, storage_for
 
 _MARKS = ("tfrecord", ".tfrec")
-"""In names of TFRecord files: of TFDS, Beam, Keras and the Object Detection API."""
+"""Parts of the names of TFRecord files by TFDS, Beam, Keras and the Object Detection API."""
 _INDEXES = (".idx", ".index")
-"""End the names of indexes that others, DALI's users among them, have beside their files."""
+"""Suffixes of indexes that other tools, such as DALI, write next to TFRecord files."""
 _CLASS_NAMES = ".labels.txt"
-"""Ends the names of TFDS' files of class names, one a line."""
+"""Suffix of TFDS's files of class names, one name per line."""
 
 
 class Shard(NamedTuple):
     """A TFRecord file.
 
     Attributes:
-        split: empty where nothing says which.
-        records: how many there are, where a manifest says so.
+        split: Empty if unknown.
+        records: Number of records in the manifest; None without one.
     """
 
     path: str
@@ -40,10 +40,10 @@ class Shards(NamedTuple):
     """Shards to show.
 
     Attributes:
-        folder: that the files are in, or begin to be in where a pattern has several.
-        manifest: of that folder; None where the files are nobody's that is known.
-        is_whole: whether the folder was named, and not some of its files.
-        class_names: of files of others, by the name of the feature that has their indices.
+        folder: Folder of the data set, the file or the pattern.
+        manifest: Manifest of the folder; None for other TFRecord files.
+        is_whole: True if the path is the folder, and not some of its files.
+        class_names: Class names in files of other tools, by the name of the feature with their indices.
     """
 
     shards: tuple[Shard, ...]
@@ -54,13 +54,13 @@ class Shards(NamedTuple):
 
 
 def find_shards(path: str, split: str) -> Shards:
-    """The files of a folder, of a pattern with wild cards, or the one file of that name.
+    """Return the shards of a folder, of a pattern with wild cards, or the single file with that name.
 
     Args:
-        split: only the files of that split; all where it is empty.
+        split: Split to return; empty for all.
 
     Raises:
-        ConfigError: there is none, no such split, or a manifest cannot be read.
+        ConfigError: There are no files, there is no such split, or a manifest cannot be read.
     """
     storage = storage_for(path)
     is_folder = storage.is_folder(path)
@@ -70,7 +70,7 @@ def find_shards(path: str, split: str) -> Shards:
     except ConfigError:
         if is_folder:
             raise
-        manifest = None  # beside files that were named; other tools call files so, too
+        manifest = None  # a manifest.json next to named files may be another tool's
     listed = [
         Shard(join_path(folder, shard.file), name, shard.examples)
         for name, entry in (manifest.splits.items() if manifest else ())
@@ -93,7 +93,7 @@ def find_shards(path: str, split: str) -> Shards:
         if missing := [shard.path for shard in shards if storage_for(shard.path).size(shard.path) is None]:
             raise ConfigError(f"{missing[0]}: no such file or folder; give a data set's folder, or a TFRecord file")
         if not all(shard.records is not None for shard in shards):
-            manifest = None  # a folder may hold files of others, too
+            manifest = None  # the folder has other tools' files, too
     if split:
         splits = sorted({shard.split for shard in shards} - {""})
         shards = [shard for shard in shards if shard.split == split]
@@ -104,12 +104,12 @@ def find_shards(path: str, split: str) -> Shards:
 
 
 def _files(names: Sequence[str]) -> Sequence[str]:
-    """Without indexes of them; an index that is named alone is left, to be told what it is."""
+    """Return the names without indexes. If all are indexes, keep them, so that their error is reported."""
     return [name for name in names if not name.endswith(_INDEXES)] or names
 
 
 def _split_of(name: str) -> str:
-    """The split in a file name of TFDS's form, `coco-train.tfrecord-00000-of-00008`.
+    """Return the split in a file name of TFDS, `coco-train.tfrecord-00000-of-00008`; empty if there is none.
 
     >>> _split_of("coco-train.tfrecord-00000-of-00008"), _split_of("a.tfrecord")
     ('train', '')
@@ -120,7 +120,7 @@ def _split_of(name: str) -> str:
 
 
 def _class_names(folder: str) -> dict[str, tuple[str, ...]]:
-    """TFDS' names of classes beside the files, by the feature's name with `-` for each `/`."""
+    """Return class names of TFDS's files, by the feature's name with `-` for each `/`."""
     storage = storage_for(folder)
     found = {}
     for name in storage.names(folder):
@@ -137,7 +137,7 @@ UNKNOWN = FeatureTable("unknown", ())
 
 _FILE_NAMES = ("filename", "file_name", "path")
 _NO_PICTURES_OF_THEIR_OWN = ("mask", "panoptic", "segmentation", "annotation", "label")
-"""In names of PNGs that are numbers of pixels."""
+"""Parts of the names of PNGs whose pixels are ids."""
 _OF_BOXES = frozenset(source for coding in BOX_CODINGS for source in coding.sources)
 _LEAST_NAMES = 3
 """Minimum number of names of a layout that identify it."""
@@ -149,7 +149,7 @@ def recognise(found: Found) -> FeatureTable:
         FeatureTable(table.layout, tuple(each for each in table.features if each.name in found), table.record_of)
         for table in (DETECTION, CLASSIFICATION, TFDS, KERAS)
     ]
-    # Of as many features, those that each record of the layout has count first.
+    # Ties go to the layout with more features that every record has.
     best = max(present, key=lambda table: (len(table.features), sum(each.part is None for each in table.features)))
     if len(best.features) < _LEAST_NAMES or not best.sources & {"image.encoded", *_OF_BOXES}:
         best = UNKNOWN
@@ -157,7 +157,7 @@ def recognise(found: Found) -> FeatureTable:
 
 
 def _with_others(table: FeatureTable, found: Found) -> FeatureTable:
-    """The table with what its layout lacks: a picture, its name, a label, boxes of TFDS under any name."""
+    """Return the table with features that its layout lacks: image, name, label, boxes of TFDS under any name."""
     more = dict[str, str]()  # source -> name
     for name, (kind, values) in found.items():
         group, _, last = name.rpartition("/")
@@ -173,7 +173,7 @@ def _with_others(table: FeatureTable, found: Found) -> FeatureTable:
             if labels and labels[0] is FeatureKind.INT64 and 4 * len(labels[1]) == len(values):
                 more.setdefault("objects.class_index", f"{group}/label")
     if "objects.bbox_yxyx" in more or any(source.startswith("objects.") for source in table.sources):
-        more.pop("image.class_index", None)  # an only object's
+        more.pop("image.class_index", None)  # it is the class of a single object
     if table.sources & _OF_BOXES:
         more.pop("objects.bbox_yxyx", None)
         more.pop("objects.class_index", None)

@@ -1,1 +1,1 @@
-"""Samples of users' pipelines become Blocks, and Blocks Samples."""
+"""Convert Samples of users' pipelines to Blocks, and Blocks to Samples."""

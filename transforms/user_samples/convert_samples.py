@@ -1,4 +1,4 @@
-"""A Sample as a row of a Block, and the images of a Block as Samples."""
+"""Convert Samples to rows of Blocks, and images of Blocks to Samples."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ Reject = Callable[[str, Rejected], None]
 
 
 def _plain(value: Any) -> Any:
-    """Return a NumPy value, or a string-like path, as msgspec encodes it."""
+    """Return a NumPy value, or a string-like path, as a type that msgspec encodes."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} is not a value of a Sample")
@@ -41,7 +41,7 @@ unpack_sample = unpacker(Sample)
 
 
 class SampleCoder(StructCoder):
-    """The coder of Samples. It is not deterministic, so that no Sample is the key of a group: `file_name` is."""
+    """Coder of Samples. It is not deterministic, so that Beam refuses Samples as keys; `file_name` is the key."""
 
     def encode(self, value):
         return pack_sample(value)
@@ -49,7 +49,7 @@ class SampleCoder(StructCoder):
     def decode(self, encoded):
         try:
             return unpack_sample(encoded)
-        except msgspec.ValidationError:  # a value of another type, which `checked` rejects
+        except msgspec.ValidationError:  # a value has another type, and `checked` rejects the Sample
             return Sample(**msgspec.msgpack.decode(encoded))
 
     def is_deterministic(self):
@@ -63,10 +63,10 @@ registry.register_coder(Sample, SampleCoder)
 
 
 def checked(sample: Sample) -> Sample:
-    """Return a Sample with the types of its fields.
+    """Return a Sample whose values have the types of their fields.
 
     Raises:
-        UnusableError: a value has another type, or the Sample has no name or no image.
+        UnusableError: A value has another type, or the Sample has no name or no image.
     """
     name = getattr(sample, "file_name", sample)
     try:
@@ -97,7 +97,7 @@ def split_of(sample: Sample, division: Division) -> str:
     """Return the split of a Sample.
 
     Raises:
-        ConfigError: no split is called so.
+        ConfigError: There is no split of that name.
     """
     if not sample.split:
         return division.split_of(name_key(sample.file_name))
@@ -113,7 +113,7 @@ class SampleRules(NamedTuple):
     """Contents of Samples that are stored.
 
     Attributes:
-        stored: Options of kinds of annotations that are stored.
+        stored: Names of the options whose annotations are stored.
         of_image: True if each image has one class.
     """
 
@@ -124,10 +124,10 @@ class SampleRules(NamedTuple):
 
 
 class CategoryFinder:
-    """Finder of the category ids of objects, by name and id, or by the name alone if it is that of one category.
+    """Finder of category ids of objects, by name and id, or only by name if a single category has it.
 
     Args:
-        labels: All classes; None if they are not known yet, so that a category's id is the `name_id` of its name.
+        labels: All classes; None if they are not known yet, so that an id is the `name_id` of the category's name.
     """
 
     def __init__(self, labels: LabelMap | None):
@@ -139,10 +139,7 @@ class CategoryFinder:
         self.by_name = {name: id_ for (name, id_) in self._by_both if self._numbers[name] == 1}
 
     def find(self, each: SampleObject) -> int:
-        """
-        Raises:
-            UnusableError: no category, or more than one, has the name.
-        """
+        """Return the category id of an object. Raise UnusableError unless exactly one category matches."""
         found = self._by_both.get((each.category, each.category_id)) if each.category_id is not None else None
         found = self.by_name.get(each.category) if found is None else found
         if found is None and self._makes_ids:
@@ -159,13 +156,13 @@ class CategoryFinder:
 
 
 def block_of(samples: Sequence[Sample], labels: LabelMap, rules: SampleRules, reject: Reject) -> Block | None:
-    """Return checked Samples as the images of a Block, in order; None if none of them can be used.
+    """Return checked Samples as the images of a Block, in order; None if none is usable.
 
     Args:
-        reject: takes the split of each image or annotation that cannot be used, and why.
+        reject: Callback with the split and the reject of each unusable image or annotation.
 
     Raises:
-        ConfigError: see `split_of`.
+        ConfigError: See `split_of`.
     """
     finder = CategoryFinder(labels)
     kept, files, splits, objects = [], [], [], []
@@ -198,14 +195,14 @@ def block_of(samples: Sequence[Sample], labels: LabelMap, rules: SampleRules, re
 
 
 class UsableObject(NamedTuple):
-    """An object of a Sample, checked."""
+    """A checked object of a Sample."""
 
     annotation: Annotation
     source: SampleObject
 
 
 def usable_objects(sample: Sample, finder: CategoryFinder, reject: Callable[[Rejected], None]) -> list[UsableObject]:
-    """Return the objects of a Sample that can be used."""
+    """Return the usable objects of a Sample, and pass rejects to `reject`."""
     objects = []
     for number, each in enumerate(sample.objects):
         try:
@@ -253,7 +250,7 @@ def _more_columns(objects: Sequence[SampleObject]) -> dict[str, Any]:
 
 
 def _more_values(block: Block) -> Iterator[dict[str, Any]]:
-    """Yield what an Annotation lacks of each object."""
+    """Yield the fields of each object that an Annotation lacks."""
     columns = [(name, column) for name, column in block.object_columns() if name in _MORE]
     held = {name: column.texts() if name == "view" else column.tolist() for name, column in columns}
     for row in range(block.num_objects):
@@ -279,9 +276,10 @@ _MORE = {
 
 
 def check_distinct(samples: Iterable[Sample]) -> None:
-    """
+    """Check that names and ids are unique.
+
     Raises:
-        CollidingImagesError: two Samples have one name, or one id.
+        CollidingImagesError: Two Samples have the same name, or the same id.
     """
     names: dict[int, str] = {}
     for sample in samples:
@@ -343,7 +341,7 @@ def _labels(sample: Sample) -> ImageLabels:
 
 
 def samples_of(block: Block, labels: LabelMap, splits: Sequence[str]) -> Iterator[Sample]:
-    """Yield the images of a whole Block as Samples."""
+    """Yield the images of a complete Block as Samples."""
     names = {category.id: category.name for category in labels.categories}
     more = _more_values(block)
     for task in image_tasks(block, splits):

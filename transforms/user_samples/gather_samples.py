@@ -1,4 +1,4 @@
-"""Samples of a pipeline become whole Blocks, a label map and a feature table."""
+"""Convert Samples of a pipeline to complete Blocks, a label map and a feature table."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ from recordmill.transforms.user_samples.record_options import MASKS, PARTS, Reco
 
 _TRAITS, _TABLE = "traits", "table"
 _BITS = 10
-"""2 ** 10 ranges of images: how many Samples come is not known."""
+"""There are 2 ** 10 ranges of images, because the number of Samples is unknown."""
 _PIPELINE = "the pipeline"
 _PARTS = ("keypoints", "captions", "stuff", "panoptic", "masks")
 
@@ -105,12 +105,12 @@ def stored_of(sample: Sample, rules: SampleRules) -> Sample:
 
 
 def choose_labels(traits: Iterable[Trait], of_image: bool) -> LabelMap:
-    """Return the classes of Samples: with their own ids if each name has one id and each id one name, else numbered
-    from 1 in the order of names.
+    """Return the classes of Samples. Ids are those of the Samples if names and ids match one to one; otherwise classes
+    are numbered from 1 in the order of names.
 
     Raises:
-        CategoryError: objects of one class have different numbers of keypoints.
-        ConfigError: the classes of segments are not known.
+        CategoryError: Objects of one class have different numbers of keypoints.
+        ConfigError: The classes of segments are unknown.
 
     >>> labels = choose_labels([Trait("category", "dog", 18), Trait("category", "cat", 17)], of_image=False)
     >>> [(category.id, category.name) for category in labels.categories]
@@ -135,7 +135,7 @@ def choose_labels(traits: Iterable[Trait], of_image: bool) -> LabelMap:
 
 
 class CheckedSamples(NamedTuple):
-    """PCollections of (range, packed Sample), one LabelMap, one FeatureTable; Facts of Samples, and of their Traits."""
+    """PCollections of (range, packed Sample), one LabelMap, one FeatureTable, Facts of Samples and of Traits."""
 
     samples: PCollection
     labels: PCollection
@@ -149,7 +149,7 @@ class CheckSamples(beam.PTransform):
     """Convert Samples to CheckedSamples.
 
     Args:
-        labels: a PCollection of one LabelMap; None to collect the classes.
+        labels: A PCollection of one LabelMap; None to collect the classes.
     """
 
     options: RecordOptions
@@ -212,7 +212,7 @@ def _describe(traits: list[tuple[str, str, int, int]], known: list[LabelMap], op
 
 
 def parts_of(traits: Iterable[Trait]) -> tuple[Part, ...]:
-    """Return parts of records that no option asks for."""
+    """Return the parts of records that depend on Samples and not on an option."""
     return tuple(Part(trait.name) for trait in traits if trait.kind == "part")
 
 
@@ -221,8 +221,8 @@ class GatherSamples(beam.PTransform):
     """Convert Samples to (BlockKey, packed Block), one LabelMap, one FeatureTable, and several PCollections of Facts.
 
     Args:
-        labels: a PCollection of one LabelMap; None to collect the classes of the Samples.
-        facts: a PCollection of the Facts of what read the Samples; None if there is none.
+        labels: A PCollection of one LabelMap; None to collect the classes of the Samples.
+        facts: A PCollection of the Facts of the source of the Samples; None if there is none.
     """
 
     options: RecordOptions
@@ -258,11 +258,11 @@ def _join(group: tuple[int, Iterable[bytes]], labels: LabelMap, rules: SampleRul
 
 
 def _balance(_: bytes, splits: tuple[str, ...], before: Iterable[Facts], own: Iterable[Facts]) -> Facts:
-    """Return Facts that make up the difference of what was read and what came: images and annotations that the pipeline
-    removed are counted, and of what came only what it added is input."""
+    """Return Facts that correct the counts of the source: images and annotations that the pipeline removed are counted
+    as removed, and those that it added are counted as input."""
     read, came, facts = add_facts(before), add_facts(own), FactsBuilder()
     for split in splits:
-        left, arrived = _left(read, split), _rows(came, split)
+        left, arrived = _remaining(read, split), _rows(came, split)
         same = [min(pair) for pair in zip(left, arrived, strict=True)]
         facts.add_rows(split, InputRows(_PIPELINE, "samples", -same[0], -same[1]))
         facts.count(split, Metric.IMAGES_REMOVED, left[0] - same[0])
@@ -271,19 +271,19 @@ def _balance(_: bytes, splits: tuple[str, ...], before: Iterable[Facts], own: It
 
 
 def _rows(facts: Facts, split: str) -> tuple[int, int]:
-    found = [rows for (of, _, _), rows in facts.inputs.items() if of == split]
+    found = [rows for (name, _, _), rows in facts.inputs.items() if name == split]
     return sum(rows.images for rows in found), sum(rows.annotations for rows in found)
 
 
-def _left(facts: Facts, split: str) -> tuple[int, int]:
-    """Return the numbers of images and annotations that are left of those that were read."""
+def _remaining(facts: Facts, split: str) -> tuple[int, int]:
+    """Return the numbers of images and annotations that remain of those that were read."""
     images, annotations = _rows(facts, split)
 
     def count(*metrics: Metric) -> int:
         return sum(facts.counts.get((split, metric.value), 0) for metric in metrics)
 
-    for (of, what, _), rejects in facts.rejects.items():
-        if of == split:
+    for (name, what, _), rejects in facts.rejects.items():
+        if name == split:
             images -= rejects.number * (what != "annotation")
             annotations -= rejects.annotations + rejects.number * (what == "annotation")
     images -= count(Metric.ROWS_MERGED, Metric.OF_OTHER_CLASSES)

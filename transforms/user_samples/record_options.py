@@ -25,7 +25,7 @@ def _part(what: str) -> Any:
 
 
 class RecordOptions(ObjectOptions):
-    """Options of what Samples become."""
+    """Options of the records of Samples."""
 
     images: Images = redefined(ObjectOptions, "images", ())
     name: str = redefined(ObjectOptions, "name", "samples")
@@ -37,7 +37,7 @@ class RecordOptions(ObjectOptions):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Parts of a record that are asked for."""
+        """Requested parts of a record."""
         asked = [part for name, parts in PARTS.items() if getattr(self, name) for part in parts]
         return tuple(dict.fromkeys((*asked, *MASKS[self.masks])))
 
@@ -48,7 +48,7 @@ class RecordOptions(ObjectOptions):
 
     @property
     def table(self) -> FeatureTable:
-        """LVIS's lists are added if Samples have them."""
+        """Features of the records. LVIS's lists are added if Samples have them."""
         return self.layout_table.with_parts(self.parts)
 
     def _faults(self) -> Iterator[str]:
@@ -74,4 +74,4 @@ TRANSFORM_OPTIONS: dict[str, tuple[type[ConvertOptions], frozenset[str]]] = {
     "Encode": (RecordOptions, frozenset((*_RECORDS, *_IMAGES))),
     "WriteDataset": (RecordOptions, frozenset(each.name for each in options_of(RecordOptions)) - {"images", "dry_run"}),
 }
-"""Options of each transform of `recordmill.beam`, and the names of those that it takes."""
+"""Names of the options that each transform of `recordmill.beam` accepts."""

@@ -1,1 +1,1 @@
-"""A data set is compared with its manifest."""
+"""Compare a data set with its manifest."""

@@ -31,7 +31,7 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 
 
 def all_faults(folder: str, checks: Sequence[ShardCheck]) -> Faults:
-    """Faults of a data set: those of `folder_faults`, and then those that were found in its shards."""
+    """Return the faults of a data set: those of `folder_faults`, then those of its shards."""
     found = FaultList()
     found.add(folder_faults(folder, checks))
     for check in checks:
@@ -40,13 +40,13 @@ def all_faults(folder: str, checks: Sequence[ShardCheck]) -> Faults:
 
 
 def folder_faults(folder: str, checks: Sequence[ShardCheck]) -> list[Fault]:
-    """Faults of a data set outside of its shards.
+    """Return the faults of a data set outside its shards.
 
     Args:
-        checks: of all shards that the manifest lists, or of a sample of them, which says nothing of their sums.
+        checks: Checks of all shards in the manifest, or of a sample, for which sums are not checked.
 
     Raises:
-        ConfigError: the folder has no manifest.
+        ConfigError: The folder has no manifest.
     """
     manifest, storage = require_manifest(folder), storage_for(folder)
     names = set(storage.names(folder))
@@ -95,7 +95,7 @@ def _manifest_faults(storage: Storage, folder: str, manifest: Manifest) -> Itera
 def _count_faults(name: str, split: SplitManifest, manifest: Manifest, checks: Sequence[ShardCheck]) -> Iterator[Fault]:
     images, annotations = split.images, split.annotations
     found = [check for check in checks if check.split == name]
-    # A missing or damaged record is reported for its shard; sums of the others would hide which is wrong.
+    # Missing and damaged records are reported with their shard. Sums would only repeat that.
     is_all = len(found) == len(split.shards) and sum(check.examples for check in found) == split.examples
     records = annotations.objects if manifest.table.record_of is RecordOf.ANNOTATION else images.written
     for what, stated, counted in (
@@ -111,8 +111,8 @@ def _count_faults(name: str, split: SplitManifest, manifest: Manifest, checks: S
 
 
 def _companion_faults(folder: str, manifest: Manifest, lacking: set[str]) -> Iterator[Fault]:
-    """Label maps and TFDS's files follow from the manifest. Without links, for want of which TFDS cannot find shards,
-    its files are not there either."""
+    """Yield the faults of label maps and TFDS's files, which the manifest determines. Without the links that TFDS needs
+    to find shards, TFDS's files are not expected, either."""
     expected = dict(companions(manifest))
     for_tfds = tfds_files(manifest)
     if not is_readable(manifest) or (lacking and not any(read_file(folder, name) for name in for_tfds)):
@@ -141,7 +141,7 @@ def _split_faults(folder: str, name: str, split: SplitManifest) -> Iterator[Faul
 
 
 def _statistics_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:
-    """Yield errors of the files of all splits, which follow from those of each."""
+    """Yield errors of the files of all splits. The files of single splits determine them."""
     expected, found = folder_statistics(folder, manifest.splits), read_file(folder, STATISTICS)
     if expected is not None and found is None:
         yield Fault(STATISTICS, None, "missing", _GONE)
@@ -150,7 +150,7 @@ def _statistics_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:
 
 
 def _listed_files(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Files of all splits whose digests are in the manifest."""
+    """Yield the files of all splits with digests in the manifest."""
     for encoder in manifest.encoders:
         yield encoder.file, encoder.sha256
     if manifest.duplicates is not msgspec.UNSET:

@@ -1,4 +1,4 @@
-"""A record of any layout is parsed, and its values are checked."""
+"""Parse a record of any layout, and check its values."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,25 +35,25 @@ from recordmill.transforms.records.parse_record import (
 )
 
 Opener = Callable[[bytes, int], tuple[int, int, int]]
-"""Returns a picture's width and height in pixels, and how many channels a decoder gives."""
+"""Function that returns an image's width and height in pixels, and the number of decoded channels."""
 
 
 def inspect(encoded: bytes, channels: int, check: str) -> tuple[int, int, int]:
-    """Look at a JPEG or PNG by the rules of what writes records: what TensorFlow does not decode is refused.
+    """Check a JPEG or PNG by the rules for writing records: images that TensorFlow cannot decode are refused.
 
     Args:
-        channels: of the decoded picture; 0 for its own.
-        check: `header`, or `decode` for its pixels, too.
+        channels: Channels of the decoded image; 0 for those of the file.
+        check: `header`, or `decode` to decode the pixels, too.
 
     Raises:
-        UnusableError
+        UnusableError: The image is refused.
     """
     kind, width, height = inspect_picture(encoded, check)
     return width, height, channels or encoded_channels(encoded, kind)
 
 
 def decode_by_tensorflow(encoded: bytes, channels: int) -> tuple[int, int, int]:
-    """Return `inspect`'s result, with the pixels."""
+    """Return the result of `inspect` by TensorFlow, which decodes the pixels."""
     import tensorflow as tf
 
     try:
@@ -71,11 +71,11 @@ OPENERS: Mapping[Check, Opener] = {
 
 
 _Column = tuple[np.ndarray | None, np.ndarray]
-"""How many values each record has, None where each has one; and the values of all records, one after the other."""
+"""Number of values of each record, None for single values; and the concatenated values of all records."""
 
 
 class TensorFlowParser:
-    """A `recordmill.transforms.records.parse_record.RecordParser` that is TensorFlow."""
+    """A `recordmill.transforms.records.parse_record.RecordParser` that uses TensorFlow."""
 
     def __init__(self, table: FeatureTable):
         self._table = table
@@ -88,7 +88,7 @@ class TensorFlowParser:
         return {feature.source: _value(parsed[feature.name]) for feature in self._table.features}
 
     def columns(self, records: Sequence[bytes]) -> dict[str, _Column]:
-        """The values of several records, by name: those of small ones come a hundred times as fast together."""
+        """Return the values of several records, by name. Small records are a hundred times as fast together."""
         import tensorflow as tf
 
         parsed = _parsed(tf.io.parse_example, records, self._spec)
@@ -105,25 +105,25 @@ def _parsed(
 
     try:
         return parse(tf.constant(records, tf.string), spec)
-    except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:  # TensorFlow quotes what it cannot read
+    except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:  # TensorFlow's message quotes invalid bytes
         raise RecordParseError(first_line(error)) from error
 
 
 def _value(tensor: Any) -> Any:
     value = (tensor.flat_values if hasattr(tensor, "flat_values") else tensor).numpy()
-    # An array of one text would lose the zero bytes at its end.
+    # An array of a single text drops trailing zero bytes.
     return value if isinstance(value, bytes) else value.ravel()
 
 
 class RecordChecker:
-    """Checks records of one data set. Imports TensorFlow where `check` says so.
+    """Checker of the records of one data set. Imports TensorFlow if `check` needs it.
 
     Args:
-        check: how thoroughly.
-        table: what is in a record.
-        labels: the classes that it may be of.
-        boxes_inside: whether boxes must lie within 0..1 (not where they were kept as they came).
-        encoders: of its texts.
+        check: Thoroughness.
+        table: Features of the records.
+        labels: Classes of the data set.
+        boxes_inside: True if boxes must be within 0..1 (False if they were stored unchanged).
+        encoders: Encoders of its texts.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class RecordChecker:
         self._encoders = encoders
 
     def __call__(self, record: bytes) -> tuple[int, list[RecordFault]]:
-        """The number of objects in a record, and its faults."""
+        """Return the number of objects in a record, and its faults."""
         try:
             values = as_meant(self._parse(record), self._table, self._labels)
         except RecordParseError as error:
@@ -198,12 +198,12 @@ class RecordChecker:
 
 
 def image_faults(values: dict[str, Any], open_: Opener) -> Iterator[RecordFault]:
-    """Faults of an image file, which is opened; its width and height are added to `values`."""
+    """Yield the faults of an image file. Its width and height are added to `values`."""
     encoded = values["image.encoded"]
     if "image.sha256" in values and hashlib.sha256(encoded).hexdigest().encode() != values["image.sha256"]:
         yield "image_sha256", "the image's SHA-256 is not the record's"
     try:
-        # Records that say how many channels there are let the decoder count them, too.
+        # If the record has the number of channels, the decoder must report the file's own.
         *size, decoded_channels = open_(encoded, 0 if "image.channels" in values else 3)
     except UnusableError as error:
         yield "image_undecodable", str(error)
@@ -235,7 +235,7 @@ def text_faults(values: dict[str, Any], encoder: EncoderInfo) -> Iterator[Record
 
 
 def _feature_faults(values: dict[str, Any], table: FeatureTable) -> Iterator[RecordFault]:
-    """Faults of what a model made of a picture, but for its values: they differ between processors."""
+    """Yield the faults of an image's feature, without its exact values, which differ between processors."""
     shape = tuple(values["feature.shape"].tolist())
     if "feature.bytes" in values:
         found = np.frombuffer(values["feature.bytes"][: len(values["feature.bytes"]) // 2 * 2], "<f2")
@@ -251,14 +251,14 @@ def _feature_faults(values: dict[str, Any], table: FeatureTable) -> Iterator[Rec
 
 
 _ONE = 1 + 1e-6
-"""The largest edge that is not outside: a quotient of 32-bit floats may be a little above 1."""
+"""Maximum edge inside the image: a quotient of 32-bit floats may be slightly above 1."""
 
 
 _MAPS = ("semantic.png", "panoptic.category_png", "panoptic.instance_png", "panoptic.png")
 
 
 def _mask_faults(record: RecordView) -> Iterator[RecordFault]:
-    """Masks are of the image's size and decode; those of objects hold 0 and 1."""
+    """Yield the faults of masks: they have the image's size and decode; object masks have values 0 and 1."""
     named = [(record.mask_source, mask) for mask in record.masks()]
     named += [(source, attempt(record.map, source)) for source in _MAPS if record.values.get(source) is not None]
     width, height = record.size
@@ -272,7 +272,7 @@ def _mask_faults(record: RecordView) -> Iterator[RecordFault]:
 
 
 class RowChecker:
-    """Checks records of one table, whose texts `encoders` has encoded. Imports TensorFlow where `check` says so."""
+    """Checker of the records of one table with texts of `encoders`. Imports TensorFlow if `check` needs it."""
 
     def __init__(self, check: Check, table: FeatureTable, labels: LabelMap, encoders: tuple[EncoderInfo, ...] = ()):
         self._columns = [feature for feature in table.features if not is_of_picture(feature)]
@@ -283,13 +283,13 @@ class RowChecker:
         self._parse = TensorFlowParser(table).columns if check is Check.TENSORFLOW else partial(_columns, table)
 
     def __call__(self, records: Sequence[bytes]) -> list[list[RecordFault]]:
-        """The faults of each record."""
+        """Return the faults of each record."""
         try:
             parsed = self._parse(records)
         except RecordParseError as error:
             if len(records) == 1:
                 return [[("schema", str(error))]]
-            half = len(records) // 2  # to find those that do not parse
+            half = len(records) // 2  # bisects to find those that do not parse
             return self(records[:half]) + self(records[half:])
         faults: list[list[RecordFault]] = [[] for _ in records]
         for feature in self._columns:
@@ -307,15 +307,15 @@ class RowChecker:
             return
         (pixels,) = (feature for feature in self._pictures if feature.is_packed)
         height, width, channels = map(int, pixels.shape)
-        said = values["image.height"], values["image.width"]
-        if said != (height, width) or len(values[pixels.source]) != height * width * channels:
-            found = f"{len(values[pixels.source]):,} bytes of pixels, said to be {said[1]}x{said[0]}"
+        stored = values["image.height"], values["image.width"]
+        if stored != (height, width) or len(values[pixels.source]) != height * width * channels:
+            found = f"{len(values[pixels.source]):,} bytes of pixels, said to be {stored[1]}x{stored[0]}"
             yield "image_size", f"{found}; the manifest says {width}x{height} of {channels}"
 
     def _faults(
         self, feature: Feature, lengths: np.ndarray | None, flat: np.ndarray
     ) -> Iterator[tuple[int, RecordFault]]:
-        """Values that no row becomes."""
+        """Yield the faults of values that no row can have, with the record's index."""
         if lengths is not None:
             owners = np.repeat(np.arange(len(lengths)), lengths)
             if Column.of_feature(feature).is_optional:

@@ -1,4 +1,4 @@
-"""Finished shards are read back and compared with their manifest; every record is parsed, its picture decoded."""
+"""Read finished shards and compare them with their manifest. Every record is parsed, every image decoded."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -32,13 +32,13 @@ from recordmill.transforms.verify.check_records import RecordChecker, RowChecker
 
 
 class Recomputing(msgspec.Struct, frozen=True):
-    """How features are made again.
+    """Settings for recomputing features.
 
     Attributes:
-        maker: of the records.
-        folders: where the pictures are.
-        records: of each shard, the first: they are in a drawn order, and in the batches that they were made in.
-        tolerance: how much of a record's largest number its numbers may differ by.
+        maker: Maker of the records.
+        folders: Folders of the images.
+        records: Number of first records per shard: a random sample, in the batches of the conversion.
+        tolerance: Maximum difference, as a fraction of the largest number of a record.
     """
 
     maker: EmbedPictures
@@ -51,9 +51,9 @@ class Recomputed(NamedTuple):
     """Result of recomputed features.
 
     Attributes:
-        features: how many were made.
-        difference: the largest, of how much of a record's largest number its numbers differ by.
-        faults: with the records' numbers.
+        features: Number of recomputed features.
+        difference: Largest difference, as a fraction of the largest number of its record.
+        faults: Faults with record numbers.
     """
 
     features: int
@@ -61,21 +61,21 @@ class Recomputed(NamedTuple):
     faults: list[tuple[int, RecordFault]]
 
 
-def recompute(records: Sequence[bytes], how: Recomputing, of: RecordContext) -> Recomputed:
-    """Make the features of a shard's first records again. `records` have no fault of their own."""
-    found = list(map(RecordParser(of.table), records))
+def recompute(records: Sequence[bytes], how: Recomputing, context: RecordContext) -> Recomputed:
+    """Recompute the features of a shard's first records, which have no other faults."""
+    found = list(map(RecordParser(context.table), records))
     tasks = [_task(number, values, how.folders) for number, values in enumerate(found)]
     faults = [(number, task) for number, task in enumerate(tasks) if not isinstance(task, ImageTask)]
     differences = []
-    encoder = FeatureEncoder(of.labels, of.table, how.maker.dtype)
+    encoder = FeatureEncoder(context.labels, context.table, how.maker.dtype)
     pictures = [task for task in tasks if isinstance(task, ImageTask)]
-    for task, made in embed_tasks(pictures, how.maker, of, encoder):
+    for task, made in embed_tasks(pictures, how.maker, context, encoder):
         number = task.image_id
         if isinstance(made, Rejected):
             faults.append((number, ("picture", f"{made.detail} ({made.reason.value})")))
             continue
         (record,) = made.records
-        difference = _difference(found[number], RecordParser(of.table)(b"".join(record)))
+        difference = _difference(found[number], RecordParser(context.table)(b"".join(record)))
         differences.append(difference)
         if difference > how.tolerance:
             detail = (
@@ -88,7 +88,7 @@ def recompute(records: Sequence[bytes], how: Recomputing, of: RecordContext) -> 
 
 
 def _task(number: int, values: dict[str, Any], folders: Sequence[str]) -> ImageTask | RecordFault:
-    """A record's picture, called by the record's number; or that there is none."""
+    """Return the task of a record's image, named by the record's number, or the fault that there is none."""
     name = values["image.file_name"].decode()
     for folder in () if name_fault(name) else folders:
         storage = storage_for(folder)
@@ -111,7 +111,7 @@ def _numbers(values: dict[str, Any]) -> np.ndarray:
 
 
 _ROWS_AT_ONCE = 1024
-"""Small records are parsed a hundred times as fast together."""
+"""Number of rows per call: small records are parsed a hundred times as fast together."""
 _PICTURES_AT_ONCE = 8
 
 
@@ -119,10 +119,10 @@ class ShardToVerify(ManifestShard, frozen=True):
     """A shard, and what its records must satisfy.
 
     Attributes:
-        boxes_inside: whether boxes must lie within 0..1 (not where they were kept as they came).
-        encoders: of texts.
-        check: how thoroughly they are read.
-        recomputing: how features are made again; None where they are not.
+        boxes_inside: True if boxes must be within 0..1 (False if they were stored unchanged).
+        encoders: Encoders of texts.
+        check: Thoroughness of reading.
+        recomputing: Settings for recomputing features; None to skip that.
     """
 
     boxes_inside: bool
@@ -164,8 +164,8 @@ def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> Shard
     again = Recomputed(0, 0.0, [])
     if expected.recomputing and not (faults.faults() or damage):
         first = list(islice(ShardReader(expected.path).records(), expected.recomputing.records))
-        of = RecordContext(expected.labels, expected.table, pool, threads)
-        again = recompute(first, expected.recomputing, of)
+        context = RecordContext(expected.labels, expected.table, pool, threads)
+        again = recompute(first, expected.recomputing, context)
         faults.add(Fault(file, number, *fault) for number, fault in again.faults)
     if not damage:
         damage += index_faults(expected, reader)
@@ -178,7 +178,7 @@ def verify_shard(expected: ShardToVerify, pool: Executor, threads: int) -> Shard
 
 
 def index_faults(expected: ManifestShard, reader: ShardReader) -> Iterator[Fault]:
-    """Yield errors of the index of a shard. An index that was added later is not in the manifest."""
+    """Yield the faults of a shard's index. An index that was added later is not in the manifest."""
     file, path = index_file(expected.info.file), index_path(expected.path)
     is_listed = expected.info.index is not msgspec.UNSET
     try:
@@ -187,19 +187,19 @@ def index_faults(expected: ManifestShard, reader: ShardReader) -> Iterator[Fault
         if is_listed:
             yield Fault(file, None, "missing", "it is gone; recordmill index writes it")
         return
-    except UnreadableFileError:  # such as a damaged object; the other shards are checked
+    except UnreadableFileError:  # a damaged object, for example; other shards are still checked
         found = b""
     if found != encode_index(index_of(reader.lengths)):
         yield Fault(file, None, "index", "it is not the index of this shard; recordmill index writes it again")
 
 
 def _checker(expected: ShardToVerify) -> tuple[Callable[[list[bytes]], list[tuple[int, list[RecordFault]]]], int]:
-    """Return a function that gives the number of objects and the faults of each of some records; and how many records
-    it takes at once."""
-    of = expected.check, expected.table, expected.labels
+    """Return a function that returns the number of objects and the faults of each of several records, and the number of
+    records per call."""
+    arguments = expected.check, expected.table, expected.labels
     if expected.table.record_of is RecordOf.ROW:
-        check_rows = RowChecker(*of, expected.encoders)
+        check_rows = RowChecker(*arguments, expected.encoders)
         at_once = _PICTURES_AT_ONCE if any(map(is_of_picture, expected.table.features)) else _ROWS_AT_ONCE
         return lambda records: [(0, faults) for faults in check_rows(records)], at_once
-    check_record = RecordChecker(*of, expected.boxes_inside, expected.encoders)
+    check_record = RecordChecker(*arguments, expected.boxes_inside, expected.encoders)
     return lambda records: list(map(check_record, records)), 1
