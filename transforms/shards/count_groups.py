@@ -28,8 +28,8 @@ class GroupSizes(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class CountGroups(beam.PTransform):
-    """Convert (split, name) of each image to Facts: the groups of each split, the largest group, images without a group,
-    and a warning about names in a list that no image has.
+    """Convert (split, name) of each image to Facts: the groups of each split, the largest group, images without a
+    group, and a warning about names in a list that no image has.
 
     At run time, raises the errors of `unmatched_warnings`.
     """
