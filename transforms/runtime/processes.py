@@ -1,4 +1,4 @@
-"""Processes that are forked from the job's process, each with a lock of its interpreter, and write shard by shard.
+"""Processes that are forked from the job's process, each with its own interpreter lock. They write shard by shard.
 
 Only the process of one command forks them, before it starts threads, see `recordmill.launch.local_engine.fork_writers`.
 docs/decisions/0037-shards-in-forked-processes.md has the reasons and timings.
