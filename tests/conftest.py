@@ -44,6 +44,7 @@ def pytest_collection_finish() -> None:
         # times in each job: a third of a small job's processor time.
         userstate.get_dofn_specs = lambda do_fn: (set(), set())
     os.fsync = lambda descriptor: None  # nothing in tests outlives the machine, so nothing waits for its disk
+    gc.freeze()  # a walk through all that was imported takes half a second, each time
 
 
 @pytest.fixture(scope="session")
