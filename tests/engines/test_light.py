@@ -54,6 +54,7 @@ def test_all_modules_that_reach_no_extra_can_be_imported(python, tmp_path):
 def test_data_set_is_looked_at_and_reported_as_with_beam(run, tmp_path, copy_converted, recordmill):
     copy_converted(tmp_path / "out", "--masks", "png")
     with_beam = recordmill("show", tmp_path / "out", "--json").out
+    assert recordmill("report", tmp_path / "out").code == 0
     page = (tmp_path / "out" / "report.html").read_bytes()
     shown = run("show", tmp_path / "out", "--json")
     assert (shown.returncode, shown.stdout) == (0, with_beam)

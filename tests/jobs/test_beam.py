@@ -18,6 +18,7 @@ from recordmill.schemas.errors import CollidingImagesError, ConfigError, TooMany
 from recordmill.transforms.records.record_file import open_records
 from tests.conftest import every_kind, manifest_of, rejects_of, shard_bytes
 
+pytestmark = pytest.mark.usefixtures("empty_pages")
 PAGE = Path(__file__).parents[2] / "docs" / "beam.md"
 
 

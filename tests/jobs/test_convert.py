@@ -46,18 +46,24 @@ def test_convert_writes_what_command_writes(sample, tmp_path, copy_converted, ca
 
 
 def test_children_of_event_loop_and_of_thread_at_once(sample, tmp_path, copy_converted, caplog):
+    """The one in the thread fails; its error has the child's traceback."""
     caplog.set_level(logging.INFO, "recordmill")
 
-    async def convert() -> list[recordmill.DataSet]:
-        one, other = (options(sample, tmp_path / name) for name in "12")
-        in_a_thread = asyncio.create_task(asyncio.to_thread(recordmill.convert, "coco", **one))
+    async def convert() -> list:
+        wrong = options(sample, tmp_path / "wrong") | {"instances": sample.captions}
+        in_a_thread = asyncio.create_task(asyncio.to_thread(recordmill.convert, "coco", **wrong))
         await asyncio.sleep(0)
-        return [recordmill.convert("coco", **other), await in_a_thread]
+        data = recordmill.convert("coco", **options(sample, tmp_path / "out"))
+        return [data, *await asyncio.gather(in_a_thread, return_exceptions=True)]
 
-    one, other = (shard_bytes(Path(data.path)) for data in asyncio.run(convert()))
+    data, error = asyncio.run(convert())
     copy_converted(tmp_path / "command", "--split", "train=0.75,val=0.25", "--num-shards", 2)
-    assert one == other == shard_bytes(tmp_path / "command")
+    assert shard_bytes(Path(data.path)) == shard_bytes(tmp_path / "command")
     assert f"coco-train is in {tmp_path}" in caplog.text
+    assert isinstance(error, WrongFlagError)
+    assert isinstance(error, recordmill.JobError)
+    assert "give the file to captions" in str(error)
+    assert "runners/run.py" in str(error.__cause__)
 
 
 @pytest.mark.parametrize("runner_options", [None, ["--runner=DirectRunner"]], ids=["child", "here"])
@@ -86,13 +92,6 @@ def test_config_error_has_every_fault_in_words_of_keywords(runner_options):
 def test_config_error(verb, values, fault):
     with pytest.raises(recordmill.ConfigError, match=fault):
         recordmill.convert(verb, **values)
-
-
-def test_job_error_has_traceback_of_child(sample, tmp_path):
-    with pytest.raises(WrongFlagError, match="give the file to captions") as raised:
-        recordmill.convert("coco", images=sample.images, instances=sample.captions, output=tmp_path / "out")
-    assert isinstance(raised.value, recordmill.JobError)
-    assert "runners/run.py" in str(raised.value.__cause__)
 
 
 CALL = """

@@ -39,15 +39,12 @@ def embedded(inputs, tmp_path_factory) -> Path:
 
 
 def by_the_recipe(inputs: Path) -> dict[str, np.ndarray]:
-    """One picture after the other."""
     model = keras.models.load_model(inputs / "tiny.keras")
     part = keras.Model(model.inputs, model.get_layer("patches").output)
-    features = {}
-    for path in sorted((inputs / "images").rglob("*.jpg")):
-        if path.stem not in ("4", "11"):
-            picture = keras.utils.load_img(path, target_size=(16, 12), interpolation="bilinear")
-            features[f"{path.parent.name}/{path.name}"] = part.predict(np.asarray(picture)[None], verbose=0)[0]
-    return features
+    paths = [path for path in sorted((inputs / "images").rglob("*.jpg")) if path.stem not in ("4", "11")]
+    pictures = [keras.utils.load_img(path, target_size=(16, 12), interpolation="bilinear") for path in paths]
+    features = part.predict(np.array(pictures), verbose=0)
+    return {f"{path.parent.name}/{path.name}": feature for path, feature in zip(paths, features, strict=True)}
 
 
 def test_records_are_what_recipe_s_loop_would_write(inputs, embedded):

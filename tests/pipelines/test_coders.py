@@ -12,16 +12,17 @@ HALVES = "--split train=0.5,val=0.5"
 PLAIN = "coco --images {images} --instances {instances} --output {out}"
 ALL = PLAIN + " --keypoints {keypoints} --captions {captions} --panoptic {panoptic} --panoptic-masks {panoptic_masks}"
 FOLDER = "--images {images} --output {out} --label-from name"
-MODEL = "--model mobilenet-v2 --input-size 32x32 --weights none"
+MODEL = "--model mobilenet --input-size 32x32 --weights none"
 OF_PICTURES = f"--rows {{pictures}} --images {{classes}} --image-column image --label label {HALVES} --output {{out}}"
-ROWS = "table --rows {objects} --label shape --output {out}"
 COMMANDS = {
     "every kind by name and group": f"{ALL} --match name {HALVES} --group-from [0-9] --caption-text tfidf",
     "folder by group": f"folder {FOLDER} {HALVES} --group-from [0-9] --exclude {{groups}} --duplicates drop",
     "features of rows": f"embed {OF_PICTURES} {MODEL}",
     "stratified, Beam's sink": f"folder {FOLDER} {HALVES} --stratify --writer beam",
-    "texts of two columns": f"{ROWS} --text-column image,caption --text counts",
-    "table, Beam's sink": f"{ROWS} --key object {HALVES} --stratify --writer beam",
+    "texts of two columns, Beam's sink": (
+        f"table --rows {{objects}} --label shape --output {{out}} --key object {HALVES} --stratify --writer beam"
+        " --text-column image,caption --text counts"
+    ),
 }
 """These have every Flatten that a pipeline may have, with each of its inputs."""
 

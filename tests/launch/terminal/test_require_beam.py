@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 
 from recordmill.launch.terminal.require_tensorflow import require_tensorflow
 from recordmill.pipelines.verbs import FORMATS, VERBS
-from tests.conftest import coco_flags
 
 ARGUMENTS = {
     "coco": ["--images", "i", "--instances", "x.json", "--output", "o"],
@@ -59,29 +57,6 @@ def test_checking_leaves_gpus_alone(tmp_path, monkeypatch, is_checking):
     require_tensorflow("verify", is_checking)
     found = os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("TF_ENABLE_ONEDNN_OPTS")
     assert found == (("-1", "0") if is_checking else (None, None))
-
-
-WITHOUT_CLIENTS = """
-import sys
-from pathlib import Path
-CLIENTS = "apitools", "google.api_core", "google.auth", "google.cloud.", "google.oauth2", "googleapiclient"
-class Finder:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name.startswith(CLIENTS):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-sys.meta_path.insert(0, Finder)
-from recordmill.launch.cli import main
-print(main(sys.argv[1:]), main(["show", "gs://b/o"]), main(["coco", "--instances=x.json", "--images=i", "--output=gs://b/o"]))
-print([name for name in sys.modules if name.startswith(CLIENTS)])
-"""
-
-
-def test_local_job_needs_no_google_clients(sample, tmp_path):
-    command = [sys.executable, "-c", WITHOUT_CLIENTS, *coco_flags(sample, tmp_path, "--progress", "none")]
-    ended = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-    assert ended.stdout.endswith("\n0 2 2\n[]\n"), ended.stderr
-    assert ended.stderr.count('recordmill: gs:// needs pip install "recordmill[gs]"\n') == 2
 
 
 def test_clone_on_the_path_is_not_installed(recordmill, monkeypatch):

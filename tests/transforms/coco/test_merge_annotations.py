@@ -3,7 +3,7 @@ from collections import Counter
 from itertools import permutations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.schemas.inputs.annotations import (
@@ -148,7 +148,6 @@ ROWS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(ROWS, st.randoms(use_true_random=False))
 def test_every_row_is_object_is_joined_or_is_rejected_and_no_id_is_there_twice(rows, rng: random.Random):
     by_file: dict[tuple, list[Annotation]] = {}

@@ -133,14 +133,12 @@ def test_every_picture_in_order_and_broken_ones_beside(tmp_path, maker, threads)
     spec = parse_spec(features_table((4, 3, 5), "float32"))
     model = keras.models.load_model(tmp_path / "tiny.keras")
     patches = keras.Model(model.inputs, model.get_layer("patches").output)
-    for each, outcome in made:
-        if each.image_id % 5 == 2:
-            assert (outcome.id, outcome.reason) == (each.image_id, Reason.IMAGE_UNREADABLE)
-            continue
-        found = tf.io.parse_single_example(b"".join(outcome.records[0]), spec)["feature"]
-        loaded = keras.utils.load_img(each.ref.path, target_size=(16, 12), interpolation="bilinear")
-        expected = patches.predict(np.asarray(loaded, np.float32)[None], verbose=0)[0]
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    bad = [(each, outcome) for each, outcome in made if each.image_id % 5 == 2]
+    assert [(each.image_id, Reason.IMAGE_UNREADABLE) for each, _ in bad] == [(one.id, one.reason) for _, one in bad]
+    good = [(each, outcome) for each, outcome in made if each.image_id % 5 != 2]
+    found = [tf.io.parse_single_example(b"".join(one.records[0]), spec)["feature"] for _, one in good]
+    loaded = [keras.utils.load_img(each.ref.path, target_size=(16, 12), interpolation="bilinear") for each, _ in good]
+    np.testing.assert_allclose(found, patches.predict(np.array(loaded, np.float32), verbose=0), rtol=1e-4, atol=1e-5)
 
 
 def test_model_is_given_whole_batches(tmp_path, maker, monkeypatch):

@@ -16,7 +16,7 @@ from recordmill.transforms.encoders.load_model import application, build_model, 
 from tests.gcs_stand_in import BUCKET, running
 from tests.tiny_models import as_given, saved, tiny
 
-NAMED = ModelChoice("mobilenet-v2", "none", input_size=(32, 32))
+NAMED = ModelChoice("mobilenet", "none", input_size=(32, 32))
 
 
 def noise(size: tuple[int, int], number: int = 3) -> np.ndarray:
@@ -39,20 +39,20 @@ def test_model_of_keras_applications_is_known_however_it_is_spelt(name, meant):
 def test_features_of_named_model_are_keras_with_its_own_preprocessing():
     pixels = noise((32, 32))
     loaded = load_model(NAMED)
-    model = keras.applications.MobileNetV2(include_top=False, weights=None, input_shape=(32, 32, 3))
+    model = keras.applications.MobileNet(include_top=False, weights=None, input_shape=(32, 32, 3))
     model.set_weights(build_model(NAMED).get_weights())
-    prepared = keras.applications.mobilenet_v2.preprocess_input(pixels.astype(np.float32))
+    prepared = keras.applications.mobilenet.preprocess_input(pixels.astype(np.float32))
     np.testing.assert_allclose(loaded.features(pixels), model.predict(prepared, verbose=0), rtol=1e-3, atol=1e-4)
-    assert loaded.found.layer == "out_relu"
-    assert loaded.found.feature_shape == (1, 1, 1280)
-    assert loaded.found.preprocess == "keras.applications.mobilenet_v2.preprocess_input"
+    assert loaded.found.layer == "conv_pw_13_relu"
+    assert loaded.found.feature_shape == (1, 1, 1024)
+    assert loaded.found.preprocess == "keras.applications.mobilenet.preprocess_input"
 
 
 def test_random_weights_are_always_same_whoever_draws_numbers_meanwhile():
     done = threading.Event()
 
     def draw() -> None:
-        while not done.is_set():
+        while not done.wait(0.001):
             random.random()
 
     first = build_model(NAMED).get_weights()

@@ -73,7 +73,6 @@ def pillow(png: bytes) -> np.ndarray:
         return np.asarray(image)
 
 
-@settings(deadline=None)
 @given(arrays(np.uint8, SHAPES) | FLAT)
 def test_pixels_come_back(pixels):
     np.testing.assert_array_equal(pillow(grey_png(pixels)), pixels)
@@ -93,7 +92,6 @@ def test_what_is_no_grey_picture_is_refused(pixels):
         grey_png(pixels)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(1, 9))
 def test_blank_rows_are_as_good_as_rows_of_zeros(above, below, count, width):
     if not above + below + count:
@@ -111,7 +109,6 @@ def test_zeros_are_deflated_in_parts_and_checked_as_whole(zeros):
     assert zlib.decompress(masks._deflate(rows, zeros, zeros)) == bytes(zeros) + rows.tobytes() + bytes(zeros)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 200_000))
 @example(4 * 4 * 258 - 1)
 @example(4 * 4 * 258)
@@ -121,7 +118,6 @@ def test_zeros_are_deflated_to_bytes_that_zlib_gives(zeros):
     assert masks._few_zero_blocks(0) == b""
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=50), st.integers(0, 10_000_000))
 def test_checksum_of_zeros_needs_no_zeros(before, count):
     checksum = zlib.adler32(before)
@@ -169,7 +165,7 @@ def runs_of(bitmap: np.ndarray) -> np.ndarray:
     return np.array(runs, np.int64)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=100)
 @given(BITMAPS)
 @example(np.ones((3, 4), np.uint8))
 @example(np.array([[0, 0, 0], [0, 1, 0], [0, 0, 0], [0, 1, 1], [0, 0, 0]], np.uint8))
@@ -181,7 +177,6 @@ def test_bitmap_is_same_as_png_and_as_counts_of_pycocotools(bitmap):
     np.testing.assert_array_equal(coco_mask.decode({"counts": counts, "size": [height, width]}), bitmap)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 40_000), min_size=1, max_size=12))
 @example([0, 15, 16, 31, 32, 511, 512, 16_383, 16_384, 40_000])
 @example([1, 20, 1, 3, 40, 2])  # -17 and +39 to the run two before
@@ -199,7 +194,6 @@ def test_counts_of_runs_beyond_what_pycocotools_can_write():
     assert mask_rle(runs) == b"PPPP`0" * 4
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=30).filter(any))
 def test_runs_of_length_0_change_nothing(counts):
     runs = np.array(counts, np.int64)

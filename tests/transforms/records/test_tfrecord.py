@@ -51,7 +51,7 @@ def tensorflow_s(data: bytes, path: str) -> tuple[list[bytes], bool]:
     return records, False
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(records=RECORDS_LISTS)
 def test_files_are_tensorflow_s_writer(path, records):
     with tf.io.TFRecordWriter(path) as writer:
