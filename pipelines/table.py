@@ -127,14 +127,17 @@ def gather(p: beam.Pipeline, table: Table) -> Gathered:
     options, recipe = table.options, table.recipe
     features = options.table.features
     files = p | "Files" >> beam.Create(table.files)
-    columns = _choose_columns(files, table, (DECODED_PICTURE, *(each.name for each in features)) if features else ())
+    listed = None
+    if options.images:
+        list_files = ListFolders(options.output, files_by_name, "path", BUCKETS)
+        listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> list_files
+    taken = (DECODED_PICTURE, *(each.name for each in features)) if features else ()
+    columns = _choose_columns(files, table, taken, listed.blocks if listed else None)
     chosen = columns.chosen
     if options.image_column:
         read = files | "ReadPictureRows" >> ReadPictureRows(chosen, recipe)
         rows, facts = read.rows, [read[FACTS]]
-        if options.images:
-            list_files = ListFolders(options.output, files_by_name, "path", BUCKETS)
-            listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> list_files
+        if listed:
             matched = (rows, listed.blocks) | "MatchRows" >> MatchRows("path", None, options.seed, RANGE_BITS)
             rows, facts = matched.rows, [*facts, *listed.facts, matched[FACTS]]
         rules = FolderRules(options.output, None, (), table.splits, options.seed, "", "")
@@ -163,14 +166,14 @@ class _Columns(NamedTuple):
     encoders: PCollection | None
 
 
-def _choose_columns(files: PCollection, table: Table, taken: tuple[str, ...]) -> _Columns:
-    """Read all rows; `taken` as in ColumnChoice."""
+def _choose_columns(files: PCollection, table: Table, taken: tuple[str, ...], listed: PCollection | None) -> _Columns:
+    """Read all rows; `taken` as in ColumnChoice, `listed` as in StratifyRows."""
     options, recipe = table.options, table.recipe
     choice = _choice(options, table.given, recipe.splits.columns)
     choice = choice._replace(taken=taken, beside=labels_beside(recipe.output, table.splits) if recipe.output else None)
     chosen = files | "InferSchema" >> InferSchema(choice, table.files, recipe)
     if options.stratify or options.split_by == "rank":
-        chosen = files | "StratifyRows" >> StratifyRows(chosen, recipe)
+        chosen = files | "StratifyRows" >> StratifyRows(chosen, recipe, listed)
     if not table.texts:
         return _Columns(chosen, None)
     encoders = files | "FitTexts" >> FitTexts(table.texts, recipe, choice.defaults, chosen)

@@ -20,9 +20,6 @@ from recordmill.transforms.join.divide_images import class_borders
 
 Rows = tuple[int, bytes]
 """Number of a range, and a packed Block of image rows, each with a class."""
-Unit = tuple[int, int]
-"""Position and number of images that are not divided: of one, or of a group."""
-
 _GROUPED = "grouped"
 
 
@@ -58,7 +55,7 @@ class Stratify(beam.PTransform):
 
 
 class DivideClasses(beam.PTransform):
-    """Convert (class, int64 [N, 2] of Units as bytes) to (class, borders), see `class_borders`."""
+    """Convert (class, packed units) to (class, borders): int64 [N, 2] as bytes to what `class_borders` returns."""
 
     def __init__(self, division: Division | AsSingleton):
         super().__init__()
@@ -68,16 +65,21 @@ class DivideClasses(beam.PTransform):
         return units | "GroupByClass" >> beam.GroupByKey() | "Divide" >> beam.Map(_divided, self._division)
 
 
+def units_at(positions: np.ndarray) -> bytes:
+    """Return units of one image at each position: int64 [N, 2] as bytes, see `class_borders`."""
+    return np.stack([positions, np.ones_like(positions)], axis=1).tobytes()
+
+
 def _placed(keyed: Rows, division: Division) -> Iterator[Any]:
     block = unpack_block(keyed[1])
-    units: dict[str, list[Unit]] = {}
+    positions: dict[str, list[int]] = {}
     for name, class_name in zip(block.file_name.texts(), block.class_name.texts(), strict=True):
         if name in division.groups:
             yield TaggedOutput(_GROUPED, (division.groups[name], class_name))
         else:
-            units.setdefault(class_name, []).append((division.shares.position(name), 1))
-    for class_name, of_class in units.items():
-        yield class_name, np.array(of_class, np.int64).tobytes()
+            positions.setdefault(class_name, []).append(division.shares.position(name))
+    for class_name, of_class in positions.items():
+        yield class_name, units_at(np.array(of_class, np.int64))
 
 
 def _same(item: tuple[str, str]) -> tuple[str, str]:

@@ -88,6 +88,20 @@ class MadeRows(NamedTuple):
     files: list[bytes]
 
 
+class PlacedRows(NamedTuple):
+    """Rows of a batch that are divided.
+
+    Attributes:
+        positions: int64 [rows]: see `SplitShares.position`.
+        classes: int64 [rows]: index of the class that each is divided with; ALL_ROWS if all are divided together.
+        names: of pictures, if rows name some.
+    """
+
+    positions: np.ndarray
+    classes: np.ndarray
+    names: list[str]
+
+
 class RowEncoder:
     """Converter of rows to records of one table."""
 
@@ -116,18 +130,22 @@ class RowEncoder:
             paths = batch.values(f"{self._recipe.image_column}.path")
             of_files = zip(good.places.tolist(), files, strict=True)
             names = [_file_name(paths[place], content) for place, content in of_files]
-        elif column := self._recipe.image_column:
-            paths = batch.values(column)
-            names = [picture_name(paths[place], self._recipe.images) for place in good.places.tolist()]
+        else:
+            names = self._picture_names(batch, good)
         return MadeRows(good, self._split_names(batch, good.places, good.identities, good.classes), names, files)
 
-    def class_units(self, batch: RowBatch) -> dict[int, np.ndarray]:
-        """Units of the rows that become records, by class index: int64 [N, 2], see `class_borders`."""
+    def placed_rows(self, batch: RowBatch) -> PlacedRows:
+        """Positions between splits of the rows that become records."""
         good = self.good_rows(batch)
-        units = np.ones((len(good.identities), 2), np.int64)
-        units[:, 0] = self._positions(batch, good.places, good.identities)
-        classes = self._classes(good.classes, len(units))
-        return {int(index): units[classes == index] for index in np.unique(classes)}
+        positions = self._positions(batch, good.places, good.identities).astype(np.int64)
+        return PlacedRows(positions, self._classes(good.classes, len(positions)), self._picture_names(batch, good))
+
+    def _picture_names(self, batch: RowBatch, good: GoodRows) -> list[str]:
+        """Return the file that each row names; none if rows name no files."""
+        if not self._recipe.images:
+            return []
+        paths = batch.values(self._recipe.image_column)
+        return [picture_name(paths[place], self._recipe.images) for place in good.places.tolist()]
 
     def good_rows(self, batch: RowBatch) -> GoodRows:
         rows = len(batch.lines)

@@ -20,12 +20,12 @@ from recordmill.schemas.inputs.encoders import TextCounts
 from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.inputs.tables import RowsFile
 from recordmill.transforms.blocks.image_tasks import file_folder, label_column
-from recordmill.transforms.blocks.pack_block import pack_parts
+from recordmill.transforms.blocks.pack_block import Keyed, pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.folder.read_folder import RANGE_BITS
-from recordmill.transforms.folder.stratify import DivideClasses
-from recordmill.transforms.join.match_blocks import name_buckets
+from recordmill.transforms.folder.stratify import DivideClasses, units_at
+from recordmill.transforms.join.match_blocks import FileState, MatchRows, name_buckets
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.rows.row_batch import RowBatch
 from recordmill.transforms.runtime import progress
@@ -164,24 +164,52 @@ class StratifyRows(beam.PTransform):
 
     Args:
         chosen: a PCollection of one ChosenSchema.
+        listed: (bucket of names, packed Block) of image files, without which rows are not counted; None if rows name
+            no files.
     """
 
     chosen: PCollection
     recipe: RowsRecipe
+    listed: PCollection | None = None
 
     def expand(self, files: PCollection[RowsFile]) -> PCollection[ChosenSchema]:
-        place = beam.FlatMap(_placed, AsSingleton(self.chosen), self.recipe).with_output_types(tuple[str, bytes])
+        place = beam.FlatMap(_placed, AsSingleton(self.chosen), self.recipe)
         division = Division(self.recipe.splits.shares)
-        units = files | "SpreadFiles" >> beam.Reshuffle() | "PlaceInClass" >> place
+        spread = files | "SpreadFiles" >> beam.Reshuffle()
+        if self.listed is None:
+            units = spread | "PlaceInClass" >> place.with_output_types(tuple[str, bytes])
+        else:
+            named = spread | "PlaceInClass" >> place.with_output_types(Keyed)
+            matched = (named, self.listed) | "MatchNames" >> MatchRows("path", None, 0, RANGE_BITS)
+            units = matched.rows | "UnitsOfFound" >> beam.FlatMap(_found).with_output_types(tuple[str, bytes])
         borders = units | "DivideClasses" >> DivideClasses(division)
         return self.chosen | "Borders" >> beam.Map(_with_borders, AsDict(borders))
 
 
-def _placed(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[tuple[str, bytes]]:
+def _placed(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
+    """Yield class and Units of rows; or, if rows name files, (bucket of names, packed Block), with positions as ids."""
     progress.set_step("dividing classes")
-    for units in made_ahead(RowEncoder(chosen, recipe).class_units, file, recipe):
-        for index, of_class in units.items():
-            yield "" if index == ALL_ROWS else chosen.labels.categories[index].name, of_class.tobytes()
+    names = {ALL_ROWS: ""} | {index: category.name for index, category in enumerate(chosen.labels.categories)}
+    for placed in made_ahead(RowEncoder(chosen, recipe).placed_rows, file, recipe):
+        if recipe.images and placed.names:
+            block = Block(
+                image_id=placed.positions,
+                file_name=ragged_texts(placed.names),
+                class_name=ragged_texts([names[index] for index in placed.classes.tolist()]),
+            )
+            yield from pack_parts(block, name_buckets(placed.names, "path", BUCKETS))
+        elif not recipe.images:
+            for index in np.unique(placed.classes).tolist():
+                yield names[index], units_at(placed.positions[placed.classes == index])
+
+
+def _found(keyed: Keyed) -> Iterator[tuple[str, bytes]]:
+    """Yield class and Units of the rows whose files can be read."""
+    block = unpack_block(keyed[1])
+    block = block.take(block.state == FileState.FOUND)
+    classes = np.array(block.class_name.texts(), object)
+    for name in sorted(set(classes.tolist())):
+        yield name, units_at(block.image_id[classes == name])
 
 
 def _with_borders(chosen: ChosenSchema, borders: dict[str, tuple[int, ...]]) -> ChosenSchema:

@@ -2,19 +2,23 @@ from fractions import Fraction
 
 import apache_beam as beam
 import numpy as np
+import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.images import MAX_FILE_BYTES, ImageRef
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import RowSplits, SplitShares
 from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading, TableSchema
+from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder.stratify import class_borders
+from recordmill.transforms.join.list_images import files_by_name
 from recordmill.transforms.table.choose_schema import ChosenSchema
-from recordmill.transforms.table.make_records import RowsRecipe
-from recordmill.transforms.table.read_records import StratifyRows
+from recordmill.transforms.table.make_records import ALL_ROWS, RowsRecipe
+from recordmill.transforms.table.read_records import BUCKETS, StratifyRows
 
 SHARES = SplitShares((("train", Fraction(7, 10)), ("val", Fraction(3, 10))))
 COLUMNS = Column("kind", "kind", ColumnType.CLASS), Column("price", "price", ColumnType.INT64)
@@ -38,3 +42,32 @@ def test_borders_are_keys_of_good_rows_in_all_files(tmp_path):
         stratify = StratifyRows(p | "Chosen" >> beam.Create([CHOSEN]), recipe)
         found = p | "Files" >> beam.Create(files) | stratify
         assert_that(found | beam.Map(lambda chosen: chosen.borders), equal_to([expected]))
+
+
+@pytest.mark.parametrize("is_ranked", [False, True])
+def test_rows_that_are_known_to_be_rejected_do_not_count(tmp_path, is_ranked):
+    """Some images are missing or too large, some are named twice, and some rows have bad values."""
+    names = [f"{n}.jpg" for n in range(300)]
+    rows = [(name, ("cat", "dog")[n % 3 == 0], "x" if n % 11 == 7 else n) for n, name in enumerate(names)] * 2
+    path = tmp_path / "t.csv"
+    path.write_text("path,kind,price\n" + "".join("{},{},{}\n".format(*row) for row in rows))
+    files = [
+        (name, ImageRef(f"pics/{name}", MAX_FILE_BYTES + (n % 7 == 1))) for n, name in enumerate(names) if n % 7 > 0
+    ]
+    written = [(name, kind) for n, (name, kind, price) in enumerate(rows) if n % 300 % 7 > 1 and price != "x"]
+    splits = RowSplits(SHARES, SHARES.names, "path", "", "", "kind" * (not is_ranked), is_ranked, ("pics",))
+    recipe = RowsRecipe("", splits, 0, RowsReading(), "path", ("pics",))
+
+    def check(found: list[dict[int, tuple[int, ...]]]) -> None:
+        (borders,) = found
+        assert borders.keys() == ({ALL_ROWS} if is_ranked else {0, 1})
+        for index, of_class in borders.items():
+            positions = [SHARES.position(name) for name, kind in written if index in (ALL_ROWS, kind == "dog")]
+            in_train = sum(SHARES.split_at(position, of_class) == "train" for position in positions)
+            assert abs(in_train - 0.7 * len(positions)) <= 2, "an image has two rows"
+
+    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+        listed = p | "Listed" >> beam.Create(list(files_by_name(files, FactsBuilder(), "path", BUCKETS)))
+        chosen = p | "Chosen" >> beam.Create([CHOSEN])
+        found = p | "Files" >> beam.Create([RowsFile(0, str(path), 1, "")]) | StratifyRows(chosen, recipe, listed)
+        assert_that(found | beam.Map(lambda chosen: chosen.borders), check)
