@@ -13,10 +13,11 @@ from recordmill.pipelines.verbs import FORMATS, VERBS
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, RecordmillError
 from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, is_image_name
-from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
+from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS, split_of_file
 from recordmill.schemas.inputs.tables import RowsFile, RowsReading, rows_format
 from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.coco.find_exports import find_exports, is_export_name
+from recordmill.transforms.imagefolder.parse_metadata import has_objects
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.storage.resolve import GZIP, join_path, storage_for
 
@@ -26,7 +27,6 @@ _MOST_READ, _HEAD = 3, 1 << 16
 _PART_OF_FORMAT = frozenset(("images", "labels", "annotations", "jpegimages", "data", *SPLIT_OF_FOLDER))
 """Folders that say something about the files below them, in lower case. No archive wraps a data set in one of them."""
 _DOCUMENTS = re.compile(r"(\.|__MACOSX/|[^/]*(readme|licen[cs]e|source|citation)[^/]*$)", re.IGNORECASE)
-_OF_SPLIT = re.compile(rf"({'|'.join(SPLIT_OF_FOLDER)})(?:[-_.].*)?")
 _COCO = re.compile(rb'"(images|annotations)"\s*:')
 _BY_CONTENT = {
     "LabelMe": "labelme",
@@ -132,7 +132,8 @@ def recognise(data: str, asked: str | None = None) -> list[Recognised]:
         found += [Recognised("coco", why, (("--data", data),))] if why else []
     return (
         found
-        or [*_tables(folder, [name for name in names if "/" not in name and rows_format(name)])]
+        or [*_tables(data, folder, [name for name in names if "/" not in name and rows_format(name)])]
+        or [*_tables(data, join_path(folder, "data"), [name for name in map(_in_data, names) if name])]
         or [*_class_folders(data, [name for name in names if is_image_name(name)])]
     )
 
@@ -168,7 +169,13 @@ def _coco(data: str) -> str:
     return "; ".join(given.notes) if is_coco else ""
 
 
-def _tables(folder: str, names: Sequence[str]) -> Iterator[Recognised]:
+def _in_data(name: str) -> str:
+    """Return the name of a Parquet file in the folder `data`, where Hugging Face's data sets have them; else none."""
+    head, _, tail = name.partition("/")
+    return tail if head == "data" and "/" not in tail and tail.endswith(".parquet") else ""
+
+
+def _tables(data: str, folder: str, names: Sequence[str]) -> Iterator[Recognised]:
     """Yield the reading of tables that hold images, or name them with their classes."""
     if not names:
         return
@@ -180,12 +187,13 @@ def _tables(folder: str, names: Sequence[str]) -> Iterator[Recognised]:
     columns = batch.columns if batch else {}
     label = next((name for name in columns if name.lower() in LABEL_COLUMNS), "")
     files = [name.removesuffix(".bytes") for name, array in columns.items() if pa.types.is_large_binary(array.type)]
-    if files and batch and batch.is_typed:
+    if files and has_objects(columns):
+        yield Recognised("imagefolder", f"{names[0]} has images and objects", (("--data", data),))
+    elif files and batch and batch.is_typed:
         flags = ("--image-column", files[0], *(("--label", label) if label else ()))
         by_split: dict[str, list[str]] = {}
         for name in names:
-            match = _OF_SPLIT.fullmatch(name)
-            by_split.setdefault(SPLIT_OF_FOLDER[match[1]] if match else "", []).append(name)
+            by_split.setdefault(split_of_file(name), []).append(name)
         by_split = {"": [*names]} if "" in by_split else by_split
         commands = tuple(
             (

@@ -22,7 +22,19 @@ SPLIT_OF_FOLDER = {"train": "train", "val": "val", "valid": "val", "validation":
 """Splits by usual names of folders, and by words in file names."""
 USUAL_SPLITS = tuple(dict.fromkeys(SPLIT_OF_FOLDER.values()))
 
+_SPLIT_FILE = re.compile(rf"({'|'.join(SPLIT_OF_FOLDER)})(?:[-_.].*)?")
+
 ONLY_CASE = "which differ only in case, so that some file systems would take their shards for the same files"
+
+
+def split_of_file(name: str) -> str:
+    """Return the split that a file's name begins with; empty without one.
+
+    >>> split_of_file("validation-00000-of-00001.parquet"), split_of_file("training.csv")
+    ('val', '')
+    """
+    found = _SPLIT_FILE.fullmatch(name)
+    return SPLIT_OF_FOLDER[found[1]] if found else ""
 
 
 def split_name_fault(name: str) -> str:

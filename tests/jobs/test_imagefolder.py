@@ -110,6 +110,39 @@ def test_rejects_with_file_and_line(folder, recordmill):
     assert "1 in" in done.out  # train/3.jpg, which no row names
 
 
+def test_images_in_parquet_files(folder, recordmill):
+    """Bytes of images, classes and splits of Parquet files; a row without an image, and one whose image is broken."""
+    data, drawn = folder / "hub" / "data", []
+    for red in (10, 90, 200):
+        draw_jpeg(folder / "drawn.jpg", colour=(red, 60, 50))
+        drawn.append((folder / "drawn.jpg").read_bytes())
+    write_shard(data / "train-00000-of-00002.parquet", [drawn[0], drawn[1], b""])
+    write_shard(data / "train-00001-of-00002.parquet", [drawn[2], drawn[0][:99]])
+    write_shard(data / "validation-00000-of-00001.parquet", [drawn[0]])
+    done = recordmill("auto", "--data", folder / "hub", "--output", folder / "out", "--max-rejects", 0.5)
+    assert done.code == 0, done
+    assert "imagefolder --data" in done.out
+    assert "left out: mood" in done.out + done.err
+    found = examples_by_name(folder / "out")
+    names = [f"train-0000{shard}-of-00002/{row}-1.jpg" for shard, row in ((0, 1), (0, 2), (1, 1))]
+    assert sorted(found) == names
+    assert [found[name]["image/encoded"][0] for name in names] == drawn
+    assert [*examples_by_name(folder / "out", "val")] == ["validation-00000-of-00001/1-1.jpg"]
+    first = found[names[0]]
+    assert first["image/object/bbox/xmin"] == [0.125, 0]
+    assert (first["image/object/class/text"], first["image/object/category_id"]) == ([b"dog", b"cat"], [1, 0])
+    rejects = {reject["reason"]: reject["detail"] for reject in rejects_of(folder / "out")}
+    assert set(rejects) == {"malformed_image", "image_unreadable"}
+    assert "line 3: the row has no bytes in the column image" in rejects["malformed_image"]
+    one = data / "train-00000-of-00002.parquet"
+    done = recordmill(
+        "imagefolder", "--data", one, "--output", folder / "one", "--class-names", "a,b", "--max-rejects", 1
+    )
+    assert (done.code, len(examples_by_name(folder / "one"))) == (0, 2)
+    done = recordmill("imagefolder", "--data", one, "--output", folder / "one", "--images", folder)
+    assert (done.code, "leave out --images" in done.err) == (2, True)
+
+
 def test_boxes_of_another_convention(folder, recordmill):
     objects = {"bbox": [[10, 10, 30, 25], [20, 15, 38, 29]], "category": [0, 0]}
     write_rows(
@@ -125,11 +158,28 @@ def without_metadata(data: Path) -> None:
         (data / split / "metadata.jsonl").unlink()
 
 
-def rows_with_pictures(data: Path) -> None:
-    shutil.rmtree(data)
-    (data / "data").mkdir(parents=True)
-    table = pa.Table.from_pylist([{"image": {"bytes": b"", "path": "1.jpg"}, "objects": OBJECTS}])
-    pq.write_table(table, data / "data" / "train-00000-of-00001.parquet")
+HUGGING_FACE = {
+    "info": {"features": {"objects": {"feature": {"category": {"names": ["cat", "dog"], "_type": "ClassLabel"}}}}}
+}
+
+
+def write_shard(path: Path, pictures: list[bytes], **more: object) -> None:
+    """Write rows with images as Hugging Face's Parquet files have them. A column is left out by None."""
+    rows = [
+        {"image": {"bytes": each, "path": "img/1.jpg"}, "objects": OBJECTS, "mood": "calm", **more} for each in pictures
+    ]
+    table = pa.Table.from_pylist([{key: value for key, value in row.items() if value is not None} for row in rows])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps(HUGGING_FACE)}), path)
+
+
+def only_shards(*names: str, **more: object) -> Callable[[Path], None]:
+    def change(data: Path) -> None:
+        shutil.rmtree(data)
+        for name in names:
+            write_shard(data / "data" / name, [b"-"], **more)
+
+    return change
 
 
 def half_a_file(data: Path) -> None:
@@ -155,7 +205,9 @@ def train_rows(text: str, name: str = "metadata.jsonl") -> Callable[[Path], obje
         (train_rows('{"image": "1.jpg", "text": "a"}'), "image, text"),
         (train_rows('{"file_name": "1.jpg", "label": "cat"}'), "--label-column label"),
         (train_rows("[{}]"), "is one JSON array"),
-        (rows_with_pictures, "recordmill table --rows"),
+        (only_shards("train-0.parquet", objects=None), "--image-column image --label LABEL"),
+        (only_shards("train-0.parquet", image=None), "has neither file_name nor images"),
+        (only_shards("part-0.parquet", "train-0.parquet"), "part-0.parquet, train-0.parquet"),
         (half_a_file, "cut short"),
     ],
 )

@@ -99,7 +99,8 @@ class ReadAnnotated(beam.PTransform):
                 | "SpreadLabels" >> beam.Reshuffle()
                 | "ReadLabels" >> parse.with_outputs(FACTS, TRAITS, NOTICES, main="rows")
             )
-            sides = (read.rows, listed.images)
+            has_images = any(folder.has_images for folder in source.folders)
+            sides = (read.rows, listed.images) if has_images else (read.rows,)
             matched = sides | "MatchRows" >> MatchRows(rules.match, self.division, rules.seed, BITS)
             found, traits, notices, facts = matched.rows, read[TRAITS], read[NOTICES], [read[FACTS], matched[FACTS]]
         said = notices | "GroupNotices" >> beam.GroupByKey() | "Say" >> beam.Map(_said, rules.splits[0])

@@ -25,7 +25,6 @@ from recordmill.transforms.coco.join_images import Filters
 from recordmill.transforms.dataset.compare_names import Names
 from recordmill.transforms.dataset.facts import FactsBuilder, tagged
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
-from recordmill.transforms.join.list_images import batched
 from recordmill.transforms.join.match_blocks import NO_FILES, FileState, match_rows, name_buckets, name_keys
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, pack
@@ -45,6 +44,7 @@ _MOST_BYTES = 64 << 20
 SMALL_BYTES = 1 << 20
 """Maximum size of a label file that names its image and is fetched ahead, or read with others."""
 AT_ONCE = 1000
+_BATCH_BYTES = 4 << 20
 _NO_LABEL_FILE = "images without a label file: {number}; they are written without objects, as background ({names})"
 _NO_IMAGE = "label files without an image: {number}; they are left out ({names})"
 _NO_ROWS = Block(file_name=ragged_texts([]), split=np.zeros(0, np.int64))
@@ -53,6 +53,8 @@ Keyed = tuple[int, bytes]
 """Number of a bucket of names or of a range of images, and a packed Block."""
 LabelFile = tuple[str, str, int, str, str]
 """Name in the data set, path, size, version and split of a label file."""
+_Named = tuple[LabelFile, int, LabelledImage]
+"""Label file, number of an image in it, and the image."""
 Fetched = bytes | OSError | None
 """Bytes of a label file, or why it cannot be read; None if it is read as a stream."""
 
@@ -252,7 +254,7 @@ class ReadNaming(_LabelReader):
             for label, file in zip(labels, files, strict=True)
             for part, image in enumerate(_parsed(label, file, source))
         )
-        for batch in batched(found, AT_ONCE):
+        for batch in _batches(found):
             for (name, *_, split), _, image in batch:
                 for fault in () if image.sample else image.faults:
                     is_image, counted = not fault.line, split if split in rules.splits else rules.splits[0]
@@ -263,7 +265,7 @@ class ReadNaming(_LabelReader):
         yield TaggedOutput(TRAITS, tuple(Trait(FILES)))
         yield tagged(facts)
 
-    def _named_rows(self, rows: list[tuple[LabelFile, int, LabelledImage]]) -> Iterator[Any]:
+    def _named_rows(self, rows: list[_Named]) -> Iterator[Any]:
         """Yield images with their label files, and their numbers in these."""
         if not rows:
             return
@@ -278,16 +280,36 @@ class ReadNaming(_LabelReader):
             part=np.array(parts, np.int64),
             split=np.array(list(map(self._rules.index_of, splits)), np.int64),
         )
-        if any(sample.path for sample in samples):
-            held = [label if sample.path else _NOT_HELD for sample, label in zip(samples, labels, strict=True)]
+        if any(sample.path or sample.data for sample in samples):
+            held = [
+                label if sample.path or sample.data else _NOT_HELD
+                for sample, label in zip(samples, labels, strict=True)
+            ]
+            sizes = [len(sample.data) or label[2] for sample, label in zip(samples, held, strict=True)]
             block = block.having(
                 file_folder=ragged_texts([path for _, path, *_ in held]),
-                file_bytes=np.array([size for _, _, size, *_ in held], np.int64),
+                file_bytes=np.array(sizes, np.int64),
                 file_version=ragged_texts([version for *_, version, _ in held]),
+                image_data=ragged_bytes([sample.data for sample in samples])
+                if any(each.data for each in samples)
+                else None,
             )
         yield from pack_parts(block, name_buckets(name_keys(names), self._rules.match, 1 << BITS))
         yield from (TaggedOutput(TRAITS, tuple(trait)) for trait in traits)
         yield from _notices(names, images)
+
+
+def _batches(found: Iterable[_Named]) -> Iterator[list[_Named]]:
+    """Yield batches of at most `AT_ONCE` images, and of about `_BATCH_BYTES` of their data."""
+    batch: list[_Named] = []
+    size = 0
+    for row in found:
+        batch.append(row)
+        size += len(row[2].sample.data) if row[2].sample else 0
+        if len(batch) == AT_ONCE or size > _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    yield from [batch] if batch else ()
 
 
 _NOT_HELD: LabelFile = ("", "", 0, "", "")

@@ -49,7 +49,8 @@ class LabelledImage(NamedTuple):
 
     Attributes:
         sample: None if nothing of the image can be used. A label file beside an image leaves `file_name` empty. One
-            that holds its image, as LabelMe's imageData, has its own name as `path`: it is read if there is no file.
+            that holds its image, as LabelMe's imageData, has its own name as `path`, which is read if there is no
+            file; one that holds many images gives the bytes of each as `data`.
         faults: its annotations that cannot be used; or without a Sample, why that is.
         notes: what `Source.check` is to know of the file. A data set has few different ones.
         warnings: texts with `{number}` and `{names}`, for number and names of the images that have the same.

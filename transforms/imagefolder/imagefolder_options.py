@@ -14,8 +14,8 @@ class ImagefolderOptions(FormatOptions):
         FormatOptions,
         "data",
         ...,
-        "Folder or .zip with metadata.csv, metadata.jsonl or metadata.parquet, in it or in folders of splits; or one "
-        "such file.",
+        "Folder or .zip with metadata.csv, metadata.jsonl or metadata.parquet, in it or in folders of splits; or with "
+        "Parquet files that hold images; or one such file.",
     )
     images: Images = redefined(
         FormatOptions,

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
+import pyarrow as pa
 
 from recordmill.schemas.inputs.coco import BoxFormat
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.tables import RowsReading, rows_format
+from recordmill.schemas.names import name_parts
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.source import (
     ImageParts,
@@ -41,6 +43,8 @@ class RowRules(NamedTuple):
         captions: columns that are captions.
         splits: names of splits by the first folder of an image's name; empty if that says no split.
         is_beside: whether `file_name` begins at the folder of the metadata file.
+        picture: column of the images' bytes, in place of `file_name`. The names of images are those of the file, with
+            the row: `train-00000-of-00001/17-cat.jpg`.
     """
 
     class_names: tuple[str, ...] = ()
@@ -48,6 +52,7 @@ class RowRules(NamedTuple):
     captions: tuple[str, ...] = ()
     splits: Mapping[str, str] = {}
     is_beside: bool = True
+    picture: str = ""
 
 
 @parser
@@ -64,7 +69,7 @@ def parse_metadata(stream: BinaryIO, file: str, rules: RowRules) -> Iterator[Lab
     for batch in read_stream(file, stream, RowsReading()):
         for row in batch.bad:
             yield not_usable(f"line {row.line + head}", row.detail)
-        unread = tuple(f"{UNREAD}{name}" for name in unread_columns(batch, rules.captions))
+        unread = tuple(f"{UNREAD}{name}" for name in unread_columns(batch, rules))
         for line, row_values in rows_of(batch):
             yield _image(row_values, file, line + head, rules, unread)
             unread = ()
@@ -86,9 +91,16 @@ def _numbers_or_names(texts: Any) -> Any:
     return [int(text) if isinstance(text, str) and text.isdecimal() else text for text in texts]
 
 
-def unread_columns(batch: RowBatch, captions: Sequence[str]) -> list[str]:
+def picture_column(columns: Mapping[str, Any]) -> str:
+    """Return the column of images, which is bytes, or a struct with `bytes` and `path`; empty without one."""
+    found = [name.removesuffix(".bytes") for name, array in columns.items() if pa.types.is_large_binary(array.type)]
+    return "image" if "image" in found else next(iter(found), "")
+
+
+def unread_columns(batch: RowBatch, rules: RowRules) -> list[str]:
     """Return the columns that have values and are not written. Records make their ids: `image_id` is no loss."""
-    known = {FILE_NAME, IMAGE_ID, OBJECTS, *captions, *(_SIZE if has_objects(batch.columns) else ())}
+    known = {FILE_NAME, IMAGE_ID, OBJECTS, *rules.captions, *(_SIZE if has_objects(batch.columns) else ())}
+    known |= {rules.picture, f"{rules.picture}.bytes", f"{rules.picture}.path"}
     known |= {f"{OBJECTS}.{key}" for key in _READ}
     return [name for name, array in batch.columns.items() if name not in known and array.null_count < len(array)]
 
@@ -98,9 +110,10 @@ def has_objects(columns: Mapping[str, Any]) -> bool:
 
 
 def _image(row: dict[str, Any], file: str, line: int, rules: RowRules, notes: tuple[str, ...]) -> LabelledImage:
-    name = row.get(FILE_NAME)
+    name, data = _picture(row, file, line, rules.picture) if rules.picture else (row.get(FILE_NAME), b"")
     if not isinstance(name, str) or not name.strip():
-        return not_usable(f"line {line}", "the row has no file_name")._replace(notes=notes)
+        what = f"bytes in the column {rules.picture}" if rules.picture else FILE_NAME
+        return not_usable(f"line {line}", f"the row has no {what}")._replace(notes=notes)
     name = posixpath.join(posixpath.dirname(file), name.strip()) if rules.is_beside else name.strip()
     split = rules.splits.get(name.partition("/")[0], "")
     if rules.splits and not split:
@@ -117,7 +130,22 @@ def _image(row: dict[str, Any], file: str, line: int, rules: RowRules, notes: tu
     width, height = size_of(row) or (None, None)
     values = [value for column in rules.captions for value in _listed(row.get(column))]
     texts = tuple(str(value) for value in values if value is not None and str(value).strip())
-    return found.image(Sample(name, width=width, height=height, captions=texts, split=split))
+    return found.image(Sample(name, data=data, width=width, height=height, captions=texts, split=split))
+
+
+def _picture(row: Mapping[str, Any], file: str, line: int, column: str) -> tuple[str, bytes]:
+    """Return the name of the image of a row, and its bytes; an empty name without bytes."""
+    data, path = picture_bytes(row, column), row.get(f"{column}.path")
+    own = f"-{name_parts(path)[-1]}" if path else ""
+    return f"{shard_name(file)}/{line}{own}" if data else "", data
+
+
+def picture_bytes(row: Mapping[str, Any], column: str) -> bytes:
+    return row.get(f"{column}.bytes") or row.get(column) or b""
+
+
+def shard_name(file: str) -> str:
+    return posixpath.basename(file).removesuffix(".parquet")
 
 
 def _listed(value: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import BoxFormat
 from recordmill.schemas.inputs.images import is_image_name
-from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
+from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS, split_of_file
 from recordmill.schemas.inputs.tables import RowsReading
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.names import name_fault
@@ -29,6 +29,7 @@ from recordmill.transforms.imagefolder.parse_metadata import (
     CLASSES,
     FILE_NAME,
     NUMBERED,
+    OBJECTS,
     UNREAD,
     RowRules,
     box_of,
@@ -36,7 +37,10 @@ from recordmill.transforms.imagefolder.parse_metadata import (
     is_numbered,
     objects_of,
     parse_metadata,
+    picture_bytes,
+    picture_column,
     rows_of,
+    shard_name,
     size_of,
     value_of,
 )
@@ -48,16 +52,20 @@ METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 _ROOTS = ("", "data")
 _SIZES_READ = 100
 """So many images are looked at for their size, where rows do not state it."""
+_MANY_BYTES, _SHUFFLED = 1 << 30, 6
+"""Parquet files of more bytes are warned of: a run on one machine needs so many times their size in memory."""
 
 
 class MetadataFile(NamedTuple):
-    """A metadata file.
+    """A metadata file, or one of the Parquet files that hold images.
 
     Attributes:
         folder: in the data set; empty for the data set itself. Of a .zip its name.
         name: of the file in the folder.
         path: of the file.
-        columns, rows: of its first rows, at most 8,192.
+        columns, rows: of its first rows, at most 8,192. Files that hold images have those of the first of their split.
+        class_names: of the types of Parquet.
+        picture: column of images; empty if they are files.
     """
 
     folder: str
@@ -65,10 +73,12 @@ class MetadataFile(NamedTuple):
     path: str
     columns: Mapping[str, Any]
     rows: list[dict[str, Any]]
+    class_names: tuple[str, ...] = ()
+    picture: str = ""
 
     @property
     def split(self) -> str:
-        return _split_of(self.folder)
+        return split_of_file(self.name) if self.picture else _split_of(self.folder)
 
     @property
     def prefix(self) -> str:
@@ -93,24 +103,39 @@ def source(options: ImagefolderOptions) -> Source:
         ConfigError: there is no metadata file, or several for a split; or its columns are of no use; or --class-names
             or --bbox-format is needed.
     """
-    data, images, class_names = options.data, options.images, options.class_names
+    data, images = options.data, options.images
     if len(images) > 1:
         raise ConfigError("--images: file_name begins at one folder; give one")
     root, files = _find_files(data)
+    heads = {file.split: file for file in reversed(files)}
+    picture = files[0].picture
+    if picture and images:
+        raise ConfigError(f"{files[0].path} holds its images in the column {picture}: leave out --images")
+    class_names = options.class_names or (files[0].class_names if picture else ())
     has_captions = Part.CAPTIONS in LAYOUTS[options.layout].parts
     captions = tuple(name for name in CAPTIONS if any(name in file.columns for file in files))
     warnings = _unread_splits(root, files)
     if captions and not has_captions:
         warnings.append(f"{data} has captions ({', '.join(captions)}), and records of this --layout have none")
-    for file in files:
+    size = sum(storage_for(file.path).size(file.path) or 0 for file in files) if picture else 0
+    if size > _MANY_BYTES:
+        memory = f"about {size * _SHUFFLED / 1e9:.0f} GB of memory"
+        warnings.append(f"{data}: images in Parquet files are shuffled, for which a run on one machine needs {memory}")
+    for file in reversed(heads.values()):
         _check_file(file, class_names, captions)
         if options.bbox_format is None:
             check_box_format(file.path, _sampled(file, images[0] if images else split_folder(file.path)[0]))
     splits = {file.split for file in files if file.split}
     by_folder = {} if splits else {name: split for name, split in SPLIT_OF_FOLDER.items() if _is_folder(root, name)}
-    folders = [SourceFolder(join_path(root, file.folder), file.prefix, file.split, not images) for file in files]
+    if picture:
+        by_folder = {shard_name(file.name): file.split for file in files if file.split}
+        places = dict.fromkeys((join_path(root, file.folder), file.prefix) for file in files)
+        folders = [SourceFolder(*place, has_images=False) for place in places]
+    else:
+        folders = [SourceFolder(join_path(root, file.folder), file.prefix, file.split, not images) for file in files]
     folders += [SourceFolder(folder) for folder in images]
-    rules = RowRules(class_names, BoxFormat(options.bbox_format or "xywh"), captions, by_folder, not images)
+    box_format, is_beside = BoxFormat(options.bbox_format or "xywh"), not images and not picture
+    rules = RowRules(class_names, box_format, captions, by_folder, is_beside, picture)
     return Source(
         path=data,
         kind="imagefolder",
@@ -142,6 +167,8 @@ def _find_files(data: str) -> tuple[str, list[MetadataFile]]:
         folders += [posixpath.join(base, name) for name in storage_for(folder).names(folder) if name.endswith(".zip")]
     tried = [(folder, name, join_path(data, posixpath.join(folder, name))) for folder in folders for name in METADATA]
     found = [(folder, name) for folder, name, path in tried if storage_for(path).size(path) is not None]
+    if not found and (shards := _find_shards(data)):
+        return data, shards
     if not found:
         raise ConfigError(_no_metadata(data))
     splits = [_split_of(folder) for folder, _ in found]
@@ -151,12 +178,41 @@ def _find_files(data: str) -> tuple[str, list[MetadataFile]]:
     return data, [_read_head(data, *each) for each in found]
 
 
+def _find_shards(data: str) -> list[MetadataFile]:
+    """Return the Parquet files that hold images; none if there are no Parquet files.
+
+    Raises:
+        ConfigError: they hold no images, or some of their names begin with a split and others do not.
+    """
+    for base in _ROOTS:
+        folder, heads = join_path(data, base) if base else data, dict[str, MetadataFile]()
+        names = sorted(name for name in storage_for(folder).names(folder) if name.endswith(".parquet"))
+        for name in names:
+            if (split := split_of_file(name)) not in heads:
+                head = heads[split] = _read_head(data, base, name)
+                if not head.picture:
+                    columns = ", ".join(head.columns) or "none"
+                    raise ConfigError(f"{head.path} has neither {FILE_NAME} nor images, and these columns: {columns}")
+        if "" in heads and len(heads) > 1:
+            raise ConfigError(
+                f"{folder} has Parquet files with and without a split at the beginning of their names: "
+                f"{', '.join(head.name for head in heads.values())}. Rename them, or give one as --data"
+            )
+        if names:
+            return [heads[split_of_file(name)]._replace(name=name, path=join_path(folder, name)) for name in names]
+    return []
+
+
 def _read_head(root: str, folder: str, name: str) -> MetadataFile:
     path = join_path(root, posixpath.join(folder, name))
     with storage_for(path).open(path) as stream:
         batch = next(read_stream(path, stream, RowsReading()), None)
-    rows = [row for _, row in rows_of(batch)] if batch else []
-    return MetadataFile(folder, name, path, batch.columns if batch else {}, rows)
+    if batch is None:
+        return MetadataFile(folder, name, path, {}, [])
+    rows = [row for _, row in rows_of(batch)]
+    class_names = next((names for key in CLASSES if (names := batch.names.get(f"{OBJECTS}.{key}"))), ())
+    picture = "" if FILE_NAME in batch.columns else picture_column(batch.columns)
+    return MetadataFile(folder, name, path, batch.columns, rows, class_names, picture)
 
 
 def _is_folder(data: str, name: str) -> bool:
@@ -179,15 +235,6 @@ def _unread_splits(root: str, files: list[MetadataFile]) -> list[str]:
 def _no_metadata(data: str) -> str:
     """Return the error of a folder without a metadata file, with the command that reads it."""
     said = f"--data {data} has none of {', '.join(METADATA)}"
-    for base in _ROOTS:
-        folder = join_path(data, base) if base else data
-        if found := [name for name in storage_for(folder).names(folder) if name.endswith(".parquet")]:
-            return (
-                f"{said}, and {join_path(folder, found[0])}. recordmill table "
-                f"--rows '{join_path(folder, '*.parquet')}' --image-column image --label label reads Parquet files "
-                "with pictures and their classes. Objects in them are not read: save the pictures as files, and the "
-                "objects as metadata.jsonl"
-            )
     splits = [name for name in SPLIT_OF_FOLDER if _is_folder(data, name)]
     if not splits:
         return f"{said}. recordmill folder --images {data} reads folders of classes"
@@ -204,13 +251,18 @@ def _check_file(file: MetadataFile, class_names: tuple[str, ...], captions: tupl
     """
     folder = split_folder(file.path)[0]
     columns = ", ".join(file.columns) or "none"
-    if FILE_NAME not in file.columns:
+    if FILE_NAME not in file.columns and not file.picture:
         raise ConfigError(f"{file.path} has no column {FILE_NAME}, and these: {columns}")
     if not has_objects(file.columns) and not any(name in file.columns for name in captions):
         others = [name for name in file.columns if name != FILE_NAME]
+        said = f"{file.path} has neither objects nor captions ({', '.join(CAPTIONS)}), and these columns: {columns}."
+        if file.picture:
+            raise ConfigError(
+                f"{said} recordmill table --rows '{join_path(folder, '*.parquet')}' --image-column {file.picture} "
+                "--label LABEL reads images and their classes"
+            )
         raise ConfigError(
-            f"{file.path} has neither objects nor captions ({', '.join(CAPTIONS)}), and these columns: {columns}. "
-            f"recordmill folder --images {folder} --labels {file.path} --label-column {(*others, 'NAME')[0]} "
+            f"{said} recordmill folder --images {folder} --labels {file.path} --label-column {(*others, 'NAME')[0]} "
             f"reads one as class of the image, recordmill table --rows {file.path} --images {folder} --image-column "
             f"{FILE_NAME} reads all"
         )
@@ -235,10 +287,10 @@ def _sampled(file: MetadataFile, folder: str) -> Boxes:
     for row, each in file.objects():
         with contextlib.suppress(UnusableError):
             box = box_of(each)
-            name = str(row.get(FILE_NAME))
+            name = str(row.get(FILE_NAME, id(row)))
             size = size_of(row) or read.get(name)
             if size is None:
-                size = _picture_size(folder, name) if len(read) < _SIZES_READ else (np.nan, np.nan)
+                size = _picture_size(folder, row, file.picture) if len(read) < _SIZES_READ else (np.nan, np.nan)
                 read[name] = size
             area = value_of(each, ("area", "areas"))
             numbers.append(box)
@@ -249,11 +301,14 @@ def _sampled(file: MetadataFile, folder: str) -> Boxes:
     return Boxes(*as_columns, np.array(areas, float), unknown)
 
 
-def _picture_size(folder: str, name: str) -> tuple[float, float]:
+def _picture_size(folder: str, row: Mapping[str, Any], picture: str) -> tuple[float, float]:
     """Return the size of an image in pixels; NaN if it cannot be read, which the job reports."""
-    if is_image_name(name) and not name_fault(name):
-        path = join_path(folder, name)
-        with contextlib.suppress(OSError, UnusableError):
+    name = str(row.get(FILE_NAME))
+    with contextlib.suppress(OSError, UnusableError):
+        if picture:
+            return inspect_picture(picture_bytes(row, picture), "none")[1:]
+        if is_image_name(name) and not name_fault(name):
+            path = join_path(folder, name)
             return inspect_picture(storage_for(path).read(path), "none")[1:]
     return np.nan, np.nan
 
