@@ -158,9 +158,9 @@ class FeatureTable(msgspec.Struct, frozen=True):
     """The features of one layout, ordered by name (the order they have in the serialised record).
 
     Attributes:
-        groups: prefixes of names that TFDS shows as one nested feature; all lists below one have the same length.
-        examples_per_shard: the default where no sizing option is given; None for shards of about equal size in bytes.
-        label: source of what readers take for the label.
+        groups: Prefixes of names that TFDS shows as one nested feature; all lists below one have the same length.
+        examples_per_shard: Default if no option sizes shards; None for shards of about equal size in bytes.
+        label: Source of the label that readers return.
     """
 
     layout: str
@@ -178,17 +178,17 @@ class FeatureTable(msgspec.Struct, frozen=True):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The parts that some feature belongs to."""
+        """Parts that some feature belongs to."""
         held = {feature.part for feature in self.features}
         return tuple(part for part in Part if part in held)
 
     def with_parts(self, parts: tuple[Part, ...]) -> "FeatureTable":
-        """The table of records that hold `parts` and nothing else on top."""
+        """Return the table of records with these parts, and no others."""
         features = tuple(feature for feature in self.features if feature.part is None or feature.part in parts)
         return msgspec.structs.replace(self, features=features)
 
     def renamed(self, names: dict[str, str]) -> "FeatureTable":
-        """The table with other names for some features, which are given by their sources.
+        """Return the table with other names for some features, by source.
 
         Raises:
             ValueError: two features would have one name.
@@ -207,11 +207,12 @@ class FeatureTable(msgspec.Struct, frozen=True):
 
     @property
     def sources(self) -> frozenset[str]:
+        """Sources of the features, such as `objects.label`."""
         return frozenset(feature.source for feature in self.features)
 
     @property
     def class_source(self) -> str:
-        """The source of the class index of an image, or a row, of one class; empty where records have none."""
+        """Source of the class index of an image, or a row, of one class; empty if records have none."""
         of_images = (each for each in self.sources if each == "image.class_index" or each.startswith(CLASS_OF_ROW))
         return next(of_images, "")
 

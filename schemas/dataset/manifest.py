@@ -194,16 +194,16 @@ class Manifest(msgspec.Struct, frozen=True):
     """Contents of manifest.json.
 
     Attributes:
-        parts: what the records of all splits hold besides what the layout always has.
-        categories: of objects, by class index.
-        segments: categories of semantic and panoptic masks.
-        num_classes: what a model has to be told: the largest label of objects, or of images, + 1.
-        features: what is in a record, where that follows from the input and not from the layout alone.
-        encoders: of texts, by which all splits are encoded; their files are beside the shards.
-        duplicates: duplicate images of all splits; UNSET where none has fingerprints, and
-            in the manifest of one split alone.
-        problems: possible problems of each split that was compared; UNSET where `duplicates` is.
-        sha256: hex digest of this JSON with an empty `sha256`: whoever edits a manifest does not do it unseen.
+        parts: Groups of features that the records of all splits have besides those of the layout.
+        categories: Categories of objects, by class index.
+        segments: Categories of semantic and panoptic masks.
+        num_classes: Largest label of objects, or of images, + 1: number of outputs of a model.
+        features: Features of a record, if they depend on the input; empty if the layout has them.
+        encoders: Encoders of the texts of all splits; their files are next to the shards.
+        duplicates: Duplicate images of all splits; UNSET if no split has fingerprints, and in the manifest of one
+            split.
+        problems: Possible problems of each split that was compared; UNSET if `duplicates` is.
+        sha256: Hex digest of this JSON with an empty `sha256`, so that `verify` finds edits.
     """
 
     format: int
@@ -222,6 +222,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def labels(self) -> LabelMap:
+        """Classes of objects and of segments."""
         return LabelMap(self.categories, self.segments)
 
     @property
@@ -232,7 +233,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def label_by_id(self) -> dict[int, int]:
-        """The number that stands for each category in records: a label above the background's 0, or its id itself."""
+        """Label of each category in records, by category id: above 0, the background, or the id itself."""
         return label_by_id(self.labels, self.table)
 
 
