@@ -1,4 +1,4 @@
-"""The code of the documentation's pages, to be run."""
+"""Programs of the documentation, to be run."""
 
 import re
 import shlex
@@ -8,19 +8,6 @@ from typing import Any
 from recordmill.launch.cli import main
 
 DOCS = Path(__file__).parents[2] / "docs"
-
-
-def code_of(page: str, heading: str) -> str:
-    """The Python of a page's section: all blocks that begin with ```python under the heading, one after the other."""
-    blocks = re.findall(r"^```python\n(.*?)^```$", _section(page, heading), re.MULTILINE | re.DOTALL)
-    assert blocks, f"{page}: no code under {heading}"
-    return "\n".join(blocks)
-
-
-def _section(page: str, heading: str) -> str:
-    text = (DOCS / page).read_text()
-    (section,) = re.findall(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
-    return section
 
 
 def run_program(name: str, **smaller: int) -> dict[str, Any]:
