@@ -4,55 +4,70 @@ python docs/make_api.py docs/api.md
 """
 
 import inspect
+import re
 import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import recordmill.beam
-from recordmill.split_records import listed
 
 _HEAD = """# The Python API
 
-`import recordmill` has these names; nothing else is public. The page is made of their docstrings by `make templates`.
-A public name is renamed or removed only after a release in which it still works and warns (`DeprecationWarning`) with
-the name that replaces it. Before 0.1.0 nothing is released, so names may change at any time; the changelog says so.
+`import recordmill` has these names; nothing else is public. A public name is renamed or removed only after a release in
+which it still works and warns (`DeprecationWarning`) with the name that replaces it. Before 0.1.0 nothing is released,
+so names may change at any time; the changelog says so.
+
+The page is made of docstrings by `make templates`. Arguments and attributes follow their function or class.
+`help(recordmill.open)` also has the errors that it raises.
 """
 
-_BEAM = """# Transforms of Apache Beam
+_BEAM = """
+# Transforms of Apache Beam
 
 `import recordmill.beam` has these; [beam.md](beam.md) has programs.
 """
+
+_SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Example):\n((?:(?: .*)?(?:\n|$))+)", re.MULTILINE)
+_LIST = re.compile(
+    r"\n\n[^\n]*(?:\n[^\n]+)*:\n\n.*", re.DOTALL
+)  # a paragraph before a list, to the end: reading.md has it
+_ENTRY = re.compile(r"^    (\w[\w, ]*): ((?:.*\n?)(?:^     .*\n?)*)", re.MULTILINE)
 
 
 def api_page() -> str:
     """Return the page in Markdown."""
     pages = (_HEAD, recordmill), (_BEAM, recordmill.beam)
-    return "\n".join(line for head, module in pages for line in _of_module(head, module))
+    return "".join(f"{line}\n" for head, module in pages for line in _of_module(head, module))
 
 
 def _of_module(head: str, module: Any) -> Iterator[str]:
-    yield head
+    yield f"{head}\n| name | meaning |\n|---|---|"
     for name in sorted((name for name in module.__all__ if name != "__version__"), key=str.lower):
-        yield from _of_name(f"{module.__name__}.{name}", getattr(module, name))
+        yield from _of_name(name, getattr(module, name))
 
 
-def _of_name(path: str, value: Any) -> Iterator[str]:
-    name = path.rpartition(".")[2]
-    yield f"## {path}\n"
-    if inspect.isclass(value):
-        yield from _docstring(value)
-        for member, of_class in vars(value).items():
-            is_described = isinstance(of_class, property) or (inspect.isfunction(of_class) and of_class.__doc__)
-            if is_described and not member.startswith("_"):
-                yield f"### {name}.{member}{_signature(of_class)}\n"
-                yield from _docstring(of_class)
-    elif inspect.isfunction(value):
-        yield f"`{name}{_signature(value)}`\n"
-        yield from _docstring(value)
-    else:
-        yield f"A {type(value).__name__} of {', '.join(map(repr, value))}.\n"
+def _of_name(name: str, value: Any) -> Iterator[str]:
+    yield from _described(f"**{name}**", value)
+    for member, of_class in vars(value).items() if inspect.isclass(value) else ():
+        is_described = isinstance(of_class, property) or (inspect.isfunction(of_class) and of_class.__doc__)
+        if is_described and not member.startswith("_"):
+            yield from _described(f"{name}.**{member}**", of_class)
+
+
+def _described(name: str, value: Any) -> Iterator[str]:
+    """Yield the row of an object, and those of its arguments or attributes."""
+    if not (callable(value) or isinstance(value, property)):
+        yield f"| {name} | A {type(value).__name__} of {', '.join(map(repr, value))}. |"
+        return
+    text = inspect.cleandoc(value.__doc__ or "")
+    sections = {match[1]: match[2] for match in _SECTION.finditer(text)}
+    text = _LIST.sub("", _SECTION.sub("", text))
+    returns = f" Returns: {sections['Returns']}" if "Returns" in sections else ""
+    yield f"| {name}{_signature(value)} | {_line(text + returns)} |"
+    for entry in _ENTRY.finditer(sections.get("Args", "") + sections.get("Attributes", "")):
+        names = ", ".join(f"`{each}`" for each in entry[1].split(", "))
+        yield f"| · {names} | {_line(entry[2])} |"
 
 
 def _signature(function: object) -> str:
@@ -60,14 +75,11 @@ def _signature(function: object) -> str:
         return ""
     parameters = list(inspect.signature(function).parameters.values())
     shown = [str(each.replace(annotation=each.empty)) for each in parameters if each.name != "self"]
-    return f"({', '.join(shown)})"
+    return f"`({', '.join(shown)})`"
 
 
-def _docstring(value: object) -> Iterator[str]:
-    if value.__doc__:
-        # reading.md has the table of the values.
-        text = inspect.cleandoc(value.__doc__).replace(f":\n\n{listed(indent=4)}\n", ", see reading.md.\n")
-        yield f"{textwrap.indent(text, '    ')}\n"
+def _line(text: str) -> str:
+    return " ".join(text.split()).replace("|", r"\|")
 
 
 if __name__ == "__main__":

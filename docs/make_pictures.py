@@ -29,7 +29,7 @@ text {{ font: {char_height}px Menlo, Consolas, "DejaVu Sans Mono", monospace; wh
 """Without the font that rich would fetch from the web."""
 _PERCENT = re.compile(r"\(([0-9]+)%\)")
 _CONTROL = re.compile(r"\r|\n|\x1b\[[0-9;?]*[A-HJKhl]")
-"""What moves the cursor or erases, and leaves colours."""
+"""Escape sequences that move the cursor or erase, without those of colours."""
 
 
 def main() -> None:

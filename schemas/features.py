@@ -204,6 +204,7 @@ class FeatureTable(msgspec.Struct, frozen=True):
 
     @property
     def sources(self) -> frozenset[str]:
+        """Sources of the features, such as `objects.label`."""
         return frozenset(feature.source for feature in self.features)
 
     @property

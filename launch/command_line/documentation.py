@@ -4,6 +4,7 @@ Update them by `python -m recordmill.launch.command_line.documentation docs/cli.
 
 import re
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 from recordmill.pipelines.dataset_options import ShowOptions, TerminalOptions
@@ -14,43 +15,65 @@ from recordmill.schemas.inputs.picture_options import PictureOptions
 from recordmill.transforms.annotated.format_options import FormatOptions
 
 _TABLE = re.compile(r"(<!-- options: (.+?) -->\n).*?(<!-- end of options -->)", re.DOTALL)
+_HEAD = "| flag | meaning | default |\n|---|---|---|\n"
+_FORMAT_HEAD = "| format | flag | meaning | default |\n|---|---|---|---|\n"
+
+_Key = tuple[str, str]  # flag and meaning: verbs that differ in the default only share a row
 
 
 def with_tables(page: str) -> str:
-    """Return a page with current tables.
+    """Return a page with current tables. Each option of a conversion is in one of them.
 
     Raises:
         KeyError: A comment names a table that does not exist.
     """
-    rows_by_verb = {name: _rows(VERBS[name].options) for name in CONVERSIONS}
-    described = {row for rows in rows_by_verb.values() for row in rows}
-    shared = [row for row in _rows(ConvertOptions) if row in described]
-    pictures = [row for row in _rows(DividedOptions, PictureOptions) if row in described and row not in shared]
-    tables = {name: _without(rows, shared, pictures) for name, rows in rows_by_verb.items()}
-    tables["embed"] = _without(tables["embed"], tables["folder"])
-    tables["formats"] = _without(_rows(FormatOptions), shared, pictures)
-    tables |= {name: _without(tables[name], tables["formats"]) for name in FORMATS}
-    tables |= {
-        "all conversions": [*shared, *_rows(TerminalOptions)],
-        "pictures": pictures,
-        "show": _rows(ShowOptions),
+    tables = _tables()
+    return _TABLE.sub(lambda match: f"{match[1]}{tables[match[2]]}{match[3]}", page)
+
+
+def _tables() -> dict[str, str]:
+    by_verb = {name: _options(VERBS[name].options) for name in CONVERSIONS}
+    keys = {
+        "all conversions": [*_options(ConvertOptions), *_options(TerminalOptions)],
+        "pictures": [*_options(DividedOptions), *_options(PictureOptions)],
+        "annotated images": [key for key in by_verb["coco"] if key in by_verb["labelme"]],
+        "texts": [key for key in by_verb["coco"] if key in by_verb["table"]],
+        "formats": [*_options(FormatOptions)],
+        **{name: [*options] for name, options in by_verb.items() if name not in FORMATS},
     }
-    head = "| flag | meaning | default |\n|---|---|---|\n"
-    return _TABLE.sub(lambda match: f"{match[1]}{head}{''.join(tables[match[2]])}{match[3]}", page)
+    users = {**by_verb, "": _options(TerminalOptions)}
+    rows: dict[_Key, str] = {}
+    tables = {"show": "".join(_row(key, {"show": each}) for key, each in _options(ShowOptions).items())}
+    for table, options in keys.items():
+        found = {key: {verb: users[verb][key] for verb in users if key in users[verb]} for key in options}
+        new = {key: _row(key, fields) for key, fields in found.items() if fields and key not in rows}
+        tables[table] = "".join(new.values())
+        rows |= new
+    formats = ((name, key, each) for name in FORMATS for key, each in by_verb[name].items() if key not in rows)
+    one_format = "".join(f"| {name} {_row(key, {name: each})}" for name, key, each in formats)
+    return {name: _HEAD + table for name, table in tables.items()} | {"one format": _FORMAT_HEAD + one_format}
 
 
-def _rows(*options: type[Options]) -> list[str]:
-    return list(dict.fromkeys(_row(each) for one in options for each in options_of(one) if not each.is_argument))
+def _options(options: type[Options]) -> dict[_Key, OptionField]:
+    return {(each.flag, each.text): each for each in options_of(options) if not each.is_argument}
 
 
-def _without(rows: list[str], *others: list[str]) -> list[str]:
-    return [row for row in rows if not any(row in other for other in others)]
+def _row(key: _Key, users: dict[str, OptionField]) -> str:
+    """Return the row of an option that verbs share. Where defaults differ, each but the first has its verbs."""
+    first = next(iter(users.values()))
+    words = first.flag if first.type is bool else f"{first.flag} {first.metavar}".replace("|", "\\|")
+    verbs = defaultdict(list)
+    for verb, each in users.items():
+        verbs[_default(verb, each)].append(verb)
+    default, *others = verbs
+    shown = [default, *(f"{other} ({', '.join(verbs[other])})" for other in others if other)]
+    return f"| `{words}` | {key[1]} | {'; '.join(shown)} |\n"
 
 
-def _row(each: OptionField) -> str:
-    words = each.flag if each.type is bool else f"{each.flag} {each.metavar}".replace("|", "\\|")
-    default = "off" if each.type is bool else each.usual or (each.shown_default and f"`{each.shown_default}`")
-    return f"| `{words}` | {each.text} | {default} |\n"
+def _default(verb: str, each: OptionField) -> str:
+    if each.default == verb and each.name == "name":
+        return "the command's"
+    return "off" if each.type is bool else each.usual or (each.shown_default and f"`{each.shown_default}`")
 
 
 if __name__ == "__main__":

@@ -198,16 +198,16 @@ class Manifest(msgspec.Struct, frozen=True):
     """Contents of manifest.json.
 
     Attributes:
-        parts: Optional contents of the records of all splits.
+        parts: Groups of features that the records of all splits have besides those of the layout.
         categories: Categories of objects, by class index.
         segments: Categories of semantic and panoptic masks.
-        num_classes: Number of classes for a model: the largest label of objects, or of images, + 1.
-        features: Features of a record, if they depend on the input and not only on the layout.
-        encoders: Text encoders of all splits; their files are next to the shards.
-        duplicates: Duplicate images of all splits; UNSET if no split has fingerprints, and in the manifest of a
-            single split.
+        num_classes: Largest label of objects, or of images, + 1: number of outputs of a model.
+        features: Features of a record, if they depend on the input; empty if the layout has them.
+        encoders: Encoders of the texts of all splits; their files are next to the shards.
+        duplicates: Duplicate images of all splits; UNSET if no split has fingerprints, and in the manifest of one
+            split.
         problems: Possible problems of each split that was compared; UNSET if `duplicates` is.
-        sha256: Hex digest of this JSON with an empty `sha256`, so that edits by hand are detected.
+        sha256: Hex digest of this JSON with an empty `sha256`, so that `verify` finds edits.
     """
 
     format: int
@@ -226,6 +226,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def labels(self) -> LabelMap:
+        """Classes of objects and of segments."""
         return LabelMap(self.categories, self.segments)
 
     @property
@@ -236,7 +237,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def label_by_id(self) -> dict[int, int]:
-        """Number that records store for each category id: a label, with 0 for the background, or the id itself."""
+        """Label of each category in records, by category id: above 0, the background, or the id itself."""
         return label_by_id(self.labels, self.table)
 
 

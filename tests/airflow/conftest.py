@@ -53,8 +53,8 @@ def sample(tmp_path_factory) -> Path:
 
 
 def examples() -> list[str]:
-    """DAG files of docs/airflow.md."""
-    return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "airflow.md").read_text(), re.DOTALL)
+    """DAG files of docs/airflow."""
+    return [path.read_text() for path in sorted((ROOT / "docs" / "airflow").glob("*.py"))]
 
 
 def write_dags(folder: Path, **settings: object) -> Path:

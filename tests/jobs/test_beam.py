@@ -33,7 +33,8 @@ def drawn_sample(number: int, **fields) -> Sample:
 def test_the_programs_of_the_page(tmp_path, recordmill, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert recordmill("sample", "sample").code == 0
-    for program in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
+    files = [path.read_text() for path in sorted((PAGE.parent / "beam").glob("*.py"))]
+    for program in [*re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL), *files]:
         exec(program, {"__name__": "__main__"})
     large, angular, of_sqlite = map(open_data_set, ("large", "relabelled", "of-sqlite"))
     removed = [split.annotations.removed for split in large.manifest.splits.values()]

@@ -204,7 +204,7 @@ def _shared_lines(manifest: Manifest, of_job: Sequence[SplitManifest]) -> Iterat
     uncarried = uncarried_lines(inputs, manifest.layout)
     yield from zip(chain(["fields not written"], repeat("")), map(printable, uncarried), strict=False)
     if number := manifest.num_classes:
-        stored = f"stored labels, 0 to {number - 1:,}"
+        stored = f"stored labels, which are {_stored_labels(manifest)} up to {number - 1:,}"
         yield "num_labels", f"{number:,} outputs of a head on {stored} (num_classes of Model Garden)"
     if names := LabelMap(manifest.categories).duplicate_names():
         yield "", f"several category ids share a name: {', '.join(map(printable, names))}"
@@ -226,6 +226,12 @@ def _shared_lines(manifest: Manifest, of_job: Sequence[SplitManifest]) -> Iterat
         more = " …" if unlisted.files > len(unlisted.first) else ""
         shown = ", ".join(map(printable, unlisted.first)) + more
         yield "files", f"{unlisted.files:,} in --images that nothing refers to, and that are left out ({shown})"
+
+
+def _stored_labels(manifest: Manifest) -> str:
+    if manifest.num_classes == len(manifest.categories):
+        return "class indices"
+    return "class indices + 1" if Part.CATEGORY_ID in manifest.parts else "category ids"
 
 
 def _compared_lines(comparison: SplitComparison) -> Iterator[Line]:

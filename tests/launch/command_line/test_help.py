@@ -11,7 +11,8 @@ from recordmill.launch.cli import main
 from recordmill.launch.command_line.documentation import with_tables
 from recordmill.launch.command_line.help import program_help, verb_help
 from recordmill.launch.command_line.parser import parse
-from recordmill.pipelines.verbs import EXAMPLES, FORMATS, VERBS
+from recordmill.pipelines.verbs import CONVERSIONS, EXAMPLES, FORMATS, VERBS
+from recordmill.schemas.inputs.option import options_of
 from tests.golden import assert_golden
 
 
@@ -92,18 +93,25 @@ def test_examples_run(tmp_path, monkeypatch, capfd):
 
 # Tables of docs
 
-PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[3] / "docs"
 
 
-def test_page_has_options_unchanged():
-    assert with_tables(PAGE) == PAGE, "make templates writes it again"
+def test_pages_have_options_unchanged():
+    pages = {name: (DOCS / name).read_text(encoding="utf-8") for name in ("cli.md", "formats.md")}
+    assert {name: with_tables(page) for name, page in pages.items()} == pages, "make templates writes them again"
+    meanings = {each.text for verb in CONVERSIONS for each in options_of(VERBS[verb].options) if each.flag}
+    assert [text for text in meanings if f"| {text} |" not in "".join(pages.values())] == []
 
 
 def test_table_says_flag_meaning_and_default():
-    page = with_tables("<!-- options: coco -->\nold\n<!-- end of options -->\nkept")
-    assert page.endswith("<!-- end of options -->\nkept")
+    names = "all conversions", "annotated images", "coco", "one format"
+    page = with_tables("".join(f"<!-- options: {name} -->\nold\n<!-- end of options -->kept\n" for name in names))
+    assert page.endswith("<!-- end of options -->kept\n")
     assert "\nold\n" not in page
     assert "| `--masks none\\|png\\|rle\\|both` | Masks of objects. `png`: 8-bit PNG" in page
-    assert page.count("| `none` |\n") == 1
-    assert "| `--name NAME` | Prefix of the shards' file names. | `coco` |\n" in page
+    shared = (
+        "| `--name NAME` | Prefix of the shards' file names. | the command's; `images` (folder); `features` (embed) |\n"
+    )
+    assert page.count(shared) == page.count("--name NAME") == 1
     assert "| `--no-crowd` | Skip annotations with `iscrowd` 1. | off |\n" in page
+    assert "| cvat | `--images DIR\\|ZIP` |" in page

@@ -1,6 +1,7 @@
-"""docs/consumers.md's way to Datumaro: its importer has the boxes, classes and pictures of every record."""
+"""docs/consumers/datumaro_links.py: its importer has the boxes, classes and pictures of every record."""
 
 import io
+import runpy
 
 import datumaro as dm
 import numpy as np
@@ -8,19 +9,17 @@ import pytest
 from PIL import Image
 
 from tests.consumers.coco_truth import Truth
-from tests.consumers.pages import code_of
+from tests.consumers.pages import DOCS
 
 
 @pytest.fixture
 def imported(truth, tmp_path, recordmill, monkeypatch):
-    """What Datumaro makes of the data set, as the page says."""
+    """What Datumaro makes of the data set, as the program reads it."""
 
     def run(*flags: object) -> dm.Dataset:
         monkeypatch.chdir(tmp_path)
         assert recordmill("coco", *truth.flags, "--output", "out", "--num-shards", 2, *flags).code == 0
-        names: dict = {}
-        exec(code_of("consumers.md", "Datumaro"), names)
-        return names["dataset"]
+        return runpy.run_path(str(DOCS / "consumers" / "datumaro_links.py"))["dataset"]
 
     return run
 

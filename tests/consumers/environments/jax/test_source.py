@@ -3,7 +3,7 @@
 import grain
 
 from recordmill.launch.cli import main
-from tests.consumers.pages import run_section
+from tests.consumers.pages import DOCS, run
 from tests.recordmill.splits import CONTENTS, draw, write_split
 
 
@@ -24,7 +24,7 @@ def test_the_page_s_batches(tmp_path, monkeypatch):
     assert main(["sample", "sample"]) == 0
     files = ["--images", "sample/images", "--instances", "sample/annotations/instances.json"]
     assert main(["coco", *files, "--max-rejects", "0.2", "--output", "out"]) == 0
-    left = run_section("reading.md", "Grain, JAX", SIZE=16, BATCH=8)
+    left = run((DOCS / "training" / "grain_hosts.py").read_text(), SIZE=16, BATCH=8)
     batches = iter(left["batches"])
     seen = [next(batches) for _ in range(len(left["train"]) // 8)]
     assert {batch["image"].shape for batch in seen} == {(8, 16, 16, 3)}

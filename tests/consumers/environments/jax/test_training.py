@@ -1,13 +1,13 @@
-"""The section of docs/training.md that JAX and Grain run."""
+"""The program of docs/training that JAX and Grain run."""
 
 import numpy as np
 
-from tests.consumers.pages import run_section
+from tests.consumers.pages import run_program
 
 
 def test_classifier_learns_and_goes_on_where_it_was(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    left = run_section("training.md", "A classifier in JAX, with Grain", SIZE=16, BATCH=16, STEPS=120)
+    left = run_program("jax_classifier", SIZE=16, BATCH=16, STEPS=120)
     assert np.mean(left["history"][-10:]) < left["history"][0] * 0.8
     record = left["data"]["train"][7]
     assert np.array_equal(left["prepare"](record)["image"].shape, (16, 16, 3))

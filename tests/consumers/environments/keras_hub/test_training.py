@@ -1,4 +1,4 @@
-"""The sections of docs/training.md that Keras runs: they train, on what the records hold."""
+"""Programs of docs/training that Keras runs: they train, on what the records hold."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.consumers.pages import run_section
+from tests.consumers.pages import run_program
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +17,7 @@ def _in_an_empty_folder(tmp_path, monkeypatch):
 
 
 def test_the_keras_recipe():
-    left = run_section("training.md", "The Keras recipe", SIZE=32, BATCH=8, STEPS=2)
+    left = run_program("keras_recipe", SIZE=32, BATCH=8, STEPS=2)
     assert np.isfinite(left["history"].history["loss"]).all()
     assert left["model"].output_shape == (None, 12)
     (picture,) = Path().glob("category *.png")
@@ -27,14 +27,14 @@ def test_the_keras_recipe():
 
 def test_a_classifier_learns():
     keras.utils.set_random_seed(0)  # of weights, which the page draws at random
-    left = run_section("training.md", "A classifier in Keras", SIZE=64, BATCH=32, EPOCHS=20)
+    left = run_program("keras_classifier", SIZE=64, BATCH=32, EPOCHS=20)
     history = left["history"].history
     assert history["loss"][-1] < history["loss"][0] / 2
     assert history["val_accuracy"][-1] > 0.6
 
 
 def test_tpu_host_reads_its_part_in_static_shapes():
-    left = run_section("training.md", "On a TPU host", SIZE=32, BATCH=16, STEPS=5)
+    left = run_program("keras_tpu", SIZE=32, BATCH=16, STEPS=5)
     assert np.isfinite(left["history"].history["loss"]).all()
     for host in range(left["hosts"]):
         batches = left["batches"](host)
@@ -45,7 +45,7 @@ def test_tpu_host_reads_its_part_in_static_shapes():
 
 
 def test_a_detector_in_keras_hub():
-    left = run_section("training.md", "A detector in KerasHub", SIZE=128, BATCH=2, STEPS=2)
+    left = run_program("keras_hub_detector", SIZE=128, BATCH=2, STEPS=2)
     assert np.isfinite(left["history"].history["loss"]).all()
     images, targets = next(iter(left["batches"].map(left["prepare"])))
     assert images.shape == (2, 128, 128, 3)

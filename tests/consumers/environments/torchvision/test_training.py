@@ -1,16 +1,16 @@
-"""The section of docs/training.md that torchvision runs: it trains, on the boxes of the JSON."""
+"""The program of docs/training that torchvision runs: it trains, on the boxes of the JSON."""
 
 import numpy as np
 import torch
 
 from tests.consumers.coco_truth import Truth
-from tests.consumers.pages import run_section
+from tests.consumers.pages import run_program
 
 
 def test_a_detector(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
-    left = run_section("training.md", "A detector in torchvision", BATCH=2, STEPS=2)
+    left = run_program("torchvision_detector", BATCH=2, STEPS=2)
     assert len(left["history"]) == 2
     assert np.isfinite(left["history"]).all()
     truth = Truth("sample/images", "sample/annotations/instances.json")
