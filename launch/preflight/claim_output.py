@@ -217,7 +217,7 @@ def _shown(value: object) -> str:
     if value is None:
         return "its default"
     if isinstance(value, list | tuple):
-        return " ".join(
+        shown = (
             f"--{item['kind']} {item['path']}"
             + (f" ({item['bytes']:,} bytes, crc32c {item['crc32c']})" if item["crc32c"] else "")
             + (f" with {item['masks']}" if item["masks"] else "")
@@ -225,6 +225,7 @@ def _shown(value: object) -> str:
             else str(item)
             for item in value
         )
+        return " ".join(shown) or "none"
     return str(value)
 
 
