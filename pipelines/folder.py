@@ -38,7 +38,7 @@ from recordmill.transforms.folder.choose_classes import (
     folders_without_images,
 )
 from recordmill.transforms.folder.folder_options import FolderOptions, LabelledOptions
-from recordmill.transforms.folder.read_folder import FolderRules, JoinFiles, ReadTables, folder_rows
+from recordmill.transforms.folder.read_folder import FolderRules, JoinFiles, ReadTables, count_rows, folder_rows
 from recordmill.transforms.folder.read_labels import LabelTable, table_splits
 from recordmill.transforms.folder.stratify import Stratify
 from recordmill.transforms.join.divide_images import DivideImages
@@ -108,23 +108,25 @@ def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], 
         tables = [LabelTable(path, options.columns, options.images) for path in options.labels]
         read = p | "LabelTables" >> beam.Create(tables) | "ReadLabels" >> ReadTables(rules, division)
         rows, files, facts = read.rows, [listed.blocks], (*listed.facts, read[FACTS])
-    if options.stratify:
-        rows = rows | "Stratify" >> Stratify(division, splits)
-    elif options.split_by == "rank":
-        rows = (rows,) | "DivideImages" >> DivideImages(division, splits, options.classes)
     joined = (rows, *files) | "JoinFiles" >> JoinFiles(rules)
+    blocks = joined.blocks  # of images that can be written, unless they turn out broken
+    if options.stratify:
+        blocks = blocks | "Stratify" >> Stratify(division, splits)
+    elif options.split_by == "rank":
+        blocks = (blocks,) | "DivideImages" >> DivideImages(division, splits)
+    counted = blocks | "CountRows" >> beam.Map(count_rows, rules)
     found = rows | "ListClasses" >> ListClasses(options.classes, _class_folders(options))
     beside = labels_beside(options.output, splits)
     adopted = found | "AdoptLabels" >> beam.FlatMap(_adopted, beside, options.classes, splits).with_outputs(
         FACTS, main="labels"
     )
     labels = adopted.labels
-    chosen = choose_images(options, joined.blocks, splits)
+    chosen = choose_images(options, blocks, splits)
     return Gathered(
         chosen.blocks,
         labels,
         p | "Table" >> beam.Create([table]),
-        (*facts, joined[FACTS], *chosen.facts, adopted[FACTS], *_warned(rows, labels, options, splits)),
+        (*facts, joined[FACTS], counted, *chosen.facts, adopted[FACTS], *_warned(rows, labels, options, splits)),
         division=division if options.keeps_groups else None,
     )
 

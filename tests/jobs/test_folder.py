@@ -174,6 +174,26 @@ def test_splits_by_rank_are_exact_for_wanted_classes(many, tmp_path, recordmill)
     assert Counter(splits_of(tmp_path / "out").values()) == {"train": 14, "val": 7, "test": 7}
 
 
+@pytest.mark.parametrize("how", [["--stratify"], ["--split-by", "rank"]])
+def test_rows_that_are_rejected_do_not_count(many, tmp_path, recordmill, how):
+    """Of 80 rows about class a 56 have no file, and a picture of b is in two classes."""
+    paths = {"a": [f"a/{n}.png" for n in range(80)], "b": [f"b/{n}.png" for n in range(12)]}
+    rows = [(path, name) for name, of_class in paths.items() for path in of_class]
+    write_table(tmp_path / "t.csv", [("path", "label"), *rows, ("b/0.png", "a")])
+    flags = ["--images", many, "--labels", tmp_path / "t.csv", "--output", tmp_path / "out", *THREE, *how]
+    assert recordmill("folder", *flags, "--max-rejects", 1).code == 0
+    found = Counter((name[0], split) for name, split in splits_of(tmp_path / "out").items())
+    shares = {"train": 0.5, "val": 0.25, "test": 0.25}
+    sums = Counter(split for (_, split), number in found.items() for _ in range(number))
+    assert all(abs(sums[split] - 35 * share) <= 2 for split, share in shares.items())
+    if how == ["--stratify"]:
+        assert [found["a", split] for split in shares] == [12, 6, 6]
+        assert all(abs(found["b", split] - 11 * share) < 1 for split, share in shares.items())
+    for split in manifest_of(tmp_path / "out")["splits"].values():
+        (rows_of,) = split["inputs"]
+        assert rows_of["images"] == split["images"]["written"] + sum(split["images"]["rejected"].values())
+
+
 def test_several_tables_with_splits(tmp_path, recordmill):
     names = ["a.jpg", "b.png", "in/c.jpg", "in/d e.JPG", "f.jpg"]
     images = draw_all(tmp_path / "images", [*names, "extra.jpg"])

@@ -15,7 +15,7 @@ from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order, ranges_of, run_step
-from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
+from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagged
 from recordmill.transforms.folder.choose_classes import label_paths, named_rows
 from recordmill.transforms.folder.read_labels import LabelTable, read_labels
 from recordmill.transforms.join.list_images import Files, file_block
@@ -84,7 +84,7 @@ def _read(table: LabelTable, rules: FolderRules, division: Division) -> Iterator
 class JoinFiles(beam.PTransform):
     """Convert (range, packed Block) of image rows and files to (BlockKey, packed Block) of whole Blocks.
 
-    The outputs are `blocks` and `facts`."""
+    The outputs are `blocks` and `facts`, which count the rows of the input that are dropped; see `count_rows`."""
 
     rules: FolderRules
 
@@ -99,17 +99,32 @@ def _join(group: tuple[int, Iterable[bytes]], rules: FolderRules) -> Iterator[An
 
     def join(blocks: list[Block]) -> tuple[Block | None, FactsBuilder]:
         facts = FactsBuilder()
-        for block in blocks:
-            if block.split is not None and rules.source:
-                for split, images in enumerate(np.bincount(block.split).tolist()):
-                    if images:
-                        facts.add_rows(rules.splits[split], InputRows(rules.source, rules.kind, images, 0))
-        return join_files(blocks, rules.classes, rules.splits, rules.seed, facts), facts
+        joined = join_files(blocks, rules.classes, rules.splits, rules.seed, facts)
+        kept = [] if joined is None else [joined.split]
+        _add_rows(facts, (block.split for block in blocks if block.split is not None), rules, kept)
+        return joined, facts
 
     joined, facts = run_step("join files", join, list(map(unpack_block, packed)))
     yield tagged(facts)
     if joined is not None:
         yield from cut_range(number, joined)
+
+
+def _add_rows(
+    facts: FactsBuilder, splits: Iterable[np.ndarray], rules: FolderRules, less: Iterable[np.ndarray] = ()
+) -> None:
+    """Add rows of the input, by their split, to `facts`."""
+    before, after = (sum(np.bincount(each, minlength=len(rules.splits)) for each in some) for some in (splits, less))
+    for split, images in zip(rules.splits, np.broadcast_to(before - after, len(rules.splits)).tolist(), strict=True):
+        if images and rules.source:
+            facts.add_rows(split, InputRows(rules.source, rules.kind, images, 0))
+
+
+def count_rows(keyed: tuple[BlockKey, bytes], rules: FolderRules) -> Facts:
+    """Return the numbers of rows of a Block, whose images have their final splits."""
+    facts = FactsBuilder()
+    _add_rows(facts, [unpack_block(keyed[1]).split], rules)
+    return facts.build()
 
 
 def join_files(

@@ -37,16 +37,14 @@ class DivideImages(beam.PTransform):
 
     Args:
         splits: Splits of the job; the column `split` has their indices.
-        classes: Names of the requested classes; empty for all.
     """
 
     division: Division | AsSingleton
     splits: Sequence[str]
-    classes: Sequence[str] = ()
 
     def expand(self, sides):  # several PCollections: Beam accepts no type hints
         rows, *labels = sides
-        places = rows | "PlaceImages" >> beam.Map(_placed, self.division, self.classes).with_output_types(Keyed)
+        places = rows | "PlaceImages" >> beam.Map(_placed, self.division).with_output_types(Keyed)
         divided = (
             (places, *labels)
             | "PlacesAndLabels" >> beam.CoGroupByKey()
@@ -64,13 +62,11 @@ def _positions(names: Iterable[str], division: Division) -> np.ndarray:
     return np.array([position(division.group_of(name) or name) for name in names], np.int64)
 
 
-def _placed(keyed: Keyed, division: Division, classes: Sequence[str]) -> Keyed:
+def _placed(keyed: Keyed, division: Division) -> Keyed:
     """Convert image rows to int64 [N, 2]: image id and position, of images that can be written."""
     block = unpack_block(keyed[1])
     if block.state is not None:
         block = block.take(block.state == FileState.FOUND)
-    if classes and block.class_name is not None:
-        block = block.take(np.array([name in set(classes) for name in block.class_name.texts()], bool))
     positions = _positions(name_keys(block.file_name.texts()), division)
     return keyed[0], np.stack([block.image_id, positions], axis=1).tobytes()
 
