@@ -36,8 +36,8 @@ class PictureOptions(ImageOptions):
         "What to do about duplicate images. `report` lists them in [duplicates.jsonl](records.md#duplicatesjsonl); "
         "`leakage` refuses an image that is in two splits, exactly or nearly; `fail` also one that is in a split "
         "twice. The shards are kept: the same command with `report` accepts them at once. Complete splits are checked, "
-        "too, and stay. `drop` (of `coco` and `folder`) keeps one of a job's images whose files have the same bytes; "
-        "the others are rejects, `duplicate`, which `--max-rejects` does not limit. Near copies are found when images "
+        "too, and stay. `drop` keeps one of a job's images whose files have the same bytes; the others are rejects, "
+        "`duplicate`, which `--max-rejects` does not limit. Near copies are found when images "
         "are decoded: `--exclude` drops them in the next run.",
         "report",
         recorded=False,
@@ -68,9 +68,9 @@ class PictureOptions(ImageOptions):
         return {key: NUMERIC[name] for key, name in pairs(self.dtype).items() if name in NUMERIC}
 
     def _faults(self) -> Iterator[str]:
-        if self.duplicates == "drop" and not isinstance(self, DividedOptions):
+        if self.duplicates == "drop" and not (self.images or isinstance(self, DividedOptions)):
             yield (
-                "--duplicates drop is for coco and folder; rows of copies are left out by --exclude, with "
+                "--duplicates drop compares the files of --images. Without it, copies are left out by --exclude, with "
                 "problems-SPLIT.jsonl of a first run"
             )
         if self.writer == "beam" and self.refused_duplicates != "report":

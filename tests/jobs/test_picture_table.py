@@ -172,3 +172,19 @@ def test_rows_hold_the_files_of_pictures(tmp_path, recordmill):
 def test_column_of_texts_is_no_pictures(drawn, tmp_path, recordmill):
     wrong = recordmill("table", "--rows", drawn.csv, "--image-column", "path", "--output", tmp_path / "out")
     assert (wrong.code, "give --images" in wrong.err) == (2, True)
+
+
+@pytest.mark.parametrize("key", [[], ["--key", "n"]])
+def test_rows_of_copies_are_dropped(tmp_path, recordmill, key):
+    draw(tmp_path / "pics" / "a.jpg", 1)
+    (tmp_path / "pics" / "b.jpg").write_bytes((tmp_path / "pics" / "a.jpg").read_bytes())
+    draw(tmp_path / "pics" / "c.jpg", 2)
+    (tmp_path / "t.csv").write_text("path,kind,n\na.jpg,x,0\na.jpg,x,1\nb.jpg,y,1\nc.jpg,x,3\n")
+    flags = ["table", "--rows", tmp_path / "t.csv", "--images", tmp_path / "pics", "--image-column", "path", *key]
+    flags += ["--label", "kind", "--output", tmp_path / "out", "--duplicates", "drop", "--max-rejects", 0]
+    assert recordmill(*flags).code == 0
+    (reject,) = rejects_of(tmp_path / "out")
+    assert (reject["what"], reject["id"], reject["reason"]) == ("row", 3, "duplicate")
+    assert reject["detail"].endswith("the same bytes as 'a.jpg' of train, which is kept, with other labels")
+    names = sorted(record["image/filename"][0] for record in read_examples(tmp_path / "out"))
+    assert names == [b"a.jpg", b"a.jpg", b"c.jpg"]

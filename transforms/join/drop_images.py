@@ -18,7 +18,7 @@ from recordmill.schemas.errors import AnnotationFileError, ConfigError
 from recordmill.schemas.inputs.annotations import Int64
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.transforms.blocks.image_tasks import image_paths, image_tasks
+from recordmill.transforms.blocks.image_tasks import image_paths, image_tasks, labels_of
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.blocks.run_step import run_step
 from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagged
@@ -246,11 +246,16 @@ def unmatched_warning(exclusions: Exclusions, found: Iterable[int]) -> str:
 _OTHER_LABELS = ", with other labels"
 
 
+CopyKey = tuple[str, int, str]
+"""Split and id of an image, and the path of its file: rows of a table with one key may have several."""
+
+
 class Candidate(NamedTuple):
     """An image that may be a copy of another.
 
     Attributes:
         labels: Digest of its class, and of the classes and boxes of its objects.
+        is_row: Of a table, whose rows of one file are no copies.
     """
 
     split: str
@@ -258,6 +263,7 @@ class Candidate(NamedTuple):
     image_id: int
     path: str
     labels: bytes
+    is_row: bool = False
 
 
 @dataclass(eq=False, repr=False)
@@ -279,7 +285,7 @@ class DropCopies(beam.PTransform):
             | "SpreadReads" >> beam.Reshuffle()
             | "Digest" >> beam.FlatMap(_digested).with_output_types(tuple[bytes, Any])
             | "ByDigest" >> beam.GroupByKey()
-            | "Copies" >> beam.FlatMap(_copies)  # ((split, image id), text)
+            | "Copies" >> beam.FlatMap(_copies)  # (CopyKey, text)
         )
         drop = beam.FlatMap(_drop, tuple(self.splits), AsDict(copies))
         kept = blocks | "Drop" >> drop.with_outputs(FACTS, main="blocks")
@@ -289,7 +295,7 @@ class DropCopies(beam.PTransform):
         return kept.blocks, (kept[FACTS], differing | "Warn" >> beam.Map(_warned, self.splits[0]))
 
 
-def _has_other_labels(copy: tuple[tuple[str, int], str]) -> bool:
+def _has_other_labels(copy: tuple[CopyKey, str]) -> bool:
     return copy[1].endswith(_OTHER_LABELS)
 
 
@@ -305,13 +311,14 @@ def _candidates(keyed: tuple[Any, bytes], splits: tuple[str, ...]) -> Iterator[t
     block = unpack_block(keyed[1])
     columns = block.split.tolist(), block.file_name.texts(), block.image_id.tolist(), image_paths(block)
     for row, (split, name, id_, path) in enumerate(zip(*columns, strict=True)):
-        labels = labels_digest(block.cut(row, row + 1))
-        yield int(block.file_bytes[row]), Candidate(splits[split], name, id_, path, labels)
+        image = block.cut(row, row + 1)
+        is_row = labels_of(image)[0].row is not None
+        yield int(block.file_bytes[row]), Candidate(splits[split], name, id_, path, labels_digest(image), is_row)
 
 
 def labels_digest(image: Block) -> bytes:
     """Return a digest of the labels of a Block of one image: equal for equal objects in any order."""
-    data = image.class_name.values.tobytes() if image.class_name is not None else b""
+    data = (labels_of(image)[0].class_name or "").encode()
     if image.num_objects:
         rows = np.column_stack((image.category_id, image.boxes_xywh_px))
         data += rows[np.lexsort(rows.T)].tobytes()
@@ -333,29 +340,33 @@ def _digested(candidate: Candidate) -> Iterator[tuple[bytes, Candidate]]:
         return
 
 
-def _copies(group: tuple[bytes, Iterable[Candidate]]) -> Iterator[tuple[tuple[str, int], str]]:
+def _copies(group: tuple[bytes, Iterable[Candidate]]) -> Iterator[tuple[CopyKey, str]]:
     return find_copies(map(Candidate._make, group[1]))
 
 
-def find_copies(candidates: Iterable[Candidate]) -> Iterator[tuple[tuple[str, int], str]]:
-    """Yield split and id of each image except the one that is kept, and the detail of its reject.
+def find_copies(candidates: Iterable[Candidate]) -> Iterator[tuple[CopyKey, str]]:
+    """Yield the key of each image except the one that is kept, and the detail of its reject. Rows of the kept file are
+    kept.
 
     Args:
         candidates: Images of the same bytes.
     """
     kept, *others = sorted(candidates, key=lambda each: (copy_order(each.split, each.file_name), each))
     for other in others:
+        if other.is_row and other.path == kept.path:
+            continue
         labels = "" if other.labels == kept.labels else _OTHER_LABELS
         yield (
-            (other.split, other.image_id),
+            (other.split, other.image_id, other.path),
             f"the same bytes as {kept.file_name!r} of {kept.split}, which is kept{labels}",
         )
 
 
-def _drop(keyed: tuple[Any, bytes], splits: tuple[str, ...], copies: dict[tuple[str, int], str]) -> Iterator[Any]:
+def _drop(keyed: tuple[Any, bytes], splits: tuple[str, ...], copies: dict[CopyKey, str]) -> Iterator[Any]:
     def drop(blocks: list[Block]) -> tuple[Block, FactsBuilder]:
         (block,), facts = blocks, FactsBuilder()
-        keys = zip((splits[split] for split in block.split.tolist()), block.image_id.tolist(), strict=True)
+        columns = block.split.tolist(), block.image_id.tolist(), image_paths(block)
+        keys = ((splits[split], id_, path) for split, id_, path in zip(*columns, strict=True))
         texts = {row: copies[key] for row, key in enumerate(keys) if key in copies}
         return _leave_out(block, splits, Reason.DUPLICATE, texts, facts), facts
 

@@ -164,7 +164,14 @@ def test_find_copies_in_any_order(images, dropped):
     candidates = [Candidate(split, name, id_, f"i/{name}", labels.encode()) for split, name, id_, labels in images]
     for order in itertools.permutations(candidates):
         found = {key: text.removeprefix("the same bytes as ") for key, text in find_copies(order)}
-        assert found == dropped
+        assert {key[:2]: text for key, text in found.items()} == dropped
+        assert {(key[1], key[2]) for key in found} <= {(each.image_id, each.path) for each in candidates}
+
+
+def test_rows_of_one_file_are_no_copies():
+    rows = [Candidate("train", name, 1, f"i/{name}", b"", True) for name in ("a", "a", "b")]  # all of one --key
+    for order in itertools.permutations(rows):
+        assert dict(find_copies(order)) == {("train", 1, "i/b"): "the same bytes as 'a' of train, which is kept"}
 
 
 def digest(*objects: tuple[int, float]) -> bytes:
