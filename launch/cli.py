@@ -9,11 +9,11 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from recordmill.launch.command_line.help import program_help
 from recordmill.launch.command_line.parser import HELP, Command, parse
@@ -94,17 +94,12 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
         if not own:
             print(program_help(), end="", file=error_stream())
             return ConfigError.exit_code
-        if own[0] == "auto" and not HELP & {*own}:
-            if find_spec("apache_beam") is None:
-                raise missing_extra("auto", "beam")
-            with importing():
-                from recordmill.launch.verbs.auto import recognised_commands
-            runs = (_run(each, beam_arguments, debug, signals) for each in recognised_commands(own[1:]))
-            return next(filter(None, runs), 0)
-        command = parse(own)
-        if beam_arguments and not VERBS[command.verb].runs_beam:
-            raise ConfigError(f"{command.verb} runs no pipeline, so {' '.join(beam_arguments)} would do nothing")
-        return run_command(command, beam_arguments)
+        for command in _commands(own):
+            if beam_arguments and not VERBS[command.verb].runs_beam:
+                raise ConfigError(f"{command.verb} runs no pipeline, so {' '.join(beam_arguments)} would do nothing")
+            if code := run_command(command, beam_arguments).code:
+                return code
+        return 0
     except RecordmillError as error:
         _print_error(error, debug)
         return error.exit_code
@@ -121,6 +116,28 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
         return 128 + signals[0] if signals else INTERRUPTED
 
 
+def _commands(own: list[str]) -> Iterable[Command]:
+    """Return the commands of a command line: several, perhaps, of a verb that stands for others."""
+    if own[0] not in VERBS or not VERBS[own[0]].recognises or HELP & {*own}:
+        return [parse(own)]
+    return recognised(own[0], "recognised_commands")(own[1:])
+
+
+def recognised(verb: str, function: str) -> Any:
+    """Import a function of a verb that stands for others."""
+    if find_spec("apache_beam") is None:
+        raise missing_extra(verb, "beam")
+    with importing():
+        return VERBS[verb].load(function)
+
+
+class Done(NamedTuple):
+    """A command's exit code, and the splits that it wrote."""
+
+    code: int
+    splits: tuple[str, ...] = ()
+
+
 def _print_error(error: BaseException, debug: bool) -> None:
     if debug:
         traceback.print_exception(error, file=error_stream())
@@ -128,7 +145,7 @@ def _print_error(error: BaseException, debug: bool) -> None:
     print(f"recordmill: {printable(text)}", file=error_stream())
 
 
-def run_command(command: Command, beam_arguments: list[str], show: Any = None) -> int:
+def run_command(command: Command, beam_arguments: list[str], show: Any = None) -> Done:
     """Run a command. It imports the command's modules, and Beam if needed, which takes seconds.
 
     Args:
@@ -143,7 +160,7 @@ def run_command(command: Command, beam_arguments: list[str], show: Any = None) -
         run = verb.load("prepare" if verb.converts else "run")
     if not verb.runs_beam:
         run(options)
-        return 0
+        return Done(0)
     with importing():
         from recordmill.launch.runners.beam_options import beam_options, run_job_name
 
@@ -153,7 +170,7 @@ def run_command(command: Command, beam_arguments: list[str], show: Any = None) -
             from recordmill.launch.terminal.require_tensorflow import require_tensorflow
             from recordmill.launch.verbs.convert import convert, show_plan
     if not verb.converts:
-        return 1 if run(options, progress, beam_options(beam_arguments)) else 0
+        return Done(1 if run(options, progress, beam_options(beam_arguments)) else 0)
     beams = beam_options(beam_arguments, run_job_name(options.output, options.splits))
     check_runner(beams, options.paths)  # before inputs are checked, which is slow in a bucket
     check_inputs(options)
@@ -164,7 +181,7 @@ def run_command(command: Command, beam_arguments: list[str], show: Any = None) -
         show_plan(job, progress)
     else:
         convert(job, progress, beams)
-    return 0
+    return Done(0, job.splits)
 
 
 def _require_installed() -> None:

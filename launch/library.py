@@ -14,11 +14,11 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
-from recordmill.launch.cli import command, logged, run_command
+from recordmill.launch.cli import command, logged, recognised, run_command
 from recordmill.launch.command_line.parameters import without_flags
 from recordmill.launch.command_line.parser import parse_values
 from recordmill.launch.runners.signals import terminated_as_by_ctrl_c
-from recordmill.pipelines.verbs import CONVERSIONS, fields_of
+from recordmill.pipelines.verbs import CONVERSIONS, VERBS, fields_of
 from recordmill.schemas.errors import ConfigError, JobError, RecordmillError
 from recordmill.transforms.runtime.threads import end_with_parent
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
@@ -39,21 +39,25 @@ def convert(
     """
     if verb not in CONVERSIONS:
         raise ConfigError(f"{verb!r} is none of {', '.join(CONVERSIONS)}")
+    is_several = VERBS[verb].recognises
+    output, splits = "", list[str]()
     try:
-        asked = parse_values(verb, values)
-        options, mode = asked.options, asked.terminal.progress
-        if options.dry_run:
-            raise ConfigError(f"--dry-run writes no data set: run `recordmill {verb} --dry-run` for the plan")
-        run_command(asked, beam_arguments, show and mode != "none" and show(mode))
+        commands = recognised(verb, "recognised_values")(values) if is_several else [parse_values(verb, values)]
+        for asked in commands:
+            mode, output = asked.terminal.progress, asked.options.output
+            if asked.options.dry_run:
+                raise ConfigError(f"--dry-run writes no data set: run `recordmill {verb} --dry-run` for the plan")
+            splits += run_command(asked, beam_arguments, show and mode != "none" and show(mode)).splits
     except RecordmillError as error:
-        names = {each.flag: each.name for each in fields_of(verb)}
+        verbs = CONVERSIONS if is_several else (verb,)
+        names = {each.flag: each.name for known in verbs for each in fields_of(known)}
         error.args = (without_flags(str(error), names), *error.args[1:])
         raise
     except OSError as error:
         raise (ConfigError if is_of_command(error) else JobError)(explain_os_error(error)) from error
     except Exception as error:
         raise JobError(f"{type(error).__name__}: {error}") from error
-    return {"output": options.output, "splits": options.splits}
+    return {"output": output, "splits": splits}
 
 
 def child() -> None:

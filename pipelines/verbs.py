@@ -21,6 +21,9 @@ class Verb(NamedTuple):
     resumes: bool = False  # True if the same command continues after an interruption
     runs_beam: bool = True  # True if it needs Beam, and takes Beam's flags after a lone --
     needs_tensorflow: bool = False  # True if it needs TensorFlow
+    # True if it stands for commands of other verbs, which `recognised_commands` and `recognised_values` of its module
+    # yield; it has no `prepare`.
+    recognises: bool = False
 
     @property
     def help(self) -> str:
@@ -148,13 +151,14 @@ VERBS = {
     "cvat": _format(
         "cvat", "CVAT's XML", "Boxes, polygons, masks, points, tags and tracks of CVAT's XML 1.1; all subsets."
     ),
-    "auto": Verb(
+    "auto": _conversion(
         "recordmill.pipelines.dataset_options.AutoOptions",
         "recordmill.launch.verbs.auto",
         "Recognise a data set and convert it. The command that reads it is printed and run; its flags may be given, "
         "--dry-run first.",
         "--data FILE|DIR|ZIP --output DIR [flags of the command that is found]",
         (_DRAW, "recordmill auto --data sample/classes --output by-class --dry-run"),
+        recognises=True,
     ),
     "verify": Verb(
         "recordmill.pipelines.dataset_options.VerifyOptions",

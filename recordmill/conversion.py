@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
     from typing_extensions import Unpack
 
-    from recordmill.keywords import CocoKeywords, EmbedKeywords, FolderKeywords, TableKeywords
+    from recordmill.keywords import CocoKeywords, EmbedKeywords, FolderKeywords, OtherVerb, TableKeywords
 
     RunnerOptions = Sequence[str] | PipelineOptions
 
@@ -52,6 +52,8 @@ def convert(
 def convert(
     verb: Literal["table"], *, runner_options: "RunnerOptions | None" = None, **options: "Unpack[TableKeywords]"
 ) -> DataSet: ...
+@overload
+def convert(verb: "OtherVerb", *, runner_options: "RunnerOptions | None" = None, **options: Any) -> DataSet: ...
 def convert(verb: str, *, runner_options: "RunnerOptions | None" = None, **options: Any) -> DataSet:
     """Convert a data set to sharded TFRecord files, as the command does, and open the result.
 
@@ -59,7 +61,7 @@ def convert(verb: str, *, runner_options: "RunnerOptions | None" = None, **optio
     shards. Logger `recordmill` gets the summary at level INFO, and warnings and the number of rejects at level WARNING.
 
     Args:
-        verb: `coco`, `folder`, `table` or `embed`.
+        verb: `coco`, `folder`, `table`, `embed`, a format of docs/formats.md; or `auto`, which recognises the data set.
         runner_options: Flags of Beam as a list, or PipelineOptions, for another runner. This process then builds the
             pipeline, and prints the output of the command.
         options: The command's flags with underscores, see docs/cli.md: `num_shards=4`, `split={"train": 0.8, "val":

@@ -12,6 +12,20 @@ Paths = Path | Sequence[Path]
 Texts = str | Sequence[str]
 Pairs = Texts | Mapping[str, str | float]
 Shares = Texts | Mapping[str, float | str | Fraction]
+OtherVerb = Literal[
+    "yolo",
+    "imagefolder",
+    "labelme",
+    "via",
+    "createml",
+    "tfcsv",
+    "labelstudio",
+    "openimages",
+    "vertex",
+    "voc",
+    "cvat",
+    "auto",
+]
 
 
 class ConvertKeywords(TypedDict, total=False):

@@ -33,12 +33,14 @@ def keywords_module() -> str:
     lines = {
         verb: [_line(each) for each in options_of(VERBS[verb].options) if each.name != "dry_run"]
         for verb in CONVERSIONS
+        if not VERBS[verb].recognises
     }
     shared = _shared(lines.values())
     of_objects = [line for line in _shared(lines[verb] for verb in ("coco", *FORMATS)) if line not in shared]
     of_formats = [line for line in _shared(lines[verb] for verb in FORMATS) if line not in (*shared, *of_objects)]
+    others = [f'    "{verb}",' for verb in CONVERSIONS if verb in FORMATS or VERBS[verb].recognises]
     parts = [
-        _HEAD,
+        "\n".join([f"{_HEAD}OtherVerb = Literal[", *others, "]\n"]),
         _class("Convert", "TypedDict", "all conversions", [*shared, *of_all]),
         _class("Objects", "ConvertKeywords", "`coco` and all formats", of_objects),
         _class("Format", "ObjectsKeywords", "all formats", of_formats),

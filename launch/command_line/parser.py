@@ -54,7 +54,7 @@ def parse(arguments: Sequence[str]) -> Command:
         raise ConfigError(f"{_no_verb(verb)} (recordmill --help lists the verbs)")
     if any(word in HELP for word in rest):
         _print_and_exit(verb_help(verb))
-    typed, faults = _read_words(fields_of(verb), rest)
+    typed, faults = read_words(fields_of(verb), rest)
     advice = f" (recordmill {verb} --help lists the flags)" if faults else ""
     command = _filled(verb, typed, faults, advice)
     if command.terminal.print_config:
@@ -103,7 +103,7 @@ def _no_verb(word: str) -> str:
     return f"{word!r} is not a verb" + (f"; did you mean {near[0]}?" if near else f"; they are {', '.join(VERBS)}")
 
 
-def _read_words(fields: Iterable[OptionField], words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+def read_words(fields: Iterable[OptionField], words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """Return the typed values by option, and the errors of unknown words."""
     flags = {each.flag: each for each in fields if not each.is_argument}
     arguments = deque(each for each in fields if each.is_argument)

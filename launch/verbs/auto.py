@@ -2,8 +2,11 @@
 
 import difflib
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from recordmill.launch.command_line.parser import Command, parse, parse_values, read_words
+from recordmill.pipelines.recognise import choose_format
 from recordmill.pipelines.verbs import VERBS, fields_of
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.sizes import printable
@@ -11,7 +14,7 @@ from recordmill.schemas.sizes import printable
 _CLOSE = 0.75
 
 
-def recognised_commands(words: Sequence[str]) -> Iterator[list[str]]:
+def recognised_commands(words: Sequence[str]) -> Iterator[Command]:
     """Yield the commands that `recordmill auto WORDS` stands for, after each is printed.
 
     Raises:
@@ -23,10 +26,20 @@ def recognised_commands(words: Sequence[str]) -> Iterator[list[str]]:
     for name in (word.partition("=")[0] for word in rest):
         if name not in known and (near := difflib.get_close_matches(name, ("--data", "--format-in"), 1, _CLOSE)):
             raise ConfigError(f"unknown flag {name}; did you mean {near[0]}?")
+    yield from map(parse, _printed(data, asked, rest))
+
+
+def recognised_values(values: Mapping[str, Any]) -> Iterator[Command]:
+    """Yield the commands that values of options by name stand for, as `recognised_commands` does."""
+    rest = {name: value for name, value in values.items() if name not in ("data", "format_in")}
+    for verb, *flags in _printed(values.get("data"), values.get("format_in"), []):
+        yield parse_values(verb, read_words(fields_of(verb), flags)[0] | rest)
+
+
+def _printed(data: str | None, asked: str | None, rest: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the words of commands, after each is printed."""
     if not data:
         raise ConfigError("--data is missing: the folder, .zip or file of the data set (recordmill auto --help)")
-    from recordmill.pipelines.recognise import choose_format
-
     found = choose_format(data, asked)
     print(printable(f"{data} is read by recordmill {found.verb}: {found.why}"))
     for flags in found.commands:

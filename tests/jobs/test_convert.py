@@ -18,6 +18,7 @@ import recordmill
 from recordmill.launch.command_line.keywords import keywords_module
 from recordmill.schemas.errors import WrongFlagError
 from tests.conftest import shard_bytes
+from tests.jobs.folders import draw_all
 
 SPLIT = {"train": 0.75, "val": Fraction(1, 4)}
 
@@ -86,12 +87,30 @@ def test_config_error_has_every_fault_in_words_of_keywords(runner_options):
         ("coco", {"images": "i", "instances": "i.json", "output": "o", "dry_run": True}, "^dry_run writes no data set"),
         ("coco", {"images": "/no/images", "instances": "/no/file", "output": "o"}, "images /no/images: no such folder"),
         ("coco", {"runner_options": PipelineOptions(use_public_ips=False)}, "^runner_options: use_public_ips=False"),
+        ("auto", {"output": "o"}, "^data is missing"),
+        ("auto", {"data": "/no/data", "output": "o"}, "^data /no/data: no such file"),
         ("table", {"rows": "r.csv", "output": "o", "runner_options": ["--runner=Flunk"]}, "--runner=Flunk is none of"),
     ],
 )
 def test_config_error(verb, values, fault):
     with pytest.raises(recordmill.ConfigError, match=fault):
         recordmill.convert(verb, **values)
+
+
+def test_auto_runs_what_it_recognises(tmp_path, caplog):
+    """Class folders below folders of splits need a command each; a data set may lack the split train."""
+    caplog.set_level(logging.INFO, "recordmill")
+    draw_all(tmp_path / "data", [f"{split}/{kind}/1.jpg" for split in ("train", "valid") for kind in ("cat", "dog")])
+    (tmp_path / "data/valid/dog/2.jpg").write_bytes(b"-")
+    more = {"num_shards": 1, "max_rejects": 0.5}
+    data = recordmill.convert("auto", data=tmp_path / "data", output=tmp_path / "out", **more)
+    assert {split: len(data[split]) for split in data} == {"train": 2, "val": 2}
+    assert "is read by recordmill folder: 2 class folders below train, valid" in caplog.text
+    assert "Split val: 1 images, rows or annotations were rejected" in caplog.text
+    draw_all(tmp_path / "yolo", ["images/val/1.jpg"])
+    (tmp_path / "yolo/data.yaml").write_text("val: images/val\nnames: [cat]\n")
+    data = recordmill.convert("auto", data=tmp_path / "yolo", output=tmp_path / "val", format_in="yolo")
+    assert [*data] == ["val"]
 
 
 CALL = """

@@ -16,7 +16,7 @@ PATHS = {
     "folder": {"images": "gs://b/i", "output": "gs://b/o"},
     "embed": {"images": "gs://b/i", "model": "mobilenet-v2", "output": "gs://b/o"},
     "table": {"rows": "gs://b/r.csv", "output": "gs://b/o"},
-    **{name: {"data": "gs://b/d", "output": "gs://b/o"} for name in FORMATS},
+    **{name: {"data": "gs://b/d", "output": "gs://b/o"} for name in (*FORMATS, "auto")},
 }
 
 
@@ -34,7 +34,7 @@ def test_what_must_be_given_is_what_command_misses(command):
         parse([command])
     missing = {word for word in str(caught.value).split() if word.startswith("--")}
     more = {"coco": set(), "table": {"--rows"}, "embed": {"--images", "--model"}}.get(command, {"--images"})
-    more = {"--data"} if command in FORMATS else more
+    more = {"--data"} if command in (*FORMATS, "auto") else more
     assert required == {"--output", *more} <= missing
 
 

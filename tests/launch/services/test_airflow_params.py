@@ -31,6 +31,8 @@ NULLABLE_TEXT = {"type": ["null", "string"], "default": None}
         ("coco", "name", {"type": "string", "default": "coco"}),
         ("coco", "output", NULLABLE_TEXT),
         ("table", "schema", NULLABLE_TEXT),
+        ("auto", "data", {"type": "string"}),
+        ("auto", "format_in", NULLABLE_TEXT),
     ],
 )
 def test_a_schema_of_each_kind(verb, name, expected):
