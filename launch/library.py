@@ -43,7 +43,9 @@ def convert(
         asked = parse_values(verb, values)
         options, mode = asked.options, asked.terminal.progress
         if options.dry_run:
-            raise ConfigError(f"--dry-run writes no data set: run `recordmill {verb} --dry-run` for the plan")
+            raise ConfigError(
+                f"dry_run writes no data set, and convert returns one: the plan is printed by the command recordmill {verb}"
+            )
         run_command(asked, beam_arguments, show and mode != "none" and show(mode))
     except RecordmillError as error:
         names = {each.flag: each.name for each in fields_of(verb)}
