@@ -46,7 +46,7 @@ def convert(
         for asked in commands:
             mode, output = asked.terminal.progress, asked.options.output
             if asked.options.dry_run:
-                raise ConfigError(f"--dry-run writes no data set: run `recordmill {verb} --dry-run` for the plan")
+                raise ConfigError(f"dry_run writes no data set: the command recordmill {verb} prints the plan")
             splits += run_command(asked, beam_arguments, show and mode != "none" and show(mode)).splits
     except RecordmillError as error:
         verbs = CONVERSIONS if is_several else (verb,)

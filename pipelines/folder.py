@@ -25,8 +25,8 @@ from recordmill.schemas.inputs.labels import (
     LabelMap,
     LabelsBeside,
     adopt_labels,
-    alike_names,
     misread_numbers,
+    name_warnings,
 )
 from recordmill.schemas.inputs.options import ALL_TRAIN
 from recordmill.transforms.dataset.dataset_folder import labels_beside
@@ -156,7 +156,7 @@ def _warned(
 
 
 def _of_names(labels: LabelMap, splits: tuple[str, ...]) -> Facts:
-    texts = [*misread_numbers(labels), *alike_names(labels)]
+    texts = [*misread_numbers(labels), *name_warnings(labels)]
     return Facts(warnings={(split, text) for text in texts for split in splits})
 
 

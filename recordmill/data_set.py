@@ -129,6 +129,8 @@ class Split(SplitRecords):
 
         split = self.with_keys(keys)
         if iterable:
+            if part and not 0 <= part[0] < part[1]:
+                raise ConfigError(f"part is (rank, ranks), with ranks from 0: {part} is not")
             return TorchIterableDataset(split, seed, part, even, transform)
         if seed is not None or part is not None or even:
             raise ConfigError("seed, part and even are of iterable=True; otherwise the sampler makes order and parts")

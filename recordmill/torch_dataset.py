@@ -100,7 +100,10 @@ def _of_process() -> tuple[int, int] | None:
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-        return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        rank, ranks = os.environ["RANK"], os.environ["WORLD_SIZE"]
+        if not (rank.isdecimal() and ranks.isdecimal() and int(rank) < int(ranks)):
+            raise ConfigError(f"the variables RANK {rank!r} and WORLD_SIZE {ranks!r} are no rank of a group, from 0 on")
+        return int(rank), int(ranks)
     return None
 
 

@@ -150,12 +150,14 @@ def sorted_names(names: Iterable[str]) -> list[str]:
     return sorted(names, key=Decimal) if all(map(_NUMBER.fullmatch, names)) else names
 
 
-def alike_names(labels: LabelMap) -> Iterator[str]:
-    """Yield a warning if class names differ only in case, or in the separator of words.
+def name_warnings(labels: LabelMap) -> Iterator[str]:
+    """Yield warnings of class names that are blank, or that differ only in case or in the separator of words.
 
-    >>> next(alike_names(LabelMap((Category(0, "Hot dog"), Category(1, "hot_dog"))))).split(",")[0]
+    >>> next(name_warnings(LabelMap((Category(0, "Hot dog"), Category(1, "hot_dog"))))).split(",")[0]
     "the classes 'Hot dog' and 'hot_dog' may be one"
     """
+    if blank := sum(not category.name.strip() for category in labels.categories):
+        yield f"{blank:,} of {len(labels.categories):,} classes have a blank name: name them in the labels"
     groups: dict[str, list[str]] = {}
     for category in labels.categories:
         words = _BETWEEN_WORDS.sub(" ", unicodedata.normalize("NFKC", category.name).casefold()).strip()

@@ -15,7 +15,7 @@ from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.annotations import Caption, ImageLabels
-from recordmill.schemas.inputs.labels import LabelMap, LabelsBeside, adopt_labels
+from recordmill.schemas.inputs.labels import LabelMap, LabelsBeside, adopt_labels, name_warnings
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Rejected
@@ -87,6 +87,7 @@ def _describe(rules: ClassRules, traits: list[tuple[str, str, int, int]]) -> Ite
     notes = frozenset(trait.name for trait in found if trait.kind == NOTE)
     warnings = [*rules.source.warnings, *rules.source.check(notes)]
     categories = choose_labels(found, of_image=False) if known is None else LabelMap(known)
+    warnings += name_warnings(categories)
     labels = select_categories(categories, rules.categories)
     if rules.beside:
         labels, absent = adopt_labels(labels, rules.beside, True, _CURE)

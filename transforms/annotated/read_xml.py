@@ -32,6 +32,12 @@ class Element:
     def text(self) -> str:
         return "".join(self.texts).strip()
 
+    @property
+    def one_line(self) -> str:
+        """Text with the spaces at its ends, as other readers take names; without them if it has several lines."""
+        text = "".join(self.texts)
+        return text.strip() if "\n" in text else text
+
     def find(self, tag: str) -> "Element | None":
         """Return the first child of this name."""
         return next((child for child in self.children if child.tag == tag), None)

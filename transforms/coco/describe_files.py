@@ -15,7 +15,7 @@ from recordmill.schemas.errors import CategoryError, NoSuchClassError
 from recordmill.schemas.features import FeatureKind, FeatureTable, Part
 from recordmill.schemas.inputs.annotations import Category, name_keypoints
 from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, FieldRows
-from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap, LabelsBeside, adopt_labels
+from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap, LabelsBeside, adopt_labels, name_warnings
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.coco.file_fields import COUNTED, without
 from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder
@@ -123,7 +123,7 @@ def input_facts(
         for split in others:
             facts.add_rows(split, msgspec.structs.replace(rows, images=0, annotations=0))
     of_files = chain.from_iterable(file.warnings for file in files)
-    for text in (*of_files, *_isthing_warnings(files), *_category_warnings(files)):
+    for text in (*of_files, *_isthing_warnings(files), *_category_warnings(files), *_name_warnings(files)):
         facts.warn(splits[0], text)
     return facts.build()
 
@@ -154,6 +154,11 @@ def _category_warnings(files: Sequence[AnnotationFile]) -> Iterator[str]:
             f"{', '.join(without)}: no categories, so no annotation has a class; add the list categories, of objects "
             "with an integer id and a name, from the file of another split for example"
         )
+
+
+def _name_warnings(files: Sequence[AnnotationFile]) -> Iterator[str]:
+    by_id = {category.id: category for file in files for category in file.categories}
+    return name_warnings(LabelMap(tuple(by_id[id_] for id_ in sorted(by_id))))
 
 
 def describe_inputs(files: Iterable[AnnotationFile], layout: FeatureTable) -> list[InputRows]:

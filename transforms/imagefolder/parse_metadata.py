@@ -255,8 +255,8 @@ def _class(value: Any, names: Sequence[str]) -> tuple[str, int | None]:
     if value is None or not str(value).strip():
         raise UnusableError(Reason.MALFORMED_ANNOTATION, "the object has no category")
     if not names:
-        return str(value).strip(), None
-    text = f"{value:g}" if isinstance(value, float) else str(value).strip()  # 1.0 for 1 where others are missing
+        return str(value), None
+    text = f"{value:g}" if isinstance(value, float) else str(value)  # 1.0 for 1 where others are missing
     index = names.index(text) if text in names else int(text) if text.isdecimal() else -1
     if not 0 <= index < len(names):
         detail = f"class {shown(value)} is none of the {len(names)} of --class-names, which are numbered from 0"

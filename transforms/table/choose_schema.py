@@ -14,8 +14,8 @@ from recordmill.schemas.inputs.labels import (
     LabelMap,
     LabelsBeside,
     adopt_labels,
-    alike_names,
     misread_numbers,
+    name_warnings,
     sorted_names,
 )
 from recordmill.schemas.inputs.tables import CLASS_TYPES, TEXT_PARTS, Column, RowsFile, TableSchema
@@ -123,7 +123,7 @@ def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsF
     warnings += _of_enums([column for column in columns if column.type is ColumnType.ENUM], choice)
     labels = _labels(stats, choice)
     if not choice.classes:
-        warnings += (*misread_numbers(labels), *alike_names(labels))
+        warnings += (*misread_numbers(labels), *name_warnings(labels))
     if choice.beside and choice.label:
         labels, absent = adopt_labels(labels, choice.beside, bool(choice.classes), SAME_CLASSES)
         warnings += [absent] if absent else []

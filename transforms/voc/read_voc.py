@@ -285,12 +285,14 @@ def _add_masks(objects: list[SampleObject], numbers: list[int], last: int, file:
 
 
 def parse_object(element: Element, origin: int) -> SampleObject:
-    """
+    """Return the object of an <object>.
+
     Raises:
-        UnusableError: it has no name or no box, or a number of it is none.
+        UnusableError: The object has no name or no box, or one of its numbers is not a number.
     """
-    name, edges = element.text_of("name"), element.find("bndbox")
-    if not name:
+    named, edges = element.find("name"), element.find("bndbox")
+    name = named.one_line if named else ""
+    if not name.strip():
         raise UnusableError(Reason.MALFORMED_ANNOTATION, "an object without <name>")
     if edges is None:
         raise UnusableError(Reason.MALFORMED_BOX, f"{name!r} has no <bndbox>")

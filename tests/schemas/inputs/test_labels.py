@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from recordmill.schemas.inputs.annotations import Category
-from recordmill.schemas.inputs.labels import LABEL_FILES, LabelMap, alike_names, label_files, misread_numbers
+from recordmill.schemas.inputs.labels import LABEL_FILES, LabelMap, label_files, misread_numbers, name_warnings
 
 GAPPED = LabelMap((Category(1, "cat"), Category(3, "dog"), Category(90, "tooth brush")))
 ZERO_BASED = LabelMap((Category(0, "face"), Category(1, "face"), Category(5, "hand")))
@@ -228,9 +228,10 @@ def test_classes_called_by_other_numbers_than_their_labels_are_named(names, told
         (["cat", "Cat", "dog "], "the classes 'cat' and 'Cat' may be one"),
         (["dog", "dog ", "hot dog", "hot__Dog"], "the classes 'dog' and 'dog ' may be one"),
         (["\ufb01sh", "fish"], "the classes '\ufb01sh' and 'fish' may be one"),
+        (["cat", "", " "], "2 of 3 classes have a blank name"),
         (["cat", "cats", "_", "-", "cat"], ""),
     ],
 )
 def test_classes_whose_names_are_alike_are_named(names, told):
     labels = LabelMap(tuple(Category(index, name) for index, name in enumerate(names)))
-    assert [text[: len(told)] for text in alike_names(labels)] == [told] * bool(told)
+    assert [text[: len(told)] for text in name_warnings(labels)] == [told] * bool(told)

@@ -29,6 +29,7 @@ def parsed(row: dict | bytes, rules: RowRules = NAMED, file: str = "metadata.jso
         ([{"bbox": BOX, "label": "dog"}], NAMED, ("dog", (1, 2, 3, 4), "px")),
         ([{"bbox": BOX, "label": "cow"}], RowRules(), ("cow", (1, 2, 3, 4), "px")),
         ({"bbox": [BOX]}, RowRules(("thing",)), ("thing", (1, 2, 3, 4), "px")),
+        ([{"bbox": BOX, "label": "cow "}], RowRules(), ("cow ", (1, 2, 3, 4), "px")),
         ({"bbox": [BOX], "label": ["a"]}, RowRules(box_format=BoxFormat.XYXY), ("a", (1, 2, 2, 2), "px")),
         ({"bbox": [BOX], "label": ["a"]}, RowRules(box_format=BoxFormat.CXCYWH), ("a", (-0.5, 0, 3, 4), "px")),
         (

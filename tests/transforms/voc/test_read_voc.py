@@ -22,9 +22,9 @@ def of_objects(*objects: str, origin: int = 0):
 @pytest.mark.parametrize(("origin", "box"), [(0, (3, 4, 10, 20.5)), (1, (2, 3, 11, 21.5))])
 def test_objects(origin, box):
     more = "<pose>Left</pose><truncated>1</truncated><difficult>true</difficult><occluded>1</occluded><other>0</other>"
-    found = of_objects(f"<object><name> r&amp;b </name>{more}{BOX}</object>", CAT, origin=origin)
+    found = of_objects(f"<object><name> r&amp;b</name>{more}{BOX}</object>", CAT, origin=origin)
     (one, other), sample = found.sample.objects, found.sample
-    assert (one.category, one.box, one.frame) == ("r&b", box, "px")
+    assert (one.category, one.box, one.frame) == (" r&b", box, "px")
     assert (one.difficult, one.truncated, one.view) == (True, True, "Left")
     assert (other.category, other.difficult, other.truncated, other.view) == ("cat", False, False, "")
     assert (sample.width, sample.height, found.faults) == (40, 30, ())

@@ -103,6 +103,9 @@ def test_what_cannot_be_is_named_at_once(tmp_path, split):
     for more in ({"seed": 0}, {"part": (0, 2)}, {"even": True}):
         with pytest.raises(ConfigError, match="seed, part and even are of iterable=True"):
             split.torch(**more)
+    for part in ((2, 2), (-1, 2), (0, 0)):
+        with pytest.raises(ConfigError, match=r"part is \(rank, ranks\)"):
+            split.torch(iterable=True, part=part)
     with pytest.raises(ConfigError, match="keys lacks image"):
         split.torch(keys=["boxes"])
     compressed = write_split(tmp_path, CONTENTS["rows"], [draw(CONTENTS["rows"], 0)], compressed=True)
@@ -193,6 +196,10 @@ def test_ranks_are_those_of_torchrun(split, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
     assert ids(records) == [1, 4, 7, 10]
     assert ids(split.torch(iterable=True, part=(0, 2))) == [0, 2, 4, 6, 8, 10]
+    for rank in ("3", "one"):
+        monkeypatch.setenv("RANK", rank)
+        with pytest.raises(ConfigError, match="RANK '"):
+            ids(records)
 
 
 def test_ranks_are_torch_distributed(split, tmp_path, monkeypatch):
