@@ -180,7 +180,7 @@ def check_findings(demands: Demands, rows: dict[str, Rows], facts: Facts, lists:
         )
     nothing = "No picture was read" if unit == "image" else "No shard was written"
     advice = nothing
-    if not_found > demands.max_rejects * total:
+    if not_found > demands.max_rejects * total and not any(kinds_apart(facts)):  # which is the cause
         advice = f"{_compared(demands, images, files, is_all=False)} {advice}"
     if demands.output:
         advice = f"They are listed in {rejects_paths(demands.output, demands.splits)}. {advice}"

@@ -76,6 +76,20 @@ def test_annotation_files_of_different_splits(merged, is_said):
     assert [text.partition(" (")[0] for text in said] == [f"the annotation files share {merged} images"] * is_said
 
 
+@pytest.mark.parametrize(("merged", "is_advised"), [(0, False), (9, True)])
+def test_another_folder_is_no_cure_for_annotation_files_of_two_splits(merged, is_advised):
+    found = rejected(9)
+    facts = Facts(
+        {("train", Metric.ROWS_MERGED.value): merged},
+        {("train", f"{kind}.json", kind): InputRows(f"{kind}.json", kind, 10, 9) for kind in ("instances", "captions")},
+        dict(found),
+        unmatched=names("1.jpg"),
+    )
+    with pytest.raises(TooManyRejectsError) as caught:
+        check_findings(demands(), {"train": Rows(20 - merged, 18)}, facts, found)
+    assert ("--images may be given several times" in str(caught.value)) == is_advised
+
+
 def test_up_to_limit_nothing_is_written(tmp_path):
     check(demands(tmp_path), {"train": Rows(30, 10)}, rejected(3), names("0"))
     check(demands(tmp_path, max_rejects=0.5), {"train": Rows(2, 0)}, rejected(1), names("1.jpg"))
