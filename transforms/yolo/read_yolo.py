@@ -380,5 +380,5 @@ def _column_fault(columns: int, rules: LineRules) -> str:
         return "" if columns == 9 else f"{columns} columns, where an oriented box has 9"
     if columns == 6:
         return "6 columns, as predictions with a confidence have: a box has 5"
-    is_shape = columns == 5 or (columns > 6 and columns % 2)
+    is_shape = columns >= 5 and columns % 2
     return "" if is_shape else f"{columns} columns, where a box has 5, and a polygon 7, 9 or more"

@@ -36,6 +36,11 @@ def parse(file: object, rules: TaskRules = RULES):
         # 20 × 20 pixels, turned by 90° about (50, 50): from x 30 to 50 of 200, and y 50 to 70 of 100
         (result(value=BOX | {"rotation": 90}), (0.15, 0.5, 0.1, 0.2), [0.25, 0.5, 0.25, 0.7, 0.15, 0.7, 0.15, 0.5]),
         (
+            result(value=BOX | {"rotation": 30}),  # a corner is 20 * (cos 30°, sin 30°) = (17.32, 10) pixels further
+            (0.2, 0.5, 0.136603, 0.273205),
+            [0.25, 0.5, 0.336603, 0.6, 0.286603, 0.773205, 0.2, 0.673205],
+        ),
+        (
             result("polygonlabels", {"points": [[10, 20], [40, 20], [40, 60]], "polygonlabels": ["Cat"]}),
             (0.1, 0.2, 0.3, 0.4),
             [0.1, 0.2, 0.4, 0.2, 0.4, 0.6],
@@ -50,9 +55,9 @@ def parse(file: object, rules: TaskRules = RULES):
 def test_shapes(found, box, ring):
     (image,) = parse([task([found])])
     (each,) = image.sample.objects
-    assert (each.category, each.frame, each.box) == ("Cat", "fraction", pytest.approx(box))
-    assert json.loads(each.segmentation or "null") == (ring and [pytest.approx(ring)])
-    assert each.corners == (pytest.approx(ring) if found["value"].get("rotation") else ())
+    assert (each.category, each.frame, each.box) == ("Cat", "fraction", pytest.approx(box, abs=1e-6))
+    assert json.loads(each.segmentation or "null") == (ring and [pytest.approx(ring, abs=1e-6)])
+    assert each.corners == (pytest.approx(ring, abs=1e-6) if found["value"].get("rotation") else ())
     assert (image.sample.width, image.sample.height, image.faults) == (200, 100, ())
 
 

@@ -58,7 +58,7 @@ def source_of(folder, files: dict[str, str], **more: object):
     return OpenimagesOptions(data=str(folder), output="out", **more).source()
 
 
-NAMES = "/m/1,Cat\n/m/2,Dog\n"
+NAMES = "LabelName,DisplayName\n/m/1,Cat\n\n/m/2,Dog\n"
 
 
 def test_splits_by_files(tmp_path):
