@@ -155,9 +155,10 @@ def frame_note(numbers: Iterable[float]) -> str:
 
 
 def check_pixels(notes: frozenset[str], tool: str) -> None:
-    """
+    """Refuse fractions where a tool writes pixels.
+
     Raises:
-        ConfigError: all boxes are within 0..1.
+        ConfigError: All boxes are within 0..1.
     """
     if _FRACTIONS in notes and _PIXELS not in notes:
         raise ConfigError(f"all coordinates are within 0..1, so they are fractions, and {tool}'s are pixels")

@@ -104,9 +104,10 @@ def finite_numbers(texts: Mapping[str, str], whose: str) -> list[float]:
 
 
 def check_fractions(numbers: Iterable[float], what: str = "a number is") -> None:
-    """
+    """Refuse numbers that are not fractions.
+
     Raises:
-        UnusableError: a number is not finite, or beyond 0..1 by more than `_BEYOND`.
+        UnusableError: A number is not finite, or beyond 0..1 by more than `_BEYOND`.
     """
     numbers = list(numbers)
     if not all(-_BEYOND <= number <= 1 + _BEYOND for number in numbers):

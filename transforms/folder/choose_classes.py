@@ -35,7 +35,7 @@ def label_paths(
     splits: Sequence[str],
     facts: FactsBuilder,
 ) -> Block:
-    """Image rows of the files that are images, with the columns of their files.
+    """Return rows of the files that are images, with the columns of their files.
 
     Args:
         files: by their `recordmill.schemas.names.name_key`.
@@ -107,8 +107,8 @@ def _class_names(keyed: tuple[int, bytes]) -> set[str]:
 
 
 def class_labels(found: Iterable[str], names: tuple[str, ...], folders: tuple[str, ...] = ()) -> LabelMap:
-    """The classes as a label map whose ids are the indices: `names` in their order, or else the found ones, sorted; as
-    numbers where all are numbers.
+    """Return the classes with indices as ids: `names` in their order; without `names` the found classes, sorted, as
+    numbers if all are numbers.
 
     Raises:
         NoSuchClassError: none of `names` was found, or one was found only in another case (Cat for cat).

@@ -228,9 +228,10 @@ def box_of(each: Mapping[str, Any]) -> tuple[float, float, float, float]:
 
 
 def _object(each: Mapping[str, Any], rules: RowRules) -> SampleObject:
-    """
+    """Return the object of an entry of `objects`.
+
     Raises:
-        UnusableError: its box or its class is unusable.
+        UnusableError: The box or the class is unusable.
     """
     numbers, format_ = box_of(each), rules.box_format
     if format_ not in (BoxFormat.XYWH, BoxFormat.REL_XYWH):

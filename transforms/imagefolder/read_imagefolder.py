@@ -245,9 +245,10 @@ def _no_metadata(data: str) -> str:
 
 
 def _check_file(file: MetadataFile, class_names: tuple[str, ...], captions: tuple[str, ...]) -> None:
-    """
+    """Refuse a metadata file whose columns have nothing that records store.
+
     Raises:
-        ConfigError: the columns are of no use, or classes need names.
+        ConfigError: The columns have neither images with objects nor captions, or classes need names.
     """
     folder = split_folder(file.path)[0]
     columns = ", ".join(file.columns) or "none"

@@ -195,7 +195,7 @@ def _shallow(image: Image.Image) -> Image.Image:
 
 
 def is_12_bit(image: Image.Image) -> bool:
-    """True if a decoded picture has samples of 16 bits that all fit 12, and has not one colour only."""
+    """Return True if all 16-bit samples of a decoded picture fit in 12 bits, and they are not all equal."""
     return image.mode.startswith(_DEEP) and (of := np.asarray(image)).min() < of.max() < 1 << 12
 
 

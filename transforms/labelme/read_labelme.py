@@ -129,9 +129,10 @@ def _groups(raw: list[msgspec.Raw], parts: ImageParts) -> dict[Any, tuple[list[i
 
 
 def _object(group: list[_Shape], rules: ShapeRules, file: _LabelmeFile, notes: set[str]) -> SampleObject:
-    """
+    """Return the object of a group of shapes.
+
     Raises:
-        UnusableError: the shapes are no object.
+        UnusableError: The shapes are not an object.
     """
     first = group[0]
     if first.label in rules.ignored:

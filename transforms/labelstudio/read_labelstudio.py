@@ -146,9 +146,10 @@ def parse_tasks(stream: BinaryIO, file: str, rules: TaskRules) -> Iterator[Label
 
 
 def _image_name(data: dict[str, Any], rules: TaskRules) -> str:
-    """
+    """Return the file name of a task's image.
+
     Raises:
-        UnusableError: no key of `data`, or several, name an image.
+        UnusableError: No key of `data`, or several, name an image.
     """
     named = {key: path for key, value in data.items() if isinstance(value, str) and is_image_name(path := _path(value))}
     key = rules.image_key or ("image" if "image" in named else next(iter(named), ""))

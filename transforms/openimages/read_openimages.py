@@ -91,9 +91,10 @@ def _class_files(options: OpenimagesOptions, folder: str) -> list[str]:
 
 
 def _read_names(path: str) -> Iterator[tuple[str, str]]:
-    """
+    """Yield code and name of each class.
+
     Raises:
-        ConfigError: a row is not a code and a name.
+        ConfigError: A row is not a code and a name.
     """
     try:
         text = storage_for(path).read(path).decode("utf-8-sig")

@@ -64,12 +64,12 @@ class RowBatch(NamedTuple):
     cut: Mapping[str, int] = {}
 
     def values(self, column: str) -> list[Any]:
-        """The value of each row; None in all of them where the file has no such column."""
+        """Return the value of each row; None for each if the file has no such column."""
         array = self.columns.get(column)
         return [None] * len(self.lines) if array is None else python_values(array)
 
     def without(self, bad: Sequence[BadRow]) -> "RowBatch":
-        """The batch, where `bad` rows are no longer in its columns; its `parts` have to be none."""
+        """Return the batch without the values of bad rows. `parts` has to be empty."""
         if not bad:
             return self
         is_good = pa.array(np.isin(self.lines, [row.line for row in bad], invert=True))

@@ -205,8 +205,10 @@ class GcsUpload:
         self._abandon = finalize(self, self._chunks.abandon)
 
     def write(self, data: bytes) -> None:
-        """Raises:
-        OSError: Earlier bytes could not be sent.
+        """Send bytes, later.
+
+        Raises:
+            OSError: Earlier bytes could not be sent.
         """
         if self._held and self._held_bytes + len(data) > CHUNK_BYTES:
             self._hand_over()
@@ -257,8 +259,10 @@ class _Chunks:
         self._queue.put(None)
 
     def __iter__(self) -> Iterator[bytes]:
-        """Raises:
-        AbandonedError: The upload was abandoned.
+        """Yield the chunks that were written.
+
+        Raises:
+            AbandonedError: The upload was abandoned.
         """
         while (data := self._queue.get()) is not None:
             self._room.release()

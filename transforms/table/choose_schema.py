@@ -93,10 +93,11 @@ class ChosenSchema(NamedTuple):
 
 
 def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsFile]) -> ChosenSchema:
-    """
+    """Return the columns of records, with warnings.
+
     Raises:
-        ConfigError: a column that is asked for is not there; two columns would be one feature.
-        CategoryError: the label column has too many values, or none.
+        ConfigError: A requested column does not exist, or two columns would be one feature.
+        CategoryError: The label column has too many values, or none.
     """
     paths = {file.number: file.path for file in files}
     if stats.first_bad and not stats.rows:

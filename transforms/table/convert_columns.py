@@ -49,7 +49,7 @@ def encode_rows(features: Sequence[FeatureColumn], rows: int) -> pa.LargeBinaryA
 
 
 def _entry(feature: FeatureColumn) -> list[pa.Array]:
-    """Bytes that a feature adds to each record: the map entry up to the values, and the values."""
+    """Return the bytes that a feature adds to each record: the map entry up to the values, and the values."""
     payload = _payloads(feature)
     key = _FIELD_1 + varint(len(feature.name.encode())) + feature.name.encode() + _FIELD_2
     is_packed = feature.kind is not FeatureKind.BYTES
@@ -263,9 +263,10 @@ def _cast(column: Column, array: pa.Array, is_wanted: np.ndarray) -> tuple[pa.Ar
 
 
 def _cast_all(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """
+    """Return the values as another type, each without a change.
+
     Raises:
-        pa.ArrowInvalid: a value is not of the type, or would be another number.
+        pa.ArrowInvalid: A value is not of the type, or would be another number.
     """
     source = array.type
     if pa.types.is_timestamp(target):

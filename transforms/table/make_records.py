@@ -188,8 +188,8 @@ class RowEncoder:
         return GoodRows(good, batch.lines[good], records, identities, indices, of_good, batch.bad + bad)
 
     def splits_of(self, batch: RowBatch) -> np.ndarray:
-        """Each row's split, as its index in the names of splits; -1 of a row that has none. Of several, rows have
-        to be divided by a column."""
+        """Return the split of each row, as its index in the names of splits; -1 if the row has none. If there are
+        several splits, a column has to divide the rows."""
         rows = len(batch.lines)
         bad = {fault.place for fault in self._identity_faults(batch)}
         classes = None
@@ -208,7 +208,7 @@ class RowEncoder:
     def _split_names(
         self, batch: RowBatch, good: np.ndarray, identities: list[bytes], classes: np.ndarray | None
     ) -> np.ndarray:
-        """Each row's split, as its index in the names of splits."""
+        """Return the split of each good row, as its index in the names of splits."""
         splits = self._splits
         if len(splits.names) == 1:
             return np.zeros(len(good), np.int64)
@@ -225,7 +225,7 @@ class RowEncoder:
         return np.array([splits.names.index(name) for name in shares.names])[numbers]
 
     def _positions(self, batch: RowBatch, good: np.ndarray, identities: list[bytes]) -> np.ndarray:
-        """Each row's position between splits, see `SplitShares.position`: uint64."""
+        """Return the position of each good row between splits, see `SplitShares.position`: uint64."""
         splits = self._splits
         of = self._texts(batch, splits.group, good) if splits.group else identities
         is_text = bool(splits.key or splits.group)
@@ -233,11 +233,11 @@ class RowEncoder:
         return np.array([position[each] for each in of], np.uint64)
 
     def _classes(self, classes: np.ndarray | None, rows: int) -> np.ndarray:
-        """The class of each row that is divided with its like; one class if all rows are divided together."""
+        """Return the class of each row; one class for all if rows are not divided by class."""
         return np.full(rows, ALL_ROWS) if classes is None or self._splits.is_ranked else classes
 
     def _texts(self, batch: RowBatch, column: str, good: np.ndarray) -> list[bytes]:
-        """A column's values as texts; every row of `good` has one."""
+        """Return the values of a column, as UTF-8, in the good rows. None of them is missing."""
         if not len(good):  # the batch may not even have the column
             return []
         values = [name_of(value) for value in python_values(batch.columns[column].take(pa.array(good)))]

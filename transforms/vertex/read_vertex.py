@@ -114,9 +114,10 @@ def parse_lines(stream: BinaryIO, file: str, has_splits: bool = False) -> Iterat
 
 
 def _split_of(use: str, has_splits: bool) -> str:
-    """
+    """Return the split of an ml_use; empty if no line has one.
+
     Raises:
-        UnusableError: the line says no split, and others do.
+        UnusableError: The line has no split, and other lines have.
     """
     if not has_splits:
         return ""

@@ -140,9 +140,10 @@ def _image(image: _ViaImage, name: str, rules: RegionRules) -> LabelledImage:
 
 
 def _object(region: _Region, rules: RegionRules, notes: set[str]) -> SampleObject:
-    """
+    """Return the object of a region.
+
     Raises:
-        UnusableError: the region is no object.
+        UnusableError: The region is not an object.
     """
     notes |= {f"{_ATTRIBUTE}{name}" for name, value in region.attributes.items() if value not in ("", {})}
     name = _class_name(region.attributes, rules)

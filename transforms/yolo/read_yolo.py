@@ -322,9 +322,10 @@ def _numbers(tokens: Sequence[str]) -> tuple[float, ...]:
 
 
 def parse_line(columns: Sequence[float], rules: LineRules) -> SampleObject:
-    """
+    """Return the object of a line.
+
     Raises:
-        UnusableError: the line is none of an object.
+        UnusableError: The line is not an object.
 
     >>> parse_line((0, 0.5, 0.5, 0.2, 0.4), LineRules(("cat",), "")).box
     (0.4, 0.3, 0.2, 0.4)
