@@ -163,14 +163,21 @@ HUGGING_FACE = {
 }
 
 
-def write_shard(path: Path, pictures: list[bytes], **more: object) -> None:
+def write_shard(path: Path, pictures: list[bytes], described: object = HUGGING_FACE, **more: object) -> None:
     """Write rows with images as Hugging Face's Parquet files have them. A column is left out by None."""
     rows = [
         {"image": {"bytes": each, "path": "img/1.jpg"}, "objects": OBJECTS, "mood": "calm", **more} for each in pictures
     ]
     table = pa.Table.from_pylist([{key: value for key, value in row.items() if value is not None} for row in rows])
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps(HUGGING_FACE)}), path)
+    pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps(described)}), path)
+
+
+def test_splits_with_different_names_of_classes(folder, recordmill):
+    for name, described in (("train", HUGGING_FACE), ("validation", {})):
+        write_shard(folder / "hub" / f"{name}.parquet", [b"-"], described)
+    done = recordmill("imagefolder", "--data", folder / "hub", "--output", folder / "out")
+    assert (done.code, "have different names of classes: --class-names" in done.err) == (2, True)
 
 
 def only_shards(*names: str, **more: object) -> Callable[[Path], None]:

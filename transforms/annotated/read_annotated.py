@@ -51,10 +51,10 @@ class ReadSource(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class ReadAnnotated(beam.PTransform):
-    """Read the label files of a data set: from a Pipeline to ReadSource.
+    """Convert a Pipeline to the ReadSource of the label files of a data set.
 
     Args:
-        division: None if the source says which split an image is of.
+        division: None if the source has the split of each image.
     """
 
     rules: AnnotatedRules

@@ -148,7 +148,7 @@ def no_names(path: str, lines: Iterable[str]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Source:
-    """A data set of a format.
+    """A data set in one format.
 
     Attributes:
         path: what the user named, for the numbers of rows.

@@ -74,7 +74,7 @@ def _annotation(
     area = row.area
     if area is None:
         area = box[2] * box[3] if is_xywh else math.nan
-    if not 0 <= area <= LARGEST and (is_xywh or row.area is not None):
+    if is_xywh and not abs(area) <= LARGEST:
         return _malformed(row, Reason.MALFORMED_ANNOTATION, f"area is {area}")
     segmentation = bytes(getattr(row, "segmentation", b""))
     return Annotation(row.id, row.category_id, box, area, bool(row.iscrowd), segmentation, keypoints_xyv)
@@ -133,7 +133,7 @@ def segments_fault(segments: tuple[Segment, ...]) -> str:
     for segment in segments:
         if segment.bbox_xywh_px and (fault := box_fault(segment.bbox_xywh_px)):
             return f"segment {segment.id}: {fault}"
-        if segment.area_px2 is not None and not 0 <= segment.area_px2 <= LARGEST:
+        if segment.area_px2 is not None and not abs(segment.area_px2) <= LARGEST:
             return f"segment {segment.id}: area is {segment.area_px2}"
     return ""
 
@@ -260,8 +260,7 @@ def _typed_objects(rows: Sequence[AnnotationRow]) -> dict[str, Any] | None:
     given = np.array([math.nan if row.area is None else row.area for row in rows], np.float64)
     has_area = np.array([row.area is not None for row in rows], bool)
     area = np.where(has_area, given, box[:, 2] * box[:, 3])
-    is_valid = (np.abs(box) <= LARGEST).all(axis=1) & (box[:, 2:] >= 0).all(axis=1) & (area >= 0) & (area <= LARGEST)
-    if not is_valid.all():
+    if not ((np.abs(box) <= LARGEST).all() and (box[:, 2:] >= 0).all() and (np.abs(area) <= LARGEST).all()):
         return None
     columns: dict[str, Any] = {
         "object_id": np.array([row.id for row in rows], np.int64),

@@ -36,6 +36,7 @@ class BlockSummary(msgspec.Struct, frozen=True):
         uses_zero: True if a row has the category id 0.
         without_box: Number of object rows without `bbox`.
         rotated: Number of rows with `attributes.rotation`.
+        negative_areas: Number of annotation rows whose area is below 0.
         hashed_ids: Numbers of images and of annotations whose string id is stored as a hash.
         boxes: Boxes of a sample of the object rows.
         sizes: Packed int64 [3, N]: image id, width, height (pixels) of image rows that have a size.
@@ -57,6 +58,7 @@ class BlockSummary(msgspec.Struct, frozen=True):
     uses_zero: bool
     without_box: int
     rotated: int
+    negative_areas: int
     hashed_ids: tuple[int, int]
     boxes: SampledBoxes | None
     sizes: bytes
@@ -84,6 +86,7 @@ def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
         0 in {getattr(row, "category_id", None) for row in rows.annotations},
         rows.without_box,
         rows.rotated,
+        sum((getattr(row, "area", None) or 0) < 0 for row in rows.annotations),
         (sum(row.id in rows.id_texts.images for row in rows.images), len(rows.id_texts.annotations)),
         sample_boxes(rows.sampled) if guesses_boxes(block.source) else None,
         _pack(_known_sizes(rows.images)) if guesses_boxes(block.source) else b"",
@@ -155,6 +158,11 @@ def _missing_warnings(source: AnnotationSource, blocks: Sequence[BlockSummary]) 
         yield (
             f"{source.path}: {rotated:,} of {number:,} annotations have attributes.rotation, as CVAT's rotated boxes; "
             "boxes are stored upright, without the rotation: export polygons to keep it"
+        )
+    if source.kind in OF_OBJECTS and (negative := sum(block.negative_areas for block in blocks)):
+        yield (
+            f"{source.path}: {negative:,} of {number:,} annotations have a negative area, which records store: remove "
+            "area from these rows, and records have the area of the box"
         )
 
 

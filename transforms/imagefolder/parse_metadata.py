@@ -31,7 +31,7 @@ _AREA, _CROWD, _ID = ("area", "areas"), ("iscrowd", "is_crowd"), ("id", "ids")
 _READ = {*BOXES, *CLASSES, *_AREA, *_CROWD, *_ID}
 _SIZE = ("width", "height")
 NUMBERED, UNREAD = "numbered", "unread "
-"""Notes: an object has a number in place of a class; a column is not written."""
+"""Notes of a file: some object has a number as its class; records have no feature for the column that follows."""
 
 
 class RowRules(NamedTuple):
@@ -205,7 +205,7 @@ def value_of(each: Mapping[str, Any], keys: Sequence[str]) -> Any:
 
 
 def is_numbered(each: Mapping[str, Any]) -> bool:
-    """Return True if the class of an object is a number."""
+    """Return True if an object has a number as its class."""
     return isinstance(value_of(each, CLASSES), int | float)
 
 
@@ -257,7 +257,7 @@ def _class(value: Any, names: Sequence[str]) -> tuple[str, int | None]:
         raise UnusableError(Reason.MALFORMED_ANNOTATION, "the object has no category")
     if not names:
         return str(value), None
-    text = f"{value:g}" if isinstance(value, float) else str(value)  # 1.0 for 1 where others are missing
+    text = f"{value:g}" if isinstance(value, float) else str(value).strip()  # 1.0 for 1 where others are missing
     index = names.index(text) if text in names else int(text) if text.isdecimal() else -1
     if not 0 <= index < len(names):
         detail = f"class {shown(value)} is none of the {len(names)} of --class-names, which are numbered from 0"

@@ -112,6 +112,10 @@ def source(options: ImagefolderOptions) -> Source:
     if picture and images:
         raise ConfigError(f"{files[0].path} holds its images in the column {picture}: leave out --images")
     class_names = options.class_names or (files[0].class_names if picture else ())
+    if other := next(
+        (file for file in files if picture and (options.class_names or file.class_names) != class_names), 0
+    ):
+        raise ConfigError(f"{files[0].path} and {other.path} have different names of classes: --class-names gives them")
     has_captions = Part.CAPTIONS in LAYOUTS[options.layout].parts
     captions = tuple(name for name in CAPTIONS if any(name in file.columns for file in files))
     warnings = _unread_splits(root, files)
@@ -315,10 +319,10 @@ def _picture_size(folder: str, row: Mapping[str, Any], picture: str) -> tuple[fl
 
 
 def _check(notes: frozenset[str], path: str) -> Iterator[str]:
-    """Yield a warning of columns that are not written.
+    """Yield a warning of columns that no record stores.
 
     Raises:
-        ConfigError: an object has a number as its class, and there are no names.
+        ConfigError: Some object has a number as its class, and classes have no names.
     """
     if NUMBERED in notes:
         raise ConfigError(_unnamed(f"{path}: some objects have numbers as classes"))

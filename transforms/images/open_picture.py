@@ -196,7 +196,10 @@ def _shallow(image: Image.Image) -> Image.Image:
 
 def is_12_bit(image: Image.Image) -> bool:
     """Return True if all 16-bit samples of a decoded picture fit in 12 bits, and they are not all equal."""
-    return image.mode.startswith(_DEEP) and (of := np.asarray(image)).min() < of.max() < 1 << 12
+    if not image.mode.startswith(_DEEP):
+        return False
+    samples = np.asarray(image)
+    return bool(samples.min() < samples.max() < 1 << 12)
 
 
 def for_jpeg(image: Image.Image) -> Image.Image:

@@ -42,8 +42,8 @@ _DARK, _BRIGHT = 82, 242
 """Grey levels, 0..255. 99 % of the pixels of a dark image are below _DARK, 95 % of those of a bright image are above
 _BRIGHT. Both are the limits of cleanvision."""
 _BLURRED = 0.15
-"""Sharpness below which an image is blurred. 0.6 % of COCO's images are below it; after a Gaussian blur with a sigma
-of 4 % of the longer side all are, at 2 % 69 % are."""
+"""Minimum sharpness of images that are not blurred. 0.6 % of COCO's images are below it; after a Gaussian blur with a
+sigma of 4 % of the longer side all are, at 2 % 69 % are."""
 _LEAST_ASPECT = 0.35
 """Limit of cleanvision for shorter / longer side of an image. The minimum of coco_mini's 159 images is 0.47."""
 _OVERLAP, _OFF = 0.8, 2

@@ -71,7 +71,7 @@ class GcsStorage(Storage):
         return sorted(found.name[len(prefix) :] for found in _list(folder, "items(name)", delimiter="/"))
 
     def is_folder(self, path: str) -> bool:
-        """Return True if an object is below `path`, and for any bucket."""
+        """Return True if `path` has objects below it. Return True for any bucket."""
         first = next(_list(path, "items(name)", with_markers=True, maxResults=1), None)
         return first is not None or not split_path(path)[1]
 

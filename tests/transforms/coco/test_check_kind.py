@@ -121,6 +121,11 @@ def test_rotated_boxes(tmp_path):
     assert "1 of 2 annotations have attributes.rotation" in text
 
 
+def test_negative_areas(tmp_path):
+    (text,) = warnings_of(tmp_path, "instances", {**OBJECT, "area": -1}, {**OBJECT, "id": 8, "area": 0})
+    assert "1 of 2 annotations have a negative area" in text
+
+
 def test_ids_that_are_texts(tmp_path):
     (text,) = warnings_of(tmp_path, "instances", OBJECT, {**OBJECT, "id": "eight"}, {**OBJECT, "id": "0009"})
     assert "0 images and 1 annotations have ids that are texts" in text

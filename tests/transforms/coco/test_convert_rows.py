@@ -228,7 +228,7 @@ def test_malformed_box_is_rejected_and_shown(tmp_path, bbox):
         assert [annotation.id for annotation in read.part.annotations] == [8]
 
 
-@pytest.mark.parametrize("area", [math.nan, 1e19, -1e30, -0.5, "nan", "wide", True, []])
+@pytest.mark.parametrize("area", [math.nan, 1e19, -1e30, "nan", "wide", True, []])
 def test_area_that_is_no_number_of_pixels_costs_its_row(tmp_path, area):
     read = Read(tmp_path, document(annotations=[{**OBJECT, "area": area}, {**OBJECT, "id": 8}]))
     assert read.reasons == [("annotation", 7, Reason.MALFORMED_ANNOTATION, 1)]
@@ -445,7 +445,7 @@ BAD_SEGMENTS = [
     [{"category_id": 1}],
     *([{**SEGMENT, "id": id_}] for id_ in (0, 1 << 24, None)),
     *([{**SEGMENT, "category_id": id_}] for id_ in (INT64_MAX + 1, None, 5.5)),
-    *([{**SEGMENT, "area": number}] for number in (math.nan, -1, "wide")),
+    *([{**SEGMENT, "area": number}] for number in (math.nan, "wide")),
     *([{**SEGMENT, "bbox": [0, 0, number, 1]}] for number in (math.nan, -1, None)),
     *([{**SEGMENT, "bbox": bbox}] for bbox in ([1, 2, 3], "box")),
     [{**SEGMENT, "iscrowd": "many"}],
