@@ -112,10 +112,9 @@ def source(options: ImagefolderOptions) -> Source:
     if picture and images:
         raise ConfigError(f"{files[0].path} holds its images in the column {picture}: leave out --images")
     class_names = options.class_names or (files[0].class_names if picture else ())
-    if other := next(
-        (file for file in files if picture and (options.class_names or file.class_names) != class_names), 0
-    ):
-        raise ConfigError(f"{files[0].path} and {other.path} have different names of classes: --class-names gives them")
+    others = [file.path for file in files if picture and not options.class_names and file.class_names != class_names]
+    if others:
+        raise ConfigError(f"{files[0].path} and {others[0]} have different names of classes: --class-names gives them")
     has_captions = Part.CAPTIONS in LAYOUTS[options.layout].parts
     captions = tuple(name for name in CAPTIONS if any(name in file.columns for file in files))
     warnings = _unread_splits(root, files)
