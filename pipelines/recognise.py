@@ -105,8 +105,8 @@ def recognise(data: str, asked: str | None = None) -> list[Recognised]:
     """Return all ways to read a file, or a folder or .zip. Those without annotations count if nothing else does.
 
     Raises:
-        ConfigError: there is no such file; or nothing else is recognised, no format was asked for, and files that are
-            named as COCO's contradict each other: their folders are no classes.
+        ConfigError: There is no such file; or nothing else is recognised, no format was asked for, and COCO files
+            contradict each other, or name images that are in no usual folder.
     """
     storage = storage_for(data)
     if storage.size(data) is not None and not storage.is_folder(data):
@@ -118,6 +118,7 @@ def recognise(data: str, asked: str | None = None) -> list[Recognised]:
         ]
     else:
         raise ConfigError(f"--data {data}: no such file or folder")
+    unread: Exception | None = None
     by_verb = {verb: why for verb in FORMATS if (why := _options(verb).recognise(names))}
     if not by_verb:
         by_verb = dict(_by_content(folder, names))
@@ -125,17 +126,20 @@ def recognise(data: str, asked: str | None = None) -> list[Recognised]:
     if folder == data.rstrip("/"):
         try:
             why = _coco(data)
-        except (RecordmillError, OSError):
+        except (RecordmillError, OSError) as error:
             if not asked and not found and any(map(is_export_name, names)):
                 raise
-            why = ""
+            why, unread = "", error
         found += [Recognised("coco", why, (("--data", data),))] if why else []
-    return (
+    found = (
         found
         or [*_tables(data, folder, [name for name in names if "/" not in name and rows_format(name)])]
         or [*_tables(data, join_path(folder, "data"), [name for name in map(_in_data, names) if name])]
         or [*_class_folders(data, [name for name in names if is_image_name(name)])]
     )
+    if unread and not found and not asked and any(_is_coco(head) for _, head in _heads(folder, names)):
+        raise ConfigError(f"{unread} (of recordmill coco --data {data})") from unread
+    return found
 
 
 def _options(verb: str) -> Any:
@@ -144,13 +148,23 @@ def _options(verb: str) -> Any:
 
 def _by_content(folder: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield formats that the first files show which may have annotations."""
-    for name in islice((name for name in names if name.endswith((".json", ".xml"))), _MOST_READ):
-        path = join_path(folder, name)
-        with storage_for(path).open(path) as file:
-            what = describe_content(file.read(_HEAD))
+    for name, head in _heads(folder, names):
+        what = describe_content(head)
         for word, verb in _BY_CONTENT.items():
             if word in what.partition(";")[0]:
                 yield verb, name
+
+
+def _heads(folder: str, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield the beginnings of the first files that may have annotations."""
+    for name in islice((name for name in names if name.endswith((".json", ".xml"))), _MOST_READ):
+        path = join_path(folder, name)
+        with storage_for(path).open(path) as file:
+            yield name, file.read(_HEAD)
+
+
+def _is_coco(head: bytes) -> bool:
+    return bool(_COCO.search(head) and not describe_content(head))
 
 
 def _coco(data: str) -> str:
@@ -165,8 +179,7 @@ def _coco(data: str) -> str:
             head = file.read(_HEAD)
     except (RecordmillError, OSError):
         return ""
-    is_coco = head.startswith(GZIP) or (_COCO.search(head) and not describe_content(head))
-    return "; ".join(given.notes) if is_coco else ""
+    return "; ".join(given.notes) if head.startswith(GZIP) or _is_coco(head) else ""
 
 
 def _in_data(name: str) -> str:
