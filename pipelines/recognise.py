@@ -118,7 +118,7 @@ def recognise(data: str, asked: str | None = None) -> list[Recognised]:
         ]
     else:
         raise ConfigError(f"--data {data}: no such file or folder")
-    unread: Exception | None = None
+    unread: ConfigError | None = None
     by_verb = {verb: why for verb in FORMATS if (why := _options(verb).recognise(names))}
     if not by_verb:
         by_verb = dict(_by_content(folder, names))
@@ -127,9 +127,9 @@ def recognise(data: str, asked: str | None = None) -> list[Recognised]:
         try:
             why = _coco(data)
         except (RecordmillError, OSError) as error:
+            why, unread = "", ConfigError(f"{error} (of recordmill coco --data {data})")
             if not asked and not found and any(map(is_export_name, names)):
-                raise
-            why, unread = "", error
+                raise unread from error
         found += [Recognised("coco", why, (("--data", data),))] if why else []
     found = (
         found
@@ -138,7 +138,7 @@ def recognise(data: str, asked: str | None = None) -> list[Recognised]:
         or [*_class_folders(data, [name for name in names if is_image_name(name)])]
     )
     if unread and not found and not asked and any(_is_coco(head) for _, head in _heads(folder, names)):
-        raise ConfigError(f"{unread} (of recordmill coco --data {data})") from unread
+        raise unread
     return found
 
 

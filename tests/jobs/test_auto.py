@@ -87,10 +87,12 @@ def test_what_is_ambiguous_or_unknown_is_refused(tmp_path, recordmill):
 
 def test_coco_file_whose_images_are_elsewhere(tmp_path, recordmill):
     data = draw_all(tmp_path / "data", ["pics/a.jpg"])
-    write_coco(data, [image_row(1, "a.jpg")], [], CATEGORIES)
-    refused = recordmill("auto", "--data", data, "--output", tmp_path / "out")
-    assert (refused.code, "names the image 'a.jpg'" in refused.err) == (2, True), refused.err
-    assert f"(of recordmill coco --data {data})" in refused.err
+    file = write_coco(data, [image_row(1, "a.jpg")], [], CATEGORIES)
+    for name in ("instances.json", "labels.json"):
+        file = file.rename(data / name)
+        refused = recordmill("auto", "--data", data, "--output", tmp_path / "out")
+        assert (refused.code, "names the image 'a.jpg'" in refused.err) == (2, True), refused.err
+        assert f"(of recordmill coco --data {data})" in refused.err
 
 
 def test_folders_that_wrap_a_data_set(tmp_path):
