@@ -310,8 +310,6 @@ def _file_of(sample: Sample) -> tuple[str, int, str]:
 
 
 def _annotation(sample: Sample, number: int, each: SampleObject, finder: CategoryFinder) -> Annotation:
-    if not each.category.strip():
-        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"category {each.category!r} is blank")
     category_id, box = finder.find(each), each.box
     if fault := box_fault(box):
         raise UnusableError(Reason.MALFORMED_BOX, f"{fault}: {box}")
@@ -326,7 +324,7 @@ def _annotation(sample: Sample, number: int, each: SampleObject, finder: Categor
         raise UnusableError(Reason.MALFORMED_ANNOTATION, f"track_id {each.track_id} is not 0 to 2**63 - 1")
     id_ = name_id(f"{name_key(sample.file_name)} object {number}") if each.id is None else each.id
     area = box[2] * box[3] if each.area_px2 is None else each.area_px2
-    if not (0 <= area <= LARGEST and -_INT64 <= id_ < _INT64):
+    if not (abs(area) <= LARGEST and -_INT64 <= id_ < _INT64):
         raise UnusableError(Reason.MALFORMED_ANNOTATION, f"area {area}, id {id_}")
     return Annotation(id_, category_id, box, area, each.is_crowd, each.segmentation.encode(), each.keypoints)
 

@@ -13,7 +13,7 @@ from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category, unnamed_keypoints
-from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.labels import LabelMap, name_warnings
 from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.layouts import LAYOUTS
@@ -192,6 +192,8 @@ def _describe(traits: list[tuple[str, str, int, int]], known: list[LabelMap], op
     parts = (*options.parts, *parts_of(found), *category_id)
     yield TaggedOutput(_TABLE, options.layout_table.with_parts(parts))
     facts = FactsBuilder()
+    for text in name_warnings(labels):
+        facts.warn(options.splits[0], text)
     stored = rules_of(options).stored
     for kind in sorted(kinds & {*_PARTS, "objects", "class_name"} - stored):
         of_kind = {"masks": MASKS["both"], **PARTS}.get(kind, ())
