@@ -23,7 +23,7 @@ from recordmill.launch.cli import main
 from recordmill.transforms.sample.write_sample import SampleFiles, write_sample
 
 # How long an example takes is the machine's matter.
-settings.register_profile("recordmill", max_examples=50, deadline=None)
+settings.register_profile("recordmill", deadline=None)
 settings.load_profile("recordmill")
 
 # Python's 700 new objects are a few elements of a pipeline, and looking through all there is takes a fifth of a job.

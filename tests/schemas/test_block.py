@@ -2,7 +2,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.block import Block, Ragged, join_blocks, ragged_bytes, ragged_texts, rows_of, spans, starts_of
@@ -44,6 +44,7 @@ OBJECT_COLUMNS = {"object_id", "boxes_xywh_px", "area_px2", "is_crowd", "segment
 WIDE = {"image_size_px": bytes(16), "boxes_xywh_px": bytes(32), "area_px2": bytes(8)}
 
 
+@settings(max_examples=100)
 @given(blocks(), st.data())
 def test_take_and_cut(block, data):
     model = model_of(block)
@@ -63,6 +64,7 @@ def test_take_and_cut(block, data):
         assert model_of(block.take_objects(np.array(kept, bool))) == expected
 
 
+@settings(max_examples=100)
 @given(st.lists(blocks(max_images=3), min_size=1, max_size=4))
 def test_join_blocks(parts):
     """A column that some Blocks lack is filled up: with -1 for no split, else with 0, False or nothing."""

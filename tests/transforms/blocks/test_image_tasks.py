@@ -1,7 +1,7 @@
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from recordmill.schemas.block import Block, ragged_texts, taken
 from recordmill.schemas.inputs.annotations import ImageLabels
@@ -12,6 +12,7 @@ from tests.oracles.block_of_tasks import block_of_tasks
 from tests.transforms.blocks.drawn_blocks import SPLITS, tasks
 
 
+@settings(max_examples=100)
 @given(tasks())
 def test_block_of_tasks(images):
     block = block_of_tasks(images, SPLITS)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.block import Block, ragged_numbers
@@ -10,6 +10,7 @@ from tests.transforms.blocks.drawn_blocks import blocks, contents
 pytestmark = pytest.mark.filterwarnings("error")
 
 
+@settings(max_examples=150)
 @given(blocks(least_columns=5), st.data())
 def test_pack_parts(block, data):
     keys = np.array(data.draw(st.lists(st.integers(0, 3), min_size=len(block), max_size=len(block))), np.int64)

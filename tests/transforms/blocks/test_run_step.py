@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.block import Block, join_blocks, ragged_texts
@@ -50,6 +50,7 @@ def test_ranges_are_even():
     assert (abs(eighths - 1000) < 100).all()
 
 
+@settings(max_examples=50)
 @given(tasks(), tasks(unique=False), st.booleans(), st.integers(0, 3))
 def test_image_order(images, rows, are_rows, seed):
     """By hash and id; rows of a table with one id by their content, name and place."""

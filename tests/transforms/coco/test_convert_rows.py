@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.errors import AnnotationFileError, WrongFlagError
@@ -512,6 +512,7 @@ def expected_parts(images: list[dict], annotations: list[dict]) -> dict:
     return {image_id: (tuple(rows), tuple(found)) for image_id, (rows, found) in parts.items()}
 
 
+@settings(max_examples=60)
 @given(images=st.lists(IMAGES, max_size=5), annotations=st.lists(ANNOTATIONS, max_size=8))
 def test_bad_row_changes_nothing_for_others(tmp_path_factory, images, annotations):
     folder = tmp_path_factory.getbasetemp()

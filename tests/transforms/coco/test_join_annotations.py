@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.block import Block, ragged_texts
@@ -127,6 +127,7 @@ def check(found: tuple[list[ImageTask], Facts], expected: Joined, shared: Set[st
     assert sorted(facts.unmatched.compared) == expected.unmatched
 
 
+@settings(max_examples=150)
 @given(
     files(st.sampled_from(["x/shared.jpg", "x/gone.jpg", "../1.jpg"])), LISTED, RULES, st.randoms(use_true_random=False)
 )

@@ -5,7 +5,7 @@ import msgspec
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.dataset.manifest import InputRows
@@ -59,6 +59,7 @@ def facts_of(found: list[tuple]) -> Facts:
     return builder.build()
 
 
+@settings(max_examples=100)
 @given(st.lists(FOUND, max_size=12), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_merge(found, number, rng):
     """Whatever the bundles, their order, and however accumulators are merged and pickled."""

@@ -4,7 +4,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -188,6 +188,7 @@ def test_image_without_segments_is_all_void(tmp_path):
 IDS = st.integers(1, (1 << 24) - 1) | st.sampled_from([1, 255, 256, 65535, 65536, (1 << 24) - 1])
 
 
+@settings(max_examples=60)
 @given(st.lists(IDS, unique=True, max_size=MAX_SEGMENTS), st.randoms(use_true_random=False))
 def test_every_id_is_found_whatever_its_order(tmp_path_factory, ids, rng):
     places = [*range(len(ids) + 1), *(rng.randrange(len(ids) + 1) for _ in range(40))]
@@ -243,6 +244,7 @@ def test_png_that_does_not_decode_is_unreadable(tmp_path, data):
     assert detail.startswith("it does not decode as PNG")
 
 
+@settings(max_examples=150)
 @given(st.data())
 def test_damaged_png_is_read_or_refused_and_nothing_else_happens(tmp_path_factory, data):
     damaged = bytearray(png())

@@ -3,7 +3,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.block import Block
@@ -75,6 +75,7 @@ REFS = st.builds(
 FILES = st.dictionaries(st.sampled_from([*NAMES, "f.txt"]), REFS, max_size=5)
 
 
+@settings(max_examples=50)
 @given(ROWS, FILES, st.sampled_from([(), ("cat",), ("dog", "cow")]), st.booleans(), st.randoms(use_true_random=False))
 def test_join_files(rows, files, classes, has_files, shuffling):
     """Rows of a table meet listed files; or rows come with them. In any order of any Blocks."""

@@ -1,7 +1,7 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.inputs.images import ImageRef, PathLabels
@@ -74,6 +74,7 @@ NAMES = st.lists(
 )
 
 
+@settings(max_examples=50)
 @given(NAMES, st.data(), st.sampled_from([HALVES, GROUPS]))
 def test_cut_anywhere(names, data, division):
     cut = data.draw(st.integers(0, len(names)))

@@ -198,7 +198,7 @@ NEARLY = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=400)
 @given((JSON | NEARLY).map(lambda value: json.dumps(value).encode()) | st.binary(max_size=40))
 @example(b'{"counts":"<","size":[3,4]}')
 @example(b"[[0,0,4,3],[1e-320,-0.0,5e7,1]]")

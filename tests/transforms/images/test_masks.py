@@ -165,7 +165,7 @@ def runs_of(bitmap: np.ndarray) -> np.ndarray:
     return np.array(runs, np.int64)
 
 
-@settings(max_examples=100)
+@settings(max_examples=200)
 @given(BITMAPS)
 @example(np.ones((3, 4), np.uint8))
 @example(np.array([[0, 0, 0], [0, 1, 0], [0, 0, 0], [0, 1, 1], [0, 0, 0]], np.uint8))

@@ -46,7 +46,7 @@ def mutated(draw) -> bytes:
     return bytes(data)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mutated(), st.sampled_from(["keep", "jpeg", "png"]), st.sampled_from([None, 20]))
 def test_whatever_is_written_decodes_to_size_it_says(tmp_path, data, format_, max_side):
     path = tmp_path / "picture"

@@ -4,7 +4,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.block import Block, join_blocks, ragged_texts, starts_of
@@ -88,6 +88,7 @@ REFS = st.builds(
 )
 
 
+@settings(max_examples=150)
 @given(
     st.lists(st.tuples(st.integers(1, 9), st.sampled_from(NAMES)), max_size=6, unique_by=lambda row: row[0]),
     st.dictionaries(st.sampled_from(FILES), REFS, max_size=5),

@@ -4,7 +4,7 @@ from operator import itemgetter
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
@@ -53,6 +53,7 @@ def bits(kind: str, values: list) -> list:
     return [struct.pack("<f", value) for value in values] if kind == "float" else values
 
 
+@settings(max_examples=150)
 @given(st.lists(features(), unique_by=itemgetter(0), max_size=6))
 def test_tensorflow_reads_what_was_written_and_would_write_same_bytes(columns):
     columns.sort(key=itemgetter(0))
@@ -121,6 +122,7 @@ def test_value_not_of_its_type_is_refused(kind, value):
         ExampleWriter(table(("x", kind, True))).write({"x": [value]})
 
 
+@settings(max_examples=60)
 @given(st.lists(features(), unique_by=itemgetter(0), max_size=6), st.randoms())
 def test_two_records_merged_are_one_that_was_written_with_all_features(columns, rng):
     columns.sort(key=itemgetter(0))

@@ -114,7 +114,7 @@ def features(draw) -> dict[str, tf.train.Feature]:
     return found
 
 
-@settings(max_examples=100)
+@settings(max_examples=300)
 @given(features())
 def test_tensorflow_takes_same_records_and_finds_same_values(features):
     data = tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()

@@ -9,7 +9,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.block import Block, join_blocks
@@ -57,6 +57,7 @@ SIZINGS = [
 ]
 
 
+@settings(max_examples=100)
 @given(tasks(), st.sampled_from(TABLES), st.sampled_from([None, 20, 1000]))
 def test_estimate_of_block(images, table, max_side):
     scalar, estimate = ScalarEstimate(table, max_side), RecordEstimate(table, max_side)
@@ -132,6 +133,7 @@ def sorted_plan(images: list[ImageTask], sizing: ShardSizing, estimate: ScalarEs
     return found
 
 
+@settings(max_examples=150)
 @given(
     MANY,
     st.sampled_from(SIZINGS),

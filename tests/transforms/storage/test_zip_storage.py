@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.errors import ConfigError
@@ -200,6 +200,7 @@ def test_damaged_member_is_unreadable_and_others_are_read(tmp_path):
     assert storage.read(f"{path}/b.png") == b"whole"
 
 
+@settings(max_examples=100)
 @given(st.integers(0), st.integers(1, 255), st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]))
 def test_one_damaged_byte_of_member_is_read_around_or_told(tmp_path_factory, place, change, method):
     folder = tmp_path_factory.mktemp("damaged")

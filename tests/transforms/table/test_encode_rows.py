@@ -1,6 +1,6 @@
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
@@ -26,6 +26,7 @@ def column(name: str, kind: FeatureKind, rows: list[list | None]) -> FeatureColu
     return FeatureColumn(name, kind, values, ends, absent if absent.any() else None)
 
 
+@settings(max_examples=60)
 @given(st.data())
 def test_bytes_are_one_record_at_time(data):
     rows = data.draw(st.integers(1, 5))

@@ -89,7 +89,7 @@ def as_block(samples, labels=LABELS, of_image=False, reject=no_reject):
     return block_of(samples, labels, SampleRules(frozenset(), of_image, DIVISION, 0), reject)
 
 
-@settings(max_examples=100)
+@settings(max_examples=300)
 @given(st.builds(sample_of, SIZE, IMAGES, **FIELDS, **DETECTED))
 def test_sample_is_row_of_block(sample):
     block = unpack_block(pack_block(as_block([checked(sample)])))
