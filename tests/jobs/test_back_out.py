@@ -59,16 +59,16 @@ def step(recordmill, tmp_path):
     return convert
 
 
-def test_from_format_to_format(sample, copy_converted, tmp_path, step):
+@pytest.mark.parametrize(("first", "second"), [("yolo", "voc"), ("voc", "yolo"), ("labelme", "hf"), ("hf", "labelme")])
+def test_from_format_to_format(first, second, sample, copy_converted, tmp_path, step):
     source = tmp_path / "source"
     copy_converted(source, *RARE, "--captions", sample.captions)
-    kept = HELD["hf"]
-    folder = source
-    for format_ in ("hf", "labelme", "yolo", "voc"):
-        folder, kept = step(folder, format_), kept & HELD[format_]
-        expected = contents(source, kept)
-        assert sum(map(len, expected.values())) == 22
-        assert contents(folder, kept) == expected
+    middle = step(source, first)
+    assert contents(middle, HELD[first]) == contents(source, HELD[first])
+    kept = HELD[first] & HELD[second]
+    expected = contents(source, kept)
+    assert sum(map(len, expected.values())) == 22
+    assert contents(step(middle, second), kept) == expected
 
 
 def test_masks_are_exact(copy_converted, tmp_path, step):

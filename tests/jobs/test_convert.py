@@ -47,24 +47,18 @@ def test_convert_writes_what_command_writes(sample, tmp_path, copy_converted, ca
 
 
 def test_children_of_event_loop_and_of_thread_at_once(sample, tmp_path, copy_converted, caplog):
-    """The one in the thread fails; its error has the child's traceback."""
     caplog.set_level(logging.INFO, "recordmill")
 
-    async def convert() -> list:
-        wrong = options(sample, tmp_path / "wrong") | {"instances": sample.captions}
-        in_a_thread = asyncio.create_task(asyncio.to_thread(recordmill.convert, "coco", **wrong))
+    async def convert() -> list[recordmill.DataSet]:
+        one, other = (options(sample, tmp_path / name) for name in "12")
+        in_a_thread = asyncio.create_task(asyncio.to_thread(recordmill.convert, "coco", **one))
         await asyncio.sleep(0)
-        data = recordmill.convert("coco", **options(sample, tmp_path / "out"))
-        return [data, *await asyncio.gather(in_a_thread, return_exceptions=True)]
+        return [recordmill.convert("coco", **other), await in_a_thread]
 
-    data, error = asyncio.run(convert())
+    one, other = (shard_bytes(Path(data.path)) for data in asyncio.run(convert()))
     copy_converted(tmp_path / "command", "--split", "train=0.75,val=0.25", "--num-shards", 2)
-    assert shard_bytes(Path(data.path)) == shard_bytes(tmp_path / "command")
+    assert one == other == shard_bytes(tmp_path / "command")
     assert f"coco-train is in {tmp_path}" in caplog.text
-    assert isinstance(error, WrongFlagError)
-    assert isinstance(error, recordmill.JobError)
-    assert "give the file to captions" in str(error)
-    assert "runners/run.py" in str(error.__cause__)
 
 
 @pytest.mark.parametrize("runner_options", [None, ["--runner=DirectRunner"]], ids=["child", "here"])
@@ -111,6 +105,13 @@ def test_auto_runs_what_it_recognises(tmp_path, caplog):
     (tmp_path / "yolo/data.yaml").write_text("val: images/val\nnames: [cat]\n")
     data = recordmill.convert("auto", data=tmp_path / "yolo", output=tmp_path / "val", format_in="yolo")
     assert [*data] == ["val"]
+
+
+def test_job_error_has_traceback_of_child(sample, tmp_path):
+    with pytest.raises(WrongFlagError, match="give the file to captions") as raised:
+        recordmill.convert("coco", images=sample.images, instances=sample.captions, output=tmp_path / "out")
+    assert isinstance(raised.value, recordmill.JobError)
+    assert "runners/run.py" in str(raised.value.__cause__)
 
 
 CALL = """

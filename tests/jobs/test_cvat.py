@@ -112,15 +112,13 @@ def test_what_is_no_data_set(recordmill, tmp_path, files, flags, said):
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real data sets are not here")
 def test_cats(recordmill, tmp_path):
     file = next(CATS.rglob("annotations.xml"))
-    there = {path.name for path in sorted((CATS / "src" / "images").iterdir())[:4]}
-    for name in there:
-        (tmp_path / name).symlink_to(CATS / "src" / "images" / name)
-    assert run(recordmill, file, tmp_path / "out", "--images", tmp_path).code == 0
+    assert run(recordmill, file, tmp_path / "out", "--images", CATS / "src" / "images").code == 0
     text = file.read_text()
     numbers = {
         name: block.count("<box ") for name, block in re.findall(r'<image [^>]*name="([^"]+)"(.*?)</image>', text, re.S)
     }
     found = {name: len(each["image/object/class/text"]) for name, each in examples_by_name(tmp_path / "out").items()}
+    there = {path.name for path in (CATS / "src" / "images").iterdir()}
     assert found == {name: number for name, number in numbers.items() if name in there}
     assert [line["reason"] for line in rejects_of(tmp_path / "out")] == ["image_missing"] * len(numbers.keys() - there)
 

@@ -151,6 +151,8 @@ def test_rows_hold_the_files_of_pictures(tmp_path, recordmill):
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "whole.parquet")
     flags = ["--image-column", "image", "--label", "kind", "--split", "train=0.5,val=0.5", "--num-shards", 1]
     flags += ["--max-rejects", 1]
+    plan = recordmill("table", "--rows", tmp_path / "whole.parquet", *flags, "--output", tmp_path / "no", "--dry-run")
+    assert plan.code == 0
     written = {}
     for out, pattern in (("parts", "?.parquet"), ("whole", "whole.parquet")):
         assert recordmill("table", "--rows", tmp_path / pattern, *flags, "--output", tmp_path / out).code == 0

@@ -113,6 +113,7 @@ def test_image_that_lies_on_its_side_is_turned(folder, recordmill):
 def test_real_data(data, task, more, tmp_path, recordmill):
     """Each number of each line against a reader of its own."""
     assert recordmill("yolo", "--data", data, "--output", tmp_path, "--boxes", "keep", *more).code == 0
+    assert recordmill("verify", tmp_path).code == 0
     images = 0
     for split, folder in (("train", "train"), ("val", "val*"), ("test", "test")):
         labels = {path.stem: path for path in data.glob(f"labels/{folder}/*.txt")}

@@ -101,7 +101,7 @@ def test_files_are_replaced_moved_and_deleted(storage, root):
     assert contents(storage, root) == {"f0": b"second"}
 
 
-@pytest.mark.parametrize("pieces", [(), (b"new ", b"bytes"), (b"a" * 26_000_000, b"b" * 26_000_000)])
+@pytest.mark.parametrize("pieces", [(), (b"new ", b"bytes"), (b"a" * 40_000_000, b"b" * 40_000_000)])
 def test_upload_is_seen_whole_when_it_is_committed(storage, root, pieces):
     storage.write(f"{root}/a", b"old")
     for path, before in (("a", 3), ("b", None)):

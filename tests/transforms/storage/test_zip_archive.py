@@ -213,7 +213,7 @@ def test_unpack(method, extra, stream):
     assert {member.name: read(data, member, 200_000) for member in opened(data)} == members
 
 
-@pytest.mark.parametrize("method", METHODS[:2])  # the others take seconds to pack
+@pytest.mark.parametrize("method", METHODS)
 def test_unpack_takes_memory_of_few_pieces(method):
     data = archive({"a": random.Random(0).randbytes(1 << 20) * 16}, method)
     (member,) = opened(data)
@@ -263,8 +263,8 @@ def test_a_member_that_is_cut(length):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("crc32", [zlib.crc32(bytes(1000)), 0])
 def test_a_zip_bomb_takes_no_memory(method, crc32):
-    """16 MB of zeros are some bytes of bzip2 or LZMA."""
-    data = archive({"a": bytes(16_000_000)}, method)
+    """64 MB of zeros are some bytes of bzip2 or LZMA."""
+    data = archive({"a": bytes(64_000_000)}, method)
     put(data, SIZE, "<I", 1000)
     put(data, CRC, "<I", crc32)
     ranges: list[int] = []
