@@ -23,6 +23,11 @@ IMAGES = 96
 SHARDS = 8
 
 
+@pytest.fixture
+def empty_pages() -> None:
+    """Jobs draw their pages, as output in buckets is compared with what a local job writes."""
+
+
 def fetched(part: fetch.Part) -> Path:
     """The folder of a part; a test is skipped if the part could not be had."""
     if part.reason(PARTS).exists():
