@@ -1,4 +1,4 @@
-"""Fetching images from a bucket: images/s and requests an image, against Beam's own way.
+"""Images from a bucket: images/s and requests per image, compared with Beam's own reading.
 
     python benchmarks/buckets.py [--images 2000] [--runs 5] [--latency-ms 30]
 
@@ -49,7 +49,7 @@ def requests_so_far() -> int:
 
 
 def processor_s() -> float:
-    """Of this process, the client."""
+    """Processor time of this process, the client."""
     return sum(os.times()[:2])
 
 

@@ -1,4 +1,4 @@
-"""The same pictures and boxes, written by twelve others and by Recordmill: one table.
+"""One table of twelve other programs and Recordmill, which write the same pictures and boxes.
 
     python benchmarks/compare_peers.py [--images 5000] [--shards 8] [--runs 3] [--only NAME,NAME] [--folder DIR]
 
@@ -106,7 +106,7 @@ ROWS = {
 
 
 def run(command: list[str], output: Path) -> Measure:
-    """A command's, which writes `output` anew; what it says is in the file beside that."""
+    """Measure of a command that writes `output` from scratch; its messages are in the log file beside it."""
     shutil.rmtree(output, ignore_errors=True)
     os.sync()  # or it would wait for what others have written
     with log_of(output).open("w") as log:
@@ -118,7 +118,7 @@ def log_of(output: Path) -> Path:
 
 
 def timed(peer: Peer, data: Path, output: Path, shards: int) -> Measure:
-    """Of a run that wrote every picture.
+    """Measure of a run that wrote every picture.
 
     Raises:
         SystemExit: it failed, or wrote too little.
@@ -166,7 +166,7 @@ FAULTS: Mapping[str, Callable[[Path, str], None]] = {
 
 
 def answer(status: int, said: bytes, output: Path, name: str, some: bytes | None) -> str:
-    """What was done about a bad picture, of whose file these are `some` bytes."""
+    """The peer's answer to a bad picture, whose file contains the bytes `some`."""
     if status:
         return "stops"
     texts = [path.read_bytes() for path in output.rglob("*") if path.is_file()]
@@ -197,7 +197,7 @@ def answers(peers: Mapping[str, Peer], folder: Path) -> dict[str, list[str]]:
 
 
 def choose(names: str) -> list[str]:
-    """Of names with commas between them; of none, all.
+    """Rows with these names, which commas separate; all rows without names.
 
     Raises:
         SystemExit: there is no such row.

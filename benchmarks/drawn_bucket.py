@@ -25,7 +25,7 @@ GENERATION = "1"
 
 
 class DrawnBucket:
-    """What is in the bucket, and how many requests there were."""
+    """Contents of the bucket, and the number of requests."""
 
     def __init__(self, objects: int, size_bytes: int, kept: dict[str, bytes]):
         self.objects = objects
@@ -144,7 +144,7 @@ async def _serve(bucket: DrawnBucket, latency_s: float) -> None:
 
 @contextmanager
 def running(objects: int, size_bytes: int, latency_s: float, archive: Path | None = None) -> Iterator[str]:
-    """The URL of a server in a process of its own, which ends with the block. STORAGE_EMULATOR_HOST is set."""
+    """URL of a server in a separate process, which ends with the block. STORAGE_EMULATOR_HOST is set."""
     arguments = [f"--objects={objects}", f"--bytes={size_bytes}", f"--latency-s={latency_s}"]
     arguments += [f"--archive={archive}"] if archive else []
     command = [sys.executable, __file__, *arguments]

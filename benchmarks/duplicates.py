@@ -64,7 +64,7 @@ def encoded(picture: Image.Image, quality: int) -> bytes:
 
 
 def fingerprint(data: bytes) -> np.void:
-    """Of a picture alone."""
+    """Fingerprint of one picture."""
     kind = kind_of(data)
     with open_picture(data, kind) as picture:
         size = picture.size

@@ -75,7 +75,7 @@ def recipe_loop(paths: list[Path], model: keras.Model, size: tuple[int, int], ou
 
 
 def peak_mb(images: Path, choice: ModelChoice, output: Path) -> float:
-    """Of a whole command, in a process of its own."""
+    """Peak memory of a whole command, in a separate process."""
     height, width = choice.input_size or (0, 0)
     flags = [
         "--images",

@@ -1,9 +1,9 @@
-"""One job on each engine: seconds, and the peak memory of all processes of the engine.
+"""Seconds of a job on each engine, and the peak memory of all processes of the engine.
 
     python benchmarks/engines.py [--images 2000] [--shards 8] [--runs 3] [--folder DIR]
 
 `make bench-engines` fetches the engines first. Engines are run in turn, round after round; all write the same bytes,
-which is checked. A cluster that runs already is not started anew for each job, as in life.
+which is checked. A cluster runs all its jobs, as in production, and is started once.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from tests.engines.worker_pool import build_wheel, running_pool, worker_environm
 
 @contextlib.contextmanager
 def engines(folder: Path) -> Iterator[dict[str, tuple[list[str], set[int]]]]:
-    """By name: what stands after `--`, and the servers that work for it."""
+    """Flags after `--` and process ids of the servers, by the name of the engine."""
     jars = fetch.job_server("flink", fetch.FLINK).folder(PARTS) / fetch.JOB_SERVER_JAR
     worker = worker_environment(folder / "worker", build_wheel(folder / "wheel"))
     logs = [folder / name for name in ("local", "cluster", "server")]

@@ -14,7 +14,7 @@ from PIL import Image
 
 WIDTH, HEIGHT, QUALITY = 640, 480, 88
 DISTINCT = 64
-"""So many different pictures are drawn; each file also has a comment of its own, so that no two files are equal."""
+"""Number of different pictures; a comment in each file makes all files different."""
 
 
 def draw(rng: np.random.Generator) -> bytes:

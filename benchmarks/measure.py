@@ -1,4 +1,4 @@
-"""What a command takes, with all processes that it starts."""
+"""Time and memory of a command with all processes that it starts."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class Measure(NamedTuple):
-    """Of a command: `processor_s` of all its processes, `peak_mb` of them together (proportional set size)."""
+    """Measures of a command: `processor_s` of all its processes, `peak_mb` of them together (proportional set size)."""
 
     seconds: float
     processor_s: float
@@ -74,7 +74,7 @@ def proportional_mb(process: int) -> float:
 
 
 def processor_s(process: int) -> float:
-    """That a process has used until now, its threads' and not its children's."""
+    """Processor time of a process until now, with its threads and without its children."""
     with contextlib.suppress(OSError):
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND

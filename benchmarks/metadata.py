@@ -1,4 +1,4 @@
-"""What `recordmill coco` does with metadata, without pictures: memory, processor time, and what crosses each shuffle.
+"""Metadata in `recordmill coco`, without pictures: memory, processor time, and bytes through each shuffle.
 
     python benchmarks/metadata.py [--images 120000] [--boxes 10] [--points 0] [--flags …] [--elements 1] [--folder DIR]
 
@@ -60,7 +60,7 @@ def _image(index: int) -> dict[str, int | str]:
 
 
 def _objects(rng: random.Random, boxes: int, points: int) -> list[str]:
-    """What follows the ids."""
+    """Texts of objects after their ids."""
     texts = []
     for _ in range(boxes):
         x, y, w, h = rng.uniform(0, 500), rng.uniform(0, 380), rng.uniform(8, 130), rng.uniform(8, 90)

@@ -1,4 +1,4 @@
-"""Reading a train2017-size annotation file against msgspec's bare split into raw slices.
+"""Time to read an annotation file of train2017's size, compared with msgspec's split into raw slices.
 
     python benchmarks/read_coco.py [--images 118287] [--annotations 860001] [--runs 5]
 

@@ -1,4 +1,4 @@
-"""What statistics, fingerprints and the page cost a job, by processor time, in one sitting.
+"""Processor time of statistics, fingerprints and the page in a job, in one sitting.
 
     python benchmarks/report.py [--images 2000] [--runs 5] [--folder DIR]
 

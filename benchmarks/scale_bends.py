@@ -1,4 +1,4 @@
-"""What stands in one process or one element however many workers there are, at the size that many images make of it.
+"""Steps that run in one process or hold one element with any number of workers, measured for many images.
 
     python benchmarks/scale_bends.py [--images 1000000000] [--shards 1000] [--folder DIR]
 
@@ -20,7 +20,7 @@ from make_coco import make
 from measure import measured
 
 IMAGE_BYTES, SHARD_BYTES = 163_000, 150_000_000
-"""Of train2017, and of a shard."""
+"""Sizes of an image of train2017 and of a shard."""
 
 
 def shards_of(images: int) -> int:
@@ -73,7 +73,7 @@ def measure_one(bend: Callable[[int], str], images: int) -> str:
 
 
 def measure_shards(folder: Path, number: int) -> str:
-    """As many images in one shard, and each in a shard of its own."""
+    """Memory with all images in one shard, and with one image per shard."""
     data, output = folder / f"coco-{number}", folder / "shards"
     if not data.exists():
         make(data, number)

@@ -1,4 +1,4 @@
-"""What N workers make of a job, simulated from what its parts cost, and held against Flink's two slots.
+"""Simulated time of a job on N workers, from the costs of its parts, compared with Flink on two slots.
 
     PYTHONPATH=. python benchmarks/simulate_workers.py [--images 1000] [--small 40] [--shards 16] [--runs 3]
 
@@ -26,7 +26,7 @@ from measure import measured
 
 
 class Step(NamedTuple):
-    """What stands between two shuffles: `bundles` that any worker may take, each of which takes as much.
+    """Work between two shuffles: `bundles` of equal cost, which any worker may take.
 
     Attributes:
         processor_s: of a core.
@@ -82,17 +82,17 @@ def predicted(steps: list[Step], cluster: Cluster) -> float:
 
 
 CUT_S, PLANNING_S, WRITING_S, SHARD_S = 2.5e-9, 180e-6, 2e-3, 3.4e-3
-"""Of a core: a byte of JSON cut into blocks; an image of ten boxes read, joined and placed; its picture decoded,
+"""Seconds of a core: a byte of JSON cut into blocks; an image of ten boxes read, joined, placed; its picture decoded,
 checked, encoded and written; a shard written besides, and committed."""
 PLANNING = {"read": 0.4, "join": 0.3, "match": 0.3}
 """Shares of PLANNING_S, roughly."""
 SHUFFLED_BYTES = {"read": 620, "join": 710, "match": 670}
-"""That an image leaves behind in each of these steps, without segmentations."""
+"""Bytes of an image after each step, without segmentations."""
 DATAFLOW = Cluster(0, 2, start_s=300, step_s=5, bytes_a_second=100e6, latency_s=0.03)
 """Assumed, but for the cores of e2-standard-2."""
 _BLOCK_BYTES, _ANNOTATION_BYTES, _IMAGE_BYTES, _SHARD_BYTES = 8 << 20, 4_200, 163_000, 150_000_000
 _MOVES, _REQUESTS_A_MOVE = 16, 4
-"""Of the commit: at once; of a shard and its index."""
+"""Moves at the same time in the commit, and requests for a shard and its index."""
 
 
 def whole_job(images: int) -> list[Step]:

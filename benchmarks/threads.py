@@ -20,7 +20,7 @@ from measure import Measure, measured
 
 SHARDS = 8
 WORK = "transforms/images/", "transforms/encoders/", "transforms/shards/"
-"""Where samples count; the rest is imports, metadata, the page."""
+"""Rooms whose samples count; other samples are imports, metadata and the page."""
 
 _PROCESSES = "--direct_running_mode=multi_processing"
 WAYS = {

@@ -1,4 +1,4 @@
-"""What several test files share: a drawn data set, the command in this process, and readers that are not ours."""
+"""Shared fixtures: a drawn data set, the command in this process, and independent readers."""
 
 import contextlib
 import gc
@@ -156,7 +156,7 @@ def manifest_of(folder: Path) -> dict:
 
 
 def rejects_of(folder: Path) -> list[dict]:
-    """Of a data set; or of the run that has failed to make one."""
+    """Rejects of a data set, or of the run that failed to make one."""
     files = sorted(folder.glob("rejects-*.jsonl")) or sorted(folder.glob(".recordmill-*/rejects.jsonl"))
     assert files
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]

@@ -1,7 +1,7 @@
-"""A stand-in for the jobs API of Google Cloud Dataflow on loopback, which really runs what is submitted.
+"""Stand-in for the jobs API of Google Cloud Dataflow on loopback, which runs the submitted jobs.
 
 A job is taken, its pipeline fetched from where it was staged (the bucket's stand-in), and run by Beam's FnApiRunner in
-this process, as a worker would run it; states, counters and messages are told as the service tells them.
+this process, as a worker would run it; states, counters and messages have the form of the service.
 
     with running(gcs) as dataflow:
         … recordmill coco … -- --runner=DataflowRunner --dataflow_endpoint={dataflow.url} --no_auth …
@@ -35,7 +35,7 @@ _REFUSED = {400: "INVALID_ARGUMENT", 403: "PERMISSION_DENIED", 409: "ALREADY_EXI
 
 @dataclass
 class DataflowStandIn:
-    """What was asked, and what is to be answered.
+    """Requests so far, and the answers to come.
 
     Attributes:
         url: to be given as --dataflow_endpoint; Beam knows a service for tests by `localhost`.

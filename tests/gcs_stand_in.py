@@ -74,7 +74,7 @@ class Fault:
     """A fault of the requests that match all of `operation`, `name` and `when`.
 
     Attributes:
-        operation, name: patterns as of file names; the name is the object's.
+        operation, name: patterns like those of file names; the name is the object's.
         first: the number of the first matching request that is hit, from 1.
         times: how many are hit from there on.
         probability: with which a request is hit; the same requests in each run, whatever the order threads make.

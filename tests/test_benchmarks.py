@@ -1,4 +1,4 @@
-"""What the benchmarks work out themselves, besides what they measure."""
+"""Calculations of the benchmarks, besides their measurements."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def test_step_waits_for_its_network_and_its_requests(benchmark):
         (0, b"", BAD.encode(), None, "left out, named"),
     ],
 )
-def test_what_peer_does_about_bad_picture(benchmark, tmp_path, status, said, written, some, expected):
+def test_answers_of_peers_to_bad_picture(benchmark, tmp_path, status, said, written, some, expected):
     (tmp_path / "part").mkdir()
     (tmp_path / "part" / "file").write_bytes(written)
     assert benchmark("compare_peers").answer(status, said, tmp_path, BAD, some) == expected

@@ -71,7 +71,7 @@ LIGHT = (
 installed: nothing comes with them that one brings."""
 EXTRAS = {"apache_beam", "grpc", "pyarrow", "tensorflow"}
 DATA = (ROOT / "recordmill" / "py.typed", ROOT / "transforms" / "insight" / "page.html")
-"""What is installed besides modules of rooms."""
+"""Installed files besides modules of rooms."""
 LAYERS = ("schemas", "transforms", "pipelines", "launch")
 
 
@@ -87,7 +87,7 @@ def _files() -> dict[str, Path]:
 
 FILES = _files()
 DEPLOYED = sorted({path for layer in LAYERS for path in (ROOT / layer).rglob("*.py")} - set(FILES.values()))
-"""What is copied to where it runs, a template's image or Airflow's folder of DAGs: no part of the distribution."""
+"""Modules outside of the distribution: those of a template's image and of Airflow's folder of DAGs."""
 
 
 def room_of(module: str) -> str:
@@ -151,7 +151,7 @@ def reached(module: str, imports: Callable[[str], set[str]] = at_import) -> set[
     return seen
 
 
-def test_parsing_sees_what_it_should():
+def test_layering_finds_forbidden_imports():
     assert "recordmill.transforms.storage.resolve" in ever("recordmill.launch.preflight.check_inputs")
     assert "recordmill.launch.verbs.convert" in ever("recordmill.launch.cli") - at_import("recordmill.launch.cli")
     assert "tensorflow" in ever("recordmill.tensorflow_reader") - at_import("recordmill.tensorflow_reader")
@@ -173,7 +173,7 @@ def test_arrows_point_up_the_list():
     assert not at_import("recordmill") & FILES.keys()
 
 
-def test_nothing_of_ours_imports_what_users_import():
+def test_no_room_imports_public_package():
     readers = {name for name in FILES if room_of(name) == "recordmill"} - {"recordmill"}
     others = [name for name in FILES if room_of(name) not in ("recordmill", "recordmill.conversion", "recordmill.beam")]
     assert [module for module in others if ever(module) & readers] == []
@@ -218,19 +218,19 @@ def test_schemas_and_readers_never_import_beam():
 
 
 def test_readers_never_import_pydantic():
-    """It takes 110 ms."""
+    """The import of pydantic takes 110 ms."""
     assert "pydantic" in roots(reached("recordmill.schemas.inputs.options"))
     readers = [name for name in FILES if room_of(name) == "recordmill"]
     assert [name for name in readers if "pydantic" in roots(reached(name))] == []
 
 
-def test_what_must_be_quick_to_import_reaches_no_extra():
+def test_quick_imports_reach_no_extra():
     light = [name for name in FILES if {room_of(name), name.removeprefix("recordmill.")} & set(LIGHT)]
     assert len(light) > len(LIGHT)
     assert [name for name in light if roots(reached(name)) & EXTRAS] == []
 
 
-def test_distribution_holds_every_room_and_nothing_else(monkeypatch):
+def test_distribution_holds_all_rooms_only(monkeypatch):
     given = {}
     monkeypatch.setattr("setuptools.setup", given.update)
     runpy.run_path(str(ROOT / "setup.py"))
@@ -239,15 +239,15 @@ def test_distribution_holds_every_room_and_nothing_else(monkeypatch):
     assert packages <= FILES.keys()
 
 
-def test_what_is_ours_is_imported_by_its_one_name():
-    """As `schemas` or `launch` alone it would be another module, or a project's own."""
+def test_rooms_are_imported_by_one_name():
+    """A module imported as `schemas` or `launch` would be a second copy, or a user's module."""
     visible = [folder for folder in ROOT.iterdir() if not folder.name.startswith(".")]  # environments are hidden
     for path in (path for folder in visible for path in folder.rglob("*.py")):
         assert not roots(set(imported(ast.parse(path.read_text())))) & set(LAYERS), path
 
 
 @pytest.mark.parametrize("path", DEPLOYED, ids=lambda path: path.name)
-def test_what_is_deployed_imports_what_is_in_distribution(path):
+def test_deployed_files_import_only_distribution(path):
     assert path.parent.parent == ROOT / "launch"
     assert not (path.parent / "__init__.py").exists()  # a package within would be left out of the distribution
     ours = {name for name in imported(ast.parse(path.read_text())) if name.startswith("recordmill.")}

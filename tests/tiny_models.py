@@ -6,7 +6,7 @@ import keras
 
 
 def tiny(size: tuple[int | None, int | None] = (16, 12)) -> keras.Model:
-    """Of colours: what it gives differs from class to class in drawn pictures. Its features are [4, 3, 5]."""
+    """Model whose features, [4, 3, 5], differ between the classes of drawn pictures."""
     keras.utils.set_random_seed(1)
     return keras.Sequential(
         [

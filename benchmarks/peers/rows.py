@@ -1,4 +1,4 @@
-"""What every peer is given: COCO's instances joined by image in a dict, as a user writes it."""
+"""Input of every peer: COCO's instances joined by image in a dict, as a user writes it."""
 
 import json
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Objects(NamedTuple):
-    """Of an image; boxes are fractions."""
+    """Objects of an image; boxes are fractions."""
 
     boxes: list[tuple[float, float, float, float]]
     """ymin, xmin, ymax, xmax"""

@@ -1,4 +1,4 @@
-"""img2dataset, given addresses of local files, to .tar files of webdataset, not encoded anew."""
+"""Conversion by img2dataset: addresses of local files become .tar files of webdataset; images are not encoded again."""
 
 import sys
 import tempfile

@@ -9,7 +9,7 @@ from streaming import MDSWriter
 
 COLUMNS = {"image": "bytes", "file_name": "str", "id": "int", "height": "int", "width": "int"}
 ARRAYS = {"bbox": "<f4", "label": "<i8", "area": "<f4", "is_crowd": "<i8", "objects_id": "<i8"}
-"""As bytes: its arrays refuse to have no elements."""
+"""Types of arrays, which are written as bytes because MDS refuses empty arrays."""
 
 
 def main(data: str, output: str, _: str) -> None:

@@ -73,7 +73,7 @@ def write_dags(folder: Path, **settings: object) -> Path:
 
 
 class DagRun:
-    """A run by `airflow dags test` in a process and with a database of its own.
+    """A run by `airflow dags test` in a separate process with a separate database.
 
     Attributes:
         code: exit code, from `wait`.

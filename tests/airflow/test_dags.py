@@ -213,7 +213,7 @@ def launched(built: SimpleNamespace) -> tuple[dict, TaskDeferred]:
 
 
 def end(built: SimpleNamespace, deferred: TaskDeferred) -> dict:
-    """What the task returns when the triggerer has waited for the job."""
+    """Result of the task after the triggerer has waited for the job."""
     path, arguments = deferred.trigger.serialize()
     assert (arguments["job_id"], arguments["cancel_on_kill"]) == ("job-1", True)
 

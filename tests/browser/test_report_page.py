@@ -42,7 +42,7 @@ def hostile(sample, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def seen(sample, tmp_path_factory) -> dict[str, list[dict]]:
-    """What the browser found of each page."""
+    """Findings of the browser, by page."""
     folder = tmp_path_factory.mktemp("pages")
     files = hostile(sample, folder)
     jobs = {

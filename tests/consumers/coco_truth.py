@@ -1,4 +1,4 @@
-"""What a COCO data set says, read by json, pycocotools and Pillow: the other side of every comparison here."""
+"""Contents of a COCO data set as json, pycocotools and Pillow read them: the expected side of every comparison here."""
 
 import json
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class Truth:
 
     @cached_property
     def image_ids(self) -> set[int]:
-        """Of the images whose file is there and whole."""
+        """Ids of the images with a complete file."""
         return {id_ for id_ in self.coco.getImgIds() if _is_whole(self.path(id_))}
 
     def path(self, image_id: int) -> Path:
@@ -129,7 +129,7 @@ def assert_boxes_equal(actual: np.ndarray, expected: np.ndarray) -> None:
 
 
 def assert_detection(record: Mapping[str, Any], truth: Truth) -> int:
-    """That a record of the layout `detection`, values by feature name, is what the data set says of its image; the
+    """Assert that a record of the layout `detection`, values by feature name, equals the data set's image; returns the
     image's id."""
     image_id = int(record["image/source_id"])
     row = truth.row(image_id)

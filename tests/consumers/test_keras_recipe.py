@@ -17,7 +17,7 @@ RECIPE_FEATURES = {
 
 
 def recipe_parse(record: tf.Tensor) -> dict[str, tf.Tensor]:
-    """As the recipe does: PNG goes through decode_jpeg, too."""
+    """Parse a record as the recipe does, which decodes PNGs by decode_jpeg, too."""
     example = tf.io.parse_single_example(record, RECIPE_FEATURES)
     image = tf.io.decode_jpeg(example["image"], channels=3)
     return example | {"file": example["image"], "image": image, "bbox": tf.sparse.to_dense(example["bbox"])}

@@ -1,4 +1,4 @@
-"""Model Garden's own decoder reads the layout `detection`, in an environment of its own: it pins another TensorFlow."""
+"""Model Garden's decoder reads the layout `detection`, in a separate environment with another TensorFlow."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ SCRIPT = Path(__file__).with_name("decode_with_model_garden.py")
 
 
 def decode(shards: list[Path], folder: Path) -> list[dict[str, np.ndarray]]:
-    """What the decoder makes of each record."""
+    """Records as the decoder reads them."""
     assert PYTHON.exists(), f"{PYTHON} is not there; `make test-consumers` makes it"
     folder.mkdir()
     command = [PYTHON, SCRIPT, folder, *shards]

@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).with_name("parse_with_model_garden.py")
 SIDE = 32
 MEAN = np.array([0.485 * 255, 0.456 * 255, 0.406 * 255])
 DEVIATION = np.array([0.229 * 255, 0.224 * 255, 0.225 * 255])
-"""Of ImageNet's pixels: what the parser subtracts from an image, and divides it by."""
+"""Mean and deviation of ImageNet's pixels, by which the parser normalises an image."""
 CLASSES = {"red": (220, 30, 20), "green": (20, 200, 60), "dark blue": (10, 20, 120)}
 
 
@@ -27,7 +27,7 @@ def draw_classes(folder: Path) -> None:
 
 
 def parsed_by_model_garden(shards: list[Path], output: Path) -> dict[str, np.ndarray]:
-    """What the parser makes of each record."""
+    """Records as the parser reads them."""
     assert PYTHON.exists(), f"{PYTHON} is not there; `make test-consumers` makes it"
     command = [PYTHON, SCRIPT, output, SIDE, len(CLASSES), *shards]
     run = subprocess.run([str(part) for part in command], check=False, capture_output=True, text=True)

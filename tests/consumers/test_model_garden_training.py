@@ -17,7 +17,7 @@ from tests.consumers.test_model_garden import PYTHON
 CONFIGURE = Path(__file__).parents[2] / "docs" / "consumers" / "model_garden.py"
 STEPS = 2
 SIDE = 128
-"""Of pictures that a model gets, of which the smallest feature map has one pixel."""
+"""Side of the model's input, whose smallest feature map has one pixel."""
 EXPERIMENTS = {
     "retinanet": "retinanet_resnetfpn_coco",
     "maskrcnn": "maskrcnn_resnetfpn_coco",
@@ -78,7 +78,7 @@ def test_data_set_without_masks_is_refused(sample, tmp_path, recordmill):
 
 
 def train(consumer: str, out: Path, folder: Path) -> dict[str, float]:
-    """What the evaluation after two steps measures."""
+    """Metrics of the evaluation after two steps."""
     (folder / "config.yaml").write_text(config(consumer, out))
     side = {"model": {"input_size": [SIDE, SIDE, 3]}}
     if consumer == "segmentation":

@@ -10,14 +10,14 @@ from tests.conftest import read_examples
 
 
 def png_masks(example: dict) -> list[np.ndarray]:
-    """As Pillow reads them."""
+    """Masks as Pillow reads them."""
     images = [Image.open(io.BytesIO(data)) for data in example["image/object/mask"]]
     assert {(image.format, image.mode) for image in images} <= {("PNG", "L")}
     return [np.asarray(image) for image in images]
 
 
 def rle_decoded(example: dict) -> list[np.ndarray]:
-    """As pycocotools reads them."""
+    """Masks as pycocotools reads them."""
     size = [example["image/height"][0], example["image/width"][0]]
     return [rle_masks.decode({"size": size, "counts": counts}) for counts in example["image/object/mask/rle"]]
 

@@ -13,7 +13,7 @@ from tests.conftest import SHARED_DATA
 from tests.consumers.coco_truth import Truth, assert_boxes_equal, assert_detection, needs_shared_data
 
 OURS = {"category_id"}
-"""Of an object, beside what coco/2017 has."""
+"""Features of an object that coco/2017 lacks."""
 
 
 def opened(folder: Path, examples: int, split: str = "train") -> tuple[tfds.features.FeatureConnector, list[dict]]:
@@ -72,7 +72,7 @@ def test_keras(truth, tmp_path, recordmill, flags):
     assert [(tmp_path / link).resolve().name for link in links] == shards
 
 
-def test_tfds_has_structure_of_what_is_published(sample, tmp_path, recordmill):
+def test_structure_equals_published_tfds(sample, tmp_path, recordmill):
     """dtypes and shapes, by the own code of coco/2017 and coco/2017_panoptic; captions are named as in the JSON."""
     truth, out = Truth(sample.images, sample.instances), tmp_path / "out"
     flags = ["--captions", sample.captions, "--panoptic", sample.panoptic, "--panoptic-masks", sample.panoptic_masks]
@@ -153,7 +153,7 @@ def test_tfds_of_real_panoptic_segments(tmp_path, recordmill):
 
 
 class PanopticTruth:
-    """What a panoptic annotation file and its pictures say."""
+    """Contents of a panoptic annotation file and its pictures."""
 
     def __init__(self, file: str | Path, masks: str | Path):
         document = json.loads(Path(file).read_text())

@@ -1,4 +1,4 @@
-"""`recordmill …` in a process of its own, as it is typed."""
+"""A command `recordmill …` in a separate process, as a user types it."""
 
 import os
 import subprocess

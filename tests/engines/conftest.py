@@ -79,7 +79,7 @@ def cluster_job_server(cluster, job_server_jar, tmp_path_factory) -> Iterator[Jo
 
 @pytest.fixture(scope="session")
 def worker_python(built_wheel, tmp_path_factory) -> Path:
-    """Of an environment that has Beam, our dependencies and our wheel."""
+    """Python of an environment with Beam, our dependencies and our wheel."""
     return worker_environment(tmp_path_factory.mktemp("worker") / "environment", built_wheel)
 
 
@@ -105,7 +105,7 @@ def in_pool(pool: Pool) -> list[str]:
 
 @pytest.fixture(params=["processes", "prism", "flink_local", "flink_cluster"])
 def engine(request) -> list[str]:
-    """What stands after a command's `--`, for each engine."""
+    """Flags after a command's `--`, for each engine."""
     return request.getfixturevalue(request.param)
 
 

@@ -113,7 +113,7 @@ def flink(flink_version: str) -> Part:
 
 
 def fetch_operator(folder: Path) -> None:
-    """What Flink's Kubernetes Operator takes: the jar has its schema."""
+    """Fetch the schema of Flink's Kubernetes Operator from its jar."""
     artifact = f"-Dartifact=org.apache.flink:flink-kubernetes-operator-api:{FLINK_OPERATOR}"
     with tempfile.TemporaryDirectory() as jars:
         _run(["mvn", "--batch-mode", "--quiet", "dependency:copy", artifact, f"-DoutputDirectory={jars}"])

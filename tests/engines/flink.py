@@ -12,7 +12,7 @@ from typing import Any
 from tests.engines import servers
 
 LOCAL = "[local]"
-"""The master of a job server that is a cluster of its own."""
+"""Master of a job server that contains its cluster."""
 
 # Where Java 17 lets nobody in unless it is told to; Flink's bin/config.sh names the same.
 _PACKAGES = [
@@ -121,7 +121,7 @@ class FlinkCluster:
         return self._ask("overview")["flink-version"]
 
     def failures(self) -> list[str]:
-        """Why the job that was started last had to begin anew, each time."""
+        """Stack traces of all restarts of the last job."""
         jobs = self._ask("jobs/overview")["jobs"]
         last = max(jobs, key=lambda job: job["start-time"])["jid"]
         return [entry["stacktrace"] for entry in self._ask(f"jobs/{last}/exceptions")["exceptionHistory"]["entries"]]

@@ -1,4 +1,4 @@
-"""What a data set's folder holds, to compare."""
+"""Contents of a data set's folder, to compare."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ def files_of(output: Path) -> dict[str, str]:
 
 
 def records_of(output: Path) -> Counter[bytes]:
-    """The records of all shards, as TensorFlow reads them, whatever shard they are in."""
+    """Records of all shards as TensorFlow reads them, independent of their shard."""
     shards = sorted(map(str, output.glob("*.tfrecord-*")))
     return Counter(tf.data.TFRecordDataset(shards).as_numpy_iterator())
 

@@ -64,7 +64,7 @@ def wait_until(is_true: Callable[[], bool], process: subprocess.Popen, log: Path
 
 
 def end(process: subprocess.Popen) -> None:
-    """End a process of a session of its own, and those that it has started, which it may leave behind."""
+    """End a process that leads a session, and the processes that it started, which it may leave behind."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -84,7 +84,7 @@ class Process:
 
 
 def processes() -> Iterator[Process]:
-    """Those that live. One that has ended and that nobody has waited for is none."""
+    """Running processes, without those that ended and were not waited for."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             state, _, group, *_ = (folder / "stat").read_text().rpartition(")")[2].split()

@@ -173,7 +173,7 @@ def test_dry_run_of_beams_changes_nothing(gcs, dataflow, recordmill):
 
 
 def launched(gcs: GcsStandIn, dataflow: DataflowStandIn) -> str:
-    """What the job of t/job.json has ended in, which Dataflow starts."""
+    """Final state of the job of t/job.json, which Dataflow starts."""
     jobs = f"{dataflow.url}/v1b3/projects/{PROJECT}/locations/{REGION}/jobs"
     urllib.request.urlopen(urllib.request.Request(jobs, gcs.objects()["t/job.json"], method="POST")).close()
     last = time.monotonic() + 60
@@ -276,7 +276,7 @@ def held(dataflow: DataflowStandIn) -> Iterator[Typed]:
 
 
 @pytest.mark.parametrize(("answer", "state"), [("c\n", "CANCELLED"), ("\n", "RUNNING")])
-def test_ctrl_c_asks_what_is_to_become_of_job(dataflow, answer, state):
+def test_ctrl_c_asks_about_job(dataflow, answer, state):
     with held(dataflow) as typed:
         os.kill(typed.process.pid, signal.SIGINT)
         typed.wait_for(QUESTION)

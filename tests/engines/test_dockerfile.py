@@ -37,7 +37,7 @@ def test_every_file_that_wheel_needs_is_copied():
 
 
 def test_build_converts_and_verifies(tmp_path):
-    """The shell runs the line as it is, but in another folder than /tmp."""
+    """The shell runs the line of the Dockerfile in another folder than /tmp."""
     (line,) = (line for line in instructions("RUN") if "recordmill sample" in line)
     folder = tmp_path / "smoke"
     line = line.replace("/tmp/smoke", str(folder))
@@ -52,7 +52,7 @@ def test_build_converts_and_verifies(tmp_path):
 @pytest.mark.parametrize(
     ("image", "ours"), [("h/i:t", ["--command=folder", "--sdk_container_image=h/i:t"]), ("", ["--command=folder"])]
 )
-def test_image_says_which_command_it_runs_and_what_workers_run(monkeypatch, image, ours):
+def test_image_names_commands_of_launcher_and_workers(monkeypatch, image, ours):
     given = []
     monkeypatch.setattr("recordmill.launch.flat.main", lambda arguments: given.extend(arguments) or 7)
     monkeypatch.setenv("RECORDMILL_COMMAND", "folder")

@@ -1,4 +1,4 @@
-"""What Kubernetes is given for Flink: valid for its own schemas and the operator's, and of one piece."""
+"""Kubernetes manifests for Flink: valid for the schemas of Kubernetes and of the operator, and consistent."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,7 +61,7 @@ def strict(schema: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def operator() -> jsonschema.Draft7Validator:
-    """Of a FlinkDeployment's spec."""
+    """Validator of a FlinkDeployment's spec."""
     text = (fetched(fetch.OPERATOR) / fetch.OPERATOR_SCHEMA).read_text()
     described = yaml.load(text, yaml.CSafeLoader)["spec"]  # half a megabyte
     return jsonschema.Draft7Validator(strict(described["validation"]["openAPIV3Schema"]["properties"]["spec"]))

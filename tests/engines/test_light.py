@@ -14,12 +14,12 @@ from tests.engines.worker_pool import LIGHT_PYTHON, pip, site_packages, worker_e
 from tests.test_layering import EXTRAS, FILES, reached, roots
 
 MEGABYTES = 200
-"""Of all that a training environment gets with the wheel; pip is in it. With Beam it is 840."""
+"""Size limit of a training environment with the wheel and pip. With Beam it has 840."""
 
 
 @pytest.fixture(scope="module")
 def python(built_wheel, tmp_path_factory) -> Path:
-    """Of an environment with the wheel and what it requires."""
+    """Python of an environment with the wheel and its requirements."""
     return worker_environment(tmp_path_factory.mktemp("light") / "environment", built_wheel, LIGHT_PYTHON)
 
 

@@ -1,5 +1,4 @@
-"""A worker, or all of a machine, is lost while shards are written; the cluster begins anew, and nothing tells from what
-came out.
+"""A worker or a machine is lost while shards are written: the cluster starts the job again and writes the same bytes.
 
 The images are in a bucket that answers slowly, so that there is time.
 """

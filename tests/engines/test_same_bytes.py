@@ -116,7 +116,7 @@ def test_spark_runner_starts_its_job_server(coco, convert):
 
 
 def test_folders_of_a_project_do_not_shadow_ours(sample, processes, tmp_path):
-    """They have the names of ours in the checkout, and come first on the path of several processes."""
+    """Its folders have the names of our rooms, and come first on the path of several processes."""
     for name in ("schemas", "pipelines", "transforms", "launch"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise ImportError('this is the project')\n")

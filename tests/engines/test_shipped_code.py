@@ -43,7 +43,7 @@ JOBS = {
 
 @pytest.fixture(scope="module")
 def inputs(sample, tmp_path_factory) -> dict[str, object]:
-    """What the jobs read: the sample; its images in a .zip; its instances with one of no image; class folders, of files
+    """Inputs of the jobs: the sample; its images in a .zip; its instances with one of no image; class folders, of files
     that can be read and files that cannot; the same where names begin with the class; groups; a table of path, label
     and split, one row of which names no file."""
     folder = tmp_path_factory.mktemp("inputs")
@@ -73,7 +73,7 @@ def python(built_wheel, tmp_path_factory) -> Path:
 
 
 def submit(arguments: Words, pool: Pool, log: Path) -> Command:
-    """In a process of its own, which can be ended if it hangs: Beam waits for ever for a worker that does not come."""
+    """Submit a job from a separate process, which can be ended: Beam waits for ever for a worker that does not come."""
     flags = ["--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=EXTERNAL"]
     return Command([*arguments, "--", *flags, f"--environment_config={pool.endpoint}"], log).end()
 

@@ -78,7 +78,7 @@ def test_a_killed_process_of_several(job, processes):
 
 
 def faults(command: Command, engine: list[str]) -> list[str]:
-    """Lines of errors, before which Beam's processes are told to be slow."""
+    """Lines of errors, after the note that Beam's processes are slow."""
     lines = command.err.splitlines()
     if "--direct_running_mode=multi_processing" in engine:
         assert lines.pop(0).startswith("note: --direct_running_mode=multi_processing starts Beam again in each process")

@@ -1,4 +1,4 @@
-"""What a person meets who runs a job on an engine: one line that says what is wrong, soon, and exit code 1 or 2."""
+"""Faults of a job on an engine: one line names the fault soon, and the exit code is 1 or 2."""
 
 import re
 import signal
@@ -26,7 +26,7 @@ def without_progress(arguments: list[str]) -> list[str]:
     return [*arguments, "--progress", "none"]
 
 
-def test_nobody_listens_where_workers_should_be(sample, flink_local, tmp_path):
+def test_no_worker_at_endpoint(sample, flink_local, tmp_path):
     arguments = without_progress(coco_flags(sample, tmp_path / "out"))
     with servers.port_without_server() as port:
         beam = [*flink_local[:2], "--environment_type=EXTERNAL", f"--environment_config=localhost:{port}"]

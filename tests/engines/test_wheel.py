@@ -1,4 +1,4 @@
-"""What is in the wheel and in the source distribution, and what they are beside in an environment."""
+"""Contents of the wheel and of the source distribution, and their behaviour in an environment."""
 
 import json
 import subprocess
@@ -19,10 +19,10 @@ from tests.engines.worker_pool import (
 from tests.test_layering import DATA, FILES, installed_name
 
 METADATA = {"LICENSE", "METADATA", "RECORD", "WHEEL", "entry_points.txt", "top_level.txt"}
-"""Of a wheel; where the licence is in there is setuptools' matter."""
+"""Files of a wheel's metadata; setuptools decides the place of the licence."""
 EGG_INFO = {"PKG-INFO", "SOURCES.txt", "dependency_links.txt", "entry_points.txt", "requires.txt", "top_level.txt"}
 SOURCES = {"LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg", "setup.py"}
-"""Of a source distribution besides the packages: what it is built by, and what setuptools adds to every one."""
+"""Files of a source distribution besides the packages: its build files, and setuptools' additions."""
 
 OF_OTHERS = {"recordmill.torch_dataset"}
 """Modules that import PyTorch. The consumers' tests import them."""
@@ -30,7 +30,7 @@ OF_OTHERS = {"recordmill.torch_dataset"}
 
 @pytest.fixture(scope="module")
 def python(built_wheel, tmp_path_factory) -> Path:
-    """Of an environment with the wheel."""
+    """Python of an environment with the wheel."""
     return worker_environment(tmp_path_factory.mktemp("wheel-alone") / "environment", built_wheel)
 
 
@@ -40,7 +40,7 @@ def modules(built: Path) -> dict[Path, bytes]:
     return {file: (built.with_name("clone") / file.relative_to(ROOT)).read_bytes() for file in files}
 
 
-def test_wheel_holds_packages_and_nothing_else(built_wheel):
+def test_wheel_holds_only_packages(built_wheel):
     with zipfile.ZipFile(built_wheel) as wheel:
         files = {name: wheel.read(name) for name in wheel.namelist()}
     folder = f"recordmill-{version(built_wheel)}.dist-info"
@@ -84,7 +84,7 @@ def version(wheel: Path) -> str:
 
 
 def test_all_that_wheel_needs_is_there(python):
-    """pip prints what is not, and fails."""
+    """`pip check` prints missing requirements, and fails."""
     assert pip(python, "check").strip() == "No broken requirements found."
 
 
@@ -98,7 +98,7 @@ def test_every_module_of_wheel_can_be_imported(python, built_wheel, tmp_path):
 
 
 def output(python: Path, code: str, *arguments: str, cwd: Path) -> str:
-    """What a piece of code prints in that environment, and nothing of the checkout at hand."""
+    """Output of a piece of code in that environment, without the checkout on its path."""
     command = [str(python), "-I", "-c", code, *arguments]
     ended = subprocess.run(command, cwd=cwd, check=False, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr

@@ -27,9 +27,9 @@ from tests.engines import servers
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPENDENCIES_PYTHON = Path(os.environ.get("WORKER_PYTHON", ROOT / ".venv-worker/bin/python"))
-"""Of an environment that has what the wheel and its extra `beam` need, but not the wheel; and no TensorFlow."""
+"""Python of an environment with the requirements of the wheel and of its extra `beam`, and without the wheel."""
 LIGHT_PYTHON = Path(os.environ.get("LIGHT_PYTHON", ROOT / ".venv-light/bin/python"))
-"""Likewise without any extra."""
+"""Python of an environment with the requirements of the wheel without extras."""
 
 _NOT_OF_A_CLONE = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "demo")
 
@@ -55,12 +55,12 @@ def worker_environment(folder: Path, wheel: Path | None, dependencies: Path = DE
 
 
 def site_packages(python: Path) -> Path:
-    """Where an environment's own packages are."""
+    """Folder of an environment's packages."""
     return Path(_run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
 
 
 def pip(python: Path, verb: str, *arguments: object) -> str:
-    """What pip prints. It reaches no network, and must not fail."""
+    """Output of pip, without network; pip must not fail."""
     offline = ["--quiet", "--no-index"] if verb in ("install", "wheel") else []
     return _run(python, "-m", "pip", "--disable-pip-version-check", verb, *offline, *arguments)
 
@@ -79,7 +79,7 @@ def copy_of_clone(folder: Path) -> Path:
 
 
 def build_wheel(folder: Path) -> Path:
-    """The wheel of the checkout as it is now; what it is built of is left in `clone` beside it."""
+    """Wheel of the checkout with its changes; its sources stay in `clone` beside it."""
     clone = copy_of_clone(folder / "clone")
     pip(Path(sys.executable), "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, clone)
     (wheel,) = folder.glob("*.whl")
@@ -103,7 +103,7 @@ def built_sdist(tmp_path_factory) -> Path:
 
 @dataclass(frozen=True)
 class Pool:
-    """A pool of workers, in a process group of its own.
+    """A pool of workers, in a separate process group.
 
     Attributes:
         endpoint: as `--environment_config` takes it.

@@ -84,5 +84,5 @@ def small_writes(monkeypatch):
 
 @pytest.fixture
 def sample_job(place, tmp_path) -> SampleJob:
-    """A sample of its own, which may be changed."""
+    """Job on a copy of the sample, which a test may change."""
     return SampleJob(place, write_sample(str(tmp_path / "sample"), count=24, seed=0))

@@ -67,7 +67,7 @@ class LocalPlace:
         """Nothing is under way when a process has ended."""
 
     def versions(self, output: str) -> dict[str, int]:
-        """What changes when a file is written, and not when it is moved; by name without folders."""
+        """Version of each file by name without folders: a write changes it, a move does not."""
         return {path.name: path.stat().st_mtime_ns for path in Path(output).rglob("*") if path.is_file()}
 
     def copy(self, output: str, target: str) -> None:
@@ -175,7 +175,7 @@ class Job:
         return ended
 
     def undisturbed(self) -> Files:
-        """What an output holds after a run."""
+        """Files of an output after a complete run."""
         output = self.new_output()
         self.run(output)
         files = self.place.files(output)
@@ -197,7 +197,7 @@ def assert_whole(files: Files) -> None:
 
 
 def assert_consistent(files: Files, *wholes: Files) -> None:
-    """What is visible may be used: each file is as it is in one of the finished data sets.
+    """Assert that each visible file equals the file of one of the finished data sets.
 
     Shards have right checksums, and those that the manifest lists are there.
     """
@@ -215,7 +215,7 @@ def is_shard(name: str) -> bool:
 
 
 def listed_shards(files: Files) -> set[str]:
-    """The shards that the manifest lists, if there is one; they must be there, each as it is listed."""
+    """Shards that the manifest lists, if there is one; each exists and equals its entry."""
     splits = json.loads(files["manifest.json"])["splits"] if "manifest.json" in files else {}
     shards = [shard for split in splits.values() for shard in split["shards"]]
     for shard in shards:
@@ -260,7 +260,7 @@ def zipped(command: Callable[..., list[object]]) -> Callable[..., list[object]]:
 
 
 class Left:
-    """What a run has left, and another will find.
+    """Files that a run left for the next run.
 
     Attributes:
         is_noted: whether there is a note of what the run was to write.

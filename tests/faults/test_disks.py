@@ -101,7 +101,7 @@ def test_a_full_disk(pictures, tmp_path):
 
 
 def test_image_that_disk_does_not_give(sample_job, recordmill, monkeypatch):
-    """It is no reason to leave it out: the disk may be well again."""
+    """The image is no reject, because the disk may work again later."""
     whole = sample_job.undisturbed(recordmill)
     read = local_storage._read_file
 

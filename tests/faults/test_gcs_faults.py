@@ -32,7 +32,7 @@ from tests.gcs_stand_in import ACCOUNT, Call, Fault, GcsStandIn, Kind, running
 COUNT = 40
 """Images; those with an even number are in a folder, the others in an archive."""
 SHARE = 0.15
-"""Of the requests of `some` fail."""
+"""Share of failed requests in the faults `some`."""
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ PASSING: dict[str, Callable[[], list[Fault]]] = {
 
 
 @pytest.mark.parametrize("name", PASSING)
-def test_what_passes_is_not_seen(gcs, monkeypatch, expected, job, name):
+def test_passing_fault_changes_nothing(gcs, monkeypatch, expected, job, name):
     monkeypatch.setattr(gcs_requests, "CHUNK_BYTES", 8 << 20)  # files of one chunk are kept until they are there
     gcs.faults = PASSING[name]()
     outcome = job("--max-rejects", 0)
@@ -166,8 +166,8 @@ STAYING = [
 
 
 @pytest.mark.parametrize(("fault", "words"), STAYING)
-def test_what_stays_fails_in_one_line(gcs, monkeypatch, expected, job, fault, words):
-    """It leaves whole shards and no manifest."""
+def test_staying_fault_ends_in_one_line(gcs, monkeypatch, expected, job, fault, words):
+    """Complete shards stay, without a manifest."""
     monkeypatch.setattr(gcs_client, "RETRY_S", 0.2)
     gcs.faults = [fault]
     outcome = job()
@@ -219,7 +219,7 @@ def test_images_rejected_are_counted_and_named(gcs, monkeypatch, expected, job, 
 
 @pytest.mark.parametrize("times", [1, ALWAYS])
 def test_table_damaged_on_its_way(gcs, recordmill, times):
-    """It is read again; it is not taken for what it says."""
+    """A damaged table is read again, and its rows are not used."""
     rows = ["path,label", *(f"{number}.jpg,{('cat', 'dog')[number % 4 // 2]}" for number in range(0, COUNT, 2))]
     gcs.put("labels.csv", "\n".join(rows).encode())
     gcs.faults = [Fault(Kind.CORRUPTED, "read", "labels.csv", first=2, times=times)]  # its header is read first

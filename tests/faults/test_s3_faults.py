@@ -48,7 +48,7 @@ def check_ended(s3: S3StandIn, expected: dict[str, bytes]) -> None:
     assert [name for name in objects_of(s3, "out") if name.startswith(".recordmill")] == []
 
 
-def test_first_line_says_what_is_not_checked(s3, expected, job, recordmill):
+def test_first_line_names_missing_checks(s3, expected, job, recordmill):
     outcome = job()
     assert outcome.code == 0, outcome
     first = " ".join(outcome.err.split()).removeprefix("note: ")
@@ -57,7 +57,7 @@ def test_first_line_says_what_is_not_checked(s3, expected, job, recordmill):
     assert recordmill("verify", OUT, "--check", "decode").code == 0
 
 
-def test_what_passes_is_not_seen(s3, monkeypatch, expected, job):
+def test_passing_fault_changes_nothing(s3, monkeypatch, expected, job):
     monkeypatch.delenv("AWS_MAX_ATTEMPTS")  # what is not set in use
     s3.faults = [some(Kind.TRUNCATED, operation="read"), some(Kind.STATUS)]
     outcome = job("--max-rejects", 0)
@@ -75,7 +75,7 @@ def test_what_passes_is_not_seen(s3, monkeypatch, expected, job):
         ("complete", f"out/{STATE}/*-00001-of-00002", 403, 1),
     ],
 )
-def test_what_stays_fails_in_one_line(s3, expected, job, operation, name, status, code):
+def test_staying_fault_ends_in_one_line(s3, expected, job, operation, name, status, code):
     s3.faults = [Fault(Kind.STATUS, operation, name, status=status, message="not here", times=ALWAYS)]
     outcome = job()
     assert outcome.code == code, outcome

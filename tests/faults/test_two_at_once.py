@@ -105,7 +105,7 @@ def wait_until_stopped(command: Command) -> bool:
 
 
 def assert_done_or_refused(*commands: Command) -> None:
-    """Of several that do the same at once, one at least is done."""
+    """Assert that at least one of several equal commands is done, and others are refused."""
     for command in commands:
         assert command.code in (0, 2), command
         if command.code == 2:

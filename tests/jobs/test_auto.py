@@ -19,7 +19,7 @@ def commands(data: Path) -> list[tuple]:
     return [(each.verb, *(" ".join(flags) for flags in each.commands)) for each in recognise(str(data))]
 
 
-def test_what_is_found(tmp_path):
+def test_recognised(tmp_path):
     coco = tmp_path / "coco"
     draw_all(coco / "val2017", ["a.jpg"])
     (coco / "annotations").mkdir()
@@ -59,7 +59,7 @@ def test_class_folders_below_folders_of_splits(tmp_path, recordmill):
     }
 
 
-def test_what_is_ambiguous_or_unknown_is_refused(tmp_path, recordmill):
+def test_ambiguous_or_unknown_is_refused(tmp_path, recordmill):
     data = draw_all(tmp_path / "data", ["images/a.jpg"])
     (data / "annotations.xml").write_text("<annotations></annotations>")
     (data / "labels").mkdir()

@@ -95,7 +95,7 @@ def test_class_folders_give_bytes_of_command(sample, tmp_path, recordmill):
     assert shard_bytes(tmp_path / "out") == shard_bytes(tmp_path / "command")
 
 
-def test_what_pipeline_removes_and_adds_is_counted(sample, tmp_path):
+def test_removed_and_added_images_are_counted(sample, tmp_path):
     def changed(one: Sample) -> list[Sample]:
         twice = msgspec.structs.replace(one, file_name=f"again/{one.file_name}", image_id=None)
         return [one, twice] if one.split == "train" else [one] if one.image_id % 2 else []

@@ -74,7 +74,7 @@ def test_flags_have_their_effect(flags, sample, tmp_path, recordmill):
     assert {flag: COCO_FLAGS[flag][1](tmp_path) for flag in flags} == dict.fromkeys(flags, True)
 
 
-def test_plain_conversion_lacks_what_flags_bring(tmp_path, copy_converted):
+def test_fields_of_flags_are_absent_without_flags(tmp_path, copy_converted):
     """Otherwise the table above could hold by itself."""
     copy_converted(tmp_path)
     assert read_examples(tmp_path)[0]["image/source_id"] == [FIRST_WITH_SEED_0]
@@ -82,7 +82,7 @@ def test_plain_conversion_lacks_what_flags_bring(tmp_path, copy_converted):
 
 
 def on_a_terminal(columns: int, log: Path, *arguments: object) -> str:
-    """What a command shows on a pseudo terminal, without what steers it."""
+    """Text that a command shows on a pseudo terminal, without control sequences."""
     person, inside = pty.openpty()
     termios.tcsetwinsize(person, (24, columns))
     command = Command(arguments, log, disturbance=partial(attach_terminal, os.ttyname(inside), "xterm"))
@@ -108,8 +108,8 @@ def test_live_progress_on_a_terminal(sample, tmp_path):
 # The other verbs
 
 
-def test_job_from_flat_flags_writes_what_command_writes(sample, tmp_path, copy_converted):
-    """As template launchers and Airflow start it: ours and Beam's in one list."""
+def test_flat_flags_write_same_bytes(sample, tmp_path, copy_converted):
+    """Template launchers and Airflow pass our flags and Beam's in one list."""
     copy_converted(tmp_path / "typed", "--num-shards", 2)
     arguments = [
         *("--command=coco", "--runner=DirectRunner", "--labels=airflow-version=v3-3-2"),

@@ -84,7 +84,7 @@ def test_both_writers_write_same_records(sample, tmp_path, recordmill):
 # What is left out
 
 
-def test_every_reason_and_nothing_is_lost(tmp_path, recordmill):
+def test_every_reason_is_listed(tmp_path, recordmill):
     images = tmp_path / "images"
     for name in ("good.jpg", "twice.jpg", "wrong size.jpg", "orphan.jpg", "[été]/ü 日本.jpg"):
         draw_jpeg(images / name)

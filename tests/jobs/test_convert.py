@@ -35,7 +35,7 @@ def options(sample, output: Path) -> dict:
     }
 
 
-def test_convert_writes_what_command_writes(sample, tmp_path, copy_converted, caplog):
+def test_convert_writes_bytes_of_command(sample, tmp_path, copy_converted, caplog):
     runner = PipelineOptions(["--runner=DirectRunner", "--direct_num_workers=1"])
     data = recordmill.convert("coco", **options(sample, tmp_path / "out"), runner_options=runner)
     copy_converted(tmp_path / "command", "--split", "train=0.75,val=0.25", "--num-shards", 2)
@@ -91,7 +91,7 @@ def test_config_error(verb, values, fault):
         recordmill.convert(verb, **values)
 
 
-def test_auto_runs_what_it_recognises(tmp_path, caplog):
+def test_auto_runs_recognised_command(tmp_path, caplog):
     """Class folders below folders of splits need a command each; a data set may lack the split train."""
     caplog.set_level(logging.INFO, "recordmill")
     draw_all(tmp_path / "data", [f"{split}/{kind}/1.jpg" for split in ("train", "valid") for kind in ("cat", "dog")])

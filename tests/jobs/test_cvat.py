@@ -101,7 +101,7 @@ def test_tracks_of_a_video(recordmill, tmp_path):
         ),
     ],
 )
-def test_what_is_no_data_set(recordmill, tmp_path, files, flags, said):
+def test_not_a_data_set(recordmill, tmp_path, files, flags, said):
     (tmp_path / "data").mkdir()
     for name, text in files.items():
         (tmp_path / "data" / name).write_text(text)

@@ -72,7 +72,7 @@ def written(planted, tmp_path_factory) -> tuple[Path, list[str]]:
     return out, printed
 
 
-def test_second_job_finds_what_first_has_written_already(planted, written, recordmill):
+def test_second_job_keeps_output_of_first(planted, written, recordmill):
     out, printed = written
     assert ["LEAKAGE" in text for text in printed] == [False, True]
     assert groups(out) == [*LEAKS, WITHIN]
@@ -86,7 +86,7 @@ def test_second_job_finds_what_first_has_written_already(planted, written, recor
     assert b"dog/1.jpg" in data
 
 
-def test_what_is_refused_is_not_visible_and_accepted_at_once(planted, written, tmp_path, recordmill):
+def test_refused_split_is_hidden_until_accepted(planted, written, tmp_path, recordmill):
     out = tmp_path / "out"
     refused = recordmill(*flags(planted, out, "train", "--duplicates", "fail"))
     assert (refused.code, groups(out / ".recordmill-train")) == (1, [WITHIN])

@@ -47,7 +47,7 @@ def by_the_recipe(inputs: Path) -> dict[str, np.ndarray]:
     return {f"{path.parent.name}/{path.name}": feature for path, feature in zip(paths, features, strict=True)}
 
 
-def test_records_are_what_recipe_s_loop_would_write(inputs, embedded):
+def test_records_equal_those_of_recipe(inputs, embedded):
     expected = by_the_recipe(inputs)
     assert len(expected) == 19
     examples = [example for split in ("train", "val") for example in read_examples(embedded, split)]

@@ -63,7 +63,7 @@ def test_masks_of_whole_images_are_records_own(of_every_kind, tmp_path, recordmi
 
 
 @pytest.mark.parametrize("layout", ["detection", "keras"])
-def test_what_was_extracted_gives_same_shards_again(layout, of_every_kind, sample, tmp_path, recordmill):
+def test_extracted_files_give_same_shards(layout, of_every_kind, sample, tmp_path, recordmill):
     """Byte for byte. The two bad images are left out of the input, as they take part in the plan of shards."""
     bad = bad_images(of_every_kind)
     assert len(bad) == 2
@@ -111,7 +111,7 @@ def test_layout_tfds_with_panoptic_pngs(sample, tmp_path, recordmill):
     assert whole_folder(tmp_path / "dir" / "panoptic" / "train") == files
 
 
-def test_what_it_refuses(folder, tmp_path, recordmill):
+def test_refused(folder, tmp_path, recordmill):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").write_text("")
     (tmp_path / "link").mkdir()

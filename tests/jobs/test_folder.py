@@ -21,7 +21,7 @@ SPLITS = ("train", "val", "test")
 THREE = ("--split", "train=0.5,val=0.25,test=0.25")
 NOT_IMAGES = (".git/1.jpg", "Cat/._1.jpg", "Cat/.DS_Store", "big dog/Thumbs.db", "notes.txt")
 CLASSES = ["Cat", "big dog", "Öl"]
-"""Of `pictures`, by index: upper case sorts before lower case, and both before what is not ASCII."""
+"""Classes of `pictures`, by index: upper case sorts before lower case, and both before other characters than ASCII."""
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_statistics_are_of_the_records(converted):
         assert [each["images"] for each in found["classes"]] == counts
 
 
-def test_what_was_extracted_gives_same_bytes(converted, tmp_path, recordmill):
+def test_extracted_files_give_same_bytes(converted, tmp_path, recordmill):
     extracted = tmp_path / "extracted"
     assert recordmill("extract", converted, extracted).code == 0
     flags = ["--output", tmp_path / "out", "--num-shards", 2]
@@ -176,7 +176,7 @@ def test_splits_by_rank_are_exact_for_wanted_classes(many, tmp_path, recordmill)
 
 @pytest.mark.parametrize("how", [["--stratify"], ["--split-by", "rank"]])
 def test_rows_that_are_rejected_do_not_count(many, tmp_path, recordmill, how):
-    """Of 80 rows about class a 56 have no file, and a picture of b is in two classes."""
+    """56 of 80 rows of class a have no file, and a picture of b is in two classes."""
     paths = {"a": [f"a/{n}.png" for n in range(80)], "b": [f"b/{n}.png" for n in range(12)]}
     rows = [(path, name) for name, of_class in paths.items() for path in of_class]
     write_table(tmp_path / "t.csv", [("path", "label"), *rows, ("b/0.png", "a")])

@@ -43,7 +43,7 @@ def forked(command: Command) -> list[int]:
 
 
 def test_ctrl_c_reaches_all_and_is_named_once(sample, tmp_path):
-    """As a terminal sends it."""
+    """The signal goes to all processes, as from a terminal."""
     command = Command(coco_flags(sample, tmp_path / "out", "--num-shards", 4), tmp_path / "log")
     found = forked(command)
     for process in (*found, command.process.pid):

@@ -218,7 +218,7 @@ def train_rows(text: str, name: str = "metadata.jsonl") -> Callable[[Path], obje
         (half_a_file, "cut short"),
     ],
 )
-def test_what_cannot_be_read(change, said, folder, recordmill):
+def test_unreadable_files(change, said, folder, recordmill):
     change(folder / "data")
     done = recordmill(*flags(folder))
     assert (done.code > 0, said in done.err, "Traceback" in done.err) == (True, True, False)

@@ -1,4 +1,4 @@
-"""What is imported when: the write path never needs TensorFlow, and --help needs next to nothing."""
+"""Imports: the write path never needs TensorFlow, and --help needs few modules."""
 
 import os
 import subprocess

@@ -64,7 +64,7 @@ def truth(sample, copy_converted, tmp_path_factory) -> Boxes:
 
 
 def write_labelme(folder: Path, rows: list[Row]) -> None:
-    """As LabelMe's label_file.py does: https://github.com/wkentaro/labelme"""
+    """Write LabelMe's files as its label_file.py does: https://github.com/wkentaro/labelme"""
     for row in rows:
         shapes = [
             {"label": name, "points": [[x, y], [x + width, y + height]], "shape_type": "rectangle", "group_id": None}
@@ -77,7 +77,7 @@ def write_labelme(folder: Path, rows: list[Row]) -> None:
 
 
 def write_via(folder: Path, rows: list[Row]) -> None:
-    """As VIA 2 exports: https://gitlab.com/vgg/via/-/blob/master/via-2.x.y/CodeDoc.md"""
+    """Write a file of VIA 2: https://gitlab.com/vgg/via/-/blob/master/via-2.x.y/CodeDoc.md"""
     file = {}
     for row in rows:
         regions = [

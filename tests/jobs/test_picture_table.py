@@ -76,7 +76,7 @@ def test_each_row_is_record_with_its_picture(drawn, tmp_path, recordmill):
     assert recordmill("extract", tmp_path, tmp_path / "new").code == 2
 
 
-def test_raw_pixels_are_what_readers_see(drawn, tmp_path, recordmill):
+def test_raw_pixels_equal_those_of_readers(drawn, tmp_path, recordmill):
     assert recordmill(*drawn.flags(tmp_path, "--raw-size", "12x16", "--label", "kind")).code == 0
     (record, *_) = read_examples(tmp_path)
     assert len(record["image/pixels"][0]) == 12 * 16 * 3

@@ -1,4 +1,4 @@
-"""Pictures as they come: whatever is written decodes to the size that its record says; what is not is told."""
+"""Unusual pictures: each written one decodes to the size of its record, and each other one is a reject."""
 
 import io
 import json
@@ -67,7 +67,7 @@ def album(tmp_path) -> Album:
 
 
 def decoded(example: dict[str, list]) -> np.ndarray:
-    """As training decodes it; of the size that the record says."""
+    """Pixels as training decodes them; their size is the record's."""
     image = tf.io.decode_image(example["image/encoded"][0], channels=3, expand_animations=False)
     assert image.shape == (example["image/height"][0], example["image/width"][0], 3)
     return image.numpy().astype(int)

@@ -55,7 +55,7 @@ def test_image_bytes_are_not_shuffled(noise, tmp_path, recordmill, shuffled, com
 
 
 def test_stock_sink_shuffles_them_twice(noise, tmp_path, recordmill, shuffled):
-    """Which is why it is not the default; and the count above sees what it should."""
+    """Beam's sink shuffles images, so it is not the default. This also tests the count above."""
     flags = ["--images", noise / "images", "--instances", noise / "instances.json", "--num-shards", 4]
     assert recordmill("coco", *flags, "--output", tmp_path / "out", "--writer", "beam").code == 0
     assert sum(shuffled) > image_bytes(noise)

@@ -92,7 +92,7 @@ def test_records_hold_the_rows(rows, tmp_path, recordmill):
 
 
 def test_stratify_gives_each_split_its_share_of_every_class(tmp_path, recordmill):
-    """Of the rows that are not rejected, whatever files they are in; texts are learned from that train."""
+    """Shares count the rows that are not rejected, in all files; the vocabulary comes from the rows of train."""
     kinds = ["cat"] * 400 + ["dog"] * 150 + ["emu"] * 17
     found = [
         {"id": n, "kind": kind, "price": "?" if n % 20 == 3 else n, "note": f"word{n % 3} word{n % 5}"}

@@ -196,7 +196,7 @@ def test_origin_and_split(recordmill, tmp_path, caplog):
         (lambda folder: folder.write_text("<annotation/>"), "is a file: give the folder that has Annotations"),
     ],
 )
-def test_what_is_no_data_set(recordmill, tmp_path, prepare, said):
+def test_not_a_data_set(recordmill, tmp_path, prepare, said):
     prepare(tmp_path / "data")
     done = run(recordmill, tmp_path / "data")
     assert done.code == 2

@@ -111,7 +111,7 @@ def test_image_that_lies_on_its_side_is_turned(folder, recordmill):
     ],
 )
 def test_real_data(data, task, more, tmp_path, recordmill):
-    """Each number of each line against a reader of its own."""
+    """Each number of each line equals that of an independent reader."""
     assert recordmill("yolo", "--data", data, "--output", tmp_path, "--boxes", "keep", *more).code == 0
     assert recordmill("verify", tmp_path).code == 0
     images = 0

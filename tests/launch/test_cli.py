@@ -46,7 +46,7 @@ command(lambda: {}["a\\nb"])
         (["--debug"], b"^Traceback (.*\n)*KeyError: 'a.*b'\n$"),
     ],
 )
-def test_error_that_nobody_foresaw_is_named(flags, told):
+def test_unexpected_error_is_named(flags, told):
     code, _, err = ended("-c", UNFORESEEN, *flags)
     assert code == 1
     assert re.match(told, err)

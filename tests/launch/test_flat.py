@@ -44,7 +44,7 @@ def test_flags_of_ours_and_of_beam(arguments, ours, beams):
 @pytest.mark.parametrize(
     "arguments", [[], ["--command=sample"], ["--command=coco", "--output", "x"], ["--command=coco", "--gzip=perhaps"]]
 )
-def test_what_is_refused(arguments, capsys):
+def test_refused(arguments, capsys):
     with pytest.raises(ConfigError) as caught:
         from_flat(arguments)
     assert flat.main(arguments) == 2

@@ -59,7 +59,7 @@ class ScalarEstimate:
         return int(total + self._pixels(task) * self._of_pixel)
 
     def least_mask_bytes(self, task: ImageTask) -> int:
-        """What the masks of objects take as PNGs, if they are empty; 0 where they are not wanted so."""
+        """Size of the masks of objects as empty PNGs; 0 without PNG masks."""
         if Part.MASK_PNG not in self._parts:
             return 0
         return len(task.annotations) * self._pixels(task) // _PIXELS_PER_MASK_BYTE

@@ -1,4 +1,4 @@
-"""What statistics count of an image."""
+"""Values of an image that statistics count."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -32,7 +32,7 @@ class ImageFacts(NamedTuple):
 
 
 class RecordPlace(NamedTuple):
-    """Where an image's records are in a shard, see Example."""
+    """Place of an image's records in a shard, see Example."""
 
     record: int
     offset: int

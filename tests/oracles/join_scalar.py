@@ -179,7 +179,7 @@ def with_mask(side: JoinSide, masks: Files | None) -> JoinSide:
 
 
 def match_ends(sides: Iterable[JoinSide], match: str, division: Division | None = None) -> Iterator[Matched]:
-    """As `match_sides`, of rows and files of one `base_name`. An image takes the name of the file that it is found in.
+    """Match rows and files of one `base_name`, as `match_sides` does. An image takes the name of its file.
 
     Raises:
         CollidingImagesError: see `match_sides` and `recordmill.transforms.join.match_blocks.match_names`.

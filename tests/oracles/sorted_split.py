@@ -12,7 +12,7 @@ from tests.oracles.task_order import image_order
 
 
 class Amount(NamedTuple):
-    """What an image adds to its shard: expected size of its records, framed, and number of records."""
+    """Share of an image in its shard: expected size of its records with frames, and number of records."""
 
     bytes: int
     examples: int
@@ -34,7 +34,7 @@ def in_order(amounts: dict[int, Amount], seed: int) -> list[int]:
 
 
 def placed_by_sorting(amounts: dict[int, Amount], sizing: ShardSizing, seed: int) -> Placed:
-    """Where each image goes, found with all images in one place."""
+    """Place of each image, found by sorting all images."""
     placed: Placed = {}
     bytes_before, examples_before, highest = 0, 0, 0
     shard_bytes = max(sizing.shard_bytes or 0, 1, *(amount.bytes for amount in amounts.values()))

@@ -1,4 +1,4 @@
-"""Which split's texts make the vocabulary, and which saved encoders are taken."""
+"""Choice of the split whose texts make the vocabulary, and of saved encoders."""
 
 from pathlib import Path
 
@@ -141,7 +141,7 @@ CATS = encode_encoder(encoder())
         ({}, "test", {}, [b"{"], ["no encoder"]),
     ],
 )
-def test_what_is_refused(tmp_path, there, splits, options, saved, words):
+def test_refused(tmp_path, there, splits, options, saved, words):
     """`saved` is what the folders of --encoders have for captions."""
     for names, by in there.items():
         data_set(tmp_path / "out", *names.split(), by=by)
@@ -155,7 +155,7 @@ def test_what_is_refused(tmp_path, there, splits, options, saved, words):
     assert [word for word in words if word not in str(refused.value)] == []
 
 
-def test_what_is_meant_is_said(tmp_path):
+def test_suggestion(tmp_path):
     of_val = data_set(tmp_path / "val", "val", by=encoder("val"))
     assert chosen(of_val, "train", fit_split="val").saved == encoder("val")
     of_train = data_set(tmp_path / "train", "train", by=encoder(settings=NGRAMS))
@@ -182,7 +182,7 @@ def test_read_stop_words(tmp_path):
             read_stop_words([str(first)])
 
 
-def test_somebody_else_s_encoders_are_refused(tmp_path):
+def test_encoders_of_another_data_set_are_refused(tmp_path):
     path = tmp_path / encoder_file("captions")
     path.parent.mkdir()
     path.touch()

@@ -1,4 +1,4 @@
-"""What is flattened has one coder: Flink refuses to unite others, when the job has been submitted."""
+"""Inputs of a Flatten have one coder: otherwise Flink refuses a submitted job."""
 
 import apache_beam as beam
 import pytest
@@ -28,7 +28,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("line", COMMANDS.values(), ids=COMMANDS)
-def test_what_is_flattened_has_one_coder(sample, tmp_path, line):
+def test_flattened_inputs_have_one_coder(sample, tmp_path, line):
     groups = tmp_path / "groups.csv"
     groups.write_text("file_name,group\n1.jpg,a\n")
     command = parse(line.format(**sample._asdict(), out=tmp_path / "out", groups=groups).split())

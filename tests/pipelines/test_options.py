@@ -188,7 +188,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("kind", "changed", "flags"), REFUSED)
-def test_what_is_refused(kind, changed, flags):
+def test_refused(kind, changed, flags):
     with pytest.raises(ConfigError) as caught:
         options(kind, **changed)
     faults = str(caught.value).replace("Val and val, which differ only in case, so that", "").split("; ")
@@ -223,7 +223,7 @@ def test_what_is_refused(kind, changed, flags):
         (VerifyOptions, {"recompute": 1, "images": ("pictures",), "tolerance": 0.0}),
     ],
 )
-def test_the_edges_of_what_is_allowed(kind, changed):
+def test_limits_are_allowed(kind, changed):
     found = options(kind, **changed)
     assert {name: getattr(found, name) for name in changed} == changed
 
@@ -292,7 +292,7 @@ def test_record_holds_parts_of_flags(changed, parts):
     assert found.table.parts == parts
 
 
-def test_what_folder_becomes():
+def test_config_of_folder():
     plain = options(FolderOptions)
     assert (plain.shares, plain.splits) == (SplitShares(split_shares("train=1"), 0), ("train",))
     assert (plain.path_labels, plain.columns, plain.table) == (PathLabels(), LabelColumns(), CLASSIFICATION)
@@ -349,7 +349,7 @@ def test_files_of_model_are_inputs(tmp_path):
     ("given", "min_df"), [("1", 1), ("25", 25), ("0.25", 0.25), (".5", 0.5), ("1.0", 1.0), ("1e-3", 0.001)]
 )
 def test_settings_of_texts(given, min_df):
-    """As for scikit-learn, 1 is a text and 1.0 are all."""
+    """In scikit-learn's terms, 1 is one text and 1.0 are all texts."""
     found = options(CocoOptions, **CAPTIONS, text_features=7, min_df=given, ngrams="1, 3", no_lower=True)
     settings = found.settings(TextForm.COUNTS, ("the", "on", "the"))
     assert settings == TextSettings(TextForm.COUNTS, (1, 3), False, ("on", "the"), min_df, 7)
@@ -417,7 +417,7 @@ def test_recipe_has_options_not_at_their_defaults():
         (TableOptions, {"label": "k", "split": HALVES}, {"label": "k", "split": HALVES, "stratify": True}, False),
     ],
 )
-def test_what_is_another_recipe(kind, one, other, is_same):
+def test_other_recipes(kind, one, other, is_same):
     assert (options(kind, **one).record_options == options(kind, **other).record_options) == is_same
 
 
@@ -429,6 +429,6 @@ def test_keys_of_images_that_rows_name_are_none_of_columns():
     assert options(TableOptions, **rename).renamed == {"a": "b", "image/width": "w"}
 
 
-def test_key_of_what_input_may_have_can_be_renamed():
+def test_key_of_optional_input_can_be_renamed():
     given = options(CocoOptions, rename=("image/neg_category_ids=negative",))
     assert "negative" in {feature.name for feature in given.layout_table.features}

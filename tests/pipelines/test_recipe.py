@@ -1,4 +1,4 @@
-"""What decides the bytes of a split is written down."""
+"""The recipe holds every setting that decides the bytes of a split."""
 
 import base64
 from fractions import Fraction

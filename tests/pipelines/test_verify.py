@@ -1,4 +1,4 @@
-"""What verify asks of shards."""
+"""Requests of verify for shards."""
 
 import msgspec
 import pytest

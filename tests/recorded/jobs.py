@@ -77,4 +77,4 @@ ODD = {
     "extract-odd": "extract out/odd-joined {out}",
     "mini": f"coco {_MINI} --output {{out}} --num-shards 2 --masks both",
 }  # fmt: skip
-"""What real data has and a clean sample lacks. The folder `mini` is a link into ../shared/data."""
+"""Jobs on unusual and real data. The folder `mini` is a link into ../shared/data."""

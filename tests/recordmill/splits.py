@@ -43,11 +43,11 @@ CONTENTS = {
     "pictures": RecordContents(_row(*picture_of_row(None)), LABELS),
     "pixels": RecordContents(_row(*picture_of_row((6, 7))), LABELS),
 }
-"""Of each layout, with all that it can hold."""
+"""Contents of a data set in each layout, with all features."""
 
 
 class Drawn(NamedTuple):
-    """What a record is made of, by source, and what readers are to make of some of it."""
+    """Values of a record by source, and the values that readers return for some of them."""
 
     values: dict[str, Any]
     expected: dict[str, np.ndarray]

@@ -19,7 +19,7 @@ def out(tmp_path, copy_converted) -> Path:
     return tmp_path / "out"
 
 
-def test_what_is_no_data_set(tmp_path, out):
+def test_not_a_data_set(tmp_path, out):
     with pytest.raises(recordmill.ConfigError, match="no such folder"):
         recordmill.open(str(tmp_path / "none"))
     with pytest.raises(recordmill.ConfigError, match=r"has no manifest\.json"):

@@ -97,7 +97,7 @@ def test_features_and_rows():
     assert (found["kind"], found["note"].tolist()) == (values["row.class_index/kind"], values["row.note"])
 
 
-def test_what_cannot_be_decoded():
+def test_undecodable():
     values = draw(CONTENTS["classification"], 0).values
     with pytest.raises(RecordError, match="cannot be decoded"):
         decoded("classification", values | {"image.encoded": values["image.encoded"][:-300]})

@@ -87,7 +87,7 @@ def test_at_end_hosts_that_had_one_more_and_one_less_go_on_alike():
 
 @pytest.mark.parametrize("start", [10, 11, 25])
 def test_beyond_end_position_stays_where_it_was(start):
-    """As of a run that is to go on with fewer epochs than it had before."""
+    """A run may continue with fewer epochs than before."""
     host = GlobalOrder(10).of_host(0, 4, start=start)
     assert host.position == start
     assert list(host) == []

@@ -33,7 +33,7 @@ def test_imports_load_neither_beam_nor_tensorflow():
     assert out.splitlines() == ["['recordmill']", "[]"]
 
 
-def test_what_is_not_there_is_attribute_error():
+def test_unknown_name_is_attribute_error():
     with pytest.raises(AttributeError, match="'datasets'"):
         _ = recordmill.datasets
 

@@ -52,7 +52,7 @@ def test_records_in_any_order_at_once(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["detection", "keras", "tfds", "float16", "rows", "pictures"])
-def test_keys_are_what_is_decoded(tmp_path, name):
+def test_only_keys_are_decoded(tmp_path, name):
     contents = CONTENTS[name]
     split = write_split(tmp_path, contents, [draw(contents, number) for number in range(3)])
     before = split[2]  # decoded before keys are given, which another split must not inherit

@@ -9,7 +9,7 @@ from recordmill.schemas.block import Block, Ragged, join_blocks, ragged_bytes, r
 from tests.transforms.blocks.drawn_blocks import blocks, contents
 
 Model = list[tuple[dict[str, Any], list[dict[str, Any]]]]
-"""Of each image its values, and those of each of its objects."""
+"""Values of each image, and of each of its objects."""
 _ABSENT = {"split": -1, "file_name": b"", "labels": b"", "segmentation": b"", "keypoints_xyv": b""}
 
 

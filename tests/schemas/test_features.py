@@ -71,7 +71,7 @@ def test_parts_are_features_in_order_of_part():
         (OPTIONAL.parts, OPTIONAL.features),
     ],
 )
-def test_table_with_some_parts_keeps_what_every_record_has_and_nothing_else_on_top(parts, features):
+def test_table_with_some_parts_has_only_their_features(parts, features):
     chosen = OPTIONAL.with_parts(parts)
     assert chosen.features == features
     assert set(chosen.parts) == set(parts) & set(OPTIONAL.parts)
@@ -79,7 +79,7 @@ def test_table_with_some_parts_keeps_what_every_record_has_and_nothing_else_on_t
     assert chosen.sources == {feature.source for feature in features}
 
 
-def test_features_are_renamed_by_what_they_hold_and_stay_sorted():
+def test_renamed_features_stay_sorted():
     table = FeatureTable("t", tuple(Feature(name, f"of.{name}", FeatureKind.INT64, (), "", "") for name in "abc"))
     renamed = table.renamed({"of.a": "z", "of.x": "y"})
     assert [(feature.name, feature.source) for feature in renamed.features] == [

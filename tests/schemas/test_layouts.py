@@ -49,7 +49,7 @@ def test_layout_holds_each_value_once_and_is_documented(name):
     assert markdown(table) in (DOCS / "records.md").read_text()
 
 
-def test_what_model_makes_of_pictures():
+def test_features_of_pictures():
     table = features_table((7, 7, 1280), "float32")
     assert {feature.name: (feature.kind.value, feature.shape) for feature in table.features} == {
         "feature": ("float", ("7", "7", "1280")),
@@ -92,7 +92,7 @@ def test_keys_and_types_that_layout_cannot_have(names, kinds, word):
         stored_as(TFDS, names, kinds)
 
 
-def test_classes_are_numbered_by_label_whatever_its_key():
+def test_classes_are_numbered_by_label():
     labels = LabelMap((Category(5, "a"), Category(90, "b")))
     for table, number in ((TFDS, 2), (KERAS, 91), (DETECTION, 91), (CLASSIFICATION, 2)):
         key = next(feature.name for feature in table.features if feature.source == table.label)

@@ -23,7 +23,7 @@ def gcs(server, monkeypatch) -> GcsStandIn:
 
 @pytest.fixture(scope="module")
 def local_run(sample, tmp_path_factory):
-    """What a local run writes, in each layout with and without gzip."""
+    """Output of a local run, in each layout with and without gzip."""
 
     @cache
     def run(layout: str = "detection", gzip: bool = False) -> Path:

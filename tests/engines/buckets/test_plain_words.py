@@ -1,4 +1,4 @@
-"""What fails with buckets is told in one line. What goes wrong on the way is in tests/faults/test_gcs_faults.py."""
+"""One line for each failure with buckets. Faults of requests are in tests/faults/test_gcs_faults.py."""
 
 import contextlib
 import os
@@ -55,7 +55,7 @@ def test_failures_are_named_in_one_line(gcs, sample, recordmill, name):
 
 
 def test_without_credentials_it_ends_soon(tmp_path):
-    """A machine whose metadata server takes the connection and says nothing; in a process of its own, with all of its
+    """The metadata server accepts the connection and says nothing; the command runs in a separate process, with all
     usual waits."""
     asked: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -109,7 +109,7 @@ def test_a_folder_of_classes(gcs, classes, tmp_path, recordmill, flags):
 
 
 def test_rows_of_a_table_in_a_bucket(gcs, sample, tmp_path):
-    """Of several objects, one of them compressed: the same bytes as of one local file, and verify reads them there."""
+    """Several objects, one of them compressed, give the bytes of one local file; verify reads them there."""
     head, *rows = Path(sample.objects).read_bytes().splitlines(keepends=True)
     gcs.put("rows/part-0.csv.gz", gzip.compress(head + b"".join(rows[:20])))
     gcs.put("rows/part-1.csv", head + b"".join(rows[20:]))

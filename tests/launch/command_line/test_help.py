@@ -72,7 +72,7 @@ def test_examples_are_shown_as_shell_takes_them(verb, columns, monkeypatch):
 
 
 def test_examples_run(tmp_path, monkeypatch, capfd):
-    """Those of all verbs, each command once; each verb's are whole: what they read is made by those before."""
+    """Examples of all verbs run, each command once; the inputs of an example come from the examples before it."""
     monkeypatch.chdir(tmp_path)
     done = set()
     for examples in (EXAMPLES, *(verb.examples for name, verb in VERBS.items() if name not in FORMATS)):

@@ -28,7 +28,7 @@ def test_every_option_is_a_parameter(command):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_must_be_given_is_what_command_misses(command):
+def test_required_options_match_command(command):
     required = {each.flag for each in parameters(command).values() if each.is_required}
     with pytest.raises(ConfigError) as caught:
         parse([command])
@@ -71,7 +71,7 @@ VALUES_OF = {
     "KEY=int64|float32[,…]": "image/width=float32",
 }
 OF_ROWS = {"embed": ("image_column", "class_column", "key", "group_column", "rename"), "table": ("label_as",)}
-"""Likewise, of this command."""
+"""Options that need rows, by command."""
 PICTURES = {"images": "gs://b/i", "image_column": "image"}
 
 NEEDS_ANOTHER = {
@@ -81,7 +81,7 @@ NEEDS_ANOTHER = {
     *("text", "text_column", "image_column", "raw_size"),
     *("classes", "default", "encoding", "group_column", "rename"),
 }
-"""What is refused, or does nothing, without another option."""
+"""Options that are refused, or do nothing, without another option."""
 
 
 def test_lists_are_texts_with_commas_or_lists():
@@ -111,7 +111,7 @@ def test_value_that_begins_with_dash_stays_value():
         ("verify", {"recompute": 1}, "verify has no parameter recompute"),
     ],
 )
-def test_what_is_refused(command, values, told):
+def test_refused(command, values, told):
     with pytest.raises(ConfigError) as caught:
         command_line(command, values)
     assert str(caught.value).startswith(told)

@@ -107,7 +107,7 @@ def test_value_of_unknown_flag_is_no_fault():
         assert fault(*command).startswith("unknown flag --frobnicate (recordmill ")
 
 
-def test_what_was_probably_meant_counts_as_given():
+def test_misspelt_option_counts_as_given():
     message = fault("coco", "--imagse", "i", "--num_shards", "x", "--instances", "a", "--output", "o")
     assert "is missing" not in message
     assert "--num-shards 'x'" in message
@@ -153,7 +153,7 @@ def config(tmp_path, text: str) -> list[str]:
         ["index", "a", "b"],
     ],
 )
-def test_what_is_printed_is_read(tmp_path, capsys, words):
+def test_printed_config_is_read(tmp_path, capsys, words):
     with pytest.raises(SystemExit):
         parse([*words, "--print-config"])
     assert parse([words[0], *config(tmp_path, capsys.readouterr().out)])[:2] == parse(words)[:2]

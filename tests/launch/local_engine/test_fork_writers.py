@@ -18,7 +18,7 @@ MANY = 1000
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory) -> Path:
-    """As many files as are worth it, and one fewer in another folder."""
+    """Folders of the least number of files for forked writers, and of one fewer."""
     folder = tmp_path_factory.mktemp("images")
     for name, number in (("many", MANY), ("few", MANY - 1)):
         (folder / name).mkdir()

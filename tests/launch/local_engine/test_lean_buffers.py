@@ -66,7 +66,7 @@ def test_group_is_let_go_unchanged_encoded(monkeypatch):
     assert len(set(held)) > 5
 
 
-def test_what_is_sent_is_held_no_more_and_never_sent_again():
+def test_sent_buffer_is_released():
     buffer = grouped()
     pieces = lean_buffers.drained(buffer)
     first = next(pieces)
@@ -83,7 +83,7 @@ def test_what_is_sent_is_held_no_more_and_never_sent_again():
         list(listed)
 
 
-def test_what_is_taken_is_let_go_and_what_is_of_others_stays():
+def test_taken_elements_are_released():
     channel = data_plane.InMemoryDataChannel()
     out = channel.inverse().output_stream("other", "step")
     out.write(b"x")
@@ -114,7 +114,7 @@ def numbers(p: beam.Pipeline) -> beam.PCollection:
     return p | "Numbers" >> beam.Create(range(1000)) | "Pairs" >> beam.Map(lambda n: (n % 7, n))
 
 
-def test_a_job_gives_what_it_gave():
+def test_job_gives_same_output():
     """Side inputs, a PCollection that two stages read, several windows."""
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         pairs = numbers(p)
@@ -140,7 +140,7 @@ def test_a_job_gives_what_it_gave():
         )
 
 
-def test_what_is_large_is_sent_in_messages_of_its_pieces_and_in_order():
+def test_large_elements_are_sent_in_ordered_pieces():
     channel, buffer = data_plane.InMemoryDataChannel(), grouped()
     manager = SimpleNamespace(_worker_handler=SimpleNamespace(data_conn=channel.inverse()))
     buffer.partition(1)[0][:] = [b"x" * 11_000_000, b"a", b"y" * 11_000_000, b"z"]
@@ -153,7 +153,7 @@ def test_what_is_large_is_sent_in_messages_of_its_pieces_and_in_order():
     ]
 
 
-def test_what_step_gives_goes_on_in_pieces_and_its_buffer_is_let_go(monkeypatch):
+def test_output_of_step_is_sent_in_pieces(monkeypatch):
     sizes, operations = [], []
     drained, finish = lean_buffers.input_elements, bundle_processor.DataOutputOperation.finish
 
@@ -179,12 +179,12 @@ def test_what_step_gives_goes_on_in_pieces_and_its_buffer_is_let_go(monkeypatch)
 
 
 def test_pinned_beam_s_sources_are_known():
-    """Where the pin has moved: compare the methods and their callers, then add the hash."""
+    """The pinned Beam has a known hash. After a new pin: compare the methods and their callers, then add the hash."""
     assert lean_buffers.sources_hash(lean_buffers._REPLACED) in lean_buffers._KNOWN_SOURCES
 
 
 def _another_finish(operation):
-    """As a method of a newer Beam."""
+    """Stand for a method of a newer Beam."""
 
 
 @pytest.mark.parametrize(

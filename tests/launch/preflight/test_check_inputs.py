@@ -36,7 +36,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def fault(verb: str, **given: object) -> str:
-    """What is refused; empty if nothing is."""
+    """Message of the refusal; empty without one."""
     given_others = given.keys() & OTHERS
     usual = {
         "coco": {"images": ("images",), **({} if given_others else {"instances": ("instances.json",)})},
@@ -177,7 +177,7 @@ def test_every_folder_within_another_is_named(folder):
 
 
 def test_read_only_output_passes_if_it_is_complete(folder, monkeypatch):
-    """It may be complete, and `claim_output` says so."""
+    """The check is left to `claim_output` if the output may be complete."""
     monkeypatch.setattr(check_inputs, "folder_fault", lambda path: f"{path} may not be written to")
     assert fault("coco") == "--output out may not be written to"
     (folder / "out").mkdir()
@@ -206,7 +206,7 @@ NAMES = ("label_map.json", "rejects-val.jsonl", "manifest-train.json", "report.h
 
 
 @pytest.mark.parametrize("name", [*NAMES, "a-b.labels.txt"])
-def test_somebody_else_s_file_of_such_name_is_refused(folder, name):
+def test_foreign_file_of_our_name_is_refused(folder, name):
     (folder / "out").mkdir()
     (folder / "out" / name).touch()
     assert f"--output out has {name}" in fault("coco")
@@ -214,7 +214,7 @@ def test_somebody_else_s_file_of_such_name_is_refused(folder, name):
 
 @pytest.mark.parametrize("name", ["manifest.json", "manifest-train.json", "labels.csv"])
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-def test_what_is_no_file_but_called_as_one_of_ours_is_refused(folder, name, make):
+def test_folder_of_our_file_name_is_refused(folder, name, make):
     (folder / "out").mkdir()
     make(folder / "out" / name)
     assert f"--output out has {name}, which is no file" in fault("coco")

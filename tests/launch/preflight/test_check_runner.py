@@ -1,4 +1,4 @@
-"""What could not run is refused before anything is submitted, with every fault at once."""
+"""Jobs that cannot run are refused before they are submitted, with all faults at once."""
 
 import os
 import socket
@@ -58,7 +58,7 @@ def dataflow(paths=PATHS, **changed: str | None) -> list[str]:
         ({"sdk_container_image": None, "extra_package": "recordmill-1-py3-none-any.whl"}, ""),
     ],
 )
-def test_what_dataflow_would_refuse_late(changed, told):
+def test_faults_that_dataflow_refuses_late(changed, told):
     found = dataflow(**changed)
     assert [fault[: len(told)] for fault in found] == ([told] if told else [])
 
@@ -112,7 +112,7 @@ NO_RECORDMILL = "the workers would not have Recordmill: say how they are"
         (["--runner=SparkRunner"], NO_RECORDMILL),
     ],
 )
-def test_what_job_server_would_refuse_late(arguments, told):
+def test_faults_that_job_server_refuses_late(arguments, told):
     (fault,) = faults(arguments)
     assert fault.startswith(told)
 
@@ -127,7 +127,7 @@ def test_what_job_server_would_refuse_late(arguments, told):
         ["--runner=PrismRunner"],
     ],
 )
-def test_what_a_job_server_may_take(arguments):
+def test_flags_for_job_servers(arguments):
     assert faults(arguments) == []
 
 
@@ -148,7 +148,7 @@ def test_a_job_server_must_listen():
         assert fault.startswith(f"no job server listens at {endpoint} (")
 
 
-def test_what_listens_must_be_job_server(monkeypatch, server):
+def test_listener_must_be_job_server(monkeypatch, server):
     """A server of something else, and one that says nothing at all."""
     monkeypatch.setattr(check_runner_module, "_ANSWER_S", 1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -251,7 +251,7 @@ def large(tmp_path):
     return path
 
 
-def test_what_is_needed_grows_with_all_annotation_files(sample, tmp_path, large):
+def test_needed_space_grows_with_annotation_files(sample, tmp_path, large):
     small, same = memory_needed(options_of(sample, tmp_path))
     assert 300_000_000 < small <= same < 310_000_000
     least, most = memory_needed(options_of(sample, tmp_path, "--captions", large))

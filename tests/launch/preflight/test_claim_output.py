@@ -1,4 +1,4 @@
-"""What may be written where, and what is there already."""
+"""Claim of an output, by the state of its folder."""
 
 import msgspec
 import pytest
@@ -232,8 +232,8 @@ CLAIMS = [
     ("left", "recipes", "overwrite", "states"),
     [(left, recipes, one, states) for left, recipes, each, states in CLAIMS for one in each],
 )
-def test_what_may_be_written(tmp_path, left, recipes, overwrite, states):
-    """What is there stays, until a new split is whole; each split that is new gets a note, and no state besides."""
+def test_allowed_outputs(tmp_path, left, recipes, overwrite, states):
+    """Existing splits stay until a new split is complete; each new split gets a note and no other state."""
     left(tmp_path)
     before = whole_folder(tmp_path)
     assert claim_output(str(tmp_path), recipes, overwrite) == states
@@ -313,7 +313,7 @@ REFUSED = [
     ("left", "recipes", "overwrite", "word"),
     [(left, recipes, one, word) for left, recipes, each, word in REFUSED for one in each],
 )
-def test_what_is_refused_changes_nothing(tmp_path, left, recipes, overwrite, word):
+def test_refusal_changes_nothing(tmp_path, left, recipes, overwrite, word):
     left(tmp_path)
     before = whole_folder(tmp_path)
     with pytest.raises(ConfigError) as caught:
@@ -346,7 +346,7 @@ def test_images_are_listed_once_for_complete_splits(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_note_that_another_job_has_replaced(tmp_path, monkeypatch, seed):
-    """Of the same seed, it is a second run of the job."""
+    """A note with the same seed is that of a second run of the job."""
     write_note = claim_module._note_recipe
     monkeypatch.setattr(claim_module, "_note_recipe", lambda output, _: write_note(output, with_options(seed=seed)))
     if seed == 0:
@@ -358,8 +358,8 @@ def test_note_that_another_job_has_replaced(tmp_path, monkeypatch, seed):
 
 
 @pytest.mark.parametrize("place", ["", "a", "a/b"])
-def test_what_is_released_is_as_it_was(tmp_path, place):
-    """What another run has claimed stays."""
+def test_released_folder_is_unchanged(tmp_path, place):
+    """Claims of other runs stay."""
     output = str(tmp_path / place)
     absent = absent_folders(output)
     claim_output(output, [RECIPE, VAL], overwrite=False)
@@ -396,7 +396,7 @@ def test_split_being_replaced_is_not_missing(tmp_path, monkeypatch):
     assert claim(tmp_path, TEST) is NEW
 
 
-def test_state_folder_that_leads_elsewhere_costs_nobody_file(tmp_path):
+def test_linked_state_folder_is_not_followed(tmp_path):
     with_file("mine/thesis.txt")(tmp_path)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / STATE).symlink_to(tmp_path / "mine")

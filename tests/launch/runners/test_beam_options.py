@@ -78,7 +78,7 @@ def test_dataflow_gets_defaults_where_nothing_is_said():
     assert beam_options(DATAFLOW, "same").view_as(GoogleCloudOptions).job_name == "same"
 
 
-def test_what_is_said_stays():
+def test_messages_stay():
     more = ["--machine_type=n2-highmem-8", "--number_of_worker_harness_threads=5", "--job_name=mine", "--labels=a=b"]
     options = beam_options([*DATAFLOW, *more])
     assert options.view_as(WorkerOptions).machine_type == "n2-highmem-8"

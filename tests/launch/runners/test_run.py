@@ -41,7 +41,7 @@ def raising(error: BaseException | type[BaseException]) -> Callable[..., Any]:
 
 
 def failure(error: Exception) -> Exception:
-    """What `run` raises when a step raises `error`."""
+    """Exception from `run` when a step raises `error`."""
     with pytest.raises(RecordmillError) as caught:
         run(lambda p: p | "Once" >> beam.Create([1]) | "Some" >> beam.ParDo(raising(error)), beam_options([]))
     return caught.value
@@ -81,7 +81,7 @@ Traceback (most recent call last):
 
 
 class _Ended(grpc.RpcError, grpc.Call):
-    """As a stream of gRPC ends; its text has many lines."""
+    """Error of a closed gRPC stream; its text has many lines."""
 
     def code(self):
         return grpc.StatusCode.UNAVAILABLE
@@ -155,7 +155,7 @@ def traced(raised: str) -> RuntimeError:
         ),
     ],
 )
-def test_what_stops_a_pipeline(error, kind, words):
+def test_causes_of_stopped_pipelines(error, kind, words):
     told = explain(error)
     assert type(told) is kind
     assert re.search(words, str(told)), told
@@ -238,7 +238,7 @@ def test_counters_and_state_become_progress(monkeypatch):
 
 
 class AskedOnce(Job):
-    """As Beam's own results of job servers: they keep the first answer."""
+    """Beam's result of a job server keeps the first answer."""
 
     _metrics: Any = None
 
@@ -302,14 +302,14 @@ def test_ctrl_c_asks_whether_to_cancel(monkeypatch, said, is_terminal, kind, is_
 
 @pytest.mark.parametrize("gone", [None, grpc.RpcError(), ValueError("Cannot invoke RPC on closed channel!")])
 def test_ctrl_c_cancels_job_of_job_server(gone):
-    """It may have reached the job server as well."""
+    """Ctrl-C may have reached the job server as well."""
     job = Job(raising(KeyboardInterrupt), gone=gone)
     with pytest.raises(KeyboardInterrupt) as caught:
         run_module.wait(job, PORTABLE)
     assert (job.cancelled, type(caught.value)) == (1, KeyboardInterrupt)
 
 
-def test_what_dataflow_says_is_named_in_line_once(capsys):
+def test_message_of_dataflow_is_one_line(capsys):
     before = SERVICE.parent.level
     SERVICE.parent.setLevel(logging.CRITICAL)
     try:

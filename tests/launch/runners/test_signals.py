@@ -53,8 +53,8 @@ def start() -> Iterator[Callable[[str], int]]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc to find them by")
-def test_workers_below_this_process_are_killed_and_nothing_else(start, monkeypatch):
-    """Those of another command on the machine go on, whatever has become of who started them."""
+def test_only_workers_of_this_process_are_killed(start, monkeypatch):
+    """Workers of other commands on the machine go on, also if their parents ended."""
     child, grandchild, _, _ = (start(script) for script in (CHILD, GRANDCHILD, ORPHAN, OTHER_CHILD))
     killed: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "kill", lambda *process_and_signal: killed.append(process_and_signal))
@@ -65,7 +65,7 @@ def test_workers_below_this_process_are_killed_and_nothing_else(start, monkeypat
 
 @pytest.fixture
 def heard() -> Iterator[list[int]]:
-    """What SIGTERM does outside of the block."""
+    """Signals that the handler outside of the block received."""
     numbers: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: numbers.append(number))
     yield numbers
@@ -101,7 +101,7 @@ def number(request) -> Iterator[int]:
     signal.signal(request.param, before)
 
 
-def test_signal_ends_what_is_within_and_is_named(number):
+def test_signal_ends_block_and_is_named(number):
     signal.signal(number, signal.SIG_DFL)
     with terminated_as_by_ctrl_c() as signals, pytest.raises(Terminated):
         signal.raise_signal(number)
@@ -110,7 +110,7 @@ def test_signal_ends_what_is_within_and_is_named(number):
 
 
 def test_signal_ignored_stays_so(number):
-    """As nohup has it: the terminal may be closed."""
+    """A command under nohup keeps ignoring the signal when the terminal is closed."""
     signal.signal(number, signal.SIG_IGN)
     with terminated_as_by_ctrl_c():
         assert signal.getsignal(number) is signal.SIG_IGN

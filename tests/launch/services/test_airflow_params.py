@@ -73,14 +73,14 @@ def test_paths(path, is_accepted):
             assert bool(re.search(pattern, "/data/out")) is not gs_only
 
 
-def test_run_sets_what_differs_from_defaults():
+def test_run_sets_changed_defaults():
     defaults = {name: schema.get("default") for name, schema in airflow_params("coco", False, {}).items()}
     assert run_values("coco", defaults | INPUTS, "/o", WHEN) == {**INPUTS, "output": "/o"}
     changed = {"max_rejects": 0, "gzip": True, "seed": -1, "categories": "cat", "output": "/mine"}
     assert run_values("coco", defaults | INPUTS | changed, "/o", WHEN) == {**INPUTS, **changed}
 
 
-def test_paths_have_date_of_run_and_nothing_else_has():
+def test_only_paths_have_date_of_run():
     params = {
         "images": ["/b/{%Y/%m}/{%d}", "/c"],
         "instances": ["/a"],

@@ -38,7 +38,7 @@ VALUES = {
     "sdk_container_image": (["h:5000/i:t", "p/i@sha256:" + "0" * 64], ["p/i", "p/i@sha256:12", "p/i:a b"]),
     "number_of_worker_harness_threads": (["1", "12"], ["0", "-1"]),
 }
-"""Of parameters of coco: values that the service lets through, and others."""
+"""Accepted and refused values of parameters of coco."""
 
 
 def regex_of(name: str) -> str:
@@ -54,7 +54,7 @@ def options_of(command: str, **values: str):
 
 
 @pytest.mark.parametrize("command", TEMPLATES)
-def test_it_is_what_flex_templates_ask_for(command, tmp_path):
+def test_metadata_fits_flex_templates(command, tmp_path):
     """https://cloud.google.com/dataflow/docs/reference/rest/v1b3/GetTemplateResponse#ParameterMetadata"""
     write(tmp_path / "templates")
     whole = json.loads((tmp_path / "templates" / f"{command}.json").read_text())

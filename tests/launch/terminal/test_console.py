@@ -8,7 +8,7 @@ from recordmill.launch.terminal.console import searching, terminal
 
 
 def printed(monkeypatch, is_terminal: bool, quiet_seconds: float = 0.0) -> str:
-    """What is shown while a search reads many records and finds one."""
+    """Text on the terminal while a search reads many records and finds one."""
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=is_terminal, width=80)
     monkeypatch.setattr(module, "terminal_of_errors", lambda: console)

@@ -1,4 +1,4 @@
-"""What we say on standard error comes out; what others print there, child processes too, can be hidden."""
+"""Our messages on standard error are shown; those of libraries and child processes can be hidden."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ print("after, too", file=error_stream())
 
 
 @pytest.mark.parametrize("last", ["pass", "raise ValueError"])
-def test_only_what_we_say_comes_out(last):
+def test_only_our_messages_are_shown(last):
     ended = subprocess.run([sys.executable, "-c", CODE.format(last=last)], capture_output=True, text=True, check=True)
     assert ended.stderr.splitlines() == ["ours", "ours, within", "not flushed by us", "after", "after, too"]
     assert ended.stdout == ""
@@ -42,7 +42,7 @@ def test_nothing_happens_where_standard_error_is_closed():
 
 
 @pytest.mark.parametrize("flags", [[], ["--debug"]])
-def test_debug_shows_what_c_code_prints(flags):
+def test_debug_shows_output_of_c_code(flags):
     code = """
 import os, sys
 from recordmill.launch.cli import command

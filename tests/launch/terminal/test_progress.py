@@ -118,7 +118,7 @@ FULL = Progress("x", 118_287, 123, 1_000, 0, 190_000_000, 0, 1_234)
         (1, "…"),
     ],
 )
-def test_line_fits_its_terminal_and_what_matters_least_goes_first(width, line):
+def test_line_fits_terminal_by_dropping_least_important(width, line):
     assert progress_line(FULL, 60.0, width) == line
     assert len(line) <= width
 

@@ -34,9 +34,7 @@ def test_verb_that_runs_pipeline_needs_beam(verb, recordmill, monkeypatch):
     assert refusal(recordmill(verb, *ARGUMENTS[verb])) == f'recordmill: {verb} needs pip install "recordmill[beam]"'
 
 
-def test_verify_without_tensorflow_decodes_and_names_what_it_did_not_check(
-    copy_converted, tmp_path, recordmill, monkeypatch
-):
+def test_verify_without_tensorflow_names_missing_checks(copy_converted, tmp_path, recordmill, monkeypatch):
     copy_converted(tmp_path)
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     outcome = recordmill("verify", tmp_path)

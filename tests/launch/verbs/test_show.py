@@ -49,7 +49,7 @@ def test_a_data_set(manifest):
 
 
 def test_of_manifest_that_was_edited(manifest):
-    """It may have fewer counts than classes, no shard, and reasons that would steer the terminal."""
+    """An edited manifest may have fewer counts than classes, no shard, and reasons with control sequences."""
     split = manifest.splits["train"]
     images = replace(split.images, rejected={"\x1b[2J": 1})
     edited = replace(split, class_counts=split.class_counts[:2], shards=(), images=images)

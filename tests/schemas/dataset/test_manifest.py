@@ -99,7 +99,7 @@ def test_num_classes(layout, categories, number):
         (encode_json(MANIFEST).replace(b'"detection"', b'"yolo"'), "is of layout 'yolo', which this program does not"),
     ],
 )
-def test_what_is_no_manifest_is_refused_by_name(data, fault):
+def test_not_a_manifest_is_refused(data, fault):
     with pytest.raises(ConfigError, match=f"^out/manifest.json {re.escape(fault)}"):
         decode_manifest(data, "out/manifest.json")
 

@@ -53,7 +53,7 @@ def test_size_is_that_of_vector_and_of_token_ids():
         ({"vocabulary": "cat"}, "no encoder of Recordmill"),
     ],
 )
-def test_what_would_encode_wrongly_is_refused_in_one_line(changes, said):
+def test_wrong_encoder_is_refused(changes, said):
     data = json.dumps(json.loads(encode_encoder(ENCODER)) | changes).encode()
     with pytest.raises(ConfigError, match=said) as refused:
         decode_encoder(data, "captions.json")
@@ -68,6 +68,6 @@ def test_what_would_encode_wrongly_is_refused_in_one_line(changes, said):
         *((encode_encoder(ENCODER).replace(b"1.1", idf), "captions.json") for idf in (b"NaN", b"Infinity", b"1e999")),
     ],
 )
-def test_what_is_no_encoder_is_refused(data, said):
+def test_not_an_encoder_is_refused(data, said):
     with pytest.raises(ConfigError, match=f"^{re.escape(said)}"):
         decode_encoder(data, "captions.json")

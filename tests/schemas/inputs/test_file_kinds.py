@@ -46,7 +46,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_file_is(kind):
+def test_kind_of_file(kind):
     content, expected = KINDS[kind]
     what = describe_content(content if isinstance(content, bytes) else content.encode())
     assert expected in what
@@ -73,12 +73,12 @@ def test_what_a_file_is(kind):
         json.dumps([{"id": 1, "file_name": "a.jpg"}]).encode(),
     ],
 )
-def test_what_is_nothing_known(content):
+def test_unknown_files(content):
     assert describe_content(content) == ""
 
 
 @pytest.mark.parametrize("kind", ["labelme", "json lines", "voc", "yolo", "a web page"])
-def test_what_was_to_be_a_table(kind):
+def test_not_a_table(kind):
     content, expected = KINDS[kind]
     assert expected in describe_table(content)
 

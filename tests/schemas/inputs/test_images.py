@@ -28,7 +28,7 @@ def test_class_of(separator, path, class_name):
 
 
 @pytest.mark.parametrize("suffix", ["jpg", "tiff", "heif"])
-def test_images_are_known_by_their_suffix_whatever_its_case(suffix):
+def test_suffix_in_any_case_is_an_image(suffix):
     assert is_image_name(f"cat/a.{suffix}")
     assert is_image_name(f"cat/a.b.{suffix.upper()}")
 

@@ -34,7 +34,7 @@ SHARES = st.lists(st.integers(1, 1000), min_size=1, max_size=6).map(
         (("x" * 81,), "has 81 characters; file names have room for 80"),
     ],
 )
-def test_what_is_no_name_of_split_is_named(names, fault):
+def test_invalid_name_of_split_is_named(names, fault):
     assert {split_name_fault(name) for name in names} == {fault}
 
 
@@ -145,7 +145,7 @@ def test_each_split_gets_its_share_rounded_up_or_down(shares, images, group):
 
 
 @pytest.mark.parametrize("images", [0, 10, 20, 10**17])
-def test_shares_without_remainder_are_exact_whatever_group(images):
+def test_shares_without_remainder_are_exact(images):
     expected = {(images * 8 // 10, images // 10, images // 10)}
     assert {counts(THREE, images, group) for group in GROUPS[:20]} == expected
 
@@ -200,7 +200,7 @@ def test_group_is_first_of_pattern_or_all_that_it_finds(pattern, group):
 @pytest.mark.parametrize(
     ("pattern", "fault"), [("", "is empty"), ("a(", "is no regular expression (missing )"), ("x", "")]
 )
-def test_what_is_no_pattern_is_told(pattern, fault):
+def test_not_a_pattern_is_named(pattern, fault):
     assert group_fault(pattern).startswith(fault)
     assert bool(group_fault(pattern)) == bool(fault)
 

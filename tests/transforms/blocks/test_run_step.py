@@ -104,7 +104,7 @@ def test_images_that_fail_only_together():
         run_step("join", failing({0, 8}), [ROWS, FILES])
 
 
-def test_what_is_raised_on_purpose_for_some_images_is_not_fault():
+def test_our_errors_for_some_images_pass():
     def step(blocks: list[Block]) -> None:
         ids = set(join_blocks(blocks).image_id.tolist())
         if len(ids) < len(IDS) and 0 in ids:
@@ -117,7 +117,7 @@ def test_what_is_raised_on_purpose_for_some_images_is_not_fault():
 
 
 @pytest.mark.parametrize("error", [CategoryError("two"), OSError(28, "full"), MemoryError()])
-def test_what_is_raised_on_purpose_stays(error):
+def test_our_errors_pass(error):
     with pytest.raises(type(error)) as caught:
         run_step("join", failing({1}, error), [ROWS, FILES])
     assert caught.value is error

@@ -200,7 +200,7 @@ def in_ranges(blocks: Sequence[Block], seed: int, bits: int, rng: random.Random)
 
 
 def file_annotations(drawn: Sequence[DrawnFile]) -> dict[int, list[FileAnnotations]]:
-    """What each file says of each image, by image id."""
+    """Annotations of each image in each file, by image id."""
     found = defaultdict[int, list[FileAnnotations]](list)
     for file in drawn:
         source, convert, label = file.source, row_converter(file.source), LABELS.get(file.source.kind)

@@ -57,7 +57,7 @@ def test_empty_lists(tmp_path, content):
 
 @pytest.mark.parametrize("key", ["segmentation", "ID", "keypoints"])
 @pytest.mark.parametrize("value", [{"counts": 'a\\u0041"}', "size": [1, 2]}, None, [{"images": []}]])
-def test_unknown_fields_are_passed_over_and_counted(tmp_path, key, value):
+def test_unknown_fields_are_counted(tmp_path, key, value):
     more = {key: value}
     plain = Read(tmp_path, document())
     category = CATEGORY if key == "keypoints" else {**CATEGORY, **more}  # a known field there
@@ -210,7 +210,7 @@ def test_area_is_json_s_or_box_s(tmp_path, area, expected):
     ("iscrowd", "expected"),
     [(0, False), (1, True), (False, False), (True, True), (None, False), ("0", False), ("1", True), (1.0, True)],
 )
-def test_iscrowd_as_it_is_found(tmp_path, iscrowd, expected):
+def test_forms_of_iscrowd(tmp_path, iscrowd, expected):
     rows = [{**OBJECT, "iscrowd": iscrowd}, {**without(OBJECT, "iscrowd"), "id": 8}]
     read = Read(tmp_path, document(annotations=rows))
     assert [annotation.is_crowd for annotation in read.part.annotations] == [expected, False]

@@ -55,7 +55,7 @@ def test_blocks_hold_all_rows_in_order_at_their_offsets(images, annotations, inf
     assert json.loads(rest.text) == {"images": [], "annotations": [], "info": is_told}
 
 
-def test_list_that_nobody_reads_is_not_held():
+def test_unread_list_is_not_held():
     row = b'{"subject": 1, "object": 2}'
     pieces = [b'{"categories": [{"id": 1}], "relations": [', *[row + b","] * 40_000, row, b'], "zeros": ["", 0, []]}']
     tracemalloc.start()
@@ -95,7 +95,7 @@ GOOD = json.dumps({"info": {"a": [1]}, "images": [{"id": 1, "x": "}, {"}, {"id":
         "[1, 2] 3",
     ],
 )
-def test_fault_is_named_with_same_place_whatever_blocks(data, size):
+def test_fault_has_same_place_in_all_blocks(data, size):
     def fault(size: int) -> str:
         with pytest.raises(AnnotationFileError) as caught:
             cut(data.encode(), size)
@@ -147,13 +147,13 @@ def test_trailing_comma_is_named_wherever_it_was_cut(block_bytes):
         (b'{"images": [], "ab\\qc": 1}', "line 1, column 21 (byte 20)"),  # as msgspec counts it
     ],
 )
-def test_a_fault_is_told_where_it_is(text, place):
+def test_fault_is_named_with_its_place(text, place):
     with pytest.raises(AnnotationFileError) as caught:
         cut(text, 100)
     assert place in str(caught.value)
 
 
-def test_field_that_nobody_reads_may_be_there_twice():
+def test_unread_field_may_be_repeated():
     (rest,) = cut(b'{"info": 1, "info": 0}', 100)
     assert rest.text == b'{"info":false}'
 
@@ -197,7 +197,7 @@ def test_a_value_is_cut_where_it_ends(text, expected):
 
 
 @pytest.mark.parametrize(("text", "offset"), [(b'{"id": 1}, {"id" 2}, {"id": 3}', 17), (b"{'id': 1}, {}", 1)])
-def test_what_is_at_fault_whatever_follows_is_named_with_its_offset(text, offset):
+def test_fault_is_named_with_its_offset(text, offset):
     with pytest.raises(NotJsonError) as caught:
         whole_rows(b"", text)
     assert caught.value.args[1] == offset

@@ -89,13 +89,13 @@ def test_two_texts_of_one_hash_end_job(monkeypatch):
 
 
 @pytest.mark.parametrize("id_", ["", None, [1], 1.5])
-def test_what_is_no_id(id_):
+def test_invalid_ids(id_):
     rows = of_texts((3, id_))
     assert [image.id for image in images(rows)] == [3]
     assert [reject.reason for reject in rows.rejected] == [Reason.MALFORMED_IMAGE, Reason.MALFORMED_ANNOTATION]
 
 
-def test_what_a_row_may_leave_out():
+def test_optional_fields():
     rows = decode(document([{"id": 1, "file_name": ""}], [{"id": 7, "image_id": 1, "category_id": 3, "bbox": 0}], []))
     assert images(rows) == [CocoImageRow(1, "", None, None)]
     (row,) = rows.annotations
@@ -135,7 +135,7 @@ def test_file_name_no_text_is_malformed_and_not_name(name):
 
 
 @pytest.mark.parametrize("neighbours", [[], [{"id": ["x"]}], [{"id": 3, "coco_url": "http://host/c.jpg"}]])
-def test_address_of_image_with_name_is_counted_and_not_looked_at_whatever_its_neighbours_are(neighbours):
+def test_url_beside_name_is_counted(neighbours):
     addressed = [{**IMAGE, "coco_url": 5}, {**IMAGE, "id": 2, "coco_url": "http://host/b.jpg"}]
     rows = decode(document([*addressed, *neighbours]))
     assert [row.id for row in rows.images][:2] == [1, 2]
@@ -150,7 +150,7 @@ def test_address_no_text_is_no_name():
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
-def test_text_nan_is_text_whatever_its_neighbours_are(word):
+def test_text_nan_stays_text(word):
     bare = float(word)
     kept = [{**IMAGE, "id": 3, "file_name": word}, {"id": 4, "coco_url": f"http://host/{word}"}]
     of_images = [{**IMAGE, "id": 1, "file_name": bare}, {"id": ["x"], "file_name": word}, *kept]
@@ -204,7 +204,7 @@ def test_empty_file_is_named_to_be_empty(data):
     assert fault(data).startswith("in/a.json is empty")
 
 
-def test_byte_order_mark_is_passed_over():
+def test_byte_order_mark_is_skipped():
     rows = decode(json.dumps(document(annotations=[])).encode("utf-8-sig"))
     assert images(rows) == [CocoImageRow(1, "a.jpg", 40, 30)]
 
@@ -261,7 +261,7 @@ def test_category_whose_name_is_nan_is_refused_and_one_called_so_is_not():
 @pytest.mark.parametrize(
     "row", ['{"id": 1, "score": %s, "x": %s}', '{"id": 1, "file_name": "a", "score": %s, "x": %s}']
 )
-def test_what_nests_too_deeply_is_named_whatever_else_is_odd(score, row):
+def test_deep_nesting_is_named(score, row):
     assert "nests lists or objects too deeply" in fault(f'{{"images": [{row % (score, DEEP)}]}}'.encode())
 
 
@@ -303,7 +303,7 @@ def test_files_of_other_tools_are_named(content, what):
 
 
 def test_half_character_costs_that_character():
-    """As Python's json writes it; the escapes around it stay."""
+    """Half a surrogate pair, as Python's json writes it, is replaced; the escapes around it stay."""
     text = json.dumps("a\ud800b \\ud800 \U0001f600 \udc00")
     file = json.dumps(document(images=[{"id": 1, "file_name": "NAME"}])).replace('"NAME"', text)
     rows = decode(file.encode())

@@ -198,7 +198,7 @@ def test_each_file_has_its_own():
     ]
 
 
-def test_of_file_read_twice_what_neither_carries():
+def test_fields_not_written_of_file_read_twice():
     instances = file("a", CAT, unread={"file": {"info": 1}, "annotations": {"segmentation": 5, "x": 2}})
     stuff = file("a", CAT, kind=STUFF, unread={"file": {"info": 1}, "annotations": {"area": 5, "bbox": 5, "x": 2}})
     assert uncarried(instances, stuff) == [
@@ -220,7 +220,7 @@ LVIS = {"neg_category_ids": 2, "not_exhaustive_category_ids": 1}
     ("layout", "expected"),
     [("detection", {}), ("tfds", {"images": LVIS}), ("keras", {"annotations": {"iscrowd": 3}, "images": LVIS})],
 )
-def test_what_layout_has_no_feature_for(layout, expected):
+def test_fields_without_feature_in_layout(layout, expected):
     given = file("a", CAT, optional={"images": LVIS, "annotations": {"iscrowd": 3}})
     assert uncarried(given, layout=layout) == [("a", "instances", expected)]
 
@@ -266,14 +266,14 @@ PLAIN, LVIS_FILE = file("a.json"), file("a.json", lvis=True)
     ("files", "lvis"),
     [([], ()), ([PLAIN], ()), ([LVIS_FILE], (Part.LVIS,)), ([PLAIN, LVIS_FILE], (Part.LVIS,))],
 )
-def test_lvis_s_lists_join_what_was_asked_for_where_file_has_them(files, lvis, asked):
+def test_lvis_lists_are_added_if_file_has_them(files, lvis, asked):
     table = choose_features(files, FROM_1, DETECTION.with_parts(asked), DETECTION)
     assert table == DETECTION.with_parts((*asked, *lvis))
     assert table.parts == (*asked, *lvis)
 
 
 @pytest.mark.parametrize("layout", [KERAS, TFDS])
-def test_layout_without_room_for_what_input_has_stays_unchanged(layout):
+def test_layout_without_feature_of_input_is_unchanged(layout):
     asked = layout.with_parts(())
     assert choose_features([LVIS_FILE], FROM_0, asked, layout) == asked
 

@@ -33,7 +33,7 @@ def says_something(value: object) -> bool:
 
 
 @given(JSON | EMPTY, st.sampled_from([None, 2]))
-def test_data_is_what_is_not_empty_null_false_or_zero(value, indent):
+def test_data_is_not_empty_null_false_or_zero(value, indent):
     for is_ascii in (True, False):
         text = json.dumps(value, indent=indent, ensure_ascii=is_ascii).encode(errors="surrogatepass")
         assert has_data(msgspec.Raw(text)) == says_something(value)
@@ -97,7 +97,7 @@ def test_rows_that_differ_and_names_that_no_type_can_have_are_counted():
         (AnnotationKind.PANOPTIC, False, "area bbox caption category_id id keypoints num_keypoints segmentation"),
     ],
 )
-def test_what_kind_does_not_read_of_row_that_has_all(kind, masks, expected, with_bad_row):
+def test_fields_that_kind_does_not_read(kind, masks, expected, with_bad_row):
     row = {
         **ROW,
         "segmentation": [[1, 2, 3, 4, 5, 6]],

@@ -164,7 +164,7 @@ def test_swapped_x_and_y():
 
 
 def ordered(number: int) -> list[tuple[float, ...]]:
-    """Large boxes that might be two corners each, as they are wider and higher than they are far from 0, 0."""
+    """Large boxes that may be read as two corners, because width and height exceed x and y."""
     return [box for box in scattered(9 * number, 1) if box[2] >= box[0] and box[3] >= box[1]][:number]
 
 
@@ -245,7 +245,7 @@ def test_boxes_of_pictures_that_were_shrunk_are_named_without_format():
 # What is looked at
 
 
-def test_of_many_rows_some_are_looked_at_in_whatever_blocks_they_are():
+def test_sample_of_rows_is_independent_of_blocks():
     rows = [row((number, 0, 5, 5)) for number in range(25_000)]
     step = sampled_of(25_000 * 72)
     assert step == 3

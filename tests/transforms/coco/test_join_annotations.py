@@ -96,7 +96,7 @@ def join(
 def expected_of(
     drawn: list[DrawnFile], images: dict[str, ImageRef], rules: Rules, match: str = "path"
 ) -> Joined | None:
-    """What one image at a time gives; None if names collide."""
+    """Result of joining one image at a time; None if names collide."""
     division, filters, masks = rules
     listed = {name: [file] for name, file in images.items()}
     try:
@@ -132,7 +132,7 @@ def check(found: tuple[list[ImageTask], Facts], expected: Joined, shared: Set[st
     files(st.sampled_from(["x/shared.jpg", "x/gone.jpg", "../1.jpg"])), LISTED, RULES, st.randoms(use_true_random=False)
 )
 def test_join_annotations(drawn, images, rules, rng):
-    """As one image at a time; cut anywhere, in any order of arrival."""
+    """Blocks cut anywhere, in any order of arrival, give the result of one image at a time."""
     expected = expected_of(drawn, images, rules)
     if expected is None:
         with pytest.raises(CollidingImagesError):

@@ -112,7 +112,7 @@ def test_blocks_of_any_size_say_same_of_each_image(sample, kind):
 
 
 def test_no_runner_has_to_hold_text_of_packed_file():
-    """Two steps of one stage pass on what is made as it is made; a Flatten or a shuffle begins another stage."""
+    """Both steps run in one stage, so texts pass one by one; a Flatten or a shuffle would begin another stage."""
     p = beam.Pipeline(FnApiRunner(), PipelineOptions([]))
     sources = instances("a.json.gz"), instances("b.json")
     _ = p | ReadAnnotations(ReadRules(sources, False, 3, "path", 1, "", "train"))
@@ -124,7 +124,7 @@ def test_no_runner_has_to_hold_text_of_packed_file():
         assert users == [taken_by]
 
 
-def test_block_is_what_it_was_when_file_was_cut(tmp_path):
+def test_block_is_unchanged_since_cut(tmp_path):
     path = tmp_path / "instances.json"
     path.write_text(json.dumps(document()))
     images, *_ = cut_file(instances(path))
@@ -135,7 +135,7 @@ def test_block_is_what_it_was_when_file_was_cut(tmp_path):
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_blocks_of_member_are_file(tmp_path, monkeypatch, method):
-    """Those of a stored one are read by range."""
+    """Blocks of a stored member are read by range."""
     monkeypatch.setattr(zip_storage, "WHOLE_BYTES", 0)
     data = json.dumps(document(annotations=[{**OBJECT, "id": id_} for id_ in range(100)])).encode()
     (tmp_path / "a.json").write_bytes(data)

@@ -74,7 +74,7 @@ class Read:
 def read_whole(
     source: AnnotationSource, masks: bool = False, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[FileAnnotations | AnnotationFile | Rejected]:
-    """What a file says of each image, what is rejected, and its summary."""
+    """Annotations of each image of a file, rejects, and the file's summary."""
     images, annotations, summaries = [NO_IMAGES], [NO_ANNOTATIONS], []
     for block in cut_file(source, block_bytes):
         rows = read_block(block, masks)

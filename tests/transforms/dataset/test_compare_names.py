@@ -17,7 +17,7 @@ SOURCES = NameSources(("img",), ("a.json",), "path")
 
 
 def sampled(names, bundles: int = 3) -> Names:
-    """As a runner does: some bundles, one of them empty."""
+    """Names combined as by a runner: in several bundles, one of them empty."""
     names = list(names)
     return add_names([*(Names.of(names[place::bundles]) for place in range(bundles)), NO_NAMES])
 
@@ -99,7 +99,7 @@ def test_the_likeliest_file_is_taken():
         (["val_1.jpg"], ["train_1.jpg"], "No file of such a name", "is it that of another split?"),
     ],
 )
-def test_likely_cause_and_cure_are_named_after_what_was_compared(images, files, cause, cure):
+def test_cause_and_cure_follow_comparison(images, files, cause, cure):
     text = told(images, files, suffix_finds_all=True)
     shown = ", ".join(map(repr, images)), ", ".join(map(repr, files))
     assert text.startswith(f"a.json names {shown[0]}; img has {shown[1]}. ")

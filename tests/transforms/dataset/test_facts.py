@@ -49,7 +49,7 @@ FOUND = st.one_of(
     st.tuples(st.just("warn"), SPLITS, st.text("ab", max_size=1)),
     st.tuples(st.just("add_unmatched"), st.text("abc", max_size=3), st.just("x")),
 )
-"""What is found: a method of FactsBuilder and its arguments."""
+"""Calls of FactsBuilder: a method and its arguments."""
 
 
 def facts_of(found: list[tuple]) -> Facts:
@@ -142,7 +142,7 @@ def test_add_facts():
         assert_that(nothing.facts, equal_to([]), "Nothing")
 
 
-def test_facts_are_at_most_megabyte_whatever_they_are_of():
+def test_facts_are_at_most_a_megabyte():
     """Three splits of 10,000 classes, names of 1,024 characters, and all histograms, examples and reasons full."""
     splits, example = ("train", "val", "test"), Example(1, 1 << 62, "x" * 60, 9, 1 << 40, 1 << 20)
     statistics = Statistics(

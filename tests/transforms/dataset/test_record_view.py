@@ -47,7 +47,7 @@ def test_masks_in_both_forms():
         {"objects.mask_png": [b"", grey_png(MASKS[0])[:-30]]},
     ],
 )
-def test_what_is_no_mask(values):
+def test_not_a_mask(values):
     assert {type(fault) for fault in RecordView(values, SIZE).masks()} == {UnusableError}
 
 

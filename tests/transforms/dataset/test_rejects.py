@@ -59,7 +59,7 @@ def ids(rejects: Rejects) -> list[int | None]:
 
 
 @pytest.mark.parametrize("most", [1, 3, 100, 999, 1000, 5000])
-def test_neither_order_nor_bundles_decide_what_is_kept(monkeypatch, most):
+def test_kept_rejects_are_independent_of_order_and_bundles(monkeypatch, most):
     monkeypatch.setattr(rejects_module, "MOST_LISTED", most)
     drawn_once = drawn(1000)
     rejects, expected = [*drawn_once, *drawn_once[:20]], counted([*drawn_once, *drawn_once[:20]])
@@ -82,7 +82,7 @@ def test_list_within_bound_is_whole_and_in_order():
     assert len(found.packed) < 40 * len(rejects)
 
 
-def test_what_is_kept_is_spread_over_all(monkeypatch):
+def test_kept_rejects_are_spread_over_all(monkeypatch):
     monkeypatch.setattr(rejects_module, "MOST_LISTED", 1000)
     found = ids(counted(Rejected("image", id_, Reason.IMAGE_MISSING, "") for id_ in range(10_000)))
     tenths = [sum(tenth <= id_ // 1000 < tenth + 1 for id_ in found) for tenth in range(10)]

@@ -88,7 +88,7 @@ def test_record_of_half_precision_has_bytes():
         ((0, 1e-9, -2e-9, 0), "float16", "none is other than 0 as float16; the largest is 2e-09"),
     ],
 )
-def test_what_nobody_could_train_on_is_reject(values, dtype, told):
+def test_useless_feature_is_reject(values, dtype, told):
     made, _ = encoded(np.array(values, np.float32), dtype)
     assert isinstance(made, Rejected)
     assert (made.id, made.reason) == (7, Reason.UNUSABLE_FEATURE)

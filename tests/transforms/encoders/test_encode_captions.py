@@ -38,7 +38,7 @@ SAVED = TextEncoder(1, "captions", COUNTS, "train", 2, ("cat", "dog"))
     "source", [EncoderSource("captions", COUNTS, "train"), EncoderSource("captions", COUNTS, saved=SAVED)]
 )
 def test_encode_captions(source):
-    """Of an image without captions there is no text."""
+    """An image without captions has no text."""
     with Pipeline() as p:
         blocks = [(key, pack_block(block_of_tasks(tasks, SPLITS))) for key, tasks in ((4, TASKS[:4]), (7, TASKS[4:]))]
         found = p | beam.Create(blocks) | beam.Reshuffle() | EncodeCaptions(source, SPLITS)

@@ -452,7 +452,7 @@ NUMBERED = LabelMap((Category(0, "été"), Category(3, "dog"), Category(90, "cat
 
 
 @pytest.mark.parametrize("layout", ["detection", "keras", "tfds", "classification"])
-def test_what_is_stored_otherwise_means_same(layout):
+def test_other_forms_mean_the_same(layout):
     """Names of classes in place of numbers, floats in place of integers, under other keys."""
     table = TABLES[layout]
     whole = [each.name for each in table.features if each.kind is FeatureKind.INT64 and each.source != table.label]

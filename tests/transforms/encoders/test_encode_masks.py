@@ -112,7 +112,7 @@ def test_category_mask_holds_labels_so_that_category_id_0_is_not_void(tmp_path):
 
 
 @pytest.mark.parametrize("category_id", [3, 255])
-def test_edges_of_what_category_mask_holds(tmp_path, category_id):
+def test_limits_of_category_mask(tmp_path, category_id):
     row = panoptic(tmp_path, [[[5, 0, 0]] * 3] * 2, Segment(5, category_id, False))
     values = RegionEncoder(LABELS, MASKS).of_panoptic(row, PICTURE)
     assert grey(values["panoptic.category_png"]) == [[category_id] * 3] * 2
@@ -190,7 +190,7 @@ IDS = st.integers(1, (1 << 24) - 1) | st.sampled_from([1, 255, 256, 65535, 65536
 
 @settings(max_examples=60)
 @given(st.lists(IDS, unique=True, max_size=MAX_SEGMENTS), st.randoms(use_true_random=False))
-def test_every_id_is_found_whatever_its_order(tmp_path_factory, ids, rng):
+def test_every_id_is_found(tmp_path_factory, ids, rng):
     places = [*range(len(ids) + 1), *(rng.randrange(len(ids) + 1) for _ in range(40))]
     rng.shuffle(places)
     values = np.array([0, *ids])[places]
@@ -246,7 +246,7 @@ def test_png_that_does_not_decode_is_unreadable(tmp_path, data):
 
 @settings(max_examples=150)
 @given(st.data())
-def test_damaged_png_is_read_or_refused_and_nothing_else_happens(tmp_path_factory, data):
+def test_damaged_png_is_read_or_refused(tmp_path_factory, data):
     damaged = bytearray(png())
     for place in data.draw(st.lists(st.integers(0, len(damaged) - 1), min_size=1, max_size=4)):
         damaged[place] = data.draw(st.integers(0, 255))

@@ -60,7 +60,7 @@ def test_record_is_of_image_or_of_object(objects):
     ],
     ids=["plain", "keras", "tfds", "captions", "keypoints"],
 )
-def test_what_is_expected_is_what_is_written_within_tenth(table, objects):
+def test_estimate_is_within_a_tenth(table, objects):
     full = task(objects, captions=5, keypoints=17)
     assert expected_bytes(full, table) == pytest.approx(framed_bytes(full, table), rel=0.1)
 
@@ -96,7 +96,7 @@ def test_more_of_anything_is_never_expected_to_be_smaller(table, objects, size, 
     assert expected_bytes(task(objects, size, captions + 1), table) >= less
 
 
-def test_record_of_one_class_is_what_is_expected_within_tenth():
+def test_estimate_of_one_class_is_within_a_tenth():
     of_one_class = msgspec.structs.replace(task(size=len(GREY_PNG)), labels=ImageLabels(class_name="bottle"))
     picture = Picture(GREY_PNG, "png", 320, 240, "0" * 64)
     written = framed_bytes(of_one_class, CLASSIFICATION, picture)

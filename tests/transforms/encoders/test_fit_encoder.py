@@ -53,8 +53,8 @@ def test_counts_passed_on_early_add_up(monkeypatch):
 
 
 @pytest.mark.parametrize("most", [1, 3, 7, None])
-def test_terms_are_chosen_alike_whatever_is_merged_first(most):
-    """As runners please: one by one, or in parts that were merged before."""
+def test_chosen_terms_are_independent_of_merges(most):
+    """Runners may add terms one by one, or merge parts."""
     terms = [(f"t{number:02}", number % 5, 1) for number in range(30)]
     expected = sorted(terms, key=lambda term: (-term[1], term[0]))[:most]
     combine = ChooseTerms(most)
@@ -128,7 +128,7 @@ def encoder(form: TextForm, idf: tuple[float, ...] = (), **settings) -> TextEnco
 
 
 def encoded(encoder: TextEncoder, *texts: str) -> list[tuple[list, list, list]]:
-    """Of each text index, value and counts."""
+    """Index, value and counts of each text."""
     vectors = TextVectorizer(encoder)(texts)
     parts = [slice(start, end) for start, end in pairwise(vectors.ends)]
     assert vectors.ends[-1] == vectors.indices.size
@@ -138,7 +138,7 @@ def encoded(encoder: TextEncoder, *texts: str) -> list[tuple[list, list, list]]:
     ]
 
 
-def test_counts_are_sorted_by_index_and_what_is_unknown_is_counted():
+def test_counts_are_sorted_and_unknown_terms_counted():
     assert encoded(encoder(TextForm.COUNTS), "mat dog zebra dog yak", "cat", "yak") == [
         ([1, 3], [2.0, 1.0], [1, 0, 5, 2]),
         ([0], [1.0], [1, 0, 1, 0]),

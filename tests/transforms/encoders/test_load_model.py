@@ -117,7 +117,7 @@ def test_a_layer_that_is_a_model(tmp_path):
 
 
 @pytest.mark.parametrize("layer", ["", "patches"])
-def test_model_of_two_outputs_gives_what_is_before_its_pooling_or_asked_for(tmp_path, layer):
+def test_output_of_model_is_before_pooling_or_chosen(tmp_path, layer):
     model = tiny()
     heads = keras.Model(model.inputs, [model.get_layer(name).output for name in ("head", "mean")])
     found = load_model(ModelChoice(saved(heads, tmp_path / "heads.keras"), layer=layer)).found
@@ -162,7 +162,7 @@ def test_weights_of_file_take_place_of_model_s(tmp_path):
 
 @pytest.fixture
 def bucket(monkeypatch):
-    """Where a folder becomes objects below its name."""
+    """Upload of a folder to objects below its name."""
     with running() as gcs:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs.url)
 

@@ -54,7 +54,7 @@ def test_a_file_and_a_row():
     assert (made.counted, made.rejected, made.class_counts) == ({Metric.IMAGES: 1}, [], {1: 1})
 
 
-def test_what_is_expected_is_what_is_written_within_tenth():
+def test_estimate_is_within_a_tenth():
     row = TableRow(RECORD + bytes(3000), 4, "")  # what is in it makes no difference here
     task = msgspec.structs.replace(TASK, ref=ImageRef("a.jpg", 0), labels=ImageLabels(row=row))
     columns_not_known = msgspec.structs.replace(TABLE, features=picture_of_row((20, 30)))

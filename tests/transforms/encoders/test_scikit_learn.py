@@ -35,7 +35,7 @@ SETTINGS = (
 
 
 def fitted(texts: list[str], settings: TextSettings) -> TextEncoder:
-    """As the job fits, without Beam."""
+    """Encoder fitted as in a job, without Beam."""
     counter = TermCounter(settings)
     counter.add(texts)
     counts = add_counts([counter.counts()], len(texts), settings)
@@ -79,7 +79,7 @@ def test_columns_and_values_are_scikit_learn(form, changed):
 @pytest.mark.parametrize("ngrams", [(1, 1), (1, 2)])
 @pytest.mark.parametrize("number", [1, 5, 40, 10_000])
 def test_the_most_frequent_are_kept(number, ngrams):
-    """Of terms of one frequency scikit-learn keeps any, by a sort that is not stable; the first is kept here."""
+    """scikit-learn keeps any terms of equal frequency, because its sort is not stable; we keep the first."""
     settings = TextSettings(TextForm.COUNTS, ngrams=ngrams, features=number)
     ours, theirs = fitted(TEXTS, settings), vectorizer(settings).fit(TEXTS)
     occurrences = Counter(term for text in TEXTS for term in TermSplitter(settings)(text))

@@ -79,7 +79,7 @@ def test_ids_of_captions(tmp_path, ids, written):
 
 
 def test_ids_that_several_annotations_have_are_counted(tmp_path):
-    """Of files that number theirs from 1 on each; of captions without ids there is nothing to tell."""
+    """Files that number their annotations from 1 share ids; captions without ids are not counted."""
     none = (CaptionEntry(None, 4, "a"), CaptionEntry(None, 4, "b"))
     shards = [
         write_piece(tmp_path, "one", record(0, 4, "a.jpg", instances=(row(1), row(2)), captions=none)),

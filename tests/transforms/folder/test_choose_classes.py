@@ -265,7 +265,7 @@ def test_the_commands_look(gcs, recordmill, verb):
     assert (outcome.code, "has no image of a class: 'a.jpg' is in no folder" in outcome.err) == (2, True), outcome
 
 
-def test_where_table_names_images_nobody_looks(gcs, recordmill):
+def test_table_of_images_needs_no_listing(gcs, recordmill):
     gcs.put("images/a.jpg", b"")
     gcs.put("labels.csv", b"path,label\nb.jpg,cat\n")
     flags = ["--images", "gs://bucket/images", "--labels", "gs://bucket/labels.csv", "--output", "gs://bucket/out"]

@@ -140,7 +140,7 @@ def test_colliding_files(has_files):
 
 
 def test_rows_of_other_tables():
-    """Each row is a record, whatever its name; rows of one id are in the order of their content, name and place."""
+    """Each row is a record; rows of one id are in the order of content, name and place."""
     rows = [(b"a", "x", "2"), (b"a", "x", "1"), (b"a", "w", "3"), (b"", "z", "9"), (b"a", "x", "2")]
     blocks = []
     for record, name, place in rows:

@@ -129,7 +129,7 @@ def test_row_that_lacks_something_is_named(rows, row, fault):
 
 @pytest.mark.parametrize("label", ["cat\ndog", "c\x00t", "c\x9bt"])
 def test_label_with_control_character_is_malformed(rows, label):
-    """It would break a line of labels.csv, or steer a terminal."""
+    """A control character would break a line of labels.csv, or act on a terminal."""
     found = rows(f'path,label\na.jpg,"{label}"\nb.jpg,dog\n')
     assert found[0].fault == f"'a.jpg' has a label with a control character, {label!r}"
     assert found[1][1:] == ("b.jpg", "dog", None, "")
@@ -157,7 +157,7 @@ def test_good_labels(rows, label, read_as):
         ("0 0.5 0.5 0.1 0.1\n", "but YOLO's text"),
     ],
 )
-def test_what_is_file_of_another_kind_is_named(rows, data, what):
+def test_file_of_another_kind_is_named(rows, data, what):
     with pytest.raises(AnnotationFileError, match=what):
         rows(data)
 

@@ -49,7 +49,7 @@ PLACES = st.lists(st.integers(0, MAX - 1), unique=True, max_size=60)
 
 
 @given(PLACES, st.sampled_from([THREE, THIRDS]), st.text(max_size=8), st.randoms())
-def test_class_ends_where_its_shares_do_whatever_places_and_their_order(places, shares, class_name, shuffling):
+def test_class_ends_at_its_shares(places, shares, class_name, shuffling):
     splits = dict(zip(places, divided(places, shares, class_name), strict=True))
     assert counts(list(splits.values()), shares) == expected_counts(len(places), shares, class_name)
     in_order = [shares.names.index(splits[place]) for place in sorted(places)]

@@ -172,7 +172,7 @@ def test_marker_in_scan_that_tensorflow_does_not_forgive_is_found():
         (0xDD, b"\0\0", True),
     ],
 )
-def test_what_decides_pixels_and_which_way_is_up_is_all_kept(marker, body, is_kept):
+def test_pixel_segments_and_orientation_are_kept(marker, body, is_kept):
     segment = bytes((0xFF, marker)) + struct.pack(">H", len(body) + 2) + body
     data = JPEG[:2] + segment + JPEG[2:]
     assert jpeg_without_metadata(data) == (data if is_kept else JPEG)
@@ -180,7 +180,7 @@ def test_what_decides_pixels_and_which_way_is_up_is_all_kept(marker, body, is_ke
 
 
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
-"""Of the pixels as they are written, by colour type."""
+"""Channels of the written pixels, by colour type."""
 DEPTHS = [(0, 1), (0, 2), (0, 4), (0, 8), (0, 16), (2, 8), (2, 16), (3, 1), (3, 2), (3, 4), (3, 8)]
 DEPTHS += [(4, 8), (4, 16), (6, 8), (6, 16)]
 PALETTE = (b"PLTE", bytes(6))
@@ -243,7 +243,7 @@ def test_png_cut_short_has_no_header_or_no_pixels(cut):
 
 @pytest.mark.skipif(not SHARED_DATA.exists(), reason="the real data sets are not on this machine")
 def test_pngsuite():
-    """Those that begin with x are broken on purpose."""
+    """Channels of PngSuite's files equal Pillow's; names that begin with x are broken on purpose."""
     paths = [path for path in sorted((SHARED_DATA / "pngsuite" / "png").glob("*.png")) if path.name[0] != "x"]
     wrong = [path.name for path in paths if png_channels(path.read_bytes()) != decoded_channels(path.read_bytes())]
     assert wrong == []
@@ -287,7 +287,7 @@ UPRIGHT = [(b"eXIf", b"II*\0"), (b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0<x/>")]
         (3, [(b"tRNS", bytes(1)), PALETTE, IMAGE, END], [0]),
     ],
 )
-def test_what_decides_pixels_and_which_way_is_up_is_all_kept_of_png(colour, chunks, dropped):
+def test_pixel_chunks_and_orientation_are_kept(colour, chunks, dropped):
     head = PNG_START + chunk(b"IHDR", struct.pack(">IIBBBBB", 4, 3, 8, colour, 0, 0, 0))
     kept = [each for index, each in enumerate(chunks) if index not in dropped]
     data, expected = (head + b"".join(chunk(*each) for each in listed) for listed in (chunks, kept))

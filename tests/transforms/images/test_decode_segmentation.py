@@ -154,7 +154,7 @@ def rle(counts: object, size: object = (3, 4)) -> bytes:
         (b'{"a": ' + b"[" * 100_000, "nested too deeply"),
     ],
 )
-def test_what_is_malformed_is_told(text, message):
+def test_malformed_is_named(text, message):
     with pytest.raises(UnusableError, match=message) as caught:
         compress_segmentation(text, width=4, height=3)
     assert caught.value.reason is Reason.MALFORMED_SEGMENTATION

@@ -148,7 +148,7 @@ def test_picture_of_twice_size_has_cure(tmp_path):
     ],
     ids=["empty", "html", "ico", "eps", "cut webp", "cut gif", "pointer of git lfs", "start of a jpeg"],
 )
-def test_what_is_no_picture_is_rejected_however_little_is_checked(tmp_path, data, reason, detail, check):
+def test_not_a_picture_is_rejected_by_each_check(tmp_path, data, reason, detail, check):
     assert_rejected(load(tmp_path, data, check=check), reason, detail)
 
 
@@ -183,7 +183,7 @@ def test_end_of_thumbnail_is_not_picture_s(tmp_path, check):
         ),
     ],
 )
-def test_decode_finds_what_header_does_not(tmp_path, data):
+def test_decode_finds_more_than_header(tmp_path, data):
     assert load(tmp_path, data, check="header").data == data
     assert_rejected(load(tmp_path, data), Reason.IMAGE_UNREADABLE, "its pixels do not decode")
 
@@ -255,7 +255,7 @@ def test_pixels_are_decoded_out_of_budget_that_all_threads_share(tmp_path, monke
     assert parts == [1200] * 3
 
 
-def test_file_of_too_many_bytes_is_rejected_unread_whatever_listing_said(tmp_path):
+def test_too_large_file_is_rejected_unread(tmp_path):
     with open(tmp_path / "sparse", "wb") as file:
         file.truncate(MAX_FILE_BYTES + 1)
     ref = ImageRef(str(tmp_path / "sparse"), 5)
@@ -273,7 +273,7 @@ def test_storage_that_fails_stops_job(tmp_path, monkeypatch):
 
 
 def test_one_file_that_cannot_be_read_is_reject(tmp_path):
-    """Here a folder; one without permission is told by the same class, but not to root, who runs tests."""
+    """The unreadable file is a folder: root, who runs tests, can read files without permission."""
     reject = load_picture(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), PictureRules("none"))
     assert (reject.id, reject.reason) == (1, Reason.IMAGE_INACCESSIBLE)
     assert "Is a directory" in reject.detail
@@ -365,7 +365,7 @@ def test_pictures_are_known_by_their_bytes(format_):
 
 
 @pytest.mark.parametrize("data", [b"", b"BMW", b"RIFF\x00\x00\x00\x00WAVE", b"text"])
-def test_what_is_none(data):
+def test_none(data):
     assert picture_size(data) is None
 
 

@@ -62,7 +62,7 @@ PNG, JPEG = encoded(noise("RGB"), "PNG"), encoded(noise("RGB"), "JPEG")
         (encoded(Image.new("F", (8, 8)), "TIFF"), Reason.UNSUPPORTED_FORMAT),
     ],
 )
-def test_what_is_no_whole_picture_is_unusable(data, reason):
+def test_incomplete_picture_is_unusable(data, reason):
     with pytest.raises(UnusableError) as raised:
         decode_pixels(data, (16, 16), "bilinear")
     assert raised.value.reason is reason, raised.value

@@ -87,7 +87,7 @@ def test_pixels_need_not_be_contiguous(order):
 @pytest.mark.parametrize(
     "pixels", [np.zeros((2, 2), np.int64), np.zeros((2, 2, 1), np.uint8), np.zeros((0, 2), np.uint8)]
 )
-def test_what_is_no_grey_picture_is_refused(pixels):
+def test_not_grey_is_refused(pixels):
     with pytest.raises(ValueError, match="expected uint8"):
         grey_png(pixels)
 
@@ -124,7 +124,7 @@ def test_checksum_of_zeros_needs_no_zeros(before, count):
     assert masks._adler32_of_zeros(checksum, count) == zlib.adler32(bytes(count), checksum)
 
 
-def test_same_pixels_are_same_bytes_whatever_was_written_before():
+def test_same_pixels_give_same_bytes():
     first = pack_rows(np.zeros((1, 11), np.uint8), 40, 50)
     pack_rows(np.zeros((1, 7), np.uint8), 3, 5)
     masks._periodic_zero_blocks.cache_clear()
@@ -188,7 +188,7 @@ def test_counts_of_long_runs_are_pycocotools(middle):
     assert mask_rle(runs) == expected["counts"]
 
 
-def test_counts_of_runs_beyond_what_pycocotools_can_write():
+def test_run_counts_beyond_pycocotools():
     runs = np.array([1 << 24, 1 << 24, 1 << 24, 1 << 25])
     # Four groups of zeros, then 16 (more must follow, or it were a sign), then 0; the last is a difference of 2 ** 24.
     assert mask_rle(runs) == b"PPPP`0" * 4

@@ -49,7 +49,7 @@ def test_sharpness_is_deviation_of_edges_by_contrast():
     assert found.sharpness == pytest.approx(edges.std() / (240 - found.dark))
 
 
-def test_blurred_picture_is_less_sharp_whatever_its_light():
+def test_blur_lowers_sharpness_in_any_light():
     sharp = scene(3)
     blurred = sharp.filter(ImageFilter.GaussianBlur(14))
     dim = [picture.point(lambda level: level // 3) for picture in (sharp, blurred)]
@@ -107,7 +107,7 @@ def test_picture_is_hashed_alike_alone_and_among_others():
     assert hashes().tolist() == []
 
 
-def test_drawing_of_flat_shape_has_one_hash_whatever_its_size():
+def test_flat_shape_has_one_hash_in_all_sizes():
     """Half of its frequencies are 0, and noise would decide about them."""
     circle = Image.new("L", (65, 65), 200)
     ImageDraw.Draw(circle).ellipse((8, 8, 56, 56), 90)

@@ -71,7 +71,7 @@ def test_metadata_that_pillow_stumbles_over_costs_no_picture(data, tmp_path):
 
 
 @pytest.mark.parametrize("format_", ["JPEG", "PNG"])
-def test_what_decides_pixels_stays(format_):
+def test_segments_that_decide_pixels_stay(format_):
     for mode in ("RGB", "CMYK") if format_ == "JPEG" else ("RGB", "P", "L", "RGBA"):
         data = encoded(NOISE.convert(mode), format_, **({"transparency": 5} if mode in ("P", "L") else {}))
         with open_picture(data, kind_of(data)) as image:
@@ -80,7 +80,7 @@ def test_what_decides_pixels_stays(format_):
 
 @pytest.mark.parametrize("format_", ["JPEG", "PNG"])
 @pytest.mark.parametrize("cut", range(3, 700, 13))
-def test_what_is_cut_short_is_no_worse_than_it_is_to_pillow(format_, cut):
+def test_truncated_file_is_refused_where_pillow_refuses_it(format_, cut):
     data = {"JPEG": JPEG, "PNG": PNG}[format_][:cut]
     try:
         size = Image.open(io.BytesIO(data), formats=[format_]).size
@@ -146,7 +146,7 @@ DEEP = Image.fromarray((ROWS * 40 * 50 + COLUMNS).astype(np.uint16))
         (SMOOTH, "JPEG2000", "jpeg", "RGB"),
     ],
 )
-def test_what_it_becomes(image, format_, becomes, mode):
+def test_becomes(image, format_, becomes, mode):
     how = {"lossless": True} if format_ == "WEBP" else {}
     source = opened(image, format_, **how)
     data, found = transcode_picture(source, format_.lower(), image.size, False, KEEP)

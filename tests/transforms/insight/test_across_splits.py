@@ -121,7 +121,7 @@ def test_split_without_fingerprints_leaves_none_of_one_before(tmp_path):
         ("fail", CATS, OTHER, False),
     ],
 )
-def test_what_is_refused_is_of_job_s_splits(tmp_path, policy, others, own, is_refused):
+def test_refusal_is_about_splits_of_job(tmp_path, policy, others, own, is_refused):
     commit(tmp_path, "train", fingerprint_lines([shard("t", *others)]))
     listed = tmp_path / ".recordmill-val" / "duplicates.jsonl"
     args = (str(tmp_path), {"val": [shard("v", *own)]}, CLASSIFICATION, policy)

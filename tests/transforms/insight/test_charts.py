@@ -16,7 +16,7 @@ def shapes(svg: str, tag: str) -> list[ET.Element]:
 
 
 def test_texts_stay_within_the_chart():
-    """As the last of several, which is longer than its bar is wide."""
+    """The text of the last bar is longer than the bar is wide."""
     svg = bar_chart([ChartColumn("x", f"{number:02}.5 kB", [number == 16]) for number in range(17)], "sizes")
     texts = {each.text: each for each in shapes(svg, "text") if each.text.endswith("kB")}
     assert "16.5 kB" in texts

@@ -82,7 +82,7 @@ def test_captions_and_segments_are_counted():
     assert [(each.name, each.images) for each in found.segments] == [("sky", 1)]
 
 
-def test_what_is_chosen_to_be_looked_at():
+def test_chosen_examples():
     small, large = (0, 0, 0.01, 0.01), (0, 0, 0.5, 0.5)
     images = [
         image("few", boxes=[large]),
@@ -214,7 +214,7 @@ def polygon(left: float, top: float, right: float, bottom: float) -> bytes:
 
 @pytest.mark.parametrize("parts", [(Part.MASK_PNG,), (Part.MASK_RLE,), (Part.MASK_PNG, Part.MASK_RLE), ()])
 def test_boxes_beside_their_masks(parts):
-    """Of four boxes one is as its mask, one is not, one has a mask without a pixel, and one has none."""
+    """Four boxes: one equals its mask, one differs, one has an empty mask, and one has none."""
     segmentations = [polygon(10, 5, 30, 25), polygon(60, 5, 70, 45), polygon(30, 30, 30.1, 30.1), b""]
     annotations = tuple(
         Annotation(id_, 1, (10.0, 5.0, 20.0, 20.0), 400.0, False, segmentation)

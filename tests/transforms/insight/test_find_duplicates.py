@@ -17,7 +17,7 @@ from recordmill.transforms.insight.find_duplicates import Found, bits_set, copie
 
 
 def near_groups(hashes: np.ndarray) -> np.ndarray:
-    """Of pictures of one form."""
+    """Groups of pictures of one form."""
     return module.near_groups(hashes, np.zeros((len(hashes), 2), np.uint8))
 
 
@@ -48,7 +48,7 @@ def test_most_that_differ_in_eight_are_found_and_none_that_differ_in_nine():
     assert bits_set(hashes).tolist() == [int(number).bit_count() for number in hashes]
 
 
-def test_group_holds_what_is_near_in_steps():
+def test_group_joins_near_pictures_in_steps():
     (first,) = distinct(1)
     steps = [first ^ np.uint64((1 << 5 * step) - 1) for step in range(12)]
     order = [7, 0, 3, 11, 5, 1, 9, 2, 10, 4, 8, 6]
@@ -57,7 +57,7 @@ def test_group_holds_what_is_near_in_steps():
 
 
 def test_hashes_of_few_bits_count_where_forms_are_alike():
-    """As of drawings, whose hashes say little."""
+    """Hashes of drawings have few bits."""
     few, many = np.uint64((1 << 20) - 1), np.uint64((1 << 32) - 1)
     forms = np.array([[100, 7], [104, 3], [105, 7], [100, 7], [200, 7]], np.uint8)
     hashes = np.array([few, few ^ np.uint64(1), few ^ np.uint64(2), many, many ^ np.uint64(1 << 5)])
@@ -102,7 +102,7 @@ def test_forms_near_are_compared_first_of_one_hash(monkeypatch):
     assert module.near_groups(np.full(5, 3, np.uint64), forms).tolist() == [0, 1, 0, 1, 4]
 
 
-def test_group_is_known_by_its_first_picture_whatever_its_hash():
+def test_group_has_key_of_first_picture():
     assert near_groups(distinct(0)).tolist() == []
     (hash_,) = distinct(1) | np.uint64(1)
     assert near_groups(np.array([hash_, hash_ ^ np.uint64(1), hash_])).tolist() == [0, 0, 0]
@@ -149,7 +149,7 @@ def test_pictures_that_look_alike_are_group_with_their_copies():
     assert found.splits["val"] == SplitDuplicates(exact=1, near=1, leaked=2)
 
 
-def test_form_is_of_copy_that_was_looked_at_whatever_its_split_is_called():
+def test_form_is_that_of_compared_copy():
     looked_at = shard("v", image("b", 2, 0b111), image("c", 3, 0b110))  # so few bits that forms count
     rows = looked_at.array.copy()
     rows["form"] = np.iinfo(rows["form"].dtype).max
@@ -181,7 +181,7 @@ def test_labels_of_copies_are_compared_and_of_near_ones_classes():
         assert found.splits["train"].labels_differ == 2 * len(differing)
 
 
-def test_what_is_found_does_not_depend_on_order_or_shards():
+def test_findings_are_independent_of_order_and_shards():
     of = random.Random(2)
     images = [image(f"{n}", n % 37, HASHES[n % 37 % 9] ^ (n % 37 // 9), n % 2) for n in range(80)]
     splits = {"a": images[:50], "b": images[50:]}

@@ -63,7 +63,7 @@ def classes(digest: int) -> int:
     return int(image_class(np.array([digest], np.uint64))[0])
 
 
-def test_labels_are_equal_where_objects_are_in_whatever_order():
+def test_labels_are_equal_in_any_order_of_objects():
     one, other = (1, 0.1, 0.2, 0.3, 0.4), (2, 0, 0, 1, 1)
     moved = (2, 0, 0, 1, 0.5)
     assert of_objects(one, other) == of_objects(other, one)

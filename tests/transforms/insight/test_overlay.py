@@ -162,7 +162,7 @@ def test_texts():
         ({"panoptic.category_png": b""}, None),
     ],
 )
-def test_what_cannot_be_drawn_is_named_and_rest_is_drawn(values, told):
+def test_undrawable_values_are_named(values, told):
     found = overlay(edges(BOX) | values)
     assert found.layers[0].shapes[0].box_yxyx_frac == BOX
     assert [fault.startswith(told) for fault in found.faults] == ([True] if told else [])

@@ -34,7 +34,7 @@ HOSTILE = (SCRIPT, LONG, RIGHT_TO_LEFT, '" onload="x', "\x00\x1b[31m", "{{ 7 * 7
 
 
 class Page(HTMLParser):
-    """What a browser sees: tags with their attributes, and the text outside of the style."""
+    """Page as a browser reads it: tags with their attributes, and the text outside of the style."""
 
     def __init__(self, data: bytes):
         super().__init__()
@@ -89,7 +89,7 @@ def plain(page: Page) -> str:
     return re.sub(r"\s+", " ", page.text)
 
 
-def test_names_from_data_are_text_and_nothing_else():
+def test_names_from_data_are_only_text():
     rejects = tuple(RejectLine("image", "image_missing", name) for name in HOSTILE)
     manifest = with_split(manifest_of(HOSTILE, [9] * len(HOSTILE)), "train", first_rejects=rejects)
     page = page_of(manifest, [thumbnail(name) for name in HOSTILE])
@@ -172,7 +172,7 @@ def test_hundreds_of_classes_are_all_there_most_frequent_first():
     assert "The other 397 classes" in page_of(manifest_of(names, [9, 5, 0, 4, *[0] * 396])).text
 
 
-def test_what_may_be_fault_is_counted_by_split_and_shown():
+def test_possible_problems_are_counted_and_shown():
     manifest = manifest_of(splits=("train", "val"))
     statistics = statistics_of(manifest)
     dark, thin = (Finding(3, (Example(rank, 0, "s", rank, 0, 9),)) for rank in (1, 2))

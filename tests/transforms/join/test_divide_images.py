@@ -198,7 +198,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("content", "fault"), FAULTS)
-def test_what_is_no_list_of_groups_is_refused_with_its_line(read, content, fault, tmp_path):
+def test_bad_list_of_groups_is_refused_with_line(read, content, fault, tmp_path):
     with pytest.raises(ConfigError) as raised:
         read(content)
     assert str(raised.value).startswith(f"--groups {tmp_path / 'groups'} {fault}")

@@ -86,7 +86,7 @@ def test_exclude_images(read, lines, images, objects, packed):
     assert (of_images, of_objects) == (images, [(id_, each) for id_ in objects for each in objects[id_]])
 
 
-def test_rejects_of_what_is_excluded(read):
+def test_rejects_of_excluded_images(read):
     exclusions = read(problem("a.jpg", "dark"), problem("a.jpg", "blurred"), problem("b/é.jpg", "thin_boxes", 13))
     facts = exclude_images(block_of_tasks(IMAGES, SPLITS), SPLITS, exclusions).facts.build()
     image = Rejected("image", 1, Reason.EXCLUDED, "'a.jpg': --exclude names it (blurred, dark)", None, 3)
@@ -140,7 +140,7 @@ def test_empty_list_of_problems_excludes_nothing(tmp_path):
         (["{"], "line 1 names no image"),
     ],
 )
-def test_what_is_no_list_is_refused(read, lines, reason):
+def test_not_a_list_is_refused(read, lines, reason):
     with pytest.raises(ConfigError, match=reason):
         read(*lines)
 

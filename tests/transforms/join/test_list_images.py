@@ -133,7 +133,7 @@ def test_folder_s_spelling_is_no_part_of_names(tmp_path, suffix):
     assert os.path.samefile(ref.path, tmp_path / "x" / "a.jpg")
 
 
-def test_names_not_utf_8_are_passed_over_with_warning(tmp_path, caplog):
+def test_names_not_utf_8_are_skipped_with_warning(tmp_path, caplog):
     (tmp_path / "a.jpg").write_bytes(b"")
     for name in (b"caf\xe9.jpg", b"caf\xe8.jpg", b"caf\xea.jpg"):
         open(os.path.join(os.fsencode(tmp_path), name), "wb").close()

@@ -55,7 +55,7 @@ def row_block(rows: list[Row]) -> Block:
 def match(
     rows: list[Row], files: list[File] | None, how: str, division: Division
 ) -> tuple[list[ImageTask], Facts, MatchedRows]:
-    """What becomes of the rows of all buckets."""
+    """Matched rows of all buckets."""
     builder = FactsBuilder()
     matched = match_rows(
         row_block(rows), None if files is None else join_blocks([NO_FILES, file_block(files)]), how, division
@@ -97,7 +97,7 @@ REFS = st.builds(
     st.randoms(use_true_random=False),
 )
 def test_match_rows(rows, files, how, division, rng):
-    """As one image at a time, whatever the order of rows and files, and the number of buckets."""
+    """Any order of rows and files and any number of buckets give the result of one image at a time."""
     found_files = [(name, ImageRef(f"pics/{name}", file.size_bytes, file.version)) for name, file in files.items()]
     expected = matched_one_by_one(rows, found_files, how, division)
     rng.shuffle(rows)
@@ -293,7 +293,7 @@ def test_longest_common_end_decides(images, files, pairs):
         ),
     ],
 )
-def test_what_could_be_either_of_two_is_error_that_names_both(match, images, files, told):
+def test_ambiguous_flag_is_error_that_names_both(match, images, files, told):
     with pytest.raises(CollidingImagesError) as caught:
         match_names(images, files, match)
     assert told in str(caught.value)

@@ -131,7 +131,7 @@ def test_files_of_which_nothing_can_be_used(file, detail):
     assert detail in image.faults[0].detail
 
 
-def test_what_objects_and_images_carry():
+def test_attributes_of_objects_and_images():
     corners = [[3, 0], [6, 3], [3, 6], [0, 3]]
     rows = (shape("polygon", TRIANGLE, difficult=True), shape("rotation", corners), shape("polygon", TRIANGLE))
     image = parse(with_shapes(*rows, flags={"sharp": True, "dark": False, "__ignore__": True}))

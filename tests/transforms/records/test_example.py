@@ -55,7 +55,7 @@ def bits(kind: str, values: list) -> list:
 
 @settings(max_examples=150)
 @given(st.lists(features(), unique_by=itemgetter(0), max_size=6))
-def test_tensorflow_reads_what_was_written_and_would_write_same_bytes(columns):
+def test_tensorflow_reads_and_writes_same_bytes(columns):
     columns.sort(key=itemgetter(0))
     values = {name: items if is_list else items[0] for name, _, is_list, items in columns}
     record = ExampleWriter(table(*(column[:3] for column in columns))).write(values)
@@ -94,7 +94,7 @@ def test_lengths_around_varint_s_borders(length):
     assert read(record) == {"x": ("bytes", [b"." * length])}
 
 
-def test_value_comes_from_source_whatever_feature_is_called():
+def test_renamed_feature_keeps_its_source():
     renamed = FeatureTable("test", (Feature("image/height", "image.height", FeatureKind.INT64, (), "px", ""),))
     assert read(ExampleWriter(renamed).write({"image.height": 7, "image.width": 9})) == {"image/height": ("int64", [7])}
 

@@ -39,7 +39,7 @@ PARSE = RecordParser(TABLE)
 
 
 @pytest.mark.parametrize("data", [b"no\nrecord", b"", record(image=[])], ids=["no Example", "empty", "no image"])
-def test_what_is_no_record_of_table_is_named_in_line(data):
+def test_bad_record_of_table_is_named(data):
     with pytest.raises(RecordParseError) as caught:
         PARSE(data)
     assert str(caught.value)
@@ -52,7 +52,7 @@ DETECTION, TFDS = LAYOUTS["detection"], LAYOUTS["tfds"]
 
 
 def faults(table, keypoints: int = 2, **changed: int) -> list[str]:
-    """What is told of two objects, two captions and two segments, if some lists have another length."""
+    """Faults of a record of two objects, two captions and two segments, if some lists have another length."""
     lengths = {"objects_keypoint_" + name: 4 for name in ("x", "y", "visibility", "text")}
     lengths |= {"objects_bbox_yxyx": 8, "segments_bbox_yxyx": 8, "objects_corners": 16} | changed
     values = {feature.source: np.zeros(lengths.get(feature.source.replace(".", "_"), 2)) for feature in table.features}
@@ -98,7 +98,7 @@ SPEC = parse_spec(TABLE)
 
 @st.composite
 def features(draw) -> dict[str, tf.train.Feature]:
-    """Of a record of the table, of which some features are other than they should be, and some are not there."""
+    """Features of a record of the table, some with a wrong type or length, some absent."""
     found = {}
     for feature in TABLE.features:
         kind = draw(st.sampled_from([feature.kind] * 20 + list(FeatureKind)))

@@ -186,7 +186,7 @@ def test_records_before_damage_of_gzip_stream_are_there(tmp_path):
     [b"\x89PNG\r\n\x1a\n" + b"pixels" * 9, b"short", gzip.compress(b"no records" * 9)],
     ids=["png", "short", "gzip"],
 )
-def test_what_is_no_tfrecord_file(tmp_path, data):
+def test_not_a_tfrecord_file(tmp_path, data):
     (tmp_path / "x").write_bytes(data)
     records, error = read(tmp_path / "x")
     assert records == []

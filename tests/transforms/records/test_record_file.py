@@ -96,7 +96,7 @@ def test_one_read_of_index_and_none_before_record_is_asked_for(tmp_path, monkeyp
     assert len(read) == 1
 
 
-def test_without_index_shard_is_passed_over_said_once(tmp_path, caplog):
+def test_shard_without_index_is_scanned_with_one_warning(tmp_path, caplog):
     for name in ("x", "y"):
         write(tmp_path / name, RECORDS)
         (tmp_path / ".index" / f"{name}.idx").unlink()
@@ -115,7 +115,7 @@ def test_a_pickled_one_reads_on(shard):
 
 
 def open_files(folder: Path) -> list[str]:
-    """Of this process, those in a folder, also what has been deleted."""
+    """Open files of this process in a folder, with deleted ones."""
     targets = []
     for descriptor in os.listdir("/proc/self/fd"):
         with suppress(OSError):
@@ -124,7 +124,7 @@ def open_files(folder: Path) -> list[str]:
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="Linux tells what is open")
-def test_files_are_closed_when_nobody_reads_them_any_more(tmp_path):
+def test_files_are_closed_after_last_reader(tmp_path):
     shards = [RecordFile(str(tmp_path / name), write(tmp_path / name, RECORDS)) for name in "xy"]
     assert RecordFiles(shards).read(range(40)) == RECORDS * 2
     shards = pickle.loads(pickle.dumps(shards))
@@ -149,7 +149,7 @@ del module
 
 
 def test_file_read_until_interpreter_ends_is_closed_in_silence(shard):
-    """Of its module nothing is left when it goes."""
+    """The module's names are gone when the reader is deleted."""
     ended = subprocess.run([sys.executable, "-c", LAST, shard.path], stderr=subprocess.PIPE, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (0, b"")
 

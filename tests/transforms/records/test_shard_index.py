@@ -43,7 +43,7 @@ def test_index_is_read_as_it_was_written(lengths):
         (b"0 9223372036854775807\n9223372036854775807 16\n", "record"),
     ],
 )
-def test_what_is_no_index_is_refused_with_what_is_wrong(data, told):
+def test_bad_index_is_refused_with_its_fault(data, told):
     with pytest.raises(ValueError, match=told):
         decode_index(data)
 
@@ -80,7 +80,7 @@ def test_all_records_passed_are_named(tmp_path, records):
         (b"short", "is no TFRecord file"),
     ],
 )
-def test_what_is_no_plain_tfrecord_file_is_refused_beforehand(tmp_path, data, told):
+def test_not_plain_tfrecord_file_is_refused(tmp_path, data, told):
     (tmp_path / "x").write_bytes(data)
     with pytest.raises(ConfigError, match=f"{tmp_path}/x is .*{told.removeprefix('is ')}"):
         lengths(tmp_path / "x")

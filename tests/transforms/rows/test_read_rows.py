@@ -80,7 +80,7 @@ def test_text_after_closing_quote_is_refused_with_its_row(tmp_path, monkeypatch,
         b'a,b\n"C:\\dir\\",x\n"\r\n""",y\n',
     ],
 )
-def test_strict_csv_with_quotes_is_what_python_reads(tmp_path, data):
+def test_strict_csv_equals_python_s_csv(tmp_path, data):
     rows = list(csv.reader(io.StringIO(data.decode(), newline="")))
     for size in (1, 2, 3, 1 << 20):
         stream = read_csv._StrictQuotes(io.BytesIO(data), b",", b"")
@@ -232,8 +232,8 @@ def test_json_of_mixed_types_is_same_in_any_batches(values, type_, texts):
     assert examples[0] == examples[1], "of the same rows"
 
 
-def test_list_does_not_change_what_values_beside_it_are(tmp_path):
-    """They may be what rows are known by."""
+def test_list_keeps_values_of_other_rows(tmp_path):
+    """Columns beside a list may be keys, and keep their types."""
     data = b'{"a": "x", "b": [1]}\n{"a": ["y"], "b": 2}\n{\n{"a": null, "b": 3}\n{"a": "z"}\n'
     batches = list(read_json("x.jsonl", io.BytesIO(data), (), 9))
     found = {
@@ -312,7 +312,7 @@ def test_types_of_arrow(tmp_path, array, cells):
 
 
 def test_timestamps_of_spark_do_not_wrap(tmp_path):
-    """Those of 96 bits, which Arrow reads as nanoseconds by default."""
+    """Spark's timestamps have 96 bits, and Arrow reads them as nanoseconds by default."""
     table = pa.table({"t": pa.array([253_402_300_799_000_000], pa.timestamp("us"))})
     pq.write_table(table, tmp_path / "x.parquet", use_deprecated_int96_timestamps=True)
     (batch,) = read_rows(RowsFile(0, str(tmp_path / "x.parquet"), 0, ""), RowsReading())
@@ -361,7 +361,7 @@ def test_parquet(tmp_path):
     assert read(tmp_path / "x.parquet", columns=("s.y.z",))[0] == {"s.y.z": ["u", None]}
 
 
-def test_what_parquet_has_and_python_has_not(tmp_path):
+def test_types_of_parquet_without_python_type(tmp_path):
     fine = pa.array([[1_500], None], pa.list_(pa.timestamp("ns", "UTC")))
     pairs = pa.array([[1.5, 2.0], [3.0, 4.0]], pa.list_(pa.float32(), 2))
     pq.write_table(

@@ -47,7 +47,7 @@ def test_without_a_bound_all(eight_cores, monkeypatch):
 
 
 class AtOnce(Executor):
-    """Has done what it is given as soon as it is given."""
+    """Executor that runs each call at once."""
 
     def submit(self, function, *arguments):
         future = Future()
@@ -119,7 +119,7 @@ class Pending(Executor):
         return self.futures[-1]
 
 
-def test_after_error_nothing_more_is_begun():
+def test_error_stops_new_work():
     """A job that has failed would go on reading images that nobody wants."""
     pool = Pending()
     with pytest.raises(PermissionError, match=r"0\.jpg"):

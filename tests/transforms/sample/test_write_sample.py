@@ -44,7 +44,7 @@ def test_there_is_something_of_every_kind(instances):
     assert any(" " in name and not name.isascii() for name in names)
 
 
-def test_images_are_what_their_rows_say_but_for_two_bad_ones(files, instances):
+def test_images_match_rows_except_two_bad_ones(files, instances):
     for index, row in enumerate(instances.dataset["images"]):
         path = Path(files.images) / row["file_name"]
         if index == MISSING:

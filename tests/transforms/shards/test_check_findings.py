@@ -117,7 +117,7 @@ BROKEN, UNSAFE = Reason.MALFORMED_IMAGE, Reason.UNSAFE_FILE_NAME
         ([*rejected(1), *rejected(3, BROKEN)], ["1.jpg"], [], TooManyRejectsError, "malformed_image 3", "a.json names"),
     ],
 )
-def test_images_without_a_file_are_told_from_other_rejects(found, images, files, error, included, excluded):
+def test_images_without_file_differ_from_other_rejects(found, images, files, error, included, excluded):
     with pytest.raises(error) as caught:
         check(demands(), {"train": Rows(10, 0)}, found, names(*images), names(*files))
     assert included in str(caught.value)
@@ -217,7 +217,7 @@ def limit(output, max_rejects: float) -> RejectLimit:
 
 
 def add(limit: RejectLimit, items, found=()) -> None:
-    """Those of one shard."""
+    """Add the rejects of one shard."""
     for run in kind_rejects(items):
         limit.add(run, ROWS, kind_rejects(found))
 

@@ -136,7 +136,7 @@ def test_split_that_does_not_go_with_others_is_refused_and_they_are_left_alone(t
 
 
 def test_split_committed_after_another_that_it_does_not_go_with_goes_again(tmp_path, monkeypatch):
-    """That was not there when this one looked."""
+    """The other split appears after the check of the first."""
     write = LocalStorage.write
 
     def late(self, path, data):
@@ -155,7 +155,7 @@ def test_split_committed_after_another_that_it_does_not_go_with_goes_again(tmp_p
 
 
 def test_encoders_stay_as_long_as_split_has_them(tmp_path):
-    """They are those of all splits, and gone when the last of these splits is."""
+    """Encoders belong to all splits, and are deleted with the last of them."""
 
     def commit_encoded(split: str, *terms: str) -> None:
         encoders = [TextEncoder(1, "a/b", TextSettings(TextForm.COUNTS), "train", 7, terms)] if terms else []
@@ -264,8 +264,8 @@ def test_indexes_come_and_go_with_their_shards(tmp_path):
     assert indexes(tmp_path) == {"coco-val.tfrecord-00000-of-00001.idx": b"v"}
 
 
-def test_what_is_no_shard_of_split_has_no_index_left(tmp_path):
-    """Of --overwrite, which replaced somebody else's shards; others in the folder are let be."""
+def test_indexes_of_replaced_shards_are_removed(tmp_path):
+    """--overwrite removes indexes of the shards that it replaces; other files stay."""
     (tmp_path / ".index").mkdir()
     (tmp_path / ".index" / "coco-train.tfrecord-00008-of-00009.idx").write_bytes(b"old")
     (tmp_path / ".index" / "mine.tfrecord.idx").write_bytes(b"mine")
@@ -274,7 +274,7 @@ def test_what_is_no_shard_of_split_has_no_index_left(tmp_path):
 
 
 def test_same_split_once_more_is_never_taken_from_manifest(tmp_path, monkeypatch):
-    """As of two jobs that write the same at the same time."""
+    """Two jobs may write the same split at the same time."""
     commit(tmp_path, of_split("train"))
     monkeypatch.setattr(module, "_withdraw", None)
     commit(tmp_path, of_split("train"))
@@ -291,7 +291,7 @@ def test_shard_gone_or_damaged_is_no_part_of_data_set(tmp_path):
 
 @pytest.mark.parametrize("file", ["", ".index/"])
 def test_file_that_another_run_has_written_meanwhile_is_not_taken(tmp_path, file):
-    """As of two jobs on a folder of images to which some were added in between."""
+    """Two jobs may read a folder of images before and after images were added."""
     manifest = with_index(of_split("train", 1), b"idx")
     (shard,) = manifest.splits["train"].shards
     stage(tmp_path, RECIPE, [shard])

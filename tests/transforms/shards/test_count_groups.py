@@ -18,7 +18,7 @@ from recordmill.transforms.shards.count_groups import (
 SHARES = SplitShares((("train", Fraction(4, 5)), ("val", Fraction(1, 5))))
 
 
-def test_sizes_add_up_and_of_largest_groups_one_is_named_whatever_order():
+def test_sizes_add_up_and_one_largest_group_is_named():
     several = [GroupSizes(3, 1, (3, "a")), GroupSizes(5, 2, (4, "x"), 1), GroupSizes(6, 1, (4, "y"), 2)]
     assert add_sizes(several) == add_sizes(reversed(several)) == GroupSizes(14, 4, (4, "y"), 3)
     assert add_sizes([]) == GroupSizes(0, 0, (0, ""))

@@ -109,7 +109,7 @@ def without_records(images: ImageCounts) -> SplitManifest:
 
 
 def facts(inputs=INPUTS, counts=COUNTS, statistics=MappingProxyType({})) -> Facts:
-    """Of the split, and of another."""
+    """Facts of the split, and of another."""
     splits = {"train": 1, "val": 9}
     return Facts(
         {(split, metric): number * more for metric, number in counts.items() for split, more in splits.items()},
@@ -270,7 +270,7 @@ def test_too_many_rejects(rows, rejected, max_rejects, told):
         check(rows, rejected, max_rejects)
 
 
-def test_too_many_rejected_images_are_named_with_first_of_them_and_what_to_do():
+def test_too_many_rejects_are_named_with_cure():
     with pytest.raises(TooManyRejectsError) as caught:
         check(max_rejects=0.19)
     assert str(caught.value) == (

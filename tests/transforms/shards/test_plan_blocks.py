@@ -163,7 +163,7 @@ def test_plan_blocks(images, sizing, table, rng, most):
 
 
 def _check_sizes(plan: SplitPlan, sizing: ShardSizing, placed: Placed, scalar: ScalarEstimate) -> None:
-    """What the flags promise."""
+    """Assert the sizes that the flags promise."""
     found = [placed[key] for key in sorted(placed)]
     if sizing.num_shards is not None:
         assert {len(each) for each in found} <= {plan.images // plan.shards, -(-plan.images // plan.shards)}
@@ -287,7 +287,7 @@ def warned(shards: int, images: int, **asked: int) -> list[str]:
         (10_001, 1_000_000, {"num_shards": 10_001}, "slow to open and to list; give fewer"),
     ],
 )
-def test_what_is_odd_is_named_in_one_sentence_with_its_numbers_and_cure(shards, images, asked, told):
+def test_odd_schema_is_named_with_numbers_and_cure(shards, images, asked, told):
     (text,) = warned(shards, images, **asked)
     assert told in text
 
@@ -304,7 +304,7 @@ def test_what_is_odd_is_named_in_one_sentence_with_its_numbers_and_cure(shards, 
         (1, 0, {"shard_bytes": 150_000_000}),
     ],
 )
-def test_what_may_be_meant_is_not(shards, images, asked):
+def test_plausible_schema_is_not_named(shards, images, asked):
     assert warned(shards, images, **asked) == []
 
 

@@ -29,7 +29,7 @@ def shard(tmp_path) -> Shard:
 
 
 def in_another(function: Callable, *arguments: object) -> Any:
-    """What a function returns or raises in a process that has no threads."""
+    """Result or exception of a function in a process without threads."""
     with ProcessPoolExecutor(1, warm_process._warm()) as pool:
         return pool.submit(function, *arguments).result()
 
@@ -55,7 +55,7 @@ def write(shard: Shard) -> tuple[list[ShardResult], list[progress.Progress], int
     return results, seen, number, bool(forked() or multiprocessing.active_children())
 
 
-def test_they_write_same_and_what_they_have_done_is_seen(shard):
+def test_processes_write_same_bytes_and_report(shard):
     results, (seen, reset), number, is_left = in_another(write, shard)
     assert (number, is_left) == (2, False)
     files = shard.files()
@@ -72,7 +72,7 @@ def fail(shard: Shard) -> None:
         begun(shard)[0].result()
 
 
-def test_error_is_what_it_would_be_here(shard):
+def test_error_of_process_is_that_of_thread(shard):
     Path(shard.output).write_bytes(b"")
     with pytest.raises(FileExistsError) as here:
         shard.finish()
@@ -101,7 +101,7 @@ def temporary(shard: Shard, name: str = "") -> list[Path]:
 
 
 @pytest.mark.parametrize("ending", ["00002", "00002.idx", "00002.json"])
-def test_what_they_were_writing_is_gone_when_job_ends_early(ending, shard):
+def test_early_end_removes_unfinished_files(ending, shard):
     """A shard, its index, and the note of it."""
     in_another(leave, shard, ending)
     assert not temporary(shard)
@@ -116,7 +116,7 @@ def signalled(shard: Shard, number: int) -> list[ShardResult]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_what_interrupts_command_is_for_their_parent(number, shard):
+def test_interrupt_reaches_parent(number, shard):
     assert len(in_another(signalled, shard, number)) == 2
 
 

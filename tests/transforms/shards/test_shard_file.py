@@ -20,7 +20,7 @@ STATE = ".recordmill-train"
 
 
 def index_of(records: Sequence[bytes]) -> bytes:
-    """Of a file that holds them, as tfrecord2idx of DALI and PyPI's tfrecord write it."""
+    """Index of a file of these records, as tfrecord2idx of DALI and PyPI's tfrecord write it."""
     lines, offset = [], 0
     for record in records:
         lines.append(f"{offset} {len(record) + 16}\n")
@@ -84,7 +84,7 @@ def test_tensorflow_reads_file_and_size_and_digest_are_its(tmp_path, changed, na
         assert (tmp_path / "out" / STATE / ".index" / f"{name}.idx").read_bytes() == index_of(records)
 
 
-def test_gzip_file_holds_what_plain_one_does_and_neither_time_nor_name(tmp_path):
+def test_gzip_file_has_plain_bytes_without_time_and_name(tmp_path):
     plain = write(recipe(tmp_path)).info.file
     data = (tmp_path / "out" / STATE / write(recipe(tmp_path, gzip=True)).info.file).read_bytes()
     assert gzip.decompress(data) == (tmp_path / "out" / STATE / plain).read_bytes()

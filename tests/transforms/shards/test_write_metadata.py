@@ -49,7 +49,7 @@ LABELS = LabelMap((Category(1, "cat"), Category(3, "dog, or puppy")))
 
 
 def facts_of(split: str, rejected=REJECTED, inputs=INPUTS, counts=COUNTS, files=UNLISTED) -> Facts:
-    """What the steps found of a split."""
+    """Facts of a split."""
     return Facts(
         {(split, metric): number for metric, number in counts.items()},
         {(split, rows.path, rows.kind): rows for rows in inputs},
@@ -183,7 +183,7 @@ def test_split_without_example_leaves_its_rejects_only(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == [".recordmill-train", "rejects.jsonl"]
 
 
-def test_manifest_says_what_is_in_records_and_what_segments_are(tmp_path):
+def test_manifest_lists_parts_and_segments(tmp_path):
     segments = (Category(3, "dog, or puppy", isthing=1), Category(92, "banner", isthing=0))
     table = DETECTION.with_parts((Part.SEMANTIC, Part.LVIS))
     write(tmp_path, labels=LabelMap(LABELS.categories, segments), table=table)
@@ -254,7 +254,7 @@ def late(folder, recipe=RECIPE, duplicates="report") -> Manifest:
     return write_all(folder, [recipe], facts_of("train"), duplicates=duplicates, notes=notes)
 
 
-def test_later_of_two_runs_of_one_job_finds_what_other_committed(tmp_path):
+def test_later_run_finds_commit_of_first(tmp_path):
     manifest = committed(tmp_path)
     before = contents(tmp_path)
     assert late(tmp_path).splits == manifest.splits
@@ -276,7 +276,7 @@ def test_split_damaged_or_made_otherwise_is_not_taken_for_late_run_s(tmp_path, m
 
 
 @pytest.mark.parametrize(("policy", "picture", "is_refused"), [("fail", 1, True), ("fail", 2, False)])
-def test_what_other_run_committed_is_searched_for_duplicates_as_late_run_asks(tmp_path, policy, picture, is_refused):
+def test_late_run_searches_duplicates_of_first(tmp_path, policy, picture, is_refused):
     committed(tmp_path, picture)
     if not is_refused:
         assert list(late(tmp_path, duplicates=policy).splits) == ["train"]
@@ -285,7 +285,7 @@ def test_what_other_run_committed_is_searched_for_duplicates_as_late_run_asks(tm
         late(tmp_path, duplicates=policy)
 
 
-def test_transform_collects_what_steps_before_found(tmp_path):
+def test_transform_collects_facts_of_steps(tmp_path):
     notes = stage(tmp_path, RECIPE, SHARDS)
 
     def created(p, label, items):

@@ -86,7 +86,7 @@ NOTE = f"{FILE}.json"
 INDEX = f".recordmill-train/.index/{NAME}.idx"
 
 
-def test_finished_shard_and_what_is_said_of_it(tmp_path, tasks):
+def test_finished_shard_and_its_note(tmp_path, tasks):
     result = result_of(tasks, recipe(tmp_path))
     data = (tmp_path / "out" / FILE).read_bytes()
     index = index_info(read(tmp_path / "out" / FILE))
@@ -126,7 +126,7 @@ def test_shard_of_one_record_object_reads_no_image_without_one(tmp_path, tasks):
     assert result_of(tasks, recipe(tmp_path, layout="keras"), table=KERAS) == result
 
 
-def test_shard_is_same_bytes_in_whatever_order_its_images_come(tmp_path, tasks):
+def test_shard_is_same_bytes_in_any_order_of_images(tmp_path, tasks):
     one = finish(tasks, recipe(tmp_path, output=str(tmp_path / "one")))
     other = finish(reversed(tasks), recipe(tmp_path, output=str(tmp_path / "other")))
     assert one == other
@@ -189,7 +189,7 @@ def changed_note(out: Path, old: bytes, new: bytes) -> None:
 
 
 def other_note(out: Path, old: bytes, new: bytes) -> None:
-    """As another run would have left it."""
+    """Replace the note by that of another run."""
     data = bytes(msgspec.json.decode((out / NOTE).read_bytes(), type=Note).result).replace(old, new)
     note = Note(hashlib.sha256(data).hexdigest(), msgspec.Raw(data))
     (out / NOTE).write_bytes(msgspec.json.encode(note))

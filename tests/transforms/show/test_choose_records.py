@@ -61,7 +61,7 @@ def test_by_id_or_file_name(files):
     ids=["text", "number"],
 )
 def test_by_id_far_from_the_beginning(tmp_path, more):
-    """Where records are looked at before they are parsed."""
+    """The search compares bytes of records before it parses them."""
     (name, kind), *others = more.items()
     ids = [*range(40), -5, 1 << 40]
     written = [{name: [id_ if kind is int else str(id_).encode()]} for id_ in ids]

@@ -59,7 +59,7 @@ def test_a_folder_of_tfds(tmp_path):
     assert found.class_names == {"faces-label": ("cat", "dog"), "image-class-label": ("a",)}
 
 
-def test_manifest_of_another_tool_is_passed_over_where_files_are_named(tmp_path):
+def test_named_files_need_no_manifest(tmp_path):
     (tmp_path / "manifest.json").write_text('{"version": 2}')
     path = write(tmp_path / "x.tfrecord", b"")
     assert find_shards(path, "").manifest is None
@@ -70,7 +70,7 @@ def test_manifest_of_another_tool_is_passed_over_where_files_are_named(tmp_path)
 @pytest.mark.parametrize(
     ("path", "told"), [("gone", "no such file or folder"), ("*.none", "no file matches"), (".", "has no manifest")]
 )
-def test_what_is_not_there(path, told, tmp_path):
+def test_not_found(path, told, tmp_path):
     (tmp_path / "notes.txt").write_text("")
     with pytest.raises(ConfigError, match=told):
         find_shards(str(tmp_path / path), "")
@@ -150,7 +150,7 @@ def test_picture_under_any_name_but_no_mask():
 
 
 @pytest.mark.parametrize("features", [{}, {"a": [1]}, {"a": [b"\xff\x00"], "b": [0.5, 2.0]}])
-def test_what_is_nobody_s_is_unknown(features):
+def test_foreign_file_is_unknown(features):
     assert known(**features) == ("unknown", {})
 
 

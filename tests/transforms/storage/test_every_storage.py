@@ -1,4 +1,4 @@
-"""What files of each kind of storage have in common."""
+"""Behaviour that all kinds of storage share."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def s3_server():
 
 @pytest.fixture(params=["local", "gs", "s3"])
 def root(request, tmp_path, monkeypatch) -> str:
-    """Of a folder or bucket without files."""
+    """Path of an empty folder or bucket."""
     if request.param == "local":
         return str(tmp_path)
     if request.param == "gs":
@@ -59,7 +59,7 @@ def test_files_of_a_folder(storage, root):
     assert storage.size(f"{root}/in/a/below a file") is None
 
 
-def test_what_is_read(storage, root):
+def test_read(storage, root):
     path, empty = f"{root}/a", f"{root}/empty"
     storage.write(path, DATA)
     storage.write(empty, b"")
@@ -77,7 +77,7 @@ def test_what_is_read(storage, root):
     assert storage.checksum(path)[0] == 10
 
 
-def test_what_is_absent(storage, root):
+def test_absent(storage, root):
     path = f"{root}/none"
     for read in (storage.read, storage.open, storage.checksum, lambda path: storage.read_range(path, 0, 5)):
         with pytest.raises(FileNotFoundError) as caught:

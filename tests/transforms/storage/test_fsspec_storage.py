@@ -29,7 +29,7 @@ def s3(server, monkeypatch) -> S3StandIn:
 STORAGE = storage_for(ROOT)
 
 
-def test_what_marks_folder_is_no_file(s3):
+def test_folder_marker_is_no_file(s3):
     s3.put("in/a", b"data")
     s3.put("in/marker/", b"")
     assert [file.name for file in STORAGE.walk(f"{ROOT}/in")] == STORAGE.names(f"{ROOT}/in") == ["a"]
@@ -44,7 +44,7 @@ def test_a_checksum(s3):
 
 
 PARTS = [b"a" * 40_000_000, b"b" * 40_000_000]
-"""Of more than one part together."""
+"""Pieces that are uploaded as more than one part."""
 
 
 @pytest.mark.parametrize("pieces", [[b"small"], PARTS])
@@ -89,7 +89,7 @@ def commit(path: str) -> None:
 
 
 @pytest.mark.parametrize("operation", operations())
-def test_what_is_refused(s3, operation):
+def test_refused(s3, operation):
     s3.put("a", b"data")
     s3.faults = [Fault(Kind.STATUS, operation, status=403, message="not here", times=1000)]
     with pytest.raises(PermissionError, match="AWS_PROFILE") as caught:
@@ -106,7 +106,7 @@ PASSING = [
 
 
 @pytest.mark.parametrize(("operation", "kind"), PASSING)
-def test_what_passes_is_not_seen(s3, operation, kind):
+def test_passing_fault_changes_nothing(s3, operation, kind):
     s3.put("a", b"data")
     expected = operations()[operation]()
     left = s3.objects()
@@ -119,7 +119,7 @@ def test_what_passes_is_not_seen(s3, operation, kind):
 
 
 @pytest.mark.parametrize("kind", [Kind.STATUS, Kind.TRUNCATED])
-def test_what_stays_is_error_that_names_file(s3, kind):
+def test_staying_fault_names_file(s3, kind):
     s3.put("a", b"data")
     s3.faults = [Fault(kind, "read", times=1000)]
     with pytest.raises(OSError, match=f"s3://{BUCKET}/a") as caught:

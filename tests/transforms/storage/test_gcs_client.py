@@ -23,7 +23,7 @@ BYTES = bytes(range(256)) * 400
 
 
 @pytest.mark.parametrize("path", ["gs://", "gs:///a", "gs://Bucket/a", "gs://a b/c", "s3://bucket/a", "a/b"])
-def test_what_is_no_path_of_a_bucket(gcs, path):
+def test_invalid_paths_of_buckets(gcs, path):
     with pytest.raises(ConfigError, match="is no path of Google Cloud Storage"):
         STORAGE.read(path)
 
@@ -75,7 +75,7 @@ def test_threads_make_one_client(gcs, monkeypatch):
 
 
 def test_copied_process_has_client(gcs, monkeypatch):
-    """As after a fork: two processes that write to one connection mix their requests."""
+    """A forked process opens another connection, because two processes on one connection mix their requests."""
     monkeypatch.setattr(gcs_client, "_CONNECTIONS", {})
     parents = gcs_client.connection()
     assert gcs_client.connection() is parents

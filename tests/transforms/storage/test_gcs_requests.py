@@ -57,7 +57,7 @@ def test_upload_that_failed_can_be_committed_again(gcs):
 
 
 @pytest.mark.parametrize(("status", "first"), [(404, 1), (410, 2)])
-def test_upload_whose_session_is_lost_is_begun_anew(gcs, monkeypatch, status, first):
+def test_lost_upload_session_is_restarted(gcs, monkeypatch, status, first):
     monkeypatch.setattr(gcs_requests, "CHUNK_BYTES", 4 * MB)
     data = os.urandom(9 * MB)
     gcs.faults.append(Fault(Kind.STATUS, "chunk", first=first, status=status, message="the session is gone"))
@@ -67,7 +67,7 @@ def test_upload_whose_session_is_lost_is_begun_anew(gcs, monkeypatch, status, fi
 
 
 @pytest.mark.parametrize(("kind", "sessions"), [(Kind.PARTIAL, 2), (Kind.LOST, 1)])
-def test_upload_of_which_server_keeps_part_is_begun_anew_but_not_one_whose_answer_is_lost(gcs, kind, sessions):
+def test_partial_upload_is_restarted(gcs, kind, sessions):
     data = os.urandom(9 * MB)
     gcs.faults.append(Fault(kind, "chunk"))
     STORAGE.write(path_of("a"), data)
@@ -105,7 +105,7 @@ def test_bytes_that_always_arrive_damaged_are_not_left_there(gcs, size):
     assert gcs.objects() == {}
 
 
-def test_what_another_run_has_written_for_damaged_bytes_is_let_be(gcs):
+def test_file_of_another_run_stays_after_damage(gcs):
     gcs.faults = [
         Fault(Kind.CORRUPTED, "chunk", times=ALWAYS),
         Fault(Kind.REPLACED, "delete", first=gcs_client.TRIES, data=b"of another run"),
@@ -115,7 +115,7 @@ def test_what_another_run_has_written_for_damaged_bytes_is_let_be(gcs):
     assert gcs.objects() == {"a": b"of another run"}
 
 
-def test_checksum_that_server_refuses_is_tried_anew(gcs):
+def test_refused_checksum_is_retried(gcs):
     message = 'Provided CRC32C "AAAAAA==" doesn\'t match calculated CRC32C "BBBBBB==".'
     gcs.faults.append(Fault(Kind.STATUS, "chunk", status=400, message=message))
     STORAGE.write(path_of("a"), BYTES)
@@ -173,7 +173,7 @@ def test_its_last_name_may_be_known_at_its_end(gcs):
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("is_cancelled", [True, False])
 @pytest.mark.parametrize("is_abandoned", [True, False])
-def test_what_is_being_sent_and_is_abandoned_or_collected_as_garbage_leaves_nothing(gcs, is_abandoned, is_cancelled):
+def test_abandoned_upload_leaves_nothing(gcs, is_abandoned, is_cancelled):
     """Also if the server is not told, as Google's BlobWriter ends what was sent where it is collected."""
     if not is_cancelled:
         gcs.faults.append(Fault(Kind.RESET, "cancel", times=ALWAYS))
@@ -197,8 +197,8 @@ def test_what_is_being_sent_and_is_abandoned_or_collected_as_garbage_leaves_noth
         Fault(Kind.CORRUPTED, "chunk", when=is_last),
     ],
 )
-def test_what_was_sent_and_is_lost_or_damaged_is_error(gcs, fault):
-    """It is not kept, so that it could be sent again."""
+def test_lost_or_damaged_upload_is_error(gcs, fault):
+    """Sent bytes are not kept, so they cannot be sent again."""
     gcs.faults.append(fault)
     upload = begun(gcs, path_of("a"), os.urandom(4 * MB + 1), 2)
     with pytest.raises(OSError, match=r"checksum|the session is gone") as caught:
@@ -210,7 +210,7 @@ def test_what_was_sent_and_is_lost_or_damaged_is_error(gcs, fault):
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_what_cannot_be_sent_is_named_while_it_is_written(gcs):
+def test_failing_upload_is_named_during_write(gcs):
     """Who writes does not wait for room."""
     gcs.faults.append(Fault(Kind.STATUS, "start", status=403, message="may not"))
     upload = STORAGE.create(path_of("a"))
@@ -225,7 +225,7 @@ def test_what_cannot_be_sent_is_named_while_it_is_written(gcs):
 
 
 class _Token(AnonymousCredentials):
-    """A token that is refused until it is fetched anew."""
+    """A token that is refused until it is refreshed."""
 
     def __init__(self):
         super().__init__()
@@ -241,7 +241,7 @@ class _Token(AnonymousCredentials):
 
 
 @pytest.mark.parametrize(("refused", "is_had"), [(1, True), (2, True), (3, False)])
-def test_credentials_refused_are_fetched_anew_twice_at_most(gcs, monkeypatch, refused, is_had):
+def test_refused_credentials_are_refreshed_twice_at_most(gcs, monkeypatch, refused, is_had):
     gcs.put("a", b"bytes")
     token = _Token()
     monkeypatch.setattr(gcs_client.connection().http, "credentials", token)
@@ -265,7 +265,7 @@ def test_proxy_of_environment_is_asked(gcs, monkeypatch):
 
 
 @pytest.mark.parametrize(("most_bytes", "is_read"), [(4, False), (5, True), (None, True)])
-def test_object_of_length_not_told_is_bounded_too(monkeypatch, most_bytes, is_read):
+def test_object_of_unknown_length_is_bounded(monkeypatch, most_bytes, is_read):
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_response(200)

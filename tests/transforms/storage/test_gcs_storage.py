@@ -116,7 +116,7 @@ def test_a_version_is_read_or_nothing(gcs):
     assert STORAGE.read(file.path) == b"new"
 
 
-def test_what_is_stored_with_gzip_encoding_comes_decompressed(gcs):
+def test_gzip_encoded_object_is_decompressed(gcs):
     gcs.put("a", gzip.compress(BYTES), contentEncoding="gzip")
     assert STORAGE.read(path_of("a")) == BYTES
     assert STORAGE.open(path_of("a")).read() == BYTES
@@ -175,7 +175,7 @@ def test_object_that_changes_while_it_is_read_is_error(gcs, monkeypatch, replace
         stream.read()
 
 
-def test_gzip_object_that_is_replaced_as_it_is_opened_is_error(gcs, monkeypatch):
+def test_gzip_object_replaced_at_opening_is_error(gcs, monkeypatch):
     gcs.put("a", gzip.compress(BYTES), contentEncoding="gzip")
 
     def read_metadata(path):
@@ -260,7 +260,7 @@ def test_delete_folder(gcs):
             STORAGE.delete_folder(path)
 
 
-def test_what_buckets_have_not(gcs):
+def test_not_supported_in_buckets(gcs):
     STORAGE.delete_leftovers(path_of("f"))
     assert STORAGE.link(path_of("a"), "b") is False
     assert gcs.log == []
@@ -293,7 +293,7 @@ def each_method(gcs):
 
 
 @pytest.mark.parametrize("fault", PASSING, ids=lambda fault: f"{fault.kind.name} {fault.status}")
-def test_what_passes_is_survived_by_each_method(gcs, fault):
+def test_passing_faults_are_retried(gcs, fault):
     for name, call, expected in each_method(gcs):
         gcs.faults = [Fault(fault.kind, times=fault.times, status=fault.status)]
         gcs.log.clear()
@@ -338,7 +338,7 @@ def test_a_weather_of_faults(gcs):
 
 
 @pytest.mark.parametrize("kind", [Kind.STATUS, Kind.RESET, Kind.TRUNCATED])
-def test_what_does_not_pass_is_given_up_in_end(gcs, monkeypatch, kind):
+def test_staying_faults_end(gcs, monkeypatch, kind):
     monkeypatch.setattr(gcs_client, "RETRY_S", 0.1)
     for name, call, _ in each_method(gcs):
         gcs.faults = [Fault(kind, times=ALWAYS, status=503, message="try later")]

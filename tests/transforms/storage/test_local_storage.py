@@ -64,7 +64,7 @@ class FewAtOnce(io.FileIO):
 
 
 def test_file_is_read_whole_where_system_reads_less_at_once(tmp_path, monkeypatch):
-    """As Linux does of 2 GiB."""
+    """Linux reads at most 2 GiB per call."""
     path, data = str(tmp_path / "a"), bytes(range(100))
     Path(path).write_bytes(data)
     pread = os.pread
@@ -102,7 +102,7 @@ def test_write_in_working_directory(tmp_path, monkeypatch):
     assert contents(tmp_path) == {"a": b"here"}
 
 
-def test_write_that_fails_leaves_what_was_there(tmp_path):
+def test_failed_write_keeps_old_file(tmp_path):
     path = str(tmp_path / "a")
     STORAGE.write(path, b"old")
     with pytest.raises(TypeError):
@@ -191,7 +191,7 @@ def test_delete_leftovers_takes_temporary_files_of_killed_processes(tmp_path):
     STORAGE.delete_leftovers(str(tmp_path / "gone"))
 
 
-def test_what_live_process_is_writing_is_no_leftover(tmp_path):
+def test_file_of_live_process_is_no_leftover(tmp_path):
     upload = STORAGE.create(str(tmp_path / "ours-1"))
     upload.write(b"still being written")
     STORAGE.delete_leftovers(str(tmp_path))
@@ -207,8 +207,8 @@ def temporary(folder: Path, **changed) -> Path:
     return path
 
 
-def test_process_writes_until_it_ends_though_nobody_asks_how(tmp_path):
-    """As in a container that has nobody for that."""
+def test_zombie_s_file_is_leftover(tmp_path):
+    """A container may have no process that waits for orphans."""
     process = subprocess.Popen(["sleep", "60"])
     theirs = temporary(tmp_path, process=process.pid)
     STORAGE.delete_leftovers(str(tmp_path))
@@ -221,7 +221,7 @@ def test_process_writes_until_it_ends_though_nobody_asks_how(tmp_path):
 
 
 @pytest.mark.parametrize(("idle_s", "left"), [(60, True), (3 * 3600, False)])
-def test_what_another_machine_writes_is_left_alone_for_hour(tmp_path, idle_s, left):
+def test_file_of_another_machine_stays_an_hour(tmp_path, idle_s, left):
     theirs = temporary(tmp_path, host="000000", process=1)  # or of an earlier run in a container of this name
     written = time.time() - idle_s
     os.utime(theirs, (written, written))
@@ -294,7 +294,7 @@ def test_file_that_does_not_know_its_size_is_not_read_on_and_on():
         STORAGE.read("/proc/self/status")
 
 
-def test_what_is_no_file_is_not_waited_for(tmp_path):
+def test_pipe_is_refused_without_waiting(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path, told in ((tmp_path / "pipe", "a pipe or a device"), (tmp_path, "directory")):
         for read in (STORAGE.open, STORAGE.read):

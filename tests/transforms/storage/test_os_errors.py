@@ -12,7 +12,7 @@ def os_error(number: int, *files: object) -> OSError:
 
 
 @pytest.mark.parametrize("number", _MEANINGS)
-def test_sentence_has_file_what_happened_and_cure_and_no_number(number):
+def test_sentence_has_file_fault_and_cure(number):
     text = explain_os_error(os_error(number, "a b/c"))
     assert text.startswith(f"a b/c: {_MEANINGS[number].what}; {_MEANINGS[number].cure}")
     assert "Errno" not in text
@@ -30,7 +30,7 @@ def test_sentence_has_file_what_happened_and_cure_and_no_number(number):
         UnreadableFileError(errno.EISDIR, os.strerror(errno.EISDIR), "d"),
     ],
 )
-def test_what_beam_hands_on_as_text_is_explained_alike(error):
+def test_error_text_from_beam_is_explained(error):
     assert explain_text(f"{type(error).__name__}: {error}") == explain_os_error(error)
 
 
@@ -55,7 +55,7 @@ def test_long_path_is_shortened_in_its_middle():
 
 
 @pytest.mark.parametrize("text", ["KeyError: 'x'", "[Errno x] y", ""])
-def test_what_is_no_os_error(text):
+def test_not_an_os_error(text):
     assert explain_text(text) == ""
 
 

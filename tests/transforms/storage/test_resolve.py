@@ -27,7 +27,7 @@ def test_archive_in_bucket_is_read_there(tmp_path, gcs):
     assert storage_for(path).read(path) == b"of the bucket"
 
 
-def test_paths_of_buckets_and_of_nobody():
+def test_paths_of_known_and_unknown_storages():
     assert isinstance(storage_for("gs://b/a"), GcsStorage)
     for path in ("gs://", "s3://", "s3:///"):
         with pytest.raises(ConfigError, match="names no bucket"):
@@ -85,7 +85,7 @@ CONTENT = random.Random(0).randbytes(5 << 19) + b'{"images": []}' * 1000
         gzip.compress(CONTENT[:7]) + gzip.compress(b"") + gzip.compress(CONTENT[7:]) + bytes(512),
     ],
 )
-def test_file_is_unpacked_whatever_its_name(tmp_path, name, data):
+def test_compression_is_found_by_content(tmp_path, name, data):
     (tmp_path / name).write_bytes(data)
     assert read_unpacked(str(tmp_path / name)) == CONTENT
 
@@ -143,7 +143,7 @@ def test_member_that_says_it_unpacks_to_too_much_is_not_unpacked(tmp_path, monke
     assert read(str(tmp_path / "b.zip" / "random")) == CONTENT * 2
 
 
-def test_what_has_no_ranges_is_known(tmp_path):
+def test_files_without_ranges_are_known(tmp_path):
     (tmp_path / "a.json").write_bytes(CONTENT)
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
         file.writestr("stored", CONTENT)
@@ -161,13 +161,13 @@ def test_file_in_bucket_or_in_archive_is_unpacked_too(tmp_path, gcs):
     assert read_unpacked(str(tmp_path / "a.zip/in/a.json.gz")) == CONTENT
 
 
-def test_what_follows_gzip_s_members_is_named(tmp_path):
+def test_data_after_gzip_members_is_named(tmp_path):
     (tmp_path / "a").write_bytes(gzip.compress(CONTENT) + bytes(512) + b"more")
     with pytest.raises(AnnotationFileError, match="a goes on after what gzip packed"):
         read_unpacked(str(tmp_path / "a"))
 
 
-def test_bound_is_of_whole_file_whatever_its_order(tmp_path, monkeypatch):
+def test_bound_covers_whole_file(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_ALWAYS", 1 << 20)
     content = bytes(30_000_000) + random.Random(0).randbytes(400_000)
     (tmp_path / "a").write_bytes(gzip.compress(content))

@@ -98,7 +98,7 @@ def test_members_end_where_next_or_directory_starts():
 
 
 def test_member_is_no_longer_than_it_can_be():
-    """As where gigabytes of something else follow it."""
+    """Gigabytes of other data may follow the member."""
     data = archive({"a": b"abc"})
     at = data.index(ENTRY)
     data = data[:at] + bytes(200_000) + data[at:]
@@ -195,7 +195,7 @@ CONTENT = random.Random(0).randbytes(300_000) + bytes(3_000_000) + b'{"id": 1}, 
 
 
 class Pipe(io.BytesIO):
-    """What is written into it cannot go back, so that a member's sizes come after it, in a data descriptor."""
+    """Output without seek, so that a member's sizes follow it in a data descriptor."""
 
     def seekable(self) -> bool:
         return False

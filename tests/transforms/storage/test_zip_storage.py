@@ -134,7 +134,7 @@ def test_archive_without_files_is_empty_folder(tmp_path, members):
 
 
 @pytest.mark.parametrize("data", [b"", b"no archive", b"PK\x05\x06", b"PK\x03\x04" + bytes(100)])
-def test_what_is_no_archive_is_named_by_name(tmp_path, data):
+def test_not_an_archive_is_named(tmp_path, data):
     (tmp_path / "masks.zip").write_bytes(data)
     path = str(tmp_path / "masks.zip")
     with pytest.raises(ConfigError, match=r"masks\.zip is not a ZIP archive"):
@@ -202,7 +202,7 @@ def test_damaged_member_is_unreadable_and_others_are_read(tmp_path):
 
 @settings(max_examples=100)
 @given(st.integers(0), st.integers(1, 255), st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]))
-def test_one_damaged_byte_of_member_is_read_around_or_told(tmp_path_factory, place, change, method):
+def test_one_damaged_byte_of_member_is_named(tmp_path_factory, place, change, method):
     folder = tmp_path_factory.mktemp("damaged")
     content = bytes(range(256))
     path = archive(folder / "masks.zip", {"a.png": content}, method)

@@ -165,7 +165,7 @@ def test_where_no_row_can_be_read_first_is_named():
     assert choose_schema(stats, ColumnChoice(), FILES).warnings == ()
 
 
-def test_what_is_odd_is_named_with_its_number_and_place():
+def test_odd_values_are_named_with_number_and_place():
     (text,) = choose({"c": ["1", "2", "x"]}).warnings
     assert text.startswith(
         "column c is written as text, as it has 2 whole numbers and 1 text, the first 'x' in a.csv row 3"
@@ -254,7 +254,7 @@ def test_classes_are_numbered(monkeypatch):
         ({"features": {"a": "image"}, "taken": ("image",)}, "column 'a' would be the feature 'image', which is the"),
     ],
 )
-def test_what_the_table_has_not(choice, fault):
+def test_columns_missing_in_table(choice, fault):
     with pytest.raises(ConfigError) as caught:
         choose({"a": ["1"], "b": ["2"]}, {"a": ["1"]}, **choice)
     assert fault in str(caught.value)
@@ -333,7 +333,7 @@ def test_files_of_schema_are_read_back(tmp_path):
         ("schema.pbtxt", 'feature { name: "a" type: INT } feature { name: "a" type: BYTES }'),
     ],
 )
-def test_schema_says_once_what_column_is(tmp_path, name, text):
+def test_schema_has_each_column_once(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     with pytest.raises(ConfigError, match=f"{name} says twice what the column 'a' is"):
         read_schema(str(tmp_path / name))

@@ -125,7 +125,7 @@ def test_column_that_file_has_not():
         (ColumnType.CLASS, ["z", "a"], Reason.UNKNOWN_CLASS),
     ],
 )
-def test_what_does_not_fit_is_found_and_rest_is_kept(type_, array, reason):
+def test_unfit_values_are_found(type_, array, reason):
     found, faults = convert(
         array, type_, is_typed=not isinstance(array, list) or not isinstance(array[0], str), classes=("a",)
     )

@@ -42,7 +42,7 @@ def test_batch_of_rows_without_column_is_no_file_without_it(tmp_path, monkeypatc
         ([["train", "a b"]], "a split cannot be called 'a b'"),
     ],
 )
-def test_what_is_no_column_of_splits(tmp_path, files, fault):
+def test_not_a_column_of_splits(tmp_path, files, fault):
     with pytest.raises(ConfigError, match=fault):
         named(tmp_path, *files)
     with pytest.raises(ConfigError, match=r"0[.]csv has no column 'x'"):

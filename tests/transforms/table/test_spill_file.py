@@ -70,7 +70,7 @@ def test_each_part_of_a_large_file_has_its_own_spill(tmp_path, monkeypatch):
 
 
 def test_another_run_is_done_and_has_deleted_rows(tmp_path):
-    """What this run has written since is of no use to any."""
+    """The files that this run wrote since are removed."""
     first, _ = spills(tmp_path, VALUES, VALUES[:1])
     state = tmp_path / ".recordmill-train"
     (state / "rows-00000-00000").unlink()

@@ -204,7 +204,7 @@ def test_samples_of_one_key():
         check_distinct([Sample("a", image_id=1), Sample("b", image_id=1)])
 
 
-def test_coder_takes_what_is_to_be_rejected():
+def test_coder_accepts_rejects():
     coder = SampleCoder(Sample)
     assert coder.decode(coder.encode(Sample("a", width="40"))).width == "40"
     numpy = Sample("a", width=np.int64(40), objects=[SampleObject("cat", np.zeros(4))])

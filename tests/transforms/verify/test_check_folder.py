@@ -181,7 +181,7 @@ def renamed_and_sealed(folder: Path) -> None:
         (in_place_of_a_file("rejects-train.jsonl"), ("rejects-train.jsonl", "missing")),
     ],
 )
-def test_whatever_is_edited_or_gone_is_found(tmp_path, edit, found):
+def test_edited_or_missing_files_are_found(tmp_path, edit, found):
     write(tmp_path)
     assert faults(tmp_path) == []
     edit(tmp_path)
@@ -221,7 +221,7 @@ def test_links_for_tfds_are_there_or_tfds_files_are_not(tmp_path):
         ({"name": "another"}, [("dataset_info.json", "edited")]),
     ],
 )
-def test_what_tfds_adds_to_its_file_is_no_fault(tmp_path, change, expected):
+def test_additions_of_tfds_are_no_fault(tmp_path, change, expected):
     write(tmp_path)
     file = tmp_path / "dataset_info.json"
     file.write_text(json.dumps(json.loads(file.read_bytes()) | change))

@@ -109,7 +109,7 @@ def test_record_without_objects_is_whole(layout):
     assert RecordChecker(CHECK, LAYOUTS[layout], LABELS, True)(empty) == (0, [])
 
 
-def test_what_is_no_record_is_named_as_such():
+def test_not_a_record_is_named():
     assert [reason for reason, _ in RecordChecker(CHECK, DETECTION, LABELS, True)(b"no record")[1]] == ["schema"]
 
 
@@ -225,7 +225,7 @@ CLASSES = LabelMap((Category(0, "cat"), Category(1, "été")))
 
 
 def of_one_class(data: bytes = DATA, **changed) -> tuple[int, list[tuple[str, str]]]:
-    """What is found of a record of an image of the class `été`, with some values changed."""
+    """Findings for a record of an image of the class `été`, with some values changed."""
     labels = ImageLabels(class_name="été")
     task = ImageTask(139, "a.png", None, None, ImageRef("a.png", 1), "train", (), labels)
     picture = Picture(data, "png", 30, 20, hashlib.sha256(data).hexdigest())
@@ -312,7 +312,7 @@ INFINITE = np.full(FEATURE.shape, np.inf, np.float32)
         ("float16", {"feature.bytes": HALVES + b"\0"}, ["feature_shape"]),
     ],
 )
-def test_what_model_made_of_picture(dtype, changed, reasons):
+def test_feature_of_picture(dtype, changed, reasons):
     named = {"image.class_index": 1, "image.class_name": b"dog", "image.file_name": b"a.jpg", "image.id": b"7"}
     feature = {"feature.bytes": HALVES, "feature.values": FEATURE.ravel(), "feature.shape": FEATURE.shape}
     table = features_table(FEATURE.shape, dtype)

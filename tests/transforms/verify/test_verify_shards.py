@@ -49,7 +49,7 @@ def good(values) -> bytes:  # noqa: F811
 
 @pytest.fixture
 def bad(values) -> bytes:  # noqa: F811
-    """Likewise; one is of another class than it says."""
+    """Record whose label differs from the class of its text."""
     return record(values, "plain", **WRONG)
 
 

@@ -14,7 +14,7 @@ from tests.consumers.pages import DOCS
 
 @pytest.fixture
 def imported(truth, tmp_path, recordmill, monkeypatch):
-    """What Datumaro makes of the data set, as the program reads it."""
+    """Data set as Datumaro reads it."""
 
     def run(*flags: object) -> dm.Dataset:
         monkeypatch.chdir(tmp_path)

@@ -12,7 +12,7 @@ from tests.consumers.coco_truth import Truth
 
 
 def test_detection(truth, tmp_path, recordmill):
-    """In the order of the records: FiftyOne numbers the pictures anew, and takes several shards in any order."""
+    """One shard keeps the order: FiftyOne renumbers the pictures, and reads several shards in any order."""
     assert recordmill("coco", *truth.flags, "--output", tmp_path / "out", "--num-shards", 1).code == 0
     pattern = str(tmp_path / "out" / "coco-train.tfrecord-*")
     images = str(tmp_path / "images")
@@ -41,8 +41,8 @@ def assert_sample(sample: tuple, truth: Truth, image_id: int) -> None:
     assert [detection.label for detection in label.detections] == names
 
 
-def test_classes_from_what_extract_writes(sample, tmp_path, recordmill):
-    """Its importer of TFRecords of classes wants other features; folders it takes as they are."""
+def test_classes_from_extract(sample, tmp_path, recordmill):
+    """FiftyOne's importer of TFRecords of classes needs other features; it reads class folders."""
     folder = ["--images", sample.classes, "--output", tmp_path / "out", "--max-rejects", 0.2]
     assert recordmill("folder", *folder).code == 0
     assert recordmill("extract", tmp_path / "out", tmp_path / "back").code == 0

@@ -1,4 +1,4 @@
-"""What TensorFlow Datasets does with a folder besides opening it, which tests/consumers/test_tfds_layouts.py has."""
+"""Features of TensorFlow Datasets besides reading, which tests/consumers/test_tfds_layouts.py tests."""
 
 import contextlib
 import io
@@ -25,7 +25,7 @@ class Pets:
         self.classes = {path: names.index(path.parent.name) for path in images.glob("*/*")}
 
     def path_of(self, example: dict) -> Path:
-        """Of an example's picture, which is held to be what the example says."""
+        """Path of an example's picture, after a comparison of the two."""
         path = self.images / example["image/filename"].decode()
         assert np.array_equal(example["image/encoded"], pixels_of(path))
         assert example["image/class/label"] == self.classes[path]

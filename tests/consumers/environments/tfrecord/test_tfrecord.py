@@ -9,7 +9,7 @@ from tests.consumers.coco_truth import Truth, assert_detection
 
 
 def image_ids(file: Path, truth: Truth, index_path: str | None = None, **options: object) -> list[int]:
-    """Of a shard's records, each held to the data set."""
+    """Image ids of a shard's records, after a comparison of each with the data set."""
     records = tfrecord.example_loader(str(file), index_path, **options)
     return [assert_detection(record, truth) for record in records]
 

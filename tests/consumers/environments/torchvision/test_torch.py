@@ -1,4 +1,4 @@
-"""`Split.torch`: torchvision's targets, and each record once, whatever the number of workers and ranks."""
+"""Targets of `Split.torch` for torchvision, and each record once with any number of workers and ranks."""
 
 import pickle
 
@@ -72,7 +72,7 @@ def test_each_layout_is_read(tmp_path, name):
 
 
 @pytest.mark.parametrize("pictures", [True, False])
-def test_columns_are_unchanged_whatever_their_names(tmp_path, pictures):
+def test_columns_keep_any_name(tmp_path, pictures):
     names = ("label", "labels", "boxes", "feature", "keypoints", "is_crowd", "box_xywh_px")
     columns = [Feature(name, f"row.{name}", FeatureKind.INT64, (), "", name) for name in names]
     columns += picture_of_row(None) if pictures else []
@@ -99,7 +99,7 @@ def test_record_of_one_object_is_picture_of_one(tmp_path):
     assert "box_xywh_px" not in target
 
 
-def test_what_cannot_be_is_named_at_once(tmp_path, split):
+def test_impossible_arguments_are_named(tmp_path, split):
     for more in ({"seed": 0}, {"part": (0, 2)}, {"even": True}):
         with pytest.raises(ConfigError, match="seed, part and even are of iterable=True"):
             split.torch(**more)
