@@ -17,6 +17,7 @@ from recordmill.pipelines.convert import (
     pictures,
     read_division,
 )
+from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.annotated.format_options import FormatOptions
@@ -33,6 +34,7 @@ from recordmill.transforms.coco.join_images import Filters
 from recordmill.transforms.dataset.dataset_folder import labels_beside
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.join.divide_images import DivideImages
+from recordmill.transforms.storage.resolve import join_path
 
 
 def prepare(options: FormatOptions) -> Job:
@@ -68,7 +70,10 @@ def gather(p: beam.Pipeline, options: FormatOptions, source: Source, splits: tup
     filters = Filters(options.categories, not options.no_crowd, options.min_area)
     estimate = RecordEstimate(options.table, options.max_side)
     group_from = options.division.group_from
-    rules = AnnotatedRules(source, splits, options.output, options.seed, divides, match, group_from, filters, estimate)
+    state = "" if options.dry_run else join_path(options.output, state_folder(splits[0]))
+    rules = AnnotatedRules(
+        source, splits, options.output, state, options.seed, divides, match, group_from, filters, estimate
+    )
     read = p | "ReadAnnotated" >> ReadAnnotated(rules, division if divides else None)
     beside = labels_beside(options.output, splits)
     classes = ClassRules(source, splits, options.categories, options.table, options.layout_table, beside)

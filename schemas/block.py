@@ -95,6 +95,7 @@ class Block:
     split: Any = None  # int64 [N], index of the split; -1 until it is known
     file_folder: Any = None  # texts [N], the folder of `file_name` if it ends with `/`; else the whole path of the file
     file_bytes: Any = None  # int64 [N], size of the image file
+    file_offset: Any = None  # int64 [N], of the image in a file of several images; -1 if it is the whole file
     image_data: Any = None  # bytes [N], the encoded image; empty if the image is in a file
     file_version: Any = None  # texts [N], modification time of the file, or its generation in a bucket
     state: Any = None  # int64 [N], a `recordmill.transforms.join.match_blocks.FileState`

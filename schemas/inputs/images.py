@@ -34,6 +34,7 @@ class ImageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     # changes with the file (modification time, generation). Resume compares it; records do not depend on it.
     version: str = ""
     data: bytes = b""  # the file's bytes, if they came with the image
+    offset: int = -1  # of the image in a file of several; -1 if it is the whole file
 
 
 class ImageTask(msgspec.Struct, frozen=True, array_like=True):

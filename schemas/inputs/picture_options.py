@@ -68,11 +68,6 @@ class PictureOptions(ImageOptions):
         return {key: NUMERIC[name] for key, name in pairs(self.dtype).items() if name in NUMERIC}
 
     def _faults(self) -> Iterator[str]:
-        if self.duplicates == "drop" and not (self.images or isinstance(self, DividedOptions)):
-            yield (
-                "--duplicates drop compares the files of --images. Without it, copies are left out by --exclude, with "
-                "problems-SPLIT.jsonl of a first run"
-            )
         if self.writer == "beam" and self.refused_duplicates != "report":
             yield f"--writer beam does not search for duplicates: leave out --duplicates {self.duplicates}"
         yield from pair_faults("dtype", self.dtype, "KEY=int64 or KEY=float32", NUMERIC)

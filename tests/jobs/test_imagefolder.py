@@ -134,11 +134,14 @@ def test_images_in_parquet_files(folder, recordmill):
     rejects = {reject["reason"]: reject["detail"] for reject in rejects_of(folder / "out")}
     assert set(rejects) == {"malformed_image", "image_unreadable"}
     assert "line 3: the row has no bytes in the column image" in rejects["malformed_image"]
+    assert not [*(folder / "out").glob(".recordmill*")]
     one = data / "train-00000-of-00002.parquet"
     done = recordmill(
         "imagefolder", "--data", one, "--output", folder / "one", "--class-names", "a,b", "--max-rejects", 1
     )
     assert (done.code, len(examples_by_name(folder / "one"))) == (0, 2)
+    flags = ["imagefolder", "--data", one, "--output", folder / "two", "--max-rejects", 1, "--duplicates", "drop"]
+    assert (recordmill(*flags).code, len(examples_by_name(folder / "two"))) == (0, 2)
     done = recordmill("imagefolder", "--data", one, "--output", folder / "one", "--images", folder)
     assert (done.code, "leave out --images" in done.err) == (2, True)
 

@@ -177,6 +177,21 @@ def test_column_of_texts_is_no_pictures(drawn, tmp_path, recordmill):
 
 
 @pytest.mark.parametrize("key", [[], ["--key", "n"]])
+def test_held_copies_are_dropped(tmp_path, recordmill, key):
+    """Images of equal size are in one file, and only copies are dropped."""
+    pictures = []
+    for seed in (1, 2, 1, 3):
+        draw(tmp_path / "a.bmp", seed)
+        pictures.append((tmp_path / "a.bmp").read_bytes())
+    assert len(set(map(len, pictures))) == 1
+    pq.write_table(pa.table({"image": pictures, "n": range(4)}), tmp_path / "t.parquet")
+    flags = ["table", "--rows", tmp_path / "t.parquet", "--image-column", "image", *key, "--max-rejects", 0]
+    assert recordmill(*flags, "--output", tmp_path / "out", "--duplicates", "drop").code == 0
+    kept = {record["n"][0] for record in read_examples(tmp_path / "out")}
+    assert kept in ({0, 1, 3}, {1, 2, 3})
+
+
+@pytest.mark.parametrize("key", [[], ["--key", "n"]])
 def test_rows_of_copies_are_dropped(tmp_path, recordmill, key):
     draw(tmp_path / "pics" / "a.jpg", 1)
     (tmp_path / "pics" / "b.jpg").write_bytes((tmp_path / "pics" / "a.jpg").read_bytes())

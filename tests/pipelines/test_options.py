@@ -61,7 +61,6 @@ REFUSED = [
     (CocoOptions, {"split": HALVES, "split_by": "rank", "stratify": True}, "--stratify"),
     (CocoOptions, {"split": HALVES, "stratify": True, "instances": (), **CAPTIONS}, "--stratify"),
     (FolderOptions, {"split": HALVES, "split_by": "rank", "stratify": True}, "--stratify"),
-    (TableOptions, {"image_column": "image", "duplicates": "drop"}, "--duplicates"),
     (CocoOptions, {"exclude": ("x",), "exclude_kinds": ("blured",)}, "--exclude-kinds"),
     *((CocoOptions, {name: "x"}, f"--{name}") for name in ("layout", "boxes", "check", "writer", "masks", "format")),
     *((CocoOptions, {"num_shards": number}, "--num-shards") for number in (0, MAX_SHARDS + 1)),

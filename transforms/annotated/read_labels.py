@@ -25,12 +25,13 @@ from recordmill.transforms.coco.join_images import Filters
 from recordmill.transforms.dataset.compare_names import Names
 from recordmill.transforms.dataset.facts import FactsBuilder, tagged
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
+from recordmill.transforms.images.load_images import KEPT_BYTES, keep_files
 from recordmill.transforms.join.match_blocks import NO_FILES, FileState, match_rows, name_buckets, name_keys
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, pack
 from recordmill.transforms.runtime.threads import look_ahead
 from recordmill.transforms.storage.interface import UnreadableFileError
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.user_samples.convert_samples import CategoryFinder, id_of, sample_rows, usable_objects
 from recordmill.transforms.user_samples.gather_samples import Trait
 
@@ -44,7 +45,6 @@ _MOST_BYTES = 64 << 20
 SMALL_BYTES = 1 << 20
 """Maximum size of a label file that names its image and is fetched ahead, or read with others."""
 AT_ONCE = 1000
-_BATCH_BYTES = 4 << 20
 _NO_LABEL_FILE = "images without a label file: {number}; they are written without objects, as background ({names})"
 _NO_IMAGE = "label files without an image: {number}; they are left out ({names})"
 _NO_ROWS = Block(file_name=ragged_texts([]), split=np.zeros(0, np.int64))
@@ -64,6 +64,7 @@ class AnnotatedRules(NamedTuple):
 
     Attributes:
         output: folder of the data set, which may be within a folder of the source.
+        state: folder for the images that label files hold; empty in a dry run, which writes none.
         divides: True if --split decides.
         match: a `recordmill.schemas.names.Match`, where label files name their images.
         group_from: see `recordmill.schemas.inputs.splits.Division`.
@@ -73,6 +74,7 @@ class AnnotatedRules(NamedTuple):
     source: Source
     splits: tuple[str, ...]
     output: str
+    state: str
     seed: int
     divides: bool
     match: str
@@ -290,23 +292,27 @@ class ReadNaming(_LabelReader):
                 file_folder=ragged_texts([path for _, path, *_ in held]),
                 file_bytes=np.array(sizes, np.int64),
                 file_version=ragged_texts([version for *_, version, _ in held]),
-                image_data=ragged_bytes([sample.data for sample in samples])
-                if any(each.data for each in samples)
-                else None,
             )
+            if samples[0].data and self._rules.state:  # the label files of a format hold all images, or none
+                path = join_path(self._rules.state, f"images-{name_id(files[0]):05d}-{parts[0]:05d}")
+                block = block.having(
+                    file_folder=ragged_texts([path] * len(samples)),
+                    file_offset=keep_files(path, [sample.data for sample in samples]),
+                    file_version=ragged_texts([""] * len(samples)),
+                )
         yield from pack_parts(block, name_buckets(name_keys(names), self._rules.match, 1 << BITS))
         yield from (TaggedOutput(TRAITS, tuple(trait)) for trait in traits)
         yield from _notices(names, images)
 
 
 def _batches(found: Iterable[_Named]) -> Iterator[list[_Named]]:
-    """Yield batches of at most `AT_ONCE` images, and of about `_BATCH_BYTES` of their data."""
+    """Yield batches of at most `AT_ONCE` images, and of about `KEPT_BYTES` of their data."""
     batch: list[_Named] = []
     size = 0
     for row in found:
         batch.append(row)
         size += len(row[2].sample.data) if row[2].sample else 0
-        if len(batch) == AT_ONCE or size > _BATCH_BYTES:
+        if len(batch) == AT_ONCE or size >= KEPT_BYTES:
             yield batch
             batch, size = [], 0
     yield from [batch] if batch else ()

@@ -27,6 +27,7 @@ def image_tasks(block: Block, splits: Sequence[str]) -> list[ImageTask]:
         block.file_bytes.tolist(),
         block.file_version.texts(),
         block.image_data.rows() if block.image_data is not None else [b""] * len(block),
+        block.file_offset.tolist() if block.file_offset is not None else [-1] * len(block),
         block.split.tolist(),
         labels_of(block),
         block.is_continuation.tolist() if block.is_continuation is not None else [False] * len(block),
@@ -39,13 +40,13 @@ def image_tasks(block: Block, splits: Sequence[str]) -> list[ImageTask]:
             name,
             width or None,
             height or None,
-            ImageRef(path, size, version, data),
+            ImageRef(path, size, version, data, offset),
             splits[split],
             tuple(objects[first:last]),
             labels,
             continued,
         )
-        for id_, name, (width, height), path, size, version, data, split, labels, continued, first, last in zip(
+        for id_, name, (width, height), path, size, version, data, offset, split, labels, continued, first, last in zip(
             *columns, strict=False
         )
     ]

@@ -29,7 +29,7 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _OF_A_RUN = re.compile(
     rf"{REJECTS}|{DUPLICATES}|{FINGERPRINTS}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz)?|"
-    rf"rows-\d{{5,}}-\d{{5,}}(?:[.]zip)?|{re.escape(INDEX)}/[^/]+|\.[^/]+\.tmp|beam-temp-.+"
+    rf"(rows|images)-\d{{5,}}-\d{{5,}}|{re.escape(INDEX)}/[^/]+|\.[^/]+\.tmp|beam-temp-.+"
 )
 """Files of a state folder: finished shards, indexes, notes, sorted rows, temporary files, files of Beam's sink."""
 _OF_A_SPLIT = re.compile(

@@ -52,8 +52,6 @@ METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 _ROOTS = ("", "data")
 _SIZES_READ = 100
 """So many images are looked at for their size, where rows do not state it."""
-_MANY_BYTES, _SHUFFLED = 1 << 30, 6
-"""Parquet files of more bytes are warned of: a run on one machine needs so many times their size in memory."""
 
 
 class MetadataFile(NamedTuple):
@@ -120,10 +118,6 @@ def source(options: ImagefolderOptions) -> Source:
     warnings = _unread_splits(root, files)
     if captions and not has_captions:
         warnings.append(f"{data} has captions ({', '.join(captions)}), and records of this --layout have none")
-    size = sum(storage_for(file.path).size(file.path) or 0 for file in files) if picture else 0
-    if size > _MANY_BYTES:
-        memory = f"about {size * _SHUFFLED / 1e9:.0f} GB of memory"
-        warnings.append(f"{data}: images in Parquet files are shuffled, for which a run on one machine needs {memory}")
     for file in reversed(heads.values()):
         _check_file(file, class_names, captions)
         if options.bbox_format is None:

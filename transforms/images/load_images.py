@@ -4,7 +4,7 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from PIL import Image
 
+from recordmill.schemas.block import starts_of
 from recordmill.schemas.inputs.file_kinds import LFS_CURE, LFS_POINTER
 from recordmill.schemas.inputs.images import (
     MAX_FILE_BYTES,
@@ -47,13 +48,26 @@ from recordmill.transforms.storage.resolve import storage_for
 _ROUNDING = 0.1
 """Maximum difference of the factor from 1 that is taken for rounding or cropping."""
 
+KEPT_BYTES = 16 << 20
+"""Approximate size of a file from `keep_files`."""
+
 _CHECK_STRUCTURE = {"jpeg": check_formats.check_jpeg, "png": check_formats.check_png}
 
 
 def fetch_file(file: ImageRef) -> bytes:
     """Return the bytes of an image file from `file.data`, else by one request."""
-    data = file.data or storage_for(file.path).read(file.path, file.version, MAX_FILE_BYTES)
+    storage = storage_for(file.path)
+    if file.offset >= 0:
+        return storage.read_range(file.path, file.offset, file.size_bytes)
+    data = file.data or storage.read(file.path, file.version, MAX_FILE_BYTES)
     return held_image(data) if data.startswith(b"{") else data
+
+
+def keep_files(path: str, files: Sequence[bytes]) -> np.ndarray:
+    """Write image files into one file, and return their offsets in it: int64 [N]. Bytes of images are too large for
+    shuffles."""
+    storage_for(path).write(path, b"".join(files))
+    return starts_of(np.array(list(map(len, files)), np.int64))[:-1]
 
 
 class _LabelFile(msgspec.Struct):

@@ -16,16 +16,18 @@ from apache_beam.pvalue import AsDict, AsIter, AsSingleton, PCollection, TaggedO
 from recordmill.schemas.block import Block
 from recordmill.schemas.errors import AnnotationFileError, ConfigError
 from recordmill.schemas.inputs.annotations import Int64
+from recordmill.schemas.inputs.images import ImageRef
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.transforms.blocks.image_tasks import image_paths, image_tasks, labels_of
+from recordmill.transforms.blocks.image_tasks import image_tasks, labels_of
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.blocks.run_step import run_step
 from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagged
+from recordmill.transforms.images.load_images import fetch_file
 from recordmill.transforms.insight.list_problems import copy_order
 from recordmill.transforms.join.match_blocks import name_keys
-from recordmill.transforms.storage.interface import UnreadableFileError
-from recordmill.transforms.storage.resolve import read_unpacked, storage_for
+from recordmill.transforms.storage.interface import FileTooLargeError, UnreadableFileError
+from recordmill.transforms.storage.resolve import read_unpacked
 
 _IMAGE_ID = re.compile("[0-9]{1,19}")  # 64 bits
 _SHOWN = 3
@@ -246,8 +248,8 @@ def unmatched_warning(exclusions: Exclusions, found: Iterable[int]) -> str:
 _OTHER_LABELS = ", with other labels"
 
 
-CopyKey = tuple[str, int, str]
-"""Split and id of an image, and the path of its file: rows of a table with one key may have several."""
+CopyKey = tuple[str, int, str, int]
+"""Split and id of an image, path of its file, and offset in it: rows of a table with one key may have several."""
 
 
 class Candidate(NamedTuple):
@@ -255,7 +257,9 @@ class Candidate(NamedTuple):
 
     Attributes:
         labels: Digest of its class, and of the classes and boxes of its objects.
-        is_row: Of a table, whose rows of one file are no copies.
+        is_row: Of a table, whose rows of one image are no copies.
+        offset, size_bytes: Of the image, see ImageRef.
+        digest: Of an image without a file.
     """
 
     split: str
@@ -264,6 +268,9 @@ class Candidate(NamedTuple):
     path: str
     labels: bytes
     is_row: bool = False
+    offset: int = -1
+    size_bytes: int = 0
+    digest: bytes = b""
 
 
 @dataclass(eq=False, repr=False)
@@ -309,11 +316,12 @@ def _warned(number: int, split: str) -> Facts:
 
 def _candidates(keyed: tuple[Any, bytes], splits: tuple[str, ...]) -> Iterator[tuple[int, Candidate]]:
     block = unpack_block(keyed[1])
-    columns = block.split.tolist(), block.file_name.texts(), block.image_id.tolist(), image_paths(block)
-    for row, (split, name, id_, path) in enumerate(zip(*columns, strict=True)):
-        image = block.cut(row, row + 1)
-        is_row = labels_of(image)[0].row is not None
-        yield int(block.file_bytes[row]), Candidate(splits[split], name, id_, path, labels_digest(image), is_row)
+    tasks = image_tasks(block.having(first_object_of_image=None), splits)
+    for row, task in enumerate(tasks):
+        labels = labels_digest(block.cut(row, row + 1))
+        ref, is_row = task.ref, task.labels.row is not None
+        of_file = ref.path, labels, is_row, ref.offset, ref.size_bytes, _digest(ref.data) if ref.data else b""
+        yield ref.size_bytes, Candidate(task.split, task.file_name, task.image_id, *of_file)
 
 
 def labels_digest(image: Block) -> bytes:
@@ -334,10 +342,15 @@ def _of_equal_size(group: tuple[int, Iterable[Candidate]]) -> Iterator[Candidate
 
 
 def _digested(candidate: Candidate) -> Iterator[tuple[bytes, Candidate]]:
+    ref = ImageRef(candidate.path, candidate.size_bytes, offset=candidate.offset)
     try:
-        yield blake2b(storage_for(candidate.path).read(candidate.path), digest_size=16).digest(), candidate
-    except (FileNotFoundError, UnreadableFileError):
+        yield candidate.digest or _digest(fetch_file(ref)), candidate
+    except (FileNotFoundError, UnreadableFileError, FileTooLargeError):
         return
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).digest()
 
 
 def _copies(group: tuple[bytes, Iterable[Candidate]]) -> Iterator[tuple[CopyKey, str]]:
@@ -353,11 +366,11 @@ def find_copies(candidates: Iterable[Candidate]) -> Iterator[tuple[CopyKey, str]
     """
     kept, *others = sorted(candidates, key=lambda each: (copy_order(each.split, each.file_name), each))
     for other in others:
-        if other.is_row and other.path == kept.path:
+        if other.is_row and (other.path, other.offset) == (kept.path, kept.offset):
             continue
         labels = "" if other.labels == kept.labels else _OTHER_LABELS
         yield (
-            (other.split, other.image_id, other.path),
+            (other.split, other.image_id, other.path, other.offset),
             f"the same bytes as {kept.file_name!r} of {kept.split}, which is kept{labels}",
         )
 
@@ -365,8 +378,8 @@ def find_copies(candidates: Iterable[Candidate]) -> Iterator[tuple[CopyKey, str]
 def _drop(keyed: tuple[Any, bytes], splits: tuple[str, ...], copies: dict[CopyKey, str]) -> Iterator[Any]:
     def drop(blocks: list[Block]) -> tuple[Block, FactsBuilder]:
         (block,), facts = blocks, FactsBuilder()
-        columns = block.split.tolist(), block.image_id.tolist(), image_paths(block)
-        keys = ((splits[split], id_, path) for split, id_, path in zip(*columns, strict=True))
+        tasks = image_tasks(block.having(first_object_of_image=None), splits)
+        keys = ((task.split, task.image_id, task.ref.path, task.ref.offset) for task in tasks)
         texts = {row: copies[key] for row, key in enumerate(keys) if key in copies}
         return _leave_out(block, splits, Reason.DUPLICATE, texts, facts), facts
 

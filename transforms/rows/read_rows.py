@@ -70,7 +70,7 @@ def read_parquet(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_ro
         raise AnnotationFileError(f"{path} is no Parquet file, or was cut short: {error}") from error
 
 
-_BATCH_BYTES = 64 << 20
+_BATCH_BYTES = 16 << 20
 
 
 def _open_parquet(stream: BinaryIO) -> tuple[pq.ParquetFile, pa.Schema]:

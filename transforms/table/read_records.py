@@ -1,7 +1,5 @@
 """Read rows of a file as records, with their Facts."""
 
-import io
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,18 +17,19 @@ from recordmill.schemas.inputs.annotations import ImageLabels, TableRow
 from recordmill.schemas.inputs.encoders import TextCounts
 from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.inputs.tables import RowsFile
-from recordmill.transforms.blocks.image_tasks import file_folder, label_column
+from recordmill.transforms.blocks.image_tasks import label_column
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.folder.read_folder import RANGE_BITS
 from recordmill.transforms.folder.stratify import DivideClasses, units_at
+from recordmill.transforms.images.load_images import KEPT_BYTES, keep_files
 from recordmill.transforms.join.match_blocks import FileState, MatchRows, name_buckets
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.rows.row_batch import RowBatch
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.threads import look_ahead, usable_cores
-from recordmill.transforms.storage.resolve import join_path, storage_for
+from recordmill.transforms.storage.resolve import join_path
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import ALL_ROWS, MadeRows, RowEncoder, RowsRecipe
 
@@ -91,8 +90,7 @@ def _read(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[
     for made in made_rows(file, chosen, recipe, facts):
         if recipe.holds_files:
             for places in _pieces(made):
-                paths = _keep_files(made, places, file, number, recipe)
-                block = file_block(made, places, paths, file, chosen, recipe)
+                block = file_block(made, places, number, file, chosen, recipe)
                 yield from pack_parts(block, ranges_of(hash_images(block.image_id, recipe.seed), RANGE_BITS))
                 number += 1
         elif made.names:
@@ -119,41 +117,29 @@ def picture_block(made: MadeRows, rows: np.ndarray, file: RowsFile, chosen: Chos
     )
 
 
-_MOST_KEPT_BYTES = 64 << 20
-
-
 def _pieces(made: MadeRows) -> Iterator[np.ndarray]:
     """Yield rows of one split whose pictures are kept in one file: int64."""
     for split in np.unique(made.split):
         rows = np.flatnonzero(made.split == split)
         sizes = np.cumsum([len(made.files[row]) for row in rows.tolist()])
-        yield from np.split(rows, np.flatnonzero(np.diff(sizes // _MOST_KEPT_BYTES)) + 1)
-
-
-def _keep_files(made: MadeRows, rows: np.ndarray, file: RowsFile, number: int, recipe: RowsRecipe) -> list[str]:
-    """Write the pictures of rows into an archive in the state folder of their split, as their bytes are too large for
-    shuffles; return their paths. A dry run writes nothing."""
-    if not recipe.output:
-        return [made.names[row] for row in rows.tolist()]
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as members:
-        for row in rows.tolist():
-            members.writestr(zipfile.ZipInfo(str(row)), made.files[row])
-    split = recipe.splits.names[int(made.split[rows[0]])]
-    path = join_path(recipe.output, f"{state_folder(split)}/rows-{file.number:05d}-{number:05d}.zip")
-    storage_for(path).write(path, archive.getvalue())
-    return [f"{path}/{row}" for row in rows.tolist()]
+        yield from np.split(rows, np.flatnonzero(np.diff(sizes // KEPT_BYTES)) + 1)
 
 
 def file_block(
-    made: MadeRows, rows: np.ndarray, paths: list[str], file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe
+    made: MadeRows, rows: np.ndarray, number: int, file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe
 ) -> Block:
-    """Return rows as images with the columns of their files."""
-    block = picture_block(made, rows, file, chosen, recipe)
-    names = block.file_name.texts()
+    """Return rows as images, whose pictures are in a file of the state folder of their split. A dry run writes none.
+
+    Args:
+        number: of the run of rows in their file.
+    """
+    block, files = picture_block(made, rows, file, chosen, recipe), [made.files[row] for row in rows.tolist()]
+    split = recipe.splits.names[int(made.split[rows[0]])]
+    path = join_path(recipe.output, f"{state_folder(split)}/images-{file.number:05d}-{number:05d}")
     return block.having(
-        file_folder=ragged_texts([file_folder(path, name) for path, name in zip(paths, names, strict=True)]),
-        file_bytes=np.array([len(made.files[row]) for row in rows.tolist()], np.int64),
+        file_folder=ragged_texts([path] * len(rows)),
+        file_bytes=np.array(list(map(len, files)), np.int64),
+        file_offset=keep_files(path, files) if recipe.output else None,
         file_version=ragged_texts([""] * len(rows)),
     )
 

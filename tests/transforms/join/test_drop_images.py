@@ -2,16 +2,21 @@ import gzip
 import itertools
 import json
 
+import apache_beam as beam
+import numpy as np
 import pytest
+from apache_beam.testing.util import assert_that, equal_to
 
-from recordmill.schemas.block import join_blocks
+from recordmill.schemas.block import Block, join_blocks, ragged_bytes, ragged_texts
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.annotations import Annotation, Caption, ImageLabels
 from recordmill.schemas.inputs.images import ImageRef, ImageTask
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_tasks
+from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.join.drop_images import (
     Candidate,
+    DropCopies,
     Exclusions,
     exclude_images,
     find_copies,
@@ -168,10 +173,40 @@ def test_find_copies_in_any_order(images, dropped):
         assert {(key[1], key[2]) for key in found} <= {(each.image_id, each.path) for each in candidates}
 
 
-def test_rows_of_one_file_are_no_copies():
-    rows = [Candidate("train", name, 1, f"i/{name}", b"", True) for name in ("a", "a", "b")]  # all of one --key
+@pytest.mark.parametrize("places", [("i/a", -1, "i/a", -1, "i/b", -1), ("i", 0, "i", 0, "i", 9)])
+def test_rows_of_one_image_are_no_copies(places):
+    path, offset = places[::2], places[1::2]
+    rows = [
+        Candidate("train", name, 1, path[row], b"", True, offset[row])  # all of one --key
+        for row, name in enumerate(("a", "a", "b"))
+    ]
     for order in itertools.permutations(rows):
-        assert dict(find_copies(order)) == {("train", 1, "i/b"): "the same bytes as 'a' of train, which is kept"}
+        dropped = {("train", 1, path[2], offset[2]): "the same bytes as 'a' of train, which is kept"}
+        assert dict(find_copies(order)) == dropped
+
+
+def test_copies_without_a_file_and_within_one(tmp_path):
+    """Images that come as bytes, and images of one file: those of equal size are compared by their own bytes."""
+    (tmp_path / "several").write_bytes(b"oneabcabctwo")
+    held = Block(image_data=ragged_bytes([b"abc", b"xyz", b"abc"]), file_folder=ragged_texts([""] * 3))
+    kept = Block(
+        file_offset=np.array([0, 3, 6, 9]),
+        image_data=ragged_bytes([b""] * 4),
+        file_folder=ragged_texts([str(tmp_path / "several")] * 4),
+    )
+    block = join_blocks([held.having(file_offset=np.full(3, -1)), kept])
+    block = block.having(
+        image_id=np.arange(7),
+        file_name=ragged_texts([f"{name}.jpg" for name in "abcdefg"]),
+        image_size_px=np.zeros((7, 2), np.int64),
+        split=np.zeros(7, np.int64),
+        file_bytes=np.full(7, 3),
+        file_version=ragged_texts([""] * 7),
+    )
+    with beam.Pipeline() as p:
+        blocks, _ = p | beam.Create([(0, pack_block(block))]) | DropCopies(["train"])
+        names = blocks | beam.Map(lambda keyed: unpack_block(keyed[1]).file_name.texts())
+        assert_that(names, equal_to([["a.jpg", "b.jpg", "d.jpg", "g.jpg"]]))
 
 
 def digest(*objects: tuple[int, float]) -> bytes:
