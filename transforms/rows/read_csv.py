@@ -279,7 +279,10 @@ def _open(stream: Any, columns: int, delimiter: str, malformed: _Malformed) -> I
             arrow_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES, column_names=names),
             arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=malformed),
             arrow_csv.ConvertOptions(
-                check_utf8=False, column_types=dict.fromkeys(names, pa.large_binary()), strings_can_be_null=False
+                check_utf8=False,
+                column_types=dict.fromkeys(names, pa.large_binary()),
+                null_values=[""],
+                strings_can_be_null=True,
             ),
         )
     except pa.ArrowInvalid as error:

@@ -191,7 +191,7 @@ def _column(name: str, found: ColumnStats, choice: ColumnChoice) -> Column:
     values = _enum(name, found, choice) if type_ is ColumnType.ENUM else ()
     column = Column(name, feature, type_, is_list, default=default, values=values, shape=shape)
     if default is not None and type_ is not ColumnType.ENUM:
-        for fault in convert_column(column, None, 1, True, {}).faults:
+        for fault in convert_column(column, None, 1, {}).faults:
             raise ConfigError(
                 f"--default: {fault.detail}, as which it is written; give another, or its type by --schema"
             )

@@ -125,7 +125,7 @@ def row_texts(
         split_of_row = divide(batch)
         for number, (name, split, default) in enumerate(wanted):
             column = Column(name, name, ColumnType.BYTES, default=default)
-            texts, _ = column_texts(column, batch.columns.get(name), len(batch.lines), batch.is_typed)
+            texts, _ = column_texts(column, batch.columns.get(name), len(batch.lines))
             of_split = splits.names.index(split)
             yield (
                 number,

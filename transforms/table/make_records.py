@@ -155,7 +155,7 @@ class RowEncoder:
             if column.type in TEXT_PARTS:
                 continue
             array = batch.columns.get(column.name)
-            converted = convert_column(column, array, rows, batch.is_typed, self._indices.get(column.name, {}))
+            converted = convert_column(column, array, rows, self._indices.get(column.name, {}))
             all_faults += converted.faults
             feature = converted.feature
             if column.type in CLASS_TYPES:
@@ -165,7 +165,7 @@ class RowEncoder:
             features.append(feature)
         counts = {}
         for name, columns in self._texts_of.items():
-            texts = convert_texts(columns, batch.columns.get(name), rows, batch.is_typed, self._vectorizers[name])
+            texts = convert_texts(columns, batch.columns.get(name), rows, self._vectorizers[name])
             features += texts.features
             counts[name] = texts.counts
             all_faults += texts.faults
@@ -196,7 +196,7 @@ class RowEncoder:
         if self._splits.stratified:
             (column,) = (column for column in self._schema.columns if column.name == self._splits.stratified)
             array, indices = batch.columns.get(column.name), self._indices[column.name]
-            label, faults = convert_column(column, array, rows, batch.is_typed, indices)
+            label, faults = convert_column(column, array, rows, indices)
             bad |= {fault.place for fault in faults}
             classes = _spread(label.values, label.absent, rows)
         good = np.array([place for place in range(rows) if place not in bad], np.int64)

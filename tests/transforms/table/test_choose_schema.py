@@ -24,7 +24,7 @@ def batch(columns: dict, is_typed: bool) -> RowBatch:
     arrays = {
         name: plain_array(values if isinstance(values, pa.Array) else pa.array(values), [])
         if is_typed
-        else pa.array(values, pa.large_string())
+        else pa.array([value or None for value in values], pa.large_string())
         for name, values in columns.items()
     }
     rows = len(next(iter(arrays.values())))
@@ -391,6 +391,7 @@ def test_points_in_time_cut_are_named():
         (pa.array([Decimal("1.00000000000000000001")]), 1),  # float64 holds 1
         (pa.array(["0.1", "16777217", "18446744073709551617", "1e39"]), 4),
         (pa.array([0.1], pa.float32()), 0),
+        (pa.array([1 << 63, (1 << 63) + 1], pa.uint64()), 1),
     ],
 )
 def test_numbers_that_float32_rounds_are_counted_by_equality(array, rounded):
