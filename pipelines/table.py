@@ -31,11 +31,11 @@ from recordmill.transforms.join.list_images import ListFolders, files_by_name
 from recordmill.transforms.join.match_blocks import MatchRows
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
-from recordmill.transforms.table.find_equal_keys import EqualKeys, FindEqualKeys, equal_keys_warning
+from recordmill.transforms.table.find_equal_keys import equal_keys_warning, find_equal_keys
 from recordmill.transforms.table.fit_columns import FitTexts, InferSchema
 from recordmill.transforms.table.make_records import RowsRecipe, named_splits
 from recordmill.transforms.table.read_records import BUCKETS, ReadPictureRows, StratifyRows
-from recordmill.transforms.table.spill_rows import CopyRows, PlanRows, SpillRows
+from recordmill.transforms.table.spill_rows import CopyRows, PlanRows, Spill, SpillRows
 from recordmill.transforms.table.table_inputs import find_rows, read_schema
 from recordmill.transforms.table.table_options import TableOptions
 
@@ -148,8 +148,8 @@ def gather(p: beam.Pipeline, table: Table) -> Gathered:
         read = files | "SpillRows" >> SpillRows(chosen, recipe)
         blocks, facts = read.spills, [read[FACTS]]
         if options.key and recipe.output:
-            found = blocks | "FindEqualKeys" >> FindEqualKeys(recipe.output)
-            facts.append(found | "OfKeys" >> beam.Map(_of_keys, options.key, table.splits[0]))
+            warn = beam.Map(_of_keys, AsList(blocks), recipe.output, options.key, table.splits[0])
+            facts.append(p | "OnceSpilled" >> beam.Impulse() | "CompareKeys" >> warn)
     return Gathered(
         blocks,
         chosen | "Labels" >> beam.Map(labels_of),
@@ -210,8 +210,8 @@ def _of_columns(chosen: ChosenSchema, split: str) -> Facts:
     return Facts(warnings={(split, text) for text in chosen.warnings})
 
 
-def _of_keys(found: EqualKeys, column: str, split: str) -> Facts:
-    text = equal_keys_warning(found, column)
+def _of_keys(_: bytes, spills: list[Spill], output: str, column: str, split: str) -> Facts:
+    text = equal_keys_warning(find_equal_keys(spills, output), column)
     return Facts(warnings={(split, text)} if text else set())
 
 

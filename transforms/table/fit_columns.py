@@ -6,11 +6,12 @@ from functools import partial
 from typing import NamedTuple
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder
-from recordmill.schemas.inputs.tables import Column, RowsFile
+from recordmill.schemas.inputs.tables import Column, RowsFile, TableSchema
 from recordmill.transforms.encoders.fit_encoder import FitEncoder
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.runtime import progress
@@ -119,10 +120,13 @@ def row_texts(
     Args:
         chosen: which says how classes are divided, where they are.
     """
-    divide, splits = RowEncoder(chosen, recipe).splits_of, recipe.splits
+    splits = recipe.splits
+    label = TableSchema(tuple(column for column in chosen.schema.columns if column.name == splits.stratified))
+    divide = RowEncoder(chosen._replace(schema=label), recipe._replace(image_column="", images=()))
     columns = *(each.column for each in wanted), *splits.columns, *filter(None, [splits.stratified])
     for batch in read_rows(file, recipe.reading._replace(columns=columns)):
-        split_of_row = divide(batch)
+        divided, split_of_row = divide(batch), np.full(len(batch.lines), -1)
+        split_of_row[divided.good.places] = divided.split
         for number, (name, split, default) in enumerate(wanted):
             column = Column(name, name, ColumnType.BYTES, default=default)
             texts, _ = column_texts(column, batch.columns.get(name), len(batch.lines))

@@ -187,24 +187,6 @@ class RowEncoder:
             identities = self._texts(batch, key, good) if key else records.to_pylist()
         return GoodRows(good, batch.lines[good], records, identities, indices, of_good, batch.bad + bad)
 
-    def splits_of(self, batch: RowBatch) -> np.ndarray:
-        """Return the split of each row, as its index in the names of splits; -1 if the row has none. If there are
-        several splits, a column has to divide the rows."""
-        rows = len(batch.lines)
-        bad = {fault.place for fault in self._identity_faults(batch)}
-        classes = None
-        if self._splits.stratified:
-            (column,) = (column for column in self._schema.columns if column.name == self._splits.stratified)
-            array, indices = batch.columns.get(column.name), self._indices[column.name]
-            label, faults = convert_column(column, array, rows, indices)
-            bad |= {fault.place for fault in faults}
-            classes = _spread(label.values, label.absent, rows)
-        good = np.array([place for place in range(rows) if place not in bad], np.int64)
-        identities = self._texts(batch, self._splits.key, good) if self._splits.key else []
-        found = np.full(rows, -1)
-        found[good] = self._split_names(batch, good, identities, None if classes is None else classes[good])
-        return found
-
     def _split_names(
         self, batch: RowBatch, good: np.ndarray, identities: list[bytes], classes: np.ndarray | None
     ) -> np.ndarray:
