@@ -1,6 +1,7 @@
 """Choose how columns are written, from facts of all rows."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import NamedTuple
 
 import msgspec
@@ -363,6 +364,8 @@ def _labels(stats: TableStats, choice: ColumnChoice) -> LabelMap:
     found = stats_of.distinct
     if found is None:
         raise CategoryError(f"column {choice.label} has {_TOO_MANY}, too many to be classes; is it the label?")
+    if stats_of.seen.keys() <= _NUMBERS:
+        found = {name for name in found if Decimal(name).is_finite()}  # NaN among numbers is no class
     if choice.label in choice.defaults:
         found = found | {choice.defaults[choice.label]}
     names = list(choice.classes or stats_of.names or sorted_names(name for name in found if name))

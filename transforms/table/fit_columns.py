@@ -126,7 +126,7 @@ def row_texts(
     columns = *(each.column for each in wanted), *splits.columns, *filter(None, [splits.stratified])
     for batch in read_rows(file, recipe.reading._replace(columns=columns)):
         divided, split_of_row = divide(batch), np.full(len(batch.lines), -1)
-        split_of_row[divided.good.places] = divided.split
+        split_of_row[np.isin(batch.lines, divided.lines)] = divided.split
         for number, (name, split, default) in enumerate(wanted):
             column = Column(name, name, ColumnType.BYTES, default=default)
             texts, _ = column_texts(column, batch.columns.get(name), len(batch.lines))

@@ -42,18 +42,17 @@ def made_rows(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe, facts: F
     progress.set_step("reading rows")
     splits = recipe.splits.names
     for made in made_ahead(RowEncoder(chosen, recipe), file, recipe):
-        good = made.good
         numbers = np.bincount(made.split, minlength=len(splits))
-        numbers[0] += len(good.bad)
+        numbers[0] += len(made.bad)
         for number, split in enumerate(splits):
             if numbers[number]:
                 facts.add_rows(split, InputRows(file.path, "rows", int(numbers[number]), 0))
-            for column, counts in good.texts.items():
+            for column, counts in made.texts.items():
                 of_split = counts[made.split == number].sum(axis=0)
                 facts.add_texts(split, column, TextCounts(*of_split.tolist()))
-            if good.classes is not None and not recipe.image_column:  # of pictures, some are not written
-                facts.add_classes(split, Counter(good.classes[made.split == number].tolist()))
-        for bad in good.bad:
+            if made.classes is not None and not recipe.image_column:  # of pictures, some are not written
+                facts.add_classes(split, Counter(made.classes[made.split == number].tolist()))
+        for bad in made.bad:
             facts.reject(splits[0], bad.reject(file.path))
         yield made
 
@@ -103,15 +102,15 @@ def _read(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[
 
 def picture_block(made: MadeRows, rows: np.ndarray, file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Block:
     """Return some rows of a batch as images."""
-    good, labels = made.good, []
+    labels = []
     class_names = [category.name for category in chosen.labels.categories]
     for row in rows.tolist():
-        class_name = None if good.classes is None else class_names[good.classes[row]]
-        line = int(good.lines[row])
-        record = TableRow(good.records[row].as_py(), line, f"{file.path} row {line}: column {recipe.image_column}")
+        class_name = None if made.classes is None else class_names[made.classes[row]]
+        line = int(made.lines[row])
+        record = TableRow(made.records[row].as_py(), line, f"{file.path} row {line}: column {recipe.image_column}")
         labels.append(ImageLabels(class_name=class_name, row=record))
     return Block(
-        image_id=np.array([name_id(good.identities[row].decode()) for row in rows.tolist()], np.int64),
+        image_id=np.array([name_id(made.identities[row].decode()) for row in rows.tolist()], np.int64),
         file_name=ragged_texts([made.names[row] for row in rows.tolist()]),
         image_size_px=np.zeros((len(labels), 2), np.int64),
         split=made.split[rows],
@@ -190,17 +189,18 @@ def _placed(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterato
     """Yield class and Units of rows; or, if rows name files, (bucket of names, packed Block), with positions as ids."""
     progress.set_step("dividing classes")
     names = {ALL_ROWS: ""} | {index: category.name for index, category in enumerate(chosen.labels.categories)}
-    for placed in made_ahead(RowEncoder(chosen, recipe).placed_rows, file, recipe):
-        if recipe.images and placed.names:
+    for made in made_ahead(RowEncoder(chosen, recipe), file, recipe):
+        positions = np.asarray(made.positions, np.int64)
+        if recipe.images and made.names:
             block = Block(
-                image_id=placed.positions,
-                file_name=ragged_texts(placed.names),
-                class_name=ragged_texts([names[index] for index in placed.classes.tolist()]),
+                image_id=positions,
+                file_name=ragged_texts(made.names),
+                class_name=ragged_texts([names[index] for index in made.strata.tolist()]),
             )
-            yield from pack_parts(block, name_buckets(placed.names, "path", BUCKETS))
+            yield from pack_parts(block, name_buckets(made.names, "path", BUCKETS))
         elif not recipe.images:
-            for index in np.unique(placed.classes).tolist():
-                yield names[index], units_at(placed.positions[placed.classes == index])
+            for index in np.unique(made.strata).tolist():
+                yield names[index], units_at(positions[made.strata == index])
 
 
 def _found(keyed: Keyed) -> Iterator[tuple[str, bytes]]:

@@ -266,12 +266,11 @@ def _spill(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator
     pending: list[list[pa.Table]] = [[] for _ in recipe.splits.names]
     size = number = 0
     for made in made_rows(file, chosen, recipe, facts):
-        good, split = made.good, made.split
-        orders = record_orders(recipe.seed, good.identities)
-        records = pa.table({"order": orders, "line": good.lines, "record": good.records})
+        orders = record_orders(recipe.seed, made.identities)
+        records = pa.table({"order": orders, "line": made.lines, "record": made.records})
         for index, parts in enumerate(pending):
-            parts.append(records.filter(pa.array(split == index)) if len(pending) > 1 else records)
-        size += good.records.nbytes
+            parts.append(records.filter(pa.array(made.split == index)) if len(pending) > 1 else records)
+        size += made.records.nbytes
         if size >= _SPILL_BYTES:
             yield from _spills(pending, file, number, recipe)
             size, number = 0, number + 1

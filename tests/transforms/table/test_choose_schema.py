@@ -376,6 +376,18 @@ def test_names_of_numbers_keep_their_order():
     assert [category.name for category in labels.categories] == ["dog", "cat"]
 
 
+@pytest.mark.parametrize(
+    ("values", "is_typed", "names"),
+    [
+        (["1.0", "nan", "2.0", "-inf"], False, ["1.0", "2.0"]),
+        (["cat", "nan"], False, ["cat", "nan"]),
+        ([1.0, float("inf")], True, ["1.0"]),
+    ],
+)
+def test_nan_among_numbers_is_no_class(values, is_typed, names):
+    assert [each.name for each in choose({"c": values}, is_typed=is_typed, label="c").labels.categories] == names
+
+
 def test_points_in_time_cut_are_named():
     fine = batch({"t": pa.array([1], pa.timestamp("us"))}, True)._replace(cut={"t": 1})
     (text,) = choose_schema(observe(fine, 0), ColumnChoice(), FILES).warnings
