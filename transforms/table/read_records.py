@@ -3,7 +3,7 @@
 import io
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -17,14 +17,14 @@ from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.inputs.annotations import ImageLabels, TableRow
 from recordmill.schemas.inputs.encoders import TextCounts
-from recordmill.schemas.inputs.splits import Division, name_id
+from recordmill.schemas.inputs.splits import SplitShares, name_id
 from recordmill.schemas.inputs.tables import RowsFile
 from recordmill.transforms.blocks.image_tasks import file_folder, label_column
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.folder.read_folder import RANGE_BITS
-from recordmill.transforms.folder.stratify import DivideClasses, units_at
+from recordmill.transforms.join.divide_images import class_borders
 from recordmill.transforms.join.match_blocks import FileState, MatchRows, name_buckets
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.rows.row_batch import RowBatch
@@ -173,7 +173,6 @@ class StratifyRows(beam.PTransform):
 
     def expand(self, files: PCollection[RowsFile]) -> PCollection[ChosenSchema]:
         place = beam.FlatMap(_placed, AsSingleton(self.chosen), self.recipe)
-        division = Division(self.recipe.splits.shares)
         spread = files | "SpreadFiles" >> beam.Reshuffle()
         if self.listed is None:
             units = spread | "PlaceInClass" >> place.with_output_types(tuple[str, bytes])
@@ -181,12 +180,16 @@ class StratifyRows(beam.PTransform):
             named = spread | "PlaceInClass" >> place.with_output_types(Keyed)
             matched = (named, self.listed) | "MatchNames" >> MatchRows("path", None, 0, RANGE_BITS)
             units = matched.rows | "UnitsOfFound" >> beam.FlatMap(_found).with_output_types(tuple[str, bytes])
-        borders = units | "DivideClasses" >> DivideClasses(division)
+        borders = (
+            units
+            | "GroupByClass" >> beam.GroupByKey()
+            | "DivideClasses" >> beam.Map(_borders, self.recipe.splits.shares)
+        )
         return self.chosen | "Borders" >> beam.Map(_with_borders, AsDict(borders))
 
 
 def _placed(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
-    """Yield class and Units of rows; or, if rows name files, (bucket of names, packed Block), with positions as ids."""
+    """Yield class and units of rows; or, if rows name files, (bucket of names, packed Block), with positions as ids."""
     progress.set_step("dividing classes")
     names = {ALL_ROWS: ""} | {index: category.name for index, category in enumerate(chosen.labels.categories)}
     for made in made_ahead(RowEncoder(chosen, recipe), file, recipe):
@@ -200,16 +203,26 @@ def _placed(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterato
             yield from pack_parts(block, name_buckets(made.names, "path", BUCKETS))
         elif not recipe.images:
             for index in np.unique(made.strata).tolist():
-                yield names[index], units_at(positions[made.strata == index])
+                yield names[index], _units(positions[made.strata == index])
 
 
 def _found(keyed: Keyed) -> Iterator[tuple[str, bytes]]:
-    """Yield class and Units of the rows whose files can be read."""
+    """Yield class and units of the rows whose files can be read."""
     block = unpack_block(keyed[1])
     block = block.take(block.state == FileState.FOUND)
     classes = np.array(block.class_name.texts(), object)
     for name in sorted(set(classes.tolist())):
-        yield name, units_at(block.image_id[classes == name])
+        yield name, _units(block.image_id[classes == name])
+
+
+def _units(positions: np.ndarray) -> bytes:
+    """Return units of one row at each position: int64 [N, 2] as bytes, see `class_borders`."""
+    return np.stack([positions, np.ones_like(positions)], axis=1).tobytes()
+
+
+def _borders(grouped: tuple[str, Iterable[bytes]], shares: SplitShares) -> tuple[str, tuple[int, ...]]:
+    class_name, units = grouped
+    return class_name, class_borders(class_name, np.frombuffer(b"".join(units), np.int64), shares)
 
 
 def _with_borders(chosen: ChosenSchema, borders: dict[str, tuple[int, ...]]) -> ChosenSchema:

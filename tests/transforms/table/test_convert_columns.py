@@ -170,6 +170,11 @@ def test_point_in_time_beyond_int64_is_reject(unit, value):
     assert expected is None or found[1] == [expected]
 
 
+def test_point_in_time_beyond_python_is_right_beside_reject():
+    found, faults = convert(pa.array([1 << 40, 1 << 62], pa.timestamp("s")), ColumnType.TIMESTAMP)
+    assert (found[0], faults) == ([(1 << 40) * 10**6], [(1, Reason.OTHER_TYPE)])
+
+
 def test_whole_numbers_of_texts_are_exact():
     texts = ["12.0", "1e3", "9007199254740993", "9007199254740993.0", "1.5"]
     found, faults = convert(texts, ColumnType.INT64)
