@@ -293,11 +293,5 @@ def _open(stream: Any, columns: int, delimiter: str, malformed: _Malformed) -> I
 
 def _numbers(before: int, count: int, left_out: set[int]) -> np.ndarray:
     """Return the numbers of the next rows in a file, without the rows that are left out."""
-    if not left_out:
-        return np.arange(before + 1, before + 1 + count)
-    found: list[int] = []
-    while len(found) < count:
-        before += 1
-        if before not in left_out:
-            found.append(before)
-    return np.array(found, np.int64)
+    numbers = np.arange(before + 1, before + 1 + count + len(left_out))
+    return numbers[~np.isin(numbers, list(left_out))][:count]

@@ -43,7 +43,8 @@ def find_equal_keys(spills: Sequence[Spill], output: str, slice_rows: int = _SLI
     total = EqualKeys()
     for first, end in slices(slice_rows, spills):
         found = _equal_keys(spills, output, first, end)
-        total = EqualKeys(*(a + b for a, b in zip(total[:3], found, strict=False)), total.example or found.example)
+        keys, rows, divided = total.keys + found.keys, total.rows + found.rows, total.divided + found.divided
+        total = EqualKeys(keys, rows, divided, total.example or found.example)
     return total
 
 

@@ -22,30 +22,7 @@ from recordmill.transforms.table.observe_columns import TableStats, observe
 from recordmill.transforms.table.read_records import made_ahead
 
 
-@dataclass(eq=False, repr=False)
-class InferSchema(beam.PTransform):
-    """Convert RowsFile to one ChosenSchema.
-
-    Args:
-        files: all of them, for messages.
-    """
-
-    choice: ColumnChoice
-    files: tuple[RowsFile, ...]
-    recipe: RowsRecipe
-
-    def expand(self, files: PCollection[RowsFile]) -> PCollection[ChosenSchema]:
-        distinct = self.choice.numbered
-        return (
-            files
-            | "SpreadFiles" >> beam.Reshuffle()
-            | "Observe" >> beam.Map(_observe, self.recipe, distinct)
-            | "AddUp" >> beam.combiners.ToList()
-            | "Choose" >> beam.Map(_choose, self.choice, self.files)
-        )
-
-
-def _observe(file: RowsFile, recipe: RowsRecipe, distinct: tuple[str, ...]) -> TableStats:
+def observe_file(file: RowsFile, recipe: RowsRecipe, distinct: tuple[str, ...]) -> TableStats:
     progress.set_step("looking at columns")
     stats = TableStats()
     for seen in made_ahead(partial(observe, file=file.number, distinct=distinct), file, recipe):
@@ -53,7 +30,7 @@ def _observe(file: RowsFile, recipe: RowsRecipe, distinct: tuple[str, ...]) -> T
     return stats
 
 
-def _choose(found: list[TableStats], choice: ColumnChoice, files: tuple[RowsFile, ...]) -> ChosenSchema:
+def choose_columns(found: list[TableStats], choice: ColumnChoice, files: tuple[RowsFile, ...]) -> ChosenSchema:
     """Merge facts in the order of the files: columns are in the order of the first file that has them."""
     total = TableStats()
     for stats in sorted(found, key=lambda stats: sorted(stats.bad)):
@@ -97,7 +74,7 @@ class FitTexts(beam.PTransform):
             wanted = [RowTexts(each.column, each.fit_split, self.defaults.get(each.column)) for each in fitted]
             texts = beam.FlatMap(_texts, wanted, self.recipe, AsSingleton(self.chosen))
             tags = [str(number) for number in range(len(wanted))]
-            found = files | "SpreadFiles" >> beam.Reshuffle() | "Texts" >> texts.with_outputs(*tags)
+            found = files | "Texts" >> texts.with_outputs(*tags)
             encoders += [
                 found[tag] | f"Fit-{each.column}" >> FitEncoder(each) for tag, each in zip(tags, fitted, strict=True)
             ]

@@ -22,7 +22,7 @@ from recordmill.schemas.inputs.tables import RowsFile
 from recordmill.transforms.blocks.image_tasks import file_folder, label_column
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
-from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
+from recordmill.transforms.dataset.facts import FactsBuilder, tagged
 from recordmill.transforms.folder.read_folder import RANGE_BITS
 from recordmill.transforms.join.divide_images import class_borders
 from recordmill.transforms.join.match_blocks import FileState, MatchRows, name_buckets
@@ -68,24 +68,9 @@ BUCKETS = 64
 """Buckets of names, in which rows meet their files."""
 
 
-@dataclass(eq=False, repr=False)
-class ReadPictureRows(beam.PTransform):
-    """Convert RowsFile to (bucket of names, packed Block of image rows) in the output `rows`, or (range, packed Block)
-    of those that have the bytes of their pictures; Facts are in the output FACTS.
-
-    Args:
-        chosen: a PCollection of one ChosenSchema.
-    """
-
-    chosen: PCollection
-    recipe: RowsRecipe
-
-    def expand(self, files: PCollection[RowsFile]):
-        read = beam.FlatMap(_read, AsSingleton(self.chosen), self.recipe).with_output_types(tuple[int, bytes])
-        return files | "SpreadFiles" >> beam.Reshuffle() | "Read" >> read.with_outputs(FACTS, main="rows")
-
-
-def _read(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
+def read_pictures(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
+    """Yield (bucket of names, packed Block of image rows) of a file, or (range, packed Block) of rows that have the
+    bytes of their pictures; and Facts for the output FACTS."""
     facts, number = FactsBuilder(), 0
     for made in made_rows(file, chosen, recipe, facts):
         if recipe.holds_files:
@@ -173,11 +158,10 @@ class StratifyRows(beam.PTransform):
 
     def expand(self, files: PCollection[RowsFile]) -> PCollection[ChosenSchema]:
         place = beam.FlatMap(_placed, AsSingleton(self.chosen), self.recipe)
-        spread = files | "SpreadFiles" >> beam.Reshuffle()
         if self.listed is None:
-            units = spread | "PlaceInClass" >> place.with_output_types(tuple[str, bytes])
+            units = files | "PlaceInClass" >> place.with_output_types(tuple[str, bytes])
         else:
-            named = spread | "PlaceInClass" >> place.with_output_types(Keyed)
+            named = files | "PlaceInClass" >> place.with_output_types(Keyed)
             matched = (named, self.listed) | "MatchNames" >> MatchRows("path", None, 0, RANGE_BITS)
             units = matched.rows | "UnitsOfFound" >> beam.FlatMap(_found).with_output_types(tuple[str, bytes])
         borders = (
