@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
 import apache_beam as beam
-from apache_beam.pvalue import AsList, PCollection
+from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.pipelines.choose_encoder import choose_encoder, saved_classes, text_files
 from recordmill.pipelines.convert import (
@@ -21,9 +22,9 @@ from recordmill.schemas.dataset.recipes import InputFile, to_list
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType, Feature, FeatureTable
 from recordmill.schemas.inputs.encoders import EncoderSource
-from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.tables import TEXT_PARTS, RowsFile, TableSchema
 from recordmill.schemas.layouts import DECODED_PICTURE
+from recordmill.transforms.blocks.pack_block import Keyed
 from recordmill.transforms.dataset.dataset_folder import labels_beside
 from recordmill.transforms.dataset.facts import FACTS, Facts
 from recordmill.transforms.folder.read_folder import RANGE_BITS, FolderRules, JoinFiles
@@ -31,11 +32,11 @@ from recordmill.transforms.join.list_images import ListFolders, files_by_name
 from recordmill.transforms.join.match_blocks import MatchRows
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
-from recordmill.transforms.table.find_equal_keys import EqualKeys, FindEqualKeys, equal_keys_warning
-from recordmill.transforms.table.fit_columns import FitTexts, InferSchema
+from recordmill.transforms.table.find_equal_keys import equal_keys_warning, find_equal_keys
+from recordmill.transforms.table.fit_columns import FitTexts, choose_columns, observe_file
 from recordmill.transforms.table.make_records import RowsRecipe, named_splits
-from recordmill.transforms.table.read_records import BUCKETS, ReadPictureRows, StratifyRows
-from recordmill.transforms.table.spill_rows import CopyRows, PlanRows, SpillRows
+from recordmill.transforms.table.read_records import BUCKETS, StratifyRows, read_pictures
+from recordmill.transforms.table.spill_rows import CopyRows, PlanRows, Spill, spill_file
 from recordmill.transforms.table.table_inputs import find_rows, read_schema
 from recordmill.transforms.table.table_options import TableOptions
 
@@ -132,10 +133,10 @@ def gather(p: beam.Pipeline, table: Table) -> Gathered:
         list_files = ListFolders(options.output, files_by_name, "path", BUCKETS)
         listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> list_files
     taken = (DECODED_PICTURE, *(each.name for each in features)) if features else ()
-    columns = _choose_columns(files, table, taken, listed.blocks if listed else None)
-    chosen = columns.chosen
+    chosen, encoders = _choose_columns(files, table, taken, listed.blocks if listed else None)
     if options.image_column:
-        read = files | "ReadPictureRows" >> ReadPictureRows(chosen, recipe)
+        of_pictures = beam.FlatMap(read_pictures, AsSingleton(chosen), recipe).with_output_types(Keyed)
+        read = files | "ReadPictureRows" >> of_pictures.with_outputs(FACTS, main="rows")
         rows, facts = read.rows, [read[FACTS]]
         if listed:
             matched = (rows, listed.blocks) | "MatchRows" >> MatchRows("path", None, options.seed, RANGE_BITS)
@@ -145,40 +146,46 @@ def gather(p: beam.Pipeline, table: Table) -> Gathered:
         picked = choose_images(options, joined.blocks, table.splits)
         blocks, facts = picked.blocks, [*facts, joined[FACTS], *picked.facts]
     else:
-        read = files | "SpillRows" >> SpillRows(chosen, recipe)
+        spill = beam.FlatMap(spill_file, AsSingleton(chosen), recipe)
+        read = files | "SpillRows" >> spill.with_outputs(FACTS, main="spills")
         blocks, facts = read.spills, [read[FACTS]]
         if options.key and recipe.output:
-            found = blocks | "FindEqualKeys" >> FindEqualKeys(recipe.output)
-            facts.append(found | "OfKeys" >> beam.Map(_of_keys, options.key, table.splits[0]))
+            warn = beam.Map(_of_keys, AsList(blocks), recipe.output, options.key, table.splits[0])
+            facts.append(p | "OnceSpilled" >> beam.Impulse() | "CompareKeys" >> warn)
     return Gathered(
         blocks,
-        chosen | "Labels" >> beam.Map(labels_of),
+        chosen | "Labels" >> beam.Map(attrgetter("labels")),
         chosen | "Table" >> beam.Map(table_of, features),
         (*facts, chosen | "OfColumns" >> beam.Map(_of_columns, table.splits[0])),
-        columns.encoders,
+        encoders,
     )
 
 
-class _Columns(NamedTuple):
-    """Steps that choose how columns are written: one ChosenSchema, and the encoders of texts; None without texts."""
+def _choose_columns(
+    files: PCollection, table: Table, taken: tuple[str, ...], listed: PCollection | None
+) -> tuple[PCollection, PCollection | None]:
+    """Read all rows; return one ChosenSchema, and the encoders of texts, None without texts.
 
-    chosen: PCollection
-    encoders: PCollection | None
-
-
-def _choose_columns(files: PCollection, table: Table, taken: tuple[str, ...], listed: PCollection | None) -> _Columns:
-    """Read all rows; `taken` as in ColumnChoice, `listed` as in StratifyRows."""
+    Args:
+        taken: see ColumnChoice.
+        listed: see StratifyRows.
+    """
     options, recipe = table.options, table.recipe
     choice = _choice(options, table.given, recipe.splits.columns)
     choice = choice._replace(taken=taken, beside=labels_beside(recipe.output, table.splits) if recipe.output else None)
-    chosen = files | "InferSchema" >> InferSchema(choice, table.files, recipe)
+    chosen = (
+        files
+        | "Observe" >> beam.Map(observe_file, recipe, choice.numbered)
+        | "AddUp" >> beam.combiners.ToList()
+        | "ChooseColumns" >> beam.Map(choose_columns, choice, table.files)
+    )
     if options.stratify or options.split_by == "rank":
         chosen = files | "StratifyRows" >> StratifyRows(chosen, recipe, listed)
     if not table.texts:
-        return _Columns(chosen, None)
+        return chosen, None
     encoders = files | "FitTexts" >> FitTexts(table.texts, recipe, choice.defaults, chosen)
     with_encoders = beam.Map(with_texts, AsList(encoders), options.text_names_by_column, choice)
-    return _Columns(chosen | "WithTexts" >> with_encoders, encoders)
+    return chosen | "WithTexts" >> with_encoders, encoders
 
 
 def _choice(options: TableOptions, given: TableSchema | None, required: tuple[str, ...]) -> ColumnChoice:
@@ -210,15 +217,11 @@ def _of_columns(chosen: ChosenSchema, split: str) -> Facts:
     return Facts(warnings={(split, text) for text in chosen.warnings})
 
 
-def _of_keys(found: EqualKeys, column: str, split: str) -> Facts:
-    text = equal_keys_warning(found, column)
+def _of_keys(_: bytes, spills: list[Spill], output: str, column: str, split: str) -> Facts:
+    text = equal_keys_warning(find_equal_keys(spills, output), column)
     return Facts(warnings={(split, text)} if text else set())
 
 
-def labels_of(chosen: ChosenSchema) -> LabelMap:
-    return chosen.labels
-
-
-def table_of(chosen: ChosenSchema, pictures: tuple[Feature, ...] = ()) -> FeatureTable:
+def table_of(chosen: ChosenSchema, pictures: tuple[Feature, ...]) -> FeatureTable:
     """Return the features of columns, and of the images that rows name."""
     return chosen.schema.table(pictures)

@@ -6,8 +6,7 @@ import posixpath
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache, partial
-from itertools import islice
-from typing import NamedTuple
+from itertools import chain, islice
 
 import msgspec
 import numpy as np
@@ -20,7 +19,7 @@ from recordmill.schemas.names import has_control_character, name_fault, name_key
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder.choose_classes import named_rows
-from recordmill.transforms.rows.read_rows import TextRow, read_texts
+from recordmill.transforms.rows.read_rows import TextRow, TextRows, read_texts
 from recordmill.transforms.runtime import progress
 
 _LOGGER = logging.getLogger(__name__)
@@ -38,22 +37,6 @@ class LabelTable(msgspec.Struct, frozen=True):
     path: str
     columns: LabelColumns
     folders: tuple[str, ...]
-
-
-class LabelRow(NamedTuple):
-    """Row of a table.
-
-    Attributes:
-        number: see `recordmill.transforms.rows.read_rows.TextRow`.
-        split: in lower case; None where the table has no such column.
-        fault: why the row cannot be used; empty for a good one.
-    """
-
-    number: int
-    path: str
-    label: str
-    split: str | None
-    fault: str
 
 
 def read_labels(table: LabelTable, division: Division, splits: tuple[str, ...], facts: FactsBuilder) -> Iterator[Block]:
@@ -79,29 +62,24 @@ def read_labels(table: LabelTable, division: Division, splits: tuple[str, ...], 
 
 
 def _labelled(
-    row: LabelRow, table: LabelTable, division: Division, splits: tuple[str, ...], facts: FactsBuilder
+    row: TextRow, table: LabelTable, division: Division, splits: tuple[str, ...], facts: FactsBuilder
 ) -> tuple[str, str, str] | None:
     """Return name, split and label of a row; None if it is rejected."""
-    path = path_below(row.path, table.folders)
+    given, label, *of_row = row.cells or ("", "")
+    path = path_below(given, table.folders)
     name = name_key(path)
-    split = row.split if row.split is not None else division.split_of(name)
-    if fault := _fault(row, path, division):
-        reason, detail = fault
-        reject = Rejected("image", None, reason, f"{posixpath.basename(table.path)} row {row.number}: {detail}")
-        split = split if split in splits else splits[0]
-        facts.reject(split, reject)
-        return None
-    return name, split, row.label
-
-
-def _fault(row: LabelRow, path: str, division: Division) -> tuple[Reason, str] | None:
-    """Return the reason why the row of the image at `path` below the images cannot be used."""
+    (split,) = of_row or (division.split_of(name),)
+    fault = None
     if row.fault:
-        return Reason.MALFORMED_IMAGE, row.fault
-    if unsafe := name_fault(path):
-        return Reason.UNSAFE_FILE_NAME, f"the path {row.path!r} {unsafe}"
-    if row.split is None and (fault := division.fault(name_key(path))):
-        return Reason.NO_GROUP, f"the path {row.path!r} {fault}"
+        fault = Reason.MALFORMED_IMAGE, row.fault
+    elif unsafe := name_fault(path):
+        fault = Reason.UNSAFE_FILE_NAME, f"the path {given!r} {unsafe}"
+    elif not of_row and (no_group := division.fault(name)):
+        fault = Reason.NO_GROUP, f"the path {given!r} {no_group}"
+    if not fault:
+        return name, split, label
+    detail = f"{posixpath.basename(table.path)} row {row.number}: {fault[1]}"
+    facts.reject(split if split in splits else splits[0], Rejected("image", None, fault[0], detail))
     return None
 
 
@@ -138,21 +116,21 @@ def table_splits(path: str, columns: LabelColumns) -> tuple[str, ...] | None:
     Raises:
         AnnotationFileError: see `label_rows`.
     """
-    has_splits, rows = label_rows(path, columns)
-    return tuple(sorted({row.split or "" for row in rows if not row.fault})) if has_splits else None
+    found = label_rows(path, columns)
+    splits = (row.cells[2:] for row in found.rows if not row.fault)
+    return tuple(sorted(set(chain.from_iterable(splits)))) if len(found.columns) > 2 else None
 
 
-def label_rows(path: str, columns: LabelColumns) -> tuple[bool, Iterator[LabelRow]]:
-    """Return whether a table has a column of splits, and its rows. Names of splits are lower case, so that TRAIN and
-    train are one.
+def label_rows(path: str, columns: LabelColumns) -> TextRows:
+    """Return the columns and rows of a table: path, label, and split if it has such a column. Names of splits are lower
+    case, so that TRAIN and train are one.
 
     Raises:
         AnnotationFileError: it cannot be read, see `recordmill.transforms.rows.read_rows.read_texts`, or a column is
             missing.
     """
     found = read_texts(path, partial(_choose, path, columns))
-    has_splits = len(found.columns) > 2
-    return has_splits, (_row(row, has_splits) for row in found.rows)
+    return found._replace(rows=map(_checked, found.rows))
 
 
 def _choose(path: str, columns: LabelColumns, names: list[str]) -> list[str]:
@@ -179,10 +157,11 @@ def _choose(path: str, columns: LabelColumns, names: list[str]) -> list[str]:
     return list(filter(None, asked))
 
 
-def _row(row: TextRow, has_splits: bool) -> LabelRow:
+def _checked(row: TextRow) -> TextRow:
     if row.fault:
-        return LabelRow(row.number, "", "", None, row.fault)
-    path, label, split = row.cells[0], unicodedata.normalize("NFC", row.cells[1]), row.cells[-1].lower()
+        return row
+    path, label, *splits = row.cells
+    label, splits = unicodedata.normalize("NFC", label), [split.lower() for split in splits]
     fault = ""
     if not path:
         fault = "it has no path"
@@ -190,6 +169,7 @@ def _row(row: TextRow, has_splits: bool) -> LabelRow:
         fault = f"{path!r} has no label"
     elif has_control_character(label):
         fault = f"{path!r} has a label with a control character, {label[:80]!r}"
-    elif has_splits and (wrong := split_name_fault(split)):
-        fault = f"{path!r} is of split {split!r}, which {wrong}" if split else f"{path!r} has no split"
-    return LabelRow(row.number, path, label, split if has_splits else None, fault)
+    for split in () if fault else splits:
+        if wrong := split_name_fault(split):
+            fault = f"{path!r} is of split {split!r}, which {wrong}" if split else f"{path!r} has no split"
+    return TextRow(row.number, (path, label, *splits), fault)

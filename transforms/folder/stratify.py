@@ -1,26 +1,24 @@
-"""Splits by class: each split gets its share of every class, not only of all images, or rows of a table.
+"""Splits by class: each split gets its share of every class, not only of all images.
 
 Which images those are still follows from their names; but an image at the border between two splits may come to lie
 beyond it when others of its class are added. A group of images that belong together counts, with all of them, as of
-the class that most of them have.
+the class that most of them have. One worker has the positions of all images in memory, 16 bytes per image.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import AsDict, AsSingleton, PCollection, TaggedOutput
+from apache_beam.pvalue import AsIter, AsSingleton, PCollection
 
 from recordmill.schemas.inputs.splits import Division
-from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
-from recordmill.transforms.join.divide_images import class_borders
+from recordmill.transforms.blocks.pack_block import Keyed, unpack_block
+from recordmill.transforms.join.divide_images import assign_splits, class_borders, pairs_of, positions_of
+from recordmill.transforms.join.match_blocks import name_keys
 
-Rows = tuple[int, bytes]
-"""Number of a range, and a packed Block of image rows, each with a class."""
-_GROUPED = "grouped"
+Placed = tuple[tuple[str, ...], bytes]
+"""Names of classes, and int64 [N, 2]: position of an image, and index of its class in them."""
 
 
 @dataclass(eq=False, repr=False)
@@ -34,93 +32,45 @@ class Stratify(beam.PTransform):
     division: Division | AsSingleton
     splits: Sequence[str]
 
-    def expand(self, rows: PCollection[Rows]) -> PCollection[Rows]:
-        placed = rows | "PlaceInClass" >> beam.FlatMap(_placed, self.division).with_output_types(
-            tuple[str, bytes]
-        ).with_outputs(_GROUPED, main="alone")
-        groups = (
-            placed[_GROUPED]
-            | "TypeOfGrouped" >> beam.Map(_same).with_output_types(tuple[str, str])
-            | "GroupByGroup" >> beam.GroupByKey()  # (group, [class])
-            | "ClassOfGroup" >> beam.Map(_counted_group)  # (group, (class, number of images, of how many classes))
+    def expand(self, rows: PCollection[Keyed]) -> PCollection[Keyed]:
+        divided = (
+            rows
+            | "PlaceInClass" >> beam.Map(_placed, self.division).with_output_types(tuple[int, Placed])
+            | "AllPlaces" >> beam.GroupByKey()
+            | "DivideClasses" >> beam.Map(_divided, self.division).with_output_types(tuple[bytes, bytes])
         )
-        of_groups = groups | "PlaceGroups" >> beam.Map(_placed_group, self.division).with_output_types(
-            tuple[str, bytes]
-        )
-        units = (placed.alone, of_groups) | "Units" >> beam.Flatten()
-        borders = units | "DivideClasses" >> DivideClasses(self.division)
-        mixed = groups | "OfSeveralClasses" >> beam.FlatMap(_mixed)  # (group, class)
-        assign = beam.Map(_assigned, AsDict(borders), AsDict(mixed), self.division, self.splits)
-        return rows | "Assign" >> assign.with_output_types(Rows)
+        assign = beam.Map(assign_splits, AsIter(divided), self.division, self.splits)
+        return rows | "AssignSplits" >> assign.with_output_types(Keyed)
 
 
-class DivideClasses(beam.PTransform):
-    """Convert (class, packed units) to (class, borders): int64 [N, 2] as bytes to what `class_borders` returns."""
-
-    def __init__(self, division: Division | AsSingleton):
-        super().__init__()
-        self._division = division
-
-    def expand(self, units: PCollection[tuple[str, bytes]]):
-        return units | "GroupByClass" >> beam.GroupByKey() | "Divide" >> beam.Map(_divided, self._division)
-
-
-def units_at(positions: np.ndarray) -> bytes:
-    """Return units of one image at each position: int64 [N, 2] as bytes, see `class_borders`."""
-    return np.stack([positions, np.ones_like(positions)], axis=1).tobytes()
-
-
-def _placed(keyed: Rows, division: Division) -> Iterator[Any]:
+def _placed(keyed: Keyed, division: Division) -> tuple[int, Placed]:
     block = unpack_block(keyed[1])
-    positions: dict[str, list[int]] = {}
-    for name, class_name in zip(block.file_name.texts(), block.class_name.texts(), strict=True):
-        if name in division.groups:
-            yield TaggedOutput(_GROUPED, (division.groups[name], class_name))
-        else:
-            positions.setdefault(class_name, []).append(division.shares.position(name))
-    for class_name, of_class in positions.items():
-        yield class_name, units_at(np.array(of_class, np.int64))
+    classes = block.class_name.texts()
+    index = {name: number for number, name in enumerate(dict.fromkeys(classes))}
+    positions = positions_of(name_keys(block.file_name.texts()), division)
+    class_of = np.array([index[name] for name in classes], np.int64)
+    return 0, (tuple(index), np.stack([positions, class_of], axis=1).tobytes())
 
 
-def _same(item: tuple[str, str]) -> tuple[str, str]:
-    return item
-
-
-def _counted_group(grouped: tuple[str, Iterable[str]]) -> tuple[str, tuple[str, int, int]]:
-    group, classes = grouped
-    counts = Counter(classes)
-    most = min(counts, key=lambda name: (-counts[name], name))
-    return group, (most, counts.total(), len(counts))
-
-
-def _placed_group(grouped: tuple[str, tuple[str, int, int]], division: Division) -> tuple[str, bytes]:
-    group, (class_name, images, _) = grouped
-    return class_name, np.array([(division.shares.position(group), images)], np.int64).tobytes()
-
-
-def _mixed(grouped: tuple[str, tuple[str, int, int]]) -> Iterator[tuple[str, str]]:
-    group, (class_name, _, classes) = grouped
-    if classes > 1:
-        yield group, class_name
-
-
-def _divided(group: tuple[str, Iterable[bytes]], division: Division) -> tuple[str, tuple[int, ...]]:
-    class_name, units = group
-    return class_name, class_borders(class_name, np.frombuffer(b"".join(units), np.int64), division.shares)
-
-
-def _assigned(
-    keyed: Rows,
-    borders: dict[str, tuple[int, ...]],
-    mixed: dict[str, str],
-    division: Division,
-    splits: Sequence[str],
-) -> Rows:
-    number, packed = keyed
-    block, shares = unpack_block(packed), division.shares
-    assigned = []
-    for name, class_name in zip(block.file_name.texts(), block.class_name.texts(), strict=True):
-        group = division.groups.get(name, name)
-        split = shares.split_at(shares.position(group), borders[mixed.get(group, class_name)])
-        assigned.append(splits.index(split))
-    return number, pack_block(block.having(split=np.array(assigned, np.int64)))
+def _divided(keyed: tuple[int, Iterable[Placed]], division: Division) -> tuple[bytes, bytes]:
+    """Return the positions of all units, ascending, and the number of the split of each."""
+    placed = list(keyed[1])
+    names = sorted({name for of_block, _ in placed for name in of_block})
+    index = {name: number for number, name in enumerate(names)}
+    pairs = [pairs_of([data]) for _, data in placed]
+    of_blocks = (np.array([index[name] for name in of_block], np.int64) for of_block, _ in placed)
+    class_of = np.concatenate([of_block[of[:, 1]] for of_block, of in zip(of_blocks, pairs, strict=True)])
+    positions, unit, images = np.unique(np.concatenate(pairs)[:, 0], return_inverse=True, return_counts=True)
+    found, counts = np.unique(unit * len(names) + class_of, return_counts=True)
+    of_unit, of_class = np.divmod(found, max(1, len(names)))
+    most = np.lexsort((of_class, -counts, of_unit))  # of equal numbers, the first name
+    class_of_unit = of_class[most[np.unique(of_unit[most], return_index=True)[1]]]
+    split = np.zeros(len(positions), np.int64)
+    ordered, ends = (
+        np.argsort(class_of_unit, kind="stable"),
+        np.cumsum(np.bincount(class_of_unit, minlength=len(names))),
+    )
+    for name, units in zip(names, np.split(ordered, ends), strict=False):
+        borders = class_borders(name, np.stack([positions[units], images[units]], axis=1), division.shares)
+        split[units] = np.searchsorted(np.array(borders, np.int64), positions[units], side="right")
+    return positions.tobytes(), split.tobytes()

@@ -52,11 +52,11 @@ class DivideImages(beam.PTransform):
             | "AllPlaces" >> beam.GroupByKey()
             | "DividePlaces" >> beam.Map(_divided, self.division).with_output_types(tuple[bytes, bytes])
         )
-        assign = beam.Map(_assigned, AsIter(divided), self.division, self.splits)
+        assign = beam.Map(assign_splits, AsIter(divided), self.division, self.splits)
         return rows | "AssignSplits" >> assign.with_output_types(Keyed)
 
 
-def _positions(names: Iterable[str], division: Division) -> np.ndarray:
+def positions_of(names: Iterable[str], division: Division) -> np.ndarray:
     """Return the position of the group of each name: int64."""
     position = division.shares.position
     return np.array([position(division.group_of(name) or name) for name in names], np.int64)
@@ -67,7 +67,7 @@ def _placed(keyed: Keyed, division: Division) -> Keyed:
     block = unpack_block(keyed[1])
     if block.state is not None:
         block = block.take(block.state == FileState.FOUND)
-    positions = _positions(name_keys(block.file_name.texts()), division)
+    positions = positions_of(name_keys(block.file_name.texts()), division)
     return keyed[0], np.stack([block.image_id, positions], axis=1).tobytes()
 
 
@@ -87,7 +87,7 @@ class Units(NamedTuple):
 
 def _counted(_: int, sides: tuple[Iterable[bytes], ...]) -> tuple[int, tuple[bytes, bytes]]:
     """Convert places and labels of a range to positions of its images, and (position, label) of each label."""
-    places, *labels = (np.unique(_pairs(side), axis=0) for side in sides)
+    places, *labels = (np.unique(pairs_of(side), axis=0) for side in sides)
     found = np.zeros((0, 2), np.int64)
     if labels and len(places):
         row = np.minimum(np.searchsorted(places[:, 0], labels[0][:, 0]), len(places) - 1)
@@ -96,14 +96,15 @@ def _counted(_: int, sides: tuple[Iterable[bytes], ...]) -> tuple[int, tuple[byt
     return 0, (places[:, 1].tobytes(), found.tobytes())
 
 
-def _pairs(parts: Iterable[bytes]) -> np.ndarray:
+def pairs_of(parts: Iterable[bytes]) -> np.ndarray:
+    """Return int64 [N, 2] of its bytes."""
     return np.frombuffer(b"".join(parts), np.int64).reshape(-1, 2)
 
 
 def _divided(keyed: tuple[int, Iterable[tuple[bytes, bytes]]], division: Division) -> tuple[bytes, bytes]:
     """Return the positions of all units, ascending, and the number of the split of each."""
     images, labels = zip(*keyed[1], strict=True)
-    units = units_of(np.frombuffer(b"".join(images), np.int64), _pairs(labels))
+    units = units_of(np.frombuffer(b"".join(images), np.int64), pairs_of(labels))
     if len(units.labels):
         numbers = stratify(units, division.shares)
     else:
@@ -126,12 +127,14 @@ def units_of(positions: np.ndarray, labels: np.ndarray) -> Units:
     return Units(places, images, np.stack([unit, pairs[:, 1], numbers], axis=1))
 
 
-def _assigned(keyed: Keyed, divided: Iterable[tuple[bytes, bytes]], division: Division, splits: Sequence[str]) -> Keyed:
+def assign_splits(
+    keyed: Keyed, divided: Iterable[tuple[bytes, bytes]], division: Division, splits: Sequence[str]
+) -> Keyed:
     """Assign splits to image rows. Rows that cannot be written keep theirs."""
     block = unpack_block(keyed[1])
     split = block.split.copy()
     number_of = np.array([splits.index(name) for name in division.names])
-    positions = _positions(name_keys(block.file_name.texts()), division)
+    positions = positions_of(name_keys(block.file_name.texts()), division)
     for places, numbers in (tuple(np.frombuffer(part, np.int64) for part in parts) for parts in divided):
         if not len(places):
             continue

@@ -121,16 +121,16 @@ _COPIED_BYTES = 4096
 _MOST_HEADS = 4096
 
 
-class _Heads(dict[int, bytes]):
+class Heads(dict[int, bytes]):
     """Header bytes of a feature, by the length of its data."""
 
-    def __init__(self, feature: Feature):
+    def __init__(self, name: str, kind: FeatureKind, is_list: bool):
         super().__init__()
-        name = feature.name.encode()
-        self._key = _FIELD_1 + varint(len(name)) + name + _FIELD_2
-        self._tag = _LIST_TAG[feature.kind]
-        self._is_one = feature.kind is FeatureKind.BYTES and not feature.is_list  # a list of one
-        self._is_packed = feature.kind is not FeatureKind.BYTES
+        key = name.encode()
+        self._key = _FIELD_1 + varint(len(key)) + key + _FIELD_2
+        self._tag = _LIST_TAG[kind]
+        self._is_one = kind is FeatureKind.BYTES and not is_list  # a list of one
+        self._is_packed = kind is not FeatureKind.BYTES
 
     def __missing__(self, length: int) -> bytes:
         has_length = self._is_one or (self._is_packed and length)
@@ -150,7 +150,7 @@ class ExampleWriter:
     """
 
     def __init__(self, table: FeatureTable):
-        self._features = [(feature, _Heads(feature)) for feature in table.features]
+        self._features = [(each, Heads(each.name, each.kind, each.is_list)) for each in table.features]
 
     def write(self, values: Mapping[str, Any]) -> bytes:
         """Return the result of `record` as one bytes object."""

@@ -279,7 +279,10 @@ def _open(stream: Any, columns: int, delimiter: str, malformed: _Malformed) -> I
             arrow_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES, column_names=names),
             arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=malformed),
             arrow_csv.ConvertOptions(
-                check_utf8=False, column_types=dict.fromkeys(names, pa.large_binary()), strings_can_be_null=False
+                check_utf8=False,
+                column_types=dict.fromkeys(names, pa.large_binary()),
+                null_values=[""],
+                strings_can_be_null=True,
             ),
         )
     except pa.ArrowInvalid as error:
@@ -290,11 +293,5 @@ def _open(stream: Any, columns: int, delimiter: str, malformed: _Malformed) -> I
 
 def _numbers(before: int, count: int, left_out: set[int]) -> np.ndarray:
     """Return the numbers of the next rows in a file, without the rows that are left out."""
-    if not left_out:
-        return np.arange(before + 1, before + 1 + count)
-    found: list[int] = []
-    while len(found) < count:
-        before += 1
-        if before not in left_out:
-            found.append(before)
-    return np.array(found, np.int64)
+    numbers = np.arange(before + 1, before + 1 + count + len(left_out))
+    return numbers[~np.isin(numbers, list(left_out))][:count]

@@ -4,6 +4,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
@@ -110,11 +111,10 @@ def _wanted(schema: pa.Schema, columns: tuple[str, ...]) -> list[str] | None:
 
 def _class_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
     """Return the names of ClassLabel columns, which Hugging Face's `datasets` writes into the schema's metadata."""
-    try:
-        found = msgspec.json.decode((schema.metadata or {}).get(b"huggingface", b"{}"), type=_HuggingFace)
-    except msgspec.DecodeError:
-        return {}
-    return dict(_labels_in(found.info.features, ""))
+    with suppress(msgspec.DecodeError, AttributeError, KeyError, TypeError):
+        features = msgspec.json.decode((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        return dict(_labels_in(features, ""))
+    return {}
 
 
 def _labels_in(features: dict[str, Any], prefix: str) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -126,14 +126,6 @@ def _labels_in(features: dict[str, Any], prefix: str) -> Iterator[tuple[str, tup
             yield f"{prefix}{name}", tuple(map(str, each["names"]))
         elif isinstance(each, dict) and "_type" not in each:
             yield from _labels_in(each, f"{prefix}{name}.")
-
-
-class _Info(msgspec.Struct):
-    features: dict[str, Any] = {}
-
-
-class _HuggingFace(msgspec.Struct):
-    info: _Info = msgspec.field(default_factory=_Info)
 
 
 def _named(batch: RowBatch) -> RowBatch:

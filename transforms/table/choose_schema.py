@@ -1,6 +1,7 @@
 """Choose how columns are written, from facts of all rows."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import NamedTuple
 
 import msgspec
@@ -191,7 +192,7 @@ def _column(name: str, found: ColumnStats, choice: ColumnChoice) -> Column:
     values = _enum(name, found, choice) if type_ is ColumnType.ENUM else ()
     column = Column(name, feature, type_, is_list, default=default, values=values, shape=shape)
     if default is not None and type_ is not ColumnType.ENUM:
-        for fault in convert_column(column, None, 1, True, {}).faults:
+        for fault in convert_column(column, None, 1, {}).faults:
             raise ConfigError(
                 f"--default: {fault.detail}, as which it is written; give another, or its type by --schema"
             )
@@ -363,6 +364,8 @@ def _labels(stats: TableStats, choice: ColumnChoice) -> LabelMap:
     found = stats_of.distinct
     if found is None:
         raise CategoryError(f"column {choice.label} has {_TOO_MANY}, too many to be classes; is it the label?")
+    if stats_of.seen.keys() <= _NUMBERS:
+        found = {name for name in found if Decimal(name).is_finite()}  # NaN among numbers is no class
     if choice.label in choice.defaults:
         found = found | {choice.defaults[choice.label]}
     names = list(choice.classes or stats_of.names or sorted_names(name for name in found if name))

@@ -2,24 +2,24 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.schemas.block import starts_of
 from recordmill.schemas.features import ColumnType, FeatureKind
 from recordmill.schemas.inputs.tables import CLASS_TYPES, Column
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.encoders.fit_encoder import TextVectorizer
-from recordmill.transforms.records.example import varint
+from recordmill.transforms.records.example import Heads, varint, varints
 from recordmill.transforms.rows.kinds import KINDS
 from recordmill.transforms.rows.read_json import as_text
 from recordmill.transforms.rows.row_batch import flat_lists, is_list, name_of, python_values, shown
 
-_LIST_TAG = {FeatureKind.BYTES: b"\x0a", FeatureKind.FLOAT: b"\x12", FeatureKind.INT64: b"\x1a"}
-_FIELD_1, _FIELD_2 = b"\x0a", b"\x12"
-_MOST_SEPTETS = 10
+_FIELD_1 = b"\x0a"
 _MOST_COUNTED = 1 << 16
 
 
@@ -30,6 +30,7 @@ class FeatureColumn(NamedTuple):
         values: of all rows one after the other: int64 or float32, or a binary array.
         ends: int64 [rows + 1]: the values of row i are ends[i] up to ends[i + 1].
         absent: bool [rows]: rows whose record lacks the feature; None where none does.
+        is_list: False if each row has one value at most.
     """
 
     name: str
@@ -37,6 +38,7 @@ class FeatureColumn(NamedTuple):
     values: Any
     ends: np.ndarray
     absent: np.ndarray | None = None
+    is_list: bool = True
 
 
 def encode_rows(features: Sequence[FeatureColumn], rows: int) -> pa.LargeBinaryArray:
@@ -50,21 +52,12 @@ def encode_rows(features: Sequence[FeatureColumn], rows: int) -> pa.LargeBinaryA
 
 def _entry(feature: FeatureColumn) -> list[pa.Array]:
     """Return the bytes that a feature adds to each record: the map entry up to the values, and the values."""
-    payload = _payloads(feature)
-    key = _FIELD_1 + varint(len(feature.name.encode())) + feature.name.encode() + _FIELD_2
-    is_packed = feature.kind is not FeatureKind.BYTES
-
-    def head(length: int) -> bytes:
-        packed = _FIELD_1 + varint(length) if is_packed and length else b""
-        of_list = _LIST_TAG[feature.kind] + varint(len(packed) + length) + packed
-        of_feature = key + varint(len(of_list) + length) + of_list
-        return _FIELD_1 + varint(len(of_feature) + length) + of_feature
-
+    payload, heads = _payloads(feature), Heads(feature.name, feature.kind, feature.is_list)
     lengths = _lengths(payload)
     if feature.absent is None:
-        return [_by_length(lengths, head), payload]
+        return [_by_length(lengths, heads.__getitem__), payload]
     lengths = np.where(feature.absent, -1, lengths)
-    return [_by_length(lengths, lambda length: head(length) if length >= 0 else b""), payload]
+    return [_by_length(lengths, lambda length: heads[length] if length >= 0 else b""), payload]
 
 
 def _payloads(feature: FeatureColumn) -> pa.LargeBinaryArray:
@@ -72,33 +65,16 @@ def _payloads(feature: FeatureColumn) -> pa.LargeBinaryArray:
     if feature.kind is FeatureKind.FLOAT:
         data, ends = np.asarray(feature.values, "<f4").tobytes(), feature.ends * 4
     elif feature.kind is FeatureKind.INT64:
-        data, of_values = _varints(np.asarray(feature.values, np.int64))
-        ends = of_values[feature.ends]
+        numbers = varints(np.asarray(feature.values, np.int64))
+        data, ends = numbers.values.tobytes(), numbers.starts[feature.ends]
     else:
-        values = pa.array(feature.values).cast(pa.large_binary())
-        items = _join([_by_length(_lengths(values), lambda length: _FIELD_1 + varint(length)), values])
+        items = pa.array(feature.values).cast(pa.large_binary())
+        if feature.is_list:
+            items = _join([_by_length(_lengths(items), lambda length: _FIELD_1 + varint(length)), items])
         _, offsets, data = items.buffers()
         ends = np.frombuffer(offsets, np.int64, len(items) + 1, items.offset * 8)[feature.ends]
     offsets = pa.py_buffer(np.ascontiguousarray(ends, np.int64))
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends) - 1, [None, offsets, pa.py_buffer(data)])
-
-
-def _varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
-    """Return values as consecutive varints, and where each begins; one place more, for the end."""
-    rest = values.astype(np.uint64)
-    septets = np.empty((len(values), _MOST_SEPTETS), np.uint8)
-    lengths = np.ones(len(values), np.int64)
-    for place in range(_MOST_SEPTETS):
-        septets[:, place] = rest & np.uint64(127)
-        rest >>= np.uint64(7)
-        more = rest > 0
-        if not more.any():
-            septets = septets[:, : place + 1]
-            break
-        lengths += more
-        septets[more, place] |= 128
-    used = np.arange(septets.shape[1]) < lengths[:, None]
-    return septets[used].tobytes(), np.concatenate([[0], np.cumsum(lengths)])
 
 
 def _by_length(lengths: np.ndarray, made: Callable[[int], bytes]) -> pa.LargeBinaryArray:
@@ -147,14 +123,11 @@ class Converted(NamedTuple):
     faults: list[ValueFault]
 
 
-def convert_column(
-    column: Column, array: pa.Array | None, rows: int, is_typed: bool, indices: Mapping[str, int]
-) -> Converted:
+def convert_column(column: Column, array: pa.Array | None, rows: int, indices: Mapping[str, int]) -> Converted:
     """Return the feature of a column for a batch of `rows` rows.
 
     Args:
         array: None where the file has no such column.
-        is_typed: see RowBatch.
         indices: by name, for a column of classes, or of an enum.
     """
     if array is None:
@@ -164,102 +137,88 @@ def convert_column(
     has_lists = is_list(array.type)
     if column.type in (ColumnType.BYTES, *_NAMED) and has_lists and not column.is_list:
         array, has_lists = _texts(array), False  # a list in a column of texts
-    is_missing = array.is_null().to_numpy(zero_copy_only=False)
-    if not is_typed:
-        is_missing = is_missing | pc.fill_null(pc.equal(array, ""), True).to_numpy(zero_copy_only=False)
+    is_missing = _is_null(array)
     faults: list[ValueFault] = []
     counts = np.ones(rows, np.int64)
     if column.is_list:
-        array, counts = _items(array, has_lists, is_missing)
-        if column.shape:
-            wrong = np.flatnonzero(~is_missing & (counts != math.prod(column.shape)))
-            what = f"values, where its shape {list(column.shape)} has {math.prod(column.shape):,}"
-            texts = (f"column {column.name} has {counts[place]:,} {what}" for place in wrong)
-            faults += [ValueFault(int(p), Reason.OTHER_TYPE, text) for p, text in zip(wrong, texts, strict=True)]
+        array, counts = _items(array) if has_lists else (array.drop_null(), (~is_missing).astype(np.int64))
+        size = math.prod(column.shape)
+        what = f"values, where its shape {list(column.shape)} has {size:,}"
+        wrong = ~is_missing & (counts != size) & bool(column.shape)
+        faults += _faults(wrong, Reason.OTHER_TYPE, lambda place: f"column {column.name} has {counts[place]:,} {what}")
     elif has_lists:
-        faults += [
-            ValueFault(int(p), Reason.OTHER_TYPE, _is_no(column, array[int(p)])) for p in np.flatnonzero(~is_missing)
-        ]
+        faults += _faults(~is_missing, Reason.OTHER_TYPE, partial(_is_no, column, array))
         array = pa.nulls(rows, pa.large_string())
     elif is_missing.any() and column.default is not None:
         texts = _texts(array)
-        array = pc.if_else(pa.array(is_missing), pa.scalar(column.default).cast(texts.type), texts)
-        is_missing, is_typed = np.zeros(rows, bool), False
-    ends = np.concatenate([[0], np.cumsum(counts)])
-    is_wanted = np.repeat(~is_missing, counts)
-    values, item_faults = _convert(column, array, is_wanted, indices)
+        array, is_missing = pc.fill_null(texts, pa.scalar(column.default).cast(texts.type)), np.zeros(rows, bool)
+    values, of_items = _convert(column, array, indices)
     owners = np.repeat(np.arange(rows), counts)
-    faults += [fault._replace(place=int(owners[fault.place])) for fault in item_faults]
+    faults += [fault._replace(place=int(owners[fault.place])) for fault in of_items]
     if is_missing.any() and not column.is_optional:
-        text = f"column {column.name} has no value"
-        faults += [ValueFault(int(place), Reason.MISSING_VALUE, text) for place in np.flatnonzero(is_missing)]
+        faults += _faults(is_missing, Reason.MISSING_VALUE, lambda _: f"column {column.name} has no value")
     if is_missing.any() and not column.is_list:  # values of missing rows are dropped, so that lists can be cut
         counts = (~is_missing).astype(np.int64)
-        ends = np.concatenate([[0], np.cumsum(counts)])
         values = values[~is_missing] if isinstance(values, np.ndarray) else values.filter(pa.array(~is_missing))
     absent = is_missing if is_missing.any() else None
-    return Converted(FeatureColumn(column.feature, column.kind, values, ends, absent), faults)
+    return Converted(
+        FeatureColumn(column.feature, column.kind, values, starts_of(counts), absent, column.is_list), faults
+    )
 
 
-def _items(array: pa.Array, has_lists: bool, is_missing: np.ndarray) -> tuple[pa.Array, np.ndarray]:
-    """Return the items of all lists, and the number of each row; a single value is a list of one."""
-    if not has_lists:
-        return array.filter(pa.array(~is_missing)), (~is_missing).astype(np.int64)
+def _is_null(array: pa.Array) -> np.ndarray:
+    return array.is_null().to_numpy(zero_copy_only=False)
+
+
+def _items(array: pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """Return the items of all lists, and the number of each row."""
     items, counts, _ = flat_lists(array)
     return items.dictionary_decode() if pa.types.is_dictionary(items.type) else items, counts
 
 
+def _faults(is_odd: np.ndarray, reason: Reason, detail: Callable[[int], str]) -> list[ValueFault]:
+    return [ValueFault(place, reason, detail(place)) for place in np.flatnonzero(is_odd).tolist()]
+
+
 def _convert(
-    column: Column, array: pa.Array, is_wanted: np.ndarray, indices: Mapping[str, int]
+    column: Column, array: pa.Array, indices: Mapping[str, int]
 ) -> tuple[np.ndarray | pa.Array, list[ValueFault]]:
     """Return values of the column's type, one for each of `array`; faults have places in `array`."""
+    text = f"column {column.name}: its list has an item without a value"
+    holes = _faults(_is_null(array), Reason.MISSING_VALUE, lambda _: text) if column.is_list else []
     if column.type is ColumnType.BYTES:
-        return pc.fill_null(_texts(array).cast(pa.large_binary()), b""), _holes(column, array, is_wanted)
+        return pc.fill_null(_texts(array).cast(pa.large_binary()), b""), holes
     if column.type in _NAMED:
-        numbers, faults = _numbers(column, array, is_wanted, indices)
-        return numbers, faults + _holes(column, array, is_wanted)
-    cast, faults = _cast(column, array, is_wanted)
-    faults += _holes(column, array, is_wanted)
+        numbers, faults = _numbers(column, array, indices)
+        return numbers, faults + holes
+    cast = cast_values(array, next(kind.arrow for kind in KINDS if kind.type is column.type))
+    is_odd = _is_null(cast) & ~_is_null(array)
+    faults = _faults(is_odd, Reason.OTHER_TYPE, partial(_is_no, column, array))
+    if pa.types.is_floating(array.type):
+        faults = [
+            fault if math.isfinite(array[fault.place].as_py()) else fault._replace(reason=Reason.NOT_FINITE)
+            for fault in faults
+        ]
+    faults += holes
     if column.type is ColumnType.FLOAT:
-        numbers = pc.fill_null(cast, 0.0).to_numpy(zero_copy_only=False)
         with np.errstate(over="ignore"):
-            values = numbers.astype(np.float32)
-        for place in np.flatnonzero(is_wanted & ~np.isfinite(values)):
-            faults.append(
-                ValueFault(int(place), Reason.NOT_FINITE, f"column {column.name}: {shown(array[int(place)])}")
-            )
-        return values, faults
-    if column.type is ColumnType.DATE:
-        cast = cast.cast(pa.int32())
-    whole = cast.cast(pa.int64())
+            values = pc.fill_null(cast, 0.0).to_numpy(zero_copy_only=False).astype(np.float32)
+        return values, faults + _faults(
+            ~np.isfinite(values), Reason.NOT_FINITE, lambda place: f"column {column.name}: {shown(array[place])}"
+        )
+    whole = cast.cast(pa.int32() if column.type is ColumnType.DATE else pa.int64()).cast(pa.int64())
     return pc.fill_null(whole, 0).to_numpy(zero_copy_only=False), faults
 
 
-def _holes(column: Column, array: pa.Array, is_wanted: np.ndarray) -> list[ValueFault]:
-    is_hole = array.is_null().to_numpy(zero_copy_only=False) & is_wanted
-    text = f"column {column.name}: its list has an item without a value"
-    return [ValueFault(int(place), Reason.MISSING_VALUE, text) for place in np.flatnonzero(is_hole)]
-
-
-def _cast(column: Column, array: pa.Array, is_wanted: np.ndarray) -> tuple[pa.Array, list[ValueFault]]:
-    """Convert all values at once by Arrow; if one does not fit, one by one."""
-    target = next(kind.arrow for kind in KINDS if kind.type is column.type)
-    if not is_wanted.all():
-        array = pc.if_else(pa.array(is_wanted), array, pa.scalar(None, array.type))
+def cast_values(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return the values as another type; null where one does not fit."""
     try:
-        return _cast_all(array, target), []
+        return _cast_all(array, target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        pass
-    values: list[Any] = []
-    faults = []
-    for place, value in enumerate(array):
-        try:
-            values.append(_cast_all(array.slice(place, 1), target)[0].as_py())
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            values.append(None)
-            is_odd = pa.types.is_floating(value.type) and not math.isfinite(value.as_py())
-            faults.append(ValueFault(place, Reason.NOT_FINITE if is_odd else Reason.OTHER_TYPE, _is_no(column, value)))
-    return pa.array(values, target), faults
+        if len(array) < 2:
+            return pa.nulls(len(array), target)
+    half = len(array) // 2
+    return pa.concat_arrays([cast_values(array[:half], target), cast_values(array[half:], target)])
 
 
 def _cast_all(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -303,20 +262,16 @@ def _timestamps(texts: pa.Array) -> pa.Array:
     return pc.coalesce(without, with_zone.cast(pa.timestamp("us")))
 
 
-def _numbers(
-    column: Column, array: pa.Array, is_wanted: np.ndarray, indices: Mapping[str, int]
-) -> tuple[np.ndarray, list[ValueFault]]:
+def _numbers(column: Column, array: pa.Array, indices: Mapping[str, int]) -> tuple[np.ndarray, list[ValueFault]]:
     """Return the index of each value's name."""
     encoded = array.dictionary_encode()
     names = [name_of(value) for value in python_values(encoded.dictionary)]
     table = np.array([*(indices.get(name, -1) for name in names), 0])
     numbers = table[pc.fill_null(encoded.indices, len(names)).to_numpy(zero_copy_only=False)]
-    faults = []
     what = "class" if column.type in CLASS_TYPES else "value of the enum is"
-    for place in np.flatnonzero(is_wanted & (numbers < 0)):
-        text = f"column {column.name}: no {what} {shown(array[int(place)])}"
-        faults.append(ValueFault(int(place), Reason.UNKNOWN_CLASS, text))
-    return np.maximum(numbers, 0), faults
+    return np.maximum(numbers, 0), _faults(
+        numbers < 0, Reason.UNKNOWN_CLASS, lambda place: f"column {column.name}: no {what} {shown(array[place])}"
+    )
 
 
 def _texts(array: pa.Array) -> pa.Array:
@@ -331,9 +286,9 @@ def _texts(array: pa.Array) -> pa.Array:
     return pa.array([None if value is None else as_text(value) for value in python_values(array)], pa.large_string())
 
 
-def _is_no(column: Column, value: pa.Scalar) -> str:
+def _is_no(column: Column, array: pa.Array, place: int) -> str:
     kind = f"list of {column.type.value}" if column.is_list else column.type.value
-    return f"column {column.name}: {shown(value)} is no {kind}"
+    return f"column {column.name}: {shown(array[place])} is no {kind}"
 
 
 _TERM_VALUES = {ColumnType.TERM_VALUE: np.float32, ColumnType.TERM_COUNT: np.int64}
@@ -354,15 +309,15 @@ class ConvertedTexts(NamedTuple):
 
 
 def convert_texts(
-    columns: Sequence[Column], array: pa.Array | None, rows: int, is_typed: bool, vectorize: TextVectorizer
+    columns: Sequence[Column], array: pa.Array | None, rows: int, vectorize: TextVectorizer
 ) -> ConvertedTexts:
     """Return the features of a column of texts. A row without a text has no terms.
 
     Args:
         columns: what the column becomes, one a feature.
-        array, is_typed: see `convert_column`.
+        array: see `convert_column`.
     """
-    texts, faults = column_texts(columns[0], array, rows, is_typed)
+    texts, faults = column_texts(columns[0], array, rows)
     vectors = vectorize([text or "" for text in texts])
     features = []
     for column in columns:
@@ -373,12 +328,10 @@ def convert_texts(
     return ConvertedTexts(features, faults, vectors.counts * has_text[:, None])
 
 
-def column_texts(
-    column: Column, array: pa.Array | None, rows: int, is_typed: bool
-) -> tuple[list[str | None], list[ValueFault]]:
+def column_texts(column: Column, array: pa.Array | None, rows: int) -> tuple[list[str | None], list[ValueFault]]:
     """Return the text of each row, None for a missing one; and rows whose bytes are not UTF-8, or too many."""
     raw = Column(column.name, column.name, ColumnType.BYTES, is_optional=True, default=column.default)
-    converted = convert_column(raw, array, rows, is_typed, {})
+    converted = convert_column(raw, array, rows, {})
     found = iter(converted.feature.values.to_pylist())
     absent = converted.feature.absent
     texts: list[str | None] = []

@@ -6,11 +6,12 @@ from functools import partial
 from typing import NamedTuple
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
 from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder
-from recordmill.schemas.inputs.tables import Column, RowsFile
+from recordmill.schemas.inputs.tables import Column, RowsFile, TableSchema
 from recordmill.transforms.encoders.fit_encoder import FitEncoder
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.runtime import progress
@@ -21,30 +22,7 @@ from recordmill.transforms.table.observe_columns import TableStats, observe
 from recordmill.transforms.table.read_records import made_ahead
 
 
-@dataclass(eq=False, repr=False)
-class InferSchema(beam.PTransform):
-    """Convert RowsFile to one ChosenSchema.
-
-    Args:
-        files: all of them, for messages.
-    """
-
-    choice: ColumnChoice
-    files: tuple[RowsFile, ...]
-    recipe: RowsRecipe
-
-    def expand(self, files: PCollection[RowsFile]) -> PCollection[ChosenSchema]:
-        distinct = self.choice.numbered
-        return (
-            files
-            | "SpreadFiles" >> beam.Reshuffle()
-            | "Observe" >> beam.Map(_observe, self.recipe, distinct)
-            | "AddUp" >> beam.combiners.ToList()
-            | "Choose" >> beam.Map(_choose, self.choice, self.files)
-        )
-
-
-def _observe(file: RowsFile, recipe: RowsRecipe, distinct: tuple[str, ...]) -> TableStats:
+def observe_file(file: RowsFile, recipe: RowsRecipe, distinct: tuple[str, ...]) -> TableStats:
     progress.set_step("looking at columns")
     stats = TableStats()
     for seen in made_ahead(partial(observe, file=file.number, distinct=distinct), file, recipe):
@@ -52,7 +30,7 @@ def _observe(file: RowsFile, recipe: RowsRecipe, distinct: tuple[str, ...]) -> T
     return stats
 
 
-def _choose(found: list[TableStats], choice: ColumnChoice, files: tuple[RowsFile, ...]) -> ChosenSchema:
+def choose_columns(found: list[TableStats], choice: ColumnChoice, files: tuple[RowsFile, ...]) -> ChosenSchema:
     """Merge facts in the order of the files: columns are in the order of the first file that has them."""
     total = TableStats()
     for stats in sorted(found, key=lambda stats: sorted(stats.bad)):
@@ -96,7 +74,7 @@ class FitTexts(beam.PTransform):
             wanted = [RowTexts(each.column, each.fit_split, self.defaults.get(each.column)) for each in fitted]
             texts = beam.FlatMap(_texts, wanted, self.recipe, AsSingleton(self.chosen))
             tags = [str(number) for number in range(len(wanted))]
-            found = files | "SpreadFiles" >> beam.Reshuffle() | "Texts" >> texts.with_outputs(*tags)
+            found = files | "Texts" >> texts.with_outputs(*tags)
             encoders += [
                 found[tag] | f"Fit-{each.column}" >> FitEncoder(each) for tag, each in zip(tags, fitted, strict=True)
             ]
@@ -119,13 +97,16 @@ def row_texts(
     Args:
         chosen: which says how classes are divided, where they are.
     """
-    divide, splits = RowEncoder(chosen, recipe).splits_of, recipe.splits
+    splits = recipe.splits
+    label = TableSchema(tuple(column for column in chosen.schema.columns if column.name == splits.stratified))
+    divide = RowEncoder(chosen._replace(schema=label), recipe._replace(image_column="", images=()))
     columns = *(each.column for each in wanted), *splits.columns, *filter(None, [splits.stratified])
     for batch in read_rows(file, recipe.reading._replace(columns=columns)):
-        split_of_row = divide(batch)
+        divided, split_of_row = divide(batch), np.full(len(batch.lines), -1)
+        split_of_row[np.isin(batch.lines, divided.lines)] = divided.split
         for number, (name, split, default) in enumerate(wanted):
             column = Column(name, name, ColumnType.BYTES, default=default)
-            texts, _ = column_texts(column, batch.columns.get(name), len(batch.lines), batch.is_typed)
+            texts, _ = column_texts(column, batch.columns.get(name), len(batch.lines))
             of_split = splits.names.index(split)
             yield (
                 number,

@@ -18,7 +18,7 @@ from recordmill.schemas.rejects import Reason
 from recordmill.transforms.encoders.fit_encoder import TextVectorizer
 from recordmill.transforms.folder.read_labels import path_below, picture_name
 from recordmill.transforms.rows.read_rows import read_rows
-from recordmill.transforms.rows.row_batch import BadRow, RowBatch, name_of, python_values, shown
+from recordmill.transforms.rows.row_batch import BadRow, RowBatch, name_of, shown
 from recordmill.transforms.table.choose_schema import ChosenSchema, file_column
 from recordmill.transforms.table.convert_columns import ValueFault, convert_column, convert_texts, encode_rows
 from recordmill.transforms.table.observe_columns import observe
@@ -51,55 +51,34 @@ class RowsRecipe(NamedTuple):
         return bool(self.image_column) and not self.images
 
 
-class GoodRows(NamedTuple):
-    """Rows of a batch that become records.
+class MadeRows(NamedTuple):
+    """Rows of a batch that become records, in its order.
 
     Attributes:
-        places: int64 [rows]: in the batch.
         lines: int64 [rows]: see RowBatch.
         records: of each, a binary array.
         identities: what each row is known by.
         classes: class index of each; None without classes.
+        positions: uint64 [rows]: see `SplitShares.position`; None if rows are not divided by shares.
+        strata: int64 [rows]: index of the class that each is divided with; ALL_ROWS if all are divided together.
+        split: int64 [rows]: index in the names of splits.
         texts: by column, what TextCounts has of each.
-        bad: the others.
+        names: of pictures, if rows name some.
+        files: bytes of pictures, if rows have them.
+        bad: the other rows.
     """
 
-    places: np.ndarray
     lines: np.ndarray
     records: pa.Array
     identities: list[bytes]
     classes: np.ndarray | None
-    texts: dict[str, np.ndarray]
-    bad: list[BadRow]
-
-
-class MadeRows(NamedTuple):
-    """Records of a batch, in the order of its rows.
-
-    Attributes:
-        split: int64 [rows], as their index in the names of splits.
-        names: of pictures, if rows name some.
-        files: bytes of pictures, if rows have them.
-    """
-
-    good: GoodRows
+    positions: np.ndarray | None
+    strata: np.ndarray
     split: np.ndarray
+    texts: dict[str, np.ndarray]
     names: list[str]
     files: list[bytes]
-
-
-class PlacedRows(NamedTuple):
-    """Rows of a batch that are divided.
-
-    Attributes:
-        positions: int64 [rows]: see `SplitShares.position`.
-        classes: int64 [rows]: index of the class that each is divided with; ALL_ROWS if all are divided together.
-        names: of pictures, if rows name some.
-    """
-
-    positions: np.ndarray
-    classes: np.ndarray
-    names: list[str]
+    bad: list[BadRow]
 
 
 class RowEncoder:
@@ -124,30 +103,6 @@ class RowEncoder:
         self._vectorizers = {encoder.column: TextVectorizer(encoder) for encoder in chosen.encoders}
 
     def __call__(self, batch: RowBatch) -> MadeRows:
-        good, names, files = self.good_rows(batch), [], []
-        if self._recipe.holds_files:
-            files = _files_of(batch, self._recipe.image_column, good.places)
-            paths = batch.values(f"{self._recipe.image_column}.path")
-            of_files = zip(good.places.tolist(), files, strict=True)
-            names = [_file_name(paths[place], content) for place, content in of_files]
-        else:
-            names = self._picture_names(batch, good)
-        return MadeRows(good, self._split_names(batch, good.places, good.identities, good.classes), names, files)
-
-    def placed_rows(self, batch: RowBatch) -> PlacedRows:
-        """Positions between splits of the rows that become records."""
-        good = self.good_rows(batch)
-        positions = self._positions(batch, good.places, good.identities).astype(np.int64)
-        return PlacedRows(positions, self._classes(good.classes, len(positions)), self._picture_names(batch, good))
-
-    def _picture_names(self, batch: RowBatch, good: GoodRows) -> list[str]:
-        """Return the file that each row names; none if rows name no files."""
-        if not self._recipe.images:
-            return []
-        paths = batch.values(self._recipe.image_column)
-        return [picture_name(paths[place], self._recipe.images) for place in good.places.tolist()]
-
-    def good_rows(self, batch: RowBatch) -> GoodRows:
         rows = len(batch.lines)
         all_faults = list(_path_faults(batch, self._recipe))
         features, label = [], None
@@ -155,7 +110,7 @@ class RowEncoder:
             if column.type in TEXT_PARTS:
                 continue
             array = batch.columns.get(column.name)
-            converted = convert_column(column, array, rows, batch.is_typed, self._indices.get(column.name, {}))
+            converted = convert_column(column, array, rows, self._indices.get(column.name, {}))
             all_faults += converted.faults
             feature = converted.feature
             if column.type in CLASS_TYPES:
@@ -165,82 +120,73 @@ class RowEncoder:
             features.append(feature)
         counts = {}
         for name, columns in self._texts_of.items():
-            texts = convert_texts(columns, batch.columns.get(name), rows, batch.is_typed, self._vectorizers[name])
+            texts = convert_texts(columns, batch.columns.get(name), rows, self._vectorizers[name])
             features += texts.features
             counts[name] = texts.counts
             all_faults += texts.faults
         records = encode_rows(features, rows)
         all_faults += (*self._identity_faults(batch), *_too_large(records))
         faults = {fault.place: fault for fault in reversed(all_faults)}  # the first of each row
-        good = np.setdiff1d(np.arange(rows), np.fromiter(faults, np.int64, len(faults)))
-        # A row without a value has no label, so that there are fewer labels than rows; such a row is a fault.
-        indices = None if label is None else _spread(label.values, label.absent, rows)[good]
-        records = records.take(pa.array(good)) if faults else records
         bad = [BadRow(int(batch.lines[place]), fault.reason, fault.detail) for place, fault in sorted(faults.items())]
-        of_good = {name: of_rows[good] for name, of_rows in counts.items()}
-        key = self._splits.key
-        if self._recipe.holds_files and not key:
-            identities = [
-                content_name(content).encode() for content in _files_of(batch, self._recipe.image_column, good)
-            ]
+        is_good = np.ones(rows, bool)
+        is_good[list(faults)] = False
+        # A row without a value has no label, so that there are fewer labels than rows; such a row is a fault.
+        classes = label and label.values[is_good if label.absent is None else is_good[~label.absent]]
+        records = records.filter(pa.array(is_good)) if faults else records
+        return self._made(
+            batch._replace(parts={}).without(bad),
+            records,
+            classes,
+            {name: of_rows[is_good] for name, of_rows in counts.items()},
+        )
+
+    def _made(
+        self, good: RowBatch, records: pa.Array, classes: np.ndarray | None, texts: dict[str, np.ndarray]
+    ) -> MadeRows:
+        recipe, splits = self._recipe, self._recipe.splits
+        names: list[str] = []
+        files: list[bytes] = []
+        if recipe.holds_files:
+            files = good.values(file_column(good.columns, recipe.image_column))
+            names = list(map(_file_name, good.values(f"{recipe.image_column}.path"), files))
+        elif recipe.images:
+            names = [picture_name(path, recipe.images) for path in good.values(recipe.image_column)]
+        if splits.key:
+            identities = self._texts(good, splits.key)
+        elif recipe.holds_files:
+            identities = [content_name(content).encode() for content in files]
         else:
-            identities = self._texts(batch, key, good) if key else records.to_pylist()
-        return GoodRows(good, batch.lines[good], records, identities, indices, of_good, batch.bad + bad)
+            identities = records.to_pylist()
+        strata = np.full(len(records), ALL_ROWS) if classes is None or splits.is_ranked else classes
+        positions, split = self._divided(good, identities, strata)
+        return MadeRows(
+            good.lines, records, identities, classes, positions, strata, split, texts, names, files, good.bad
+        )
 
-    def splits_of(self, batch: RowBatch) -> np.ndarray:
-        """Return the split of each row, as its index in the names of splits; -1 if the row has none. If there are
-        several splits, a column has to divide the rows."""
-        rows = len(batch.lines)
-        bad = {fault.place for fault in self._identity_faults(batch)}
-        classes = None
-        if self._splits.stratified:
-            (column,) = (column for column in self._schema.columns if column.name == self._splits.stratified)
-            array, indices = batch.columns.get(column.name), self._indices[column.name]
-            label, faults = convert_column(column, array, rows, batch.is_typed, indices)
-            bad |= {fault.place for fault in faults}
-            classes = _spread(label.values, label.absent, rows)
-        good = np.array([place for place in range(rows) if place not in bad], np.int64)
-        identities = self._texts(batch, self._splits.key, good) if self._splits.key else []
-        found = np.full(rows, -1)
-        found[good] = self._split_names(batch, good, identities, None if classes is None else classes[good])
-        return found
-
-    def _split_names(
-        self, batch: RowBatch, good: np.ndarray, identities: list[bytes], classes: np.ndarray | None
-    ) -> np.ndarray:
-        """Return the split of each good row, as its index in the names of splits."""
-        splits = self._splits
+    def _divided(
+        self, good: RowBatch, identities: list[bytes], strata: np.ndarray
+    ) -> tuple[np.ndarray | None, np.ndarray]:
+        """Return positions and split of each row, see MadeRows."""
+        splits, shares = self._recipe.splits, self._recipe.splits.shares
         if len(splits.names) == 1:
-            return np.zeros(len(good), np.int64)
+            return None, np.zeros(len(identities), np.int64)
         if splits.column:
             index = {name: number for number, name in enumerate(splits.names)}
-            found = self._texts(batch, splits.column, good)
-            return np.array([index[split_name(name.decode())] for name in found], np.int64)
-        positions, shares = self._positions(batch, good, identities), splits.shares
-        numbers = np.searchsorted(np.array(shares.borders, np.uint64), positions, side="right")
-        classes = self._classes(classes, len(good))
-        for class_index, borders in self._borders.items():
-            rows = classes == class_index
-            numbers[rows] = np.searchsorted(np.array(borders, np.uint64), positions[rows], side="right")
-        return np.array([splits.names.index(name) for name in shares.names])[numbers]
-
-    def _positions(self, batch: RowBatch, good: np.ndarray, identities: list[bytes]) -> np.ndarray:
-        """Return the position of each good row between splits, see `SplitShares.position`: uint64."""
-        splits = self._splits
-        of = self._texts(batch, splits.group, good) if splits.group else identities
+            found = self._texts(good, splits.column)
+            return None, np.array([index[split_name(name.decode())] for name in found], np.int64)
+        of = self._texts(good, splits.group) if splits.group else identities
         is_text = bool(splits.key or splits.group)
-        position = {each: splits.shares.position(_name(each, is_text)) for each in set(of)}
-        return np.array([position[each] for each in of], np.uint64)
+        position = {each: shares.position(_name(each, is_text)) for each in set(of)}
+        positions = np.array([position[each] for each in of], np.uint64)
+        numbers = np.searchsorted(np.array(shares.borders, np.uint64), positions, side="right")
+        for class_index, borders in self._borders.items():
+            rows = strata == class_index
+            numbers[rows] = np.searchsorted(np.array(borders, np.uint64), positions[rows], side="right")
+        return positions, np.array([splits.names.index(name) for name in shares.names])[numbers]
 
-    def _classes(self, classes: np.ndarray | None, rows: int) -> np.ndarray:
-        """Return the class of each row; one class for all if rows are not divided by class."""
-        return np.full(rows, ALL_ROWS) if classes is None or self._splits.is_ranked else classes
-
-    def _texts(self, batch: RowBatch, column: str, good: np.ndarray) -> list[bytes]:
-        """Return the values of a column, as UTF-8, in the good rows. None of them is missing."""
-        if not len(good):  # the batch may not even have the column
-            return []
-        values = [name_of(value) for value in python_values(batch.columns[column].take(pa.array(good)))]
+    def _texts(self, batch: RowBatch, column: str) -> list[bytes]:
+        """Return the values of a column, as UTF-8. None of them is missing."""
+        values = [name_of(value) for value in batch.values(column)]
         if column == self._splits.key and self._splits.images:
             values = [picture_name(value, self._splits.images) for value in values]
         return [value.encode() for value in values]
@@ -254,10 +200,6 @@ class RowEncoder:
                 elif column == self._splits.column and split_name(name_of(value)) not in self._splits.names:
                     detail = f"column {column}: {shown(value)} is none of the splits {', '.join(self._splits.names)}"
                     yield ValueFault(place, Reason.UNKNOWN_CLASS, detail)
-
-
-def _files_of(batch: RowBatch, column: str, places: np.ndarray) -> list[bytes]:
-    return batch.columns[file_column(batch.columns, column)].take(pa.array(places)).to_pylist() if len(places) else []
 
 
 def content_name(content: bytes) -> str:
@@ -333,14 +275,6 @@ def named_splits(files: Iterable[RowsFile], column: str, reading: RowsReading) -
 def _name(identity: bytes, is_text: bool) -> str:
     """Input of the hash that decides a row's split; of a record its digest, as it may have megabytes."""
     return identity.decode() if is_text else blake2b(identity, digest_size=16).hexdigest()
-
-
-def _spread(values: np.ndarray, absent: np.ndarray | None, rows: int) -> np.ndarray:
-    if absent is None:
-        return values
-    spread = np.zeros(rows, values.dtype)
-    spread[~absent] = values
-    return spread
 
 
 def _too_large(records: pa.LargeBinaryArray) -> Iterator[ValueFault]:

@@ -1,6 +1,6 @@
 """Facts of a table's columns, merged over all rows: they decide how each column is written."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 import numpy as np
@@ -17,6 +17,7 @@ from recordmill.transforms.rows.row_batch import (
     python_values,
     shown,
 )
+from recordmill.transforms.table.convert_columns import cast_values
 
 MOST_DISTINCT = 100_000
 """Classes, or values of an enum, that a column may have."""
@@ -117,13 +118,6 @@ def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableSt
         column = ColumnStats(missing=array.null_count, cut=batch.cut.get(name, 0), names=batch.names.get(name))
         stats.columns[name] = column
         stats.in_files[name] = {file}
-        if not batch.is_typed:
-            given, is_given = _given(array)
-            column.missing = rows - len(given)
-            if name in distinct:
-                column.distinct = _distinct(given)
-            _observe_texts(given, batch.lines[is_given], file, column)
-            continue
         places = np.arange(rows)
         if is_list(array.type):
             column.lists = rows - array.null_count
@@ -132,13 +126,10 @@ def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableSt
             places = np.repeat(places, counts)
         if name in distinct or pa.types.is_dictionary(array.type):
             column.distinct = _distinct(array)
-        whole = ColumnPart(
-            next((kind.seen for kind in KINDS if kind.is_of(array.type)), Seen.OTHER),
-            places[array.is_valid().to_numpy(zero_copy_only=False)],
-            array.drop_null(),
-        )
-        for look, of_rows, values in batch.parts.get(name, (whole,)):
-            _observe_values(look, values, batch.lines[of_rows], file, column)
+        look = next((kind.seen for kind in KINDS if kind.is_of(array.type)), Seen.OTHER)
+        whole = ColumnPart(look, places[array.is_valid().to_numpy(zero_copy_only=False)], array.drop_null())
+        for part in batch.parts.get(name, (whole,)) if batch.is_typed else _text_parts(whole):
+            _observe_part(part.look, part.values, batch.lines[part.places], file, column)
     return stats
 
 
@@ -152,84 +143,43 @@ def _distinct(values: pa.Array) -> set[str] | None:
     return None if any(len(name.encode()) > MOST_NAME_BYTES for name in names) else names
 
 
-def _given(texts: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """Return the cells that are not empty, and their places."""
-    is_given = pc.not_equal(texts, "").to_numpy(zero_copy_only=False)
-    return (texts if is_given.all() else texts.filter(pa.array(is_given))), is_given
+def _text_parts(cells: ColumnPart) -> Iterator[ColumnPart]:
+    """Yield the cells of CSV by what they look like."""
+    _, places, texts = cells
+    for kind in KINDS:
+        if not kind.text or not len(texts):
+            continue
+        is_such = pc.match_substring_regex(texts, kind.text).to_numpy(zero_copy_only=False)
+        if is_such.any():
+            yield ColumnPart(kind.seen, places[is_such], _chosen(texts, is_such))
+            texts, places = _chosen(texts, ~is_such), places[~is_such]
+    yield ColumnPart(Seen.TEXT, places, texts)
 
 
-def _note(column: ColumnStats, look: Seen, values: pa.Array, lines: np.ndarray, file: int) -> None:
+def _chosen(values: pa.Array, is_chosen: np.ndarray) -> pa.Array:
+    return values if is_chosen.all() else values.filter(pa.array(is_chosen))
+
+
+_BEYOND = {Seen.INT64: Seen.LARGE, Seen.FLOAT: Seen.NOT_FINITE, Seen.DATE: Seen.TEXT}
+"""Kinds of values that look like the key and do not fit its type: 2**63, 1e999, 2026-02-30."""
+
+
+def _observe_part(look: Seen, values: pa.Array, lines: np.ndarray, file: int, column: ColumnStats) -> None:
+    if look in _BEYOND and len(values) and not pa.types.is_date(values.type):
+        cast = cast_values(values, next(kind.arrow for kind in KINDS if kind.seen is look))
+        fits = (pc.is_finite(cast) if look is Seen.FLOAT else cast.is_valid()).to_numpy(zero_copy_only=False)
+        if look is not Seen.DATE:
+            _count_rounded(values if look is Seen.FLOAT and pa.types.is_decimal(values.type) else cast, column)
+        _observe_part(_BEYOND[look], values.filter(pa.array(~fits)), lines[~fits], file, column)
+        values, lines = _chosen(values, fits), lines[fits]
+    elif look is Seen.LARGE:
+        with np.errstate(over="ignore"):
+            column.rounded += sum(int(value) != float(np.float32(float(value))) for value in values.to_pylist())
+    elif look is Seen.BINARY:
+        column.images += sum(pc.sum(pc.starts_with(values, start)).as_py() or 0 for start in _IMAGES)
     if len(values):
         column.seen[look] = column.seen.get(look, 0) + len(values)
         column.first.setdefault(look, (file, int(lines[0]), shown(values[0])))
-
-
-def _observe_texts(texts: pa.Array, lines: np.ndarray, file: int, column: ColumnStats) -> None:
-    for kind in KINDS:
-        if not len(texts):
-            return
-        if not kind.text:
-            continue
-        is_such = pc.match_substring_regex(texts, kind.text).to_numpy(zero_copy_only=False)
-        such = texts if is_such.all() else texts.filter(pa.array(is_such))
-        _observe_such(kind.seen, such, lines[is_such], file, column)
-        if is_such.any():
-            texts, lines = texts.filter(pa.array(~is_such)), lines[~is_such]
-    _note(column, Seen.TEXT, texts, lines, file)
-
-
-def _observe_such(look: Seen, texts: pa.Array, lines: np.ndarray, file: int, column: ColumnStats) -> None:
-    """Return the texts that fit the type of a look; others are tried as the next possible types."""
-    if look is Seen.INT64:
-        fits = _fits(texts, pa.int64())
-        _count_rounded(texts.filter(pa.array(fits)).cast(pa.int64()), column)
-        column.rounded += sum(
-            int(text) != float(np.float32(text)) for text in texts.filter(pa.array(~fits)).to_pylist()
-        )
-        _note(column, Seen.LARGE, texts.filter(pa.array(~fits)), lines[~fits], file)
-    elif look is Seen.FLOAT:
-        values = texts.cast(pa.float64())
-        fits = np.isfinite(values.to_numpy(zero_copy_only=False))
-        _count_rounded(values, column)
-        _note(column, Seen.NOT_FINITE, texts.filter(pa.array(~fits)), lines[~fits], file)  # 1e999
-    elif look is Seen.DATE:
-        fits = _fits(texts, pa.date32())
-        _note(column, Seen.TEXT, texts.filter(pa.array(~fits)), lines[~fits], file)  # 2026-02-30
-    else:
-        fits = np.ones(len(texts), bool)
-    _note(column, look, texts.filter(pa.array(fits)), lines[fits], file)
-
-
-def _fits(texts: pa.Array, type_: pa.DataType) -> np.ndarray:
-    try:
-        texts.cast(type_)
-        return np.ones(len(texts), bool)
-    except pa.ArrowInvalid:
-        return np.array([_is_castable(text, type_) for text in texts], bool)
-
-
-def _is_castable(value: pa.Scalar, type_: pa.DataType) -> bool:
-    try:
-        value.cast(type_)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def _observe_values(look: Seen, values: pa.Array, lines: np.ndarray, file: int, column: ColumnStats) -> None:
-    if look is Seen.FLOAT:
-        _count_rounded(values, column)
-        fits = np.isfinite(values.cast(pa.float64()).to_numpy(zero_copy_only=False))
-        _note(column, Seen.NOT_FINITE, values.filter(pa.array(~fits)), lines[~fits], file)
-        values, lines = values.filter(pa.array(fits)), lines[fits]
-    elif look is Seen.INT64:
-        fits = _fits(values, pa.int64())
-        _note(column, Seen.LARGE, values.filter(pa.array(~fits)), lines[~fits], file)
-        values, lines = values.filter(pa.array(fits)), lines[fits]
-        _count_rounded(values.cast(pa.int64()), column)
-    elif look is Seen.BINARY:
-        column.images += sum(pc.sum(pc.starts_with(values, start)).as_py() or 0 for start in _IMAGES)
-    _note(column, look, values, lines, file)
 
 
 _IMAGES = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
@@ -242,7 +192,7 @@ _MOST_EXACT = 1 << 53  # beyond it, a float64 may be another whole number than t
 def _count_rounded(numbers: pa.Array, column: ColumnStats) -> None:
     """Count the numbers that float32 does not equal, and note whether all are whole."""
     if pa.types.is_integer(numbers.type):
-        whole = numbers.to_numpy(zero_copy_only=False)
+        whole = numbers.drop_null().to_numpy(zero_copy_only=False)
         single = whole.astype(np.float32).astype(np.float64)
         if len(whole) and np.abs(single).max() >= _MOST_EXACT_SINGLE:
             with np.errstate(invalid="ignore"):  # 2**63 is beyond int64

@@ -1,7 +1,7 @@
 """Read rows of a file as records, with their Facts."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -15,15 +15,15 @@ from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.inputs.annotations import ImageLabels, TableRow
 from recordmill.schemas.inputs.encoders import TextCounts
-from recordmill.schemas.inputs.splits import Division, name_id
+from recordmill.schemas.inputs.splits import SplitShares, name_id
 from recordmill.schemas.inputs.tables import RowsFile
 from recordmill.transforms.blocks.image_tasks import label_column
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
-from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
+from recordmill.transforms.dataset.facts import FactsBuilder, tagged
 from recordmill.transforms.folder.read_folder import RANGE_BITS
-from recordmill.transforms.folder.stratify import DivideClasses, units_at
 from recordmill.transforms.images.load_images import KEPT_BYTES, keep_files
+from recordmill.transforms.join.divide_images import class_borders
 from recordmill.transforms.join.match_blocks import FileState, MatchRows, name_buckets
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.rows.row_batch import RowBatch
@@ -41,18 +41,17 @@ def made_rows(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe, facts: F
     progress.set_step("reading rows")
     splits = recipe.splits.names
     for made in made_ahead(RowEncoder(chosen, recipe), file, recipe):
-        good = made.good
         numbers = np.bincount(made.split, minlength=len(splits))
-        numbers[0] += len(good.bad)
+        numbers[0] += len(made.bad)
         for number, split in enumerate(splits):
             if numbers[number]:
                 facts.add_rows(split, InputRows(file.path, "rows", int(numbers[number]), 0))
-            for column, counts in good.texts.items():
+            for column, counts in made.texts.items():
                 of_split = counts[made.split == number].sum(axis=0)
                 facts.add_texts(split, column, TextCounts(*of_split.tolist()))
-            if good.classes is not None and not recipe.image_column:  # of pictures, some are not written
-                facts.add_classes(split, Counter(good.classes[made.split == number].tolist()))
-        for bad in good.bad:
+            if made.classes is not None and not recipe.image_column:  # of pictures, some are not written
+                facts.add_classes(split, Counter(made.classes[made.split == number].tolist()))
+        for bad in made.bad:
             facts.reject(splits[0], bad.reject(file.path))
         yield made
 
@@ -68,24 +67,9 @@ BUCKETS = 64
 """Buckets of names, in which rows meet their files."""
 
 
-@dataclass(eq=False, repr=False)
-class ReadPictureRows(beam.PTransform):
-    """Convert RowsFile to (bucket of names, packed Block of image rows) in the output `rows`, or (range, packed Block)
-    of those that have the bytes of their pictures; Facts are in the output FACTS.
-
-    Args:
-        chosen: a PCollection of one ChosenSchema.
-    """
-
-    chosen: PCollection
-    recipe: RowsRecipe
-
-    def expand(self, files: PCollection[RowsFile]):
-        read = beam.FlatMap(_read, AsSingleton(self.chosen), self.recipe).with_output_types(tuple[int, bytes])
-        return files | "SpreadFiles" >> beam.Reshuffle() | "Read" >> read.with_outputs(FACTS, main="rows")
-
-
-def _read(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
+def read_pictures(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
+    """Yield (bucket of names, packed Block of image rows) of a file, or (range, packed Block) of rows that have the
+    bytes of their pictures; and Facts for the output FACTS."""
     facts, number = FactsBuilder(), 0
     for made in made_rows(file, chosen, recipe, facts):
         if recipe.holds_files:
@@ -101,15 +85,15 @@ def _read(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[
 
 def picture_block(made: MadeRows, rows: np.ndarray, file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Block:
     """Return some rows of a batch as images."""
-    good, labels = made.good, []
+    labels = []
     class_names = [category.name for category in chosen.labels.categories]
     for row in rows.tolist():
-        class_name = None if good.classes is None else class_names[good.classes[row]]
-        line = int(good.lines[row])
-        record = TableRow(good.records[row].as_py(), line, f"{file.path} row {line}: column {recipe.image_column}")
+        class_name = None if made.classes is None else class_names[made.classes[row]]
+        line = int(made.lines[row])
+        record = TableRow(made.records[row].as_py(), line, f"{file.path} row {line}: column {recipe.image_column}")
         labels.append(ImageLabels(class_name=class_name, row=record))
     return Block(
-        image_id=np.array([name_id(good.identities[row].decode()) for row in rows.tolist()], np.int64),
+        image_id=np.array([name_id(made.identities[row].decode()) for row in rows.tolist()], np.int64),
         file_name=ragged_texts([made.names[row] for row in rows.tolist()]),
         image_size_px=np.zeros((len(labels), 2), np.int64),
         split=made.split[rows],
@@ -160,42 +144,55 @@ class StratifyRows(beam.PTransform):
 
     def expand(self, files: PCollection[RowsFile]) -> PCollection[ChosenSchema]:
         place = beam.FlatMap(_placed, AsSingleton(self.chosen), self.recipe)
-        division = Division(self.recipe.splits.shares)
-        spread = files | "SpreadFiles" >> beam.Reshuffle()
         if self.listed is None:
-            units = spread | "PlaceInClass" >> place.with_output_types(tuple[str, bytes])
+            units = files | "PlaceInClass" >> place.with_output_types(tuple[str, bytes])
         else:
-            named = spread | "PlaceInClass" >> place.with_output_types(Keyed)
+            named = files | "PlaceInClass" >> place.with_output_types(Keyed)
             matched = (named, self.listed) | "MatchNames" >> MatchRows("path", None, 0, RANGE_BITS)
             units = matched.rows | "UnitsOfFound" >> beam.FlatMap(_found).with_output_types(tuple[str, bytes])
-        borders = units | "DivideClasses" >> DivideClasses(division)
+        borders = (
+            units
+            | "GroupByClass" >> beam.GroupByKey()
+            | "DivideClasses" >> beam.Map(_borders, self.recipe.splits.shares)
+        )
         return self.chosen | "Borders" >> beam.Map(_with_borders, AsDict(borders))
 
 
 def _placed(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
-    """Yield class and Units of rows; or, if rows name files, (bucket of names, packed Block), with positions as ids."""
+    """Yield class and units of rows; or, if rows name files, (bucket of names, packed Block), with positions as ids."""
     progress.set_step("dividing classes")
     names = {ALL_ROWS: ""} | {index: category.name for index, category in enumerate(chosen.labels.categories)}
-    for placed in made_ahead(RowEncoder(chosen, recipe).placed_rows, file, recipe):
-        if recipe.images and placed.names:
+    for made in made_ahead(RowEncoder(chosen, recipe), file, recipe):
+        positions = np.asarray(made.positions, np.int64)
+        if recipe.images and made.names:
             block = Block(
-                image_id=placed.positions,
-                file_name=ragged_texts(placed.names),
-                class_name=ragged_texts([names[index] for index in placed.classes.tolist()]),
+                image_id=positions,
+                file_name=ragged_texts(made.names),
+                class_name=ragged_texts([names[index] for index in made.strata.tolist()]),
             )
-            yield from pack_parts(block, name_buckets(placed.names, "path", BUCKETS))
+            yield from pack_parts(block, name_buckets(made.names, "path", BUCKETS))
         elif not recipe.images:
-            for index in np.unique(placed.classes).tolist():
-                yield names[index], units_at(placed.positions[placed.classes == index])
+            for index in np.unique(made.strata).tolist():
+                yield names[index], _units(positions[made.strata == index])
 
 
 def _found(keyed: Keyed) -> Iterator[tuple[str, bytes]]:
-    """Yield class and Units of the rows whose files can be read."""
+    """Yield class and units of the rows whose files can be read."""
     block = unpack_block(keyed[1])
     block = block.take(block.state == FileState.FOUND)
     classes = np.array(block.class_name.texts(), object)
     for name in sorted(set(classes.tolist())):
-        yield name, units_at(block.image_id[classes == name])
+        yield name, _units(block.image_id[classes == name])
+
+
+def _units(positions: np.ndarray) -> bytes:
+    """Return units of one row at each position: int64 [N, 2] as bytes, see `class_borders`."""
+    return np.stack([positions, np.ones_like(positions)], axis=1).tobytes()
+
+
+def _borders(grouped: tuple[str, Iterable[bytes]], shares: SplitShares) -> tuple[str, tuple[int, ...]]:
+    class_name, units = grouped
+    return class_name, class_borders(class_name, np.frombuffer(b"".join(units), np.int64), shares)
 
 
 def _with_borders(chosen: ChosenSchema, borders: dict[str, tuple[int, ...]]) -> ChosenSchema:

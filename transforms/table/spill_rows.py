@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from apache_beam.pvalue import AsList, AsSingleton, PCollection
+from apache_beam.pvalue import AsList, PCollection
 
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.dataset.dataset_files import RECIPE, state_folder
@@ -245,33 +245,17 @@ _SPILL_BYTES = 64_000_000
 """Bytes of records that a worker holds."""
 
 
-@dataclass(eq=False, repr=False)
-class SpillRows(beam.PTransform):
-    """Convert RowsFile to Spill; Facts are in the output FACTS.
-
-    Args:
-        chosen: a PCollection of one ChosenSchema.
-    """
-
-    chosen: PCollection
-    recipe: RowsRecipe
-
-    def expand(self, files: PCollection[RowsFile]):
-        spill = beam.FlatMap(_spill, AsSingleton(self.chosen), self.recipe)
-        return files | "SpreadFiles" >> beam.Reshuffle() | "Spill" >> spill.with_outputs(FACTS, main="spills")
-
-
-def _spill(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
+def spill_file(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
+    """Yield the Spills of a file, and Facts for the output FACTS."""
     facts = FactsBuilder()
     pending: list[list[pa.Table]] = [[] for _ in recipe.splits.names]
     size = number = 0
     for made in made_rows(file, chosen, recipe, facts):
-        good, split = made.good, made.split
-        orders = record_orders(recipe.seed, good.identities)
-        records = pa.table({"order": orders, "line": good.lines, "record": good.records})
+        orders = record_orders(recipe.seed, made.identities)
+        records = pa.table({"order": orders, "line": made.lines, "record": made.records})
         for index, parts in enumerate(pending):
-            parts.append(records.filter(pa.array(split == index)) if len(pending) > 1 else records)
-        size += good.records.nbytes
+            parts.append(records.filter(pa.array(made.split == index)) if len(pending) > 1 else records)
+        size += made.records.nbytes
         if size >= _SPILL_BYTES:
             yield from _spills(pending, file, number, recipe)
             size, number = 0, number + 1

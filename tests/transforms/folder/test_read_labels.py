@@ -10,7 +10,8 @@ from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder import read_labels as module
-from recordmill.transforms.folder.read_labels import LabelRow, LabelTable, label_rows, read_labels, table_splits
+from recordmill.transforms.folder.read_labels import LabelTable, label_rows, read_labels, table_splits
+from recordmill.transforms.rows.read_rows import TextRow
 from tests.transforms.dataset.kinds import SplitReject, listed
 from tests.transforms.folder.rows import Row, rows_in
 
@@ -23,16 +24,16 @@ HALVES = Division(SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2)))))
 def rows(tmp_path):
     """Reads a table of these bytes."""
 
-    def read(data: bytes | str, columns: LabelColumns = USUAL) -> list[LabelRow]:
+    def read(data: bytes | str, columns: LabelColumns = USUAL) -> list[TextRow]:
         path = tmp_path / "labels.csv"
         path.write_bytes(data.encode() if isinstance(data, str) else data)
-        return list(label_rows(str(path), columns)[1])
+        return list(label_rows(str(path), columns).rows)
 
     return read
 
 
-def good(number: int, path: str, label: str, split: str | None = None) -> LabelRow:
-    return LabelRow(number, path, label, split, "")
+def good(number: int, *cells: str) -> TextRow:
+    return TextRow(number, cells)
 
 
 TWO = [good(1, "a.jpg", "cat"), good(2, "b c.jpg", "dog")]
@@ -62,7 +63,7 @@ def test_other_formats_hold_labels(tmp_path):
     pq.write_table(table, tmp_path / "x.parquet")
     (tmp_path / "x.jsonl").write_text('{"file": "a.jpg", "class": "cat"}\n{"class": "dog", "file": "b c.jpg"}\n')
     for name in ("x.parquet", "x.jsonl"):
-        assert list(label_rows(str(tmp_path / name), USUAL)[1]) == TWO
+        assert list(label_rows(str(tmp_path / name), USUAL).rows) == TWO
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_other_formats_hold_labels(tmp_path):
     ],
 )
 def test_columns(rows, table, columns, split):
-    assert rows(table, columns) == [good(1, "a.jpg", "cat", split)]
+    assert rows(table, columns) == [good(1, "a.jpg", "cat", *filter(None, [split]))]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +133,7 @@ def test_label_with_control_character_is_malformed(rows, label):
     """A control character would break a line of labels.csv, or act on a terminal."""
     found = rows(f'path,label\na.jpg,"{label}"\nb.jpg,dog\n')
     assert found[0].fault == f"'a.jpg' has a label with a control character, {label!r}"
-    assert found[1][1:] == ("b.jpg", "dog", None, "")
+    assert found[1] == good(2, "b.jpg", "dog")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def batch(columns: dict, is_typed: bool) -> RowBatch:
     arrays = {
         name: plain_array(values if isinstance(values, pa.Array) else pa.array(values), [])
         if is_typed
-        else pa.array(values, pa.large_string())
+        else pa.array([value or None for value in values], pa.large_string())
         for name, values in columns.items()
     }
     rows = len(next(iter(arrays.values())))
@@ -376,6 +376,18 @@ def test_names_of_numbers_keep_their_order():
     assert [category.name for category in labels.categories] == ["dog", "cat"]
 
 
+@pytest.mark.parametrize(
+    ("values", "is_typed", "names"),
+    [
+        (["1.0", "nan", "2.0", "-inf"], False, ["1.0", "2.0"]),
+        (["cat", "nan"], False, ["cat", "nan"]),
+        ([1.0, float("inf")], True, ["1.0"]),
+    ],
+)
+def test_nan_among_numbers_is_no_class(values, is_typed, names):
+    assert [each.name for each in choose({"c": values}, is_typed=is_typed, label="c").labels.categories] == names
+
+
 def test_points_in_time_cut_are_named():
     fine = batch({"t": pa.array([1], pa.timestamp("us"))}, True)._replace(cut={"t": 1})
     (text,) = choose_schema(observe(fine, 0), ColumnChoice(), FILES).warnings
@@ -391,6 +403,7 @@ def test_points_in_time_cut_are_named():
         (pa.array([Decimal("1.00000000000000000001")]), 1),  # float64 holds 1
         (pa.array(["0.1", "16777217", "18446744073709551617", "1e39"]), 4),
         (pa.array([0.1], pa.float32()), 0),
+        (pa.array([1 << 63, (1 << 63) + 1], pa.uint64()), 1),
     ],
 )
 def test_numbers_that_float32_rounds_are_counted_by_equality(array, rounded):

@@ -11,13 +11,13 @@ from recordmill.transforms.rows.row_batch import plain_array
 from recordmill.transforms.table.convert_columns import convert_column
 
 
-def convert(array, type_: ColumnType, is_typed: bool = True, classes=(), **column):
+def convert(array, type_: ColumnType, classes=(), **column):
     """The values of each row, None where it has none; and the places and reasons of faults."""
     if not isinstance(array, pa.Array | None):
-        array = pa.array(array, None if is_typed else pa.large_string())
+        array = plain_array(pa.array(array), [])
     rows = 2 if array is None else len(array)
     of = Column("c", "f", type_, **column)
-    feature, faults = convert_column(of, array, rows, is_typed, {name: index for index, name in enumerate(classes)})
+    feature, faults = convert_column(of, array, rows, {name: index for index, name in enumerate(classes)})
     values = feature.values.to_pylist() if isinstance(feature.values, pa.Array) else feature.values.tolist()
     found = [values[begin:end] for begin, end in zip(feature.ends, feature.ends[1:], strict=False)]
     absent = np.zeros(rows, bool) if feature.absent is None else feature.absent
@@ -39,7 +39,7 @@ def convert(array, type_: ColumnType, is_typed: bool = True, classes=(), **colum
     ],
 )
 def test_texts(type_, texts, values):
-    assert convert(texts, type_, is_typed=False) == (values, [])
+    assert convert(texts, type_) == (values, [])
 
 
 @pytest.mark.parametrize(
@@ -81,12 +81,11 @@ def test_lists():
     assert convert(array, ColumnType.BYTES, is_optional=True)[0] == [[b"[1,2]"], [b"[]"], None, [b"[3]"]]
 
 
-@pytest.mark.parametrize("array", [pa.array(["1", "", "3"], pa.large_string()), pa.array([1, None, 3])])
+@pytest.mark.parametrize("array", [pa.array(["1", None, "3"], pa.large_string()), pa.array([1, None, 3])])
 def test_missing_values(array):
-    is_typed = array.type == pa.int64()
-    assert convert(array, ColumnType.INT64, is_typed, is_optional=True) == ([[1], None, [3]], [])
-    assert convert(array, ColumnType.INT64, is_typed, default="7") == ([[1], [7], [3]], [])
-    assert convert(array, ColumnType.INT64, is_typed)[1] == [(1, Reason.MISSING_VALUE)]
+    assert convert(array, ColumnType.INT64, is_optional=True) == ([[1], None, [3]], [])
+    assert convert(array, ColumnType.INT64, default="7") == ([[1], [7], [3]], [])
+    assert convert(array, ColumnType.INT64)[1] == [(1, Reason.MISSING_VALUE)]
 
 
 @pytest.mark.parametrize(
@@ -126,29 +125,32 @@ def test_column_that_file_has_not():
     ],
 )
 def test_unfit_values_are_found(type_, array, reason):
-    found, faults = convert(
-        array, type_, is_typed=not isinstance(array, list) or not isinstance(array[0], str), classes=("a",)
-    )
+    found, faults = convert(array, type_, classes=("a",))
     assert (0, reason) in faults
     if type_ is not ColumnType.INT64 or (isinstance(array, list) and array[0] is not True):
         assert {place for place, _ in faults} == {0}
         assert len(found) == 2
 
 
+def test_missing_value_of_type_that_does_not_convert_is_no_fault():
+    floats = pa.array([1.5, None])
+    assert convert(floats, ColumnType.DATE, is_optional=True)[1] == [(0, Reason.OTHER_TYPE)]
+
+
 def test_classes():
-    assert convert(["b", "a"], ColumnType.CLASS, False, classes=("a", "b")) == ([[1], [0]], [])
+    assert convert(["b", "a"], ColumnType.CLASS, classes=("a", "b")) == ([[1], [0]], [])
     assert convert([3, 1], ColumnType.CLASS, classes=("1", "3")) == ([[1], [0]], [])
     assert convert([True, False], ColumnType.CLASS, classes=("false", "true")) == ([[1], [0]], [])
     far = pa.array([3_000_000, 0], pa.date32())
     assert convert(far, ColumnType.CLASS, classes=("10183-09-21", "1970-01-01")) == ([[0], [1]], [])
-    assert convert(["a", ""], ColumnType.CLASS, False, classes=("a",))[1] == [(1, Reason.MISSING_VALUE)]
-    assert convert(["a", ""], ColumnType.CLASS, False, classes=("a", "b"), default="b") == ([[0], [1]], [])
+    assert convert(["a", None], ColumnType.CLASS, classes=("a",))[1] == [(1, Reason.MISSING_VALUE)]
+    assert convert(["a", None], ColumnType.CLASS, classes=("a", "b"), default="b") == ([[0], [1]], [])
 
 
 def test_enums():
     coded = pa.array(["v", None, "u"]).dictionary_encode()
     assert convert(coded, ColumnType.ENUM, classes=("u", "v"), is_optional=True) == ([[1], None, [0]], [])
-    assert convert(["v", "w"], ColumnType.ENUM, False, classes=("u", "v"))[1] == [(1, Reason.UNKNOWN_CLASS)]
+    assert convert(["v", "w"], ColumnType.ENUM, classes=("u", "v"))[1] == [(1, Reason.UNKNOWN_CLASS)]
     lists = pa.ListArray.from_arrays([0, 2, 2, 3], pa.array(["v", "u", "v"]).dictionary_encode())
     assert convert(lists, ColumnType.ENUM, classes=("u", "v"), is_list=True) == ([[1, 0], [], [1]], [])
     assert convert(lists, ColumnType.BYTES, is_list=True)[0] == [[b"v", b"u"], [], [b"v"]]
@@ -168,9 +170,14 @@ def test_point_in_time_beyond_int64_is_reject(unit, value):
     assert expected is None or found[1] == [expected]
 
 
+def test_point_in_time_beyond_python_is_right_beside_reject():
+    found, faults = convert(pa.array([1 << 40, 1 << 62], pa.timestamp("s")), ColumnType.TIMESTAMP)
+    assert (found[0], faults) == ([(1 << 40) * 10**6], [(1, Reason.OTHER_TYPE)])
+
+
 def test_whole_numbers_of_texts_are_exact():
     texts = ["12.0", "1e3", "9007199254740993", "9007199254740993.0", "1.5"]
-    found, faults = convert(texts, ColumnType.INT64, is_typed=False)
+    found, faults = convert(texts, ColumnType.INT64)
     assert found[:3] == [[12], [1000], [9007199254740993]]
     assert faults == [(3, Reason.OTHER_TYPE), (4, Reason.OTHER_TYPE)]
 

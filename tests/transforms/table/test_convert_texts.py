@@ -30,7 +30,7 @@ CHOSEN = ChosenSchema(SCHEMA, LabelMap(()), ("w",))
 def test_rows_without_text_have_no_terms_and_bytes_none_are_faults():
     array = pa.array([b"dog cat dog", None, b"\xff", b"", b"yak"], pa.binary())
 
-    found = convert_texts((INDEX, VALUE), array, 5, True, TextVectorizer(ENCODER))
+    found = convert_texts((INDEX, VALUE), array, 5, TextVectorizer(ENCODER))
     index, value = found.features
     assert (index.name, value.name) == ("title/index", "title/value")
     assert (index.values.tolist(), value.values.tolist()) == ([0, 1], [1.0, 2.0])
@@ -42,7 +42,7 @@ def test_rows_without_text_have_no_terms_and_bytes_none_are_faults():
 
 def test_text_is_no_longer_than_row_of_csv(monkeypatch):
     monkeypatch.setattr(module, "MOST_TEXT_BYTES", 7)
-    found = convert_texts((INDEX, VALUE), pa.array(["dog cat", "dog cat ", "cat"]), 3, True, TextVectorizer(ENCODER))
+    found = convert_texts((INDEX, VALUE), pa.array(["dog cat", "dog cat ", "cat"]), 3, TextVectorizer(ENCODER))
     assert [(fault.place, fault.reason) for fault in found.faults] == [(1, Reason.RECORD_TOO_LARGE)]
     assert "a text of 8 bytes" in found.faults[0].detail
     assert found.counts.tolist() == [[1, 0, 2, 0], [0] * 4, [1, 0, 1, 0]]
