@@ -118,13 +118,14 @@ def test_removed_and_added_images_are_counted(sample, tmp_path):
 
 def test_samples_of_ones_own(piped, caplog):
     good = [drawn_sample(number, captions=["a"], class_name="dog") for number in range(8)]
-    good.append(drawn_sample(8, objects=[SampleObject(" ", (1, 2, 3, 4))]))
+    good.append(drawn_sample(8, objects=[SampleObject(" ", (1, 2, 3, 4), area_px2=-1)]))
     bad = [Sample("none.jpg"), drawn_sample(9, objects=[SampleObject("cat", (1, 2, 3))])]
     data = piped([*good, *bad], captions=False, max_rejects=0.5)
     assert len(data["train"]) == 9
     assert data.manifest.splits["train"].images.rejected == {"malformed_image": 2}
     assert [category.name for category in data.manifest.categories] == [" ", "cat"]
     assert "1 of 2 classes have a blank name" in caplog.text
+    assert "some objects have a negative area" in caplog.text
     assert "Samples have captions, which is not stored in layout detection: give captions=True" in caplog.text
     assert "Samples have class_name, which is not stored in layout detection: the layout has no feature" in caplog.text
 

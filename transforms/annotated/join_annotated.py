@@ -15,12 +15,12 @@ from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.annotations import Caption, ImageLabels
-from recordmill.schemas.inputs.labels import LabelMap, LabelsBeside, adopt_labels, name_warnings
+from recordmill.schemas.inputs.labels import LabelMap, LabelsBeside, adopt_labels
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.annotated.read_labels import AnnotatedRules
-from recordmill.transforms.annotated.source import FILES, NOTE, Source
+from recordmill.transforms.annotated.source import FILES, FRACTIONS, NOTE, PIXELS, Source
 from recordmill.transforms.blocks.image_tasks import label_column, labels_of
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order, run_step
@@ -30,7 +30,7 @@ from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagg
 from recordmill.transforms.join.match_blocks import without_faults
 from recordmill.transforms.runtime.beam_steps import pack, unpacker
 from recordmill.transforms.shards.plan_blocks import BlockKey, cut_range
-from recordmill.transforms.user_samples.gather_samples import Trait, choose_labels, parts_of
+from recordmill.transforms.user_samples.gather_samples import Trait, choose_labels, parts_of, trait_warnings
 
 _UNPACK_REJECTED = unpacker(list[Rejected])
 _LABELS, _TABLE = "labels", "table"
@@ -85,9 +85,9 @@ def _describe(rules: ClassRules, traits: list[tuple[str, str, int, int]]) -> Ite
     if not rules.source.label_of and not any(trait.kind == FILES for trait in found):
         raise ConfigError(f"{rules.source.path}: no label file of the format {rules.source.kind} is in it")
     notes = frozenset(trait.name for trait in found if trait.kind == NOTE)
-    warnings = [*rules.source.warnings, *rules.source.check(notes)]
+    warnings = [*rules.source.warnings, *rules.source.check(notes), *frame_warnings(found, rules.source)]
     categories = choose_labels(found, of_image=False) if known is None else LabelMap(known)
-    warnings += name_warnings(categories)
+    warnings += trait_warnings(found, categories)
     labels = select_categories(categories, rules.categories)
     if rules.beside:
         labels, absent = adopt_labels(labels, rules.beside, True, _CURE)
@@ -99,6 +99,22 @@ def _describe(rules: ClassRules, traits: list[tuple[str, str, int, int]]) -> Ite
     if without := sorted({*parts} - {*rules.source.parts, *rules.layout.parts}):  # of others, the command has warned
         warnings.append(f"the layout {rules.layout.layout} has no feature for {', '.join(without)}: not written")
     yield TaggedOutput(FACTS, Facts(warnings={(rules.splits[0], text) for text in warnings}))
+
+
+def frame_warnings(traits: Iterable[Trait], source: Source) -> Iterator[str]:
+    """Yield a warning of boxes in fractions among those in pixels.
+
+    Raises:
+        ConfigError: All boxes are fractions.
+    """
+    kinds = {trait.kind for trait in traits}
+    if FRACTIONS in kinds and PIXELS not in kinds:
+        raise ConfigError(
+            f"{source.path}: all boxes are within 0..1, as fractions are, and boxes of {source.kind} are in pixels: "
+            "multiply them by the image size"
+        )
+    if FRACTIONS in kinds:
+        yield f"{source.path}: some boxes are within 0..1, as fractions are, and all are read as pixels: look at these"
 
 
 @dataclass(eq=False, repr=False)

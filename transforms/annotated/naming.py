@@ -2,6 +2,7 @@
 
 import math
 import posixpath
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, BinaryIO, NamedTuple, TypeVar
@@ -21,6 +22,8 @@ from recordmill.transforms.storage.resolve import join_path, split_folder, stora
 
 _T = TypeVar("_T")
 _COCO = "COCO's JSON: recordmill coco reads it"
+_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_NOT_FINITE = re.compile(r"""["'](NaN|-?Infinity)["']""")
 
 
 class Labels(NamedTuple):
@@ -103,17 +106,22 @@ def read_json(stream: BinaryIO, type_: type[_T], tool: str) -> _T:
     """
     data = stream.read().removeprefix(b"\xef\xbb\xbf")
     try:
-        return msgspec.json.decode(data, type=type_)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        cleaned = without_lone_surrogates(quote_nan(data))
-        if cleaned != data:
-            try:
-                return msgspec.json.decode(cleaned, type=type_)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                pass
+        return _decode(data, type_)
+    except _ERRORS as error:
         what = describe_content(data) or (_COCO if b'"categories"' in data else "")
         detail = f"it is not {tool}'s JSON, but {what}" if what else f"it is not {tool}'s JSON ({error})"
         raise UnusableError(Reason.MALFORMED_LABELS, detail) from error
+
+
+def _decode(data: bytes | msgspec.Raw, type_: type[_T], strict: bool = True) -> _T:
+    """Return the value of JSON, with texts in place of NaN and Infinity, and without lone surrogates."""
+    try:
+        return msgspec.json.decode(data, type=type_, strict=strict)
+    except _ERRORS:
+        cleaned = without_lone_surrogates(quote_nan(bytes(data)))
+        if cleaned == bytes(data):
+            raise
+        return msgspec.json.decode(cleaned, type=type_, strict=strict)
 
 
 def decoded(raw: Any, type_: type[_T], strict: bool = True) -> _T:
@@ -126,11 +134,11 @@ def decoded(raw: Any, type_: type[_T], strict: bool = True) -> _T:
         UnusableError: it is not of the type.
     """
     try:
-        if isinstance(raw, dict):
-            return msgspec.convert(raw, type_, strict=strict)
-        return msgspec.json.decode(raw, type=type_, strict=strict)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return msgspec.convert(raw, type_, strict=strict) if isinstance(raw, dict) else _decode(raw, type_, strict)
+    except _ERRORS as error:
         detail = "a text is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+        is_finite = not _NOT_FINITE.search(str(raw if isinstance(raw, dict) else bytes(raw)))
+        detail = detail if is_finite else f"a number is NaN or Infinity ({detail})"
         raise UnusableError(Reason.MALFORMED_ANNOTATION, detail) from error
 
 
@@ -144,24 +152,6 @@ _MASKS_WARNING = (
 def mask_warnings(notes: frozenset[str]) -> Iterator[str]:
     if MASKS in notes:
         yield _MASKS_WARNING
-
-
-_PIXELS, _FRACTIONS = "coordinates beyond 0..1", "coordinates within 0..1"
-
-
-def frame_note(numbers: Iterable[float]) -> str:
-    """Return the note of a box that should be in pixels."""
-    return _FRACTIONS if all(abs(number) <= 1 for number in numbers) else _PIXELS
-
-
-def check_pixels(notes: frozenset[str], tool: str) -> None:
-    """Refuse fractions where a tool writes pixels.
-
-    Raises:
-        ConfigError: All boxes are within 0..1.
-    """
-    if _FRACTIONS in notes and _PIXELS not in notes:
-        raise ConfigError(f"all coordinates are within 0..1, so they are fractions, and {tool}'s are pixels")
 
 
 def fraction_box(left: float, top: float, right: float, bottom: float) -> tuple[float, float, float, float]:

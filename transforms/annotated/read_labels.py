@@ -18,7 +18,7 @@ from recordmill.schemas.inputs.sample import Sample
 from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.transforms.annotated.source import FILES, NOTE, LabelFault, LabelledImage, Source
+from recordmill.transforms.annotated.source import FILES, FRACTIONS, NOTE, PIXELS, LabelFault, LabelledImage, Source
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.coco.join_images import Filters
@@ -33,7 +33,7 @@ from recordmill.transforms.runtime.threads import look_ahead
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.user_samples.convert_samples import CategoryFinder, id_of, sample_rows, usable_objects
-from recordmill.transforms.user_samples.gather_samples import Trait
+from recordmill.transforms.user_samples.gather_samples import Trait, area_traits
 
 BITS = 8
 """2 ** 8 buckets of names, and ranges of images: of a million images, some 4,000 are in memory together."""
@@ -224,7 +224,8 @@ def labelled_rows(
             for fault in image.faults
         ]
         samples.append(sample)
-        objects.append(usable_objects(sample, finder, rejects.append))
+        places = [place.text(file) for place in image.places] or [f"{file}: "] * len(sample.objects)
+        objects.append(usable_objects(sample, finder, rejects.append, places))
         rejected.append(pack(rejects) if rejects else b"")
     block = sample_rows(samples, objects)
     if any(rejected):
@@ -234,7 +235,12 @@ def labelled_rows(
         Trait("category", each.category, -1 if each.category_id is None else each.category_id, len(each.keypoints) // 3)
         for each in found
     }
+    if block.num_objects:
+        boxes = block.boxes_xywh_px if block.in_fractions is None else block.boxes_xywh_px[~block.in_fractions]
+        is_within = np.abs(np.hstack([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]])).max(axis=1) <= 1
+        traits |= {Trait(kind) for kind, there in ((FRACTIONS, is_within), (PIXELS, ~is_within)) if there.any()}
     parts = {part for sample in samples for part in sample.parts}
+    traits |= {trait for sample in samples for trait in area_traits(sample)}
     parts |= {Part.KEYPOINTS for sample in samples for each in sample.objects if each.keypoints}
     traits |= {Trait("part", part.value) for part in parts}
     traits |= {Trait("category", tag) for sample in samples for tag in sample.tags if source.categories is None}

@@ -1,5 +1,6 @@
 """XML as a stream of elements that know their lines. Entities are refused: a few lines of them make gigabytes."""
 
+import codecs
 from collections.abc import Iterator
 from typing import IO, Any
 from xml.sax import SAXParseException
@@ -119,11 +120,21 @@ def read_elements(stream: IO[bytes], root: str) -> Iterator[Element]:
         parser.close()
     except SAXParseException as error:
         kind = describe_content(head) if head.lstrip()[:1] != b"<" else ""
-        what = f"it is {kind}" if kind else f"it is no XML from here on ({error.getMessage()})"
+        cure = "" if _is_utf8(data) else "; it is not UTF-8: save it so, or name its encoding in <?xml … encoding=…?>"
+        what = f"it is {kind}" if kind else f"it is no XML from here on ({error.getMessage()}){cure}"
         raise XmlError(what, error.getLineNumber() or 1) from error
     except DefusedXmlException as error:
         raise XmlError("it declares entities, which are not read", parser.getLineNumber()) from error
     yield from _taken(builder)
+
+
+def _is_utf8(data: bytes) -> bool:
+    """Return True if a part of a file is UTF-8. Characters at its ends may be cut."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(data.lstrip(bytes(range(0x80, 0xC0))))
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _taken(builder: _Builder) -> Iterator[Element]:

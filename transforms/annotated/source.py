@@ -54,12 +54,14 @@ class LabelledImage(NamedTuple):
         faults: its annotations that cannot be used; or without a Sample, why that is.
         notes: what `Source.check` is to know of the file. A data set has few different ones.
         warnings: texts with `{number}` and `{names}`, for number and names of the images that have the same.
+        places: where each object is, with the beginning of a detail; empty if that is not known.
     """
 
     sample: Sample | None
     faults: tuple[LabelFault, ...] = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    places: tuple[LabelFault, ...] = ()
 
 
 class ImageParts:
@@ -68,6 +70,7 @@ class ImageParts:
     def __init__(self) -> None:
         self.objects: list[SampleObject] = []
         self.faults: list[LabelFault] = []
+        self.places: list[LabelFault] = []
         self.notes: set[str] = set()
 
     @contextmanager
@@ -78,11 +81,13 @@ class ImageParts:
         except UnusableError as fault:
             shown = f": {text[:_SHOWN] + '…' * (len(text) > _SHOWN)!r}" if text else ""
             self.faults.append(LabelFault(fault.reason, f"{where}{fault.detail}{shown}", line))
+        new = len(self.objects) - len(self.places)
+        self.places += [LabelFault(Reason.MALFORMED_ANNOTATION, where, line)] * new
 
     def image(self, sample: Sample, *warnings: str) -> LabelledImage:
         """Return the image of a Sample that lacks its objects."""
         sample = msgspec.structs.replace(sample, objects=tuple(self.objects))
-        return LabelledImage(sample, tuple(self.faults), tuple(sorted(self.notes)), warnings)
+        return LabelledImage(sample, tuple(self.faults), tuple(sorted(self.notes)), warnings, tuple(self.places))
 
 
 def not_usable(where: str, detail: str) -> LabelledImage:
@@ -132,8 +137,8 @@ def parser(parse: Callable[..., Iterator[LabelledImage]]) -> Callable[..., Itera
     return parse_file
 
 
-NOTE, FILES = "note", "files"
-"""Kinds of Traits: a note; that there are label files which name their images."""
+NOTE, FILES, FRACTIONS, PIXELS = "note", "files", "fractions", "pixels"
+"""Kinds of Traits: a note; label files that name their images; boxes in pixels, all within 0..1 or beyond."""
 
 
 def no_warnings(notes: frozenset[str]) -> Iterator[str]:

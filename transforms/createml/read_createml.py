@@ -8,10 +8,8 @@ import msgspec
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.annotated.naming import (
-    check_pixels,
     decoded,
     find_labels,
-    frame_note,
     image_name,
     is_json,
     naming_source,
@@ -44,12 +42,7 @@ class _CreatemlImage(msgspec.Struct):
 
 def source(options: CreatemlOptions) -> Source:
     labels = find_labels(options, is_json)
-    return naming_source(options, labels, parse_images, check=_check)
-
-
-def _check(notes: frozenset[str]) -> Iterator[str]:
-    check_pixels(notes, "CreateML")
-    yield from ()
+    return naming_source(options, labels, parse_images)
 
 
 @parser
@@ -83,7 +76,6 @@ def _image(rows: list[msgspec.Raw], shown: str, name: str) -> LabelledImage:
         with found.rejecting(f"{shown}: annotation {number}: "):
             each = decoded(raw, _CreatemlAnnotation)
             x, y, width, height = msgspec.structs.astuple(each.coordinates)
-            found.notes.add(frame_note((x, y, width, height)))
             box = round(x - width / 2, 12), round(y - height / 2, 12), width, height
             found.objects.append(SampleObject(each.label, box))
     return found.image(Sample(name))

@@ -235,7 +235,8 @@ def _track(element: Element, rules: CvatRules, video: Video, seen: set[int]) -> 
             continue
         objects = [msgspec.structs.replace(each, track_id=track_id) for each in objects]
         sample = msgspec.structs.replace(_frame(number, rules, video), objects=tuple(objects))
-        yield LabelledImage(sample, (), tuple(sorted(_notes(shape, rules))))
+        place = LabelFault(Reason.MALFORMED_ANNOTATION, "", shape.line)
+        yield LabelledImage(sample, (), tuple(sorted(_notes(shape, rules))), places=(place,) * len(objects))
     frames = pairwise(sorted(shown))
     if any(after - before > video.frames.step and not is_outside for (before, is_outside), (after, _) in frames):
         yield LabelledImage(_frame(shown[0][0], rules, video), (), ("gap",))

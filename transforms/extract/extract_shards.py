@@ -8,6 +8,7 @@ from typing import Any
 
 from recordmill.schemas.dataset.checks import Fault
 from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.extract.extract_files import (
@@ -42,6 +43,9 @@ _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 """Suffixes that all readers accept as images."""
 _TRAITS = ("difficult", "truncated", "view", "track_id", "corners")
 _RENAMED = "image files that got a suffix that readers know"
+_ODD = (
+    "image files to rename (hidden, with a space at an end, or with a \\ in the name), which some readers do not find"
+)
 _TURNED = "image files without their EXIF data, by which readers would turn the pixels, and not the boxes"
 
 
@@ -144,6 +148,7 @@ class LabelExtractor(RowExtractor):
         if posixpath.splitext(name)[1].lower() not in _SUFFIXES:
             name += ".jpg" if kind_of(data) == "jpeg" else ".png"
             notes[_RENAMED] = 1
+        notes[_ODD] += _is_odd(name)
         if _is_turned(data):
             data = without_exif(data)
             notes[_TURNED] = 1
@@ -182,6 +187,11 @@ class LabelExtractor(RowExtractor):
                     tracks[at] if tracks else -1,
                     tuple(corners[8 * at : 8 * at + 8]),
                 )
+
+
+def _is_odd(name: str) -> bool:
+    parts = (*name.split("/"), posixpath.splitext(name)[0])
+    return not is_image_name(name) or "\\" in name or any(part != part.strip() for part in parts)
 
 
 def _is_turned(data: bytes) -> bool:

@@ -19,6 +19,7 @@ from recordmill.transforms.annotated.source import (
     not_usable,
     parser,
 )
+from recordmill.transforms.coco.cut_blocks import quote_nan
 from recordmill.transforms.coco.guess_box_format import box_xywh_px
 from recordmill.transforms.rows.read_rows import read_stream
 from recordmill.transforms.rows.row_batch import RowBatch, shown
@@ -66,7 +67,7 @@ def parse_metadata(stream: BinaryIO, file: str, rules: RowRules) -> Iterator[Lab
     ('train/1.jpg', (1, 2, 3, 4), 1)
     """
     head = 1 if rows_format(file) in ("csv", "tsv") else 0
-    for batch in read_stream(file, stream, RowsReading()):
+    for batch in read_stream(file, stream, RowsReading(of_labels=True)):
         for row in batch.bad:
             yield not_usable(f"line {row.line + head}", row.detail)
         unread = tuple(f"{UNREAD}{name}" for name in unread_columns(batch, rules))
@@ -193,8 +194,8 @@ def objects_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _decoded(text: str) -> Any:
     try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+        return msgspec.json.decode(quote_nan(text.encode()) if "NaN" in text or "Infinity" in text else text)
+    except (msgspec.DecodeError, RecursionError) as error:
         detail = f"objects are no JSON ({error}): {shown(text)}"
         raise UnusableError(Reason.MALFORMED_ANNOTATION, detail) from error
 

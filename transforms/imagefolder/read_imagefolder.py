@@ -64,6 +64,7 @@ class MetadataFile(NamedTuple):
         columns, rows: of its first rows, at most 8,192. Files that hold images have those of the first of their split.
         class_names: of the types of Parquet.
         picture: column of images; empty if they are files.
+        fault: of the first row that cannot be read.
     """
 
     folder: str
@@ -73,6 +74,7 @@ class MetadataFile(NamedTuple):
     rows: list[dict[str, Any]]
     class_names: tuple[str, ...] = ()
     picture: str = ""
+    fault: str = ""
 
     @property
     def split(self) -> str:
@@ -203,13 +205,14 @@ def _find_shards(data: str) -> list[MetadataFile]:
 def _read_head(root: str, folder: str, name: str) -> MetadataFile:
     path = join_path(root, posixpath.join(folder, name))
     with storage_for(path).open(path) as stream:
-        batch = next(read_stream(path, stream, RowsReading()), None)
+        batch = next(read_stream(path, stream, RowsReading(of_labels=True)), None)
     if batch is None:
         return MetadataFile(folder, name, path, {}, [])
     rows = [row for _, row in rows_of(batch)]
     class_names = next((names for key in CLASSES if (names := batch.names.get(f"{OBJECTS}.{key}"))), ())
     picture = "" if FILE_NAME in batch.columns else picture_column(batch.columns)
-    return MetadataFile(folder, name, path, batch.columns, rows, class_names, picture)
+    fault = next((f", row {row.line}: {row.detail}" for row in batch.bad), "")
+    return MetadataFile(folder, name, path, batch.columns, rows, class_names, picture, fault)
 
 
 def _is_folder(data: str, name: str) -> bool:
@@ -248,7 +251,9 @@ def _check_file(file: MetadataFile, class_names: tuple[str, ...], captions: tupl
         ConfigError: The columns have neither images with objects nor captions, or classes need names.
     """
     folder = split_folder(file.path)[0]
-    columns = ", ".join(file.columns) or "none"
+    columns = ", ".join(file.columns)
+    if not columns:
+        raise ConfigError(f"{file.path}{file.fault or ': no row is in it'}")
     if FILE_NAME not in file.columns and not file.picture:
         raise ConfigError(f"{file.path} has no column {FILE_NAME}, and these: {columns}")
     if not has_objects(file.columns) and not any(name in file.columns for name in captions):

@@ -145,9 +145,8 @@ def _decoded(lines: list[bytes], taken: list[bytes]) -> Iterator[str]:
 
 def _check_names(path: str, names: list[str], delimiter: str, how: RowsReading) -> None:
     if "\0" in "".join(names):
-        raise AnnotationFileError(
-            f"{path}: its first line has NUL bytes, as that of a file in UTF-16; try --encoding utf-16-le, or utf-16-be"
-        )
+        cure = "save it as UTF-8" if how.of_labels else "try --encoding utf-16-le, or utf-16-be"
+        raise AnnotationFileError(f"{path}: its first line has NUL bytes, as that of a file in UTF-16; {cure}")
     if what := describe_table(delimiter.join(names)):
         raise AnnotationFileError(f"{path} is no table, but {what}")
     if not any(names):

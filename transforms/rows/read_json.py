@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.schemas.errors import AnnotationFileError
+from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.rows.kinds import KINDS, Seen
 from recordmill.transforms.rows.row_batch import (
@@ -85,7 +86,8 @@ def _no_lines(line: bytes) -> str:
     try:
         row = _decode(line)
     except ValueError:
-        return ""
+        what = describe_content(line)
+        return f"is no JSON, but {what}" if what else ""
     by_index = [value for value in row.values() if isinstance(value, dict) and "0" in value]
     is_numbered = all(value.keys() == set(map(str, range(len(value)))) for value in by_index)
     if (by_index and len(by_index) == len(row) and is_numbered) or row.keys() == {"columns", "index", "data"}:

@@ -174,6 +174,7 @@ def read_rows(file: RowsFile, how: RowsReading) -> Iterator[RowBatch]:
         raise AnnotationFileError(f"{file.path} was changed while the job read it; run again")
 
 
+_SAVE = "save the file as UTF-8"
 _CURES = {True: "write it as UTF-8, or as binary", False: "give --encoding, latin-1 for example"}
 
 
@@ -225,7 +226,7 @@ def _text_rows(batches: Iterator[RowBatch], choose: Callable[[list[str]], Sequen
 def _texts(batch: RowBatch, columns: Sequence[str]) -> list[TextRow]:
     chosen = {name: array for name, array in batch.columns.items() if name in columns}
     others = [array for name, array in batch.columns.items() if name not in columns]
-    good = checked(batch._replace(columns=chosen), columns, "save the file as UTF-8")
+    good = checked(batch._replace(columns=chosen), columns, _SAVE)
     cells = [["" if value is None else name_of(value).strip() for value in good.values(name)] for name in columns]
     rows = [TextRow(row.line, (), row.detail) for row in good.bad]
     for line, of_row in zip(good.lines.tolist(), zip(*cells, strict=True), strict=True):
@@ -240,7 +241,7 @@ def _texts(batch: RowBatch, columns: Sequence[str]) -> list[TextRow]:
 def read_stream(path: str, stream: Any, how: RowsReading) -> Iterator[RowBatch]:
     """Yield the rows of an open file, see `read_rows`."""
     for batch in _batches(path, stream, how):
-        yield checked(batch, how.names, _CURES[batch.is_typed])
+        yield checked(batch, how.names, _SAVE if how.of_labels else _CURES[batch.is_typed])
 
 
 def _read(file: RowsFile, how: RowsReading) -> Iterator[RowBatch]:

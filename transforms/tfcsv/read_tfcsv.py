@@ -7,10 +7,8 @@ from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.csv_rows import Cells, RowFormat, read_images
 from recordmill.transforms.annotated.naming import (
-    check_pixels,
     edges_box,
     find_labels,
-    frame_note,
     image_name,
     naming_source,
 )
@@ -33,7 +31,6 @@ def _is_csv(name: str) -> bool:
 
 
 def _check(notes: frozenset[str]) -> Iterator[str]:
-    check_pixels(notes, "TensorFlow CSV")
     if _NO_SIZE in notes:
         yield "rows have a width or height that is no size, so it is not compared with that of the image"
 
@@ -64,5 +61,4 @@ def _object(cells: Cells, notes: set[str]) -> SampleObject | None:
     if not cells["class"]:
         raise UnusableError(Reason.UNKNOWN_CATEGORY, "no class")
     edges = finite_numbers({column: cells[column] for column in _EDGES}, "of the box")
-    notes.add(frame_note(edges))
     return SampleObject(cells["class"], edges_box(*edges))

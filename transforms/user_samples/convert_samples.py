@@ -201,14 +201,20 @@ class UsableObject(NamedTuple):
     source: SampleObject
 
 
-def usable_objects(sample: Sample, finder: CategoryFinder, reject: Callable[[Rejected], None]) -> list[UsableObject]:
-    """Return the usable objects of a Sample, and pass rejects to `reject`."""
+def usable_objects(
+    sample: Sample, finder: CategoryFinder, reject: Callable[[Rejected], None], places: Sequence[str] = ()
+) -> list[UsableObject]:
+    """Return the usable objects of a Sample, and pass rejects to `reject`.
+
+    Args:
+        places: beginning of the detail of each object; empty to name the Sample.
+    """
     objects = []
     for number, each in enumerate(sample.objects):
         try:
             objects.append(UsableObject(_annotation(sample, number, each, finder), each))
         except UnusableError as fault:
-            detail = f"Sample {sample.file_name!r}: {fault.detail}"
+            detail = (places[number] if places else f"Sample {sample.file_name!r}: ") + fault.detail
             reject(Rejected("annotation", each.id, fault.reason, detail, id_of(sample)))
     return objects
 

@@ -35,6 +35,8 @@ from recordmill.transforms.user_samples.convert_samples import (
 from recordmill.transforms.user_samples.record_options import MASKS, PARTS, RecordOptions
 
 _TRAITS, _TABLE = "traits", "table"
+_NEGATIVE = "negative area"
+_AREAS = "some objects have a negative area, which records store: leave it out, and records have the area of the box"
 _BITS = 10
 """There are 2 ** 10 ranges of images, because the number of Samples is unknown."""
 _PIPELINE = "the pipeline"
@@ -45,7 +47,8 @@ class Trait(NamedTuple):
     """Trait of some Samples: a kind of annotation, or a class.
 
     Attributes:
-        kind: An option that stores it, `part` that no option stores, `class` of images, or `category` of objects.
+        kind: An option that stores it, `part` that no option stores, `class` of images, `category` of objects, or
+            `negative area` of an object.
         name: Name of the class or part; empty for others.
         category_id: -1 if the object gives none.
         keypoints: Number of keypoints of the object.
@@ -74,12 +77,16 @@ def traits_of(sample: Sample, rules: SampleRules) -> set[Trait]:
         "class_name": sample.class_name is not None and not rules.of_image,
     }
     found |= {Trait(kind) for kind, value in has.items() if value}
-    found |= {Trait("part", part.value) for part in sample.parts}
+    found |= {Trait("part", part.value) for part in sample.parts} | area_traits(sample)
     if not rules.of_image:
         for each in sample.objects:
             id_ = -1 if each.category_id is None else each.category_id
             found.add(Trait("category", each.category, id_, len(each.keypoints) // 3))
     return found
+
+
+def area_traits(sample: Sample) -> set[Trait]:
+    return {Trait(_NEGATIVE) for each in sample.objects if (each.area_px2 or 0) < 0}
 
 
 def stored_of(sample: Sample, rules: SampleRules) -> Sample:
@@ -192,7 +199,7 @@ def _describe(traits: list[tuple[str, str, int, int]], known: list[LabelMap], op
     parts = (*options.parts, *parts_of(found), *category_id)
     yield TaggedOutput(_TABLE, options.layout_table.with_parts(parts))
     facts = FactsBuilder()
-    for text in name_warnings(labels):
+    for text in trait_warnings(found, labels):
         facts.warn(options.splits[0], text)
     stored = rules_of(options).stored
     for kind in sorted(kinds & {*_PARTS, "objects", "class_name"} - stored):
@@ -211,6 +218,12 @@ def _describe(traits: list[tuple[str, str, int, int]], known: list[LabelMap], op
             "are numbered from 1 in the order of names: give labels= to keep ids",
         )
     yield tagged(facts)
+
+
+def trait_warnings(traits: Iterable[Trait], labels: LabelMap) -> Iterator[str]:
+    """Yield warnings of names of classes, and of areas."""
+    yield from name_warnings(labels)
+    yield from [_AREAS] if Trait(_NEGATIVE) in traits else ()
 
 
 def parts_of(traits: Iterable[Trait]) -> tuple[Part, ...]:

@@ -5,11 +5,13 @@ import io
 import re
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from typing import Any, BinaryIO
 
 import msgspec
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
 from recordmill.schemas.rejects import Reason, UnusableError
@@ -68,10 +70,17 @@ def source(options: VertexOptions) -> Source:
 
 
 def _uses(path: str) -> set[str]:
-    """Return the values of ml_use in a file, in lower case."""
+    """Return the values of ml_use in a file, in lower case.
+
+    Raises:
+        ConfigError: the file is none of Vertex AI.
+    """
     pattern = _USE_OF_LINE[".csv" if path.endswith(".csv") else ".jsonl"]
     with storage_for(path).open(path) as file:
-        return {found[1].decode().lower() for line in file if (found := pattern.search(line))}
+        first = next(file, b"")
+        if what := describe_content(first):
+            raise ConfigError(f"{path} is {what}")
+        return {found[1].decode().lower() for line in chain([first], file) if (found := pattern.search(line))}
 
 
 @parser

@@ -113,7 +113,7 @@ def parse_regions(stream: BinaryIO, file: str, rules: RegionRules) -> Iterator[L
     """
     found, folder = read_json(stream, dict[str, msgspec.Raw], "VIA"), ""
     if _PROJECT in found:
-        settings = msgspec.json.decode(found.get("_via_settings", b"{}"))
+        settings = decoded(found.get("_via_settings", b"{}"), Any)
         core = settings.get("core") if isinstance(settings, dict) else None
         folder = str((core or {}).get("default_filepath") or "") if isinstance(core or {}, dict) else ""
         found = decoded(found[_PROJECT], dict[str, msgspec.Raw])

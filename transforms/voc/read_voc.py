@@ -198,17 +198,7 @@ def _unread_masks(root: str, folders: Iterable[Folders], has_masks: bool) -> Ite
 
 
 def _check(notes: frozenset[str], origin: int) -> Iterator[str]:
-    """Yield what the boxes say of the first pixel, and fields that are not written.
-
-    Raises:
-        ConfigError: boxes are fractions.
-    """
-    if "fractions" in notes and "pixels" not in notes:
-        raise ConfigError(
-            "boxes of all label files are in 0..1, as fractions are; Pascal VOC has pixels: multiply them"
-        )
-    if "fractions" in notes:
-        yield "boxes of some label files are in 0..1, as fractions are, and are read as pixels"
+    """Yield what the boxes say of the first pixel, and fields that are not written."""
     xmin, beyond = (
         [int(note.split()[1]) for note in notes if note.startswith(f"{name} ")] for name in ("xmin", "xmax")
     )
@@ -317,15 +307,11 @@ def _flag(element: Element, tag: str) -> bool:
 
 
 def _notes(objects: list[SampleObject], width: int | None, origin: int) -> Iterator[str]:
-    """Yield the least xmin and the greatest xmax - width, and whether all numbers are in 0..1."""
-    if not objects:
-        return
-    edges = [(each.box[0] + origin, each.box[0] + each.box[2], each.box[1] + each.box[3]) for each in objects]
-    xmax = max(edge[1] for edge in edges)
-    yield f"xmin {_near(floor(min(edge[0] for edge in edges)))}"
-    if width:
-        yield f"xmax {_near(ceil(xmax - width))}"
-    yield "fractions" if 0 < max(xmax, *(edge[2] for edge in edges)) <= 1 else "pixels"
+    """Yield the least xmin and the greatest xmax - width."""
+    if objects:
+        yield f"xmin {_near(floor(min(each.box[0] for each in objects) + origin))}"
+    if objects and width:
+        yield f"xmax {_near(ceil(max(each.box[0] + each.box[2] for each in objects) - width))}"
 
 
 def _near(pixels: int) -> int:

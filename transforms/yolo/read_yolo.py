@@ -17,6 +17,7 @@ import yaml
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category, unnamed_keypoints
+from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import USUAL_SPLITS
 from recordmill.schemas.rejects import Reason, UnusableError
@@ -298,7 +299,8 @@ def parse_labels(data: bytes, file: str, rules: LineRules) -> Iterator[LabelledI
     try:
         lines = data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        raise UnusableError(Reason.MALFORMED_LABELS, f"it is not UTF-8 (byte {error.start:,})") from error
+        kind = describe_content(data) or f"not UTF-8 (byte {error.start:,})"
+        raise UnusableError(Reason.MALFORMED_LABELS, f"it is {kind}") from error
     found, first = ImageParts(), dict[tuple[float, ...], int]()
     for number, line in enumerate(lines, 1):
         if not (tokens := line.split()):
@@ -310,6 +312,9 @@ def parse_labels(data: bytes, file: str, rules: LineRules) -> Iterator[LabelledI
                 raise UnusableError(Reason.DUPLICATE_ANNOTATION, f"it says the same as line {before}")
             found.objects.append(each)
             found.notes.add("box" if len(columns) == 5 else "nine" if len(columns) == 9 else "more")
+    kind = describe_content(data.partition(b"\n")[0]) if found.faults and not found.objects else ""
+    if kind and not kind.startswith("YOLO"):  # the image is not background
+        raise UnusableError(Reason.MALFORMED_LABELS, f"it is {kind}")
     found.notes |= {"mixed"} if "box" in found.notes and len(found.notes) > 1 else set()
     yield found.image(Sample(""))
 

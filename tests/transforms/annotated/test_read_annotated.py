@@ -1,11 +1,19 @@
 """Label files that name their images: rows are merged by image, and classes are collected."""
 
+import msgspec
 import pytest
 
 from recordmill.launch.runners.beam_options import beam_options
 from recordmill.launch.verbs.convert import convert
 from recordmill.pipelines.annotated import prepare
-from recordmill.schemas.errors import CollidingImagesError
+from recordmill.schemas.errors import CollidingImagesError, ConfigError
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.sample import Sample, SampleObject
+from recordmill.schemas.rejects import Rejected
+from recordmill.transforms.annotated.join_annotated import frame_warnings
+from recordmill.transforms.annotated.read_labels import labelled_rows
+from recordmill.transforms.annotated.source import ImageParts
+from recordmill.transforms.user_samples.gather_samples import trait_warnings
 from tests.conftest import draw_jpeg, manifest_of, read_examples, rejects_of
 from tests.transforms.annotated.line_format import LineOptions
 
@@ -57,3 +65,45 @@ def test_a_name_that_two_files_match(folder):
     draw_jpeg(folder / "data" / "y" / "1.jpg")
     with pytest.raises(CollidingImagesError, match=r"--match name: .*'x/1.jpg' and 'y/1.jpg'"):
         run(folder, match="name")
+
+
+def rows_of(*objects: SampleObject, line: int = 0):
+    """The Block and the Traits of an image, and its Source."""
+    source, found = LineOptions(data="data", output="out").source(), ImageParts()
+    with found.rejecting("shape 1: ", line):
+        found.objects += objects
+    return *labelled_rows(["1.jpg"], [found.image(Sample("1.jpg"))], ["a.rows"], source), source
+
+
+@pytest.mark.parametrize(("line", "place"), [(0, "a.rows: shape 1: "), (7, "a.rows, line 7: shape 1: ")])
+def test_an_object_that_no_image_can_have_is_a_reject_with_its_place(line, place):
+    block, _, _ = rows_of(SampleObject("dog", (0, 0, 1e300, 4)), SampleObject("cat", (0, 0, 4, 3)), line=line)
+    (rejected,) = msgspec.msgpack.decode(block.rejected.rows()[0], type=list[Rejected])
+    assert rejected.detail.startswith(f"{place}bbox has a number that is beyond any image")
+    assert block.num_objects == 1
+
+
+@pytest.mark.parametrize(
+    ("objects", "number"),
+    [
+        ([SampleObject("dog", (0.1, 0.2, 0.8, 0.8)), SampleObject("dog", (0, 0, 4, 3))], 1),
+        ([SampleObject("dog", (0.1, 0.2, 0.8, 0.8), "fraction"), SampleObject("dog", (0, 0, 4, 3))], 0),
+        ([SampleObject("dog", (0.1, 0.2, 0.8, 0.8), "fraction")], 0),
+        ([], 0),
+    ],
+)
+def test_boxes_in_fractions_among_those_in_pixels_are_a_warning(objects, number):
+    _, traits, source = rows_of(*objects)
+    assert ["some boxes are within 0..1" in text for text in frame_warnings(traits, source)] == [True] * number
+
+
+def test_boxes_in_fractions_alone_are_an_error():
+    _, traits, source = rows_of(SampleObject("dog", (0.1, 0.2, 0.8, 0.8)))
+    with pytest.raises(ConfigError, match=r"data: all boxes are within 0\.\.1, .* boxes of lines are in pixels"):
+        list(frame_warnings(traits, source))
+
+
+@pytest.mark.parametrize(("area", "number"), [(-1.0, 1), (0.0, 0), (None, 0)])
+def test_negative_areas_are_a_warning(area, number):
+    _, traits, _ = rows_of(SampleObject("dog", (0, 0, 4, 3), area_px2=area))
+    assert ["negative area" in text for text in trait_warnings(traits, LabelMap(()))] == [True] * number

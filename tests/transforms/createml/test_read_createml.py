@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.createml.read_createml import _check, parse_images
+from recordmill.transforms.createml.read_createml import parse_images
 
 CAT = {"label": "cat", "coordinates": {"x": 20, "y": 30, "width": 10, "height": 40}}
 
@@ -65,12 +64,3 @@ def test_files_of_which_nothing_can_be_used(file, detail):
     (image,) = parse(file)
     assert (image.sample, image.faults[0].reason) == (None, "malformed_labels")
     assert detail in image.faults[0].detail
-
-
-def test_fractions_are_an_error():
-    small = {"label": "cat", "coordinates": {"x": 0.5, "y": 0.5, "width": 0.1, "height": 1}}
-    (image,) = parse([{"image": "1.jpg", "annotations": [small]}])
-    with pytest.raises(ConfigError, match="they are fractions, and CreateML's are pixels"):
-        list(_check(frozenset(image.notes)))
-    (both,) = parse([{"image": "1.jpg", "annotations": [small, CAT]}])
-    assert not list(_check(frozenset(both.notes)))

@@ -24,6 +24,7 @@ from recordmill.schemas.inputs.annotations import (
 )
 from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS, stored_as
 from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
 from recordmill.transforms.dataset.record_view import RecordView
@@ -247,6 +248,14 @@ def test_every_feature_of_layout_keras():
     ]
     assert +encoded.counted == {Metric.IMAGES: 1, Metric.OBJECTS: 2, Metric.BOXES_CLIPPED: 1}
     assert [(reject.id, reject.reason) for reject in encoded.rejected] == [(9, Reason.EMPTY_BOX)]
+
+
+@pytest.mark.parametrize(
+    ("image_id", "beginning"), [(139, "box x 200"), (name_id("train/é.jpg"), "'train/é.jpg': box x 200")]
+)
+def test_reject_names_the_image_where_no_file_has_its_id(image_id, beginning):
+    (rejected,) = encode(task(OUTSIDE, image_id=image_id)).rejected
+    assert rejected.detail.startswith(beginning)
 
 
 def test_every_feature_of_layout_tfds():

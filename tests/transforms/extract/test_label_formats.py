@@ -138,6 +138,12 @@ def test_names(name, image, labels):
     assert bool(rows.notes) == (name in ("a", "a.gif", "images/a.jpg"))
 
 
+@pytest.mark.parametrize("name", [".a.jpg", ".x/a.jpg", "@eaDir/a.jpg", "a .jpg", "x/ a.jpg", "x /a.jpg", "a\\b.jpg"])
+def test_names_that_readers_do_not_find_are_counted(name):
+    (note,) = extract("hf", NONE | {"image.file_name": name.encode()}).rows.notes.items()
+    assert ("some readers do not find" in note[0], note[1]) == (True, 1)
+
+
 def test_name_that_leads_elsewhere():
     with pytest.raises(UnusableRecordError, match="in it"):
         extract("hf", NONE | {"image.file_name": b"../../x.jpg"})

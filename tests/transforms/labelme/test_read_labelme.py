@@ -75,7 +75,7 @@ def test_circle():
         (shape("polygon", CORNERS), "malformed_segmentation", "a polygon of 2 points, and it needs 3"),
         (shape("rectangle", TRIANGLE), "malformed_annotation", "shape_type rectangle of 3 points is not read"),
         (shape("cuboid", TRIANGLE), "malformed_annotation", "shape_type cuboid of 3 points is not read"),
-        (shape("rectangle", [[1, float("nan")], [4, 6]]), "malformed_annotation", "Expected `float`, got `str`"),
+        (shape("rectangle", [[1, float("nan")], [4, 6]]), "malformed_annotation", "a number is NaN or Infinity"),
         (shape("polygon", [[1, 2, 3]]), "malformed_annotation", "`array`"),
         ({"points": TRIANGLE}, "malformed_annotation", "missing required field `label`"),
         (shape("rectangle", CORNERS, "__ignore__"), "excluded", "label __ignore__ (--ignore-labels)"),

@@ -10,6 +10,7 @@ import pytest
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.features import ColumnType
+from recordmill.schemas.inputs.file_kinds import LFS_POINTER
 from recordmill.schemas.inputs.tables import RowsFile, RowsReading, rows_format
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.rows import read_csv, row_batch
@@ -247,6 +248,8 @@ def test_list_keeps_values_of_other_rows(tmp_path):
     ("data", "fault"),
     [
         (b'[{"a": 1}]', "one JSON array"),
+        (LFS_POINTER + b".github.com/spec/v1\noid sha256:4d\n", "is no JSON, but a pointer of Git LFS"),
+        ('{"a": 1}'.encode("utf-16"), "is no JSON, but text in UTF-16; save it as UTF-8"),
         (b'{\r\n  "a": 1\r\n}\r\n', "JSON over several lines"),
         (b'{"id": {"0": 1, "1": 2}, "x": {"0": 1.5, "1": null}}', "columns in place of rows"),  # pandas
         (b'{"columns": ["a"], "index": [0], "data": [[1]]}', "columns in place of rows"),

@@ -5,7 +5,6 @@ import io
 
 import pytest
 
-from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.tfcsv.read_tfcsv import _check, parse_rows
 
 HEAD = "filename,width,height,class,xmin,ymin,xmax,ymax"
@@ -82,9 +81,6 @@ def test_files_of_which_nothing_can_be_used(images, detail):
 
 
 def test_check():
-    (fractions,) = parse("1.jpg,40,30,cat,0.1,0.2,0.5,1")
-    with pytest.raises(ConfigError, match="they are fractions, and TensorFlow CSV's are pixels"):
-        list(_check(frozenset(fractions.notes)))
     (image,) = parse("1.jpg,0,30,cat,1,2,4,6", "1.jpg,0,30,cat,0,0,1,1")
     assert image.sample.width is None
     (warning,) = _check(frozenset(image.notes))

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.inputs.file_kinds import LFS_POINTER
 from recordmill.transforms.vertex.read_vertex import parse_lines
 from recordmill.transforms.vertex.vertex_options import VertexOptions
 
@@ -57,6 +58,7 @@ def test_csv_without_splits():
     ("name", "bad", "reason", "detail"),
     [
         ("a.jsonl", line(BOX | {"xMax": 350}), "malformed_box", "edges 0.25, 0.5, 350, 1 are not in 0..1"),
+        ("a.jsonl", line(BOX | {"xMax": float("nan")}), "malformed_box", "edges 0.25, 0.5, nan, 1 are not finite"),
         ("a.jsonl", line(BOX | {"xMax": "nan"}), "malformed_box", "edges 0.25, 0.5, nan, 1 are not finite"),
         ("a.jsonl", line(BOX | {"xMax": 0.2}), "malformed_box", "left 0.25, top 0.5, right 0.2, bottom 1"),
         ("a.jsonl", line({"displayName": "cat"}), "malformed_annotation", "missing required field `xMin`"),
@@ -109,3 +111,10 @@ def test_splits_are_those_that_lines_have(tmp_path):
     (tmp_path / "b.csv").unlink()
     with pytest.raises(ConfigError, match=r"has no \.jsonl or \.csv file"):
         options.source()
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_a_pointer_of_git_lfs_is_an_error(tmp_path, name):
+    (tmp_path / name).write_bytes(LFS_POINTER + b".github.com/spec/v1\noid sha256:4d\nsize 12\n")
+    with pytest.raises(ConfigError, match=f"{name} is a pointer of Git LFS"):
+        VertexOptions(data=str(tmp_path), output="out").source()

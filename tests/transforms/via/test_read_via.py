@@ -33,6 +33,12 @@ PROJECT = {
 }
 
 
+def test_settings_in_another_encoding_are_a_fault():
+    data = json.dumps(PROJECT).encode().replace(b"./images/", b"T\xfcr")
+    (image,) = parse_regions(io.BytesIO(data), "via.json", RegionRules())
+    assert "a text is not UTF-8" in image.faults[0].detail
+
+
 @pytest.mark.parametrize(("file", "name"), [(VERSION_1, "train/1.jpg"), (PROJECT, "train/images/1.jpg")])
 def test_versions(file, name):
     (image,) = parse(file)
@@ -88,7 +94,7 @@ def test_classes(rules, attributes, found):
         (region(POLYGON | {"all_points_x": [1, 4]}, kind="cat"), "malformed_segmentation", "a polygon of 2 x and 3 y"),
         (region({"name": "star"}, kind="cat"), "malformed_annotation", "shape 'star' is not read"),
         ({"region_attributes": {}}, "malformed_annotation", "missing required field `shape_attributes`"),
-        (region(RECT | {"x": float("nan")}, kind="cat"), "malformed_annotation", "Expected `float`"),
+        (region(RECT | {"x": float("nan")}, kind="cat"), "malformed_annotation", "a number is NaN or Infinity"),
     ],
 )
 def test_a_fault_costs_its_region_only(bad, reason, detail):

@@ -1,5 +1,6 @@
 import pytest
 
+from recordmill.schemas.inputs.file_kinds import LFS_POINTER
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.yolo.read_yolo import LineRules, parse_labels
 
@@ -87,12 +88,25 @@ def test_a_line_that_is_there_twice():
     assert len(found.sample.objects) == 2
 
 
-@pytest.mark.parametrize("data", [LINE.encode("utf-16"), b"0 0.5 \xff"])
-def test_a_file_in_another_encoding(data):
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (LINE.encode("utf-16"), "it is text in UTF-16; save it as UTF-8"),
+        (b"0 0.5 \xff", "it is not UTF-8 (byte 6)"),
+        (LFS_POINTER + b".github.com/spec/v1\noid sha256:4d\nsize 12\n", "it is a pointer of Git LFS"),
+        (b"<!doctype html>\n<p>404</p>", "it is a web page"),
+    ],
+)
+def test_a_file_that_is_none_spoils_its_image(data, said):
     (found,) = parse_labels(data, "a.txt", DETECT)
     assert found.sample is None
     assert found.faults[0].reason is Reason.MALFORMED_LABELS
-    assert "not UTF-8 (byte" in found.faults[0].text("a.txt")
+    assert found.faults[0].text("a.txt").startswith(f"a.txt: {said}")
+
+
+def test_lines_that_are_all_faulty_are_counted_by_line():
+    found = parsed("0,0.5,0.5,0.2,0.4\n0,0.5,0.5,0.2,0.4\n", DETECT)
+    assert ([fault.line for fault in found.faults], found.sample.objects) == ([1, 2], ())
 
 
 def test_byte_order_mark_and_empty_file():
