@@ -258,9 +258,10 @@ def _guess_other(boxes: Boxes) -> Guess | None:
     evidence = f"{apart:,} of {number:,} boxes with polygons overlap them by less than half"
     formats = _matching_formats(boxes, tuple(_MEANINGS))
     left, top, width, height = boxes.numbers
-    right = boxes.sizes[0] - left
+    right, bottom = boxes.sizes[0] - left, boxes.sizes[1] - top
     changes = {
         "they are mirrored from left to right": [right - width, top, right, top + height],
+        "they are mirrored from top to bottom": [left, bottom - height, left + width, bottom],
         "x and y are swapped": [top, left, top + height, left + width],
     }
     for change, edges in changes.items():

@@ -1,5 +1,6 @@
 """Classes of images: those of --classes, or all."""
 
+import contextlib
 import logging
 import os
 from collections import Counter
@@ -23,6 +24,7 @@ from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 from recordmill.transforms.folder.folder_options import LabelledOptions
+from recordmill.transforms.images.open_picture import kind_of
 from recordmill.transforms.join.list_images import file_block, list_images
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import storage_for
@@ -223,8 +225,19 @@ def folders_without_images(folders: Iterable[str], output: str) -> Iterator[str]
                 if is_image_name(files[-1]):
                     break
             else:
-                why = f"none of its {len(files):,} files, such as {files[0]!r}, is named as images are" if files else ""
-                yield f"folder {name!r} in {folder} gives no image, so it is no class: {why or 'it is empty'}"
+                why = "it is empty"
+                if files:
+                    why = f"none of its {len(files):,} files, such as {files[0]!r}, is named as images are"
+                    why += _ending_hint(os.path.join(folder, files[0]))
+                yield f"folder {name!r} in {folder} gives no image, so it is no class: {why}"
+
+
+def _ending_hint(path: str) -> str:
+    """Return a hint at the ending of a file that is an image; empty if it is none."""
+    kind = ""
+    with contextlib.suppress(OSError):
+        kind = kind_of(storage_for(path).read_range(path, 0, 16))
+    return f"; that is a {kind.upper()} image: give such files the ending of their format" if kind else ""
 
 
 _LOGGER = logging.getLogger(__name__)

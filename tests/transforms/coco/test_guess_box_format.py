@@ -137,15 +137,20 @@ def test_boxes_elsewhere_than_their_polygons(format_):
     assert formats(repeated) is None
 
 
-def test_mirrored_boxes():
+@pytest.mark.parametrize(
+    ("mirror", "sides"),
+    [
+        (lambda x, y, width, height: (640 - x - width, y, width, height), "left to right"),
+        (lambda x, y, width, height: (x, 480 - y - height, width, height), "top to bottom"),
+    ],
+)
+def test_mirrored_boxes(mirror, sides):
     boxes = [(40 + 100 * number, 60, 20 + 10 * number, 70) for number in range(4)]
-    found = guess(
-        [row((640 - x - width, y, width, height), 9, outline((x, y, width, height))) for x, y, width, height in boxes]
-    )
+    found = guess([row(mirror(*box), 9, outline(box)) for box in boxes])
     assert found.formats == ()
     assert (
         found.evidence
-        == "4 of 4 boxes with polygons overlap them by less than half, and fit if they are mirrored from left to right"
+        == f"4 of 4 boxes with polygons overlap them by less than half, and fit if they are mirrored from {sides}"
     )
 
 
