@@ -15,7 +15,13 @@ from recordmill.transforms.coco.coco_rows import CocoImageRow
 from recordmill.transforms.coco.convert_rows import count_keypoints, size_of
 from recordmill.transforms.coco.decode_coco import CocoRows
 from recordmill.transforms.coco.file_fields import COUNTED, count_fields, field_rows, has_data, has_numbers
-from recordmill.transforms.coco.guess_box_format import SampledBoxes, check_box_format, join_samples, sample_boxes
+from recordmill.transforms.coco.guess_box_format import (
+    SampledBoxes,
+    check_box_format,
+    join_samples,
+    sample_boxes,
+    warn_of_boxes,
+)
 
 OF_OBJECTS = (AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS)
 
@@ -131,7 +137,9 @@ def describe_file(source: AnnotationSource, summaries: Iterable[BlockSummary]) -
     _check_kind(source, file, blocks)
     if boxes := [block.boxes for block in blocks if block.boxes]:
         sample = join_samples(boxes)
-        check_box_format(source.path, sample.boxes(_sizes(sample.image_ids, [block.sizes for block in blocks])))
+        sized = sample.boxes(_sizes(sample.image_ids, [block.sizes for block in blocks]))
+        check_box_format(source.path, sized)
+        return msgspec.structs.replace(file, warnings=(*file.warnings, *warn_of_boxes(source.path, sized)))
     return file
 
 

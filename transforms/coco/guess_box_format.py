@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -82,6 +82,8 @@ _MANY_ACROSS = 0.2
 _APART, _TOGETHER = 0.5, 0.7
 """Intersection over union of a box and its polygons' bounds. It is at least 0.7 for each of 21,820 objects of eight
 real files."""
+_FEW_APART = 0.01
+"""Fraction of boxes elsewhere than their polygons that is more than chance."""
 _SMALL_PX = 8
 """Images with sides up to this may have boxes of one pixel."""
 
@@ -132,6 +134,17 @@ def check_box_format(path: str, boxes: Boxes) -> None:
         f"{path}: {guess.evidence}{looks}; read as COCO's x, y, width, height in pixels, all would be in wrong places: "
         f"{cure}--bbox-format xywh accepts them unchanged"
     )
+
+
+def warn_of_boxes(path: str, boxes: Boxes) -> Iterator[str]:
+    """Yield a warning if some boxes are elsewhere than their polygons, too few for another format."""
+    boxes = boxes.select(np.isfinite(boxes.extents[0]))
+    number, apart = boxes.areas.size, (_overlaps(boxes, _edges(boxes, BoxFormat.XYWH)) < _APART).sum()
+    if apart >= _SEVERAL and apart > number * _FEW_APART:
+        yield (
+            f"{path}: {apart:,} of {number:,} boxes with polygons overlap them by less than half, and are stored as "
+            "they are: correct them; --masks png lists them in problems-SPLIT.jsonl, which --exclude takes"
+        )
 
 
 _MEANINGS = {

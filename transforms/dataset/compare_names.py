@@ -187,17 +187,20 @@ def _shown(names: Names) -> str:
     return ", ".join(map(repr, names.first[:_COMPARED_SHOWN])) + (" …" if names.number > _COMPARED_SHOWN else "")
 
 
-def archive_text(files: Names) -> str:
-    """Return a sentence about archives among files; empty without."""
+def archive_text(files: Names, folders: Sequence[str]) -> str:
+    """Return a sentence about archives among the files of `folders`; empty without."""
     archives = [name for name in files.first if name.endswith(".zip")]
-    return f"Archives within --images are not read: unpack {archives[0]!r}, or give it to --images." if archives else ""
+    if not archives:
+        return ""
+    give = "" if any(".zip" in folder for folder in folders) else ", or give it to --images"
+    return f"Archives within --images are not read: unpack {archives[0]!r}{give}."
 
 
 def _cause(images: Names, files: Names, sources: NameSources, is_all: bool, suffix_finds_all: bool) -> str:
     pairs = list(pair_names(images.compared, files.compared))
     counts = Counter(pair.difference for pair in pairs if pair.file)
     if not counts:
-        if archive := archive_text(files):
+        if archive := archive_text(files, sources.images):
             return archive
         another = "is it that of another split" if is_all else "is a part of the images elsewhere"
         return f"No file of such a name is in the folder: {another}? --images may be given several times."

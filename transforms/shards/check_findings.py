@@ -179,17 +179,18 @@ def check_findings(demands: Demands, rows: dict[str, Rows], facts: Facts, lists:
             f"{_compared(demands, images, files, is_all=True)}"
         )
     nothing = "No picture was read" if unit == "image" else "No shard was written"
-    advice = nothing
-    if not_found > demands.max_rejects * total and not any(kinds_apart(facts)):  # which is the cause
+    advice, are_apart = nothing, any(kinds_apart(facts))
+    if not_found > demands.max_rejects * total and not are_apart:  # which is the cause
         advice = f"{_compared(demands, images, files, is_all=False)} {advice}"
     if demands.output:
         advice = f"They are listed in {rejects_paths(demands.output, demands.splits)}. {advice}"
     try:
-        check_rejects(rows, tally, demands.max_rejects, demands.sources.rows, advice)
+        # Accepted rejects would leave images without the annotations of the other files.
+        check_rejects(rows, tally, demands.max_rejects, demands.sources.rows, advice, may_accept=not are_apart)
     except EmptyDatasetError as error:
         for split in demands.splits if demands.output else ():
             forget(demands.output, split)
-        if not total and (archive := archive_text(files)):
+        if not total and (archive := archive_text(files, demands.sources.images)):
             raise EmptyDatasetError(f"{error}. {archive}") from None
         raise
     except TooManyRejectsError:

@@ -121,6 +121,15 @@ def test_rotated_boxes(tmp_path):
     assert "1 of 2 annotations have attributes.rotation" in text
 
 
+@pytest.mark.parametrize(("wrong", "texts"), [(2, 0), (3, 1)])
+def test_some_boxes_are_elsewhere_than_their_polygons(tmp_path, wrong, texts):
+    right = [{**OBJECT, **OUTLINE, "id": id_, "bbox": [1, 2, 4, 4]} for id_ in range(8)]
+    moved = [{**OBJECT, **OUTLINE, "id": id_, "bbox": [9, 2, 4, 4]} for id_ in range(8, 8 + wrong)]
+    found = warnings_of(tmp_path, "instances", *right, *moved)
+    assert len(found) == texts
+    assert all(f"{wrong} of {8 + wrong} boxes with polygons overlap them by less than half" in text for text in found)
+
+
 def test_negative_areas(tmp_path):
     (text,) = warnings_of(tmp_path, "instances", {**OBJECT, "area": -1}, {**OBJECT, "id": 8, "area": 0})
     assert "1 of 2 annotations have a negative area" in text

@@ -114,6 +114,11 @@ def test_three_names_of_many_are_named_and_commonest_cause():
     assert "'2.jpg' may be 't/2.jpg' (2 of 5 names compared)" in text
 
 
+def test_archive_within_an_archive_is_not_to_be_given():
+    sources = NameSources(("a.zip",), ("a.json",), "path")
+    assert told(["1.jpg"], ["b.zip"], sources).endswith("Archives within --images are not read: unpack 'b.zip'.")
+
+
 @pytest.mark.parametrize("match", ["", "suffix", "name"])
 def test_no_flag_is_advised_that_verb_lacks_or_given(match):
     sources = NameSources(("img", "more"), ("a.csv", "b.csv"), match)

@@ -88,6 +88,7 @@ def test_another_folder_is_no_cure_for_annotation_files_of_two_splits(merged, is
     with pytest.raises(TooManyRejectsError) as caught:
         check_findings(demands(), {"train": Rows(20 - merged, 18)}, facts, found)
     assert ("--images may be given several times" in str(caught.value)) == is_advised
+    assert ("or with a larger --max-rejects" in str(caught.value)) == is_advised
 
 
 def test_up_to_limit_nothing_is_written(tmp_path):
