@@ -84,6 +84,8 @@ _APART, _TOGETHER = 0.5, 0.7
 real files."""
 _FEW_APART = 0.01
 """Fraction of boxes elsewhere than their polygons that is more than chance."""
+_MANY, _HALF = 100, 0.55
+"""Number of boxes of which one is usually beyond this fraction of the width or height."""
 _SMALL_PX = 8
 """Images with sides up to this may have boxes of one pixel."""
 
@@ -137,7 +139,13 @@ def check_box_format(path: str, boxes: Boxes) -> None:
 
 
 def warn_of_boxes(path: str, boxes: Boxes) -> Iterator[str]:
-    """Yield a warning if some boxes are elsewhere than their polygons, too few for another format."""
+    """Yield a warning if boxes are drawn on smaller images, or some are elsewhere than their polygons."""
+    reaches = (_edges(boxes, BoxFormat.XYWH)[2:] / boxes.sizes)[:, np.isfinite(boxes.sizes[0])]
+    if reaches.shape[1] >= _MANY and reaches.max() <= _HALF:
+        yield (
+            f"{path}: none of {reaches.shape[1]:,} boxes reaches beyond {reaches.max():.0%} of the width or height of "
+            "its image, as if they had been drawn on smaller images: if so, scale the annotations"
+        )
     boxes = boxes.select(np.isfinite(boxes.extents[0]))
     number, apart = boxes.areas.size, (_overlaps(boxes, _edges(boxes, BoxFormat.XYWH)) < _APART).sum()
     if apart >= _SEVERAL and apart > number * _FEW_APART:
@@ -313,12 +321,15 @@ def _overlaps(boxes: Boxes, edges: np.ndarray) -> np.ndarray:
 
 
 def _guess_across(boxes: Boxes) -> Guess | None:
-    """Detect boxes with swapped axes, or of images before they were shrunk."""
+    """Detect boxes that begin at their centres, with swapped axes, or of images before they were shrunk."""
     number, edges = boxes.areas.size, _edges(boxes, BoxFormat.XYWH)
     across = _is_across(boxes, edges).sum()
     if number < _ENOUGH or across < max(_SEVERAL, number * _FEW_ACROSS):
         return None
     evidence = f"{across:,} of {number:,} boxes reach beyond the edge of their image"
+    centred = _edges(boxes, BoxFormat.CXCYWH)
+    if not (_is_across(boxes, centred) | np.any(centred[:2] < -1, axis=0)).any():
+        return Guess((BoxFormat.CXCYWH,), evidence)
     if not _is_across(boxes, edges[[1, 0, 3, 2]]).any():
         return Guess((), f"{evidence}, and none if x and y, or the images' width and height, are swapped")
     if across > number * _MOST:

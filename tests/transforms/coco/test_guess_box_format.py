@@ -19,6 +19,7 @@ from recordmill.transforms.coco.guess_box_format import (
     join_samples,
     sample_boxes,
     sampled_of,
+    warn_of_boxes,
 )
 
 XYWH, XYXY, CXCYWH, REL_XYWH, REL_XYXY, REL_CXCYWH = BoxFormat
@@ -245,6 +246,21 @@ def test_boxes_of_pictures_that_were_shrunk_are_named_without_format():
     assert formats([row(box) for box in boxes], {1: (160, 120)}) == ()
     assert formats([row(box) for box in boxes[:20]], {1: (160, 120)}) == ()
     assert formats([row(box) for box in boxes[:19]], {1: (160, 120)}) is None
+
+
+def test_boxes_that_begin_at_their_centres():
+    assert formats([row(written(box, CXCYWH)) for box in scattered(60)]) == (CXCYWH,)
+    off_the_edge = [row((0, 0, 200, 100))]  # as a centre, it would be
+    assert formats([row(written(box, CXCYWH)) for box in scattered(60)] + off_the_edge) != (CXCYWH,)
+
+
+@pytest.mark.parametrize(("number", "scale", "texts"), [(300, 0.5, 1), (90, 0.5, 0), (300, 0.7, 0)])
+def test_boxes_drawn_on_smaller_images(number, scale, texts):
+    boxes = sample_boxes([row([scale * edge for edge in box]) for box in scattered(number)])
+    found = list(warn_of_boxes("a.json", boxes.boxes(SIZES)))
+    assert len(found) == texts
+    assert all(text.startswith("a.json: none of 300 boxes reaches beyond 50% of the width") for text in found)
+    assert list(warn_of_boxes("a.json", boxes.boxes({}))) == []
 
 
 # What is looked at
