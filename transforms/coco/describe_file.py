@@ -38,7 +38,7 @@ class BlockSummary(msgspec.Struct, frozen=True):
         fields: Names of the fields in which at least one annotation row has data.
         has_field: True if a row has the field that the kind needs.
         keypoints: Number of rows by category id and by number of keypoints.
-        has_keypoint: True if a row has a labelled keypoint.
+        has_keypoint: True if a row has a labelled keypoint. The row may be malformed otherwise.
         uses_zero: True if a row has the category id 0.
         without_box: Number of object rows without `bbox`.
         rotated: Number of rows with `attributes.rotation`.
@@ -88,7 +88,8 @@ def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
         frozenset(count_fields(rows.annotations)) if kind is AnnotationKind.IMAGE_INFO else rows.fields,
         _has_field(kind, rows),
         count_keypoints(rows.annotations) if kind is AnnotationKind.KEYPOINTS else {},
-        kind is AnnotationKind.KEYPOINTS and any(has_data(row.keypoints) for row in rows.annotations),
+        kind is AnnotationKind.KEYPOINTS
+        and ("keypoints" in rows.fields or any(has_data(row.keypoints) for row in rows.annotations)),
         0 in {getattr(row, "category_id", None) for row in rows.annotations},
         rows.without_box,
         rows.rotated,
@@ -153,8 +154,8 @@ def _missing_warnings(source: AnnotationSource, blocks: Sequence[BlockSummary]) 
         )
     if without := sum(block.without_box for block in blocks):
         yield (
-            f"{source.path}: {without:,} of {number:,} annotations have no bbox; the bounds of their polygons are "
-            "their boxes"
+            f"{source.path}: {without:,} of {number:,} annotations have no bbox; the bounds of their segmentations "
+            "are their boxes"
         )
     hashed = [sum(numbers) for numbers in zip(*(block.hashed_ids for block in blocks), strict=True)]
     if any(hashed):

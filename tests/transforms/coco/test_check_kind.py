@@ -110,6 +110,7 @@ def test_keypoints_file_without_keypoint(tmp_path, points):
     (text,) = warnings_of(tmp_path, "keypoints", {**OBJECT, **points}, {**OBJECT, "id": 8, **points})
     assert "none of the 2 annotations has a labelled keypoint" in text
     assert warnings_of(tmp_path, "keypoints", {**OBJECT, **points}, {**OBJECT, "id": 8, **POINTS}) == ()
+    assert warnings_of(tmp_path, "keypoints", {"id": 8, **POINTS}) == ()  # rejected, and not for its keypoints
 
 
 def test_rotated_boxes(tmp_path):
@@ -147,6 +148,10 @@ def test_boxes_of_polygons(tmp_path):
     source = AnnotationSource(AnnotationKind.INSTANCES, str(tmp_path / "file.json"), "")
     rows = [row for block in cut_file(source) for row in read_block(block).annotations]
     assert [json.loads(bytes(row.bbox)) for row in rows] == [[1, 2, 3, 4], [1, 2, 4, 4]]
+    pixel = {**outlined, "id": 9, "segmentation": {"counts": [4, 1, 4], "size": [3, 3]}}
+    assert (
+        "2 of 3 annotations have no bbox" in warnings_of(tmp_path, "instances", OBJECT, {**outlined, "id": 8}, pixel)[0]
+    )
     corners = msgspec.structs.replace(source, bbox_format=BoxFormat.XYXY)
     rejected = [one for block in cut_file(corners) for one in read_block(block).rejected]
-    assert [one.id for one in rejected] == [8]
+    assert [one.id for one in rejected] == [8, 9]
