@@ -16,7 +16,7 @@ from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, LabelColumns
 from recordmill.schemas.inputs.splits import Division, split_name_fault
-from recordmill.schemas.names import has_control_character, name_fault, name_key
+from recordmill.schemas.names import has_control_character, is_absolute, name_fault, name_key
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder.choose_classes import named_rows
@@ -98,7 +98,9 @@ def _fault(row: LabelRow, path: str, division: Division) -> tuple[Reason, str] |
     """Return the reason why the row of the image at `path` below the images cannot be used."""
     if row.fault:
         return Reason.MALFORMED_IMAGE, row.fault
-    if unsafe := name_fault(path):
+    # `a/../b.jpg` is below the images; normpath would take a URL apart.
+    is_plain = is_absolute(path) or "/../" not in path
+    if unsafe := name_fault(path if is_plain else posixpath.normpath(path)):
         return Reason.UNSAFE_FILE_NAME, f"the path {row.path!r} {unsafe}"
     if row.split is None and (fault := division.fault(name_key(path))):
         return Reason.NO_GROUP, f"the path {row.path!r} {fault}"
