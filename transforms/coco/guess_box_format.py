@@ -146,7 +146,7 @@ def warn_of_boxes(path: str, boxes: Boxes) -> Iterator[str]:
             f"{path}: none of {reaches.shape[1]:,} boxes reaches beyond {reaches.max():.0%} of the width or height of "
             "its image, as if they had been drawn on smaller images: if so, scale the annotations"
         )
-    boxes = boxes.select(np.isfinite(boxes.extents[0]))
+    boxes = boxes.select(np.isfinite(boxes.extents[0]) & np.all(boxes.numbers[2:] > 0, axis=0))
     number, apart = boxes.areas.size, (_overlaps(boxes, _edges(boxes, BoxFormat.XYWH)) < _APART).sum()
     if apart >= _SEVERAL and apart > number * _FEW_APART:
         yield (
@@ -284,6 +284,11 @@ def _guess_other(boxes: Boxes) -> Guess | None:
         "they are mirrored from left to right": [right - width, top, right, top + height],
         "they are mirrored from top to bottom": [left, bottom - height, left + width, bottom],
         "x and y are swapped": [top, left, top + height, left + width],
+        "they are y1, x1, y2, x2": [top, left, height, width],
+        "they are percentages of the image's sides": _edges(boxes, BoxFormat.XYWH) * np.tile(boxes.sizes, (2, 1)) / 100,
+        "they are thousandths of the image's sides": _edges(boxes, BoxFormat.XYWH)
+        * np.tile(boxes.sizes, (2, 1))
+        / 1000,
     }
     for change, edges in changes.items():
         if not formats and (_overlaps(boxes, np.stack(edges)) > _TOGETHER).sum() > number * _NEARLY_ALL:

@@ -126,7 +126,8 @@ def test_rotated_boxes(tmp_path):
 def test_some_boxes_are_elsewhere_than_their_polygons(tmp_path, wrong, texts):
     right = [{**OBJECT, **OUTLINE, "id": id_, "bbox": [1, 2, 4, 4]} for id_ in range(8)]
     moved = [{**OBJECT, **OUTLINE, "id": id_, "bbox": [9, 2, 4, 4]} for id_ in range(8, 8 + wrong)]
-    found = warnings_of(tmp_path, "instances", *right, *moved)
+    empty = {**OBJECT, **OUTLINE, "bbox": [1, 2, 0, 0]}  # is rejected
+    found = warnings_of(tmp_path, "instances", *right, *moved, *({**empty, "id": id_} for id_ in range(20, 24)))
     assert len(found) == texts
     assert all(f"{wrong} of {8 + wrong} boxes with polygons overlap them by less than half" in text for text in found)
 
