@@ -106,18 +106,21 @@ _CATEGORY_ROW = msgspec.json.Decoder(Category, strict=False)
 _ROTATION = re.compile(rb'"attributes"\s*:\s*\{[^{}]*"rotation"\s*:\s*-?[0-9.]*[1-9]')
 
 
+_EMPTY_BOXES = tuple(b'"bbox":%b' % value for value in (b"null", b" null", b"[]", b" []"))
+
+
 def _with_box(raw: msgspec.Raw) -> msgspec.Raw:
-    """Return the row of an object. If the row has no `bbox`, add the bounds of its polygons or run lengths."""
+    """Return the row of an object. A row without a `bbox`, or with an empty one, gets the bounds of its masks."""
     fields = FIELDS.decode(raw)
     segmentation = bytes(fields.get("segmentation", b""))
-    if "bbox" in fields or not segmentation:
+    if bytes(fields.get("bbox", b"null")) not in (b"null", b"[]") or not segmentation:
         return raw
     bounds = polygon_bounds(segmentation) or run_bounds_px(segmentation)
     if bounds is None:
         return raw
     left, top, right, bottom = bounds
-    box = msgspec.json.encode((left, top, right - left, bottom - top))
-    return msgspec.Raw(b'{"bbox":%b,%b' % (box, bytes(raw).lstrip()[1:]))
+    box = msgspec.Raw(msgspec.json.encode((left, top, right - left, bottom - top)))
+    return msgspec.Raw(msgspec.json.encode({**fields, "bbox": box}))
 
 
 def sample_rows(list_: str, text: bytes, kind: AnnotationKind, first: int, step: int) -> list[Any]:
@@ -171,7 +174,8 @@ def decode_coco(
 
 
 def _decode_rows(path: str, data: bytes, row: _RowType) -> CocoRows:
-    for image in CocoImageRow, AddressedImageRow:
+    is_boxless = row.fills_boxes and any(map(data.__contains__, _EMPTY_BOXES))
+    for image in () if is_boxless else (CocoImageRow, AddressedImageRow):
         with contextlib.suppress(msgspec.ValidationError):
             rows = _rows(path, decode_with_fields(data, image, row.type), [], row)
             break

@@ -149,6 +149,9 @@ def test_boxes_of_polygons(tmp_path):
     source = AnnotationSource(AnnotationKind.INSTANCES, str(tmp_path / "file.json"), "")
     rows = [row for block in cut_file(source) for row in read_block(block).annotations]
     assert [json.loads(bytes(row.bbox)) for row in rows] == [[1, 2, 3, 4], [1, 2, 4, 4]]
+    for empty in ([], None):
+        boxless = warnings_of(tmp_path, "instances", {**OBJECT, **OUTLINE}, {**outlined, "id": 8, "bbox": empty})
+        assert "1 of 2 annotations have no bbox" in boxless[0]
     pixel = {**outlined, "id": 9, "segmentation": {"counts": [4, 1, 4], "size": [3, 3]}}
     assert (
         "2 of 3 annotations have no bbox" in warnings_of(tmp_path, "instances", OBJECT, {**outlined, "id": 8}, pixel)[0]
