@@ -12,6 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from typing import Any, TextIO
 
 from recordmill.launch.cli import command, logged, recognised, run_command
@@ -19,7 +20,7 @@ from recordmill.launch.command_line.parameters import without_flags
 from recordmill.launch.command_line.parser import parse_values
 from recordmill.launch.runners.signals import terminated_as_by_ctrl_c
 from recordmill.pipelines.verbs import CONVERSIONS, VERBS, fields_of
-from recordmill.schemas.errors import ConfigError, JobError, RecordmillError
+from recordmill.schemas.errors import ConfigError, JobError, RecordmillError, missing_extra
 from recordmill.transforms.runtime.threads import end_with_parent
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
 
@@ -39,6 +40,8 @@ def convert(
     """
     if verb not in CONVERSIONS:
         raise ConfigError(f"{verb!r} is none of {', '.join(CONVERSIONS)}")
+    if find_spec("apache_beam") is None:
+        raise missing_extra("recordmill.convert", "beam")
     is_several = VERBS[verb].recognises
     output, splits = "", list[str]()
     try:

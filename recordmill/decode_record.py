@@ -9,8 +9,8 @@ from recordmill.schemas.errors import RecordError
 from recordmill.schemas.features import FeatureTable, Form, Reading
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.dataset.record_view import RecordView, grey_pixels, segment_ids
-from recordmill.transforms.images.load_images import open_record_picture
-from recordmill.transforms.images.open_picture import for_jpeg
+from recordmill.transforms.images.load_images import known_kind, open_record_picture, opened
+from recordmill.transforms.images.open_picture import for_jpeg, stored_size
 from recordmill.transforms.records.parse_record import RecordParser
 
 
@@ -46,8 +46,7 @@ class RecordDecoder:
             if reading.form is Form.KEYPOINTS:
                 decoded[name] = record.keypoints(len(values["objects.id"]), self._keypoints)
             elif reading.form in (Form.PNG_MASKS, Form.RLE_MASKS):
-                picture = decoded["image"] if "image" in decoded else _picture(values["image.encoded"])
-                height, width = picture.shape[:2]
+                width, height = _size(values["image.encoded"])
                 masks = list(RecordView(values, (width, height)).masks())
                 if faults := [mask for mask in masks if isinstance(mask, UnusableError)]:
                     raise faults[0]
@@ -81,6 +80,12 @@ def _value(record: RecordView, reading: Reading) -> Any:
         case Form.STACKED:
             return record.boxes_coded
     raise AssertionError(reading.form)
+
+
+def _size(data: bytes) -> tuple[int, int]:
+    """Return width and height of an encoded image, from its header."""
+    with opened(data, known_kind(data)) as image:
+        return stored_size(image)
 
 
 def _picture(data: bytes) -> np.ndarray:

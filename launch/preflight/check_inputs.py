@@ -3,11 +3,12 @@
 import difflib
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import chain, permutations
 
 from recordmill.launch.preflight.check_folder import folder_fault, real_path
 from recordmill.schemas.dataset.dataset_files import MANIFEST, state_folder
-from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.errors import ConfigError, RecordmillError
 from recordmill.schemas.inputs.option import Must, named_paths
 from recordmill.schemas.inputs.options import ConvertOptions
 from recordmill.transforms.dataset.dataset_folder import is_metadata, unfinished_splits
@@ -57,13 +58,24 @@ def _file_fault(name: str, path: str) -> str:
         return ""
     if storage.is_folder(path):
         if not archive_of(path):
-            return f"{name} {path} is a folder; give the file"
+            return f"{name} {path} is a folder; give the file{_other_verb(path)}"
         files = sorted(file.name for file in storage.walk(path) if file.name.endswith((".json", ".csv")))
         example = f", {join_path(path, files[0])} for example" if files else ""
         return f"{name} {path} is an archive; name the file in it{example}"
     if not is_remote(path) and os.path.exists(path):
         return f"{name} {path} is a pipe or a device, and it has to be read twice; give a file"
     return f"{name} {path}: no such file{_suggest_path(path)}"
+
+
+def _other_verb(folder: str) -> str:
+    """Return a hint at the command that reads a folder, if it is one of another format."""
+    from recordmill.pipelines.recognise import recognise  # imports pyarrow
+
+    with suppress(RecordmillError, OSError):
+        found = () if is_remote(folder) else recognise(folder)
+        if len(found) == 1 and found[0].verb != "coco":
+            return f", or convert the folder by recordmill {found[0].verb}: {found[0].why}"
+    return ""
 
 
 def _folder_fault(name: str, path: str, what: str = "folder") -> str:
@@ -74,6 +86,8 @@ def _image_fault(name: str, path: str) -> str:
     storage = storage_for(path)
     if not storage.is_folder(path):
         is_file = storage.size(path) is not None
+        if is_file and path.endswith(".zip"):
+            return f"{name} {path}: an archive within an archive is not read; unpack {archive_of(path)}"
         what = "is a file; give the folder that holds the images" if is_file else "no such folder"
         return f"{name} {path}: {what}{_suggest_path(path)}"
     return "" if any(storage.walk(path)) else f"{name} {path}: no file in it, nor in any folder below"

@@ -108,7 +108,8 @@ LABEL_COLUMNS = ("label", "class", "class_name", "category", "target")
 SPLIT_COLUMNS = ("split", "set", "subset", "ml_use")
 """Usual column names in tables of labels, in lower case, in order of preference."""
 
-_OF_SYSTEMS = frozenset(("@eaDir", "#recycle", "__MACOSX", "lost+found", "$RECYCLE.BIN", "System Volume Information"))
+_OF_NAS = ("@eaDir", "#recycle", "@Recycle", "#snapshot")
+_OF_SYSTEMS = frozenset((*_OF_NAS, "__MACOSX", "lost+found", "$RECYCLE.BIN", "System Volume Information"))
 _FORMATS = "jpg jpeg jpe jfif png webp gif bmp dib tif tiff ppm pgm pbm pnm jp2 j2k avif heic heif"
 IMAGE_SUFFIXES = frozenset(f".{format_}" for format_ in _FORMATS.split())
 

@@ -308,10 +308,9 @@ class DividedOptions(ChoiceOptions):
     def share_cure(self) -> str:
         if self.given("split_by", "stratify"):
             return "Other shares or smaller groups may come closer" if self.keeps_groups else ""
-        return (
-            "--split-by rank is exact to one image, or one group, and --stratify also divides each class so; "
-            "with both, images may move when others are added"
-        )
+        stratified = self.model_copy(update={"stratify": True})
+        also = "" if any(stratified._faults()) else ", and --stratify also divides each class so; with both,"
+        return f"--split-by rank is exact to one image, or one group{also or ';'} images may move when others are added"
 
     @property
     def division(self) -> Division:

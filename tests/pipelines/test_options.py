@@ -42,6 +42,19 @@ def options(kind: type[Options], **more) -> Options:
     return kind(**GIVEN[kind] | more)
 
 
+@pytest.mark.parametrize("more", [{}, {"group_from": "x"}, {"groups": "x"}, {"instances": (), **CAPTIONS}])
+@pytest.mark.parametrize("kind", [CocoOptions, FolderOptions])
+def test_cure_of_missed_shares_is_allowed(kind, more):
+    more = {"split": HALVES, **({} if kind is FolderOptions and "captions" in more else more)}
+    cure = options(kind, **more).share_cure
+    options(kind, **more, split_by="rank")
+    if "--stratify" in cure:
+        options(kind, **more, stratify=True)
+    else:
+        with pytest.raises(ConfigError, match="--stratify"):
+            options(kind, **more, stratify=True)
+
+
 # What is refused: options, and the flags that the faults begin with.
 
 REFUSED = [

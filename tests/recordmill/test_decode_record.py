@@ -69,6 +69,14 @@ def test_labels_stored_as_text():
     assert found["annotation_ids"].tolist() == values["objects.id"]
 
 
+def test_masks_alone_decode_no_picture(monkeypatch):
+    monkeypatch.setattr("recordmill.decode_record.open_record_picture", None)
+    values, expected = draw(CONTENTS["detection"], 3)
+    table, labels, _ = CONTENTS["detection"]
+    decode = RecordDecoder(table, {"masks": readings_of(table)["masks"]}, labels.keypoints)
+    assert (decode(ExampleWriter(table).write(values))["masks"] == expected["masks"]).all()
+
+
 def test_masks_as_run_lengths_alone_and_category_ids_as_labels():
     table = LAYOUTS["detection"]
     left_out = {"objects.mask_png", "objects.category_id"}

@@ -42,6 +42,7 @@ from recordmill.transforms.coco.file_fields import (
     required_names,
     without,
 )
+from recordmill.transforms.images.decode_segmentation import run_bounds_px
 
 
 class CocoRows(NamedTuple):
@@ -52,7 +53,7 @@ class CocoRows(NamedTuple):
         fields: Names of the fields in which at least one annotation row has data.
         has_annotations: True if the file has a list of annotations. The list may be empty.
         sampled: Every n-th object row, with its segmentation.
-        without_box: Number of object rows whose `bbox` was made from polygons.
+        without_box: Number of object rows whose `bbox` was made from segmentations.
         rotated: Number of rows with `attributes.rotation`, which CVAT writes.
         id_texts: Ids that are strings other than decimal numbers.
     """
@@ -76,7 +77,7 @@ class _RowType(NamedTuple):
     Attributes:
         malformed: Reject reason of a malformed row.
         text: Name of the field that must be a string.
-        fills_boxes: True to make missing boxes from polygons.
+        fills_boxes: True to make missing boxes from segmentations.
     """
 
     type: Any
@@ -105,15 +106,21 @@ _CATEGORY_ROW = msgspec.json.Decoder(Category, strict=False)
 _ROTATION = re.compile(rb'"attributes"\s*:\s*\{[^{}]*"rotation"\s*:\s*-?[0-9.]*[1-9]')
 
 
+_EMPTY_BOXES = tuple(b'"bbox":%b' % value for value in (b"null", b" null", b"[]", b" []"))
+
+
 def _with_box(raw: msgspec.Raw) -> msgspec.Raw:
-    """Return the row of an object. If the row has no `bbox`, add the bounds of its polygons."""
+    """Return the row of an object. A row without a `bbox`, or with an empty one, gets the bounds of its masks."""
     fields = FIELDS.decode(raw)
-    bounds = polygon_bounds(bytes(fields.get("segmentation", b"")))
-    if "bbox" in fields or bounds is None:
+    segmentation = bytes(fields.get("segmentation", b""))
+    if bytes(fields.get("bbox", b"null")) not in (b"null", b"[]") or not segmentation:
+        return raw
+    bounds = polygon_bounds(segmentation) or run_bounds_px(segmentation)
+    if bounds is None:
         return raw
     left, top, right, bottom = bounds
-    box = msgspec.json.encode((left, top, right - left, bottom - top))
-    return msgspec.Raw(b'{"bbox":%b,%b' % (box, bytes(raw).lstrip()[1:]))
+    box = msgspec.Raw(msgspec.json.encode((left, top, right - left, bottom - top)))
+    return msgspec.Raw(msgspec.json.encode({**fields, "bbox": box}))
 
 
 def sample_rows(list_: str, text: bytes, kind: AnnotationKind, first: int, step: int) -> list[Any]:
@@ -142,7 +149,7 @@ def decode_coco(
     Args:
         path: Path of the file, for messages.
         masks: True to keep the JSON text of the segmentation of object rows.
-        fills_boxes: True to give object rows without `bbox` the bounds of their polygons.
+        fills_boxes: True to give object rows without `bbox` the bounds of their segmentations.
 
     Raises:
         AnnotationFileError: The text is not of a COCO file.
@@ -167,7 +174,8 @@ def decode_coco(
 
 
 def _decode_rows(path: str, data: bytes, row: _RowType) -> CocoRows:
-    for image in CocoImageRow, AddressedImageRow:
+    is_boxless = row.fills_boxes and any(map(data.__contains__, _EMPTY_BOXES))
+    for image in () if is_boxless else (CocoImageRow, AddressedImageRow):
         with contextlib.suppress(msgspec.ValidationError):
             rows = _rows(path, decode_with_fields(data, image, row.type), [], row)
             break

@@ -15,7 +15,13 @@ from recordmill.transforms.coco.coco_rows import CocoImageRow
 from recordmill.transforms.coco.convert_rows import count_keypoints, size_of
 from recordmill.transforms.coco.decode_coco import CocoRows
 from recordmill.transforms.coco.file_fields import COUNTED, count_fields, field_rows, has_data, has_numbers
-from recordmill.transforms.coco.guess_box_format import SampledBoxes, check_box_format, join_samples, sample_boxes
+from recordmill.transforms.coco.guess_box_format import (
+    SampledBoxes,
+    check_box_format,
+    join_samples,
+    sample_boxes,
+    warn_of_boxes,
+)
 
 OF_OBJECTS = (AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS)
 
@@ -32,7 +38,7 @@ class BlockSummary(msgspec.Struct, frozen=True):
         fields: Names of the fields in which at least one annotation row has data.
         has_field: True if a row has the field that the kind needs.
         keypoints: Number of rows by category id and by number of keypoints.
-        has_keypoint: True if a row has a labelled keypoint.
+        has_keypoint: True if a row has a labelled keypoint. The row may be malformed otherwise.
         uses_zero: True if a row has the category id 0.
         without_box: Number of object rows without `bbox`.
         rotated: Number of rows with `attributes.rotation`.
@@ -82,7 +88,8 @@ def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
         frozenset(count_fields(rows.annotations)) if kind is AnnotationKind.IMAGE_INFO else rows.fields,
         _has_field(kind, rows),
         count_keypoints(rows.annotations) if kind is AnnotationKind.KEYPOINTS else {},
-        kind is AnnotationKind.KEYPOINTS and any(has_data(row.keypoints) for row in rows.annotations),
+        kind is AnnotationKind.KEYPOINTS
+        and ("keypoints" in rows.fields or any(has_data(row.keypoints) for row in rows.annotations)),
         0 in {getattr(row, "category_id", None) for row in rows.annotations},
         rows.without_box,
         rows.rotated,
@@ -131,7 +138,9 @@ def describe_file(source: AnnotationSource, summaries: Iterable[BlockSummary]) -
     _check_kind(source, file, blocks)
     if boxes := [block.boxes for block in blocks if block.boxes]:
         sample = join_samples(boxes)
-        check_box_format(source.path, sample.boxes(_sizes(sample.image_ids, [block.sizes for block in blocks])))
+        sized = sample.boxes(_sizes(sample.image_ids, [block.sizes for block in blocks]))
+        check_box_format(source.path, sized)
+        return msgspec.structs.replace(file, warnings=(*file.warnings, *warn_of_boxes(source.path, sized)))
     return file
 
 
@@ -145,8 +154,8 @@ def _missing_warnings(source: AnnotationSource, blocks: Sequence[BlockSummary]) 
         )
     if without := sum(block.without_box for block in blocks):
         yield (
-            f"{source.path}: {without:,} of {number:,} annotations have no bbox; the bounds of their polygons are "
-            "their boxes"
+            f"{source.path}: {without:,} of {number:,} annotations have no bbox; the bounds of their segmentations "
+            "are their boxes"
         )
     hashed = [sum(numbers) for numbers in zip(*(block.hashed_ids for block in blocks), strict=True)]
     if any(hashed):

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -82,6 +82,10 @@ _MANY_ACROSS = 0.2
 _APART, _TOGETHER = 0.5, 0.7
 """Intersection over union of a box and its polygons' bounds. It is at least 0.7 for each of 21,820 objects of eight
 real files."""
+_FEW_APART = 0.01
+"""Fraction of boxes elsewhere than their polygons that is more than chance."""
+_MANY, _HALF = 100, 0.55
+"""Number of boxes of which one is usually beyond this fraction of the width or height."""
 _SMALL_PX = 8
 """Images with sides up to this may have boxes of one pixel."""
 
@@ -132,6 +136,23 @@ def check_box_format(path: str, boxes: Boxes) -> None:
         f"{path}: {guess.evidence}{looks}; read as COCO's x, y, width, height in pixels, all would be in wrong places: "
         f"{cure}--bbox-format xywh accepts them unchanged"
     )
+
+
+def warn_of_boxes(path: str, boxes: Boxes) -> Iterator[str]:
+    """Yield a warning if boxes are drawn on smaller images, or some are elsewhere than their polygons."""
+    reaches = (_edges(boxes, BoxFormat.XYWH)[2:] / boxes.sizes)[:, np.isfinite(boxes.sizes[0])]
+    if reaches.shape[1] >= _MANY and reaches.max() <= _HALF:
+        yield (
+            f"{path}: none of {reaches.shape[1]:,} boxes reaches beyond {reaches.max():.0%} of the width or height of "
+            "its image, as if they had been drawn on smaller images: if so, scale the annotations"
+        )
+    boxes = boxes.select(np.isfinite(boxes.extents[0]) & np.all(boxes.numbers[2:] > 0, axis=0))
+    number, apart = boxes.areas.size, (_overlaps(boxes, _edges(boxes, BoxFormat.XYWH)) < _APART).sum()
+    if apart >= _SEVERAL and apart > number * _FEW_APART:
+        yield (
+            f"{path}: {apart:,} of {number:,} boxes with polygons overlap them by less than half, and are stored as "
+            "they are: correct them; --masks png lists them in problems-SPLIT.jsonl, which --exclude takes"
+        )
 
 
 _MEANINGS = {
@@ -258,10 +279,16 @@ def _guess_other(boxes: Boxes) -> Guess | None:
     evidence = f"{apart:,} of {number:,} boxes with polygons overlap them by less than half"
     formats = _matching_formats(boxes, tuple(_MEANINGS))
     left, top, width, height = boxes.numbers
-    right = boxes.sizes[0] - left
+    right, bottom = boxes.sizes[0] - left, boxes.sizes[1] - top
     changes = {
         "they are mirrored from left to right": [right - width, top, right, top + height],
+        "they are mirrored from top to bottom": [left, bottom - height, left + width, bottom],
         "x and y are swapped": [top, left, top + height, left + width],
+        "they are y1, x1, y2, x2": [top, left, height, width],
+        "they are percentages of the image's sides": _edges(boxes, BoxFormat.XYWH) * np.tile(boxes.sizes, (2, 1)) / 100,
+        "they are thousandths of the image's sides": _edges(boxes, BoxFormat.XYWH)
+        * np.tile(boxes.sizes, (2, 1))
+        / 1000,
     }
     for change, edges in changes.items():
         if not formats and (_overlaps(boxes, np.stack(edges)) > _TOGETHER).sum() > number * _NEARLY_ALL:
@@ -299,12 +326,15 @@ def _overlaps(boxes: Boxes, edges: np.ndarray) -> np.ndarray:
 
 
 def _guess_across(boxes: Boxes) -> Guess | None:
-    """Detect boxes with swapped axes, or of images before they were shrunk."""
+    """Detect boxes that begin at their centres, with swapped axes, or of images before they were shrunk."""
     number, edges = boxes.areas.size, _edges(boxes, BoxFormat.XYWH)
     across = _is_across(boxes, edges).sum()
     if number < _ENOUGH or across < max(_SEVERAL, number * _FEW_ACROSS):
         return None
     evidence = f"{across:,} of {number:,} boxes reach beyond the edge of their image"
+    centred = _edges(boxes, BoxFormat.CXCYWH)
+    if not (_is_across(boxes, centred) | np.any(centred[:2] < -1, axis=0)).any():
+        return Guess((BoxFormat.CXCYWH,), evidence)
     if not _is_across(boxes, edges[[1, 0, 3, 2]]).any():
         return Guess((), f"{evidence}, and none if x and y, or the images' width and height, are swapped")
     if across > number * _MOST:

@@ -93,10 +93,12 @@ class Difference(Enum):
     PREFIX = "Names begin with {folder!r}, which no file's path does"
     FOLDER = "Names agree but for their folders"
     ENDING = "Names differ in their ending"
+    ZEROS_AND_ENDING = "Names differ in leading zeros and in their ending"
     NOTHING_IN_COMMON = "No file is called so"
 
 
 _ORDER = list(Difference)
+_OF_ENDING = (Difference.ENDING, Difference.ZEROS_AND_ENDING)
 _SPELLINGS: dict[Difference, Callable[[str], str]] = {
     Difference.ENCODED: unquote,
     Difference.ZEROS: _without_zeros,
@@ -142,8 +144,11 @@ def _pair(image: str, file: str) -> Pair:
         if plain(ours[-1]) == plain(theirs[-1]) and ours[-1] != theirs[-1]:
             return Pair(difference, image, file)
     if ours[-1] != theirs[-1]:
-        same = _folded(ours[-1]) == _folded(theirs[-1])
-        return Pair(Difference.CASE if same else Difference.ENDING, image, file)
+        if _folded(ours[-1]) == _folded(theirs[-1]):
+            return Pair(Difference.CASE, image, file)
+        one, other = (posixpath.splitext(_folded(parts[-1]))[0] for parts in (ours, theirs))
+        is_of_zeros = one != other and _without_zeros(one) == _without_zeros(other)
+        return Pair(Difference.ZEROS_AND_ENDING if is_of_zeros else Difference.ENDING, image, file)
     if theirs[-len(ours) :] == ours:
         return Pair(Difference.DEEPER, image, file, "/".join(theirs[: -len(ours)]))
     if ours[-len(theirs) :] == theirs:
@@ -182,43 +187,47 @@ def _shown(names: Names) -> str:
     return ", ".join(map(repr, names.first[:_COMPARED_SHOWN])) + (" …" if names.number > _COMPARED_SHOWN else "")
 
 
-def archive_text(files: Names) -> str:
-    """Return a sentence about archives among files; empty without."""
+def archive_text(files: Names, folders: Sequence[str]) -> str:
+    """Return a sentence about archives among the files of `folders`; empty without."""
     archives = [name for name in files.first if name.endswith(".zip")]
-    return f"Archives within --images are not read: unpack {archives[0]!r}, or give it to --images." if archives else ""
+    if not archives:
+        return ""
+    give = "" if any(".zip" in folder for folder in folders) else ", or give it to --images"
+    return f"Archives within --images are not read: unpack {archives[0]!r}{give}."
 
 
 def _cause(images: Names, files: Names, sources: NameSources, is_all: bool, suffix_finds_all: bool) -> str:
     pairs = list(pair_names(images.compared, files.compared))
     counts = Counter(pair.difference for pair in pairs if pair.file)
     if not counts:
-        if archive := archive_text(files):
+        if archive := archive_text(files, sources.images):
             return archive
         another = "is it that of another split" if is_all else "is a part of the images elsewhere"
         return f"No file of such a name is in the folder: {another}? --images may be given several times."
     cause = max(counts, key=lambda kind: (counts[kind], -_ORDER.index(kind)))
     example = next(pair for pair in pairs if pair.difference is cause)
     like = f"{example.image!r} may be {example.file!r} ({counts[cause]:,} of {len(pairs):,} names compared)"
-    return f"{_describe_pair(example)}: {like}: {_cure(example, pairs, sources, suffix_finds_all)}."
+    return f"{_describe_pair(example)}: {like}: {_cure(example, pairs, sources, is_all, suffix_finds_all)}."
 
 
 def _describe_pair(pair: Pair) -> str:
     if is_absolute(pair.image):
         return "Names are absolute paths"
-    if pair.difference not in (Difference.CASE, Difference.ENDING) and "\\" in pair.image:
+    if pair.difference not in (Difference.CASE, *_OF_ENDING) and "\\" in pair.image:
         return "Names are Windows paths"
     return pair.difference.value.format(folder=pair.folder)
 
 
-def _cure(pair: Pair, pairs: Iterable[Pair], sources: NameSources, suffix_finds_all: bool) -> str:
+def _cure(pair: Pair, pairs: Iterable[Pair], sources: NameSources, is_all: bool, suffix_finds_all: bool) -> str:
     if pair.difference in (Difference.CASE, Difference.ZEROS, Difference.HASH):
         return "rename the files, or correct the names"
     if pair.difference is Difference.ENCODED:
         return "decode them, with urllib.parse.unquote for example"
-    if pair.difference is Difference.ENDING:
+    if pair.difference in _OF_ENDING:
         return "were the pictures converted? Correct the names"
     cures = ["--match suffix"] if suffix_finds_all else []
-    if {other.folder for other in pairs if other.difference is Difference.DEEPER} == {pair.folder}:
+    # In a deeper folder, images that have files would lose them.
+    if is_all and {other.folder for other in pairs if other.difference is Difference.DEEPER} == {pair.folder}:
         cures += [
             f"--images {folder.rstrip('/')}/{pair.folder}" for folder in sources.images if len(sources.images) == 1
         ]

@@ -75,7 +75,7 @@ def read_panoptic(panoptic: PanopticAnnotation, width: int, height: int, categor
         colours = _decoded(panoptic, data, width, height)
         indices = _segment_indices(colours, np.array([segment.id for segment in panoptic.segments], np.uint32))
     if fault := _fault(panoptic, indices):
-        if _is_two_channel(colours, category_ids):
+        if not (indices > 0).any() and _is_two_channel(colours, category_ids):
             detail = (
                 "its pixels are (category, instance), panopticapi's two-channel format; convert it with panopticapi's "
                 "converters/2channels2panoptic_coco_format.py, which also writes the JSON that goes with it"

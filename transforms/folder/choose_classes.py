@@ -1,11 +1,13 @@
 """Classes of images: those of --classes, or all."""
 
+import contextlib
 import logging
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
+from operator import attrgetter
 
 import apache_beam as beam
 import numpy as np
@@ -23,9 +25,10 @@ from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 from recordmill.transforms.folder.folder_options import LabelledOptions
+from recordmill.transforms.images.open_picture import kind_of
 from recordmill.transforms.join.list_images import file_block, list_images
 from recordmill.transforms.storage.interface import is_remote
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import archive_of, storage_for
 
 
 def label_paths(
@@ -211,20 +214,40 @@ def folders_without_images(folders: Iterable[str], output: str) -> Iterator[str]
         output: which is no class.
     """
     for folder in folders:
-        is_here = not is_remote(folder) and os.path.isdir(folder)
-        for name in sorted(os.listdir(folder)) if is_here else ():
+        for name, found in () if is_remote(folder) else _class_folders(folder):
             path = os.path.join(folder, name)
-            is_output = os.path.realpath(path) == os.path.realpath(output)
-            if is_output or not os.path.isdir(path) or not is_image_name(f"{name}/1.jpg"):
+            if os.path.realpath(path) == os.path.realpath(output) or not is_image_name(f"{name}/1.jpg"):
                 continue
             files: list[str] = []
-            for file in storage_for(path).walk(path):
-                files.append(f"{name}/{file.name}")
-                if is_image_name(files[-1]):
+            for file in found:
+                files.append(file)
+                if is_image_name(file):
                     break
             else:
-                why = f"none of its {len(files):,} files, such as {files[0]!r}, is named as images are" if files else ""
-                yield f"folder {name!r} in {folder} gives no image, so it is no class: {why or 'it is empty'}"
+                why = "it is empty"
+                if files:
+                    why = f"none of its {len(files):,} files, such as {files[0]!r}, is named as images are"
+                    why += _ending_hint(os.path.join(folder, files[0]))
+                yield f"folder {name!r} in {folder} gives no image, so it is no class: {why}"
+
+
+def _class_folders(folder: str) -> Iterator[tuple[str, Iterable[str]]]:
+    """Yield the folders in a folder or .zip on this machine, and the names of the files below each."""
+    if archive_of(folder):
+        names = sorted(file.name for file in storage_for(folder).walk(folder) if "/" in file.name)
+        yield from groupby(names, lambda name: name.partition("/")[0])
+    elif os.path.isdir(folder):
+        for entry in sorted(os.scandir(folder), key=attrgetter("name")):
+            if entry.is_dir():
+                yield entry.name, (f"{entry.name}/{file.name}" for file in storage_for(entry.path).walk(entry.path))
+
+
+def _ending_hint(path: str) -> str:
+    """Return a hint at the ending of a file that is an image; empty if it is none."""
+    kind = ""
+    with contextlib.suppress(OSError):
+        kind = kind_of(storage_for(path).read_range(path, 0, 16))
+    return f"; that is a {kind.upper()} image: give such files the ending of their format" if kind else ""
 
 
 _LOGGER = logging.getLogger(__name__)

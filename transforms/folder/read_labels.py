@@ -15,7 +15,7 @@ from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, SPLIT_COLUMNS, LabelColumns
 from recordmill.schemas.inputs.splits import Division, split_name_fault
-from recordmill.schemas.names import has_control_character, name_fault, name_key
+from recordmill.schemas.names import has_control_character, is_absolute, name_fault, name_key
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder.choose_classes import named_rows
@@ -70,9 +70,11 @@ def _labelled(
     name = name_key(path)
     (split,) = of_row or (division.split_of(name),)
     fault = None
+    # `a/../b.jpg` is below the images; normpath would take a URL apart.
+    is_plain = is_absolute(path) or "/../" not in path
     if row.fault:
         fault = Reason.MALFORMED_IMAGE, row.fault
-    elif unsafe := name_fault(path):
+    elif unsafe := name_fault(path if is_plain else posixpath.normpath(path)):
         fault = Reason.UNSAFE_FILE_NAME, f"the path {given!r} {unsafe}"
     elif not of_row and (no_group := division.fault(name)):
         fault = Reason.NO_GROUP, f"the path {given!r} {no_group}"

@@ -4,6 +4,7 @@ pycocotools draws the polygons, so that masks equal those of other tools pixel f
 here, because the C code of pycocotools does not validate: it accepts counts of any sum and any characters.
 """
 
+import contextlib
 from typing import Annotated
 
 import msgspec
@@ -73,6 +74,27 @@ def has_several_runs(segmentation: bytes) -> bool:
     """Return True for run lengths of more than one run. `[12, 0]`, without a pixel, counts as a mask in manifests."""
     form = _parse(segmentation) if segmentation else None
     return isinstance(form, _RunLengths) and len(_runs(form)) > 1
+
+
+def run_bounds_px(segmentation: bytes) -> tuple[float, float, float, float] | None:
+    """Return xmin, ymin, xmax, ymax of run lengths in JSON; None for any other JSON, or a mask without a pixel.
+
+    >>> run_bounds_px(b'{"counts": [4, 1, 4], "size": [3, 3]}'), run_bounds_px(b"[[1, 2, 3, 9, 4, 2]]")
+    ((1.0, 1.0, 2.0, 2.0), None)
+    """
+    with contextlib.suppress(UnusableError, _MalformedError):
+        form = _parse(segmentation)
+        if isinstance(form, _RunLengths) and len(form.size) == 2 and min(form.size) > 0:
+            height = form.size[0]
+            edges = np.cumsum(_check_runs(_runs(form), height * form.size[1]))
+            starts, lasts = edges[:-1:2], edges[1::2] - 1
+            starts, lasts = starts[starts <= lasts], lasts[starts <= lasts]
+            if len(starts):
+                left, right = starts[0] // height, lasts[-1] // height
+                is_whole = np.any(starts // height < lasts // height)  # from the bottom of a column to the next
+                top, bottom = (0, height - 1) if is_whole else (min(starts % height), max(lasts % height))
+                return float(left), float(top), float(right + 1), float(bottom + 1)
+    return None
 
 
 def decode_counts(counts: bytes, width: int, height: int) -> np.ndarray:

@@ -17,6 +17,7 @@ from recordmill.schemas.block import Block
 from recordmill.schemas.errors import AnnotationFileError, ConfigError
 from recordmill.schemas.inputs.annotations import Int64
 from recordmill.schemas.inputs.images import ImageRef
+from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_tasks, labels_of
@@ -76,8 +77,9 @@ def read_exclusions(paths: Iterable[str], kinds: Sequence[str] = ()) -> Exclusio
         for line in _lines(path):
             if not kinds or line.kind in ("", *kinds):
                 by_name[name_key(line.file_name)].append(len(found))
-                if not line.kind and _IMAGE_ID.fullmatch(line.file_name):
-                    by_id[int(line.file_name)].append(len(found))
+                if not line.kind:
+                    is_number = _IMAGE_ID.fullmatch(line.file_name)
+                    by_id[int(line.file_name) if is_number else name_id(line.file_name)].append(len(found))
                 found.append(line)
         if len(found) == before and not path.endswith(".jsonl"):  # a split without problems has an empty list
             raise ConfigError(f"--exclude {path} has no line. Leave it out if nothing is to be excluded.")

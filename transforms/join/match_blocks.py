@@ -16,7 +16,7 @@ from recordmill.schemas.errors import CollidingImagesError
 from recordmill.schemas.inputs.images import MAX_FILE_BYTES, NO_FILE, NOT_A_FILE
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_fault, name_key, name_parts
-from recordmill.schemas.rejects import Reason
+from recordmill.schemas.rejects import Metric, Reason
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.blocks.image_tasks import file_folder, image_paths, labels_of
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts, unpack_block
@@ -337,6 +337,9 @@ def _match(
         found = join_blocks([NO_FILES, *files]) if has_files else None
         matched = run_step("match rows", lambda some: match_rows(join_blocks(some), found, match, division), rows)
         facts.add_unlisted(*matched.unlisted)
+        if division and has_files:
+            is_found = matched.rows.state == FileState.FOUND
+            facts.count(division.names[0], Metric.SHARED_FILES, int(np.sum(matched.rows.is_shared & is_found)))
         yield from pack_parts(matched.rows, ranges_of(hash_images(matched.rows.image_id, seed), bits))
     else:
         facts.add_unlisted(*{name for block in files for name in block.file_name.texts()})

@@ -91,7 +91,8 @@ def _check(_: bytes, demands: Demands, parts: list[Facts], lists: KindRejects) -
     facts = add_facts(parts)
     rows = count_rows(demands.splits, facts)
     unit = next(iter(rows.values())).what
-    texts = {*(text for _, text in facts.warnings), *kinds_apart(facts), *missed_shares(demands, facts, unit)}
+    findings = *kinds_apart(facts), *shared_files(facts), *missed_shares(demands, facts, unit)
+    texts = {*(text for _, text in facts.warnings), *findings}
     for text in sorted(texts):  # may explain too many rejects
         _LOGGER.warning(text)
     check_findings(demands, rows, facts, lists)
@@ -121,7 +122,16 @@ def missed_shares(demands: Demands, facts: Facts, unit: str = "image") -> Iterat
         yield f"--split: of {total:,} {unit}s, {'; '.join(missed)}{of_groups}{cure}"
 
 
-_MOST_APART = 0.1
+def shared_files(facts: Facts) -> Iterator[str]:
+    """Yield a sentence if several image ids name one file."""
+    if number := sum(number for (_, metric), number in facts.counts.items() if metric == Metric.SHARED_FILES.value):
+        yield (
+            f"{number:,} image ids name a file that another id names, so the file is in several records, each with "
+            "the annotations of one id: give each file one id, in all annotation files"
+        )
+
+
+_MOST_APART = 0.25
 _OF_ANNOTATIONS = {kind.value for kind in AnnotationKind} - {AnnotationKind.IMAGE_INFO.value}
 
 
@@ -132,7 +142,7 @@ def kinds_apart(facts: Facts) -> Iterator[str]:
         if kind in _OF_ANNOTATIONS:
             of_kind[kind] += rows.images
     merged = sum(number for (_, metric), number in facts.counts.items() if metric == Metric.ROWS_MERGED.value)
-    if len(of_kind) > 1 and merged <= _MOST_APART * min(of_kind.values()):
+    if len(of_kind) > 1 and merged <= _MOST_APART * min(of_kind.values()) and not any(shared_files(facts)):
         kinds = ", ".join(f"{kind} {number:,}" for kind, number in sorted(of_kind.items()))
         yield (
             f"the annotation files share {merged:,} images (images in each kind: {kinds}), as if they were of "
@@ -179,17 +189,18 @@ def check_findings(demands: Demands, rows: dict[str, Rows], facts: Facts, lists:
             f"{_compared(demands, images, files, is_all=True)}"
         )
     nothing = "No picture was read" if unit == "image" else "No shard was written"
-    advice = nothing
-    if not_found > demands.max_rejects * total and not any(kinds_apart(facts)):  # which is the cause
+    advice, are_apart = nothing, any(kinds_apart(facts))
+    if not_found > demands.max_rejects * total and not are_apart:  # which is the cause
         advice = f"{_compared(demands, images, files, is_all=False)} {advice}"
     if demands.output:
         advice = f"They are listed in {rejects_paths(demands.output, demands.splits)}. {advice}"
     try:
-        check_rejects(rows, tally, demands.max_rejects, demands.sources.rows, advice)
+        # Accepted rejects would leave images without the annotations of the other files.
+        check_rejects(rows, tally, demands.max_rejects, demands.sources.rows, advice, may_accept=not are_apart)
     except EmptyDatasetError as error:
         for split in demands.splits if demands.output else ():
             forget(demands.output, split)
-        if not total and (archive := archive_text(files)):
+        if not total and (archive := archive_text(files, demands.sources.images)):
             raise EmptyDatasetError(f"{error}. {archive}") from None
         raise
     except TooManyRejectsError:

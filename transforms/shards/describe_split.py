@@ -178,7 +178,12 @@ def is_over(rejected: int, total: int, max_rejects: float) -> bool:
 
 
 def check_rejects(
-    rows: Mapping[str, Rows], rejected: RejectTally, max_rejects: float, inputs: Iterable[str], advice: str
+    rows: Mapping[str, Rows],
+    rejected: RejectTally,
+    max_rejects: float,
+    inputs: Iterable[str],
+    advice: str,
+    may_accept: bool = True,
 ) -> None:
     """Check that every split of a job has images, and that not too many images or annotations of all are rejected.
 
@@ -186,6 +191,7 @@ def check_rejects(
         rows: Rows of each split.
         inputs: Files that name the images, for a message.
         advice: Fix for too many rejects, for a message.
+        may_accept: True if a larger --max-rejects is a fix.
 
     Raises:
         EmptyDatasetError: There is no image, or none for a split.
@@ -204,7 +210,7 @@ def check_rejects(
             continue
         first = msgspec.json.decode(rejected.first[what], type=RejectLine)
         counted = ", ".join(f"{reason} {count}" for reason, count in reasons.items())
-        accept = ", or with a larger --max-rejects to accept this" if number < total else ""
+        accept = ", or with a larger --max-rejects to accept this" if may_accept and number < total else ""
         raise TooManyRejectsError(
             f"{number} of {total} {what}s ({number / total:.1%}) are rejected, more than --max-rejects {max_rejects:g} "
             f"allows: {counted}; the first: {first.detail}. {advice}: "

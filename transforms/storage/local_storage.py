@@ -148,6 +148,8 @@ class LocalStorage(Storage):
                     name = prefix + entry.name
                     kind = _kind(entry)
                     if kind is _Kind.FOLDER:
+                        if entry.name == "lost+found" and not os.access(entry.path, os.R_OK | os.X_OK):
+                            continue  # at the root of a disk, and only root can read it
                         pending.append((name + "/", entry.path, above | {real}))
                     elif kind is _Kind.OTHER:
                         yield StoredFile(name, entry.path, 0, NO_FILE)

@@ -21,14 +21,14 @@ def zipped(path: Path, *names: str) -> None:
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The working directory, with inputs in it."""
-    for name in ("images/deep/a.jpg", "images2/a.jpg", "empty/as well/"):
+    for name in ("images/deep/a.jpg", "images2/a.jpg", "empty/as well/", "yolo/data.yaml"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).touch()
     (tmp_path / "instances.json").write_text("{}")
     (tmp_path / "labels.csv").write_text("path,label\n")
     (tmp_path / "link").symlink_to(tmp_path / "images" / "deep")
     zipped(tmp_path / "masks.zip", "val/1.png")
-    zipped(tmp_path / "ann.zip", "annotations/instances_val.json", "a.txt")
+    zipped(tmp_path / "ann.zip", "annotations/instances_val.json", "a.txt", "more.zip")
     zipped(tmp_path / "empty.zip")
     os.mkfifo(tmp_path / "pipe")
     monkeypatch.chdir(tmp_path)
@@ -85,6 +85,12 @@ REFUSED = [
     ("coco", {"instances": "~"}, ["--instances ~: no such file: a shell expands ~, and nothing else does"]),
     ("coco", {"instances": "gone/instances.json"}, ["--instances gone/instances.json: no such file"]),
     ("coco", {"instances": "images"}, ["--instances images", "folder"]),
+    (
+        "coco",
+        {"instances": "yolo"},
+        ["--instances yolo is a folder", "convert the folder by recordmill yolo: data.yaml"],
+    ),
+    ("coco", {"images": "ann.zip/more.zip"}, ["--images ann.zip/more.zip: an archive within", "unpack ann.zip"]),
     ("coco", {"instances": ("instances.json", "./instances.json")}, ["--instances", "the same"]),
     ("coco", {"instances": "ann.zip"}, ["--instances", "archive", "ann.zip/annotations/instances_val.json"]),
     ("coco", {"instances": "masks.zip"}, ["--instances", "archive"]),

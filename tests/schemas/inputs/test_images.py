@@ -40,7 +40,7 @@ def test_suffix_in_any_case_is_an_image(suffix):
         *("cat/.jpg", "cat/._1.jpg", ".cache/cat/1.jpg", "cat/.thumbnails/1.jpg"),
         *("__MACOSX/cat/1.jpg", "cat/.ipynb_checkpoints/1-checkpoint.jpg"),
         *("@eaDir/1.jpg/SYNOPHOTO_THUMB_M.jpg", "cat/@eaDir/1.jpg/SYNOPHOTO_THUMB_M.jpg"),
-        *("a.jpg/readme", ""),
+        *("a.jpg/readme", "", "@Recycle/1.jpg", "#snapshot/cat/1.jpg", "lost+found/1.jpg"),
     ],
 )
 def test_other_files_and_hidden_ones_are_no_images(path):

@@ -110,6 +110,7 @@ def test_keypoints_file_without_keypoint(tmp_path, points):
     (text,) = warnings_of(tmp_path, "keypoints", {**OBJECT, **points}, {**OBJECT, "id": 8, **points})
     assert "none of the 2 annotations has a labelled keypoint" in text
     assert warnings_of(tmp_path, "keypoints", {**OBJECT, **points}, {**OBJECT, "id": 8, **POINTS}) == ()
+    assert warnings_of(tmp_path, "keypoints", {"id": 8, **POINTS}) == ()  # rejected, and not for its keypoints
 
 
 def test_rotated_boxes(tmp_path):
@@ -119,6 +120,16 @@ def test_rotated_boxes(tmp_path):
     not_json = {**upright, "id": 8, "area": float("nan")}  # as Python writes it
     (text,) = warnings_of(tmp_path, "instances", rotated, not_json)
     assert "1 of 2 annotations have attributes.rotation" in text
+
+
+@pytest.mark.parametrize(("wrong", "texts"), [(2, 0), (3, 1)])
+def test_some_boxes_are_elsewhere_than_their_polygons(tmp_path, wrong, texts):
+    right = [{**OBJECT, **OUTLINE, "id": id_, "bbox": [1, 2, 4, 4]} for id_ in range(8)]
+    moved = [{**OBJECT, **OUTLINE, "id": id_, "bbox": [9, 2, 4, 4]} for id_ in range(8, 8 + wrong)]
+    empty = {**OBJECT, **OUTLINE, "bbox": [1, 2, 0, 0]}  # is rejected
+    found = warnings_of(tmp_path, "instances", *right, *moved, *({**empty, "id": id_} for id_ in range(20, 24)))
+    assert len(found) == texts
+    assert all(f"{wrong} of {8 + wrong} boxes with polygons overlap them by less than half" in text for text in found)
 
 
 def test_negative_areas(tmp_path):
@@ -138,6 +149,13 @@ def test_boxes_of_polygons(tmp_path):
     source = AnnotationSource(AnnotationKind.INSTANCES, str(tmp_path / "file.json"), "")
     rows = [row for block in cut_file(source) for row in read_block(block).annotations]
     assert [json.loads(bytes(row.bbox)) for row in rows] == [[1, 2, 3, 4], [1, 2, 4, 4]]
+    for empty in ([], None):
+        boxless = warnings_of(tmp_path, "instances", {**OBJECT, **OUTLINE}, {**outlined, "id": 8, "bbox": empty})
+        assert "1 of 2 annotations have no bbox" in boxless[0]
+    pixel = {**outlined, "id": 9, "segmentation": {"counts": [4, 1, 4], "size": [3, 3]}}
+    assert (
+        "2 of 3 annotations have no bbox" in warnings_of(tmp_path, "instances", OBJECT, {**outlined, "id": 8}, pixel)[0]
+    )
     corners = msgspec.structs.replace(source, bbox_format=BoxFormat.XYXY)
     rejected = [one for block in cut_file(corners) for one in read_block(block).rejected]
-    assert [one.id for one in rejected] == [8]
+    assert [one.id for one in rejected] == [8, 9]

@@ -19,6 +19,7 @@ from recordmill.transforms.coco.guess_box_format import (
     join_samples,
     sample_boxes,
     sampled_of,
+    warn_of_boxes,
 )
 
 XYWH, XYXY, CXCYWH, REL_XYWH, REL_XYXY, REL_CXCYWH = BoxFormat
@@ -137,16 +138,21 @@ def test_boxes_elsewhere_than_their_polygons(format_):
     assert formats(repeated) is None
 
 
-def test_mirrored_boxes():
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (lambda x, y, width, height: (640 - x - width, y, width, height), "they are mirrored from left to right"),
+        (lambda x, y, width, height: (x, 480 - y - height, width, height), "they are mirrored from top to bottom"),
+        (lambda x, y, width, height: (y, x, y + height, x + width), "they are y1, x1, y2, x2"),
+        (lambda x, y, width, height: (x / 6.4, y / 4.8, width / 6.4, height / 4.8), "they are percentages of the "),
+        (lambda x, y, width, height: (x / 0.64, y / 0.48, width / 0.64, height / 0.48), "they are thousandths of the "),
+    ],
+)
+def test_changed_boxes_are_named(change, name):
     boxes = [(40 + 100 * number, 60, 20 + 10 * number, 70) for number in range(4)]
-    found = guess(
-        [row((640 - x - width, y, width, height), 9, outline((x, y, width, height))) for x, y, width, height in boxes]
-    )
+    found = guess([row(change(*box), 9, outline(box)) for box in boxes])
     assert found.formats == ()
-    assert (
-        found.evidence
-        == "4 of 4 boxes with polygons overlap them by less than half, and fit if they are mirrored from left to right"
-    )
+    assert found.evidence.startswith(f"4 of 4 boxes with polygons overlap them by less than half, and fit if {name}")
 
 
 def test_swapped_x_and_y():
@@ -240,6 +246,21 @@ def test_boxes_of_pictures_that_were_shrunk_are_named_without_format():
     assert formats([row(box) for box in boxes], {1: (160, 120)}) == ()
     assert formats([row(box) for box in boxes[:20]], {1: (160, 120)}) == ()
     assert formats([row(box) for box in boxes[:19]], {1: (160, 120)}) is None
+
+
+def test_boxes_that_begin_at_their_centres():
+    assert formats([row(written(box, CXCYWH)) for box in scattered(60)]) == (CXCYWH,)
+    off_the_edge = [row((0, 0, 200, 100))]  # as a centre, it would be
+    assert formats([row(written(box, CXCYWH)) for box in scattered(60)] + off_the_edge) != (CXCYWH,)
+
+
+@pytest.mark.parametrize(("number", "scale", "texts"), [(300, 0.5, 1), (90, 0.5, 0), (300, 0.7, 0)])
+def test_boxes_drawn_on_smaller_images(number, scale, texts):
+    boxes = sample_boxes([row([scale * edge for edge in box]) for box in scattered(number)])
+    found = list(warn_of_boxes("a.json", boxes.boxes(SIZES)))
+    assert len(found) == texts
+    assert all(text.startswith("a.json: none of 300 boxes reaches beyond 50% of the width") for text in found)
+    assert list(warn_of_boxes("a.json", boxes.boxes({}))) == []
 
 
 # What is looked at

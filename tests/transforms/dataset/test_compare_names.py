@@ -63,7 +63,7 @@ def test_of_many_names_those_are_kept_in_both_lots():
         ("Stra%C3%9Fe%201.jpg", "x/Straße 1.jpg", Difference.ENCODED, ""),
         ("0.jpg", "00000.jpg", Difference.ZEROS, ""),
         ("img_007.jpg", "img_7.jpg", Difference.ZEROS, ""),
-        ("7", "007.jpg", Difference.ENDING, ""),
+        ("7", "007.jpg", Difference.ZEROS_AND_ENDING, ""),
         ("1a2b3c4d-cat.jpg", "cat.jpg", Difference.HASH, ""),
         ("a.jpg", "", Difference.NOTHING_IN_COMMON, ""),
     ],
@@ -95,6 +95,7 @@ def test_the_likeliest_file_is_taken():
         (["%31.jpg"], ["1.jpg"], "Names are percent-encoded: '%31.jpg' may be '1.jpg' (1 of 1", "unquote"),
         (["1.jpg"], ["01.jpg"], "differ in leading zeros: '1.jpg' may be '01.jpg'", "rename the files"),
         (["1.png"], ["1.jpg"], "differ in their ending: '1.png' may be '1.jpg'", "converted"),
+        (["1"], ["01.jpg"], "differ in leading zeros and in their ending: '1' may be '01.jpg'", "Correct the names"),
         (["1.jpg"], ["a/b.zip"], "Archives within --images are not read", "unpack 'a/b.zip', or give it to --images."),
         (["val_1.jpg"], ["train_1.jpg"], "No file of such a name", "is it that of another split?"),
     ],
@@ -113,6 +114,11 @@ def test_three_names_of_many_are_named_and_commonest_cause():
     assert "'2.jpg' may be 't/2.jpg' (2 of 5 names compared)" in text
 
 
+def test_archive_within_an_archive_is_not_to_be_given():
+    sources = NameSources(("a.zip",), ("a.json",), "path")
+    assert told(["1.jpg"], ["b.zip"], sources).endswith("Archives within --images are not read: unpack 'b.zip'.")
+
+
 @pytest.mark.parametrize("match", ["", "suffix", "name"])
 def test_no_flag_is_advised_that_verb_lacks_or_given(match):
     sources = NameSources(("img", "more"), ("a.csv", "b.csv"), match)
@@ -126,6 +132,7 @@ def test_images_beside_file_that_names_them_are_named_of():
 
 
 def test_where_other_images_have_files_folder_is_not_doubted():
+    assert told(["1.jpg"], ["t/1.jpg"], is_all=False).endswith("correct the names.")  # not the folder img/t
     text = told(["1.jpg"], [], is_all=False)
     assert "img has no further file" in text
     assert "is a part of the images elsewhere?" in text

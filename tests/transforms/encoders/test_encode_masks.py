@@ -303,6 +303,12 @@ def test_ids_that_look_like_two_channels_but_match_are_read(tmp_path):
     assert read(tmp_path, png(colours), segments, 2, 1).indices.tolist() == [[2, 1]]
 
 
+def test_ids_that_look_like_two_channels_and_partly_match(tmp_path):
+    colours = np.array([[[1, 0, 0], [1, 1, 0]]] * 3, np.uint8)
+    found = fault(tmp_path, png(colours), Segment(257, 3, False), Segment(1, 1, False), Segment(300, 1, False))
+    assert found == (Reason.SEGMENT_MISMATCH, "segments 300 have no pixel in it")
+
+
 @pytest.mark.parametrize("colour", [(2, 0, 0), (1, 0, 1), (1, 0, 0), (0, 0, 0)])
 def test_colours_no_categories_are_not_taken_for_two_channels(tmp_path, colour):
     colours = np.full((3, 2, 3), colour, np.uint8)

@@ -3,6 +3,7 @@
 import logging
 import re
 from itertools import permutations
+from zipfile import ZipFile
 
 import apache_beam as beam
 import pytest
@@ -154,12 +155,18 @@ def test_class_folders_that_give_no_image(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     (tmp_path / "cat").mkdir()
+    for name in ("bee/0", "bee/1"):
+        (tmp_path / name).write_bytes(b"\xff\xd8\xff")
     texts = list(folders_without_images([str(tmp_path), "gs://bucket/x", "images.zip"], str(tmp_path / "out")))
     assert len(texts) == 2
-    assert re.search(
-        "'bee' .* gives no image, .* none of its 2 files, such as 'bee/[01]', is named as images", texts[0]
-    )
+    named = "none of its 2 files, such as 'bee/[01]', is named as images are; that is a JPEG image: give such files the"
+    assert re.search(f"'bee' .* gives no image, .* {named} ending", texts[0])
     assert re.search("'cat' .* it is empty", texts[1])
+    with ZipFile(tmp_path / "images.zip", "w") as archive:
+        for name in ("ant/1.jpg", "bee/0", "readme"):
+            archive.writestr(name, b"\xff\xd8\xff")
+    (text,) = folders_without_images([str(tmp_path / "images.zip")], "out")
+    assert "none of its 1 files, such as 'bee/0', is named as images are; that is a JPEG image" in text
 
 
 # Folders in class folders that are named like classes

@@ -224,6 +224,7 @@ FOLDERS = "images/", "images/deep", "/data/images", "gs://bucket/images", "photo
         # Absolute paths are relative to the innermost folder that they are in.
         ("/data/images/x/a.jpg", "x/a.jpg"),
         ("/data/./images/x/../a.jpg", "a.jpg"),
+        ("x/../a.jpg", "a.jpg"),
         ("/data/images/images/a.jpg", "images/a.jpg"),
         ("gs://bucket//images/./x/a.jpg", "x/a.jpg"),
         ("{here}/images/a.jpg", "a.jpg"),
@@ -244,6 +245,7 @@ def test_names(tmp_path, monkeypatch, path, name):
     ("path", "fault"),
     [
         ("../x.jpg", "has .. in it"),
+        ("a/../../x.jpg", "has .. in it"),
         ("/data/images/../x.jpg", "is an absolute path"),
         ("/data/imagesx/x.jpg", "is an absolute path"),
         ("/data/images", "is an absolute path"),

@@ -14,7 +14,11 @@ from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.images.decode_segmentation import compress_segmentation, decode_counts
+from recordmill.transforms.images.decode_segmentation import (
+    compress_segmentation,
+    decode_counts,
+    run_bounds_px,
+)
 from recordmill.transforms.images.masks import bitmap, mask_png, run_lengths
 from tests.conftest import SHARED_DATA
 
@@ -238,6 +242,22 @@ def test_hostile_input_is_done_with_soon(text, legal):
     except UnusableError:
         assert not legal
     assert time.perf_counter() - began < 10
+
+
+@given(hnp.arrays(bool, hnp.array_shapes(min_dims=2, max_dims=2, max_side=5)), st.booleans())
+def test_bounds_of_run_lengths_are_those_of_their_pixels(mask, is_compressed):
+    counts = (
+        coco_mask.encode(np.asfortranarray(mask, np.uint8))["counts"].decode() if is_compressed else run_lengths(mask)
+    )
+    y, x = np.nonzero(mask)
+    expected = (min(x), min(y), max(x) + 1, max(y) + 1) if len(x) else None
+    text = json.dumps({"counts": np.array(counts).tolist(), "size": mask.shape}).encode()
+    assert run_bounds_px(text) == expected
+
+
+@pytest.mark.parametrize("text", [b"{", b'{"counts": [4], "size": [-2, -2]}', b'{"counts": [4], "size": [2]}', b"[]"])
+def test_no_run_lengths_have_no_bounds(text):
+    assert run_bounds_px(text) is None
 
 
 def test_polygons_in_images_beyond_pycocotools_are_named():

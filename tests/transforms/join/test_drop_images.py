@@ -11,6 +11,7 @@ from recordmill.schemas.block import Block, join_blocks, ragged_bytes, ragged_te
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.annotations import Annotation, Caption, ImageLabels
 from recordmill.schemas.inputs.images import ImageRef, ImageTask
+from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_tasks
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
@@ -89,6 +90,13 @@ def test_exclude_images(read, lines, images, objects, packed):
     of_images = sorted(each.id for each in rejects if each.what == "image")
     of_objects = [(each.image_id, each.id) for each in rejects if each.what == "annotation"]
     assert (of_images, of_objects) == (images, [(id_, each) for id_ in objects for each in objects[id_]])
+
+
+def test_string_id_excludes_image(read):
+    kept = exclude_images(
+        block_of_tasks([image(name_id("scan 7"), "a.jpg"), *IMAGES[1:]], SPLITS), SPLITS, read("scan 7")
+    )
+    assert kept.block.image_id.tolist() == [2, 3, 4]
 
 
 def test_rejects_of_excluded_images(read):

@@ -2,8 +2,12 @@ from collections import Counter
 from fractions import Fraction
 from itertools import permutations
 
+import apache_beam as beam
 import numpy as np
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,13 +17,15 @@ from recordmill.schemas.inputs.annotations import AnnotatedImage, Annotation, Ca
 from recordmill.schemas.inputs.images import NO_FILE, ImageRef, ImageTask
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.names import name_key
-from recordmill.schemas.rejects import Reason, Rejected
+from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_tasks, label_column, object_columns
-from recordmill.transforms.dataset.facts import Facts, FactsBuilder
+from recordmill.transforms.blocks.pack_block import pack_block
+from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder
 from recordmill.transforms.join.list_images import file_block
 from recordmill.transforms.join.match_blocks import (
     NO_FILES,
     MatchedRows,
+    MatchRows,
     base_name,
     match_names,
     match_rows,
@@ -243,6 +249,17 @@ def test_rows_that_have_files():
     (first, second) = image_tasks(without_faults(matched.rows, ONE.names, builder), ONE.names)
     assert (first.ref, second.ref) == (ImageRef("p/a.jpg", 9), ImageRef("p/a.jpg", 9))
     assert [reject.reason for _, reject in listed(builder.build())] == [Reason.UNSAFE_FILE_NAME]
+
+
+def test_ids_that_share_a_file_are_counted():
+    rows = row_block([(1, "a.jpg"), (2, "a.jpg"), (3, "b.jpg"), (4, "c.jpg"), (5, "c.jpg")])
+    files = file_block([(name, ImageRef(name, 9)) for name in ("a.jpg", "b.jpg")])
+    p = beam.Pipeline(FnApiRunner(), PipelineOptions([]))
+    sides = [p | f"Side{place}" >> beam.Create([(0, pack_block(block))]) for place, block in enumerate((rows, files))]
+    matched = tuple(sides) | MatchRows("path", ONE, 0, 2)
+    counts = matched[FACTS] | beam.Map(lambda facts: facts.counts)
+    assert_that(counts, equal_to([{("val", Metric.SHARED_FILES.value): 2}]))
+    p.run().wait_until_finish()
 
 
 def test_rows_that_have_splits():

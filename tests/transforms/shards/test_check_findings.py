@@ -26,6 +26,7 @@ from recordmill.transforms.shards.check_findings import (
     count_rows,
     kinds_apart,
     missed_shares,
+    shared_files,
 )
 from recordmill.transforms.shards.describe_split import Rows
 from tests.conftest import rejects_of
@@ -65,7 +66,7 @@ def test_rows_are_counted_by_split_and_those_that_were_merged_once():
     }
 
 
-@pytest.mark.parametrize(("merged", "is_said"), [(0, True), (4, True), (5, False), (40, False)])
+@pytest.mark.parametrize(("merged", "is_said"), [(0, True), (10, True), (11, False), (40, False)])
 def test_annotation_files_of_different_splits(merged, is_said):
     facts = FactsBuilder()
     facts.add_rows("train", InputRows("a.json", "instances", 60, 9))
@@ -74,6 +75,10 @@ def test_annotation_files_of_different_splits(merged, is_said):
     facts.count("train", Metric.ROWS_MERGED, merged)
     said = list(kinds_apart(facts.build()))
     assert [text.partition(" (")[0] for text in said] == [f"the annotation files share {merged} images"] * is_said
+    facts.count("train", Metric.SHARED_FILES, 2)
+    assert list(kinds_apart(facts.build())) == []
+    (text,) = shared_files(facts.build())
+    assert text.startswith("2 image ids name a file that another id names, so ")
 
 
 @pytest.mark.parametrize(("merged", "is_advised"), [(0, False), (9, True)])
@@ -88,6 +93,7 @@ def test_another_folder_is_no_cure_for_annotation_files_of_two_splits(merged, is
     with pytest.raises(TooManyRejectsError) as caught:
         check_findings(demands(), {"train": Rows(20 - merged, 18)}, facts, found)
     assert ("--images may be given several times" in str(caught.value)) == is_advised
+    assert ("or with a larger --max-rejects" in str(caught.value)) == is_advised
 
 
 def test_up_to_limit_nothing_is_written(tmp_path):

@@ -38,6 +38,15 @@ def test_walk_tells_changed_file_apart(tmp_path):
     assert before.version != after.version
 
 
+@pytest.mark.parametrize(("may_read", "names"), [(True, ["a/1", "lost+found/2"]), (False, ["a/1"])])
+def test_walk_skips_lost_and_found_that_only_root_reads(tmp_path, monkeypatch, may_read, names):
+    for name in ("a/1", "lost+found/2"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    monkeypatch.setattr(os, "access", lambda path, mode: may_read)
+    assert sorted(file.name for file in STORAGE.walk(str(tmp_path))) == names
+
+
 def test_walk_follows_links(tmp_path):
     (tmp_path / "images" / "deep").mkdir(parents=True)
     (tmp_path / "elsewhere").mkdir()
