@@ -143,13 +143,14 @@ def test_a_job_gives_what_it_gave():
 def test_what_is_large_is_sent_in_messages_of_its_pieces_and_in_order():
     channel, buffer = data_plane.InMemoryDataChannel(), grouped()
     manager = SimpleNamespace(_worker_handler=SimpleNamespace(data_conn=channel.inverse()))
-    buffer.partition(1)[0][:] = [b"x" * 11_000_000, b"a", b"y" * 11_000_000, b"z"]
+    buffer.partition(1)[0][:] = [b"x" * 11_000_000, b"a", b"y" * 11_000_000, b"z", *[b"m" * 1_000_000] * 3]
     lean_buffers._send_input_to_worker(manager, "mine", "step", buffer)
     assert [(each.data[:1], len(each.data)) for each in channel._inputs if each.data] == [
         (b"x", 11_000_000),
         (b"a", 1),
         (b"y", 11_000_000),
-        (b"z", 1),
+        (b"z", 2_000_001),
+        (b"m", 1_000_000),
     ]
 
 
