@@ -309,6 +309,7 @@ def test_config_of_folder():
     assert (plain.shares, plain.splits) == (SplitShares(split_shares("train=1"), 0), ("train",))
     assert (plain.path_labels, plain.columns, plain.table) == (PathLabels(), LabelColumns(), CLASSIFICATION)
     assert (plain.pictures, plain.box_policy) == (PictureRules("decode"), "keep")
+    assert options(CocoOptions, boxes="drop").box_policy == "drop"
     columns = {"path_column": "p", "label_column": "l", "split_column": "s"}
     pictures = {"check": "header", "format": "png", "max_side": 9, "jpeg_quality": 80}
     found = options(FolderOptions, **LABELS, **columns, **pictures, split=HALVES, split_seed=3)

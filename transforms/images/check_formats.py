@@ -284,19 +284,20 @@ def png_channels(data: bytes) -> int:
     Raises:
         ValueError, struct.error: The PNG has no header, or no pixels.
     """
-    depth, colour, palette = 0, -1, 0
+    channels = palette = 0
     for kind, start, end in _parts(data):
         length = end - start - 12
         if kind == b"IHDR":
             depth, colour = struct.unpack_from(">BB", data, start + 16)
-        elif colour not in _CHANNELS_DECODED:
+            channels = _CHANNELS_DECODED.get(colour, 0)
+        elif not channels:
             break
         elif kind == b"PLTE":
             palette = min(length // 3, 1 << depth)
         elif kind == b"tRNS" and colour == _PALETTE and 0 < length <= palette:  # libpng ignores other lengths
             return 4
         elif kind in (b"IDAT", b"IEND"):
-            return _CHANNELS_DECODED[colour]
+            return channels
     raise ValueError("it has no header, or no pixels")
 
 

@@ -143,13 +143,14 @@ def test_job_gives_same_output():
 def test_large_elements_are_sent_in_ordered_pieces():
     channel, buffer = data_plane.InMemoryDataChannel(), grouped()
     manager = SimpleNamespace(_worker_handler=SimpleNamespace(data_conn=channel.inverse()))
-    buffer.partition(1)[0][:] = [b"x" * 11_000_000, b"a", b"y" * 11_000_000, b"z"]
+    buffer.partition(1)[0][:] = [b"x" * 11_000_000, b"a", b"y" * 11_000_000, b"z", *[b"m" * 1_000_000] * 3]
     lean_buffers._send_input_to_worker(manager, "mine", "step", buffer)
     assert [(each.data[:1], len(each.data)) for each in channel._inputs if each.data] == [
         (b"x", 11_000_000),
         (b"a", 1),
         (b"y", 11_000_000),
-        (b"z", 1),
+        (b"z", 2_000_001),
+        (b"m", 1_000_000),
     ]
 
 

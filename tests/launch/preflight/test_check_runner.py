@@ -2,6 +2,7 @@
 
 import os
 import socket
+from types import SimpleNamespace
 
 import pytest
 from apache_beam.runners.portability.local_job_service import LocalJobServicer
@@ -18,6 +19,7 @@ from recordmill.launch.preflight.check_runner import (
     require_local,
 )
 from recordmill.launch.runners.beam_options import beam_options
+from recordmill.launch.verbs.convert import convert
 from recordmill.schemas.errors import ConfigError
 from tests.conftest import coco_flags
 from tests.gcs_stand_in import BUCKET, Fault, Kind
@@ -189,6 +191,23 @@ def test_each_bucket_of_jobs_files_must_be_there():
         check_staging(staging("gs://nowhere/x"))
     with pytest.raises(ConfigError, match="--staging_location=gs://nowhere/x cannot be written"):
         check_staging(staging(f"gs://{BUCKET}/tmp", "--staging_location=gs://nowhere/x"))
+
+
+@pytest.mark.usefixtures("gcs")
+@pytest.mark.parametrize(
+    ("more", "first"),
+    [
+        ([], "gs://nowhere/x cannot be written"),
+        (["--template_location=gs://bucket/t"], "gs://nowhere/x cannot be written"),
+        (["--dry_run=true"], "recipes"),
+    ],
+)
+def test_staging_bucket_is_checked_before_inputs_are_read(more, first):
+    def recipes():
+        raise ConfigError("recipes")
+
+    with pytest.raises(ConfigError, match=first):
+        convert(SimpleNamespace(options=None, recipes=recipes), "none", staging("gs://nowhere/x", *more))
 
 
 @pytest.mark.parametrize("verb", ["verify", "extract"])

@@ -3,6 +3,7 @@ stops it is one line."""
 
 import logging
 import re
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -272,6 +273,13 @@ def test_ctrl_c_while_job_is_submitted_tells_how_to_find_it():
     with pytest.raises(KeyboardInterrupt) as plain:
         run_module.submit(SimpleNamespace(run=raising(KeyboardInterrupt)), beam_options([]))
     assert type(plain.value) is KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("options", "is_local"), [(beam_options([]), True), (DATAFLOW, False), (PORTABLE, False)])
+def test_ctrl_c_kills_workers_of_the_local_runner_only(options, is_local):
+    before = signal.getsignal(signal.SIGINT)
+    pipeline = SimpleNamespace(run=lambda: signal.getsignal(signal.SIGINT) is not before)
+    assert run_module.submit(pipeline, options) is is_local
 
 
 ASKED = AssertionError("asked")

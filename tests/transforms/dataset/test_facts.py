@@ -122,12 +122,14 @@ def test_add_facts():
         Facts(classes={("val", 1): 2}, statistics={"val": Statistics(3)}, texts={("val", "t"): TextCounts(1, 2, 3, 4)})
     ] * 2
     parts.append(Facts(listings={"a": LISTING}, plans={"val": SplitSize(1, 2, 3)}, largest_group=(4, "b")))
+    histograms = {"box_side": Histogram(8, 1.0, 3.0, {4: 2})}
+    parts.append(Facts(statistics={"val": Statistics(1, histograms)}))
     expected = Facts(
         {("val", "rows_merged"): 2},
         {("val", "a.json", "captions"): InputRows("a.json", "captions", 4, 6, {"file": {"info": 1}})},
         warnings={("val", "x")},
         classes={("val", 1): 4},
-        statistics={"val": Statistics(6)},
+        statistics={"val": Statistics(7, histograms)},
         texts={("val", "t"): TextCounts(2, 4, 6, 8)},
         listings={"a": LISTING},
         plans={"val": SplitSize(1, 2, 3)},

@@ -65,6 +65,11 @@ def test_estimate_is_within_a_tenth(table, objects):
     assert expected_bytes(full, table) == pytest.approx(framed_bytes(full, table), rel=0.1)
 
 
+def test_names_are_counted_in_characters():
+    one, other = (msgspec.structs.replace(task(), file_name=name) for name in ("ete/日本.jpg", "été/12.jpg"))
+    assert expected_bytes(one, PLAIN) == expected_bytes(other, PLAIN) == expected_bytes(task(), PLAIN) - 6
+
+
 @pytest.mark.parametrize("parts", [(Part.MASK_PNG,), (Part.MASK_RLE,), (Part.MASK_PNG, Part.MASK_RLE)])
 def test_masks_are_guessed_at_within_factor_of_three(parts):
     table = DETECTION.with_parts(parts)

@@ -40,10 +40,14 @@ def test_piece_made_again_is_not_found_before_it_is_whole(tmp_path):
 
 
 def test_the_recipe_is_deleted_after_the_pieces(tmp_path, monkeypatch):
-    """A run that is killed in between can go on."""
+    """A run that is killed in between can go on, as one that is killed before."""
     deleted, delete = [], LocalStorage.delete_folder
     monkeypatch.setattr(LocalStorage, "delete_folder", lambda *of: deleted.append(Path(of[1]).name) or delete(*of))
-    with claimed(str(tmp_path), b"recipe"):
+    with pytest.raises(KeyboardInterrupt), claimed(str(tmp_path), b"recipe") as finished:
+        assert finished is None
         PieceFile(str(tmp_path), "a").commit(faults=(), is_damaged=False)
+        raise KeyboardInterrupt
+    with claimed(str(tmp_path), b"recipe") as finished:
+        assert finished == 1
     assert deleted[:2] == ["pieces", STATE]
     assert list(tmp_path.iterdir()) == []

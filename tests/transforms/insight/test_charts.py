@@ -53,6 +53,7 @@ def test_bars_are_as_high_as_their_part_of_split():
     assert set(bars) == {("s0", "1: 30"), ("s1", "1: 1"), ("s0", "2: 10"), ("s1", "2: 3")}
     assert bars["s0", "1: 30"] == bars["s1", "2: 3"] == 148  # all there is room for
     assert bars["s0", "2: 10"] == pytest.approx(148 / 3, abs=0.1)
+    assert [float(bar.get("x")) for bar in shapes(svg, "rect")] == pytest.approx([57, 124.5, 214, 281.5], abs=0.1)
     assert ET.fromstring(svg).attrib["aria-label"] == 'a "label"'
 
 

@@ -1,8 +1,9 @@
 import pytest
 
+from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.file_kinds import LFS_POINTER
 from recordmill.schemas.rejects import Reason
-from recordmill.transforms.yolo.read_yolo import LineRules, parse_labels
+from recordmill.transforms.yolo.read_yolo import LineRules, _check, parse_labels
 
 NAMES = ("cat", "dog")
 DETECT = LineRules(NAMES, "")
@@ -86,6 +87,32 @@ def test_a_line_that_is_there_twice():
     assert [(fault.reason, fault.line) for fault in found.faults] == [(Reason.DUPLICATE_ANNOTATION, 3)]
     assert "the same as line 1" in found.faults[0].detail
     assert len(found.sample.objects) == 2
+
+
+POLYGON = "0 .1 .1 .9 .1 .9 .5"
+NINE = f"{POLYGON} .1 .5"
+
+
+@pytest.mark.parametrize(
+    ("lines", "rules", "said"),
+    [
+        (NINE, DETECT, ["all lines have nine columns"]),
+        (f"{NINE}\n{LINE}", DETECT, ["some label files have both boxes and polygons", "label files have polygons"]),
+        (f"{POLYGON}\n{NINE}", DETECT, ["label files have polygons"]),
+        (f"{POLYGON}\n{LINE}", SEGMENT, []),
+        (NINE, LineRules(NAMES, "segment"), ["label files have polygons"]),
+        (NINE, OBB, []),
+        (LINE, DETECT, []),
+    ],
+)
+def test_kinds_of_lines(lines, rules, said):
+    found = []
+    try:
+        found += _check(frozenset(parsed(lines, rules).notes), rules)
+    except ConfigError as error:
+        found.append(str(error))
+    assert len(found) == len(said)
+    assert all(map(str.startswith, found, said))
 
 
 @pytest.mark.parametrize(
