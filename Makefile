@@ -15,7 +15,7 @@ LOCK := $(BIN)/uv pip compile --universal --python-version 3.10 --no-python-down
 # Without bytecode, Beam's import takes 1.45 s in place of 0.67 s.
 INSTALL = $(BIN)/uv pip install --compile-bytecode --python
 
-.PHONY: demo test test-airflow test-browser test-consumers test-engines test-faults test-newest test-recorded lint \
+.PHONY: demo test test-airflow test-browser test-consumers test-engines test-faults test-newest test-pythons test-recorded lint \
     format bench bench-engines bench-peers lock lock-consumers templates pictures clean .engines/fetched
 
 demo: $(VENV)/installed-beam  ## Write the sample data set, convert it, verify the result
@@ -58,6 +58,11 @@ test-faults test-engines test-browser: $(VENV)/installed
 
 test-newest:  ## Run `make test` with the newest versions that setup.py allows, in .venv-newest (2.8 GB)
 	$(MAKE) test VENV=.venv-newest PINS=
+
+test-pythons:  ## Run `make demo` with the lowest and the highest Python that have Beam's wheels, in .venv-python3.10 and .venv-python3.13
+	for python in python3.10 python3.13; do \
+	    $(MAKE) demo PYTHON=$$python VENV=.venv-$$python DEMO=build/demo-$$python || exit 1; \
+	done
 
 lint: $(VENV)/installed  ## Check style, types and words
 	$(BIN)/ruff format --check .

@@ -1,12 +1,16 @@
 """A bundle that fails, or is done twice, leaves one whole shard or none."""
 
+import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from apache_beam.runners.portability.fn_api_runner import execution
 
 from recordmill.transforms.shards.shard_file import ShardFile, WrittenShard
 from recordmill.transforms.storage.resolve import storage_for
+from tests.conftest import every_kind
+from tests.faults.jobs import LocalPlace
 
 
 def fail_once(monkeypatch, owner: type, method: str, at: int, error: BaseException) -> None:
@@ -66,3 +70,25 @@ def test_bundle_that_two_workers_do_at_once(shard, is_gzip):
             one, other = [future.result() for future in [workers.submit(work) for _ in range(2)]]
         assert one == other
         assert shard.files(output) == whole
+
+
+def test_job_whose_groups_come_in_another_order_and_whose_bundles_run_twice(sample, tmp_path, recordmill, monkeypatch):
+    """Each file is the same: GroupByKey promises no order, and a service repeats bundles."""
+    flags = ["coco", *every_kind(sample), "--masks", "both", "--split", "train=0.7,val=0.3", "--num-shards", 3]
+    assert recordmill(*flags, "--output", tmp_path / "once").code == 0
+    rng, shuffled = random.Random(5), []
+    partition = execution.GroupingBuffer.partition
+
+    def shuffle(buffer, n):
+        if buffer._grouped_output is None and buffer._table is not None:
+            for values in buffer._table.values():
+                rng.shuffle(values)
+                shuffled.append(len(values) > 1)
+        return partition(buffer, n)
+
+    monkeypatch.setattr(execution.GroupingBuffer, "partition", shuffle)
+    beam = ["--", "--direct_runner_bundle_repeat=1"]
+    assert recordmill(*flags, "--output", tmp_path / "twice", *beam).code == 0
+    assert sum(shuffled) > 5
+    once, twice = (LocalPlace(tmp_path).files(str(tmp_path / name)) for name in ("once", "twice"))
+    assert once == twice

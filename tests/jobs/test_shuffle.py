@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from apache_beam.runners.portability.fn_api_runner import execution
+from apache_beam.runners.portability.fn_api_runner import execution, fn_runner
 from PIL import Image
 
-from tests.conftest import CATEGORIES, annotation, image_row, write_coco
+from tests.conftest import CATEGORIES, annotation, every_kind, image_row, write_coco
 
 IMAGES = 30
 
@@ -59,3 +59,22 @@ def test_stock_sink_shuffles_them_twice(noise, tmp_path, recordmill, shuffled):
     flags = ["--images", noise / "images", "--instances", noise / "instances.json", "--num-shards", 4]
     assert recordmill("coco", *flags, "--output", tmp_path / "out", "--writer", "beam").code == 0
     assert sum(shuffled) > image_bytes(noise)
+
+
+def test_stages(noise, sample, tmp_path, recordmill, monkeypatch):
+    """Each fused stage costs a job some 20 ms."""
+    stages: set[str] = set()
+    real = fn_runner.FnApiRunner._execute_bundle
+
+    def execute(runner, context, bundle, *rest):
+        stages.add(bundle.stage.name)
+        return real(runner, context, bundle, *rest)
+
+    monkeypatch.setattr(fn_runner.FnApiRunner, "_execute_bundle", execute)
+    flags = ["--images", noise / "images", "--instances", noise / "instances.json", "--output", tmp_path / "boxes"]
+    assert recordmill("coco", *flags).code == 0
+    of_boxes = len(stages)
+    stages.clear()
+    flags = ["--masks", "rle", "--group-from", "^(.*)[.]", "--split", "train=0.5,val=0.5", "--output", tmp_path / "all"]
+    assert recordmill("coco", *every_kind(sample), *flags).code == 0
+    assert (of_boxes <= 20, len(stages) <= 28) == (True, True), (of_boxes, len(stages))

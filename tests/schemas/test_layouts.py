@@ -28,6 +28,12 @@ def test_every_layout_is_of_annotated_images_or_of_images_of_one_class():
     assert of_one_class == {"classification"}
 
 
+@pytest.mark.parametrize("name", get_args(CocoLayout))
+def test_layout_of_objects_has_what_verify_and_extract_need(name):
+    needed = {"objects.id"}, {"objects.area", "objects.area_whole"}, {"objects.category_id", "objects.label"}
+    assert [each for each in needed if not each & LAYOUTS[name].sources] == []
+
+
 def markdown(table: FeatureTable) -> str:
     """The table as docs/records.md shows it."""
     rows = [

@@ -345,8 +345,9 @@ def draw_problem(picture: Image.Image, shapes: Sequence[Shape], marked: Collecti
     """
     drawn = draw_shapes(picture, (), side)
     pen = ImageDraw.Draw(drawn)
+    is_marked = frozenset(marked)
     for index, shape in enumerate(shapes):
-        if index not in marked and shape.box_yxyx_frac is not None:
+        if index not in is_marked and shape.box_yxyx_frac is not None:
             pen.rectangle([*map(round, _box_px(shape, drawn.size))], outline=_OTHER if marked else shape.colour)
     for shape in (shapes[index] for index in marked if shapes[index].box_yxyx_frac is not None):
         left, top, right, bottom = map(round, _box_px(shape, drawn.size))

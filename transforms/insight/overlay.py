@@ -3,8 +3,8 @@
 import colorsys
 import zlib
 from collections.abc import Iterator
-from itertools import zip_longest
-from typing import Any, NamedTuple
+from itertools import chain, islice, repeat, zip_longest
+from typing import NamedTuple
 
 import numpy as np
 
@@ -132,24 +132,27 @@ class OverlayReader:
         masks = list(_masks(record, faults))
         objects = max(len(boxes), len(masks))
         columns = zip_longest(boxes, masks, _keypoints(record, objects), record.listed("objects.is_crowd")[:objects])
-        for number, (box, mask, keypoints, is_crowd) in enumerate(columns):
-            name, colour, category = self._class(record, number)
+        for number, (name, colour, category) in enumerate(self._classes(record, objects)):
+            box, mask, keypoints, is_crowd = next(columns)
             if box and not np.isfinite(box).all():
                 faults.append(f"the box of object {number} is not finite: {box}")
                 box = None
             skeleton = category.skeleton if category else ()
             yield Shape(name, colour, box and tuple(box), mask, keypoints or (), skeleton, bool(is_crowd))
 
-    def _class(self, record: RecordView, number: int) -> tuple[str, Colour, Category | None]:
-        """Return name and colour of an object's class, and its category; None if the class is unknown."""
-        known = ((_at(record, source, number), by_number) for source, by_number in self._by_number.items())
-        numbers = [(value, by_number.get(value)) for value, by_number in known if value is not None]
-        category = next((category for _, category in numbers if category), None)
-        name, colour = self._named(category, numbers[0][0]) if numbers else ("", name_colour(""))
-        if text := _at(record, "objects.category_name", number):
-            name = shown_text(text)
-            colour = colour if numbers else name_colour(name)
-        return name, colour, category
+    def _classes(self, record: RecordView, objects: int) -> Iterator[tuple[str, Colour, Category | None]]:
+        """Yield name and colour of each object's class, and its category; None if the class is unknown."""
+        sources = ("objects.category_name", *self._by_number)
+        columns = (chain(record.listed(source), repeat(None)) for source in sources)  # lists may be too short
+        for text, *values in islice(zip(*columns, strict=True), objects):
+            known = zip(values, self._by_number.values(), strict=True)
+            numbers = [(value, by_number.get(value)) for value, by_number in known if value is not None]
+            category = next((category for _, category in numbers if category), None)
+            name, colour = self._named(category, numbers[0][0]) if numbers else ("", name_colour(""))
+            if text:
+                name = shown_text(text)
+                colour = colour if numbers else name_colour(name)
+            yield name, colour, category
 
     def _panoptic(self, record: RecordView, faults: list[str]) -> Iterator[Shape]:
         if (ids := _map(record, "panoptic.png", faults)) is not None and "segments.id" in record.values:
@@ -202,7 +205,7 @@ class OverlayReader:
     def classes(self, record: RecordView) -> set[str]:
         """Return the names of all classes in a record: of the image, its objects and its maps."""
         objects = max(len(record.listed(source)) for source in ("objects.category_name", *self._by_number))
-        names = {self._class(record, number)[0] for number in range(objects)} | {self.class_of_image(record)}
+        names = {name for name, _, _ in self._classes(record, objects)} | {self.class_of_image(record)}
         maps = (*self._panoptic(record, []), *self._semantic(record, []))
         return {*names, *(shape.name for shape in maps)} - {"", _THINGS}
 
@@ -210,12 +213,6 @@ class OverlayReader:
 def shown_text(value: bytes) -> str:
     """Decode UTF-8. Invalid bytes are shown as escapes."""
     return value.decode(errors="backslashreplace")
-
-
-def _at(record: RecordView, source: str, number: int) -> Any:
-    """Return the `number`-th value of a list; None if the list is too short."""
-    listed = record.listed(source)
-    return listed[number] if number < len(listed) else None
 
 
 def _masks(record: RecordView, faults: list[str]) -> Iterator[np.ndarray | None]:

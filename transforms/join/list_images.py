@@ -123,6 +123,8 @@ class ListFolders(beam.PTransform):
         listing = beam.FlatMap(_list_folder, self._output, self._is_noted, self._make, *self._args)
         outputs = listing.with_output_types(Keyed).with_outputs(_LISTINGS, FACTS, main="blocks")
         listed = folders | "ListParts" >> ListParts() | "ListFolder" >> outputs
+        if not self._is_noted:
+            return ListedFolders(listed.blocks, (listed[FACTS],))
         grouped = listed[_LISTINGS] | "GroupByFolder" >> beam.GroupByKey()  # (folder, [ListedPart])
         return ListedFolders(listed.blocks, (grouped | "JoinParts" >> beam.MapTuple(_join_parts), listed[FACTS]))
 

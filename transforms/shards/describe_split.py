@@ -53,6 +53,7 @@ def describe_split(
         sorted((rows for (name, _, _), rows in facts.inputs.items() if name == split), key=lambda rows: rows.path)
     )
     number = Counter({metric: facts.counts.get((split, metric.value), 0) for metric in Metric})
+    number[Metric.OF_REJECTED_IMAGES] += rejected.annotations
     statistics_ = facts.statistics.get(split, Statistics())
     objects_an_image = statistics_.histograms.get("objects_an_image", Histogram())
     return SplitManifest(
@@ -61,32 +62,23 @@ def describe_split(
         compression="GZIP" if recipe.options.get("gzip") else "",
         inputs=inputs,
         images=ImageCounts(
+            **_of_one_name(ImageCounts, number),
             rows=sum(rows.images for rows in inputs) - number[Metric.ROWS_MERGED],
             written=number[Metric.IMAGES],
             without_record=number[Metric.IMAGES_WITHOUT_RECORD],
             rejected=rejected.reasons("image", "row"),
-            of_other_classes=number[Metric.OF_OTHER_CLASSES],
             rewritten=_rewritten(number),
-            groups=number[Metric.GROUPS],
-            ungrouped=number[Metric.UNGROUPED],
             removed=number[Metric.IMAGES_REMOVED],
             without_objects=objects_an_image.bins.get(ZERO_BIN, 0),
-            emptied=number[Metric.EMPTIED],
         ),
         annotations=AnnotationCounts(
+            **_of_one_name(AnnotationCounts, number),
             rows=sum(rows.annotations for rows in inputs),
-            objects=number[Metric.OBJECTS],
-            captions=number[Metric.CAPTIONS],
             stuff=number[Metric.REGIONS],
-            panoptic=number[Metric.PANOPTIC],
             joined=number[Metric.ANNOTATIONS_MERGED],
             rejected=rejected.reasons("annotation"),
             filtered={metric.value: number[metric] for metric in FILTERS if number[metric]},
-            of_rejected_images=rejected.annotations + number[Metric.OF_REJECTED_IMAGES],
-            boxes_clipped=number[Metric.BOXES_CLIPPED],
-            masks=number[Metric.MASKS],
             removed=number[Metric.ANNOTATIONS_REMOVED],
-            keypoints_outside=number[Metric.KEYPOINTS_OUTSIDE],
         ),
         unlisted=Unlisted(facts.unlisted.number, facts.unlisted.first),
         record_bytes=number[Metric.RECORD_BYTES],
@@ -100,6 +92,12 @@ def describe_split(
         statistics_sha256=sha256(statistics).hexdigest(),
         fingerprints_sha256=fingerprints_sha256,
     )
+
+
+def _of_one_name(counts: type[msgspec.Struct], number: Mapping[Metric, int]) -> dict[str, Any]:
+    """Return the fields of the manifest that have the name of a Metric."""
+    fields = set(counts.__struct_fields__)
+    return {metric.value: number[metric] for metric in Metric if metric.value in fields}
 
 
 def class_counts(split: str, labels: LabelMap, facts: Facts) -> list[int]:

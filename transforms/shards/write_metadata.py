@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -77,9 +78,9 @@ class WriteMetadata(beam.PTransform):
     def expand(self, written: PCollection[WrittenShard]):
         facts = written | "FactsOfShards" >> beam.Map(attrgetter("facts")).with_output_types(Facts)
         added = (facts,) | "AddFacts" >> AddFacts()
-        lists = (self.findings.lists, added.lists) | "AllLists" >> beam.Flatten()
         notes = written | "Notes" >> beam.FlatMap(_notes).with_output_types(tuple[ShardKey, str])
-        sides = AsList(self.findings.facts), AsList(added.facts), AsList(notes), AsIter(lists)
+        parts = self.findings, added  # flattened, they would be a stage of their own
+        sides = *(AsList(part.facts) for part in parts), *(AsIter(part.lists) for part in parts), AsList(notes)
         write = beam.Map(_write, self.target, *sides, **self.sides)
         return written.pipeline | "Once" >> beam.Impulse() | "Write" >> write
 
@@ -88,10 +89,20 @@ def _notes(written: WrittenShard) -> list[tuple[ShardKey, str]]:
     return [(written.key, written.note)] if written.note else []
 
 
-def _write(_: bytes, target: Target, found: list[Facts], of_shards: list[Facts], *sides: Any, **more: Any) -> Manifest:
+# Long list of arguments: two parts of facts and of lists of rejects.
+def _write(
+    _: bytes,
+    target: Target,
+    found: list[Facts],
+    of_shards: list[Facts],
+    lists: KindRejects,
+    lists_of_shards: KindRejects,
+    notes: list[tuple[ShardKey, str]],
+    **more: Any,
+) -> Manifest:
     facts = add_facts([*found, *of_shards])
     recipes = tuple(recipe.with_listings(facts.listings) for recipe in target.recipes)
-    return write_metadata(target._replace(recipes=recipes), facts, *sides, **more)
+    return write_metadata(target._replace(recipes=recipes), facts, notes, chain(lists, lists_of_shards), **more)
 
 
 def write_metadata(

@@ -1,3 +1,5 @@
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -73,6 +75,16 @@ def test_class_without_name_has_its_number():
     # Of lists of different lengths as many objects are drawn as there are boxes.
     values = edges(BOX, BOX) | {"objects.xmax": np.float32([0.5]), "objects.class_index": np.array([1])}
     assert [shape.name for shape in shapes(values)] == ["dog"]
+
+
+def test_each_list_is_converted_once(monkeypatch):
+    """However many objects an image has: one image may have tens of thousands."""
+    listed, sources = RecordView.listed, []
+    monkeypatch.setattr(RecordView, "listed", lambda view, source: sources.append(source) or listed(view, source))
+    number = 50
+    values = edges(*[BOX] * number) | {"objects.label": np.array([3, 1] * 25), "objects.category_name": [b"dog"] * 9}
+    assert [shape.name for shape in shapes(values)] == ["dog"] * 9 + ["cat", *["dog", "cat"] * 20]
+    assert max(Counter(sources).values()) == 1
 
 
 def test_one_name_has_one_colour():

@@ -351,3 +351,14 @@ def test_plan_is_manifest_before_picture_is_read():
     assert (train.class_counts, val.class_counts) == ((0, 0, 0), (0, 4, 0))
     assert val.inputs == (rows[1], rows[0])
     assert plan.manifest.num_classes == 10
+
+
+def test_metric_with_name_of_field_is_in_manifest():
+    """A count of a step is in the manifest as soon as a field has its name."""
+    numbers = {metric.value: number for number, metric in enumerate(Metric, 1)}
+    facts = Facts(counts={("train", name): number for name, number in numbers.items()})
+    split = describe_split(RECIPE, facts, RejectList(tally([]), "", ()), [], b"")
+    fields = [(counts, name) for counts in (split.images, split.annotations) for name in counts.__struct_fields__]
+    found = {name: getattr(counts, name) for counts, name in fields if name in numbers}
+    assert found == {name: numbers[name] for name in found}
+    assert {"groups", "emptied", "of_rejected_images", "keypoints_outside"} <= found.keys()
