@@ -33,9 +33,9 @@ from recordmill.transforms.join.match_blocks import MatchRows
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
 from recordmill.transforms.table.find_equal_keys import equal_keys_warning, find_equal_keys
-from recordmill.transforms.table.fit_columns import FitTexts, choose_columns, observe_file
+from recordmill.transforms.table.fit_columns import choose_columns, fit_texts, observe_file
 from recordmill.transforms.table.make_records import RowsRecipe, named_splits
-from recordmill.transforms.table.read_records import BUCKETS, StratifyRows, read_pictures
+from recordmill.transforms.table.read_records import BUCKETS, read_pictures, stratify_rows
 from recordmill.transforms.table.spill_rows import CopyRows, PlanRows, Spill, spill_file
 from recordmill.transforms.table.table_inputs import find_rows, read_schema
 from recordmill.transforms.table.table_options import TableOptions
@@ -168,7 +168,7 @@ def _choose_columns(
 
     Args:
         taken: see ColumnChoice.
-        listed: see StratifyRows.
+        listed: see `stratify_rows`.
     """
     options, recipe = table.options, table.recipe
     choice = _choice(options, table.given, recipe.splits.columns)
@@ -180,10 +180,10 @@ def _choose_columns(
         | "ChooseColumns" >> beam.Map(choose_columns, choice, table.files)
     )
     if options.stratify or options.split_by == "rank":
-        chosen = files | "StratifyRows" >> StratifyRows(chosen, recipe, listed)
+        chosen = stratify_rows(files, chosen, recipe, listed)
     if not table.texts:
         return chosen, None
-    encoders = files | "FitTexts" >> FitTexts(table.texts, recipe, choice.defaults, chosen)
+    encoders = fit_texts(files, chosen, table.texts, recipe, choice.defaults)
     with_encoders = beam.Map(with_texts, AsList(encoders), options.text_names_by_column, choice)
     return chosen | "WithTexts" >> with_encoders, encoders
 

@@ -258,10 +258,10 @@ def _warnings(
             f"column {name}: {found.images:,} of {total:,} values are JPEG or PNG files, which are stored unchecked; "
             f"--image-column {name.removesuffix('.bytes')} checks them, and counts broken ones as rejects"
         )
-    others = found.seen.keys() - {Seen.TEXT, Seen.BINARY}
+    others = [look for look in found.seen if look not in (Seen.TEXT, Seen.BINARY)]
     if column.type is ColumnType.BYTES and others and name not in (*choice.types, *choice.texts):
         look = max(others, key=lambda each: found.seen[each])
-        odd = min(found.seen.keys() - {look}, key=lambda each: found.seen[each], default=look)
+        odd = min((other for other in found.seen if other is not look), key=lambda each: found.seen[each], default=look)
         file, row, value = found.first[odd]
         yield (
             f"column {name} is written as text, as it has {found.seen[look]:,} {look.value} and {found.seen[odd]:,} "

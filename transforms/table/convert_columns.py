@@ -330,22 +330,21 @@ def convert_texts(
 
 def column_texts(column: Column, array: pa.Array | None, rows: int) -> tuple[list[str | None], list[ValueFault]]:
     """Return the text of each row, None for a missing one; and rows whose bytes are not UTF-8, or too many."""
-    raw = Column(column.name, column.name, ColumnType.BYTES, is_optional=True, default=column.default)
-    converted = convert_column(raw, array, rows, {})
-    found = iter(converted.feature.values.to_pylist())
-    absent = converted.feature.absent
+    values = pa.nulls(rows) if array is None else array
+    values = _texts(values.dictionary_decode() if pa.types.is_dictionary(values.type) else values)
     texts: list[str | None] = []
-    faults = list(converted.faults)
-    for place in range(rows):
-        data = None if absent is not None and absent[place] else next(found)
-        if data is not None and len(data) > MOST_TEXT_BYTES:
-            texts.append(None)
+    faults: list[ValueFault] = []
+    for place, data in enumerate(values.cast(pa.large_binary()).to_pylist()):
+        texts.append(column.default)
+        if data is None:
+            continue
+        texts[place] = None
+        if len(data) > MOST_TEXT_BYTES:
             detail = f"column {column.name}: a text of {len(data):,} bytes, where at most {MOST_TEXT_BYTES:,} are taken"
             faults.append(ValueFault(place, Reason.RECORD_TOO_LARGE, detail))
             continue
         try:
-            texts.append(None if data is None else data.decode())
+            texts[place] = data.decode()
         except UnicodeDecodeError:
-            texts.append(None)
             faults.append(ValueFault(place, Reason.OTHER_TYPE, f"column {column.name}: {shown(data)} is no UTF-8 text"))
     return texts, faults

@@ -1,7 +1,6 @@
 """Steps that read all rows before records are made: choose the types of columns, fit encoders of texts."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -51,34 +50,32 @@ class RowTexts(NamedTuple):
     default: str | None = None
 
 
-@dataclass(eq=False, repr=False)
-class FitTexts(beam.PTransform):
-    """Convert RowsFile to TextEncoder, one for each of `sources`.
+def fit_texts(
+    files: PCollection[RowsFile],
+    chosen: PCollection[ChosenSchema],
+    sources: Sequence[EncoderSource],
+    recipe: RowsRecipe,
+    defaults: Mapping[str, str],
+) -> PCollection[TextEncoder]:
+    """Return the encoder of each source.
 
     Args:
-        chosen: a PCollection of one ChosenSchema, without which no row is read.
+        chosen: one ChosenSchema, without which no row is read.
         defaults: by column.
     """
-
-    sources: Sequence[EncoderSource]
-    recipe: RowsRecipe
-    defaults: Mapping[str, str]
-    chosen: PCollection
-
-    def expand(self, files: PCollection[RowsFile]) -> PCollection[TextEncoder]:
-        saved = [source.saved for source in self.sources if source.saved]
-        fitted = [source for source in self.sources if not source.saved]
-        create = beam.Create(saved).with_output_types(TextEncoder)
-        encoders = [files.pipeline | "Saved" >> create] if saved else []
-        if fitted:
-            wanted = [RowTexts(each.column, each.fit_split, self.defaults.get(each.column)) for each in fitted]
-            texts = beam.FlatMap(_texts, wanted, self.recipe, AsSingleton(self.chosen))
-            tags = [str(number) for number in range(len(wanted))]
-            found = files | "Texts" >> texts.with_outputs(*tags)
-            encoders += [
-                found[tag] | f"Fit-{each.column}" >> FitEncoder(each) for tag, each in zip(tags, fitted, strict=True)
-            ]
-        return encoders | "Encoders" >> beam.Flatten() if len(encoders) > 1 else encoders[0]
+    saved = [source.saved for source in sources if source.saved]
+    fitted = [source for source in sources if not source.saved]
+    create = beam.Create(saved).with_output_types(TextEncoder)
+    encoders = [files.pipeline | "SavedEncoders" >> create] if saved else []
+    if fitted:
+        wanted = [RowTexts(each.column, each.fit_split, defaults.get(each.column)) for each in fitted]
+        tags = [str(number) for number in range(len(wanted))]
+        texts = beam.FlatMap(_texts, wanted, recipe, AsSingleton(chosen)).with_outputs(*tags)
+        found = files | "Texts" >> texts
+        encoders += [
+            found[tag] | f"Fit-{each.column}" >> FitEncoder(each) for tag, each in zip(tags, fitted, strict=True)
+        ]
+    return encoders | "Encoders" >> beam.Flatten() if len(encoders) > 1 else encoders[0]
 
 
 def _texts(

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import apache_beam as beam
@@ -128,34 +127,28 @@ def file_block(
     )
 
 
-@dataclass(eq=False, repr=False)
-class StratifyRows(beam.PTransform):
-    """Convert RowsFile and one ChosenSchema to a ChosenSchema with the borders of classes.
+def stratify_rows(
+    files: PCollection[RowsFile],
+    chosen: PCollection[ChosenSchema],
+    recipe: RowsRecipe,
+    listed: PCollection[Keyed] | None = None,
+) -> PCollection[ChosenSchema]:
+    """Return one ChosenSchema with the borders of classes.
 
     Args:
-        chosen: a PCollection of one ChosenSchema.
+        chosen: one ChosenSchema.
         listed: (bucket of names, packed Block) of image files, without which rows are not counted; None if rows name
             no files.
     """
-
-    chosen: PCollection
-    recipe: RowsRecipe
-    listed: PCollection | None = None
-
-    def expand(self, files: PCollection[RowsFile]) -> PCollection[ChosenSchema]:
-        place = beam.FlatMap(_placed, AsSingleton(self.chosen), self.recipe)
-        if self.listed is None:
-            units = files | "PlaceInClass" >> place.with_output_types(tuple[str, bytes])
-        else:
-            named = files | "PlaceInClass" >> place.with_output_types(Keyed)
-            matched = (named, self.listed) | "MatchNames" >> MatchRows("path", None, 0, RANGE_BITS)
-            units = matched.rows | "UnitsOfFound" >> beam.FlatMap(_found).with_output_types(tuple[str, bytes])
-        borders = (
-            units
-            | "GroupByClass" >> beam.GroupByKey()
-            | "DivideClasses" >> beam.Map(_borders, self.recipe.splits.shares)
-        )
-        return self.chosen | "Borders" >> beam.Map(_with_borders, AsDict(borders))
+    place = beam.FlatMap(_placed, AsSingleton(chosen), recipe)
+    if listed is None:
+        units = files | "PlaceInClass" >> place.with_output_types(tuple[str, bytes])
+    else:
+        named = files | "PlaceInClass" >> place.with_output_types(Keyed)
+        matched = (named, listed) | "MatchPlaced" >> MatchRows("path", None, 0, RANGE_BITS)
+        units = matched.rows | "UnitsOfFound" >> beam.FlatMap(_found).with_output_types(tuple[str, bytes])
+    borders = units | "GroupByClass" >> beam.GroupByKey() | "DivideClasses" >> beam.Map(_borders, recipe.splits.shares)
+    return chosen | "Borders" >> beam.Map(_with_borders, AsDict(borders))
 
 
 def _placed(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:

@@ -128,13 +128,9 @@ def write_spill(output: str, split: str, source: str, name: str, records: pa.Tab
     bytes_before = np.concatenate([[0], np.cumsum(index["length"], dtype=np.int64)])[rows_before]
     parts = index.tobytes(), _bytes_of(data)
     if output:
-        upload = storage_for(output).create(spill_path(output, split, name))
-        try:
+        with storage_for(output).writing(spill_path(output, split, name)) as upload:
             for part in parts:
                 upload.write(part)
-            upload.commit()
-        finally:
-            upload.abandon()
     digest = hashlib.sha256(parts[0])
     digest.update(parts[1])
     before = rows_before.tobytes(), bytes_before.tobytes()

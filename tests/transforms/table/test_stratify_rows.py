@@ -18,7 +18,7 @@ from recordmill.transforms.folder.stratify import class_borders
 from recordmill.transforms.join.list_images import files_by_name
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import ALL_ROWS, RowsRecipe
-from recordmill.transforms.table.read_records import BUCKETS, StratifyRows
+from recordmill.transforms.table.read_records import BUCKETS, stratify_rows
 
 SHARES = SplitShares((("train", Fraction(7, 10)), ("val", Fraction(3, 10))))
 COLUMNS = Column("kind", "kind", ColumnType.CLASS), Column("price", "price", ColumnType.INT64)
@@ -39,8 +39,8 @@ def test_borders_are_keys_of_good_rows_in_all_files(tmp_path):
         expected[index] = class_borders(name, np.array([(place, 1) for place in places]), SHARES)
     recipe = RowsRecipe("", RowSplits(SHARES, SHARES.names, "id", stratified="kind"), 0, RowsReading())
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        stratify = StratifyRows(p | "Chosen" >> beam.Create([CHOSEN]), recipe)
-        found = p | "Files" >> beam.Create(files) | stratify
+        chosen = p | "Chosen" >> beam.Create([CHOSEN])
+        found = stratify_rows(p | "Files" >> beam.Create(files), chosen, recipe)
         assert_that(found | beam.Map(lambda chosen: chosen.borders), equal_to([expected]))
 
 
@@ -69,5 +69,5 @@ def test_rows_that_are_known_to_be_rejected_do_not_count(tmp_path, is_ranked):
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         listed = p | "Listed" >> beam.Create(list(files_by_name(files, FactsBuilder(), "path", BUCKETS)))
         chosen = p | "Chosen" >> beam.Create([CHOSEN])
-        found = p | "Files" >> beam.Create([RowsFile(0, str(path), 1, "")]) | StratifyRows(chosen, recipe, listed)
+        found = stratify_rows(p | "Files" >> beam.Create([RowsFile(0, str(path), 1, "")]), chosen, recipe, listed)
         assert_that(found | beam.Map(lambda chosen: chosen.borders), check)
