@@ -102,7 +102,13 @@ def test_same_data_set_as_in_process(python, inputs, recordmill, tmp_path, name)
 def test_without_wheel_job_fails(inputs, tmp_path):
     python, log = worker_environment(tmp_path / "environment", None), tmp_path / "pool.log"
     with running_pool(python, log) as pool:
-        words = [*JOBS["rows of a table"].format(**inputs).split(), "--output", str(tmp_path / "out")]
+        words = [
+            *JOBS["rows of a table"].format(**inputs).split(),
+            "--output",
+            str(tmp_path / "out"),
+            "--progress",
+            "none",
+        ]
         command = submit(words, pool, tmp_path / "command")
     assert "ModuleNotFoundError: No module named 'recordmill'" in log.read_text()
     assert command.code == 1, command

@@ -71,7 +71,7 @@ def fit_texts(
         wanted = [RowTexts(each.column, each.fit_split, defaults.get(each.column)) for each in fitted]
         tags = [str(number) for number in range(len(wanted))]
         texts = beam.FlatMap(_texts, wanted, recipe, AsSingleton(chosen)).with_outputs(*tags)
-        found = files | "Texts" >> texts
+        found = files | "SpreadFiles" >> beam.Reshuffle() | "Texts" >> texts
         encoders += [
             found[tag] | f"Fit-{each.column}" >> FitEncoder(each) for tag, each in zip(tags, fitted, strict=True)
         ]

@@ -142,9 +142,11 @@ def stratify_rows(
     """
     place = beam.FlatMap(_placed, AsSingleton(chosen), recipe)
     if listed is None:
-        units = files | "PlaceInClass" >> place.with_output_types(tuple[str, bytes])
+        units = (
+            files | "SpreadToClasses" >> beam.Reshuffle() | "PlaceInClass" >> place.with_output_types(tuple[str, bytes])
+        )
     else:
-        named = files | "PlaceInClass" >> place.with_output_types(Keyed)
+        named = files | "SpreadToClasses" >> beam.Reshuffle() | "PlaceInClass" >> place.with_output_types(Keyed)
         matched = (named, listed) | "MatchPlaced" >> MatchRows("path", None, 0, RANGE_BITS)
         units = matched.rows | "UnitsOfFound" >> beam.FlatMap(_found).with_output_types(tuple[str, bytes])
     borders = units | "GroupByClass" >> beam.GroupByKey() | "DivideClasses" >> beam.Map(_borders, recipe.splits.shares)
