@@ -183,7 +183,7 @@ def _choose_columns(
         chosen = stratify_rows(files, chosen, recipe, listed)
     if not table.texts:
         return chosen, None
-    encoders = fit_texts(files, chosen, table.texts, recipe, choice.defaults)
+    encoders = fit_texts(files, chosen, table.texts, recipe)
     with_encoders = beam.Map(with_texts, AsList(encoders), options.text_names_by_column, choice)
     return chosen | "WithTexts" >> with_encoders, encoders
 

@@ -75,7 +75,13 @@ def read_pictures(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> I
         if recipe.holds_files:
             for places in _pieces(made):
                 paths = _keep_files(made, places, file, number, recipe)
-                block = file_block(made, places, paths, file, chosen, recipe)
+                block = picture_block(made, places, file, chosen, recipe)
+                folders = list(map(file_folder, paths, block.file_name.texts()))
+                block = block.having(
+                    file_folder=ragged_texts(folders),
+                    file_bytes=np.array([len(made.files[row]) for row in places.tolist()], np.int64),
+                    file_version=ragged_texts([""] * len(places)),
+                )
                 yield from pack_parts(block, ranges_of(hash_images(block.image_id, recipe.seed), RANGE_BITS))
                 number += 1
         elif made.names:
@@ -126,19 +132,6 @@ def _keep_files(made: MadeRows, rows: np.ndarray, file: RowsFile, number: int, r
     path = join_path(recipe.output, f"{state_folder(split)}/rows-{file.number:05d}-{number:05d}.zip")
     storage_for(path).write(path, archive.getvalue())
     return [f"{path}/{row}" for row in rows.tolist()]
-
-
-def file_block(
-    made: MadeRows, rows: np.ndarray, paths: list[str], file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe
-) -> Block:
-    """Return rows as images with the columns of their files."""
-    block = picture_block(made, rows, file, chosen, recipe)
-    names = block.file_name.texts()
-    return block.having(
-        file_folder=ragged_texts([file_folder(path, name) for path, name in zip(paths, names, strict=True)]),
-        file_bytes=np.array([len(made.files[row]) for row in rows.tolist()], np.int64),
-        file_version=ragged_texts([""] * len(rows)),
-    )
 
 
 def stratify_rows(
