@@ -134,9 +134,10 @@ def gather(p: beam.Pipeline, table: Table) -> Gathered:
         listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> list_files
     taken = (DECODED_PICTURE, *(each.name for each in features)) if features else ()
     chosen, encoders = _choose_columns(files, table, taken, listed.blocks if listed else None)
+    spread = files | "SpreadToRead" >> beam.Reshuffle()  # one a pass, or runners fuse steps that wait for each other
     if options.image_column:
         of_pictures = beam.FlatMap(read_pictures, AsSingleton(chosen), recipe).with_output_types(Keyed)
-        read = files | "ReadPictureRows" >> of_pictures.with_outputs(FACTS, main="rows")
+        read = spread | "ReadPictureRows" >> of_pictures.with_outputs(FACTS, main="rows")
         rows, facts = read.rows, [read[FACTS]]
         if listed:
             matched = (rows, listed.blocks) | "MatchRows" >> MatchRows("path", None, options.seed, RANGE_BITS)
@@ -147,7 +148,7 @@ def gather(p: beam.Pipeline, table: Table) -> Gathered:
         blocks, facts = picked.blocks, [*facts, joined[FACTS], *picked.facts]
     else:
         spill = beam.FlatMap(spill_file, AsSingleton(chosen), recipe)
-        read = files | "SpillRows" >> spill.with_outputs(FACTS, main="spills")
+        read = spread | "SpillRows" >> spill.with_outputs(FACTS, main="spills")
         blocks, facts = read.spills, [read[FACTS]]
         if options.key and recipe.output:
             warn = beam.Map(_of_keys, AsList(blocks), recipe.output, options.key, table.splits[0])
@@ -175,6 +176,7 @@ def _choose_columns(
     choice = choice._replace(taken=taken, beside=labels_beside(recipe.output, table.splits) if recipe.output else None)
     chosen = (
         files
+        | "SpreadToObserve" >> beam.Reshuffle()
         | "Observe" >> beam.Map(observe_file, recipe, choice.numbered)
         | "AddUp" >> beam.combiners.ToList()
         | "ChooseColumns" >> beam.Map(choose_columns, choice, table.files)

@@ -52,7 +52,11 @@ def fit_texts(
     encoders = [files.pipeline | "SavedEncoders" >> create] if saved else []
     if fitted:
         texts = beam.FlatMap(row_texts, fitted, recipe, AsSingleton(chosen))
-        found = files | "Texts" >> texts.with_outputs(*(f"of {each.column}" for each in fitted))
+        found = (
+            files
+            | "SpreadToLearn" >> beam.Reshuffle()
+            | "Texts" >> texts.with_outputs(*(f"of {each.column}" for each in fitted))
+        )
         encoders += [found[f"of {each.column}"] | f"Fit-{each.column}" >> FitEncoder(each) for each in fitted]
     return encoders | "Encoders" >> beam.Flatten() if len(encoders) > 1 else encoders[0]
 
