@@ -134,13 +134,10 @@ def gather(p: beam.Pipeline, table: Table) -> Gathered:
         listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> list_files
     taken = (DECODED_PICTURE, *(each.name for each in features)) if features else ()
     chosen, encoders = _choose_columns(files, table, taken, listed.blocks if listed else None)
+    spread = files | "SpreadToRead" >> beam.Reshuffle()  # one a pass, or runners fuse steps that wait for each other
     if options.image_column:
         of_pictures = beam.FlatMap(read_pictures, AsSingleton(chosen), recipe).with_output_types(Keyed)
-        read = (
-            files
-            | "SpreadToPictures" >> beam.Reshuffle()
-            | "ReadPictureRows" >> of_pictures.with_outputs(FACTS, main="rows")
-        )
+        read = spread | "ReadPictureRows" >> of_pictures.with_outputs(FACTS, main="rows")
         rows, facts = read.rows, [read[FACTS]]
         if listed:
             matched = (rows, listed.blocks) | "MatchRows" >> MatchRows("path", None, options.seed, RANGE_BITS)
@@ -151,7 +148,7 @@ def gather(p: beam.Pipeline, table: Table) -> Gathered:
         blocks, facts = picked.blocks, [*facts, joined[FACTS], *picked.facts]
     else:
         spill = beam.FlatMap(spill_file, AsSingleton(chosen), recipe)
-        read = files | "SpreadToSpill" >> beam.Reshuffle() | "SpillRows" >> spill.with_outputs(FACTS, main="spills")
+        read = spread | "SpillRows" >> spill.with_outputs(FACTS, main="spills")
         blocks, facts = read.spills, [read[FACTS]]
         if options.key and recipe.output:
             warn = beam.Map(_of_keys, AsList(blocks), recipe.output, options.key, table.splits[0])
@@ -179,7 +176,7 @@ def _choose_columns(
     choice = choice._replace(taken=taken, beside=labels_beside(recipe.output, table.splits) if recipe.output else None)
     chosen = (
         files
-        | "SpreadToObserve" >> beam.Reshuffle()  # each pass is a stage: a fused one would wait for its own side input
+        | "SpreadToObserve" >> beam.Reshuffle()
         | "Observe" >> beam.Map(observe_file, recipe, choice.numbered)
         | "AddUp" >> beam.combiners.ToList()
         | "ChooseColumns" >> beam.Map(choose_columns, choice, table.files)
@@ -188,7 +185,7 @@ def _choose_columns(
         chosen = stratify_rows(files, chosen, recipe, listed)
     if not table.texts:
         return chosen, None
-    encoders = fit_texts(files, chosen, table.texts, recipe, choice.defaults)
+    encoders = fit_texts(files, chosen, table.texts, recipe)
     with_encoders = beam.Map(with_texts, AsList(encoders), options.text_names_by_column, choice)
     return chosen | "WithTexts" >> with_encoders, encoders
 

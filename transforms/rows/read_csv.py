@@ -6,7 +6,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -27,18 +27,6 @@ _BOM = b"\xef\xbb\xbf"
 _SEP = re.compile(rb"sep=([^\r\n])\r?\n?", re.IGNORECASE)
 
 
-class CsvHead(NamedTuple):
-    """First line of a CSV file.
-
-    Attributes:
-        rest: bytes that were read beyond it.
-    """
-
-    names: list[str]
-    delimiter: str
-    rest: bytes
-
-
 def read_csv(path: str, stream: BinaryIO, how: RowsReading) -> Iterator[RowBatch]:
     """Yield batches of bytes, which `how.encoding` has made UTF-8; empty cells are missing values, empty lines no rows.
 
@@ -48,7 +36,7 @@ def read_csv(path: str, stream: BinaryIO, how: RowsReading) -> Iterator[RowBatch
     """
     stream = _as_utf8(stream, how.encoding)
     try:
-        names, delimiter, rest = read_head(path, stream, how)
+        names, delimiter, rest = _read_head(path, stream, how)
     except UnicodeDecodeError as error:
         cure = f"is its encoding {how.encoding}? --encoding gives another, such as utf-16"
         raise AnnotationFileError(
@@ -102,9 +90,9 @@ def _as_utf8(stream: BinaryIO, encoding: str) -> BinaryIO:
     return io.BufferedReader(transcoded)
 
 
-def read_head(path: str, stream: BinaryIO, how: RowsReading) -> CsvHead:
-    """Return the names of columns, and the delimiter: `how.delimiter`, that of a line `sep=;` (Excel's), or the most
-    frequent one of DELIMITERS in the first line.
+def _read_head(path: str, stream: BinaryIO, how: RowsReading) -> tuple[list[str], str, bytes]:
+    """Return the names of columns, the delimiter, and bytes that were read beyond the first line. The delimiter is
+    `how.delimiter`, that of a line `sep=;` (Excel's), or the most frequent one of DELIMITERS in the first line.
 
     Raises:
         AnnotationFileError: the first line is no CSV.
@@ -123,24 +111,17 @@ def read_head(path: str, stream: BinaryIO, how: RowsReading) -> CsvHead:
             first = re.sub(rb'"[^"]*"', b"", lines[0])
             usual = "\t" if rows_format(path) == "tsv" else ","
             delimiter = max(usual + DELIMITERS, key=lambda each: first.count(each.encode()))
-        taken: list[bytes] = []
+        cells = csv.reader(map(bytes.decode, lines), delimiter=delimiter or ",", strict=True)
         try:
-            cells = csv.reader(_decoded(lines, taken), delimiter=delimiter or ",", strict=True)
             names = next(cells, [])
         except csv.Error as error:
-            if is_at_end or len(data) > _MOST_HEAD or len(taken) < len(lines):
+            if is_at_end or len(data) > _MOST_HEAD or cells.line_num < len(lines):
                 raise AnnotationFileError(f"{path}: its first line does not name columns ({error})") from error
             continue
-        if taken or is_at_end:
-            return CsvHead(names, delimiter or ",", data[sum(map(len, taken)) :])
+        if cells.line_num or is_at_end:
+            return names, delimiter or ",", data[sum(map(len, lines[: cells.line_num])) :]
         if len(data) > _MOST_HEAD:
             raise AnnotationFileError(f"{path}: its first line is longer than {_MOST_HEAD >> 20} MB")
-
-
-def _decoded(lines: list[bytes], taken: list[bytes]) -> Iterator[str]:
-    for line in lines:
-        taken.append(line)
-        yield line.decode()
 
 
 def _check_names(path: str, names: list[str], delimiter: str, how: RowsReading) -> None:

@@ -170,7 +170,8 @@ def _batches(
     on the rows beside it."""
     values = _columns(rows, columns)
     arrays = {name: _of_one_type(column) for name, column in values.items()}
-    mixed = [column for name, column in values.items() if arrays[name] is None and _has_lists_and_others(column)]
+    unlike = [column for name, column in values.items() if arrays[name] is None]
+    mixed = [column for column in unlike if len({type(value) is list for value in column if value is not None}) > 1]
     if mixed:
         groups: dict[tuple[bool, ...], list[int]] = {}
         for place in range(len(rows)):
@@ -182,11 +183,6 @@ def _batches(
     whole = {name: _texts(values[name]) if array is None else array for name, array in arrays.items()}
     parts = {name: list(_parts(values[name])) for name, array in arrays.items() if array is None}
     yield RowBatch(whole, np.array(numbers, np.int64), bad, is_typed=True, parts=parts)
-
-
-def _has_lists_and_others(values: list[Any]) -> bool:
-    is_list = {isinstance(value, list) for value in values if value is not None}
-    return len(is_list) > 1
 
 
 def _of_one_type(values: list[Any]) -> pa.Array | None:

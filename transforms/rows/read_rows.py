@@ -49,7 +49,8 @@ def read_parquet(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_ro
         groups = map(file.metadata.row_group, range(file.num_row_groups))
         row_bytes = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
         batch_rows, first = max(1, min(batch_rows, _BATCH_BYTES // max(1, row_bytes))), 1
-        for batch in file.iter_batches(batch_rows, columns=_wanted(schema, columns)):
+        wanted = [name for name in schema.names if any(c == name or c.startswith(f"{name}.") for c in columns)]
+        for batch in file.iter_batches(batch_rows, columns=wanted if columns else None):
             table = pa.Table.from_batches([batch])
             while any(pa.types.is_struct(field.type) for field in table.schema):
                 table = table.flatten()
@@ -100,13 +101,6 @@ def _holds(is_such: Callable[[pa.DataType], bool], type_: pa.DataType) -> bool:
     type_ = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
     inner = (type_.field(index).type for index in range(type_.num_fields))
     return is_such(type_) or any(_holds(is_such, each) for each in inner)
-
-
-def _wanted(schema: pa.Schema, columns: tuple[str, ...]) -> list[str] | None:
-    """Return the columns of the file that hold `columns`; None for all."""
-    if not columns:
-        return None
-    return [name for name in schema.names if any(c == name or c.startswith(f"{name}.") for c in columns)]
 
 
 def _class_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:

@@ -141,7 +141,8 @@ def convert_column(column: Column, array: pa.Array | None, rows: int, indices: M
     faults: list[ValueFault] = []
     counts = np.ones(rows, np.int64)
     if column.is_list:
-        array, counts = _items(array) if has_lists else (array.drop_null(), (~is_missing).astype(np.int64))
+        array, counts, _ = flat_lists(array) if has_lists else (array.drop_null(), (~is_missing).astype(np.int64), ())
+        array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
         size = math.prod(column.shape)
         what = f"values, where its shape {list(column.shape)} has {size:,}"
         wrong = ~is_missing & (counts != size) & bool(column.shape)
@@ -168,12 +169,6 @@ def convert_column(column: Column, array: pa.Array | None, rows: int, indices: M
 
 def _is_null(array: pa.Array) -> np.ndarray:
     return array.is_null().to_numpy(zero_copy_only=False)
-
-
-def _items(array: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """Return the items of all lists, and the number of each row."""
-    items, counts, _ = flat_lists(array)
-    return items.dictionary_decode() if pa.types.is_dictionary(items.type) else items, counts
 
 
 def _faults(is_odd: np.ndarray, reason: Reason, detail: Callable[[int], str]) -> list[ValueFault]:

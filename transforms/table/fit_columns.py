@@ -1,16 +1,14 @@
 """Steps that read all rows before records are made: choose the types of columns, fit encoders of texts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
 
-from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder
-from recordmill.schemas.inputs.tables import Column, RowsFile, TableSchema
+from recordmill.schemas.inputs.tables import RowsFile, TableSchema
 from recordmill.transforms.encoders.fit_encoder import FitEncoder
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.runtime import progress
@@ -37,75 +35,49 @@ def choose_columns(found: list[TableStats], choice: ColumnChoice, files: tuple[R
     return choose_schema(total, choice, files)
 
 
-class RowTexts(NamedTuple):
-    """Texts of a column, for fitting an encoder.
-
-    Attributes:
-        split: whose rows have them.
-        default: what a missing one is taken as; None where it is no text.
-    """
-
-    column: str
-    split: str
-    default: str | None = None
-
-
 def fit_texts(
     files: PCollection[RowsFile],
     chosen: PCollection[ChosenSchema],
     sources: Sequence[EncoderSource],
     recipe: RowsRecipe,
-    defaults: Mapping[str, str],
 ) -> PCollection[TextEncoder]:
     """Return the encoder of each source.
 
     Args:
         chosen: one ChosenSchema, without which no row is read.
-        defaults: by column.
     """
     saved = [source.saved for source in sources if source.saved]
     fitted = [source for source in sources if not source.saved]
     create = beam.Create(saved).with_output_types(TextEncoder)
     encoders = [files.pipeline | "SavedEncoders" >> create] if saved else []
     if fitted:
-        wanted = [RowTexts(each.column, each.fit_split, defaults.get(each.column)) for each in fitted]
-        tags = [str(number) for number in range(len(wanted))]
-        texts = beam.FlatMap(_texts, wanted, recipe, AsSingleton(chosen)).with_outputs(*tags)
-        found = files | "SpreadFiles" >> beam.Reshuffle() | "Texts" >> texts
-        encoders += [
-            found[tag] | f"Fit-{each.column}" >> FitEncoder(each) for tag, each in zip(tags, fitted, strict=True)
-        ]
+        texts = beam.FlatMap(row_texts, fitted, recipe, AsSingleton(chosen))
+        found = (
+            files
+            | "SpreadToLearn" >> beam.Reshuffle()
+            | "Texts" >> texts.with_outputs(*(f"of {each.column}" for each in fitted))
+        )
+        encoders += [found[f"of {each.column}"] | f"Fit-{each.column}" >> FitEncoder(each) for each in fitted]
     return encoders | "Encoders" >> beam.Flatten() if len(encoders) > 1 else encoders[0]
 
 
-def _texts(
-    file: RowsFile, wanted: Sequence[RowTexts], recipe: RowsRecipe, chosen: ChosenSchema
-) -> Iterator[TaggedOutput]:
-    progress.set_step("learning words")
-    for number, texts in row_texts(file, wanted, recipe, chosen):
-        yield TaggedOutput(str(number), texts)
-
-
 def row_texts(
-    file: RowsFile, wanted: Sequence[RowTexts], recipe: RowsRecipe, chosen: ChosenSchema
-) -> Iterator[tuple[int, list[str]]]:
-    """Yield the texts of columns, a list for many rows, with the index of the column among the wanted ones.
+    file: RowsFile, sources: Sequence[EncoderSource], recipe: RowsRecipe, chosen: ChosenSchema
+) -> Iterator[TaggedOutput]:
+    """Yield the texts of columns, a list for many rows, in the output of their column.
 
     Args:
         chosen: which says how classes are divided, where they are.
     """
-    splits = recipe.splits
-    label = TableSchema(tuple(column for column in chosen.schema.columns if column.name == splits.stratified))
+    progress.set_step("learning words")
+    splits, columns = recipe.splits, {column.name: column for column in chosen.schema.columns}
+    label = TableSchema(tuple(columns[name] for name in [splits.stratified] if name))
     divide = RowEncoder(chosen._replace(schema=label), recipe._replace(image_column="", images=()))
-    columns = *(each.column for each in wanted), *splits.columns, *filter(None, [splits.stratified])
-    for batch in read_rows(file, recipe.reading._replace(columns=columns)):
+    names = *(each.column for each in sources), *splits.columns, *filter(None, [splits.stratified])
+    for batch in read_rows(file, recipe.reading._replace(columns=names)):
         divided, split_of_row = divide(batch), np.full(len(batch.lines), -1)
         split_of_row[np.isin(batch.lines, divided.lines)] = divided.split
-        for number, (name, split, default) in enumerate(wanted):
-            column = Column(name, name, ColumnType.BYTES, default=default)
-            texts, _ = column_texts(column, batch.columns.get(name), len(batch.lines))
-            of_split = splits.names.index(split)
-            yield (
-                number,
-                [text for at, text in zip(split_of_row, texts, strict=True) if at == of_split and text is not None],
-            )
+        for name, of_split in ((each.column, splits.names.index(each.fit_split)) for each in sources):
+            texts, _ = column_texts(columns[name], batch.columns.get(name), len(batch.lines))
+            found = (text for at, text in zip(split_of_row, texts, strict=True) if at == of_split)
+            yield TaggedOutput(f"of {name}", [text for text in found if text is not None])

@@ -21,7 +21,7 @@ from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.rows.row_batch import BadRow, RowBatch, name_of, shown
 from recordmill.transforms.table.choose_schema import ChosenSchema, file_column
 from recordmill.transforms.table.convert_columns import ValueFault, convert_column, convert_texts, encode_rows
-from recordmill.transforms.table.observe_columns import observe
+from recordmill.transforms.table.observe_columns import TableStats, observe
 
 _MOST_SPLITS = 20
 ALL_ROWS = -1
@@ -247,23 +247,19 @@ def named_splits(files: Iterable[RowsFile], column: str, reading: RowsReading) -
     Raises:
         ConfigError: a file has no such column; its values are no names of splits, or too many.
     """
-    found: set[str] = set()
+    stats = TableStats()
     for file in files:
-        rows, is_there = 0, False
         for batch in read_rows(file, reading._replace(columns=(column,))):
-            rows += len(batch.lines)
-            if column not in batch.columns:  # of JSON Lines, where no row of the batch has a value
-                continue
-            is_there = True
-            values = observe(batch, file.number, (column,)).columns[column].distinct
-            found |= {split_name(value) for value in values or () if value}
-            if values is None or len(found) > _MOST_SPLITS:
-                raise ConfigError(
-                    f"--split-column {column} has more than {_MOST_SPLITS} values, or a very long one; is it the "
-                    "column of splits?"
-                )
-        if rows and not is_there:
+            stats.add(observe(batch, file.number, (column,)))
+        if stats.rows.get(file.number) and file.number not in stats.in_files.get(column, ()):
             raise ConfigError(f"--split-column: {file.path} has no column {column!r}")
+    values = stats.columns[column].distinct if column in stats.columns else set()
+    found = {split_name(value) for value in values or () if value}
+    if values is None or len(found) > _MOST_SPLITS:
+        raise ConfigError(
+            f"--split-column {column} has more than {_MOST_SPLITS} values, or a very long one; is it the column of "
+            "splits?"
+        )
     if not found:
         raise ConfigError(f"--split-column {column} names no split in any row")
     for name in sorted(found):

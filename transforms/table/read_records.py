@@ -1,7 +1,7 @@
 """Read rows of a file as records, with their Facts."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -62,6 +62,8 @@ def made_ahead(make: Callable[[RowBatch], Made], file: RowsFile, recipe: RowsRec
         yield from look_ahead(make, read_rows(file, recipe.reading), pool, cores)
 
 
+Units = tuple[int, bytes]
+"""Index of a class, and int64 [N, 2]: position of a row, and 1; see `class_borders`."""
 BUCKETS = 64
 """Buckets of names, in which rows meet their files."""
 
@@ -140,56 +142,44 @@ def stratify_rows(
         listed: (bucket of names, packed Block) of image files, without which rows are not counted; None if rows name
             no files.
     """
-    place = beam.FlatMap(_placed, AsSingleton(chosen), recipe)
+    place, spread = beam.FlatMap(_placed, AsSingleton(chosen), recipe), files | "SpreadToDivide" >> beam.Reshuffle()
     if listed is None:
-        units = (
-            files | "SpreadToClasses" >> beam.Reshuffle() | "PlaceInClass" >> place.with_output_types(tuple[str, bytes])
-        )
+        units = spread | "PlaceInClass" >> place.with_output_types(Units)
     else:
-        named = files | "SpreadToClasses" >> beam.Reshuffle() | "PlaceInClass" >> place.with_output_types(Keyed)
+        named = spread | "PlaceInClass" >> place.with_output_types(Keyed)
         matched = (named, listed) | "MatchPlaced" >> MatchRows("path", None, 0, RANGE_BITS)
-        units = matched.rows | "UnitsOfFound" >> beam.FlatMap(_found).with_output_types(tuple[str, bytes])
-    borders = units | "GroupByClass" >> beam.GroupByKey() | "DivideClasses" >> beam.Map(_borders, recipe.splits.shares)
-    return chosen | "Borders" >> beam.Map(_with_borders, AsDict(borders))
+        units = matched.rows | "UnitsOfFound" >> beam.FlatMap(_found).with_output_types(Units)
+    units = AsDict(units | "GroupByClass" >> beam.GroupByKey())
+    return chosen | "DivideClasses" >> beam.Map(_with_borders, units, recipe.splits.shares)
 
 
 def _placed(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
-    """Yield class and units of rows; or, if rows name files, (bucket of names, packed Block), with positions as ids."""
+    """Yield units of rows; or, if rows name files, (bucket of names, packed Block), with positions as ids."""
     progress.set_step("dividing classes")
-    names = {ALL_ROWS: ""} | {index: category.name for index, category in enumerate(chosen.labels.categories)}
     for made in made_ahead(RowEncoder(chosen, recipe), file, recipe):
         positions = np.asarray(made.positions, np.int64)
-        if recipe.images and made.names:
-            block = Block(
-                image_id=positions,
-                file_name=ragged_texts(made.names),
-                class_name=ragged_texts([names[index] for index in made.strata.tolist()]),
-            )
+        if not recipe.images:
+            yield from _units(positions, made.strata)
+        elif made.names:
+            strata = ragged_texts(list(map(str, made.strata.tolist())))
+            block = Block(image_id=positions, file_name=ragged_texts(made.names), class_name=strata)
             yield from pack_parts(block, name_buckets(made.names, "path", BUCKETS))
-        elif not recipe.images:
-            for index in np.unique(made.strata).tolist():
-                yield names[index], _units(positions[made.strata == index])
 
 
-def _found(keyed: Keyed) -> Iterator[tuple[str, bytes]]:
-    """Yield class and units of the rows whose files can be read."""
+def _found(keyed: Keyed) -> Iterator[Units]:
+    """Yield units of the rows whose files can be read."""
     block = unpack_block(keyed[1])
     block = block.take(block.state == FileState.FOUND)
-    classes = np.array(block.class_name.texts(), object)
-    for name in sorted(set(classes.tolist())):
-        yield name, _units(block.image_id[classes == name])
+    yield from _units(block.image_id, np.array(block.class_name.texts(), np.int64))
 
 
-def _units(positions: np.ndarray) -> bytes:
-    """Return units of one row at each position: int64 [N, 2] as bytes, see `class_borders`."""
-    return np.stack([positions, np.ones_like(positions)], axis=1).tobytes()
+def _units(positions: np.ndarray, strata: np.ndarray) -> Iterator[Units]:
+    for index in np.unique(strata).tolist():
+        of_class = positions[strata == index]
+        yield index, np.stack([of_class, np.ones_like(of_class)], axis=1).tobytes()
 
 
-def _borders(grouped: tuple[str, Iterable[bytes]], shares: SplitShares) -> tuple[str, tuple[int, ...]]:
-    class_name, units = grouped
-    return class_name, class_borders(class_name, np.frombuffer(b"".join(units), np.int64), shares)
-
-
-def _with_borders(chosen: ChosenSchema, borders: dict[str, tuple[int, ...]]) -> ChosenSchema:
-    index = {"": ALL_ROWS} | {category.name: number for number, category in enumerate(chosen.labels.categories)}
-    return chosen._replace(borders={index[name]: of_class for name, of_class in borders.items()})
+def _with_borders(chosen: ChosenSchema, units: Mapping[int, Iterable[bytes]], shares: SplitShares) -> ChosenSchema:
+    names = {ALL_ROWS: ""} | {index: category.name for index, category in enumerate(chosen.labels.categories)}
+    arrays = {index: np.frombuffer(b"".join(of_class), np.int64) for index, of_class in units.items()}
+    return chosen._replace(borders={index: class_borders(names[index], of, shares) for index, of in arrays.items()})

@@ -8,7 +8,7 @@ import pytest
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.annotations import Category
-from recordmill.schemas.inputs.encoders import TextEncoder, TextForm, TextSettings
+from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder, TextForm, TextSettings
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import RowSplits, SplitShares
 from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading, TableSchema
@@ -17,7 +17,7 @@ from recordmill.transforms.encoders.fit_encoder import TextVectorizer
 from recordmill.transforms.table import convert_columns as module
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
 from recordmill.transforms.table.convert_columns import convert_texts
-from recordmill.transforms.table.fit_columns import RowTexts, row_texts
+from recordmill.transforms.table.fit_columns import row_texts
 from recordmill.transforms.table.make_records import RowsRecipe
 
 ENCODER = TextEncoder(1, "title", TextSettings(TextForm.COUNTS), "train", 3, ("cat", "dog"))
@@ -76,6 +76,11 @@ def test_name_that_another_column_has_is_refused():
         with_texts(CHOSEN, [ENCODER], {"title": {"index": "id"}}, ColumnChoice())
 
 
+def texts_of(file: RowsFile, split_of: dict[str, str], recipe: RowsRecipe, chosen: ChosenSchema) -> list:
+    sources = [EncoderSource(column, ENCODER.settings, split) for column, split in split_of.items()]
+    return [(found.tag, found.value) for found in row_texts(file, sources, recipe, chosen)]
+
+
 def test_texts_are_one_split_s_rows(tmp_path):
     """A row whose split is not known is of none; a default is a text."""
     table = {"title": ["a", None, "b", "c", "d"], "part": ["train", "Train ", "val", "x", None]}
@@ -85,9 +90,9 @@ def test_texts_are_one_split_s_rows(tmp_path):
     file = RowsFile(0, str(tmp_path / "r.parquet"), 1, "")
 
     def texts(split: str, default: str | None = None) -> list[str]:
-        wanted = [RowTexts("title", split, default), RowTexts("part", "val")]
-        found = list(row_texts(file, wanted, recipe, CHOSEN))
-        assert found[1] == (1, ["val"])
+        schema = TableSchema(tuple(Column(name, name, ColumnType.BYTES, default=default) for name in table))
+        found = texts_of(file, {"title": split, "part": "val"}, recipe, CHOSEN._replace(schema=schema))
+        assert found[1] == ("of part", ["val"])
         return found[0][1]
 
     assert (texts("train"), texts("val"), texts("train", "none")) == (["a"], ["b"], ["a", "none"])
@@ -103,5 +108,5 @@ def test_texts_of_split_where_classes_are_divided_one_by_one(tmp_path):
     labels = LabelMap((Category(0, "x"), Category(1, "y")))
     chosen = ChosenSchema(schema, labels, (), borders={0: (0,), 1: (1 << 63,)})
     file = RowsFile(0, str(tmp_path / "r.parquet"), 1, "")
-    wanted = [RowTexts("title", "train"), RowTexts("title", "val")]
-    assert list(row_texts(file, wanted, recipe, chosen)) == [(0, ["a", "c"]), (1, ["b"])]
+    assert texts_of(file, {"title": "train"}, recipe, chosen) == [("of title", ["a", "c"])]
+    assert texts_of(file, {"title": "val"}, recipe, chosen) == [("of title", ["b"])]
