@@ -106,9 +106,7 @@ def test_other_encodings():
         assert parsed(xml.format(encoding.removesuffix("-sig")).encode(encoding)).sample.objects[0].category == "é"
 
 
-ALONE = [
-    "SegmentationClass has 1 images with masks, .* masks of objects are in SegmentationObject, which has none"
-]
+ALONE = ["SegmentationClass has 1 images with masks, .* masks of objects are in SegmentationObject, which has none"]
 OBJECTS = ["SegmentationObject has 1 images .*--masks"]
 CLASSES = ["SegmentationClass has 1 images .* are in SegmentationObject$"]
 
