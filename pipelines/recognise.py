@@ -120,8 +120,7 @@ def recognise(data: str, asked: str | None = None) -> list[Recognised]:
         raise ConfigError(f"--data {data}: no such file or folder")
     unread: ConfigError | None = None
     by_verb = {verb: why for verb in FORMATS if (why := _options(verb).recognise(names))}
-    if not by_verb:
-        by_verb = dict(_by_content(folder, names))
+    by_verb = dict(_by_content(folder, names)) | by_verb
     found = [Recognised(verb, why, (("--data", data),)) for verb, why in by_verb.items()]
     if folder == data.rstrip("/"):
         try:
@@ -200,7 +199,11 @@ def _tables(data: str, folder: str, names: Sequence[str]) -> Iterator[Recognised
     columns = batch.columns if batch else {}
     label = next((name for name in columns if name.lower() in LABEL_COLUMNS), "")
     files = [name.removesuffix(".bytes") for name, array in columns.items() if pa.types.is_large_binary(array.type)]
-    if files and has_objects(columns):
+    if "imageGcsUri" in columns:
+        yield Recognised("vertex", f"{names[0]} has imageGcsUri", (("--data", data),))
+    elif {"filename", "class", "xmin", "ymin", "xmax", "ymax"} <= columns.keys():
+        yield Recognised("tfcsv", f"{names[0]} has boxes", (("--data", data),))
+    elif files and has_objects(columns):
         yield Recognised("imagefolder", f"{names[0]} has images and objects", (("--data", data),))
     elif files and batch and batch.is_typed:
         flags = ("--image-column", files[0], *(("--label", label) if label else ()))

@@ -71,6 +71,9 @@ def _describe_json(data: bytes, text: bytes) -> str:
             return "LabelMe's JSON of one image; recordmill labelme reads its folder"
         if any(name.startswith("_via_") for name in fields):
             return "a project of the VGG Image Annotator (VIA); recordmill via reads it"
+        first_value = _decoded(_FIELDS.decode, next(iter(fields.values())))
+        if first_value and {"filename", "regions"} <= first_value.keys():
+            return "an export of the VGG Image Annotator (VIA); recordmill via reads it"
         if bytes(fields.get("type", b"")) == b'"FeatureCollection"':
             return "GeoJSON, in coordinates of a map; COCO's are in pixels of an image"
     if rows := _decoded(_ROWS.decode, data.removeprefix(b"\xef\xbb\xbf")):

@@ -44,6 +44,26 @@ def test_recognised(tmp_path):
     assert commands(rows) == [("table", f"{files[0]} {flags} train", f"{files[1]} {flags} test")]
 
 
+VIA = '{"a.jpg7": {"filename": "a.jpg", "size": 7, "regions": []}}'
+
+
+@pytest.mark.parametrize(
+    ("files", "verbs"),
+    [
+        ({"boxes.csv": "filename,width,height,class,xmin,ymin,xmax,ymax\na.jpg,9,9,cat,1,1,2,2\n"}, ["tfcsv"]),
+        ({"import.jsonl": '{"imageGcsUri": "gs://b/a.jpg", "boundingBoxAnnotations": []}\n'}, ["vertex"]),
+        ({"regions.json": VIA}, ["via"]),
+        ({"regions.json": VIA, "classes.txt": "cat", "labels/a.txt": "", "images/a.jpg": ""}, ["via", "yolo"]),
+    ],
+)
+def test_what_contents_show(tmp_path, files, verbs):
+    for name, text in files.items():
+        path = draw_all(tmp_path / "data", ["a.jpg"]) / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert [verb for verb, *_ in commands(tmp_path / "data")] == verbs
+
+
 def test_class_folders_below_folders_of_splits(tmp_path, recordmill):
     names = [f"{split}/{kind}/{n}.jpg" for split in ("valid", "train") for kind in ("cat", "dog") for n in range(3)]
     data = draw_all(tmp_path / "data", names)

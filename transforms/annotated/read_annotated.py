@@ -34,6 +34,7 @@ from recordmill.transforms.dataset.compare_names import Names, add_names
 from recordmill.transforms.dataset.facts import FACTS, Facts
 from recordmill.transforms.join.list_images import FILES_AT_ONCE, batched, file_block, list_outside
 from recordmill.transforms.join.match_blocks import MatchRows, name_buckets
+from recordmill.transforms.runtime.beam_steps import pack
 from recordmill.transforms.storage.interface import NameRange, is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -76,8 +77,7 @@ class ReadAnnotated(beam.PTransform):
             lists = p | "Lists" >> beam.Create(source.lists)
             of_lists = lists | "ReadList" >> beam.FlatMap(_read_list, rules).with_output_types(Keyed)
             rows = (of_lists, listed[_ROWS]) | "Rows" >> beam.Flatten()
-            buckets = labels | "KeyLabels" >> beam.Map(_keyed_label).with_output_types(tuple[int, LabelFile])
-            sides = (listed.images, buckets, rows) | "ImagesAndLabels" >> beam.CoGroupByKey()
+            sides = (listed.images, labels, rows) | "ImagesAndLabels" >> beam.CoGroupByKey()
             read = sides | "ReadLabels" >> beam.ParDo(ReadBeside(rules, threads), self.division).with_output_types(
                 Keyed
             ).with_outputs(FACTS, TRAITS, NOTICES, BARE, ALONE, main="rows")
@@ -133,7 +133,7 @@ def _list(listed: tuple[SourceFolder, tuple[str, str]], rules: AnnotatedRules) -
             for name, file in batch
             if source.is_label(name)
         ]
-        yield from (TaggedOutput(_LABELS, each) for each in (labels if source.label_of else _runs(labels)))
+        yield from (TaggedOutput(_LABELS, each) for each in (_keyed(labels) if source.label_of else _runs(labels)))
 
 
 def _runs(labels: list[LabelFile]) -> Iterator[list[LabelFile]]:
@@ -143,8 +143,12 @@ def _runs(labels: list[LabelFile]) -> Iterator[list[LabelFile]]:
     yield from ([label] for label in labels if label[2] > SMALL_BYTES)
 
 
-def _keyed_label(label: LabelFile) -> tuple[int, LabelFile]:
-    return int(buckets_of([label[0]])[0]), label
+def _keyed(labels: list[LabelFile]) -> Iterator[Keyed]:
+    """Yield the label files of each bucket."""
+    by_bucket: dict[int, list[LabelFile]] = {}
+    for label, bucket in zip(labels, buckets_of([label[0] for label in labels]).tolist(), strict=True):
+        by_bucket.setdefault(bucket, []).append(label)
+    yield from ((bucket, pack(of_bucket)) for bucket, of_bucket in by_bucket.items())
 
 
 def _read_list(list_: SplitList, rules: AnnotatedRules) -> Iterator[Keyed]:

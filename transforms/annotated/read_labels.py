@@ -28,7 +28,7 @@ from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.images.load_images import KEPT_BYTES, keep_files
 from recordmill.transforms.join.match_blocks import NO_FILES, FileState, match_rows, name_buckets, name_keys
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, pack
+from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, pack, unpacker
 from recordmill.transforms.runtime.threads import look_ahead
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -57,6 +57,7 @@ _Named = tuple[LabelFile, int, LabelledImage]
 """Label file, number of an image in it, and the image."""
 Fetched = bytes | OSError | None
 """Bytes of a label file, or why it cannot be read; None if it is read as a stream."""
+_UNPACK_LABELS = unpacker(list[LabelFile])
 
 
 class AnnotatedRules(NamedTuple):
@@ -130,7 +131,7 @@ class ReadBeside(_LabelReader):
         images, labels, lists = (list(side) for side in group[1])
         rules, facts = self._rules, FactsBuilder()
         source, label_of = rules.source, rules.source.label_of or str
-        known = {label[0]: label for label in labels}
+        known = {label[0]: label for packed in labels for label in _UNPACK_LABELS(packed)}
         files = join_blocks([NO_FILES.having(split=_NO_ROWS.split), *map(unpack_block, images)])
         if source.lists:
             rows = _listed(join_blocks([_NO_ROWS, *map(unpack_block, lists)]), files, label_of, facts)

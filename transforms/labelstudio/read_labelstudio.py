@@ -38,6 +38,7 @@ _OF_SHAPES = ("rectanglelabels", "polygonlabels", "ellipselabels", "keypointlabe
 _SHAPES = ("rectangle", "polygon", "ellipse", "keypoint", "brush")
 _SEVERAL, _PREDICTIONS = "several annotations", "predictions"
 _OTHERS = "others "
+_PERCENT, _FRACTIONS = "coordinates beyond 1", "coordinates within 0..1"
 
 
 class TaskRules(NamedTuple):
@@ -114,6 +115,10 @@ def _has_codes(labels: Labels) -> bool:
 def _check(notes: frozenset[str], rules: TaskRules, warnings: list[str]) -> Iterator[str]:
     if _SEVERAL in notes and not rules.of_several:
         raise ConfigError("tasks have several annotations: give --of-several first, last or all")
+    if _FRACTIONS in notes and _PERCENT not in notes:
+        raise ConfigError(
+            "all coordinates are within 0..1, as fractions are, and Label Studio has percent: multiply them by 100"
+        )
     if "code" in notes:
         yield from warnings
     if _PREDICTIONS in notes:
@@ -223,6 +228,8 @@ def _objects(result: _Result, rules: TaskRules, notes: set[str]) -> Iterator[Sam
     if result.image_rotation:
         raise UnusableError(Reason.MALFORMED_BOX, f"the image was turned by {result.image_rotation:g} degrees")
     value = decoded({key: each for key, each in result.value.items() if key not in _OF_SHAPES}, _Value)
+    numbers = (value.x, value.y, value.width, value.height, *(number for point in value.points for number in point))
+    notes.add(_PERCENT if max(numbers) > 1 else _FRACTIONS)
     ring = _ring(kind, value, result)
     if ring and not rules.has_masks:
         notes.add(MASKS)

@@ -190,11 +190,15 @@ def _listed_names(path: str, lines: Iterable[str], images: str) -> Iterator[str]
 
 def _unread_masks(root: str, folders: Iterable[Folders], has_masks: bool) -> Iterator[str]:
     """Yield warnings of PNGs that are not read."""
-    cure = {_OBJECTS: "--masks rle or --masks png stores masks", _CLASSES: f"masks of objects are in {_OBJECTS}"}
-    for name in (_CLASSES,) if has_masks else (_OBJECTS, _CLASSES):
+    counts = {}
+    for name in (_OBJECTS, _CLASSES):
         paths = {join_path(root, posixpath.join(posixpath.dirname(each.masks), name)) for each in folders}
-        if number := sum(each.endswith(".png") for path in paths for each in storage_for(path).names(path)):
-            yield f"{name} has {number:,} images with masks, which are not read: {cure[name]}"
+        counts[name] = sum(each.endswith(".png") for path in paths for each in storage_for(path).names(path))
+    where = f"masks of objects are in {_OBJECTS}" + ", which has none" * (not counts[_OBJECTS])
+    cures = {_OBJECTS: "" if has_masks else "--masks rle or --masks png stores masks", _CLASSES: where}
+    for name, number in counts.items():
+        if number and cures[name]:
+            yield f"{name} has {number:,} images with masks, which are not read: {cures[name]}"
 
 
 def _check(notes: frozenset[str], origin: int) -> Iterator[str]:

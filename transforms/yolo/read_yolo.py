@@ -29,6 +29,7 @@ from recordmill.transforms.yolo.yolo_options import YoloOptions
 
 _CLASSES = ("classes.txt", "labels/classes.txt")
 _YAML = (".yaml", ".yml")
+_MOST_VALUES = 1_000_000
 
 
 class LineRules(NamedTuple):
@@ -178,11 +179,17 @@ def _described(file: str) -> dict[str, Any]:
         if not file.endswith(_YAML):
             return {"names": [name for line in data.decode("utf-8-sig").splitlines() if (name := line.strip())]}
         described = yaml.safe_load(data)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         what = "no YAML" if file.endswith(_YAML) else "not UTF-8"
         raise ConfigError(f"{file} is {what}: {' '.join(str(error).split())}") from error
     if not isinstance(described, dict):
         raise ConfigError(f"{file} has no keys, such as train and names")
+    values, number = [described], 0
+    while values:  # a few lines of aliases of aliases make gigabytes of text
+        value, number = values.pop(), number + 1
+        values += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        if number > _MOST_VALUES:
+            raise ConfigError(f"{file} has more than {_MOST_VALUES:,} values, as aliases of aliases have; remove these")
     return described
 
 

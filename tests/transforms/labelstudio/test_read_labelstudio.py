@@ -136,6 +136,14 @@ def test_several_annotations(of_several, labels):
         list(_check(frozenset(image.notes), RULES, []))
 
 
+def test_fractions_are_an_error():
+    small = result(value=BOX | {"x": 0.25, "y": 0.5, "width": 0.1, "height": 0.2})
+    fractions, both = (parse([task(results)])[0].notes for results in ([small], [small, result()]))
+    assert not list(_check(frozenset(both), RULES, []))
+    with pytest.raises(ConfigError, match="Label Studio has percent"):
+        list(_check(frozenset(fractions), RULES, []))
+
+
 def test_notes():
     results = [result("choices", {"choices": ["sharp"]}), result("textarea", {"text": ["a cat"]})]
     (image,) = parse([task(results) | {"predictions": [1]}], RULES)

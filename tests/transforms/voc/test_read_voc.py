@@ -1,9 +1,12 @@
 """XML of Pascal VOC, and its faults."""
 
+import re
+
 import pytest
 
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.voc.read_voc import VocRules, parse_voc
+from recordmill.transforms.voc.voc_options import VocOptions
 
 BOX = "<bndbox><xmin>3</xmin><ymin>4</ymin><xmax>13</xmax><ymax>24.5</ymax></bndbox>"
 CAT = f"<object><name>cat</name>{BOX}</object>"
@@ -101,3 +104,28 @@ def test_other_encodings():
     xml = f'<?xml version="1.0" encoding="{{}}"?><annotation><object><name>é</name>{BOX}</object></annotation>'
     for encoding in ("utf-16", "latin-1", "utf-8-sig"):
         assert parsed(xml.format(encoding.removesuffix("-sig")).encode(encoding)).sample.objects[0].category == "é"
+
+
+ALONE = ["SegmentationClass has 1 images with masks, .* masks of objects are in SegmentationObject, which has none"]
+OBJECTS = ["SegmentationObject has 1 images .*--masks"]
+CLASSES = ["SegmentationClass has 1 images .* are in SegmentationObject$"]
+
+
+@pytest.mark.parametrize(
+    ("there", "masks", "said"),
+    [
+        (["SegmentationClass"], "none", ALONE),
+        (["SegmentationClass"], "rle", ALONE),
+        (["SegmentationClass", "SegmentationObject"], "none", OBJECTS + CLASSES),
+        (["SegmentationClass", "SegmentationObject"], "rle", CLASSES),
+        (["SegmentationObject"], "png", []),
+        ([], "none", []),
+    ],
+)
+def test_masks_that_are_not_read(tmp_path, there, masks, said):
+    for name in ("Annotations", "JPEGImages", *there):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.png").touch()
+    found = VocOptions(data=str(tmp_path), output="out", masks=masks).source().warnings
+    assert len(found) == len(said)
+    assert all(re.match(expected, text) for expected, text in zip(said, found, strict=True))

@@ -4,6 +4,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.file_kinds import LFS_POINTER
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.yolo.read_yolo import LineRules, _check, parse_labels
+from recordmill.transforms.yolo.yolo_options import YoloOptions
 
 NAMES = ("cat", "dog")
 DETECT = LineRules(NAMES, "")
@@ -139,3 +140,25 @@ def test_lines_that_are_all_faulty_are_counted_by_line():
 def test_byte_order_mark_and_empty_file():
     assert len(parsed(f"\ufeff{LINE}\r\n", DETECT).sample.objects) == 1
     assert parsed(" \n\n", DETECT) == parsed("", DETECT)
+
+
+TENS = (f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9))
+BOMB = "\n".join(["a0: &a0 [x, x, x, x, x, x, x, x, x, x]", *TENS])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"", "data.yaml has no keys"),
+        (b"names: [cat\n", "data.yaml is no YAML"),
+        (b"names: [T\xfcr]\n", "data.yaml is no YAML"),
+        (b"names: " + b"[" * 5000, "data.yaml is no YAML"),
+        (b"names: [2020-99-99]\n", "data.yaml is no YAML"),
+        (f"{BOMB}\nnames: *a8\n".encode(), "data.yaml has more than 1,000,000 values"),
+        (b"names: &a [*a]\n", "data.yaml has more than 1,000,000 values"),
+    ],
+)
+def test_data_yaml_that_cannot_be_used(tmp_path, text, said):
+    (tmp_path / "data.yaml").write_bytes(text)
+    with pytest.raises(ConfigError, match=said):
+        YoloOptions(data=str(tmp_path), output="out").source()
