@@ -161,8 +161,8 @@ def _missing_warnings(source: AnnotationSource, blocks: Sequence[BlockSummary]) 
         )
     if 0 < (reach := max((block.keypoint_reach for block in blocks), default=0)) < _FRACTIONS:
         yield (
-            f"{source.path}: no keypoint has a coordinate above {reach:g}, as fractions of the sides have; records "
-            "have them as pixels: multiply them by width and height"
+            f"{source.path}: no keypoint has a coordinate above {reach:g}, as fractions of the image's sides "
+            "have; records have them as pixels: multiply them by width and height"
         )
     if without := sum(block.without_box for block in blocks):
         yield (
