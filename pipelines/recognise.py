@@ -126,7 +126,8 @@ def recognise(data: str, asked: str | None = None) -> list[Recognised]:
         try:
             why = _coco(data)
         except (RecordmillError, OSError) as error:
-            why, unread = "", ConfigError(f"{error} (of recordmill coco --data {data})")
+            text = str(error).partition("; recordmill auto ")[0]
+            why, unread = "", ConfigError(f"{text} (of recordmill coco --data {data})")
             if not asked and not found and any(map(is_export_name, names)):
                 raise unread from error
         found += [Recognised("coco", why, (("--data", data),))] if why else []

@@ -113,6 +113,10 @@ def test_coco_file_whose_images_are_elsewhere(tmp_path, recordmill):
         refused = recordmill("auto", "--data", data, "--output", tmp_path / "out")
         assert (refused.code, "names the image 'a.jpg'" in refused.err) == (2, True), refused.err
         assert f"(of recordmill coco --data {data})" in refused.err
+    (data / "more").mkdir()
+    file.rename(data / "more" / "export.json")
+    refused = recordmill("auto", "--data", data, "--output", tmp_path / "out")
+    assert ("no annotation file of a COCO export" in refused.err, "recordmill auto" in refused.err) == (True, False)
 
 
 def test_folders_that_wrap_a_data_set(tmp_path):

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -139,6 +140,13 @@ def test_incomplete_folders(deleted, said, tmp_path):
     shutil.rmtree(data / deleted)
     with pytest.raises(ConfigError, match=said):
         given(data)
+
+
+def test_archive_within_an_archive(tmp_path):
+    with ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("b.zip", b"")
+    with pytest.raises(ConfigError, match=r"a file in an archive is not read; unpack .*/a\.zip$"):
+        given(tmp_path / "a.zip" / "b.zip")
 
 
 def test_panoptic_file_without_pngs_is_not_read(tmp_path):

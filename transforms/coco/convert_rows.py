@@ -116,6 +116,16 @@ def count_keypoints(rows: Iterable[KeypointsRow]) -> dict[int, dict[int, int]]:
     return {id_: dict(of_category) for id_, of_category in counts.items()}
 
 
+def keypoint_reach(rows: Iterable[KeypointsRow]) -> float:
+    """Return the largest coordinate of a keypoint; 0 without keypoints."""
+    reach = 0.0
+    for row in rows:
+        with contextlib.suppress(msgspec.DecodeError):
+            numbers = _NUMBERS.decode(row.keypoints) or []
+            reach = max((reach, *numbers[::3], *numbers[1::3]))
+    return reach
+
+
 def _panoptic(masks: str, row: PanopticRow) -> PanopticAnnotation | Rejected:
     segments = tuple(Segment(e.id, e.category_id, bool(e.iscrowd), e.bbox, e.area) for e in row.segments_info)
     fault = segments_fault(segments)

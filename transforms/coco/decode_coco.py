@@ -106,14 +106,18 @@ _CATEGORY_ROW = msgspec.json.Decoder(Category, strict=False)
 _ROTATION = re.compile(rb'"attributes"\s*:\s*\{[^{}]*"rotation"\s*:\s*-?[0-9.]*[1-9]')
 
 
-_EMPTY_BOXES = tuple(b'"bbox":%b' % value for value in (b"null", b" null", b"[]", b" []"))
+_NULL, _NO_NUMBERS = msgspec.Raw(b"null"), msgspec.Raw(b"[]")
+
+
+def _has_no_box(row: AnnotationRow) -> bool:
+    return row.bbox == _NULL or row.bbox == _NO_NUMBERS
 
 
 def _with_box(raw: msgspec.Raw) -> msgspec.Raw:
     """Return the row of an object. A row without a `bbox`, or with an empty one, gets the bounds of its masks."""
     fields = FIELDS.decode(raw)
     segmentation = bytes(fields.get("segmentation", b""))
-    if bytes(fields.get("bbox", b"null")) not in (b"null", b"[]") or not segmentation:
+    if not segmentation or fields.get("bbox", _NULL) not in (_NULL, _NO_NUMBERS):
         return raw
     bounds = polygon_bounds(segmentation) or run_bounds_px(segmentation)
     if bounds is None:
@@ -174,12 +178,12 @@ def decode_coco(
 
 
 def _decode_rows(path: str, data: bytes, row: _RowType) -> CocoRows:
-    is_boxless = row.fills_boxes and any(map(data.__contains__, _EMPTY_BOXES))
-    for image in () if is_boxless else (CocoImageRow, AddressedImageRow):
+    rows = None
+    for image in CocoImageRow, AddressedImageRow:
         with contextlib.suppress(msgspec.ValidationError):
             rows = _rows(path, decode_with_fields(data, image, row.type), [], row)
             break
-    else:
+    if rows is None or (row.fills_boxes and any(map(_has_no_box, rows.annotations))):
         rows = _decode_row_by_row(path, data, row)
     if row.type is PanopticRow and (of_segments := count_entry_fields(data, "segments_info", SegmentRow)):
         counts = {**rows.unread.get("annotations", {}), **of_segments}

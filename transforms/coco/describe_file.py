@@ -12,7 +12,7 @@ from recordmill.schemas.errors import WrongFlagError
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource, FieldRows
 from recordmill.transforms.coco.coco_rows import CocoImageRow
-from recordmill.transforms.coco.convert_rows import count_keypoints, size_of
+from recordmill.transforms.coco.convert_rows import count_keypoints, keypoint_reach, size_of
 from recordmill.transforms.coco.decode_coco import CocoRows
 from recordmill.transforms.coco.file_fields import COUNTED, count_fields, field_rows, has_data, has_numbers
 from recordmill.transforms.coco.guess_box_format import (
@@ -39,6 +39,7 @@ class BlockSummary(msgspec.Struct, frozen=True):
         has_field: True if a row has the field that the kind needs.
         keypoints: Number of rows by category id and by number of keypoints.
         has_keypoint: True if a row has a labelled keypoint. The row may be malformed otherwise.
+        keypoint_reach: Largest coordinate of a keypoint of a sample of the object rows; 0 without keypoints.
         uses_zero: True if a row has the category id 0.
         without_box: Number of object rows without `bbox`.
         rotated: Number of rows with `attributes.rotation`.
@@ -61,6 +62,7 @@ class BlockSummary(msgspec.Struct, frozen=True):
     has_field: bool
     keypoints: dict[int, dict[int, int]]
     has_keypoint: bool
+    keypoint_reach: float
     uses_zero: bool
     without_box: int
     rotated: int
@@ -90,6 +92,7 @@ def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
         count_keypoints(rows.annotations) if kind is AnnotationKind.KEYPOINTS else {},
         kind is AnnotationKind.KEYPOINTS
         and ("keypoints" in rows.fields or any(has_data(row.keypoints) for row in rows.annotations)),
+        keypoint_reach(rows.sampled) if kind is AnnotationKind.KEYPOINTS else 0,
         0 in {getattr(row, "category_id", None) for row in rows.annotations},
         rows.without_box,
         rows.rotated,
@@ -144,6 +147,10 @@ def describe_file(source: AnnotationSource, summaries: Iterable[BlockSummary]) -
     return file
 
 
+_FRACTIONS = 2
+"""Coordinates of keypoints in pixels reach beyond. Fractions of keypoints outside their image are above 1."""
+
+
 def _missing_warnings(source: AnnotationSource, blocks: Sequence[BlockSummary]) -> Iterator[str]:
     """Yield warnings about keypoints, boxes and ids that records store differently from the file."""
     number = sum(block.annotations for block in blocks)
@@ -151,6 +158,11 @@ def _missing_warnings(source: AnnotationSource, blocks: Sequence[BlockSummary]) 
         yield (
             f"{source.path}: none of the {number:,} annotations has a labelled keypoint, so every visibility is 0: "
             "export the file with its keypoints, or leave out --keypoints"
+        )
+    if 0 < (reach := max((block.keypoint_reach for block in blocks), default=0)) < _FRACTIONS:
+        yield (
+            f"{source.path}: no keypoint has a coordinate above {reach:g}, as fractions of the image's sides "
+            "have; records have them as pixels: multiply them by width and height"
         )
     if without := sum(block.without_box for block in blocks):
         yield (

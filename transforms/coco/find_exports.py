@@ -17,7 +17,7 @@ from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
 from recordmill.schemas.names import name_fault
 from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.coco.read_coco import cut_file, read_block
-from recordmill.transforms.storage.resolve import join_path, storage_for
+from recordmill.transforms.storage.resolve import archive_of, join_path, storage_for
 
 _KINDS = {kind.value: kind for kind in AnnotationKind} | {"person_keypoints": AnnotationKind.KEYPOINTS}
 _NAMED = re.compile(rf"({'|'.join(sorted(_KINDS, reverse=True))})(?:_(.+))?\.json(?:\.gz)?")
@@ -111,6 +111,8 @@ def find_exports(options: CocoOptions) -> tuple[CocoOptions, Given]:
     if not data:
         return options, Given((ExportPart("", options.sources, options.images),), options.splits)
     if not storage_for(data).is_folder(data):
+        if archive_of(data):
+            raise ConfigError(f"--data {data}: a file in an archive is not read; unpack {archive_of(data)}")
         raise ConfigError(f"--data {data} is no folder or .zip; give a file by its flag, --instances for example")
     named = [file._replace(masks=_masks(data, file)) for file in _files(data)]
     found = [file for file in named if file.masks or file.kind is not AnnotationKind.PANOPTIC]

@@ -113,6 +113,13 @@ def test_keypoints_file_without_keypoint(tmp_path, points):
     assert warnings_of(tmp_path, "keypoints", {"id": 8, **POINTS}) == ()  # rejected, and not for its keypoints
 
 
+@pytest.mark.parametrize(("x", "texts"), [(1.5, 1), (2, 0)])
+def test_keypoints_that_are_fractions(tmp_path, x, texts):
+    points = {"keypoints": [x, 0.5, 2]}
+    found = warnings_of(tmp_path, "keypoints", {**OBJECT, **points}, {**OBJECT, "id": 8, "keypoints": [0.25, 0, 1]})
+    assert ["no keypoint has a coordinate above 1.5, as fractions" in text for text in found] == [True] * texts
+
+
 def test_rotated_boxes(tmp_path):
     rotated, upright = ({**OBJECT, "attributes": {"occluded": True, "rotation": angle}} for angle in (30.5, 0.0))
     (text,) = warnings_of(tmp_path, "instances", rotated, {**upright, "id": 8})
