@@ -23,10 +23,10 @@ from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.encoders import EncoderInfo, TextCounts, TextForm
 from recordmill.schemas.problems import Duplicates, SplitDuplicates
-from recordmill.schemas.shards import ShardInfo
+from recordmill.schemas.shards import ShardInfo, SplitSize
 from recordmill.schemas.sizes import printable
 from recordmill.schemas.statistics import ClassDrift, ClassInOneSplit, SplitComparison
-from recordmill.transforms.dataset.fact_lines import data_set_lines
+from recordmill.transforms.dataset.fact_lines import data_set_lines, split_lines
 from tests.golden import assert_golden
 
 CAT = Category(1, "cat")
@@ -121,6 +121,21 @@ def test_summaries(capsys, monkeypatch):
         show()
         texts.append(f"== {name}\n{capsys.readouterr().out}")
     assert_golden("summaries", "\n".join(texts))
+
+
+@pytest.mark.parametrize(
+    ("images", "check", "cost"),
+    [
+        (4, "decode", "1 second"),
+        (4_000, "decode", "10 seconds"),
+        (3_000_000, "decode", "2.1 hours"),
+        (3_000_000, "header", "2,000 seconds"),
+    ],
+)
+def test_cost_of_a_plan(images, check, cost):
+    split = replace(CLEAN, recipe=replace(CLEAN.recipe, options={"check": check}))
+    lines = dict(split_lines(manifest({"train": split}), split, [split], SplitSize(images, 9, 1)))
+    assert lines["cost"] == f"about {cost} of one core (--check {check})"
 
 
 @pytest.mark.parametrize(

@@ -43,10 +43,14 @@ def test_the_recipe_is_deleted_after_the_pieces(tmp_path, monkeypatch):
     """A run that is killed in between can go on, as one that is killed before."""
     deleted, delete = [], LocalStorage.delete_folder
     monkeypatch.setattr(LocalStorage, "delete_folder", lambda *of: deleted.append(Path(of[1]).name) or delete(*of))
-    with pytest.raises(KeyboardInterrupt), claimed(str(tmp_path), b"recipe") as finished:
-        assert finished is None
-        PieceFile(str(tmp_path), "a").commit(faults=(), is_damaged=False)
-        raise KeyboardInterrupt
+
+    def interrupted():
+        with claimed(str(tmp_path), b"recipe") as finished:
+            PieceFile(str(tmp_path), "a").commit(faults=(), is_damaged=False)
+            raise KeyboardInterrupt(finished)
+
+    with pytest.raises(KeyboardInterrupt, match="None"):
+        interrupted()
     with claimed(str(tmp_path), b"recipe") as finished:
         assert finished == 1
     assert deleted[:2] == ["pieces", STATE]
