@@ -37,7 +37,9 @@ KILLS = 4
         pytest.param("gs", zipped(coco), id="gs gzip"),
         pytest.param("gs", folder_splits, id="gs folder"),
         pytest.param("gs", rows, id="gs rows"),
+        pytest.param("s3", zipped(coco), id="s3 gzip"),
         pytest.param("s3", folder_splits, id="s3 folder"),
+        pytest.param("s3", rows, id="s3 rows"),
     ],
 )
 def test_killed_at_random_moments(where, command, pictures, tmp_path, server, request):
