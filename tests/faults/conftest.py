@@ -57,7 +57,9 @@ def pictures(tmp_path_factory) -> Path:
             f"{row},{('cat', 'dog')[row % 2]},{row / 7},{'word ' * (row % 9)}\n" for row in range(number, 60_000, 2)
         )
         (folder / f"rows-{number}.csv").write_text("".join(["id,kind,size,note\n", *lines]))
-    write_coco(folder, rows, [annotation(number, number % IMAGES) for number in range(3 * IMAGES)], CATEGORIES)
+    boxes = [(number % 230, number % 190, 10, 10) for number in range(3 * IMAGES)]
+    objects = [annotation(number, number % IMAGES, box) for number, box in enumerate(boxes)]
+    write_coco(folder, rows, objects, CATEGORIES)
     return folder
 
 
