@@ -169,10 +169,10 @@ class _Shuffles:
 
         def timed(runner, context, bundle_context, *rest):
             before, began = self.total_bytes, _processor_s()
+            self.stages[id(bundle_context.stage)] = bundle_context.stage  # the last one ends with an error
             result = run_bundle(runner, context, bundle_context, *rest)
             seconds, most = _processor_s() - began, memory.most_mb()
             name = bundle_context.stage.name
-            self.stages[id(bundle_context.stage)] = bundle_context.stage
             if seconds > 0.2:
                 label, grouped = name.strip("(").split(")")[0][-60:], (self.total_bytes - before) / 1e6
                 self.report.append(f"{seconds:7.1f} s, {grouped:7.1f} MB grouped, at most {most:6.0f} MB: from {label}")
