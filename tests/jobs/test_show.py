@@ -1,5 +1,6 @@
 """`recordmill show` as a person calls it."""
 
+import json
 import re
 
 import numpy as np
@@ -26,6 +27,11 @@ def test_pictures_are_saved(out, recordmill, tmp_path):
     assert Image.open(tmp_path / "a.jpg").format == "JPEG"
     assert recordmill("show", out, "--save", tmp_path / "new", "--count", 3).code == 0
     assert len(list((tmp_path / "new").iterdir())) == 3
+
+
+def test_json_is_of_one_record(out, recordmill):
+    assert len(json.loads(recordmill("show", out, "--json").out)["records"]) == 1
+    assert len(json.loads(recordmill("show", out, "--json", "--count", 3).out)["records"]) == 3
 
 
 def test_records_without_picture_are_counted(recordmill, tmp_path):

@@ -1,6 +1,9 @@
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args
 
+import msgspec
+import numpy as np
 import pytest
 
 from recordmill.schemas.dataset.manifest import num_classes
@@ -15,6 +18,7 @@ from recordmill.schemas.layouts import (
     LAYOUTS,
     TFDS,
     CocoLayout,
+    column_of,
     features_table,
     stored_as,
 )
@@ -103,3 +107,24 @@ def test_classes_are_numbered_by_label():
     for table, number in ((TFDS, 2), (KERAS, 91), (DETECTION, 91), (CLASSIFICATION, 2)):
         key = next(feature.name for feature in table.features if feature.source == table.label)
         assert num_classes(labels, stored_as(table, {key: "y"}, {}, label_as_text=True)) == number
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "number", "stored"),
+    [
+        ("image.width", FeatureKind.FLOAT, 2**24, 2.0**24),
+        ("image.width", FeatureKind.FLOAT, 2**24 + 1, "not exact as float32"),
+        ("objects.area", FeatureKind.INT64, 2.0, 2),
+        ("objects.area", FeatureKind.INT64, 2.5, "no whole number"),
+        ("objects.area", FeatureKind.INT64, np.nan, "no whole number"),
+    ],
+)
+def test_dtype_keeps_numbers_exact(source, kind, number, stored):
+    (feature,) = (each for each in DETECTION.features if each.source == source)
+    write = column_of(msgspec.structs.replace(feature, kind=kind))
+    run = SimpleNamespace(size_px=np.array([[number, 1]]), block=SimpleNamespace(area_px2=np.array([number])))
+    if isinstance(stored, str):
+        with pytest.raises(ConfigError, match=stored):
+            write(run)
+    else:
+        assert write(run).tolist() == [stored]
