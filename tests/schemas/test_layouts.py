@@ -122,6 +122,7 @@ def test_classes_are_numbered_by_label():
 def test_dtype_keeps_numbers_exact(source, kind, number, stored):
     (feature,) = (each for each in DETECTION.features if each.source == source)
     write = column_of(msgspec.structs.replace(feature, kind=kind))
+    assert write
     run = SimpleNamespace(size_px=np.array([[number, 1]]), block=SimpleNamespace(area_px2=np.array([number])))
     if isinstance(stored, str):
         with pytest.raises(ConfigError, match=stored):
