@@ -37,6 +37,8 @@ from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _MOVES = 16
 """Number of shards that are moved concurrently. In a bucket, each takes one or two requests."""
+_READS = 3
+"""Number of times that a list is read. Each of two runs at once writes it once."""
 
 
 def commit_splits(
@@ -128,14 +130,19 @@ def _move(storage: Storage, output: str, split: str, shard: ShardInfo) -> None:
 
 
 def _move_list(storage: Storage, written: str, path: str, sha256: str) -> None:
-    """Move a list of a split, unless another run of the job has moved it."""
-    with suppress(FileNotFoundError):
-        if file_sha256(written) == sha256:
-            storage.move(written, path)
-            return
-    with suppress(FileNotFoundError):
-        if file_sha256(path) == sha256:
-            return
+    """Move a list of a split, unless another run of the job has moved it.
+
+    A list of the same content is not replaced, because the other run may read it. An object of a bucket that another
+    run replaces while it is read is read again.
+    """
+    for _ in range(_READS):
+        with suppress(FileNotFoundError):
+            if file_sha256(path) == sha256:
+                return
+        with suppress(FileNotFoundError):
+            if file_sha256(written) == sha256:
+                storage.move(written, path)
+                return
     raise JobError(f"{path} is gone, or not as it was written: does another run write there? Run again")
 
 

@@ -16,7 +16,7 @@ from recordmill.schemas.inputs.encoders import TextEncoder, TextForm, TextSettin
 from recordmill.schemas.inputs.labels import LABEL_FILES
 from recordmill.schemas.shards import IndexInfo, ShardInfo
 from recordmill.schemas.statistics import SplitStatistics
-from recordmill.transforms.dataset.dataset_folder import read_manifest, read_split_manifests
+from recordmill.transforms.dataset.dataset_folder import file_sha256, read_manifest, read_split_manifests
 from recordmill.transforms.shards import commit_splits as module
 from recordmill.transforms.shards.commit_splits import commit_splits, companions
 from recordmill.transforms.storage.local_storage import LocalStorage
@@ -315,6 +315,31 @@ def test_list_of_rejects_that_another_run_has_written_meanwhile_is_not_taken(tmp
     (tmp_path / "rejects-train.jsonl").write_text("train")  # that run, of the same images, is done
     assert commit_splits(str(tmp_path), manifest, {"train": b"{}"}) == manifest
     assert (tmp_path / "rejects-train.jsonl").read_text() == "train"
+
+
+def test_list_that_another_run_replaces_while_it_is_read(tmp_path, monkeypatch):
+    """In a bucket, reading a replaced object fails as if there were none. The other run writes each list once."""
+    stage(tmp_path, RECIPE, [])
+    written, read = str(tmp_path / ".recordmill-train" / "rejects.jsonl"), []
+
+    def sha256_of(path: str) -> str:
+        read.append(path)
+        if read.count(written) == 1 and path == written:
+            raise FileNotFoundError(path)
+        return file_sha256(path)
+
+    monkeypatch.setattr(module, "file_sha256", sha256_of)
+    manifest = of_split("train", 0)
+    assert commit_splits(str(tmp_path), manifest, {"train": b"{}"}) == manifest
+    assert (tmp_path / "rejects-train.jsonl").read_text() == "train"
+
+
+def test_equal_list_of_another_run_is_not_replaced(tmp_path):
+    stage(tmp_path, RECIPE, [])
+    (tmp_path / "rejects-train.jsonl").write_text("train")
+    before = (tmp_path / "rejects-train.jsonl").stat().st_ino
+    commit_splits(str(tmp_path), of_split("train", 0), {"train": b"{}"})
+    assert (tmp_path / "rejects-train.jsonl").stat().st_ino == before
 
 
 def test_in_bucket_another_run_s_shard_is_known_by_its_checksum(monkeypatch):
