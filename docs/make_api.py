@@ -18,8 +18,8 @@ _HEAD = """# The Python API
 which it still works and warns (`DeprecationWarning`) with the name that replaces it. Before 0.1.0 nothing is released,
 so names may change at any time; the changelog says so.
 
-The page is made of docstrings by `make templates`. Arguments and attributes follow their function or class.
-`help(recordmill.open)` also has the errors that it raises.
+The page is made of docstrings by `make templates`. Arguments follow their function. `help(recordmill.open)` also has
+the errors that it raises, and `help(recordmill.Manifest)` describes the attributes.
 """
 
 _BEAM = """
@@ -64,10 +64,16 @@ def _described(name: str, value: Any) -> Iterator[str]:
     sections = {match[1]: match[2] for match in _SECTION.finditer(text)}
     text = _LIST.sub("", _SECTION.sub("", text))
     returns = f" Returns: {sections['Returns']}" if "Returns" in sections else ""
-    yield f"| {name}{_signature(value)} | {_line(text + returns)} |"
-    for entry in _ENTRY.finditer(sections.get("Args", "") + sections.get("Attributes", "")):
-        names = ", ".join(f"`{each}`" for each in entry[1].split(", "))
-        yield f"| · {names} | {_line(entry[2])} |"
+    attributes = ", ".join(names for names, _ in _entries(sections.get("Attributes", "")))
+    shown = f" Attributes: {attributes}." if attributes else ""
+    yield f"| {name}{_signature(value)} | {_line(text + returns + shown)} |"
+    for names, meaning in _entries(sections.get("Args", "")):
+        yield f"| · {names} | {_line(meaning)} |"
+
+
+def _entries(section: str) -> list[tuple[str, str]]:
+    """Return names and meaning of each entry of a section."""
+    return [(", ".join(f"`{each}`" for each in entry[1].split(", ")), entry[2]) for entry in _ENTRY.finditer(section)]
 
 
 def _signature(function: object) -> str:

@@ -7,7 +7,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from recordmill.pipelines.dataset_options import ShowOptions, TerminalOptions
+from recordmill.pipelines.dataset_options import TerminalOptions
 from recordmill.pipelines.verbs import CONVERSIONS, FORMATS, VERBS
 from recordmill.schemas.inputs.option import OptionField, Options, options_of
 from recordmill.schemas.inputs.options import ConvertOptions, DividedOptions
@@ -43,7 +43,7 @@ def _tables() -> dict[str, str]:
     }
     users = {**by_verb, "": _options(TerminalOptions)}
     rows: dict[_Key, str] = {}
-    tables = {"show": "".join(_row(key, {"show": each}) for key, each in _options(ShowOptions).items())}
+    tables: dict[str, str] = {}
     for table, options in keys.items():
         found = {key: {verb: users[verb][key] for verb in users if key in users[verb]} for key in options}
         new = {key: _row(key, fields) for key, fields in found.items() if fields and key not in rows}
