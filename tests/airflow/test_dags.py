@@ -52,7 +52,7 @@ def shards(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("[!.]*.tfrecord-*")}
 
 
-def test_run_converts_verifies_and_publishes_and_rerun_does_nothing(start, sample, tmp_path):
+def test_run_and_rerun(start, sample, tmp_path):
     dated = tmp_path / "2026" / "11" / "02"
     dated.parent.mkdir(parents=True)
     dated.symlink_to(sample / "images")
@@ -96,7 +96,7 @@ def test_param_that_breaks_its_schema(start, sample, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_options_that_contradict_each_other_are_not_tried_again(start, sample):
+def test_contradictions_are_not_retried(start, sample):
     done = start({**coco(sample), "num_shards": 8, "shard_size": "1GB"}).wait()
     assert (done.code, done.tasks) == (1, {"convert": ("failed", 1), "verify": NOT_RUN, "publish": NOT_RUN}), done.log
     assert "--num-shards and --shard-size contradict each other: give one" in done.log

@@ -67,7 +67,7 @@ PAGES = ("every kind", "hostile", "folder", "table")
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_page_is_sound_on_wide_and_narrow_light_and_dark_screens(seen, page):
+def test_page_on_all_screens(seen, page):
     assert len(seen[page]) == 4
     for found in seen[page]:
         assert (found["console"], found["requests"], found["dialogs"]) == ([], [], 0)

@@ -72,7 +72,7 @@ def test_bundle_that_two_workers_do_at_once(shard, is_gzip):
         assert shard.files(output) == whole
 
 
-def test_job_whose_groups_come_in_another_order_and_whose_bundles_run_twice(sample, tmp_path, recordmill, monkeypatch):
+def test_reordered_and_repeated_bundles(sample, tmp_path, recordmill, monkeypatch):
     """Each file is the same: GroupByKey promises no order, and a service repeats bundles."""
     flags = ["coco", *every_kind(sample), "--masks", "both", "--split", "train=0.7,val=0.3", "--num-shards", 3]
     assert recordmill(*flags, "--output", tmp_path / "once").code == 0

@@ -135,7 +135,7 @@ def test_folders_that_wrap_a_data_set(tmp_path):
     assert unwrapped(str(split)) == str(split)
 
 
-def test_folders_beside_annotations_that_contradict_are_no_classes(tmp_path, recordmill):
+def test_contradictory_annotations(tmp_path, recordmill):
     data = draw_all(tmp_path / "data", ["images/a.jpg", "maps/b.jpg"])
     (data / "annotations").mkdir()
     for name in ("instances.json", "instances.json.gz"):

@@ -34,9 +34,7 @@ print(codes, heavy, ours, PIL.Image.MAX_IMAGE_PIXELS == before[1])
 """
 
 
-def test_local_job_imports_no_tensorflow_needs_no_google_clients_and_leaves_pillow_unchanged(
-    sample, tmp_path, copy_converted
-):
+def test_local_job_imports_little(sample, tmp_path, copy_converted):
     """One thread of a process with another hash seed writes the same bytes."""
     folders = str(tmp_path / "out"), str(tmp_path / "new")
     ended = run(WITHOUT_CLIENTS, *folders, *coco_flags(sample, tmp_path / "out", "--num-shards", 3, "--workers", 1))

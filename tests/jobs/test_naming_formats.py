@@ -257,7 +257,7 @@ def test_real_labelme(tmp_path, recordmill):
     }
 
 
-def test_images_that_label_files_hold_are_read_if_there_is_no_file(tmp_path, recordmill):
+def test_images_inside_label_files(tmp_path, recordmill):
     data = tmp_path / "data"
     contents = {}
     for name, colour in {"1": (0, 0, 0), "2": (0, 0, 200)}.items():
@@ -321,7 +321,7 @@ def test_a_folder_without_label_files_is_an_error(tmp_path, recordmill):
     assert (outcome.code, "no label file of the format tfcsv is in it" in outcome.err) == (2, True)
 
 
-def test_an_image_in_two_splits_is_written_to_both_and_reported(tmp_path, recordmill):
+def test_image_in_two_splits(tmp_path, recordmill):
     draw_jpeg(tmp_path / "images" / "1.jpg")
     rows = [f"{use},gs://b/images/1.jpg,cat,0,0,,,0.5,0.5,," for use in ("TRAIN", "TRAIN", "TEST")]
     (tmp_path / "import.csv").write_text("\n".join(rows))

@@ -28,7 +28,7 @@ def test_interrupted_command_leaves_threads_behind():
     assert ended("-c", THREAD_LEFT)[:2] == (130, b"told\n")
 
 
-def test_without_verb_its_use_is_named_where_others_are_hidden():
+def test_help_without_verb():
     code, out, err = ended("-m", "recordmill.launch.cli")
     assert (code, out, err[:6]) == (2, b"", b"usage:")
 

@@ -260,7 +260,7 @@ def test_sizing(changed, sizing):
     assert options(CocoOptions, **changed).sizing == sizing
 
 
-def test_sources_are_all_annotation_files_with_their_kinds_and_masks():
+def test_sources_of_coco_options():
     files = {
         "instances": ("a.json", "b.json"),
         "keypoints": ("k.json",),

@@ -148,7 +148,7 @@ def test_splits_are_given_in_one_way(folder, tables, split, word):
     assert word in str(caught.value)
 
 
-def test_table_without_its_columns_is_named_before_anything_runs(folder):
+def test_table_without_its_columns(folder):
     table(folder, "a.csv", "path\n1.jpg\n")
     with pytest.raises(AnnotationFileError, match=r"a\.csv has no column of labels"):
         recipes_of(options(labels=("a.csv",)))

@@ -77,7 +77,7 @@ def test_masks_alone_decode_no_picture(monkeypatch):
     assert (decode(ExampleWriter(table).write(values))["masks"] == expected["masks"]).all()
 
 
-def test_masks_as_run_lengths_alone_and_category_ids_as_labels():
+def test_masks_as_run_lengths():
     table = LAYOUTS["detection"]
     left_out = {"objects.mask_png", "objects.category_id"}
     table = type(table)("detection", tuple(each for each in table.features if each.source not in left_out))

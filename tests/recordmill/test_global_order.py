@@ -78,7 +78,7 @@ def test_stops_lose_and_repeat_nothing(order, least):
     assert found == order.numbers(np.arange(order.records)).tolist()
 
 
-def test_at_end_hosts_that_had_one_more_and_one_less_go_on_alike():
+def test_hosts_continue_alike_at_end():
     hosts = [GlobalOrder(10).of_host(host, 4) for host in range(4)]
     assert [len(list(host)) for host in hosts] == [3, 3, 2, 2]
     assert {host.position for host in hosts} == {10}

@@ -186,7 +186,7 @@ def test_source_of_grain_in_another_process_reads_same(detected):
     assert same(pickle.loads(pickle.dumps(source))[0], first)
 
 
-def test_name_of_source_of_grain_is_that_of_its_records_in_any_folder(detected, tmp_path):
+def test_name_of_grain_source(detected, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     split, drawn = detected, [draw(CONTENTS["detection"], number) for number in range(5)]
     copy = write_split(tmp_path / "elsewhere", CONTENTS["detection"], drawn)

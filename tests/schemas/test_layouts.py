@@ -25,7 +25,7 @@ from recordmill.schemas.layouts import (
 from recordmill.schemas.rejects import Reason
 
 
-def test_every_layout_is_of_annotated_images_or_of_images_of_one_class():
+def test_layouts_by_kind_of_source():
     fixed = {name: table for name, table in LAYOUTS.items() if table.features}
     of_one_class = {name for name, table in fixed.items() if "image.class_index" in table.sources}
     assert set(get_args(CocoLayout)) == set(fixed) - of_one_class

@@ -87,7 +87,7 @@ def test_label_files(labels, items, string_int_label_map):
         (LabelMap((Category(1, "cat"),), (Category(0, "background"),)), False),
     ],
 )
-def test_labels_are_ids_unless_one_is_below_1_and_no_background(labels, is_shifted):
+def test_labels_with_ids_below_1(labels, is_shifted):
     assert labels.is_shifted == is_shifted
     ids = [category.id for category in labels.all]
     assert (sorted(labels.label_by_id().values()) == ids) == (not is_shifted)
@@ -116,7 +116,7 @@ def test_label_maps_agree_and_no_class_has_background_s_label(names, segments, s
     assert labels.index_by_id() == {id_: index for index, id_ in enumerate(sorted(names))}
 
 
-def test_there_is_no_label_map_for_reader_that_would_take_class_for_background():
+def test_no_label_map_with_label_0():
     as_they_are = {category.id: category.id for category in ZERO_BASED.categories}
     files = label_files(ZERO_BASED, as_they_are)
     assert files["labels.csv"] == "0,face\n1,face\n5,hand\n"
@@ -163,7 +163,7 @@ def segments(*categories: Category) -> LabelMap:
         (segments(Category(1, "cat", isthing=1), Category(2, "dog", isthing=1)), {1: 1, 2: 1}),
     ],
 )
-def test_semantic_masks_have_1_for_things_and_model_garden_s_numbers_for_coco_s_stuff(labels, values):
+def test_values_of_semantic_masks(labels, values):
     assert labels.semantic_by_id() == values
 
 
@@ -175,7 +175,7 @@ STUFF_MAPS = st.dictionaries(
 
 
 @given(STUFF_MAPS)
-def test_all_things_share_one_value_and_every_stuff_has_its_own_in_byte(things):
+def test_things_share_a_semantic_value(things):
     labels = segments(*(Category(id_, "name", isthing=things[id_]) for id_ in sorted(things)))
     values = labels.semantic_by_id()
     stuff = [value for id_, value in values.items() if not things[id_]]
@@ -185,7 +185,7 @@ def test_all_things_share_one_value_and_every_stuff_has_its_own_in_byte(things):
     assert all(2 <= value < 255 for value in stuff)
 
 
-def test_all_are_classes_and_segments_each_once_by_id_as_classes_have_it():
+def test_all_categories_once():
     assert BOTH.all == (*BOTH.categories, BOTH.segments[1])
     assert GAPPED.all == GAPPED.categories
     assert segments(*BOTH.segments).all == BOTH.segments
@@ -216,7 +216,7 @@ _COUNT = "labels count the classes from 0, so "
         (["-1", "1"], "that of class '-1' is 0 (1 of 2 are other numbers than their class): labels.csv has both"),
     ],
 )
-def test_classes_called_by_other_numbers_than_their_labels_are_named(names, told):
+def test_numeric_class_names(names, told):
     labels = LabelMap(tuple(Category(index, name) for index, name in enumerate(names)))
     assert [text[: len(_COUNT + told)] for text in misread_numbers(labels)] == [_COUNT + told] * bool(told)
     assert all(("--classes" in text) == ("-1" not in names) for text in misread_numbers(labels))

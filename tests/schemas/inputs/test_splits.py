@@ -77,7 +77,7 @@ def test_another_seed_is_another_division():
         (("val", Fraction(1)),),
     ],
 )
-def test_shares_hold_within_one_percent_of_twenty_thousand_images(shares, seed):
+def test_shares_of_20_000_images(shares, seed):
     divided = SplitShares(shares, seed)
     found = [divided.split_of(name) for name in NAMES]
     for name, share in shares:
@@ -156,7 +156,7 @@ def test_which_way_is_rounded_is_same_everywhere_and_for_ever():
     assert "".join(str(THREE.ends(4, group)[0]) for group in GROUPS[:20]) == "43334343334333333333"
 
 
-def test_which_way_is_rounded_is_matter_of_group_and_seed_alone():
+def test_rounding_by_group_and_seed():
     by_group = [THREE.ends(2, group) for group in GROUPS]
     assert by_group == [THREE.ends(2, group) for group in GROUPS]
     assert set(by_group) == {(1, 1), (1, 2), (2, 2)}
@@ -211,7 +211,7 @@ def test_pattern_that_takes_for_ever_is_error(monkeypatch):
         find_group("(a|aa)+$", "a" * 200 + "b")
 
 
-def test_images_of_group_are_in_its_split_and_others_in_that_of_their_name():
+def test_groups_have_one_split():
     divided = Division(THREE, "^(g[0-9]+)_")
     for number in range(50):
         found = {divided.split_of(f"g{number}_{image}.jpg") for image in range(20)}

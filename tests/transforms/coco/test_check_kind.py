@@ -74,7 +74,7 @@ def test_file_without_list_of_annotations_is_of_images(tmp_path, flag):
     Read(tmp_path, {"images": [IMAGE], "annotations": []}, flag)
 
 
-def test_rows_that_have_field_and_another_fault_are_rejected_as_ever(tmp_path):
+def test_faulty_rows_of_right_kind(tmp_path):
     document = {"images": [IMAGE], "annotations": [{**ROWS["keypoints"], "id": None}], "categories": []}
     assert Read(tmp_path, document, "keypoints").rejected
 

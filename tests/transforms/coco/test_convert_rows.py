@@ -179,7 +179,7 @@ def test_category_without_usable_id_stops_file(tmp_path, id_):
         ({"neg_category_ids": None, "not_exhaustive_category_ids": [7]}, (), (7,)),
     ],
 )
-def test_lvis_s_lists_go_with_their_image_and_file_is_known_by_them(tmp_path, more, neg, not_exhaustive):
+def test_lists_of_lvis(tmp_path, more, neg, not_exhaustive):
     read = Read(tmp_path, document([{**IMAGE, **more}]))
     assert read.part.labels == ImageLabels(neg_category_ids=neg, not_exhaustive_category_ids=not_exhaustive)
     assert read.file.lvis
@@ -254,7 +254,7 @@ def test_segmentation_is_kept_as_text_where_masks_are_wanted(tmp_path, kind, seg
     assert plain.segmentation == b""
 
 
-def test_words_that_are_no_json_are_read_outside_of_strings_only(tmp_path):
+def test_nan_outside_of_strings(tmp_path):
     image = {**IMAGE, "file_name": 'NaN "-Infinity" \\.jpg', "score": -math.inf}
     row = {**OBJECT, "score": math.nan, "segmentation": [[math.inf, -math.inf]]}
     category = {**CATEGORY, "name": "Infinity"}
@@ -291,7 +291,7 @@ def test_box_in_format_given_becomes_pixels(tmp_path, format_, numbers, kind):
 
 
 @pytest.mark.parametrize("image", [{"id": 1, "file_name": "a.jpg"}, IMAGE | {"width": 0}, IMAGE | {"height": -1}])
-def test_fractions_of_image_whose_size_is_not_known_are_rejected(tmp_path, image):
+def test_fractions_without_image_size(tmp_path, image):
     read = read_in(tmp_path, BoxFormat.REL_XYWH, [OBJECT | {"bbox": [0.25, 0.1, 0.5, 0.5]}], image)
     detail = "bbox is fractions of an image whose width and height the file does not say: [0.25, 0.1, 0.5, 0.5]"
     assert read.rejected == [Rejected("annotation", 7, Reason.MALFORMED_BOX, detail, 1)]
@@ -300,7 +300,7 @@ def test_fractions_of_image_whose_size_is_not_known_are_rejected(tmp_path, image
     assert annotation.bbox_xywh_px == (1, 2, 2.5, 2)
 
 
-def test_fractions_of_image_that_file_does_not_have_are_named_as_such(tmp_path):
+def test_fractions_of_absent_image(tmp_path):
     row = OBJECT | {"image_id": 99, "bbox": [0.25, 0.1, 0.5, 0.5]}
     read = read_in(tmp_path, BoxFormat.REL_XYXY, [OBJECT | {"bbox": [0.1, 0.1, 0.5, 0.5]}, row])
     detail = "bbox is fractions of an image, and no image row of the file has the id 99"
@@ -308,14 +308,14 @@ def test_fractions_of_image_that_file_does_not_have_are_named_as_such(tmp_path):
     assert read_in(tmp_path, BoxFormat.XYXY, [row]).rejected == []  # it may be in another file
 
 
-def test_box_whose_second_corner_is_before_first_is_rejected_with_its_own_numbers(tmp_path):
+def test_swapped_corners_are_rejected(tmp_path):
     (reject,) = read_in(tmp_path, BoxFormat.XYXY, [OBJECT | {"bbox": [10, 3, 9, 18]}]).rejected
     detail = "bbox has a negative width or height: [10, 3, 9, 18]"
     assert (reject.reason, reject.detail) == (Reason.MALFORMED_BOX, detail)
 
 
 @pytest.mark.parametrize("kind", [INSTANCES, KEYPOINTS])
-def test_file_whose_boxes_do_not_look_like_coco_s_is_refused_unless_format_is_given(tmp_path, kind):
+def test_odd_boxes_need_a_format(tmp_path, kind):
     rows = [OBJECT | {"id": id_, "bbox": [0.25, 0.1, 0.5, 0.5]} for id_ in range(9)]
     with pytest.raises(WrongFlagError, match=r"9 of 9 boxes have no number above 1 and look like .* fractions"):
         read_in(tmp_path, None, rows, kind=kind)
@@ -363,7 +363,7 @@ def test_malformed_keypoints_are_rejected_and_others_stay(tmp_path, keypoints):
     assert [annotation.id for annotation in read.part.annotations] == [8]
 
 
-def test_category_that_names_no_keypoints_has_as_many_as_most_of_its_rows(tmp_path):
+def test_number_of_unnamed_keypoints(tmp_path):
     lengths = [(2, 6), (2, 3), (2, 6), (2, 0), (4, 9), (4, 3), (3, 6), (2, 5)]
     rows = [
         {**OBJECT, "id": id_, "category_id": category, "keypoints": [1] * length}
@@ -389,7 +389,7 @@ def test_category_without_keypoints_and_rows_without_any(tmp_path):
     assert [row.id for row in read.part.annotations] == [0, 1]
 
 
-def test_keypoints_of_unknown_category_are_named_by_their_category_later(tmp_path):
+def test_keypoints_are_named_later(tmp_path):
     read = read_rows(tmp_path, KEYPOINTS, {**OBJECT, "category_id": 5, "keypoints": [1]})
     assert [(annotation.id, annotation.category_id) for annotation in read.part.annotations] == [(7, 5)]
     assert read.rejected == []
@@ -399,7 +399,7 @@ NUMBERS = st.floats() | st.integers(-5, 5).map(float)
 
 
 @given(st.lists(NUMBERS, max_size=9).map(tuple), st.integers(0, 3))
-def test_keypoints_without_fault_are_finite_threes_of_known_visibility(numbers, expected):
+def test_valid_keypoints(numbers, expected):
     good = (
         len(numbers) in (0, 3 * expected)
         and all(abs(number) <= 1e18 for number in numbers)
@@ -464,7 +464,7 @@ def test_malformed_panoptic_row_is_rejected(tmp_path, bad):
 # Annotation ids that images share
 
 
-def test_annotations_of_several_images_that_share_id_are_kept_and_warned_of(tmp_path):
+def test_shared_annotation_ids_are_kept(tmp_path):
     images = [{**IMAGE, "id": id_} for id_ in (1, 2, 3)]
     rows = [{**OBJECT, "id": id_, "image_id": image} for id_, image in ((7, 3), (8, 1), (7, 2), (9, 1), (8, 2), (9, 1))]
     read = Read(tmp_path, document(images, rows))

@@ -117,7 +117,7 @@ def test_rows_of_hundreds_of_objects_are_cut(text, more):
 
 @pytest.mark.parametrize("end", ['"annotations": [{"id": 1, "caption": "cut \\ud83d"}]', '"categories": ["\\ud83d"]'])
 @pytest.mark.parametrize("block_bytes", [16, 1 << 20])
-def test_half_surrogate_pair_at_end_is_not_file_that_has_been_cut(end, block_bytes):
+def test_half_surrogate_pair_at_end(end, block_bytes):
     text = b'{"images": [], %b}' % end.encode()
     assert b"".join(block.text for block in cut_blocks("a.json", [text], block_bytes)).count(b"ud83d") == 1
 

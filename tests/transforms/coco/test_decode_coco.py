@@ -251,7 +251,7 @@ def test_odd_field_of_category_costs_that_field(more, kept):
 DEEP = "[" * 100_000 + "]" * 100_000
 
 
-def test_category_whose_name_is_nan_is_refused_and_one_called_so_is_not():
+def test_category_named_nan():
     text = '{"images": [], "annotations": [], "categories": [{"id": 7, "name": %s, "score": NaN}]}'
     assert fault((text % "NaN").encode()) == "in/a.json: the name of category 7 is NaN, no text"
     assert [category.name for category in decode((text % '"NaN"').encode()).categories] == ["NaN"]

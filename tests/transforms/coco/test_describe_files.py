@@ -42,7 +42,7 @@ def test_categories_are_in_order_of_their_ids(files, expected):
 
 
 @pytest.mark.parametrize("ids", [(8, 1), (2_000_000_000, 17, 5)])
-def test_categories_are_in_order_of_their_ids_where_set_has_them_in_another(ids):
+def test_categories_are_sorted_by_id(ids):
     """A permuted label map is a data set whose every label is wrong."""
     rows = [Category(id_, f"number {id_}") for id_ in ids]
     in_order = tuple(sorted(rows, key=lambda category: category.id))
@@ -139,13 +139,13 @@ def keypoints_file(path: str, category: Category, number: int) -> AnnotationFile
     return file(path, category, kind=KEYPOINTS, keypoints={category.id: number})
 
 
-def test_keypoints_that_no_file_names_are_as_many_as_rows_have():
+def test_keypoints_without_names():
     files = [keypoints_file("b.json", CAT, 2), keypoints_file("a.json", CAT, 2), file("c.json", CAT, DOG)]
     named = Category(17, "cat", "animal", ("keypoint_1", "keypoint_2"))
     assert merge_categories(files) == merge_categories(reversed(files)) == LabelMap((named, DOG))
 
 
-def test_names_of_keypoints_are_another_file_where_it_has_as_many():
+def test_keypoint_names_of_another_file():
     named = Category(17, "cat", "animal", ("nose", "tail"))
     assert merge_categories([keypoints_file("a.json", CAT, 2), file("b.json", named)]) == LabelMap((named,))
     for other in (file("b.json", named), keypoints_file("b.json", CAT, 2)):

@@ -44,7 +44,7 @@ def test_keys_empty_take_no_longer_than_others():
 
 
 @pytest.mark.parametrize("number", [0, 7, 19])
-def test_fields_of_some_rows_are_found_without_reading_row_by_row(number):
+def test_fields_of_some_rows(number):
     rows = [{**ROW, "id": id_} for id_ in range(20)]
     rows[number] |= {"score": 1, "track": 2}
     data = json.dumps({"images": [IMAGE], "annotations": rows, "videos": [1]}).encode()
@@ -77,7 +77,7 @@ def test_every_row_with_data_is_counted_wherever_it_stands(where, bad, order):
     }
 
 
-def test_rows_that_differ_and_names_that_no_type_can_have_are_counted():
+def test_counts_of_unread_fields():
     rows = [{**ROW, "id": id_, f"field {id_}": 1, 'a "name"': 2, "é\n": 3} for id_ in range(100)]
     counted = unread({"images": [IMAGE], "annotations": rows})["annotations"]
     assert counted == {**{f"field {id_}": 1 for id_ in range(100)}, 'a "name"': 100, "é\n": 100}

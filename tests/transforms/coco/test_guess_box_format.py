@@ -102,7 +102,7 @@ def test_two_boxes_across_edge_are_no_evidence(others):
     assert formats(large * 3 + inside) == (XYXY,)
 
 
-def test_few_large_boxes_across_edge_among_many_are_no_evidence():
+def test_few_boxes_across_edge():
     inside = [row((100, 100, 400, 300))]
     assert formats([row((30, 20, 620, 470))] * 4 + inside * 17) is None
     assert formats([row((30, 20, 620, 470))] * 4 + inside * 16) == (XYXY,)
@@ -120,11 +120,11 @@ def test_single_box_of_fractions_is_known(format_):
     assert format_ in formats([row(written(scattered(1)[0], format_))], {})
 
 
-def test_of_boxes_that_fit_as_both_kinds_of_fractions_both_are_named():
+def test_ambiguous_fractions():
     assert formats([row((0.1, 0.1, 0.5, 0.5))] * 9) == (REL_XYXY, REL_XYWH)
 
 
-def test_fractions_that_fit_neither_way_are_named_without_format():
+def test_fractions_of_no_format():
     assert formats([row((0.9, 0.9, 0.4, 0.4)), row((0.5, 0.1, 0.6, 0.2))]) == ()
 
 
@@ -216,7 +216,7 @@ def test_boxes_of_pixel_or_less_are_right_in_tiny_images(size):
     assert formats([row((0, 0, 0.5, 1))] * 50, {1: (9, size[1])}) == (REL_XYXY, REL_XYWH)
 
 
-def test_few_boxes_of_another_format_among_many_are_no_evidence():
+def test_few_boxes_of_another_format():
     boxes = scattered(300)
     mixed = [row(written(box, REL_XYXY if index % 10 == 0 else XYWH)) for index, box in enumerate(boxes)]
     assert formats(mixed) is None
@@ -229,7 +229,7 @@ def test_a_few_odd_boxes_hide_nothing():
 
 
 @given(st.lists(st.tuples(*[st.floats(0, 1)] * 4), min_size=1, max_size=30), st.booleans())
-def test_boxes_inside_their_image_are_never_taken_for_another_format(parts, has_area):
+def test_valid_boxes_are_xywh(parts, has_area):
     rows = []
     for left, top, width, height in parts:
         x, y = left * 600, top * 440
@@ -241,7 +241,7 @@ def test_boxes_inside_their_image_are_never_taken_for_another_format(parts, has_
 # Boxes of other images
 
 
-def test_boxes_of_pictures_that_were_shrunk_are_named_without_format():
+def test_boxes_of_shrunk_images():
     boxes = scattered(300)
     assert formats([row(box) for box in boxes], {1: (160, 120)}) == ()
     assert formats([row(box) for box in boxes[:20]], {1: (160, 120)}) == ()
@@ -297,7 +297,7 @@ def check(boxes: list, sizes: dict = SIZES) -> None:
     check_box_format("a.json", sample_boxes([row(box) for box in boxes]).boxes(sizes))
 
 
-def test_refusal_names_flag_that_reads_boxes_and_one_that_takes_them_unchanged():
+def test_refusal_names_both_flags():
     check(scattered(9))
     with pytest.raises(WrongFlagError, match=r"^a\.json: .*--bbox-format rel-xyxy reads that, --bbox-format xywh"):
         check([written(box, REL_XYXY) for box in scattered(9)])
@@ -328,7 +328,7 @@ def test_one_box_in_each_format(format_, numbers):
     st.tuples(st.integers(0, 10_000), st.integers(1, 10_000)),
     st.integers(1, 10_000),
 )
-def test_box_that_ends_at_edge_is_not_beyond_it_by_last_bit_of_float(format_, parts, side):
+def test_box_at_edge_is_inside(format_, parts, side):
     low = parts[0] / sum(parts)
     third = {XYXY: float(side), REL_XYWH: parts[1] / sum(parts), REL_XYXY: 1.0}[format_]
     first = low * side if format_ is XYXY else low

@@ -90,7 +90,7 @@ def test_objects(parts, expected, rejected):
     assert merge(*parts) == MergedAnnotations(objects, ImageLabels(), rejected, expected.count(joined(5)))
 
 
-def test_captions_and_regions_are_in_order_of_their_ids_and_each_id_is_there_once():
+def test_captions_and_regions_by_id():
     one, two, other = Caption(1, "one"), Caption(2, "two"), Caption(2, "a.json is before b.json")
     grass, sky = StuffAnnotation(4, 92, b"[]"), StuffAnnotation(3, 100, b"[]")
     merged = merge(
@@ -126,7 +126,7 @@ def test_of_several_panoptic_rows_first_is_kept():
 
 
 @pytest.mark.parametrize("kind", ["captions", "regions"])
-def test_of_captions_and_regions_with_one_id_first_of_file_is_kept(kind):
+def test_first_of_equal_ids_is_kept(kind):
     rows = {
         "captions": (Caption(2, "z"), Caption(2, "a")),
         "regions": (StuffAnnotation(2, 92, b"[9]"), StuffAnnotation(2, 92, b"[1]")),
@@ -149,7 +149,7 @@ ROWS = st.lists(
 
 
 @given(ROWS, st.randoms(use_true_random=False))
-def test_every_row_is_object_is_joined_or_is_rejected_and_no_id_is_there_twice(rows, rng: random.Random):
+def test_every_row_is_accounted_for(rows, rng: random.Random):
     by_file: dict[tuple, list[Annotation]] = {}
     for file, kind, id_, category_id in rows:
         row = instance(id_, category_id) if kind is INSTANCES else keyed(id_, category_id)

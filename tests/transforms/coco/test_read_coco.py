@@ -152,7 +152,7 @@ def test_blocks_of_member_are_file(tmp_path, monkeypatch, method):
     assert found[0] == found[1]
 
 
-def test_name_that_leads_through_another_folder_is_that_of_its_file():
+def test_name_through_another_folder():
     names = ["a/../b.jpg", "../b.jpg", "a/../../b.jpg"]
     rows = CocoRows([CocoImageRow(1, name) for name in names], [], [], [], {}, frozenset(), True)
     block = AnnotationBlock(instances("a.json"), 0, "images", 0, 0, 0, 0, 0)

@@ -113,7 +113,7 @@ def test_line_is_json_that_says_everything():
     }
 
 
-def test_each_split_has_its_list_and_first_of_each_reason_are_known(tmp_path):
+def test_rejects_by_split_and_reason(tmp_path):
     few = [("train", Rejected("annotation", id_, Reason.EMPTY_BOX, f"n {id_}")) for id_ in range(5)]
     many = [("train", Rejected("image", id_, Reason.NO_CLASS, f"n {id_}")) for id_ in reversed(range(3000))]
     last = [("train", Rejected("image", 9999, Reason.EMPTY_BOX, "last"))]
@@ -163,7 +163,7 @@ def test_list_that_cannot_be_written_whole_is_not_there(tmp_path, monkeypatch):
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_another_run_deletes_folder_of_state_while_list_is_written(tmp_path, monkeypatch):
+def test_state_folder_is_deleted(tmp_path, monkeypatch):
     state = tmp_path / ".recordmill-train"
     state.mkdir()
     commit = LocalUpload.commit

@@ -216,7 +216,7 @@ def test_every_feature():
 @pytest.mark.parametrize(
     "table", [PLAIN, TFDS.with_parts(()), DETECTION, TFDS], ids=["plain", "plain tfds", "all", "tfds"]
 )
-def test_every_layout_can_be_computed_and_has_empty_lists_without_objects(table):
+def test_empty_lists_without_objects(table):
     found = only(encode(task(), table=table))
     assert set(found) == {feature.name for feature in table.features}
     assert {name for name, values in found.items() if not values} == {f.name for f in table.features if f.shape}
@@ -326,13 +326,13 @@ def test_mask_is_same_picture_as_png_and_as_run_lengths(segmentation, expected, 
         ([[200, 0, 300, 9]], 0),
     ],
 )
-def test_run_lengths_of_several_runs_count_as_mask_even_without_pixel(segmentation, number):
+def test_run_lengths_without_pixels(segmentation, number):
     encoded = encode(task(masked(1, segmentation)), table=MASKED)
     assert not pixels(only(encoded)["image/object/mask"][0]).any()
     assert encoded.counted.get(Metric.MASKS, 0) == number
 
 
-def test_object_whose_mask_is_malformed_is_rejected_and_others_stay():
+def test_malformed_mask_is_a_reject():
     encoded = encode(task(masked(1, POLYGON), masked(2, [[1, 2, 3]]), masked(3, [])), table=MASKED)
     found = only(encoded)
     assert found["image/object/id"] == [1, 3]
@@ -352,7 +352,7 @@ def region(id_: int, category_id: int, segmentation: object) -> StuffAnnotation:
     return StuffAnnotation(id_, category_id, json.dumps(segmentation).encode())
 
 
-def test_stuff_becomes_semantic_mask_where_later_of_two_is_seen():
+def test_later_stuff_covers_earlier():
     left, all_of_it = [[0, 0, 50, 0, 50, 50, 0, 50]], {"counts": [0, 5000], "size": [50, 100]}
     regions = (region(1, 100, all_of_it), region(2, 92, left))
     encoded = encode(task(regions=regions), table=SEMANTIC)
@@ -434,7 +434,7 @@ def test_picture_that_no_record_holds_is_rejected(table, limit):
     assert f"its record would have {len(PICTURE.data)} bytes or more" in rejected.detail
 
 
-def test_record_of_many_small_values_is_rejected_and_others_stay(limit):
+def test_record_of_many_small_values(limit):
     limit(3000)
     few, many = (task(*(masked(id_, POLYGON) for id_ in range(number)), OUTSIDE) for number in (5, 100))
     found = encode_tasks(LABELS, PLAIN, "clip", [(few, PICTURE), (many, PICTURE), (few, PICTURE)])

@@ -52,7 +52,7 @@ def test_masks_of_panoptic_annotation(three_segments):
     assert grey(values["semantic.png"]) == [[1, 255, 110], [1, 1, 1]]
 
 
-def test_segment_that_vanishes_when_picture_is_shrunk_keeps_its_box_and_area(three_segments):
+def test_vanished_segment_keeps_its_box(three_segments):
     """The car's single pixel is not in a picture of 1 x 1; no JSON says where it was."""
     unsaid = msgspec.structs.replace(
         three_segments, segments=tuple(msgspec.structs.replace(s, bbox_xywh_px=None) for s in three_segments.segments)
@@ -94,7 +94,7 @@ def test_image_without_panoptic_annotation_is_void(sources):
 
 
 @pytest.mark.parametrize("category_id", [256, 1 << 40])
-def test_category_id_that_byte_does_not_hold_is_refused_with_category_mask(tmp_path, category_id):
+def test_category_id_above_255(tmp_path, category_id):
     labels = LabelMap((), (Category(category_id, "odd"),))
     row = panoptic(tmp_path, [[[5, 0, 0]] * 3] * 2, Segment(5, category_id, False))
     with pytest.raises(UnusableError, match=rf"'p\.png': label {category_id} is not 1 to 255") as caught:
@@ -103,7 +103,7 @@ def test_category_id_that_byte_does_not_hold_is_refused_with_category_mask(tmp_p
     assert RegionEncoder(labels, TFDS.sources).of_panoptic(row, PICTURE)["segments.class_index"] == [0]
 
 
-def test_category_mask_holds_labels_so_that_category_id_0_is_not_void(tmp_path):
+def test_category_0_is_not_void(tmp_path):
     labels = LabelMap((Category(7, "car"),), (Category(-1, "sky"), Category(0, "road"), Category(7, "car")))
     segments = (Segment(5, 0, False), Segment(6, 7, False), Segment(7, -1, False))
     row = panoptic(tmp_path, [[[5, 0, 0], [6, 0, 0], [7, 0, 0]]] * 2, *segments)
@@ -130,7 +130,7 @@ def test_of_regions_that_overlap_later_one_is_seen():
     assert [LABELS.segments[index].id for index in values["segments.class_index"]] == [92, 200, 3, 255]
 
 
-def test_picture_that_was_shrunk_has_masks_of_its_size_and_boxes_of_one_it_was(tmp_path):
+def test_shrunk_image_has_shrunk_masks(tmp_path):
     """Every other column of six goes; the segments' boxes are in pixels of the six."""
     segments = Segment(1, 3, False, (0.0, 0.0, 4.0, 2.0), 8.0), Segment(2, 200, False)
     row = panoptic(tmp_path, [[[1, 0, 0]] * 4 + [[2, 0, 0]] * 2] * 2, *segments)
@@ -265,7 +265,7 @@ def test_png_that_holds_no_colours_is_unreadable(tmp_path, mode, told):
 
 
 @pytest.mark.parametrize(("width", "height"), [(3, 2), (2, 4), (1, 3), (200, 300)])
-def test_png_of_another_size_than_its_image_is_named_with_both(tmp_path, width, height):
+def test_png_of_another_size(tmp_path, width, height):
     found = fault(tmp_path, png(), width=width, height=height)
     assert found == (Reason.MASK_SIZE_MISMATCH, f"it is 2x3, its image {width}x{height}")
 

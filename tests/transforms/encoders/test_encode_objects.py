@@ -134,7 +134,7 @@ def annotations(draw) -> Annotation:
 
 
 @given(st.lists(annotations(), max_size=5), st.integers(1, 5000), st.integers(1, 5000))
-def test_every_object_has_as_many_keypoints_and_one_not_labelled_is_at_0(items, width, height):
+def test_keypoints_are_padded_with_0(items, width, height):
     expected: dict[str, list] = {"num": [], "visibility": [], "x": [], "y": [], "text": []}
     for item in items:
         names = [name.encode() for name in LABELS.categories[item.category_id - 1].keypoints]

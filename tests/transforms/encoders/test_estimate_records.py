@@ -79,7 +79,7 @@ def test_masks_are_guessed_at_within_factor_of_three(parts):
 
 
 @pytest.mark.parametrize("parts", [(Part.SEMANTIC,), (Part.SEMANTIC, Part.PANOPTIC)])
-def test_masks_of_whole_image_grow_with_its_pixels_and_unknown_size_is_usual_one(parts):
+def test_estimated_size_of_image_masks(parts):
     table = DETECTION.with_parts(parts)
 
     def guessed(width, height):

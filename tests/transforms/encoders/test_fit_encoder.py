@@ -22,7 +22,7 @@ TEXTS = ["dog cat dog", "cat", "mat dog", "yak", ""]
 COUNTS = TextSettings(TextForm.COUNTS)
 
 
-def test_terms_are_in_alphabetical_order_and_texts_are_counted():
+def test_terms_are_sorted():
     source = EncoderSource("captions", TextSettings(TextForm.TFIDF, min_df=2), "train")
     expected = make_encoder(Terms(["dog", "cat"], [3, 2], [2, 2], 4), 5, source)
     with Pipeline() as p:

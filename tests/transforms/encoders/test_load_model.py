@@ -32,11 +32,11 @@ def functions_of(choice: ModelChoice) -> tuple[FeatureModel, Callable]:
     ("name", "meant"),
     [("efficientnet-b0", "EfficientNetB0"), ("ResNet50", "ResNet50"), ("mobilenet_v3_small", "MobileNetV3Small")],
 )
-def test_model_of_keras_applications_is_known_however_it_is_spelt(name, meant):
+def test_spellings_of_model_names(name, meant):
     assert application(name) == meant
 
 
-def test_features_of_named_model_are_keras_with_its_own_preprocessing():
+def test_features_equal_those_of_keras():
     pixels = noise((32, 32))
     loaded = load_model(NAMED)
     model = keras.applications.MobileNet(include_top=False, weights=None, input_shape=(32, 32, 3))
@@ -48,7 +48,7 @@ def test_features_of_named_model_are_keras_with_its_own_preprocessing():
     assert loaded.found.preprocess == "keras.applications.mobilenet.preprocess_input"
 
 
-def test_random_weights_are_always_same_whoever_draws_numbers_meanwhile():
+def test_random_weights_are_repeatable():
     done = threading.Event()
 
     def draw() -> None:
@@ -263,7 +263,7 @@ def test_files_no_model_or_none_of_its_weights(tmp_path, choice, told):
     assert "\n" not in str(raised.value)
 
 
-def test_published_weights_are_only_taken_from_where_keras_keeps_them(tmp_path, monkeypatch):
+def test_published_weights_are_local(tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     with pytest.raises(ConfigError, match=rf"{tmp_path}/models/.*\.h5 is not there; --weights imagenet-download lets"):
         load_model(ModelChoice("mobilenet-v2", input_size=(32, 32)))

@@ -78,7 +78,7 @@ def test_keypoints_are_category():
     assert b"keypoints" not in rows.instances[1].json
 
 
-def test_objects_of_fewer_keypoints_than_others_have_room_for_as_many():
+def test_keypoints_are_padded():
     """Lists of keypoints are of the category with the most; the rest of another's room is empty."""
     pole = Category(3, "pole", keypoints=("top",))
     values = DETECTION | {

@@ -219,7 +219,7 @@ def test_ids_beyond_64_bits_are_named_apart(tmp_path):
     assert [row.id for row in pieces.image_rows()] == list(ids)
 
 
-def test_same_image_in_two_records_of_layout_of_images_is_one_too_many(tmp_path):
+def test_repeated_image_is_an_error(tmp_path):
     shard = write_piece(tmp_path, "one", *(record(n, 4, "a.jpg", instances=(row(n),)) for n in range(2)))
     assert [fault.reason for fault in merged(tmp_path, [shard]).faults.listed] == ["duplicate_image_id"]
     assert not merged(tmp_path, [shard], "keras").faults

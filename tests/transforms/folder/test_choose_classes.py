@@ -174,7 +174,7 @@ def test_class_folders_that_give_no_image(tmp_path):
 PETS = labels_of("Cat", "Dog", "cleaned")
 
 
-def test_copies_of_classes_are_named_with_their_numbers_and_flag_that_leaves_them_out():
+def test_copied_classes_are_named():
     nested = [(("cleaned", "dog"), 12_499), (("cleaned", "Cat"), 12_499)]
     (text,) = nested_classes(nested, PETS)
     assert text.startswith("class 'cleaned' holds folders named like other classes")

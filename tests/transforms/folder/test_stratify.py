@@ -58,7 +58,7 @@ def test_class_ends_at_its_shares(places, shares, class_name, shuffling):
     assert dict(zip(shuffled, divided(shuffled, shares, class_name), strict=True)) == splits
 
 
-def test_image_moves_by_one_border_at_most_when_another_one_is_added():
+def test_added_image_moves_few():
     places = [THREE.position(f"{number}.jpg") for number in range(1000)]
     before, after = divided(places, THREE), divided([*places, THREE.position("new.jpg")], THREE)
     assert sum(old != new for old, new in zip(before, after, strict=False)) <= 2

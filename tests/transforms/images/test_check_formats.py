@@ -106,7 +106,7 @@ def test_channels_no_whole_fraction_of_another(sampling, is_decodable):
     assert jpeg_frame(data).is_tf_decodable == decodes(data) == is_decodable
 
 
-def test_arithmetic_coding_is_not_usual_although_some_readers_know_it():
+def test_arithmetic_coding_is_unusual():
     assert not jpeg_frame(with_frame(marker=0xC9)).is_tf_decodable
 
 
@@ -137,7 +137,7 @@ def test_a_jpeg_without_a_frame(data):
         jpeg_frame(data)
 
 
-def test_marker_in_scan_that_tensorflow_does_not_forgive_is_found():
+def test_marker_in_scan_is_found():
     """Pillow does forgive some: bytes of the scan become 0xff and any other, over and over."""
     rng = random.Random(0)
     found = missed = 0

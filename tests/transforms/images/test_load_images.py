@@ -233,14 +233,14 @@ def test_interlaced_png_needs_all_its_passes(tmp_path, width, height):
             assert tf.io.decode_image(file).shape == (height, width, 3)
 
 
-def test_header_that_claims_too_many_pixels_is_rejected_unread(tmp_path):
+def test_too_many_pixels_in_header(tmp_path):
     data = png(header(20_000, 10_000), END)
     for check in ("header", "decode"):
         loaded = load(tmp_path, data, None, None, check)
         assert_rejected(loaded, Reason.TOO_LARGE, "20000x10000 pixels; at most 178,000,000 are decoded")
 
 
-def test_pixels_are_decoded_out_of_budget_that_all_threads_share(tmp_path, monkeypatch):
+def test_threads_share_pixel_budget(tmp_path, monkeypatch):
     """Or as many large pictures as there are threads take all the memory."""
     parts: list[int] = []
 

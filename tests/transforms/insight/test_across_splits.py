@@ -82,7 +82,7 @@ DAMAGED = msgspec.structs.replace(shard("v", *ALL), rows=b"not whole rows")
 
 
 @pytest.mark.parametrize("damaged", [b"\xff", b"", fingerprint_lines([DAMAGED])])
-def test_without_fingerprints_or_with_damaged_ones_split_is_not_compared(tmp_path, damaged):
+def test_split_without_fingerprints(tmp_path, damaged):
     assert duplicates_of(str(tmp_path), written(tmp_path)) is None
     manifest = written(tmp_path, train=[shard("t", *CATS)], val=[shard("v", *ALL)])
     (tmp_path / "fingerprints-val.jsonl").write_bytes(damaged)
@@ -91,7 +91,7 @@ def test_without_fingerprints_or_with_damaged_ones_split_is_not_compared(tmp_pat
     assert found.files == {"duplicates.jsonl": b"", "problems-train.jsonl": b""}
 
 
-def test_split_with_damaged_fingerprints_is_refused_where_duplicates_are(tmp_path):
+def test_damaged_fingerprints(tmp_path):
     commit(tmp_path, "train", fingerprint_lines([shard("t", *CATS)]))
     commit(tmp_path, "val", fingerprint_lines([shard("v", *ALL)]))
     (tmp_path / "fingerprints-val.jsonl").write_bytes(b"")
@@ -177,7 +177,7 @@ def test_splits_without_classes_are_not_compared():
     assert (found.one_split_only, found.drifting) == ((), ())
 
 
-def test_share_that_differs_is_named_of_both_splits_worst_first():
+def test_worst_drift_comes_first():
     found = compare_splits({"train": split(8000, 4000, 800, 800), "val": split(2000, 1000, 400, 100)})
     assert found.drifting == (
         ClassDrift("c1", "train", 800, 0.1, 0.2),

@@ -29,7 +29,7 @@ def test_all_one_bin_is_hundred_percent():
     assert {each.text for each in shapes(svg, "text")} == {"0%", "50%", "100%", "1"}
 
 
-def test_bins_are_there_from_first_to_last_with_something_in_it():
+def test_bins_without_gaps():
     found = columns([distribution((0, 0, 4), (3, 3.5, 1)), None, distribution((6, 7, 2))], True, str)
     assert [(each.label, each.begin, each.numbers) for each in found] == [
         ("0", "0", [4, 0, 0]),
@@ -72,7 +72,7 @@ def test_wide_bins_do_not_stand_out(bins, is_whole, by_octaves, ratio):
     assert first / last == pytest.approx(ratio, abs=0.01)
 
 
-def test_classes_fall_from_most_frequent_on_scale_of_powers_of_ten():
+def test_classes_by_frequency():
     (line,) = shapes(long_tail([[1, 1000, 0, 10]], "x"), "polyline")
     points = [tuple(map(float, point.split(","))) for point in line.get("points").split()]
     (x1, y1), (x2, y2), (x3, y3) = points

@@ -71,7 +71,7 @@ def test_keypoints_are_joined_where_both_are_labelled():
     assert pixels[200, 450].tolist() == [255, 255, 255]  # hidden, so hollow
 
 
-def test_names_stand_above_their_boxes_and_never_on_one_another():
+def test_names_do_not_overlap():
     box = (0.25, 0.25, 0.75, 0.75)
     tags = is_colour(drawn(Shape("aaa", RED, box), names=True)[:97], RED)
     assert tags.any()

@@ -40,7 +40,7 @@ def test_hashes_that_differ_in_less_than_eight_bits_are_found(bits, pairs_at_onc
     assert groups.tolist() == [*range(200), *range(200)]
 
 
-def test_most_that_differ_in_eight_are_found_and_none_that_differ_in_nine():
+def test_near_is_eight_bits_or_fewer():
     hashes = distinct(1000)
     both = near_groups(np.concatenate([hashes, flipped(hashes, 8)]))
     assert 0.94 < np.mean(both[:1000] == both[1000:]) < 0.99
@@ -70,19 +70,19 @@ def test_hashes_of_few_bits_count_where_forms_are_alike():
 
 
 @pytest.mark.parametrize("forms", [(0, 200, 200), (200, 0, 200)])
-def test_forms_are_kept_apart_of_hashes_that_may_be_too_few_with_others(forms):
+def test_forms_separate_weak_hashes(forms):
     one = np.uint64((1 << 24) - 1)
     hashes = np.array([one, one, one ^ np.uint64(1)])
     assert module.near_groups(hashes, np.array(forms, np.uint8)[:, None]).tolist() == [0, 0, 0]
 
 
-def test_of_many_equal_hashes_each_is_compared_with_some_and_in_one_band(monkeypatch):
+def test_many_equal_hashes_are_bounded(monkeypatch):
     monkeypatch.setattr(module, "_MOST", 2)
     hashes = np.repeat(distinct(2), 50)
     assert sum(len(one) for one, _ in module._near_pairs(hashes)) <= 2 * len(hashes)
 
 
-def test_pictures_of_equal_hash_and_form_are_one_kind_however_many_are_between_them(monkeypatch):
+def test_equal_hash_and_form_group(monkeypatch):
     monkeypatch.setattr(module, "_MOST", 1)
     hashes = np.full(60, (1 << 20) - 1, np.uint64)  # of few bits
     forms = np.arange(0, 240, 8)[np.arange(60) % 30][:, None].astype(np.uint8)
@@ -128,7 +128,7 @@ def names(found: Found) -> list[list[str]]:
     return [[f"{image.split}/{image.file_name}" for image in group.images] for group in found.groups]
 
 
-def test_equal_pictures_are_found_within_and_across_splits_these_first():
+def test_leakage_comes_first():
     train = [shard("t0", image("a", 1), image("b", 2), image("e", 4)), shard("t1", image("c", 1), image("d", 3))]
     found = find_duplicates({"val": [shard("v", image("x", 3), image("y", 5))], "train": train}, has_classes=False)
     assert names(found) == [["train/d", "val/x"], ["train/a", "train/c"]]
@@ -159,7 +159,7 @@ def test_form_is_that_of_compared_copy():
         assert [len(group.images) for group in found.groups] == [3]
 
 
-def test_labels_of_copies_are_compared_and_of_near_ones_classes():
+def test_labels_of_duplicates():
     cat, cat_elsewhere, dog = 1 << 32 | 5, 1 << 32 | 6, 2 << 32 | 5
     pairs = {"same": (cat, cat), "moved": (cat, cat_elsewhere), "class": (cat, dog)}
     exact = [
@@ -212,7 +212,7 @@ def test_of_none_there_are_none():
         ([*range(6), *range(6), *range(20, 26), *range(20, 26)], np.repeat([0, 1, 2, 3], 6), {0: 6, 2: 6}),
     ],
 )
-def test_class_of_copies_is_found_and_not_classes_that_it_copies(pictures, classes, found):
+def test_class_of_copies_is_found(pictures, classes, found):
     assert copied_classes(np.array(pictures), np.array(classes)) == found
 
 

@@ -103,7 +103,7 @@ def test_names_from_data_are_only_text():
     assert len(isolated) >= 4 * len(HOSTILE) - 3  # so that right-to-left names leave the words around them alone
 
 
-def test_classes_that_lie_in_splits_otherwise_than_by_chance_are_tables():
+def test_drifting_classes_are_tables():
     manifest = manifest_of((SCRIPT, "dog"), (9, 0), ("train", "val"))
     statistics = {
         split: msgspec.structs.replace(
@@ -129,7 +129,7 @@ def test_nothing_comes_from_elsewhere():
     assert {address[1:] for address in addresses if address.startswith("#")} <= anchors
 
 
-def test_pictures_and_charts_have_text_for_who_does_not_see_them():
+def test_alternative_texts():
     page = page_of(manifest_of(), pictures=[thumbnail("a.jpg")])
     assert [attributes["alt"] for tag, attributes in page.tags if tag == "img"] == ["a.jpg, 2 objects drawn in"]
     charts = [each for tag, each in page.tags if tag == "svg" and each.get("class") in ("chart", "map")]
@@ -140,7 +140,7 @@ def test_pictures_and_charts_have_text_for_who_does_not_see_them():
     assert len(tables) > len(charts)
 
 
-def test_counts_of_splits_are_side_by_side_and_reasons_have_examples():
+def test_splits_are_side_by_side():
     rejects = tuple(RejectLine("image", "image_missing", f"no file {number}") for number in range(9))
     text = plain(page_of(with_split(manifest_of(splits=("train", "val")), "train", first_rejects=rejects)))
     assert re.search(r"images\s*8 of 10[^)]*\)\s*8 of 10", text)
@@ -163,7 +163,7 @@ def test_page_says_whether_all_rejects_are_listed(monkeypatch, most, told):
     assert told in plain(page_of(manifest_of(splits=("train", "val"))))
 
 
-def test_hundreds_of_classes_are_all_there_most_frequent_first():
+def test_hundreds_of_classes():
     names, counts = [f"class {number:03}" for number in range(400)], list(range(1, 401))
     page = page_of(manifest_of(names, counts))
     places = [page.text.index(name) for name in reversed(names)]

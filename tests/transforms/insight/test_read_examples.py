@@ -31,7 +31,7 @@ from tests.transforms.insight.test_page import SCRIPT, manifest_of, page_of, thu
         ((8, 3000), (1, 375)),
     ],
 )
-def test_jpeg_is_decoded_at_no_less_than_it_is_wanted_and_at_less_than_twice(size, decoded):
+def test_scale_of_decoded_jpeg(size, decoded):
     file = io.BytesIO()
     Image.linear_gradient("L").resize(size).convert("RGB").save(file, "JPEG")
     picture, found = _picture({"image.encoded": file.getvalue()}, None)

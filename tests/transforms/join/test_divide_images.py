@@ -30,7 +30,7 @@ def split_of_units(labels: list[set[int]], seed: int = 0) -> tuple[np.ndarray, n
 
 
 @given(LABELLED, st.integers(0, 99))
-def test_stratified_splits_are_exact_to_one_image_in_any_order(labels, seed):
+def test_stratified_splits_are_exact(labels, seed):
     found, _ = split_of_units(labels, seed)
     assert found.tolist() == split_of_units(labels)[0].tolist()
     for number, share in zip(np.bincount(found, minlength=3).tolist(), (0.7, 0.2, 0.1), strict=True):
@@ -145,7 +145,7 @@ def line(*names: str) -> str:
     return json.dumps({"kind": "near", "images": images, "distance": 3})
 
 
-def test_lines_of_copies_are_groups_called_as_their_first_image(read):
+def test_groups_of_copies(read):
     assert read(f"{line('b/2.jpg', 'a/1.jpg')}\n\n{line('c.jpg')}\n{line()}") == {
         "b/2.jpg": "a/1.jpg",
         "a/1.jpg": "a/1.jpg",

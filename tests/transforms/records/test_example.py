@@ -124,7 +124,7 @@ def test_value_not_of_its_type_is_refused(kind, value):
 
 @settings(max_examples=60)
 @given(st.lists(features(), unique_by=itemgetter(0), max_size=6), st.randoms())
-def test_two_records_merged_are_one_that_was_written_with_all_features(columns, rng):
+def test_merged_records_equal_whole_one(columns, rng):
     columns.sort(key=itemgetter(0))
     values = {name: found if is_list else found[0] for name, _, is_list, found in columns}
     one = {name for name, *_ in columns if rng.random() < 0.5}

@@ -78,7 +78,7 @@ def test_lists_of_one_length_have_no_fault(table):
         (TFDS, {"segments_bbox_yxyx": 0}),
     ],
 )
-def test_lists_of_one_dimension_that_differ_in_length_are_named(table, changed):
+def test_lists_of_unequal_length(table, changed):
     assert faults(table, **changed) == ["object_lists"]
 
 

@@ -110,7 +110,7 @@ def test_progress_ends_with_all_that_was_planned(tmp_path, planned, damage, done
 
 
 @pytest.mark.parametrize("kind", [Kind.CORRUPTED, Kind.STATUS])
-def test_a_damaged_object_is_a_fault_of_its_shard_and_a_server_that_refuses_is_none(gcs, tmp_path, kind):
+def test_damage_is_fault_refusal_is_not(gcs, tmp_path, kind):
     gcs.put("x", write(tmp_path / "x"))
     gcs.faults.append(ServerFault(kind, "read", times=100, status=403))
     info = ShardInfo("x", len(RECORDS), 0, "crc", "")

@@ -64,7 +64,7 @@ def test_neighbours_are_read_in_pieces_of_bounded_size(shard, monkeypatch):
     assert max(lengths) <= 1000
 
 
-def test_the_mean_size_is_that_of_the_manifest_or_of_the_index(shard):
+def test_mean_size_of_records(shard):
     assert RecordFile(shard.path).mean_bytes == shard.mean_bytes == 37 * 9.5 + 16
 
 
@@ -84,7 +84,7 @@ def test_a_record_that_there_is_not(shard, number):
         RecordFiles([shard]).read([0, number])
 
 
-def test_one_read_of_index_and_none_before_record_is_asked_for(tmp_path, monkeypatch):
+def test_index_is_read_once(tmp_path, monkeypatch):
     info = write(tmp_path / "x", RECORDS)
     read = []
     decode = module.decode_index
@@ -206,7 +206,7 @@ def test_index_stale_or_damaged_is_error(tmp_path, change, told):
     assert RecordFile(str(tmp_path / "x"), info).read(NUMBERS) == [RECORDS[number] for number in NUMBERS]
 
 
-def test_index_of_shard_of_same_size_and_number_of_records_gives_no_wrong_record(tmp_path):
+def test_index_of_similar_shard(tmp_path):
     info = write(tmp_path / "x", RECORDS)
     write(tmp_path / "y", RECORDS[::-1])
     (tmp_path / ".index" / "y.idx").replace(tmp_path / ".index" / "x.idx")
@@ -220,7 +220,7 @@ def test_shard_that_was_replaced_before_it_is_read_is_error(tmp_path, shard):
         shard.read([3])
 
 
-def test_shard_that_was_replaced_with_its_index_before_it_is_read_is_error_of_shard(tmp_path, shard):
+def test_replaced_shard_is_an_error(tmp_path, shard):
     replace(tmp_path / "x", framed(*RECORDS, *RECORDS))
     index_shard(str(tmp_path / "x"), None, lambda records: None)
     with pytest.raises(RecordError, match=r"x has changed since it was opened") as caught:

@@ -125,7 +125,7 @@ def test_only_some_columns_and_tabs(tmp_path):
     assert read(tmp_path / "x.tsv", b"a\tb\n1\tx,y\n", ("b",)) == ({"b": ["x,y"]}, [1], [])
 
 
-def test_rows_none_are_named_with_their_numbers_and_others_stay(tmp_path):
+def test_malformed_rows_are_rejects(tmp_path):
     cells, lines, bad = read(tmp_path / "x.csv", b"a,b\n1\n\n3,4\n5,6,7\n8,9\n\xe9,x\n")
     assert (cells, lines) == ({"a": ["3", "8"], "b": ["4", "9"]}, [2, 4])
     assert sorted(bad) == [(1, Reason.MALFORMED_ROW), (3, Reason.MALFORMED_ROW), (5, Reason.NOT_TEXT)]
@@ -392,7 +392,7 @@ def test_cell_no_record_could_hold_is_reject(tmp_path, monkeypatch):
     )
 
 
-def test_texts_of_parquet_no_utf_8_are_named_with_their_row_and_others_stay(tmp_path):
+def test_parquet_texts_not_in_utf_8(tmp_path):
     values = pa.array([b"a", b"\xff", b"b", b"\xfe"])
     texts = pa.StringArray.from_buffers(4, *values.buffers()[1:])
     columns = {"n": [1, 2, 3, 4], "s": texts, "l": pa.ListArray.from_arrays([0, 1, 2, 3, 4], texts)}

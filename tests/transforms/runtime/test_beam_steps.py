@@ -38,7 +38,7 @@ def test_coders_differ():
     ],
 )
 @pytest.mark.parametrize(("given", "expected"), [(None, 3), (5, 5)])
-def test_threads_are_as_many_as_are_given_or_as_cores_where_work_is_done(make, given, expected, monkeypatch):
+def test_number_of_threads(make, given, expected, monkeypatch):
     def not_here() -> int:
         raise AssertionError("counted where the job is submitted")
 

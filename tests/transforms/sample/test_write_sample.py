@@ -108,7 +108,7 @@ def test_equal_seeds_give_equal_files_and_others_do_not(tmp_path):
     assert [name for name in drawn if one[name] == other[name]] == []
 
 
-def test_largest_object_of_each_image_is_in_folder_of_its_class(sample):
+def test_class_folders_of_objects(sample):
     drawn = document(sample.instances)
     names = {category["id"]: category["name"] for category in drawn["categories"]}
     largest = {row["image_id"]: row for row in sorted(drawn["annotations"], key=lambda row: (row["area"], -row["id"]))}

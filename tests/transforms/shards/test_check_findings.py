@@ -53,7 +53,7 @@ def check(asked: Demands, rows: dict[str, Rows], found, images: Names = NO_NAMES
     check_findings(asked, rows, Facts(rejects=rejects, unmatched=images, unlisted=files), found)
 
 
-def test_rows_are_counted_by_split_and_those_that_were_merged_once():
+def test_rows_are_counted_by_split():
     facts = FactsBuilder()
     facts.add_rows("train", InputRows("a.json", "instances", 5, 9))
     facts.add_rows("train", InputRows("b.json", "captions", 4, 8))
@@ -82,7 +82,7 @@ def test_annotation_files_of_different_splits(merged, is_said):
 
 
 @pytest.mark.parametrize(("merged", "is_advised"), [(0, False), (9, True)])
-def test_another_folder_is_no_cure_for_annotation_files_of_two_splits(merged, is_advised):
+def test_cure_for_files_of_two_splits(merged, is_advised):
     found = rejected(9)
     facts = Facts(
         {("train", Metric.ROWS_MERGED.value): merged},
@@ -137,7 +137,7 @@ def test_without_any_file_nothing_is_written(tmp_path):
     assert (caught.value.exit_code, list(tmp_path.iterdir())) == (2, [])
 
 
-def test_too_many_rejects_are_listed_and_likely_cause_is_named(tmp_path):
+def test_too_many_rejects(tmp_path):
     found, rows = [*rejected(1, split="val"), *rejected(6)], {"train": Rows(9, 0), "val": Rows(1, 0)}
     with pytest.raises(TooManyRejectsError) as caught:
         check(demands(tmp_path, splits=("train", "val")), rows, found, names("1.jpg"), names("1.JPG"))
@@ -154,7 +154,7 @@ def test_too_many_rejects_are_listed_and_likely_cause_is_named(tmp_path):
     ]
 
 
-def test_split_without_images_leaves_nothing_that_another_command_would_be_refused_for(tmp_path):
+def test_empty_split_leaves_no_files(tmp_path):
     note = tmp_path / ".recordmill-val" / "recipe.json"
     note.parent.mkdir()
     note.write_text("{}")
@@ -198,7 +198,7 @@ def checked(p, number: int, asked: Demands) -> beam.PCollection:
     return (found,) | AddFacts() | CheckFindings(asked)
 
 
-def test_transform_gives_one_element_where_all_is_well_and_tells_warnings_once(caplog):
+def test_transform_warns_once(caplog):
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
         assert_that(checked(p, 1, demands(max_rejects=0.34)), equal_to([{"train": Rows(3, 8)}]))
     assert [record.getMessage() for record in caplog.records if "odd" in record.getMessage()] == ["this is odd"]

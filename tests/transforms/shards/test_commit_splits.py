@@ -56,7 +56,7 @@ def listed(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("layout", "expected"), [("detection", set(LABEL_FILES)), ("table", set())])
-def test_label_files_without_class_are_beside_images_and_not_beside_rows(layout, expected):
+def test_label_files_of_no_classes(layout, expected):
     manifest = msgspec.structs.replace(of_split("train"), layout=layout, categories=())
     assert set(companions(manifest)) & set(LABEL_FILES) == expected
 
@@ -105,7 +105,7 @@ def test_two_splits_at_once_are_both_listed(tmp_path):
 
 
 @pytest.mark.parametrize("at", ["manifest.json", "labels.csv", "dataset_info.json", "manifest-train.json"])
-def test_split_that_comes_while_another_is_committed_is_not_lost(tmp_path, monkeypatch, at):
+def test_concurrent_split_is_not_lost(tmp_path, monkeypatch, at):
     write, is_first = LocalStorage.write, [True]
 
     def interrupted(self, path, data):
@@ -127,7 +127,7 @@ OTHERWISE = [
 
 
 @pytest.mark.parametrize(("fields", "told"), OTHERWISE)
-def test_split_that_does_not_go_with_others_is_refused_and_they_are_left_alone(tmp_path, fields, told):
+def test_mismatched_split_is_refused(tmp_path, fields, told):
     commit(tmp_path, of_split("train"))
     before = contents(tmp_path)
     with pytest.raises(CategoryError, match=told):
@@ -135,7 +135,7 @@ def test_split_that_does_not_go_with_others_is_refused_and_they_are_left_alone(t
     assert {name: data for name, data in contents(tmp_path).items() if "/" not in name} == before
 
 
-def test_split_committed_after_another_that_it_does_not_go_with_goes_again(tmp_path, monkeypatch):
+def test_late_mismatched_split(tmp_path, monkeypatch):
     """The other split appears after the check of the first."""
     write = LocalStorage.write
 
@@ -189,7 +189,7 @@ def test_only_split_may_change_everything(tmp_path):
     assert (manifest.categories, manifest.parts) == ((Category(1, "cow"),), (Part.LVIS,))
 
 
-def test_replaced_split_goes_when_new_one_is_whole_and_its_manifest_goes_first(tmp_path, monkeypatch):
+def test_old_split_goes_after_new_one(tmp_path, monkeypatch):
     """At each change of the folder: what a manifest lists is there, old or new."""
     commit(tmp_path, msgspec.structs.replace(of_split("val")))
     commit(tmp_path, of_split("train", 3), b"o")
@@ -219,7 +219,7 @@ def test_replaced_split_goes_when_new_one_is_whole_and_its_manifest_goes_first(t
     assert not {path.name for path in tmp_path.iterdir()} & old_shards
 
 
-def test_replaced_split_of_another_layout_leaves_neither_shards_nor_links(tmp_path):
+def test_replaced_layout_leaves_nothing(tmp_path):
     recipe = msgspec.structs.replace(RECIPE, layout="keras")
     shards = tuple(ShardInfo(f"file_0{index}-4.tfrec", 4, 3, "crc", "sha") for index in range(2))
     entry = msgspec.structs.replace(of_split("train").splits["train"], recipe=recipe, shards=shards)
@@ -290,7 +290,7 @@ def test_shard_gone_or_damaged_is_no_part_of_data_set(tmp_path):
 
 
 @pytest.mark.parametrize("file", ["", ".index/"])
-def test_file_that_another_run_has_written_meanwhile_is_not_taken(tmp_path, file):
+def test_file_of_another_run_is_left(tmp_path, file):
     """Two jobs may read a folder of images before and after images were added."""
     manifest = with_index(of_split("train", 1), b"idx")
     (shard,) = manifest.splits["train"].shards
@@ -304,7 +304,7 @@ def test_file_that_another_run_has_written_meanwhile_is_not_taken(tmp_path, file
     assert not (tmp_path / "manifest.json").exists()
 
 
-def test_list_of_rejects_that_another_run_has_written_meanwhile_is_not_taken(tmp_path):
+def test_rejects_of_another_run(tmp_path):
     manifest = of_split("train", 0)
     stage(tmp_path, RECIPE, [])
     (tmp_path / ".recordmill-train" / "rejects.jsonl").write_text("of another image")
@@ -342,7 +342,7 @@ def test_equal_list_of_another_run_is_not_replaced(tmp_path):
     assert (tmp_path / "rejects-train.jsonl").stat().st_ino == before
 
 
-def test_in_bucket_another_run_s_shard_is_known_by_its_checksum(monkeypatch):
+def test_foreign_shard_in_bucket(monkeypatch):
     with running() as server:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
         shards = tuple(ShardInfo(f"coco-train.tfrecord-0000{i}-of-00002", 4, 3, crc32c(b"abc"), "") for i in range(2))
@@ -357,7 +357,7 @@ def test_in_bucket_another_run_s_shard_is_known_by_its_checksum(monkeypatch):
         assert commit_splits("gs://bucket/out", manifest, {"train": b"{}"}) == manifest
 
 
-def test_manifest_of_one_split_under_name_of_another_is_refused(tmp_path):
+def test_manifest_of_another_split(tmp_path):
     commit(tmp_path, of_split("train"))
     (tmp_path / "manifest-val.json").write_bytes((tmp_path / "manifest-train.json").read_bytes())
     with pytest.raises(ConfigError, match=r"manifest-val\.json is not of the split val alone"):

@@ -33,7 +33,7 @@ def test_transform_counts_group_once():
         assert_that(facts | "Largest" >> beam.Map(lambda found: found.largest_group), equal_to([(8, "a")]), "Largest")
 
 
-def test_images_in_no_group_of_list_and_its_names_of_no_image_are_counted():
+def test_unmatched_groups_are_counted():
     division = Division(SHARES, groups={"1": "a", "2": "a", "3": "a", "gone": "b", "lost": "a"})
     images = [("train", name) for name in "123x"] + [("val", "y")]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:

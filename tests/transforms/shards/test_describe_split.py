@@ -280,13 +280,13 @@ def test_too_many_rejects_are_named_with_cure():
     )
 
 
-def test_without_any_image_paths_that_command_named_are_named_once():
+def test_paths_of_no_images_are_named():
     with pytest.raises(EmptyDatasetError) as caught:
         check({"train": Rows(0, 0), "val": Rows(0, 0)}, [], inputs=["more/labels.csv", "a.json", "a.json"])
     assert str(caught.value) == "a.json, more/labels.csv: no images, so there is nothing to write"
 
 
-def test_split_that_no_image_goes_to_is_error_though_others_have_some():
+def test_one_split_without_images():
     with pytest.raises(EmptyDatasetError, match="split val gets none of the 10 images; give it a larger share"):
         check({**ROWS, "val": Rows(0, 0)})
 
@@ -299,7 +299,7 @@ def test_split_that_no_image_goes_to_is_error_though_others_have_some():
         (ImageCounts(2, 0, 0, {"image_missing": 1}, of_other_classes=1), "none is of the classes that were asked for"),
     ],
 )
-def test_split_without_examples_is_error_though_others_have_some(images, told):
+def test_one_split_without_examples(images, told):
     with pytest.raises(EmptyDatasetError, match=f"of the 2 images of split val {told}"):
         check_examples({"train": SPLIT, "val": without_records(images)}, "rejects.jsonl")
 

@@ -262,7 +262,7 @@ def test_later_run_finds_commit_of_first(tmp_path):
 
 
 @pytest.mark.parametrize("harm", ["shard", "recipe", "versions"])
-def test_split_damaged_or_made_otherwise_is_not_taken_for_late_run_s(tmp_path, monkeypatch, harm):
+def test_foreign_split_is_not_ours(tmp_path, monkeypatch, harm):
     committed(tmp_path)
     recipe = RECIPE
     if harm == "shard":
@@ -317,9 +317,7 @@ def test_transform_collects_facts_of_steps(tmp_path):
 @pytest.mark.parametrize(
     ("policy", "picture", "is_refused"), [("leakage", 1, True), ("leakage", 2, False), ("fail", 1, True)]
 )
-def test_split_that_another_job_writes_at_same_moment_is_compared_too(
-    tmp_path, monkeypatch, policy, picture, is_refused
-):
+def test_concurrent_split_is_compared(tmp_path, monkeypatch, policy, picture, is_refused):
     def finish(recipe: Recipe, shards, picture: int) -> Manifest:
         of = fingerprints_of(shards[0].file, (f"{recipe.split}.jpg", picture, 0, 0))
         notes = stage(tmp_path, recipe, shards[:1], of) + stage(tmp_path, recipe, shards[1:])

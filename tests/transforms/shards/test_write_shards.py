@@ -105,7 +105,7 @@ KERAS_NAME = "file_01-1.tfrec"
 KERAS_FILE = f".recordmill-train/{KERAS_NAME}"
 
 
-def test_shard_of_one_record_object_reads_no_image_without_one(tmp_path, tasks):
+def test_no_objects_no_image_is_read(tmp_path, tasks):
     Path(tasks[2].ref.path).write_bytes(b"no image at all")
     result = result_of(tasks, recipe(tmp_path, layout="keras"), table=KERAS)
     data = (tmp_path / "out" / KERAS_FILE).read_bytes()

@@ -89,7 +89,7 @@ def test_file_is_read_whole_where_system_reads_less_at_once(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("read", [STORAGE.read, lambda path, version: STORAGE.read_range(path, 0, 3, version)])
-def test_file_that_was_written_to_since_it_was_listed_is_another(tmp_path, read):
+def test_changed_file_is_another(tmp_path, read):
     path = tmp_path / "a"
     path.write_bytes(b"old")
     (file,) = STORAGE.walk(str(tmp_path))
@@ -189,7 +189,7 @@ def killed_upload(path) -> Path:
     return temporary
 
 
-def test_delete_leftovers_takes_temporary_files_of_killed_processes(tmp_path):
+def test_leftovers_are_deleted(tmp_path):
     for name in ("coco-train.tfrecord-00000-of-00002", "rejects.jsonl", "x" * 255):
         killed_upload(tmp_path / name)
     kept = ["a", ".a", ".a.tmp", ".a.01234567.tmp", ".a.012345-1-01234g.0123.tmp", "a.012345-1-012345.0123.tmp"]
@@ -265,7 +265,7 @@ def test_names_as_long_as_file_system_has_them_are_written(tmp_path, name):
     assert contents(tmp_path) == {name: b"long"}
 
 
-def test_folder_that_vanishes_while_it_is_written_to_is_made_again(tmp_path, monkeypatch):
+def test_vanished_folder_is_made_again(tmp_path, monkeypatch):
     path = tmp_path / "state" / "shard.json"
     commit, commits = LocalUpload.commit, []
 
@@ -298,7 +298,7 @@ def test_file_written_to_while_it_is_read_is_named_as_changed(tmp_path, monkeypa
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no /proc")
-def test_file_that_does_not_know_its_size_is_not_read_on_and_on():
+def test_file_of_unknown_size():
     with pytest.raises(ChangedFileError):
         STORAGE.read("/proc/self/status")
 

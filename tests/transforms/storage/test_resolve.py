@@ -41,7 +41,7 @@ def test_local_copy_of_a_local_file(tmp_path):
         assert path == str(tmp_path / "model.keras")
 
 
-def test_local_copy_of_bucket_s_file_has_its_name_and_is_gone_afterwards(gcs):
+def test_local_copy_is_deleted(gcs):
     gcs.put("models/tiny.keras", b"model" * 1_000_000)
     with local_copy(path_of("models/tiny.keras")) as path:
         assert os.path.basename(path) == "tiny.keras"  # Keras looks at its ending
@@ -124,7 +124,7 @@ def test_bomb_is_unpacked_to_its_bound_and_no_further(tmp_path, monkeypatch, mem
 
 
 @pytest.mark.parametrize("read", [read_unpacked, lambda path: b"".join(open_unpacked(path)[1])])
-def test_member_that_says_it_unpacks_to_too_much_is_not_unpacked(tmp_path, monkeypatch, read):
+def test_zip_bomb_is_not_unpacked(tmp_path, monkeypatch, read):
     """Its packed size may lie, too: another member begins behind it."""
     monkeypatch.setattr(module, "_ALWAYS", 3 << 20)
     archive(tmp_path / "a.zip", {"zeros": bytes(4_000_000), "next": b""})

@@ -158,7 +158,7 @@ def test_nothing_can_be_written(tmp_path):
     assert (tmp_path / "masks.zip").read_bytes() == before
 
 
-def test_member_that_was_replaced_since_it_was_listed_is_another(tmp_path):
+def test_replaced_member_is_another(tmp_path):
     """In a new archive, whose own version is right."""
     path = archive(tmp_path / "masks.zip", {"a.png": b"old", "b.png": b"kept"})
     listed = {file.name: file for file in storage_for(path).walk(path)}
@@ -246,7 +246,7 @@ def test_disk_that_fails_is_not_taken_for_damaged_member(tmp_path, monkeypatch):
 # Members by range
 
 
-def test_member_is_one_read_of_no_more_than_its_bytes_and_next_one_s_header(tmp_path, monkeypatch):
+def test_member_is_one_read(tmp_path, monkeypatch):
     members = {f"{number}.png": bytes([number]) * 5000 for number in range(20)}
     path = archive(tmp_path / "masks.zip", members, zipfile.ZIP_STORED)
     storage = storage_for(path)
@@ -364,7 +364,7 @@ def test_member_is_read_no_further_than_its_reader_takes(tmp_path):
     assert storage.read(path, most_bytes=1_000_000) == bytes(1_000_000)
 
 
-def test_member_that_has_far_more_bytes_than_it_unpacks_to_is_not_read(tmp_path):
+def test_oversized_member_is_not_read(tmp_path):
     """Its directory says that one byte is packed in ten gigabytes, which take no room on the disk."""
     archive(tmp_path / "a.zip", {"one": b"1"}, zipfile.ZIP_STORED)
     data = (tmp_path / "a.zip").read_bytes()
@@ -381,7 +381,7 @@ def test_member_that_has_far_more_bytes_than_it_unpacks_to_is_not_read(tmp_path)
         storage.read(path, most_bytes=256_000_000)
 
 
-def test_of_members_of_one_name_last_is_taken_and_others_are_named(tmp_path, caplog):
+def test_last_member_of_a_name_counts(tmp_path, caplog):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for data in (b"first", b"second", b"last"):

@@ -134,7 +134,7 @@ def test_columns_without_value_in_some_row_are_optional():
     assert [text for text in found.warnings if "column a is not in b.csv" in text]
 
 
-def test_classes_called_by_other_numbers_than_their_labels_are_named_unless_asked_for():
+def test_warning_of_numeric_class_names():
     (text,) = choose({"c": ["1", "2"]}, label="c").warnings
     assert "that of class '1' is 0" in text
     assert choose({"c": ["1", "2"]}, label="c", classes=("1", "2")).warnings == ()
@@ -265,7 +265,7 @@ def test_column_without_name_is_no_feature():
         choose({"a": ["1"]}, {"": ["1"]})
 
 
-def test_paths_of_pictures_are_written_where_they_are_asked_for():
+def test_image_paths_on_request():
     rows = {"a": ["1.jpg", "2.jpg"], "b": ["2", "3"]}
 
     def names(**choice) -> list[str]:

@@ -132,7 +132,7 @@ def test_unfit_values_are_found(type_, array, reason):
         assert len(found) == 2
 
 
-def test_missing_value_of_type_that_does_not_convert_is_no_fault():
+def test_missing_value_is_no_fault():
     floats = pa.array([1.5, None])
     assert convert(floats, ColumnType.DATE, is_optional=True)[1] == [(0, Reason.OTHER_TYPE)]
 

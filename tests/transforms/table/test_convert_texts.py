@@ -27,7 +27,7 @@ SCHEMA = TableSchema((Column("id", "id", ColumnType.INT64), Column("title", "tit
 CHOSEN = ChosenSchema(SCHEMA, LabelMap(()), ("w",))
 
 
-def test_rows_without_text_have_no_terms_and_bytes_none_are_faults():
+def test_rows_without_text():
     array = pa.array([b"dog cat dog", None, b"\xff", b"", b"yak"], pa.binary())
 
     found = convert_texts((INDEX, VALUE), array, 5, TextVectorizer(ENCODER))
@@ -48,7 +48,7 @@ def test_text_is_no_longer_than_row_of_csv(monkeypatch):
     assert found.counts.tolist() == [[1, 0, 2, 0], [0] * 4, [1, 0, 1, 0]]
 
 
-def test_features_stand_for_texts_and_lead_back_to_their_column():
+def test_features_of_text_columns():
     chosen = with_texts(CHOSEN, [ENCODER], {"title": {"value": "words"}}, ColumnChoice())
     assert chosen.schema.columns[1:] == (INDEX, Column("title", "words", ColumnType.TERM_VALUE, is_list=True))
     assert chosen.encoders == (ENCODER,)

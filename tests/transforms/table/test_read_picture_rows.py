@@ -97,7 +97,7 @@ def test_key_decides_instead_of_picture(tmp_path):
     assert len({image.name for image in found}) == 20
 
 
-def test_rows_without_usable_path_are_rejects_with_column_and_value(tmp_path):
+def test_unusable_paths_are_rejects(tmp_path):
     path = csv(tmp_path, "../a.jpg,cat,1", ",cat,2", "/elsewhere/a.jpg,cat,3", "http://x/a.jpg,cat,4", "a.jpg,emu,5")
     found = read(path)
     assert [(r.what, r.id, r.reason, r.detail) for r in found.rejects] == [

@@ -196,7 +196,7 @@ def test_edited_or_missing_files_are_found(tmp_path, edit, found):
         (1, REASONS, []),
     ],
 )
-def test_list_of_rejects_is_as_long_as_its_bound_and_counts_say(tmp_path, monkeypatch, most, lines, found):
+def test_length_of_list_of_rejects(tmp_path, monkeypatch, most, lines, found):
     monkeypatch.setattr("recordmill.schemas.dataset.manifest.MOST_LISTED", most)
     write(tmp_path, val=VAL)
     write_alone(tmp_path, "train", SPLIT, rejects=b"{}\n" * lines)

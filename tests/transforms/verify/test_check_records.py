@@ -214,7 +214,7 @@ def test_mask_damaged_or_of_another_size_is_named(values, layout, changed):
     assert source in detail
 
 
-def test_mask_of_many_values_is_no_fault_where_it_is_not_of_object(values):
+def test_maps_may_have_many_values(values):
     labels = png(np.full((20, 30), 255, np.uint8))
     assert reasons(values, "detection", **{"semantic.png": labels, "panoptic.category_png": labels}) == []
 

@@ -53,7 +53,7 @@ def bad(values) -> bytes:  # noqa: F811
     return record(values, "plain", **WRONG)
 
 
-def test_examples_and_objects_are_counted_and_faults_have_their_records_number(tmp_path, good, bad):
+def test_counts_and_faults_of_records(tmp_path, good, bad):
     expected = shard(tmp_path / "a", [good] * 9 + [bad, good, bad])
     check = verify(expected)
     assert msgspec.structs.replace(check, faults=Faults()) == ShardCheck(
