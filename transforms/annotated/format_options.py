@@ -60,7 +60,7 @@ class FormatOptions(AnnotatedOptions):
         """Return the splits that are written.
 
         Raises:
-            ConfigError: the data set says which split an image is of, and so does --split.
+            ConfigError: both the data set and --split name the splits.
         """
         if not source.splits or (len(source.splits) == 1 and self.split != ALL_TRAIN):
             return self.splits

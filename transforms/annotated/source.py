@@ -171,7 +171,7 @@ class Source:
         check: takes all notes before the first image is read, and yields warnings, or raises ConfigError.
         parts: of records, if the layout has them.
         inputs: files that determine what is read: the data set's own, and lists.
-        warnings: what is not likely to be meant, for a person.
+        warnings: for the summary: unlikely contents.
     """
 
     path: str

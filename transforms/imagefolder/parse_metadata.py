@@ -206,7 +206,7 @@ def value_of(each: Mapping[str, Any], keys: Sequence[str]) -> Any:
 
 
 def is_numbered(each: Mapping[str, Any]) -> bool:
-    """Return True if an object has a number as its class."""
+    """Return True if the class of an object is a number."""
     return isinstance(value_of(each, CLASSES), int | float)
 
 

@@ -237,7 +237,7 @@ def check_pixel_count(image: Image.Image) -> None:
 
 
 def _is_rotated(image: Image.Image, data: bytes, kind: str) -> bool:
-    """Return True if an image has an EXIF orientation other than upright."""
+    """Return True if EXIF rotates or mirrors an image."""
     if kind == "png" and not check_formats.png_may_have_exif(data):
         return False  # Pillow would decode all pixels to look for a chunk after them
     return orientation_of(image) in TURNS
