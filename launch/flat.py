@@ -15,7 +15,7 @@ from recordmill.schemas.errors import ConfigError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code, as `recordmill.launch.cli.main` does."""
+    """Run the command as `recordmill.launch.cli.main` does; return its exit code."""
     try:
         typed = from_flat(sys.argv[1:] if arguments is None else arguments)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""Conversion for `recordmill.convert`, in this process or in a child process.
+"""Conversion for `recordmill.convert`, in this or a child process.
 
 A child reads two lines of JSON from standard input: the import path; and a list of the verb, the values of its options
 by name, the process id of the caller, and the width of its live line, 0 for plain lines. It writes lines of JSON to

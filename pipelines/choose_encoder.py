@@ -82,7 +82,7 @@ def _check_replaceable(output: str, column: str, manifest: Manifest | None) -> N
 
 
 def text_files(options: TextOptions, text: EncoderSource | None) -> Iterator[InputFile]:
-    """Yield the files that determine how texts are encoded, besides the texts."""
+    """Yield further files that determine how texts are encoded."""
     if text and text.path:
         yield input_file("encoders", text.path)
     elif text:

@@ -58,7 +58,7 @@ def prepare(options: CocoOptions) -> Job:
 
 
 def inputs(options: CocoOptions, text: EncoderSource | None = None) -> Iterator[InputFile]:
-    """Yield the annotation files, and others that determine the bytes of each split."""
+    """Yield the annotation files and others that determine bytes."""
     for source in sorted(options.sources, key=astuple):
         yield input_file(source.kind.value, source.path, source.masks)
     yield from text_files(options, text)
@@ -111,7 +111,7 @@ def join_part(
     options: CocoOptions,
     splits: tuple[str, ...],
 ) -> JoinedImages:
-    """Return the images of a part; `splits` are those of the job."""
+    """Return a part's images; `splits` are the job's."""
     p, named, bits = coco.rows.pipeline, part.split, range_bits(part.sources)
     files = masks = None
     if not options.no_list:

@@ -91,14 +91,14 @@ def input_file(kind: str, path: str, masks: str = "") -> InputFile:
 
 
 def group_files(options: DividedOptions) -> Iterator[InputFile]:
-    """Yield the file of `--groups`, after a check of its lines."""
+    """Yield the file of `--groups`, after checking its lines."""
     if options.groups:
         read_groups(options.groups)
         yield input_file("groups", options.groups)
 
 
 def exclude_files(options: ChoiceOptions) -> Iterator[InputFile]:
-    """Yield the files of `--exclude`, after a check of their lines."""
+    """Yield the files of `--exclude`, after checking their lines."""
     if options.exclude:
         read_exclusions(options.exclude, options.exclude_kinds)
         yield from (input_file("exclude", path) for path in options.exclude)
@@ -123,7 +123,7 @@ def choose_images(options: ChoiceOptions, blocks: PCollection, splits: Sequence[
 
 
 class Job(NamedTuple):
-    """A conversion. Each image or row belongs to one of the splits."""
+    """Conversion. Each image or row has one split."""
 
     options: ImageOptions
     splits: tuple[str, ...]
@@ -175,7 +175,7 @@ class Job(NamedTuple):
 
 
 def write_nothing(p: beam.Pipeline, reason: str) -> None:
-    """Add a job that logs the reason why it is empty."""
+    """Add a job that logs why it is empty."""
     p | "Reason" >> beam.Create([reason]) | "LogReason" >> beam.LogElements(level=logging.INFO)
 
 
@@ -189,7 +189,7 @@ def _facts(gathered: Gathered, planned: ShardPlans, splits: Sequence[str]) -> tu
 
 
 def _named(keyed: tuple[int, bytes], splits: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the split and the name of each image of a Block."""
+    """Yield the split and name of a Block's images."""
     block = unpack_block(keyed[1])
     for split, name in zip(block.split.tolist(), block.file_name.texts(), strict=True):
         yield splits[split], name_key(name)

@@ -21,13 +21,13 @@ from recordmill.schemas.inputs.options import ImageOptions
 
 
 class DataSetOptions(Options):
-    """Options of a verb that reads a data set; all of `recordmill report`."""
+    """Options of a verb that reads a data set."""
 
     folder: DataSet = ARGUMENT.opt("Folder of the data set.", ..., "OUT")
 
 
 class ServiceVerifyOptions(DataSetOptions):
-    """Options of `verify` in a service, whose workers have no TensorFlow."""
+    """Options of `verify` in a service, without TensorFlow on workers."""
 
     check: Literal["hashes", "decode"] = RUN.opt("Check checksums and records, or also decode every image.", ...)
     sample: float = RUN.opt(
@@ -52,7 +52,7 @@ class VerifyOptions(ServiceVerifyOptions):
 
     @property
     def chosen_check(self) -> Check:
-        """The check to do; without an option it depends on this machine."""
+        """Check to do; by default, it depends on the machine."""
         if self.check is None:
             return Check.TENSORFLOW if self.recompute or find_spec("tensorflow") else Check.DECODE
         return Check(self.check)
@@ -165,7 +165,7 @@ class SampleOptions(Options):
 
 
 class TerminalOptions(Options):
-    """Options of all verbs: what a command shows while it runs."""
+    """Options of all verbs: what is shown during a run."""
 
     progress: Literal["auto", "plain", "none"] = RUN.opt(
         "Show progress as a live line, as plain lines, or not. `auto`: a live line on a terminal.", "auto"

@@ -52,7 +52,7 @@ def prepare(options: EmbedOptions) -> Job:
 
 
 def _recorded(options: EmbedOptions, model: FeatureModel) -> dict[str, RecipeValue]:
-    """Return the recipe's entries about the model, which `verify --recompute` needs."""
+    """Return the recipe's entries about the model, for `verify --recompute`."""
     return {
         **{name: getattr(options, name) for name in ("batch", "dtype", "model", "pool", "resize")},
         "feature_shape": list(map(str, model.feature_shape)),

@@ -1,4 +1,4 @@
-"""Options of `recordmill embed`: an encoder over the sources `folder` and `table`."""
+"""Options of `recordmill embed`: an encoder over `folder` and `table`."""
 
 import os
 from collections.abc import Iterator

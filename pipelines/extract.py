@@ -1,4 +1,4 @@
-"""`recordmill extract`: convert a data set to image files and labels."""
+"""`recordmill extract`: convert records to image files and labels."""
 
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
@@ -45,7 +45,7 @@ def listed_shards(folder: str, manifest: Manifest, split: str) -> list[ManifestS
 
 
 def check_format(folder: str, manifest: Manifest, format_: str) -> None:
-    """Raise ConfigError if records cannot become label files of a format."""
+    """Raise ConfigError if records do not fit a label format."""
     if format_ == "coco":
         return
     coco = f"recordmill extract {folder} DIR writes COCO JSON"

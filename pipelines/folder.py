@@ -1,4 +1,4 @@
-"""`recordmill folder`: convert images with one class each to TFRecord shards."""
+"""`recordmill folder`: convert images of one class each."""
 
 from collections.abc import Iterator
 from functools import partial

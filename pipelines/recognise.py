@@ -147,7 +147,7 @@ def _options(verb: str) -> Any:
 
 
 def _by_content(folder: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield formats that the first files show which may have annotations."""
+    """Yield formats by the contents of the first candidate files."""
     for name, head in _heads(folder, names):
         what = describe_content(head)
         for word, verb in _BY_CONTENT.items():
@@ -156,7 +156,7 @@ def _by_content(folder: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _heads(folder: str, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield the beginnings of the first files that may have annotations."""
+    """Yield the beginnings of the first possible annotation files."""
     for name in islice((name for name in names if name.endswith((".json", ".xml"))), _MOST_READ):
         path = join_path(folder, name)
         with storage_for(path).open(path) as file:
@@ -228,7 +228,7 @@ def _tables(data: str, folder: str, names: Sequence[str]) -> Iterator[Recognised
 
 
 def _class_folders(data: str, images: Sequence[str]) -> Iterator[Recognised]:
-    """Yield the reading of class folders, or of those below folders of splits."""
+    """Yield the reading of class folders, also below splits."""
     tops = sorted({name.partition("/")[0] for name in images if "/" in name})
     within = sorted({name.split("/")[1] for name in images if name.count("/") > 1})
     if tops and set(tops) <= SPLIT_OF_FOLDER.keys():

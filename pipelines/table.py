@@ -71,7 +71,7 @@ class Table(NamedTuple):
 
     @property
     def contents(self) -> Contents:
-        """Encoder of records. The columns are not known before the job."""
+        """Encoder of records. Columns are unknown before the job."""
         options = self.options
         if not options.image_column:
             return Contents(CopyRows(), PlanRows(self.splits, options.sizing))
@@ -225,5 +225,5 @@ def _of_keys(_: bytes, spills: list[Spill], output: str, column: str, split: str
 
 
 def table_of(chosen: ChosenSchema, pictures: tuple[Feature, ...]) -> FeatureTable:
-    """Return the features of columns, and of the images that rows name."""
+    """Return the features of columns and of rows' images."""
     return chosen.schema.table(pictures)

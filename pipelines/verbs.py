@@ -48,7 +48,7 @@ _conversion = partial(Verb, converts=True, resumes=True)
 
 
 def _format(name: str, what: str, text: str) -> Verb:
-    """Return the verb of a format. Its options are NAME_options.NameOptions in transforms/NAME."""
+    """Return a format's verb; NAME_options.NameOptions in transforms/NAME has options."""
     room, examples = name.replace("-", "_"), f"recordmill {name} --data DATA --output tfrecords"
     return _conversion(
         f"recordmill.transforms.{room}.{room}_options.{room.title().replace('_', '')}Options",
@@ -228,7 +228,7 @@ FORMATS = tuple(name for name, verb in VERBS.items() if verb.module == _OF_FORMA
 
 
 def fields_of(verb: str) -> tuple[OptionField, ...]:
-    """Return all options of a verb, in the order of its help."""
+    """Return all options of a verb, in help's order."""
     terminal: type[Options] = import_module("recordmill.pipelines.dataset_options").TerminalOptions
     hidden = () if VERBS[verb].runs_beam else ("progress",)
     return (*options_of(VERBS[verb].options), *(each for each in options_of(terminal) if each.name not in hidden))

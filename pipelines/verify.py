@@ -79,7 +79,7 @@ def _recomputing(recipe: Recipe, options: VerifyOptions) -> Recomputing | None:
 
 
 def load_models(expected: Iterable[ShardToVerify]) -> None:
-    """Load the models that recompute features, before a record is read.
+    """Load the models that recompute features, before any record.
 
     Raises:
         JobError: A model is missing, or differs from the recorded one.

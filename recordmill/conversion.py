@@ -176,7 +176,7 @@ class _ChildError(Exception):
 
 
 def _watch(messages: Iterable[str]) -> dict[str, Any]:
-    """Show progress until the result arrives, and return the result; empty without one."""
+    """Show progress until the result arrives, and return it."""
     shown = 0
     try:
         for message in map(json.loads, messages):
@@ -197,7 +197,7 @@ def _log(lines: Iterable[str], last: deque[str]) -> None:
 
 
 def _columns() -> int:
-    """Return the width of a live line; 0 if standard error shows none."""
+    """Return the live line's width; 0 if none is shown."""
     if type(sys.stderr).__module__.startswith("ipykernel"):
         return _NOTEBOOK_COLUMNS
     is_terminal = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"

@@ -83,13 +83,13 @@ def _value(record: RecordView, reading: Reading) -> Any:
 
 
 def _size(data: bytes) -> tuple[int, int]:
-    """Return width and height of an encoded image, from its header."""
+    """Return width and height of an encoded image, by header."""
     with opened(data, known_kind(data)) as image:
         return stored_size(image)
 
 
 def _picture(data: bytes) -> np.ndarray:
-    """Return the pixels of an encoded image: uint8 [height, width, 3]."""
+    """Return an encoded image's pixels: uint8 [height, width, 3]."""
     image = open_record_picture(data)
     # A conversion to the same mode would copy the image.
     return np.array(image if image.mode == "RGB" else for_jpeg(image).convert("RGB"))

@@ -150,7 +150,7 @@ class SplitRecords:
         return RecordFiles([RecordFile(*shard) for shard in self.shards])
 
     def numpy(self, *, keys: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-        """Read the records in order, shard by shard, and check their checksums.
+        """Read the records in order, and check their checksums.
 
         Args:
             keys: Values to decode, of those of `features`; None for all.
@@ -208,7 +208,7 @@ class SplitRecords:
         return found
 
     def _global(self, number: int) -> int:
-        """Return the number in the split of a record of this slice."""
+        """Return a record's number in the whole split."""
         try:
             return self._numbers[number]
         except IndexError:

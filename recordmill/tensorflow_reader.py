@@ -179,7 +179,7 @@ def tensorflow_dataset(split: SplitRecords, steps: Steps) -> "tf.data.Dataset":
 
 
 def _check(split: SplitRecords, steps: Steps, least: int) -> None:
-    """Raise ConfigError if the arguments contradict each other or the data set."""
+    """Raise ConfigError if arguments contradict themselves or the data set."""
     index, hosts = steps.shard or (0, 1)
     forms = {reading.form for reading in split.features.values()}
     size: Any = steps.resize

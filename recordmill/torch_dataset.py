@@ -140,7 +140,7 @@ def _bytes(tensor: torch.Tensor) -> int:
 
 
 def target_of(values: dict[str, Any], height: int, width: int) -> dict[str, Any]:
-    """Return the target of an image with objects, or of one object."""
+    """Return the target of one or more objects."""
     target = {name: _tensor(value) for name, value in values.items() if name not in _RENAMED}
     for coding in BOX_CODINGS:
         if coding.reading in values:

@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Ragged(NamedTuple):
-    """Ragged column: several values per row, as in Arrow's list arrays."""
+    """Column of several values per row, as Arrow's list arrays."""
 
     values: np.ndarray  # of all rows, one after the other
     starts: np.ndarray  # int64 [rows + 1]; row i has values[starts[i] : starts[i + 1]]
@@ -47,7 +47,7 @@ def starts_of(lengths: np.ndarray) -> np.ndarray:
 
 
 def spans(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return the integers of several spans, one span after the other: int64.
+    """Return the integers of spans, one after the other: int64.
 
     >>> spans(np.array([7, 2]), np.array([2, 3])).tolist()
     [7, 8, 2, 3, 4]
@@ -170,7 +170,7 @@ class Block:
         return Block(**columns, first_object_of_image=starts_of(lengths))
 
     def take_objects(self, objects: np.ndarray) -> "Block":
-        """Return all images with the objects selected by `objects`: bool [M]."""
+        """Return all images with the selected objects: bool [M]."""
         numbers = np.bincount(self.image_of_object[objects], minlength=len(self))
         columns = {name: taken(column, np.flatnonzero(objects)) for name, column in self.object_columns()}
         return self.having(**columns, first_object_of_image=starts_of(numbers))

@@ -32,7 +32,7 @@ def shortest_px(fraction: "np.float32", size_px: int, start_px: float = 0.0) -> 
 
 
 def shortest_decimal(value: "np.float32") -> float:
-    """Return the number with the fewest digits whose 32-bit float is `value`.
+    """Return the shortest decimal whose 32-bit float is `value`.
 
     >>> import numpy as np
     >>> shortest_decimal(np.float32(702.1057)), float(np.float32(702.1057))

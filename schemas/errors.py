@@ -76,7 +76,7 @@ class EmptyDatasetError(JobError):
 
 
 class NoImageFoundError(JobError):
-    """No image has its file. Nothing was written, not even resume state."""
+    """No image has its file. Nothing was written."""
 
     exit_code = 2
 
@@ -120,7 +120,7 @@ class IndexMismatchError(JobError):
 
 
 class RecordError(JobError):
-    """Error of a TFRecord file that cannot be read to its end.
+    """Error of a TFRecord file that is damaged or truncated.
 
     Attributes:
         detail: Description of the damage.

@@ -100,7 +100,7 @@ class Feature(msgspec.Struct, frozen=True):
 
 
 class Form(str, Enum):
-    """Conversion from the stored value to the value that readers return."""
+    """Conversion of the stored value for readers."""
 
     AS_IT_IS = "as it is"
     DECIMAL = "decimal"
@@ -180,7 +180,7 @@ class FeatureTable(msgspec.Struct, frozen=True):
         return tuple(part for part in Part if part in held)
 
     def with_parts(self, parts: tuple[Part, ...]) -> "FeatureTable":
-        """Return the table of records with exactly the optional parts `parts`."""
+        """Return the records' table with exactly the parts `parts`."""
         features = tuple(feature for feature in self.features if feature.part is None or feature.part in parts)
         return msgspec.structs.replace(self, features=features)
 

@@ -1,4 +1,4 @@
-"""The layouts of a data set, each a table of features.
+"""Layouts of a data set: tables of features.
 
 A layout assigns names to values (`recordmill.schemas.values`).
 
@@ -276,7 +276,7 @@ def _check_keys(option: str, keys: Iterable[str], table: FeatureTable) -> None:
 
 
 def _checked(feature: Feature, name: str, table: FeatureTable) -> str:
-    """Return the key `name`. Raise ConfigError if the feature cannot have it."""
+    """Return the key `name`, or raise ConfigError."""
     if not name or not name.isprintable() or len(name.encode()) > _MOST_KEY_BYTES:
         raise ConfigError(f"--rename {feature.name}={name}: a key has 1 to {_MOST_KEY_BYTES} bytes of printable text")
     group = next((each for each in table.groups if name.startswith(f"{each}/")), None)
@@ -343,7 +343,7 @@ def _exactly(feature: Feature, column: Any) -> Any:
 
 
 def shard_names(name: str, split: str, layout: str) -> ShardNames:
-    """Return the file names of a split's shards in a layout."""
+    """Return a split's shard names in a layout."""
     return ShardNames(name, split, LAYOUTS[layout].naming)
 
 
@@ -376,5 +376,5 @@ def is_of_picture(feature: Feature) -> bool:
 
 
 def has_picture(table: FeatureTable) -> bool:
-    """Return True if records contain images, as files or as pixels."""
+    """Return True if records have image files or pixels."""
     return not table.sources.isdisjoint({"image.encoded", _PIXELS})

@@ -44,7 +44,7 @@ def name_fault(file_name: str) -> str:
 
 
 def is_absolute(file_name: str) -> bool:
-    """Return True if the name is an absolute path or a URL."""
+    """Return True for an absolute path or a URL."""
     return file_name.startswith(("/", "\\")) or bool(_DRIVE.match(file_name) or _SCHEME.match(file_name))
 
 

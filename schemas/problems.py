@@ -157,7 +157,7 @@ class DuplicateImage(msgspec.Struct, frozen=True, order=True):
 
 
 class DuplicateGroup(msgspec.Struct, frozen=True):
-    """Group of two or more duplicate images; a line of DUPLICATES."""
+    """Group of duplicate images; a line of DUPLICATES."""
 
     kind: Likeness
     labels: Agreement

@@ -1,4 +1,4 @@
-"""Rejects: skipped data, and the reasons. Also metrics other than rejects."""
+"""Rejects: skipped data, and reasons. Also other metrics."""
 
 from collections import Counter
 from enum import Enum
@@ -80,7 +80,7 @@ class IdTexts(NamedTuple):
     annotations: dict[int, str]
 
     def named(self, reject: Rejected) -> Rejected:
-        """Return the reject with the text ids added to the detail."""
+        """Return the reject with text ids in its detail."""
         image_id = reject.id if reject.what == "image" else reject.image_id
         texts = {
             "image id": None if image_id is None else self.images.get(image_id),

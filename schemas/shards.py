@@ -1,4 +1,4 @@
-"""Shards: their number, their file names, and the results of finished shards."""
+"""Shards: numbers, file names, results of finished ones."""
 
 import re
 
@@ -11,7 +11,7 @@ from recordmill.schemas.statistics import Statistics
 
 
 class ShardKey(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """One shard of one split: number `index` (from 0) of `count`."""
+    """Shard of a split: number `index` (from 0) of `count`."""
 
     split: str
     index: int
@@ -19,7 +19,7 @@ class ShardKey(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 class ShardSizing(msgspec.Struct, frozen=True):
-    """Sizing of a split's shards, by the first attribute that is set."""
+    """Sizing of a split's shards: the first set attribute."""
 
     num_shards: int | None = None
     shard_bytes: int | None = None
@@ -79,7 +79,7 @@ class ShardNames(msgspec.Struct, frozen=True):
 
     @property
     def stable_prefix(self) -> str:
-        """Prefix of the `stable` names of all shards of the split."""
+        """Prefix of the split's `stable` shard names."""
         return f"{self.name}-{self.split}.tfrecord"
 
     def file(self, key: ShardKey, examples: int, gzip: bool) -> str:

@@ -23,7 +23,7 @@ def first_texts(texts: Iterable[str], most: int, between: str = ", ") -> str:
 
 
 def size_text(count: float) -> str:
-    """Return a number of bytes as text, in powers of ten.
+    """Return a number of bytes as text: kB, MB, …
 
     >>> size_text(1_234_567)
     '1.2 MB'
@@ -36,7 +36,7 @@ def size_text(count: float) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Return `text` with escaped control characters, which could control a terminal.
+    r"""Return `text` with escaped control characters, which could drive terminals.
 
     >>> printable("a\x1b[2Jb")
     'a\\x1b[2Jb'

@@ -125,7 +125,7 @@ REPORT = "report.html"
 
 
 def split_statistics(split: str) -> str:
-    """Return the name of the file of a single split's statistics.
+    """Return the file name of a split's statistics.
 
     >>> split_statistics("train")
     'statistics-train.json'
@@ -165,14 +165,14 @@ class ClassStatistics(msgspec.Struct, frozen=True):
 
 
 class SegmentStatistics(msgspec.Struct, frozen=True):
-    """Number of images with stuff or a panoptic segment of a category."""
+    """Number of images with stuff or segments of a category."""
 
     name: str
     images: int
 
 
 class SplitStatistics(msgspec.Struct, frozen=True):
-    """Statistics of a split, as in statistics-SPLIT.json and in `splits` of statistics.json.
+    """Statistics of a split, as in statistics.json.
 
     Attributes:
         histograms: Of images: `image_width`, `image_height` (pixels), `image_aspect` (width / height), `image_bytes`

@@ -1,4 +1,4 @@
-"""Airflow DAGs: `recordmill_VERB` converts on an Airflow worker, `recordmill_VERB_dataflow` on Dataflow.
+"""Airflow DAGs of conversions on workers and on Dataflow.
 
 Copy this file into the dags folder and edit its settings. The manual is docs/airflow.md.
 """

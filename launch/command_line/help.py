@@ -1,4 +1,4 @@
-"""Help texts. argparse formats them for the width of the terminal."""
+"""Help texts, formatted for the width of the terminal."""
 
 import argparse
 import re

@@ -33,7 +33,7 @@ def parameters(command: str) -> dict[str, OptionField]:
 
 
 def plain_default(each: OptionField) -> str | int | float | bool | None:
-    """Return a parameter's default; None if a form cannot show it."""
+    """Return a parameter's default; None if forms cannot show it."""
     return each.default if isinstance(each.default, str | int | float) else None
 
 

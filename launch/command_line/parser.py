@@ -104,7 +104,7 @@ def _no_verb(word: str) -> str:
 
 
 def read_words(fields: Iterable[OptionField], words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return the typed values by option, and the errors of unknown words."""
+    """Return typed values by option, and errors of unknown words."""
     flags = {each.flag: each for each in fields if not each.is_argument}
     arguments = deque(each for each in fields if each.is_argument)
     takes_arguments = bool(arguments)
@@ -204,7 +204,7 @@ def without_unknown(
 
 
 def to_config(command: Command) -> str:
-    """Return the options that differ from their defaults, as YAML for `--config`."""
+    """Return options that differ from defaults, as YAML for `--config`."""
     import yaml
 
     values: dict[str, Any] = {}

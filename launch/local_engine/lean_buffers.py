@@ -40,7 +40,7 @@ you add a version."""
 
 @contextmanager
 def lean_buffers(options: PipelineOptions) -> Iterator[None]:
-    """Context manager: replace the five methods for all jobs of this process.
+    """Context manager: replace the five methods in this process.
 
     Nothing is replaced if a method's source is not a known one, or if Beam is asked to run each bundle several times
     (`--direct_runner_bundle_repeat`), which reads an input again.
@@ -70,7 +70,7 @@ def sources_hash(methods: Sequence[Callable]) -> str:
 
 
 def partition(buffer: execution.GroupingBuffer, n: int) -> list[list[bytes]]:
-    """GroupingBuffer.partition: return the encoded groups in `n` parts, each part in pieces."""
+    """GroupingBuffer.partition: return `n` parts, each in pieces."""
     if buffer._grouped_output or not buffer._windowing.is_default():
         return _partition(buffer, n)
     encode = buffer._post_grouped_coder.get_impl().encode_to_stream

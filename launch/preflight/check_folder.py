@@ -1,4 +1,4 @@
-"""Check that a folder can be created and written, and compare paths."""
+"""Check that a folder is writable, and compare paths."""
 
 import os
 

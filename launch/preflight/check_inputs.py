@@ -41,7 +41,7 @@ def check_inputs(options: ConvertOptions, writes: bool = True) -> None:
 
 
 def _fault(check: Callable[[str, str], str], name: str, path: str) -> str:
-    """Return the error of a path, also if it cannot be read."""
+    """Return a path's error, also if unreadable."""
     try:
         return check(name, path)
     except OSError as error:

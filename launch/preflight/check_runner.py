@@ -248,7 +248,7 @@ def memory_needed(options: ConvertOptions) -> tuple[int, int]:
 
 
 def memory_bytes() -> int:
-    """Return the memory of the machine, or the limit of the container."""
+    """Return the memory of the machine or container."""
     found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in _LIMITS:
         with suppress(OSError, ValueError):  # "max" if there is no limit

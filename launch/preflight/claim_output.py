@@ -183,7 +183,7 @@ def finished_shards(output: str, recipes: Sequence[Recipe]) -> int:
 
 
 def _damaged_shards(output: str, split: SplitManifest) -> list[str]:
-    """Return the errors of a split's files: missing, another size, another checksum."""
+    """Return a split's file errors: missing, other size, other checksum."""
     storage = storage_for(output)
 
     def damage(shard: ShardInfo) -> str:
@@ -201,7 +201,7 @@ def _damaged_shards(output: str, split: SplitManifest) -> list[str]:
 
 
 def _check_same_recipe(output: str, known: Recipe, wanted: Recipe, holds: str) -> None:
-    """Refuse another recipe, with the differences: `seed was its default, now 1`."""
+    """Refuse another recipe, and name the differences."""
     if known == wanted:
         return
     before, now = ({**msgspec.to_builtins(recipe), **recipe.options} for recipe in (known, wanted))
@@ -292,7 +292,7 @@ def _check_keras(output: str, recipe: Recipe, others: Iterable[str]) -> None:
 
 
 def _check_division(output: str, manifest: Manifest, recipe: Recipe, others: set[str]) -> None:
-    """Refuse splits of one input with different `--split`, which would share images."""
+    """Refuse different `--split` of one input: splits would share images."""
     for name in sorted(others):
         other = manifest.splits[name].recipe
         known, wanted = other.options.get("split"), recipe.options.get("split")

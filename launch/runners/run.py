@@ -293,7 +293,7 @@ _OURS = r"named 'recordmill\b"
 
 
 def explain(error: Exception) -> errors.RecordmillError:
-    """Return the one-line error at the root of a pipeline's exception."""
+    """Return the root of a pipeline's exception as one line."""
     if isinstance(error, grpc.RpcError | grpc.FutureTimeoutError):
         # gRPC's text has many lines
         why = f"{error.code().name}: {error.details()}" if isinstance(error, grpc.Call) else type(error).__name__

@@ -19,7 +19,7 @@ _WORKER = b"apache_beam.runners.worker.sdk_worker_main"
 
 
 class Terminated(KeyboardInterrupt):
-    """KeyboardInterrupt of a TERMINATING signal. Unlike Ctrl-C, no user can be asked."""
+    """KeyboardInterrupt of a TERMINATING signal; no user answers."""
 
 
 @contextmanager

@@ -22,7 +22,7 @@ _JSON_TYPES: dict[type, str] = {bool: "boolean", int: "integer", float: "number"
 
 
 def airflow_params(verb: str, gs_only: bool, defaults: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return arguments of Airflow's `Param` by name: JSON schema, description and default.
+    """Return arguments of Airflow's `Param` by name.
 
     Args:
         gs_only: True to accept only paths in buckets of Google Cloud Storage.
@@ -96,7 +96,7 @@ def _dated(value: str | list[str], when: datetime) -> str | list[str]:
 
 
 def template_parameters(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return values as parameters of a Dataflow template: text, lists with commas.
+    """Return values as a Dataflow template's parameters, as text.
 
     >>> template_parameters({"images": ["gs://b/1", "gs://b/2"], "gzip": True, "num_shards": 8})
     {'images': 'gs://b/1,gs://b/2', 'gzip': 'true', 'num_shards': '8'}

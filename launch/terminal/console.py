@@ -33,7 +33,7 @@ def print_lines(console: Console, lines: Iterable[str]) -> None:
 
 
 def print_times(console: Console, seconds: Mapping[str, float]) -> None:
-    """Print the duration of a job and of each of its steps."""
+    """Print the duration of a job and its steps."""
     if not seconds:
         return
     steps = ", ".join(f"{step} {lasted:,.1f} s" for step, lasted in seconds.items())
@@ -75,7 +75,7 @@ class Search:
             self._status.stop()
 
     def pausing(self, found: Iterable[Found]) -> Iterator[Found]:
-        """Yield the same items. The line is hidden while each is used."""
+        """Yield the same items, and hide the line meanwhile."""
         for each in found:
             self.hide()
             yield each

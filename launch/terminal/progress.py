@@ -88,7 +88,7 @@ def progress_line(now: Progress, seconds: float, width: float = math.inf) -> str
 
 
 def _parts(now: Progress, seconds: float) -> list[tuple[int, str]]:
-    """Return the parts of a line in order, with their priorities."""
+    """Return a line's parts in order, with priorities."""
     if not now.images_planned:
         if now.shards_done:  # workers in other processes report nothing else
             return [(0, f"{now.shards_done:,} shards finished")]
@@ -133,7 +133,7 @@ def line_now(now: Progress, width: float = math.inf) -> str:
 
 
 def send_lines(stop: threading.Event, columns: int, send: Callable[[str], None]) -> None:
-    """Send the line when it has changed, until the event is set.
+    """Send a changed line, until the event is set.
 
     Args:
         columns: Width of a live line, with a bar; 0 for plain lines, which come less often.

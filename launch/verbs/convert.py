@@ -36,7 +36,7 @@ from recordmill.transforms.storage.resolve import file_storage_for
 
 
 def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions) -> None:
-    """Write the splits unless they are complete, and print the summary.
+    """Write incomplete splits, and print the summary.
 
     Args:
         beams: Of `beam_options`.
@@ -98,7 +98,7 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions) -> None
 
 
 def _write(job: Job, recipes: Sequence[Recipe], progress_mode: str | Show, beams: PipelineOptions) -> None:
-    """Print notes about missing parts and memory, and run the job."""
+    """Print notes about parts and memory; run the job."""
     options, mode = job.options, local_mode(beams)
     _print_notes(job.notes)
     remote = {path.partition("://")[0]: file_storage_for(path) for path in options.paths if is_remote(path)}

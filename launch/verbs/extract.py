@@ -1,4 +1,4 @@
-"""`recordmill extract`: convert a data set back to image files and labels."""
+"""`recordmill extract`: write image files and labels again."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -51,7 +51,7 @@ def run(options: ExtractOptions, progress_mode: str, beams: PipelineOptions) -> 
 
 
 def _print_extracted(folder: str, splits: Sequence[ExtractedSplit], notes: Iterable[str]) -> None:
-    """Print the result of extract: files, contents that records lack, and errors."""
+    """Print extract's result: files, absent contents, errors."""
     console = terminal()
     for split in splits:
         rows = (

@@ -1,4 +1,4 @@
-"""`recordmill report`: write report.html again. It uses neither Beam nor TensorFlow."""
+"""`recordmill report`: write report.html again, without Beam and TensorFlow."""
 
 from recordmill.launch.terminal.console import terminal
 from recordmill.pipelines.dataset_options import DataSetOptions

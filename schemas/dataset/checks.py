@@ -37,7 +37,7 @@ class Faults(msgspec.Struct, frozen=True):
 
 
 class ShardCheck(msgspec.Struct, frozen=True):
-    """Result of a shard. Its counts end at the first damaged record."""
+    """Result of a shard, up to its first damaged record."""
 
     split: str
     file: str

@@ -62,7 +62,7 @@ class RewrittenPictures(msgspec.Struct, frozen=True):
 
 
 class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Numbers of image rows, or rows of a table, by their outcome.
+    """Numbers of image or table rows, by outcome.
 
     Attributes:
         rows: Rows read: `written` + `without_record` + `of_other_classes` + `removed` + the sum of `rejected`.
@@ -249,7 +249,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def label_by_id(labels: LabelMap, table: FeatureTable) -> dict[int, int]:
-    """Return the number that records store for each category id, see `Manifest.label_by_id`."""
+    """Return records' number of each category, see `Manifest.label_by_id`."""
     if "objects.label" in table.sources:
         return labels.label_by_id()
     return {category.id: category.id for category in labels.all}
@@ -271,7 +271,7 @@ def manifest_of(
     splits: dict[str, SplitManifest],
     encoders: tuple[EncoderInfo, ...] = (),
 ) -> Manifest:
-    """Return the manifest of a data set with these classes and records."""
+    """Return the manifest of these classes and records."""
     return Manifest(
         FORMAT,
         name,

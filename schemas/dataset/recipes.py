@@ -39,7 +39,7 @@ class InputFile(msgspec.Struct, frozen=True):
 
 
 def to_list(folder: str) -> InputFile:
-    """Return the InputFile of a folder whose images are not listed yet."""
+    """Return the InputFile of a folder not listed yet."""
     return InputFile(LISTING, folder, 0, "")
 
 

@@ -149,7 +149,7 @@ def _sequence(feature: dict[str, Any]) -> dict[str, Any]:
 
 
 def _item(feature: Feature, shape: tuple[str, ...], labels: LabelMap) -> dict[str, Any]:
-    """Return the configuration of TFDS's feature connector for one value of `shape`."""
+    """Return TFDS's feature connector configuration for `shape`."""
     if channels := _CHANNELS.get(feature.source):
         image = {"dtype": "uint8", "shape": {"dimensions": ["-1", "-1", channels]}}
         return {"image": image, "pythonClassName": f"{_FEATURES}image_feature.Image"}

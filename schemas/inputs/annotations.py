@@ -40,7 +40,7 @@ class Category(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def unnamed_keypoints(number: int) -> tuple[str, ...]:
-    """Return names for keypoints without names; counted from 1, as in skeletons.
+    """Return names for unnamed keypoints, counted from 1.
 
     >>> unnamed_keypoints(2)
     ('keypoint_1', 'keypoint_2')

@@ -84,12 +84,12 @@ class FileAnnotations(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def annotation_rows(self) -> int:
-        """Number of annotation rows of the image in the file, with rejects."""
+        """Number of the image's annotation rows, with rejects."""
         return len(self.annotations) + self.labels.rows + len(self.rejected)
 
 
 class AnnotationFile(msgspec.Struct, frozen=True):
-    """Summary of an annotation file: categories and number of rows, with rejects."""
+    """Summary of an annotation file: categories, rows, rejects."""
 
     path: str
     kind: AnnotationKind

@@ -103,7 +103,7 @@ class EncoderSource(NamedTuple):
 
 
 class TextCounts(msgspec.Struct, frozen=True):
-    """Counts of the encoded texts of a column, in a split."""
+    """Counts of a column's encoded texts in a split."""
 
     texts: int = 0  # number of texts
     without: int = 0  # texts without a term of the vocabulary: their vector is empty
@@ -128,7 +128,7 @@ class Terms(msgspec.Struct, array_like=True):
 
 
 def encoder_file(column: str) -> str:
-    """Return the path of an encoder below the data set's folder.
+    """Return an encoder's path below the data set's folder.
 
     >>> encoder_file("captions"), encoder_file("a/b c")
     ('encoders/captions.json', 'encoders/a%2Fb%20c.json')
@@ -164,12 +164,12 @@ def decode_classes(data: bytes, path: str) -> tuple[str, ...]:
 
 
 def encode_encoder(encoder: TextEncoder) -> bytes:
-    """Return the bytes of an encoder's file. Equal encoders give equal bytes."""
+    """Return the bytes of an encoder's file, always the same."""
     return msgspec.json.format(msgspec.json.encode(encoder), indent=1) + b"\n"
 
 
 def decode_encoder(data: bytes, path: str) -> TextEncoder:
-    """Return the encoder in a file, which may be of another program.
+    """Return the encoder in a file, perhaps another program's.
 
     Raises:
         ConfigError: `data` is not an encoder, or it would encode texts wrongly. The error names `path`.
@@ -186,7 +186,7 @@ def decode_encoder(data: bytes, path: str) -> TextEncoder:
 
 
 def _fault(encoder: TextEncoder) -> str:
-    """Return the error of an encoder; empty if it is valid."""
+    """Return an encoder's error; empty if it is valid."""
     terms, idf, settings = encoder.vocabulary, encoder.idf, encoder.settings
     if encoder.format != FORMAT:
         return f"it is of format {encoder.format}, and this program reads {FORMAT}"

@@ -1,4 +1,4 @@
-"""Recognise files of other tools by their contents, and name the fix."""
+"""Recognise other tools' files by contents, and name the fix."""
 
 import re
 from collections.abc import Callable

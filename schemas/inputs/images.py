@@ -99,7 +99,7 @@ class Picture(msgspec.Struct, frozen=True):
 
     @property
     def frame(self) -> tuple[int, int]:
-        """Width and height of the image in the frame of the annotations."""
+        """Width and height in the frame of the annotations."""
         return self.annotated_size or (self.width, self.height)
 
 
@@ -123,7 +123,7 @@ class LabelColumns(msgspec.Struct, frozen=True):
 
 
 class PathLabels(msgspec.Struct, frozen=True):
-    """Rule that derives the class of an image from its path.
+    """Rule that derives an image's class from its path.
 
     Attributes:
         separator: The class is the file name up to the last separator. If None, the class is the first folder.

@@ -76,7 +76,7 @@ class LabelMap(msgspec.Struct, frozen=True):
 
 
 class LabelsBeside(msgspec.Struct, frozen=True):
-    """Label map of a data set to which splits are added."""
+    """Label map of a data set that gets more splits."""
 
     labels: LabelMap
     where: str  # other splits and folder of the data set, for messages
@@ -182,7 +182,7 @@ def _is_background(category: Category) -> bool:
 
 
 def label_files(labels: LabelMap, label_by_id: Mapping[int, int]) -> dict[str, str]:
-    """Return the label map files next to the shards, by file name.
+    """Return the label map files by file name.
 
     Args:
         label_by_id: Number that records store for each category; `label_map.pbtxt` and `labels.csv` contain it.

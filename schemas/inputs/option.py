@@ -133,7 +133,7 @@ def key_values(value: Any) -> Any:
 
 
 def one_or_more(value: Any) -> Any:
-    """Return a list; a `--config` file may have a single value instead."""
+    """Return a list; `--config` files may have one value instead."""
     return [value] if isinstance(value, str) else value
 
 
@@ -298,7 +298,7 @@ class Options(BaseModel):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Paths that a job reads, and the folder that it writes."""
+        """Paths that a job reads, and its output folder."""
         return tuple(path for _, path in named_paths(self))
 
     def given(self, *options: str) -> list[str]:

@@ -129,7 +129,7 @@ class ConvertOptions(Options):
 
     @property
     def more_files(self) -> tuple[str, ...]:
-        """Files that the job reads and that no option names directly."""
+        """Files that the job reads without an option for each."""
         return ()
 
     @property
@@ -152,12 +152,12 @@ class ConvertOptions(Options):
 
     @property
     def table(self) -> FeatureTable:
-        """Features of a record, as far as the options determine them."""
+        """Features of a record, as far as options decide."""
         return self.layout_table
 
     @property
     def layout_table(self) -> FeatureTable:
-        """All features of the layout, with the requested keys and types.
+        """Features of the layout, with the requested keys and types.
 
         Raises:
             ConfigError: see `recordmill.schemas.layouts.stored_as`.
@@ -165,7 +165,7 @@ class ConvertOptions(Options):
         return self.stored(LAYOUTS[self.layout])
 
     def stored(self, table: FeatureTable) -> FeatureTable:
-        """Return the features of a layout with the requested keys and types."""
+        """Return a layout's features with requested keys and types."""
         return stored_as(table, pairs(self.rename), self.kinds, self.label_as == "text")
 
     @property
@@ -286,7 +286,7 @@ class ChoiceOptions(ImageOptions):
 
 
 class DividedOptions(ChoiceOptions):
-    """Options of conversions that assign images to splits by their names."""
+    """Options of conversions that assign splits by image names."""
 
     group_from: str | None = WRITE.opt(
         "Keep images in one split whose paths match alike. A regular expression, searched in each path below "

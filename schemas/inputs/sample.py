@@ -1,4 +1,4 @@
-"""Sample: an image with its annotations, as pipelines of users see it."""
+"""Sample: an image with its annotations, for users' pipelines."""
 
 from typing import Literal
 

@@ -28,7 +28,7 @@ ONLY_CASE = "which differ only in case, so that some file systems would take the
 
 
 def split_of_file(name: str) -> str:
-    """Return the split that a file's name begins with; empty without one.
+    """Return the split in a file's name; empty without.
 
     >>> split_of_file("validation-00000-of-00001.parquet"), split_of_file("training.csv")
     ('val', '')
@@ -71,7 +71,7 @@ class SplitShares(msgspec.Struct, frozen=True, dict=True):
         return list(accumulate(share for _, share in self.shares))
 
     def split_of(self, name: str) -> str:
-        """Return the split of the image `name`, by its position only."""
+        """Return the split of `name`, by its position only."""
         return self.split_at(self.position(name), self.borders) if self.borders else self.names[0]
 
     def split_at(self, position: int, borders: tuple[int, ...]) -> str:

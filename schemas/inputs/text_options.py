@@ -1,4 +1,4 @@
-"""Options of texts that become numbers: captions of `coco`, columns of `table`."""
+"""Options of texts as numbers: `coco`'s captions, `table`'s columns."""
 
 import re
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ class TextOptions(Options):
         )
 
     def text_feature_names(self, form: TextForm, column: str) -> dict[str, str]:
-        """Return the feature names of `--text-names`, by `index`, `value` or `tokens`.
+        """Return the features of `--text-names` by `index`, `value`, `tokens`.
 
         Raises:
             ValueError: The names do not fit `form`.

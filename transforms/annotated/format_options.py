@@ -42,7 +42,7 @@ class FormatOptions(AnnotatedOptions):
         return options
 
     def source(self) -> Source:
-        """Look at the data set, without a look at each file.
+        """Look at the data set, but not at each file.
 
         Raises:
             ConfigError: it is none, or can be read in several ways.
@@ -53,7 +53,7 @@ class FormatOptions(AnnotatedOptions):
 
     @classmethod
     def recognise(cls, names: Iterable[str]) -> str:
-        """Return the first file that only the format has; empty without one."""
+        """Return the first file of only this format, or ""."""
         return next((name for name in sorted(names) if re.fullmatch(cls.known_names, name)), "")
 
     def splits_of(self, source: Source) -> tuple[str, ...]:

@@ -102,7 +102,7 @@ def _describe(rules: ClassRules, traits: list[tuple[str, str, int, int]]) -> Ite
 
 
 def frame_warnings(traits: Iterable[Trait], source: Source) -> Iterator[str]:
-    """Yield a warning of boxes in fractions among those in pixels.
+    """Yield a warning of fractions among boxes in pixels.
 
     Raises:
         ConfigError: All boxes are fractions.
@@ -204,7 +204,7 @@ def merged(block: Block) -> Block:
 
 
 def _with_captions(labels: Sequence[ImageLabels]) -> ImageLabels:
-    """Return the labels of the first row with the captions of all."""
+    """Return the first row's labels with all captions."""
     texts = [caption.caption for of_row in labels for caption in of_row.captions]
     return msgspec.structs.replace(labels[0], captions=tuple(map(Caption, range(len(texts)), texts)))
 
@@ -214,7 +214,7 @@ def _rejects(packed: bytes) -> list[Rejected]:
 
 
 def _without_rejected(block: Block, rules: AnnotatedRules, facts: FactsBuilder) -> Block:
-    """Count the rows, and drop images that their label files spoil."""
+    """Count rows; drop images with an unreadable label file."""
     rejected = [[] for _ in range(len(block))] if block.rejected is None else list(map(_rejects, block.rejected.rows()))
     is_usable = np.ones(len(block), bool)
     for row, (split, found) in enumerate(zip(block.split.tolist(), rejected, strict=True)):

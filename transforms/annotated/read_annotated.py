@@ -137,7 +137,7 @@ def _list(listed: tuple[SourceFolder, tuple[str, str]], rules: AnnotatedRules) -
 
 
 def _runs(labels: list[LabelFile]) -> Iterator[list[LabelFile]]:
-    """Yield runs of small label files, and each large one alone."""
+    """Yield runs of small label files; large ones stay alone."""
     small = [label for label in labels if label[2] <= SMALL_BYTES]
     yield from batched(small, AT_ONCE)
     yield from ([label] for label in labels if label[2] > SMALL_BYTES)

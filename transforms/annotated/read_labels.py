@@ -1,4 +1,4 @@
-"""Label files of a Source become Blocks of image rows with their objects."""
+"""Convert label files of a Source to image Blocks."""
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
@@ -104,7 +104,7 @@ class _LabelReader(ThreadedDoFn):
         return look_ahead(parse, labels, self.pool, self.threads) if self.threads > 1 else map(parse, labels)
 
     def _labelled(self, rows: Block, keys: Sequence[str], labels: Sequence[LabelFile | None]) -> Iterator[Any]:
-        """Yield rows with the objects of their label files, Traits and notices.
+        """Yield rows with their label files' objects, Traits and notices.
 
         Args:
             keys: name that the label file of each row should have.
@@ -275,7 +275,7 @@ class ReadNaming(_LabelReader):
         yield tagged(facts)
 
     def _named_rows(self, rows: list[_Named]) -> Iterator[Any]:
-        """Yield images with their label files, and their numbers in these."""
+        """Yield images with their label files and numbers in these."""
         if not rows:
             return
         labels, parts, images = zip(*rows, strict=True)

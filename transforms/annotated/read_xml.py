@@ -44,7 +44,7 @@ class Element:
         return next((child for child in self.children if child.tag == tag), None)
 
     def text_of(self, tag: str) -> str:
-        """Return the text of the first child of this name; empty without one."""
+        """Return the first such child's text; empty without one."""
         child = self.find(tag)
         return child.text if child else ""
 
@@ -93,7 +93,7 @@ class _Builder(ContentHandler):
 
 
 def read_elements(stream: IO[bytes], root: str) -> Iterator[Element]:
-    """Yield the children of the root. Only one of them is in memory.
+    """Yield the root's children, with one in memory.
 
     Args:
         root: name of the root.

@@ -65,7 +65,7 @@ class LabelledImage(NamedTuple):
 
 
 class ImageParts:
-    """Objects, faults and notes of an image, while its label file is parsed."""
+    """Objects, faults and notes of an image, during parsing."""
 
     def __init__(self) -> None:
         self.objects: list[SampleObject] = []
@@ -91,7 +91,7 @@ class ImageParts:
 
 
 def not_usable(where: str, detail: str) -> LabelledImage:
-    """Return an entry of a label file that is no image."""
+    """Return a label file's entry that is no image."""
     return LabelledImage(None, (LabelFault(Reason.MALFORMED_IMAGE, f"{where}: {detail}"),))
 
 

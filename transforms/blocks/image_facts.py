@@ -62,7 +62,7 @@ class FactColumns(NamedTuple):
         return len(self.num_bytes)
 
     def take(self, images: np.ndarray) -> "FactColumns":
-        """Return the facts of the images with the given indices: int64."""
+        """Return the facts of images by index: int64."""
         columns = {name: _taken(getattr(self, name), images) for name in _IMAGE_COLUMNS}
         if self.first_object_of_image is not None:
             lengths = np.diff(self.first_object_of_image)[images]
@@ -83,7 +83,7 @@ def _taken(column: Any, rows: np.ndarray) -> Any:
 
 
 def join_facts(parts: Sequence[FactColumns]) -> FactColumns:
-    """Return all images of one or more FactColumns of the same table."""
+    """Return all images of FactColumns of one table."""
     if len(parts) == 1:
         return parts[0]
     columns = {name: _joined([getattr(part, name) for part in parts]) for name in FactColumns._fields}

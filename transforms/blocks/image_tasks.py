@@ -1,4 +1,4 @@
-"""Convert images of a Block to structs, and structs to a Block."""
+"""Convert images of Blocks to structs and back."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -101,7 +101,7 @@ def labels_of(block: Block) -> list[ImageLabels]:
 
 
 def with_id_texts(block: Block, texts: IdTexts) -> Block:
-    """Return the Block with the texts of ids, if there are any."""
+    """Return the Block with the texts of ids, if any."""
     columns = {}
     if texts.images:
         columns["id_text"] = ragged_texts([texts.images.get(id_, "") for id_ in block.image_id.tolist()])
@@ -111,7 +111,7 @@ def with_id_texts(block: Block, texts: IdTexts) -> Block:
 
 
 def id_texts(block: Block) -> IdTexts:
-    """Return the texts of the ids of a Block's images and objects."""
+    """Return the id texts of a Block's images and objects."""
     pairs = (block.image_id, block.id_text), (block.object_id, block.object_id_text)
     return IdTexts(*(_texts(ids, column) for ids, column in pairs))
 

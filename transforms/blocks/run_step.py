@@ -129,7 +129,7 @@ def step_error(step: str, error: Exception, blocks: Sequence[Block], sources: Se
 
 
 def _with_images(blocks: Sequence[Block], images: np.ndarray) -> list[Block]:
-    """Return the Blocks with these images. Blocks of files stay complete."""
+    """Return Blocks with these images. Blocks of files stay complete."""
     some = [block if block.image_id is None else block.take(np.isin(block.image_id, images)) for block in blocks]
     return [block for block in some if len(block)]
 

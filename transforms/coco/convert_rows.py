@@ -40,7 +40,7 @@ Converter = Callable[[Any], Annotation | Caption | StuffAnnotation | PanopticAnn
 
 
 def row_converter(source: AnnotationSource) -> Converter:
-    """Return the function that converts an annotation row of a file.
+    """Return the converter of a file's annotation rows.
 
     A block of a file may lack the image sizes and the categories. So `complete_annotations` converts boxes that are not
     in COCO's format, and checks the number of keypoints. Both are unchanged here.
@@ -153,7 +153,7 @@ def _malformed(row: AnnotationRow, reason: Reason, detail: str) -> Rejected:
 
 
 def _shown(raw: msgspec.Raw) -> str:
-    """Return at most 100 characters of JSON text, on one line."""
+    """Return JSON text on one line, at most 100 characters."""
     return " ".join(bytes(raw)[:200].decode(errors="replace").split())[:100]
 
 
@@ -261,7 +261,7 @@ def _converted(source: AnnotationSource, rows: Sequence[Any], rejected: Sequence
 
 
 def _typed_objects(rows: Sequence[AnnotationRow]) -> dict[str, Any] | None:
-    """Return the object columns of rows; None if a row is faulty."""
+    """Return rows' object columns; None if a row is faulty."""
     try:
         boxes = _BOXES.decode(b"[%b]" % b",".join([row.bbox for row in rows]))
     except msgspec.DecodeError:

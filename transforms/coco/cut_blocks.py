@@ -36,7 +36,7 @@ class Cut(NamedTuple):
 
 
 class NotJsonError(Exception):
-    """JSON error. Its args are the message and the offset in bytes."""
+    """JSON error; its args are message and offset in bytes."""
 
 
 # JSON errors, and the non-standard JSON that Python writes
@@ -209,7 +209,7 @@ def cut_blocks(path: str, pieces: Iterable[bytes], block_bytes: int = BLOCK_BYTE
 
 
 class _Text:
-    """Part of a file that has been read and not processed."""
+    """Part of a file that was read and not processed."""
 
     def __init__(self, path: str, pieces: Iterable[bytes], block_bytes: int):
         self.path = path

@@ -148,7 +148,7 @@ def sample_rows(list_: str, text: bytes, kind: AnnotationKind, first: int, step:
 def decode_coco(
     path: str, list_: str, text: bytes, kind: AnnotationKind, masks: bool = False, fills_boxes: bool = False
 ) -> CocoRows:
-    """Decode the rows of a block of a COCO file, see `recordmill.transforms.coco.cut_blocks.JsonBlock`.
+    """Decode a block's rows, see `recordmill.transforms.coco.cut_blocks.JsonBlock`.
 
     Args:
         path: Path of the file, for messages.

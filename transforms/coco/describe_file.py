@@ -221,7 +221,7 @@ def _known_sizes(rows: Iterable[CocoImageRow]) -> np.ndarray:
 
 
 def _ids(rows: Sequence[Any]) -> np.ndarray:
-    """Return annotation and image ids, ordered by annotation id: int64 [2, N]."""
+    """Return ids of annotations (ascending) and images: int64 [2, N]."""
     ids = np.fromiter((row.id for row in rows), np.int64, len(rows))
     image_ids = np.fromiter((row.image_id for row in rows), np.int64, len(rows))
     order = np.argsort(ids)
@@ -229,7 +229,7 @@ def _ids(rows: Sequence[Any]) -> np.ndarray:
 
 
 def _pack(columns: np.ndarray) -> bytes:
-    """Compress int64 [columns, rows] as differences, which are small for ascending ids."""
+    """Compress int64 [columns, rows] as differences: ascending ids shrink."""
     return isal_zlib.compress(np.diff(columns, prepend=0).tobytes(), 1) if columns.size else b""
 
 

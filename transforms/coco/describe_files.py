@@ -162,7 +162,7 @@ def _name_warnings(files: Sequence[AnnotationFile]) -> Iterator[str]:
 
 
 def describe_inputs(files: Iterable[AnnotationFile], layout: FeatureTable) -> list[InputRows]:
-    """Return the row counts of each file, sorted by path and kind."""
+    """Return each file's row counts, by path and kind."""
     files = sorted(files, key=lambda file: (file.path, file.kind))
     by_layout = [name for name, source in _SOURCES.items() if source in layout.sources]
     # Rows of a keypoints file are joined with those of instances.

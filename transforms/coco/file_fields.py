@@ -62,7 +62,7 @@ def has_data(value: msgspec.Raw) -> bool:
 
 
 def has_numbers(value: msgspec.Raw) -> bool:
-    """Return True if a JSON list has entries, even if all are 0."""
+    """Return True if a list has entries, even all 0."""
     return bytes(value) not in (b"", b"null", b"[]")
 
 
@@ -155,12 +155,12 @@ def _places(struct: Any, names: Iterable[str]) -> dict[str, str]:
 
 
 def field_names(struct: Any) -> set[str]:
-    """Return the field names of a row type; msgspec.Raw has none."""
+    """Return a row type's field names; msgspec.Raw has none."""
     return set(getattr(struct, "__struct_encode_fields__", ()))
 
 
 def required_names(struct: Any) -> set[str]:
-    """Return the names of the required fields of a row type."""
+    """Return the names of a row type's required fields."""
     fields = msgspec.structs.fields(struct) if struct is not msgspec.Raw else ()
     return {field.encode_name for field in fields if field.required}
 

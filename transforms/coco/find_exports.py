@@ -79,7 +79,7 @@ class Given(NamedTuple):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Lines for the user that list the files and folders found."""
+        """Lines for the user: the files and folders found."""
         return tuple(self._note(part) for part in self.parts if self.data)
 
     def _note(self, part: ExportPart) -> str:
@@ -149,7 +149,7 @@ def is_export_name(name: str) -> bool:
 
 
 def _by_split(data: str, found: Sequence[ExportFile]) -> dict[str, list[ExportFile]]:
-    """Return the files of each split, in the order of splits and kinds."""
+    """Return each split's files, by split and kind."""
     if not found:
         raise ConfigError(
             f"--data {data} has no annotation file of a COCO export: neither {_ANNOTATIONS}/*.json nor one of "

@@ -1,4 +1,4 @@
-"""Detect boxes that are probably not x, y, width, height in pixels."""
+"""Detect boxes that are probably not xywh in pixels."""
 
 import contextlib
 import math
@@ -44,7 +44,7 @@ def box_xywh_px(numbers: Numbers, format_: BoxFormat, width: int, height: int) -
 
 
 def _length(low: float, high: float) -> float:
-    """Return the largest length for which `low + length` does not exceed `high`."""
+    """Return the largest length with `low + length` <= `high`."""
     length = high - low
     return length if low + length <= high else math.nextafter(length, -math.inf)
 
@@ -117,7 +117,7 @@ class Guess(NamedTuple):
 
 
 def check_box_format(path: str, boxes: Boxes) -> None:
-    """Check that boxes may be x, y, width, height in pixels.
+    """Check that boxes may be xywh in pixels.
 
     Args:
         path: Path of the file, for the message.
@@ -221,7 +221,7 @@ def guess_box_format(boxes: Boxes) -> Guess | None:
 
 
 def _guess_fractions(boxes: Boxes) -> Guess | None:
-    """Detect fractions: numbers from 0 to 1 in images larger than _SMALL_PX."""
+    """Detect fractions: 0 to 1 in images above _SMALL_PX."""
     boxes = boxes.select(~np.all(boxes.sizes <= _SMALL_PX, axis=0))
     number = boxes.areas.size
     within = np.all((boxes.numbers >= -0.01) & (boxes.numbers <= 1.01), axis=0)
@@ -240,13 +240,13 @@ def _guess_fractions(boxes: Boxes) -> Guess | None:
 
 
 def _centred_within(numbers: np.ndarray) -> np.ndarray:
-    """Return bool [N]: the box, read as centre and size, is within 0..1."""
+    """Return bool [N]: the box as cxcywh is within 0..1."""
     centre, half = numbers[:2], numbers[2:] / 2
     return np.all((centre - half >= -0.01) & (centre + half <= 1.01), axis=0)
 
 
 def _guess_corners(boxes: Boxes) -> Guess | None:
-    """Detect two corners in place of a corner and a size."""
+    """Detect two corners instead of a corner and a size."""
     boxes = boxes.select(np.any(boxes.numbers[:2] > 1, axis=0))  # a box at 0, 0 has equal numbers in both formats
     number = boxes.areas.size
     corners, sized = boxes.numbers, _edges(boxes, BoxFormat.XYWH)
@@ -343,7 +343,7 @@ def _guess_across(boxes: Boxes) -> Guess | None:
 
 
 def _has_area(boxes: Boxes, edges: np.ndarray) -> np.ndarray:
-    """Return bool [N]: `area` is the area between the edges, up to rounding."""
+    """Return bool [N]: `area` fits the edges, up to rounding."""
     width, height = edges[2:] - edges[:2]
     return np.abs(boxes.areas - width * height) <= 0.02 * width * height + 1
 

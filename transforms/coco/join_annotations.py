@@ -52,7 +52,7 @@ MaskFiles = Mapping[str, list[ImageRef]]
 
 
 class ListMasks(beam.PTransform):
-    """Convert folder paths to one MaskFiles of all files in the folders."""
+    """Convert folder paths to one MaskFiles of all their files."""
 
     def expand(self, folders: PCollection[str]) -> PCollection[MaskFiles]:
         listed = beam.FlatMap(_list).with_output_types(tuple[str, ImageRef])
@@ -221,14 +221,14 @@ def _odd_ids(images: Block, annotations: Block, sources: Sequence[AnnotationSour
 
 
 def _in_several(image_ids: np.ndarray, sources: np.ndarray) -> np.ndarray:
-    """Return the ids of images that have annotations in several files."""
+    """Return the image ids with annotations in several files."""
     order = np.lexsort((sources, image_ids))
     ids, files = image_ids[order], sources[order]
     return ids[1:][(ids[1:] == ids[:-1]) & (files[1:] != files[:-1])]
 
 
 def _with_equal_objects(annotations: Block) -> np.ndarray:
-    """Return the ids of images that have two objects with the same id."""
+    """Return the image ids with two objects of one id."""
     image_ids = annotations.image_id[annotations.image_of_object]
     order = np.lexsort((annotations.object_id, image_ids))
     ids, objects = image_ids[order], annotations.object_id[order]
@@ -252,7 +252,7 @@ def _join_plain(images: Block, annotations: Block, inputs: JoinInputs, facts: Fa
 
 
 def _count_rows(images: Block, annotations: Block, place: np.ndarray, inputs: JoinInputs, facts: FactsBuilder) -> None:
-    """Count the rows of each file for splits other than the first.
+    """Count each file's rows for splits after the first.
 
     Args:
         place: int64, index in `images` of each row of `annotations`.
@@ -357,7 +357,7 @@ def parts_of(
 
 
 def _indices(odd: np.ndarray, image_ids: np.ndarray) -> dict[int, list[int]]:
-    """Return the ascending row indices of each image of `odd`, by image id."""
+    """Return ascending row indices per image of `odd`, by id."""
     found = defaultdict[int, list[int]](list)
     for index in np.flatnonzero(np.isin(image_ids, odd)).tolist():
         found[int(image_ids[index])].append(index)

@@ -32,7 +32,7 @@ class _CreatemlAnnotation(msgspec.Struct):
 
 
 class _CreatemlImage(msgspec.Struct):
-    """An entry; Turi Create's older names of the keys are read, too."""
+    """Entry; Turi Create's older keys are read, too."""
 
     image: str = ""
     annotations: list[msgspec.Raw] | None = None

@@ -185,7 +185,7 @@ def parse_cvat(stream: IO[bytes], file: str, rules: CvatRules) -> Iterator[Label
 
 
 def video_of(meta: Element) -> Video:
-    """Return the frames of a video; none of a task of images."""
+    """Return a video's frames; none for a task of images."""
     task = next((found for each in ("task", "job") if (found := meta.find(each))), Element("task", {}, 0))
     start, stop = (whole_number(task.text_of(tag)) for tag in ("start_frame", "stop_frame"))
     size = meta.find("original_size") or task.find("original_size") or Element("original_size", {}, 0)

@@ -68,7 +68,7 @@ def _folded(text: str) -> str:
 
 
 def _stem(name: str) -> str:
-    """Return a key that names of one image share, in any spelling."""
+    """Return a key that spellings of one image name share."""
     return _folded(posixpath.splitext(_without_zeros(_without_hash(unquote(name_parts(name)[-1]))))[0])
 
 
@@ -164,7 +164,7 @@ def compared_text(
     is_all: bool = True,
     suffix_finds_all: bool = False,
 ) -> str:
-    """Return sentences with the comparison, the likely cause and the cure.
+    """Return sentences: the comparison, the likely cause, the cure.
 
     Args:
         images: Names of images without a file.
@@ -188,7 +188,7 @@ def _shown(names: Names) -> str:
 
 
 def archive_text(files: Names, folders: Sequence[str]) -> str:
-    """Return a sentence about archives among the files of `folders`; empty without."""
+    """Return a sentence about archives in `folders`; empty without."""
     archives = [name for name in files.first if name.endswith(".zip")]
     if not archives:
         return ""

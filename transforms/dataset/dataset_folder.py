@@ -1,4 +1,4 @@
-"""Folder of a data set: its manifest, and the state of runs."""
+"""Folder of a data set: manifest and state of runs."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -132,7 +132,7 @@ def strange_file(output: str, split: str) -> str:
 
 
 def indexed_shards(output: str) -> list[str]:
-    """Return the names of shards with an index, existing or not."""
+    """Return the shards with an index, existing or not."""
     names = storage_for(output).names(join_path(output, INDEX))
     return [name.removesuffix(ENDING) for name in names if name.endswith(ENDING)]
 

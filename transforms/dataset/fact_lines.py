@@ -199,7 +199,7 @@ def _groups(split: SplitManifest, of_job: Sequence[SplitManifest]) -> str:
 
 
 def _shared_lines(manifest: Manifest, of_job: Sequence[SplitManifest]) -> Iterator[Line]:
-    """Yield the lines that are the same for all splits of a job."""
+    """Yield the lines that all splits of a job share."""
     inputs = [rows for split in of_job for rows in split.inputs]
     uncarried = uncarried_lines(inputs, manifest.layout)
     yield from zip(chain(["fields not written"], repeat("")), map(printable, uncarried), strict=False)
@@ -370,7 +370,7 @@ def uncarried_lines(inputs: Iterable[InputRows], layout: str) -> Iterator[str]:
 
 
 def _cure(kind: str, list_: str, name: str, layout: str) -> str:
-    """Return the flags that would store a field; empty if there are none."""
+    """Return the flags that would store a field, if any."""
     if list_ == "annotations" and name in _FLAGS:
         flag, part = _FLAGS[name]
         return flag if part in LAYOUTS[layout].parts else f"--layout detection {flag}"

@@ -1,4 +1,4 @@
-"""Facts of the steps of a job, summed in one struct."""
+"""Facts of a job's steps, summed in one struct."""
 
 import heapq
 from collections import Counter
@@ -170,7 +170,7 @@ class FactsBuilder:
         self._rejects.add(split, self.texts.named(reject))
 
     def count_rejected_rows(self, path: str, kind: str) -> None:
-        """Count all rejects so far as image rows of an input."""
+        """Count all rejects so far as rows of an input."""
         for split, number in self._rejects.numbers_of_splits().items():
             self.add_rows(split, InputRows(path, kind, number, 0))
 

@@ -26,7 +26,7 @@ _RAW_MODES = ("L", "P", "I;16")
 
 
 class RecordView:
-    """Values of a record, independent of the layout's names and codings.
+    """Values of a record, independent of its layout.
 
     Args:
         values: Values by source (`recordmill.schemas.layouts`), as from `RecordParser`. Any value may be missing.
@@ -68,7 +68,7 @@ class RecordView:
 
     @property
     def category_ids(self) -> list[int]:
-        """Category ids of objects; their labels if the record has no ids."""
+        """Category ids of objects, or labels without ids."""
         return self.listed("objects.category_id") or self.listed("objects.label")
 
     @property
@@ -105,7 +105,7 @@ class RecordView:
         return (attempt(decode, data) for data in self.values.get(self.mask_source, ()))
 
     def keypoints(self, objects: int, each: int) -> np.ndarray:
-        """Return x, y as fractions and visibility, float32 [objects, each, 3].
+        """Return x, y (fractions) and visibility: float32 [objects, each, 3].
 
         Raises:
             ValueError: The number of keypoints differs.
@@ -144,7 +144,7 @@ class RecordView:
         return None
 
     def facts(self, measures: PixelMeasures | None = None) -> FactColumns:
-        """Return the columns that statistics count for an image without objects."""
+        """Return the statistics' columns for an image without objects."""
         values, data = self.values, self.values.get("image.encoded", b"")
         digest = values.get("image.sha256", b"").decode() or (hashlib.sha256(data).hexdigest() if data else "")
         return FactColumns(
@@ -160,7 +160,7 @@ class RecordView:
 
 
 def grey_pixels(png: bytes) -> np.ndarray:
-    """Return the pixel values of a PNG: uint8 or uint16 [height, width]."""
+    """Return a PNG's pixel values: uint8 or uint16 [height, width]."""
     image = open_record_picture(png)
     return np.array(image if image.mode in _RAW_MODES else image.convert("L"))
 

@@ -186,7 +186,7 @@ def rejects_path(output: str, split: str) -> str:
 
 
 def rejects_paths(output: str, splits: Iterable[str]) -> str:
-    """Return the paths of the rejects of several incomplete splits, for a message."""
+    """Return the reject files of incomplete splits, for a message."""
     return ", ".join(rejects_path(output, split) for split in sorted(splits))
 
 

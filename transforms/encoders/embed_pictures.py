@@ -104,7 +104,7 @@ class FeatureEncoder:
         self._dtype = np.dtype(dtype).newbyteorder("<")
 
     def encode(self, task: ImageTask, feature: np.ndarray) -> Encoded | Rejected:
-        """Return the record of an image with a float32 feature, or its reject."""
+        """Return an image's record with float32 feature, or its reject."""
         with np.errstate(over="ignore"):  # _fault reports infinity
             numbers = feature.astype(self._dtype)
         if fault := _fault(feature, numbers):

@@ -61,7 +61,7 @@ def caption_text(labels: ImageLabels) -> str:
 
 
 class _EncodeCaptions(beam.DoFn):
-    """Encode captions with a cached vectorizer, and count texts and terms."""
+    """Encode captions with a cached vectorizer; count texts and terms."""
 
     _vectorizer_of: tuple[TextEncoder, TextVectorizer] | None = None
 
@@ -87,7 +87,7 @@ class _EncodeCaptions(beam.DoFn):
         yield key, pack_block(block.having(labels=label_column(encoded)))
 
     def _vectorizer(self, encoder: TextEncoder) -> TextVectorizer:
-        """Return the encoder's vectorizer, cached while Beam passes the same encoder."""
+        """Return the encoder's vectorizer, cached by identity of the encoder."""
         if self._vectorizer_of is None or self._vectorizer_of[0] is not encoder:
             self._vectorizer_of = encoder, TextVectorizer(encoder)
         return self._vectorizer_of[1]

@@ -209,7 +209,7 @@ class ExampleEncoder:
         return found
 
     def _columns(self, run: Run) -> dict[str, Column]:
-        """Return the columns of the table's features, one row per record."""
+        """Return the columns of the table's features by record."""
         columns = {}
         for source, write in self._writes.items():
             column = write(run)
@@ -273,7 +273,7 @@ def ragged_ints(rows: Sequence[Sequence[int]]) -> Ragged:
 
 
 def _group(column: Column, starts: np.ndarray) -> Column:
-    """Group values of objects by image; `starts` is a Block's first_object_of_image."""
+    """Group objects' values by image; `starts` is a Block's first_object_of_image."""
     if isinstance(column, Ragged):
         return Ragged(column.values, column.starts[starts])
     if isinstance(column, np.ndarray):
@@ -289,7 +289,7 @@ def _repeat(column: Column, image_of_object: np.ndarray) -> Column:
 
 
 def _numbers(indices: np.ndarray) -> dict[int, int]:
-    """Return the number of occurrences of each class index that occurs."""
+    """Return the count of each class index that occurs."""
     return {index: number for index, number in enumerate(np.bincount(indices).tolist()) if number}
 
 

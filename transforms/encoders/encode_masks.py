@@ -131,7 +131,7 @@ def _segment_indices(colours: np.ndarray, segment_ids: np.ndarray) -> np.ndarray
 
 
 def _fault(panoptic: PanopticAnnotation, indices: np.ndarray) -> str:
-    """Return the difference between PNG and row; empty if they agree."""
+    """Return how PNG and row differ; empty if they agree."""
     unknown = int(np.count_nonzero(indices == _UNKNOWN))
     if unknown:
         return f"{unknown:,} of its pixels are of segments that segments_info does not list"
@@ -152,7 +152,7 @@ _VOID = PanopticAnnotation("", "", ())
 
 
 class RegionEncoder:
-    """Encoder of the stuff and panoptic masks of a data set's images.
+    """Encoder of a data set's stuff and panoptic masks.
 
     Args:
         labels: Label map; its `segments` are the categories of stuff and of panoptic segments.
@@ -187,7 +187,7 @@ class RegionEncoder:
         return self._values(panoptic, read, measured)
 
     def of_void(self, width: int, height: int) -> dict[str, Any]:
-        """Return the values of an image without a panoptic annotation: all void."""
+        """Return the all-void values of an image without panoptic annotation."""
         data = black_png(width, height) if "panoptic.png" in self._sources else b""
         void = np.zeros((height, width), np.uint8)
         return self._values(_VOID, PanopticMap(data, void), void)
@@ -238,12 +238,12 @@ def _shrunk(panoptic: PanopticAnnotation, indices: np.ndarray, picture: Picture)
 
 
 def _looked_up(indices: np.ndarray, void: int, values: Iterable[int]) -> bytes:
-    """Return a grey PNG with the value of each pixel's segment."""
+    """Return a grey PNG of the values of the segments."""
     return grey_png(np.array([void, *values], np.uint8)[indices])
 
 
 def _area(index: int, segment: Segment, indices: np.ndarray) -> int:
-    """Return the area in pixels², measured if the JSON has none."""
+    """Return the area in pixels²; measured if JSON has none."""
     return int(np.count_nonzero(indices == index) if segment.area_px2 is None else segment.area_px2)
 
 
@@ -301,7 +301,7 @@ class MaskDrawer:
         self.has_regions = Part.PANOPTIC in table.parts or Part.SEMANTIC in table.parts
 
     def draw(self, task: ImageTask, block: Block, row: int, picture: Picture) -> DrawnMasks | None:
-        """Draw the masks of an image; None if none are requested.
+        """Draw the masks of an image; None if not requested.
 
         Args:
             task: Image with labels; its objects are in the Block.
@@ -348,7 +348,7 @@ class MaskDrawer:
         )
 
     def _panoptic_values(self, task: ImageTask, picture: Picture, drawn: DrawnMasks) -> dict[str, Any]:
-        """Return the values of a panoptic annotation; all void without one."""
+        """Return a panoptic annotation's values; all void without one."""
         for row in task.labels.panoptic:
             try:
                 values = self._regions.of_panoptic(row, picture)

@@ -1,4 +1,4 @@
-"""Boxes and keypoints of a Block's objects, as fractions of their images."""
+"""Boxes and keypoints of objects, as fractions of images."""
 
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ class FittedBoxes(NamedTuple):
         return ~(self.is_empty | self.is_outside)
 
     def take(self, objects: np.ndarray) -> "FittedBoxes":
-        """Return the boxes of some objects: bool [M], or int64 indices."""
+        """Return some objects' boxes: bool [M], or int64 indices."""
         return FittedBoxes(*(column[objects] for column in self))
 
 

@@ -206,7 +206,7 @@ class TermCounter:
 
 
 def _add_in_place(sums: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Add `sums` to the first numbers, in place, and return `numbers`."""
+    """Add `sums` to the first of `numbers`, in place."""
     numbers[: sums.size] += sums
     return numbers
 
@@ -251,7 +251,7 @@ def some(terms: Terms, places: np.ndarray, distinct: int) -> Terms:
 
 
 def add_counts(counted: Iterable[Terms], texts: int, settings: TextSettings) -> Terms:
-    """Return the sums of several counts, for the terms that settings allow.
+    """Return the sums of counts, for terms that settings allow.
 
     Args:
         texts: Total number of texts.
@@ -313,7 +313,7 @@ def least_texts(min_df: int | float, texts: int) -> float:
 
 
 def make_encoder(chosen: Terms, texts: int, source: EncoderSource) -> TextEncoder:
-    """Return the encoder of the chosen terms, fitted on `texts` texts.
+    """Return the encoder of the terms, fitted on `texts` texts.
 
     Raises:
         VocabularyError: No term was chosen, or the terms differ from the folder's encoder.

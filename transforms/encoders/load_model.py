@@ -30,7 +30,7 @@ _POOLING = ("GlobalAveragePooling2D", "GlobalMaxPooling2D", "Flatten")
 
 
 def application(name: str) -> str:
-    """Return the matching name in keras.applications; empty if `name` is a file.
+    """Return the name in keras.applications; empty for a file.
 
     Raises:
         ConfigError: The name is neither.
@@ -59,7 +59,7 @@ def _plain(name: str) -> str:
 
 
 def build_model(choice: ModelChoice) -> Any:
-    """Return the complete chosen model, with its weights and the requested input size.
+    """Return the chosen model with weights and requested input size.
 
     Raises:
         ConfigError: There is no such model, or its weights do not fit.
@@ -89,7 +89,7 @@ def _of_applications(name: str, choice: ModelChoice) -> Any:
 
 
 def _default_size(name: str) -> tuple[int, int]:
-    """Return the input size of a model of keras.applications with its top."""
+    """Return the input size of keras.applications' model with top."""
     height, width = _constructor(name)(weights=None).input_shape[1:3]
     if not (height and width):
         raise ConfigError(f"--model {name} takes pictures of any size: give --input-size, 224x224 for example")
@@ -184,7 +184,7 @@ def _loaded(choice: ModelChoice) -> Any:
 
 
 def feature_output(model: Any, choice: ModelChoice) -> tuple[str, Any]:
-    """Return the name of the layer that computes the feature, and its output.
+    """Return the feature's layer name, and its output.
 
     Raises:
         ConfigError: The layer is unknown, or none was named and the model has no default.
@@ -218,7 +218,7 @@ def _named_output(model: Any, choice: ModelChoice) -> Any:
 
 
 def brief(error: Exception) -> str:
-    """Return the message of an error of Keras in one line."""
+    """Return an error of Keras in one line."""
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 

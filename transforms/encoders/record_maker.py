@@ -1,4 +1,4 @@
-"""Records of images, their counts and facts, and the protocol of RecordMakers."""
+"""Records of images, counts and facts, and the RecordMaker protocol."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -90,7 +90,7 @@ def transcoding_counts(transcoding: Transcoding, bytes_written: int) -> Counter[
 
 
 class PictureRowEncoder:
-    """Encoder of images that rows name, one image at a time.
+    """Encoder of images of rows, one image at a time.
 
     Args:
         labels: The classes of rows.
@@ -105,7 +105,7 @@ class PictureRowEncoder:
         self._has_channels = any(feature.source == "image.channels" for feature in features)
 
     def encode(self, task: ImageTask, picture: Picture) -> Encoded | Rejected:
-        """Return the record of a row with its image, or its reject.
+        """Return a row's record with its image, or its reject.
 
         Raises:
             ValueError: No row of a table names the image.
@@ -179,11 +179,11 @@ class RecordMaker(Protocol):
     """Frozen msgspec Struct with a tag. Together with labels and table, it determines the records of an image."""
 
     def start(self, context: RecordContext) -> EncodeBlock:
-        """Return the function that makes the records of a shard's images."""
+        """Return the function that makes a shard's records."""
 
 
 def encode_runs(made: Iterator[Made]) -> Iterator[EncodedRun]:
-    """Group images that were encoded one at a time into runs."""
+    """Group singly encoded images into runs."""
     while run := list(islice(made, _RUN_IMAGES)):
         yield _run(run)
 

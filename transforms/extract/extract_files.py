@@ -1,4 +1,4 @@
-"""Write files from records below one folder, and never outside it."""
+"""Write files from records, never outside of one folder."""
 
 import errno
 import hashlib

@@ -61,7 +61,7 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class PieceFile:
-    """Writer of a piece below `folder`. The piece exists after `commit`."""
+    """Writer of a piece, which exists after `commit`."""
 
     def __init__(self, folder: str, shard: str):
         self._shard = shard
@@ -110,7 +110,7 @@ def found_piece(folder: str, shard: str) -> Piece | None:
 
 
 def records_of_piece(folder: str, piece: Piece) -> Iterator[ExtractedRecord]:
-    """Return the records of a piece, in the order of the shard."""
+    """Return a piece's records, in the shard's order."""
     return map(_DECODE, ShardReader(_path(folder, piece.file, "records")).records())
 
 

@@ -148,7 +148,7 @@ class RowExtractor:
         self._split = split
 
     def __call__(self, values: dict[str, Any]) -> Extracted:
-        """Return the rows and files of a record's values, which `read_record` returned.
+        """Return rows and files of values that `read_record` returned.
 
         Raises:
             UnusableRecordError: The image has no usable name, no id, or no size.
@@ -172,7 +172,7 @@ class RowExtractor:
         return Extracted(rows, tuple(files), faults)
 
     def read_image(self, values: dict[str, Any], faults: list[tuple[str, str]]) -> tuple[RecordView, ImageEntry]:
-        """Return the record with its size, and the row of its image.
+        """Return the record with its size, and its image row.
 
         Raises:
             UnusableRecordError: The image has no usable name, no id, or no size.
@@ -231,7 +231,7 @@ class RowExtractor:
     def _panoptic(
         self, values: dict[str, Any], image: ImageEntry, faults: list[tuple[str, str]]
     ) -> PanopticEntry | None:
-        """Return the panoptic row; None if the record has no usable one."""
+        """Return the panoptic row; None without a usable one."""
         if not values.get("panoptic.file_name"):
             return None
         try:
@@ -281,7 +281,7 @@ def _row(instance: InstanceRow) -> Row:
 
 
 def class_of_image(values: dict[str, Any]) -> str | None:
-    """Return the name of the class of an image with one class."""
+    """Return the class name of an image with one class."""
     return text(values["image.class_name"], "the class") if "image.class_name" in values else None
 
 
@@ -306,7 +306,7 @@ def _size(values: dict[str, Any], faults: list[tuple[str, str]]) -> tuple[int, i
 
 
 def segmentations(record: RecordView, faults: list[tuple[str, str]]) -> Iterator[Segmentation | msgspec.UnsetType]:
-    """Yield the mask of each object; `[]` if it is unusable or empty."""
+    """Yield each object's mask; `[]` if unusable or empty."""
     ids, (width, height) = record.listed("objects.id"), record.size
     masks = record.masks() if record.mask_source else repeat(None, len(ids))
     for id_, pixels in zip(ids, masks, strict=True):

@@ -130,7 +130,7 @@ def _extract_record(
 
 
 class LabelExtractor(RowExtractor):
-    """Extractor of the records of one split as images with label files."""
+    """Extractor of a split's records as images with label files."""
 
     def __init__(self, table: FeatureTable, labels: LabelMap, split: str, format_: LabelFormat):
         super().__init__(table, labels, split)

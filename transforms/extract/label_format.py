@@ -81,7 +81,7 @@ class ExtractedImage:
 
 
 class LabelRules(NamedTuple):
-    """Classes of the data set, and optional parts of its records."""
+    """Classes and optional parts of a data set's records."""
 
     categories: tuple[Category, ...]
     parts: tuple[Part, ...]
@@ -106,7 +106,7 @@ class WrittenLabels(NamedTuple):
 
 
 def other_splits(splits: Iterable[str], rules: LabelRules) -> Iterator[str]:
-    """Yield a note of splits that readers do not know by name."""
+    """Yield a note of split names unknown to readers."""
     if others := sorted(set(splits) - set(SPLITS)):
         yield f"splits {', '.join(others)}: most readers look for {', '.join(SPLITS)}; rename them"
 

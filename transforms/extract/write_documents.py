@@ -310,7 +310,7 @@ def write_document(
 
 
 def _write_rows(upload: Upload, rows: Iterable[Row]) -> tuple[int, "array[int]"]:
-    """Write comma-separated rows. Return their number, and the ids within 64 bits."""
+    """Write comma-separated rows; return their number and 64-bit ids."""
     number, ids, rest = 0, array("q"), iter(rows)
     while some := list(islice(rest, _ROWS_AT_ONCE)):
         upload.write((b"," if number else b"") + b",".join(row.json for row in some))

@@ -110,7 +110,7 @@ def _shape(label: str, kind: str, points: list[Any], group: int | None = None, m
 
 
 def write_imagefolder(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
-    """Return the line of an image in metadata.jsonl, of Hugging Face's imagefolder."""
+    """Return an image's line in metadata.jsonl of imagefolder."""
     row: dict[str, Any] = {
         "file_name": image.name,
         "image_id": image.image.id,

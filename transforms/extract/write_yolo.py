@@ -1,4 +1,4 @@
-"""YOLO's label files, as Ultralytics reads them: images/SPLIT, labels/SPLIT and data.yaml."""
+"""YOLO's label files: images/SPLIT, labels/SPLIT and data.yaml."""
 
 from collections.abc import Iterable, Iterator
 
@@ -46,7 +46,7 @@ def yolo_task(rules: LabelRules) -> str:
 
 
 def write_yolo(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
-    """Return the label file of an image, which is empty without objects."""
+    """Return an image's label file, empty without objects."""
     task, objects = yolo_task(rules), without_crowds(image)
     inside = [each for each in objects if _has_area(_cut_edges(each, image))]
     lost, notes = image.lost, image.notes
@@ -96,7 +96,7 @@ def _numbers(each: ExtractedObject, image: ExtractedImage, task: str, points: in
 
 
 def _polygon(each: ExtractedObject, image: ExtractedImage) -> list[float]:
-    """Return the outline of a mask as fractions; empty without a mask."""
+    """Return a mask's outline as fractions; empty without one."""
     mask = each.mask
     if mask is None:
         return []

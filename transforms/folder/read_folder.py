@@ -130,7 +130,7 @@ def count_rows(keyed: tuple[BlockKey, bytes], rules: FolderRules) -> Facts:
 def join_files(
     blocks: Iterable[Block], classes: Sequence[str], splits: Sequence[str], seed: int, facts: FactsBuilder
 ) -> Block | None:
-    """Return the images of a range in order; None if there is none.
+    """Return a range's images in order; None without any.
 
     Args:
         blocks: in any order: rows, which have a split, and the columns of their files if they come from paths or have

@@ -40,7 +40,7 @@ class LabelTable(msgspec.Struct, frozen=True):
 
 
 def read_labels(table: LabelTable, division: Division, splits: tuple[str, ...], facts: FactsBuilder) -> Iterator[Block]:
-    """Yield the image rows of a table, each with its split.
+    """Yield a table's image rows with their splits.
 
     Args:
         division: gives each image its split if the table does not.
@@ -64,7 +64,7 @@ def read_labels(table: LabelTable, division: Division, splits: tuple[str, ...], 
 def _labelled(
     row: TextRow, table: LabelTable, division: Division, splits: tuple[str, ...], facts: FactsBuilder
 ) -> tuple[str, str, str] | None:
-    """Return name, split and label of a row; None if it is rejected."""
+    """Return a row's name, split, label; None if rejected."""
     given, label, *of_row = row.cells or ("", "")
     path = path_below(given, table.folders)
     name = name_key(path)

@@ -1,1 +1,1 @@
-"""Hugging Face's imagefolder: a metadata file beside images, with objects or captions."""
+"""Hugging Face's imagefolder: a metadata file beside images."""

@@ -1,4 +1,4 @@
-"""Rows of a metadata file become images with objects and captions."""
+"""Convert rows of a metadata file to images with annotations."""
 
 import math
 import posixpath
@@ -163,7 +163,7 @@ def size_of(row: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def objects_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the objects of a row, each by the keys of its values.
+    """Return a row's objects, by the keys of values.
 
     Raises:
         UnusableError: they are neither lists of equal lengths nor a list of objects.
@@ -206,7 +206,7 @@ def value_of(each: Mapping[str, Any], keys: Sequence[str]) -> Any:
 
 
 def is_numbered(each: Mapping[str, Any]) -> bool:
-    """Return True if the class of an object is a number."""
+    """Return True if an object's class is a number."""
     return isinstance(value_of(each, CLASSES), int | float)
 
 
@@ -251,7 +251,7 @@ def _object(each: Mapping[str, Any], rules: RowRules) -> SampleObject:
 
 
 def _class(value: Any, names: Sequence[str]) -> tuple[str, int | None]:
-    """Return the name of a class, and its index if names are given."""
+    """Return a class's name, and its index among given names."""
     if value is None and len(names) == 1:
         return names[0], 0
     if value is None or not str(value).strip():

@@ -55,7 +55,7 @@ _SIZES_READ = 100
 
 
 class MetadataFile(NamedTuple):
-    """A metadata file, or one of the Parquet files that hold images.
+    """Metadata file, or a Parquet file that holds images.
 
     Attributes:
         folder: in the data set; empty for the data set itself. Of a .zip its name.
@@ -82,11 +82,11 @@ class MetadataFile(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """Beginning of the names of its files in the data set."""
+        """Prefix of its files' names in the data set."""
         return f"{self.folder.removesuffix('.zip')}/" if self.folder else ""
 
     def objects(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-        """Yield the row and the values of each object that can be read."""
+        """Yield each readable object's row and values."""
         for row in self.rows:
             with contextlib.suppress(UnusableError):
                 yield from ((row, each) for each in objects_of(row))
@@ -151,7 +151,7 @@ def source(options: ImagefolderOptions) -> Source:
 
 
 def _find_files(data: str) -> tuple[str, list[MetadataFile]]:
-    """Return the folder of the data set, and its metadata files.
+    """Return the data set's folder and its metadata files.
 
     Raises:
         ConfigError: there is none, or it is not clear which to read.
@@ -245,7 +245,7 @@ def _no_metadata(data: str) -> str:
 
 
 def _check_file(file: MetadataFile, class_names: tuple[str, ...], captions: tuple[str, ...]) -> None:
-    """Refuse a metadata file whose columns have nothing that records store.
+    """Refuse a metadata file without any storable column.
 
     Raises:
         ConfigError: The columns have neither images with objects nor captions, or classes need names.

@@ -114,7 +114,7 @@ def decode_counts(counts: bytes, width: int, height: int) -> np.ndarray:
 
 
 class _MalformedError(Exception):
-    """Error of a malformed segmentation. `_malformed` adds details to the message."""
+    """Error of a malformed segmentation; `_malformed` adds details."""
 
 
 def _malformed(fault: str, segmentation: bytes) -> UnusableError:

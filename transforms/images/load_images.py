@@ -304,7 +304,7 @@ def pixels_decode() -> Iterator[None]:
 
 
 def brief(error: Exception) -> str:
-    """Return Pillow's message about a malformed file, for a reject's detail."""
+    """Return Pillow's message about a file, for a reject's detail."""
     # Drop addresses of objects, so that rejects.jsonl is reproducible.
     return re.sub(r" ?<[^<>]* object at 0x[0-9a-f]+>", "", f"{type(error).__name__}: {error}")[:200]
 
@@ -354,7 +354,7 @@ _OTHERS = (b"GIF8", b"II*\0", b"MM\0*")
 
 
 def open_record_picture(data: bytes) -> Image.Image:
-    """Return the pixels of an encoded image: first frame, stored orientation.
+    """Return an image's pixels: first frame, stored orientation.
 
     Raises:
         UnusableError: The bytes are not an image, do not decode, or have too many pixels.

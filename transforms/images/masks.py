@@ -76,7 +76,7 @@ _PERIODS_TO_BEGIN = 4
 
 
 def grey_png(pixels: np.ndarray) -> bytes:
-    """Encode uint8 [height, width] as an 8-bit greyscale PNG with the same values.
+    """Encode uint8 [height, width] as an 8-bit greyscale PNG.
 
     Raises:
         ValueError: `pixels` has another dtype or rank, or no pixels.
@@ -106,7 +106,7 @@ def black_png(width: int, height: int) -> bytes:
 
 
 def pack_rows(rows: np.ndarray, blank_above: int = 0, blank_below: int = 0, channels: int = 1) -> bytes:
-    """Encode filtered rows as a PNG with 8 bits per channel.
+    """Encode filtered rows as a PNG of 8-bit channels.
 
     Args:
         rows: uint8 [n, 1 + width * channels], contiguous. The first byte of a row is its filter. n may be 0.
@@ -140,7 +140,7 @@ def _zero_blocks(count: int) -> bytes:
 
 
 def _few_zero_blocks(count: int) -> bytes:
-    """Return `_blocks(bytes(count))`, without compressing the zeros if zlib's output is periodic."""
+    """Return `_blocks(bytes(count))`, faster if zlib's output is periodic."""
     if not count:
         return b""
     periods = max(count // _PERIOD - _PERIODS_TO_BEGIN, 0)

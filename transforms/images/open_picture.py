@@ -52,7 +52,7 @@ def kind_of(data: bytes) -> str:
 
 
 def encoded_channels(data: bytes, format_: str) -> int:
-    """Return the number of channels of `tf.io.decode_image(data)` with its default `channels=0`."""
+    """Return the channels of `tf.io.decode_image(data)` with its default `channels=0`."""
     # TensorFlow converts CMYK to RGB.
     return min(check_formats.jpeg_frame(data).channels, 3) if format_ == "jpeg" else check_formats.png_channels(data)
 
@@ -111,7 +111,7 @@ def orientation_of(image: Image.Image) -> int:
 
 
 def stored_size(image: Image.Image) -> tuple[int, int]:
-    """Return width and height of the stored pixels of an opened image."""
+    """Return width and height of an image's stored pixels."""
     is_swapped = image.format == _TURNED_BY_PILLOW and orientation_of(image) in LIES_ON_ITS_SIDE
     return image.size[::-1] if is_swapped else image.size
 
@@ -203,7 +203,7 @@ def is_12_bit(image: Image.Image) -> bool:
 
 
 def for_jpeg(image: Image.Image) -> Image.Image:
-    """Drop transparency, and the lower 8 of 16 bits, like TensorFlow."""
+    """Drop transparency and the lower byte, like TensorFlow."""
     if image.mode == _DEEP:
         return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     return image.convert("L" if image.mode in _GREY else "RGB")

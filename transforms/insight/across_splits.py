@@ -57,7 +57,7 @@ _Rows = Sequence[tuple[ClassStatistics, ...]]
 
 
 def _in_one_split(splits: Sequence[str], rows: _Rows) -> list[ClassInOneSplit]:
-    """Return the classes that occur in one split only, most frequent first."""
+    """Return the classes of one split only, by frequency."""
     alone = [
         ClassInOneSplit(each.name, split, each.images)
         for of_class in rows
@@ -87,7 +87,7 @@ def _drifting(splits: Mapping[str, SplitStatistics], rows: _Rows) -> Iterator[Cl
 
 
 def arc_sine_distance(one: tuple[int, int], other: tuple[int, int]) -> float:
-    """Return the distance of two shares, in standard deviations of random samples.
+    """Return two shares' distance in standard deviations of random samples.
 
     Args:
         one, other: Number of hits and total of each share.
@@ -149,7 +149,7 @@ def read_fingerprints(output: str, splits: Mapping[str, SplitManifest]) -> dict[
 
 
 class FoundAcross(NamedTuple):
-    """Findings of all splits of a folder, for its manifest and as files.
+    """Findings of all a folder's splits, for manifest and files.
 
     Attributes:
         duplicates: Duplicate images.
@@ -163,7 +163,7 @@ class FoundAcross(NamedTuple):
 
 
 def duplicates_of(output: str, manifest: Manifest) -> FoundAcross | None:
-    """Compare the splits of a folder; None if no split has fingerprints."""
+    """Compare a folder's splits; None without fingerprints."""
     fingerprints = read_fingerprints(output, manifest.splits)
     if not fingerprints:
         return None

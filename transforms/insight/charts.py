@@ -74,7 +74,7 @@ def show_number(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Format a share with two digits; with all digits from 100% on.
+    """Format a share with two digits, from 100% with all.
 
     >>> percent(1), percent(0.125), percent(0.004), percent(2.4)
     ('100%', '12%', '0.4%', '240%')

@@ -1,4 +1,4 @@
-"""Statistics of images, counted while their records are written or read."""
+"""Statistics of images, counted while records are written or read."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -268,7 +268,7 @@ class _Pointers:
         self._places = places
 
     def first(self, number: int, images: np.ndarray, ranks: np.ndarray) -> tuple[Example, ...]:
-        """Return Examples of the images with the lowest ranks, at most `number`.
+        """Return Examples of images with the `number` lowest ranks.
 
         Args:
             images: int64 [n], rows.
@@ -301,7 +301,7 @@ def _examples(facts: FactColumns, boxes: BoxColumns | None, pointers: _Pointers)
 
 
 def _sides(facts: FactColumns) -> tuple[np.ndarray, np.ndarray]:
-    """Return the shorter and the longer side of each image, in pixels."""
+    """Return each image's shorter and longer side in pixels."""
     return facts.size_px.min(axis=1), facts.size_px.max(axis=1)
 
 
@@ -349,7 +349,7 @@ def odd_images(facts: FactColumns) -> Iterator[Odd]:
 def describe_statistics(
     statistics: Statistics, labels: LabelMap, table: FeatureTable, class_counts: Sequence[int]
 ) -> SplitStatistics:
-    """Return the statistics of a split in the form of its file.
+    """Return a split's statistics in the form of its file.
 
     Args:
         class_counts: See `recordmill.schemas.dataset.manifest.SplitManifest`.

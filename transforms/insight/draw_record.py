@@ -52,7 +52,7 @@ def drawn_size(width: int, height: int, side: int = SIDE) -> tuple[int, int]:
 
 
 def draw_shapes(picture: Image.Image, shapes: Sequence[Shape], side: int = SIDE, names: bool = True) -> Image.Image:
-    """Return a copy of an image with shapes drawn on it.
+    """Return a copy of an image with drawn shapes.
 
     Args:
         picture: Image of any size and mode.
@@ -86,7 +86,7 @@ def _area(shape: Shape) -> float:
 
 
 def _box_px(shape: Shape, size: tuple[int, int]) -> _Box:
-    """Return the outermost pixels of a shape's box, clipped to the image."""
+    """Return a box's outermost pixels, clipped to the image."""
     assert shape.box_yxyx_frac is not None
     ymin, xmin, ymax, xmax = shape.box_yxyx_frac
     left, right = (min(max(x * size[0], 0), size[0]) for x in (xmin, xmax))
@@ -95,7 +95,7 @@ def _box_px(shape: Shape, size: tuple[int, int]) -> _Box:
 
 
 def _with_masks(drawn: Image.Image, shapes: Sequence[Shape]) -> Image.Image:
-    """Tint and outline masks. Of overlapping masks the smallest is visible."""
+    """Tint and outline masks; the smallest is on top."""
     masks = [(shape.colour, resized(shape.mask, *drawn.size)) for shape in shapes if shape.mask is not None]
     if not masks:
         return drawn
@@ -210,7 +210,7 @@ def _overlap(one: _Box, other: _Box) -> bool:
 
 
 def shortened(name: str) -> str:
-    """Shorten a name, so that it does not cover its image.
+    """Shorten a name, so that its image stays visible.
 
     >>> shortened("a" * 300)
     'aaaaaaaaaaaaaaaaaaaaa...'
@@ -306,7 +306,7 @@ def _write(pen: ImageDraw.ImageDraw, line: Iterable[_Entry], y: int, letters_px:
 
 
 def _lines(overlay: Overlay, letters_px: int, width: int) -> Iterator[list[_Entry]]:
-    """Yield lines of classes side by side, then lines of each text."""
+    """Yield lines of classes side by side, then of texts."""
     letters = font(letters_px)
     room, line, used = width - 2 * _GAP_PX, list[_Entry](), 0.0
     for entry in _classes(overlay):
@@ -337,7 +337,7 @@ def _classes(overlay: Overlay) -> Iterator[_Entry]:
 
 
 def draw_problem(picture: Image.Image, shapes: Sequence[Shape], marked: Collection[int], side: int) -> Image.Image:
-    """Return an image with outlines of its boxes, without masks and names.
+    """Return an image with box outlines, without masks and names.
 
     Args:
         marked: Indices of suspicious shapes. Small suspicious shapes get a ring, and other boxes are pale.

@@ -84,7 +84,7 @@ def _kinds(number: np.ndarray, more: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _join(first: np.ndarray, one: np.ndarray, other: np.ndarray) -> None:
-    """Merge the groups of each pair (one, other) in `first`, in place."""
+    """Merge the groups of pairs in `first`, in place."""
     while True:
         ends = first[one], first[other]
         low = np.minimum(*ends)
@@ -215,7 +215,7 @@ def _is_repeated_or_near(hashes: np.ndarray) -> np.ndarray:
 
 
 def _is_in(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
-    """Return bool [n]: the value is in `ordered`, which is sorted."""
+    """Return bool [n]: the value is in the sorted `ordered`."""
     places = np.searchsorted(ordered, values)
     return np.append(ordered, 0)[places] == values if len(ordered) else np.zeros(len(values), bool)
 

@@ -1,4 +1,4 @@
-"""Fingerprints of images, made while their records are written or read."""
+"""Fingerprints of images, made while records are written or read."""
 
 from functools import lru_cache
 from hashlib import blake2b
@@ -83,7 +83,7 @@ def label_digests(facts: FactColumns, objects: SortedObjects | None) -> np.ndarr
 
 
 def _digests(rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Return a 32-bit digest of the rows of each image: uint64 [N]."""
+    """Return a 32-bit digest of each image's rows: uint64 [N]."""
     data, ends = rows.tobytes(), (starts * (rows[:1].nbytes)).tolist()
     digests = [blake2b(data[start:end], digest_size=_HALF // 8).digest() for start, end in pairwise(ends)]
     return np.frombuffer(b"".join(digests), ">u4").astype(np.uint64)

@@ -42,7 +42,7 @@ def kept_copy(images: Sequence[DuplicateImage]) -> DuplicateImage:
 
 
 def copy_order(split: str, file_name: str) -> tuple[bool, str, str]:
-    """Return the sort key of duplicates. The first duplicate is kept."""
+    """Return the sort key of duplicates. The first stays."""
     return split.startswith("train"), split, file_name
 
 

@@ -38,7 +38,7 @@ def class_colour(index: int) -> Colour:
 
 
 def name_colour(name: str) -> Colour:
-    """Return the colour of a class without a known index, by its name."""
+    """Return the colour of a class without index, by name."""
     return class_colour(zlib.crc32(name.encode()) % 4096)
 
 
@@ -74,7 +74,7 @@ class Shape(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """Overlay of one copy of the image, `objects` or `panoptic` for example."""
+    """Overlay of one image copy, `objects` or `panoptic`."""
 
     title: str
     shapes: tuple[Shape, ...] = ()
@@ -99,7 +99,7 @@ _THINGS = "things"
 
 
 class OverlayReader:
-    """Function from a record of a data set to its Overlay.
+    """Function from a data set's record to its Overlay.
 
     Args:
         labels: Classes of the data set. If empty, classes have the names in the record, else their numbers.

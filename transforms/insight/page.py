@@ -276,7 +276,7 @@ def _value(value: object) -> str:
 
 
 def _classes(manifest: Manifest, statistics: Mapping[str, SplitStatistics]) -> list[dict[str, Any]]:
-    """Return the classes, most frequent first, with their numbers in each split."""
+    """Return the classes by frequency, with numbers in each split."""
     counts = [split.class_counts for split in manifest.splits.values()]
     images = [
         [each.images for each in statistics[name].classes] if name in statistics else [] for name in manifest.splits

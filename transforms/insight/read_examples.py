@@ -1,4 +1,4 @@
-"""Read chosen records from finished shards, and draw thumbnails with their annotations."""
+"""Read chosen records from finished shards; draw annotated thumbnails."""
 
 import io
 import logging
@@ -122,7 +122,7 @@ def read_examples(folder: str, manifest: Manifest, chosen: Sequence[Chosen]) -> 
 
 
 def _suspicious_annotations(folder: str, splits: Iterable[str]) -> _Suspicious:
-    """Read the problems of annotations. Damaged files are skipped; `verify` reports them."""
+    """Read annotations' problems, except of damaged files, which `verify` reports."""
     decoder = msgspec.json.Decoder(ProblemLine)
     found: dict[tuple[str, str, str], set[int]] = defaultdict(set)
     for split in splits:
@@ -244,7 +244,7 @@ def chosen_duplicates(groups: Sequence[DuplicateGroup]) -> list[Chosen]:
 
 
 def duplicate_titles(groups: Sequence[DuplicateGroup]) -> dict[str, tuple[str, str]]:
-    """Return title and explanation of each group, by its `why` in Chosen."""
+    """Return each group's title and explanation, by Chosen's `why`."""
     titles = {}
     for number, group in enumerate(groups):
         splits = sorted({image.split for image in group.images})

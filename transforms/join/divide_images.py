@@ -161,7 +161,7 @@ def class_borders(class_name: str, units: np.ndarray, shares: SplitShares) -> tu
 
 
 def stratify(units: Units, shares: SplitShares) -> np.ndarray:
-    """Return the number of the split of each unit: int64 [U].
+    """Return each unit's number of split: int64 [U].
 
     Iterative stratification (Sechidis et al., 2011): the label with the fewest units left is divided first. Each of its
     units goes to the split that lacks the label most, or among equals to the one that lacks most images. Remaining ties
@@ -230,7 +230,7 @@ class _GroupLine(msgspec.Struct):
 
 
 def with_groups(path: str, division: Division) -> Division:
-    """Return the division with the groups of a file, see `read_groups`."""
+    """Return the division with a file's groups, see `read_groups`."""
     return msgspec.structs.replace(division, groups=read_groups(path))
 
 

@@ -76,7 +76,7 @@ class Listing:
 
 
 def join_parts(folder: str, parts: Iterable[ListedPart]) -> InputFile:
-    """Return the listing of a folder from its ranges, in any order."""
+    """Return a folder's listing from ranges in any order."""
     crc32c = file_bytes = 0
     for part in sorted(parts, key=lambda part: part.start):
         crc32c = join_checksums(crc32c, part.crc32c, part.text_bytes)
@@ -174,7 +174,7 @@ def files_by_name(files: Files, _: FactsBuilder, match: str, buckets: int) -> It
 
 
 def file_block(files: Iterable[tuple[str, ImageRef]]) -> Block:
-    """Return a Block of the names and files of a folder."""
+    """Return a Block of a folder's names and files."""
     files = list(files)
     return Block(
         file_name=ragged_texts([name for name, _ in files]),
@@ -214,7 +214,7 @@ def _name_within(folder: str, output: str) -> str:
 def list_images(
     folder: str, listing: Listing | None = None, part: NameRange = ALL_NAMES
 ) -> Iterator[tuple[str, ImageRef]]:
-    """Yield all files below `folder` by their `recordmill.schemas.names.name_key`, relative to it.
+    """Yield all files below `folder` by their `recordmill.schemas.names.name_key`.
 
     Names that are not UTF-8 are skipped with a warning, because JSON files cannot name them.
     """

@@ -43,7 +43,7 @@ class MatchedRows(NamedTuple):
 
 
 def name_keys(names: Sequence[str]) -> list[str]:
-    """Return `name_key` of each name. Most names are their own key."""
+    """Return each name's `name_key`, which mostly is the name."""
     return [name if _is_plain(name) else name_key(name) for name in names]
 
 
@@ -158,7 +158,7 @@ def _splits(keys: Sequence[str], division: Division) -> np.ndarray:
 
 
 def _shared(keys: Sequence[str], image_ids: np.ndarray) -> np.ndarray:
-    """Return True for each row whose name belongs to several ids: bool."""
+    """Return bool: the row's name belongs to several ids."""
     _, names = np.unique(np.array(keys, object), return_inverse=True) if keys else (None, np.zeros(0, np.int64))
     pairs = np.unique(np.stack([names, image_ids], axis=1), axis=0)
     return np.bincount(pairs[:, 0], minlength=1)[names] > 1
@@ -172,7 +172,7 @@ def _states(
     is_path: np.ndarray,
     division: Division | None,
 ) -> np.ndarray:
-    """Return the FileState of each row: int64. The first error counts."""
+    """Return each row's FileState, by its first error: int64."""
     unsafe = np.array([bool(name_fault(name)) for name in names], bool) & is_path
     no_file = np.array([version == NO_FILE for version in rows.file_version.texts()], bool)
     groups = division if division and division.group_from else None
@@ -281,7 +281,7 @@ def _by_end(names: Iterable[str], length: int) -> dict[tuple[str, ...], set[str]
 
 
 def _paired(images: set[str], files: set[str], match: str) -> dict[str, str]:
-    """Return the image and its file. Raise CollidingImagesError if there are several."""
+    """Return image and file; raise CollidingImagesError for several."""
     if len(images) == len(files) == 1:
         return dict(zip(images, files, strict=True))
     raise CollidingImagesError(

@@ -249,7 +249,7 @@ def _labels(result: _Result) -> Any:
 
 
 def _ring(kind: str, value: _Value, result: _Result) -> list[Point]:
-    """Return the points of a shape in fractions; none of an upright rectangle.
+    """Return a shape's points in fractions; none if upright.
 
     Raises:
         UnusableError: the shape has no area, or is turned in an image of unknown size.

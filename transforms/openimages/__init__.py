@@ -1,1 +1,1 @@
-"""Open Images: CSV files of boxes, and of the names of classes."""
+"""Open Images: CSV files of boxes and class names."""

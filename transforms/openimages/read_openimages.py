@@ -1,4 +1,4 @@
-"""Rows of boxes of Open Images, `ImageID,…,LabelName,…,XMin,XMax,YMin,YMax,…` in fractions, become objects."""
+"""Convert rows of Open Images (`ImageID,…,LabelName,…,XMin,XMax,YMin,YMax,…` in fractions) to objects."""
 
 import csv
 import posixpath
@@ -68,7 +68,7 @@ def _is_boxes(name: str) -> bool:
 
 
 def _split_of(file: str) -> str:
-    """Return the split that the name of a file says; empty if none.
+    """Return the split in a file's name; empty if none.
 
     >>> _split_of("oidv6-train-annotations-bbox.csv"), _split_of("validation-annotations-bbox.csv")
     ('train', 'val')

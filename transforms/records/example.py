@@ -78,7 +78,7 @@ def varints(values: np.ndarray) -> Ragged:
 
 
 def bytes_items(values: Sequence[bytes]) -> list[bytes]:
-    """Return each value as an item of a BytesList: tag, length, bytes."""
+    """Return values as items of a BytesList: tag, length, bytes."""
     return [_FIELD_1 + varint(len(value)) + value for value in values]
 
 
@@ -122,7 +122,7 @@ _MOST_HEADS = 4096
 
 
 class Heads(dict[int, bytes]):
-    """Header bytes of a feature, by the length of its data."""
+    """Header bytes of a feature, by length of data."""
 
     def __init__(self, name: str, kind: FeatureKind, is_list: bool):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Parse a tf.Example, with or without the table of a layout."""
+"""Parse a tf.Example, with or without a layout's table."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -46,7 +46,7 @@ def parse_example(record: bytes) -> dict[str, TypedValues]:
 
 
 def parse_record(record: bytes) -> ParsedRecord:
-    """Parse a record. A SequenceExample is an Example with one more field.
+    """Parse a record, also of a SequenceExample.
 
     Raises:
         google.protobuf.message.DecodeError: The record is not a tf.train.Example.

@@ -1,4 +1,4 @@
-"""Read TFRecord files in order, or by record number with their indexes."""
+"""Read TFRecord files in order, or by index."""
 
 import hashlib
 import io
@@ -312,7 +312,7 @@ def _spans(places: Iterable[_Place], gap: int) -> Iterator[list[_Place]]:
 
 @lru_cache(maxsize=1)
 def _threads(process: int) -> ThreadPoolExecutor:
-    """Return threads that read files concurrently. They do not survive a fork."""
+    """Return threads for concurrent reads, which do not survive forks."""
     return ThreadPoolExecutor(_FILES, "records")
 
 

@@ -54,7 +54,7 @@ class ShardIndex(msgspec.Struct, frozen=True):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Size of each record with its frame in bytes: int64 [N]."""
+        """Size of each framed record in bytes: int64 [N]."""
         return np.diff(self.bounds)
 
     @property

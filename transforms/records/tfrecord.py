@@ -39,7 +39,7 @@ def framed(size: Size) -> Size:
 
 
 def masked_crc32c(data: bytes) -> int:
-    """Return the CRC-32C of `data`, rotated and offset as in TensorFlow.
+    """Return the CRC-32C of `data`, masked as in TensorFlow.
 
     >>> hex(masked_crc32c(b"123456789"))
     '0xc78ab0e5'
@@ -54,7 +54,7 @@ def masked(crc: Any) -> Any:
 
 @lru_cache(1 << 14)
 def head(length: int) -> bytes:
-    """Return the bytes before a record of `length` bytes in a TFRecord file."""
+    """Return the bytes before a record in a TFRecord file."""
     data = _LENGTH.pack(length)
     return data + _CRC.pack(masked_crc32c(data))
 
@@ -68,7 +68,7 @@ def frame(*record: bytes) -> tuple[bytes, bytes]:
 
 
 def read_records(stream: ByteStream) -> Iterator[bytes]:
-    """Yield the records of a TFRecord file after a check of both checksums.
+    """Yield a TFRecord file's records after checking both checksums.
 
     A wrong length with a valid checksum allocates no more memory than the rest of the file.
 
@@ -108,7 +108,7 @@ def read_lengths(stream: BinaryIO, size: int) -> Iterator[int]:
 
 
 def check_frame(header: bytes, record: bytes, crc: bytes, index: int, offset: int) -> None:
-    """Check a record against its frame: HEADER_BYTES before and CRC_BYTES after.
+    """Check a record against its header and its CRC.
 
     Args:
         index, offset: Number and offset of the record, for the error.

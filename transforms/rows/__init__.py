@@ -1,1 +1,1 @@
-"""Rows of CSV, JSON Lines and Parquet files as batches of columns."""
+"""Rows of CSV, JSON Lines and Parquet, in batches."""

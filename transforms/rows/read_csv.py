@@ -1,4 +1,4 @@
-"""Read rows of CSV as batches of texts, with Arrow's reader."""
+"""Read rows of CSV in batches, with Arrow's reader."""
 
 import codecs
 import csv

@@ -112,7 +112,7 @@ def _class_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
 
 
 def _labels_in(features: dict[str, Any], prefix: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the columns of ClassLabels, also those in lists and structs."""
+    """Yield the columns of ClassLabels, also in lists and structs."""
     for name, each in features.items():
         while isinstance(each, list) or (isinstance(each, dict) and "feature" in each):
             each = each[0] if isinstance(each, list) else each["feature"]

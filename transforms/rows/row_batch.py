@@ -227,7 +227,7 @@ def _python_value(value: pa.Scalar) -> Any:
 
 
 def name_of(value: object) -> str:
-    """Return a value as a name, of a class for example.
+    """Return a value as a name, for example a class.
 
     >>> name_of("cat"), name_of(3), name_of(True)
     ('cat', '3', 'true')

@@ -33,7 +33,7 @@ OfShard = Callable[..., Any]
 
 
 class Processes:
-    """Process pool; each process works on one shard at a time.
+    """Process pool; a process works on one shard at once.
 
     Attributes:
         number: Number of processes.

@@ -116,7 +116,7 @@ def expect_forked() -> None:
 
 
 def is_forked() -> None:
-    """Mark this process as forked, so that it counts for its parent."""
+    """Mark this process as forked: it counts for its parent."""
     global _is_forked
     _is_forked = True
 

@@ -83,7 +83,7 @@ class Budget:
 
     @contextmanager
     def part(self, amount: int) -> Iterator[None]:
-        """Context manager: wait for `amount` of the total, and hold it."""
+        """Context manager: wait for `amount` of the total."""
         with self._changed:
             self._changed.wait_for(lambda: not self._taken or self._taken + amount <= self._total)
             self._taken += amount
@@ -99,7 +99,7 @@ _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
 
 def end_with_parent(parent: int) -> None:
-    """Have Linux kill this process when the thread that started it ends.
+    """Have Linux kill this process when its starting thread ends.
 
     Args:
         parent: Process id. This process ends at once if its parent is another one, because the first has ended.

@@ -127,7 +127,7 @@ def _star(x: int, y: int, size: int) -> Points:
 
 
 def _draw_figure(brush: _Brush, x: int, y: int, size: int) -> list[tuple[int, int]]:
-    """Draw a stick figure, and return the x, y of its KEYPOINTS."""
+    """Draw a stick figure; return its KEYPOINTS' x, y."""
     head = (x + size // 2, y + size // 8)
     neck, hip = (head[0], y + size // 4), (head[0], y + size * 5 // 8)
     hands = (x, y + size // 3), (x + size, y + size // 3)

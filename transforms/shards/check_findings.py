@@ -217,7 +217,7 @@ def _compared(demands: Demands, images: Names, files: Names, is_all: bool) -> st
 
 
 def _suffix_finds_all(images: Names, files: Names) -> bool:
-    """Return True if --match suffix finds the file of each compared name."""
+    """Return True if --match suffix finds all compared files."""
     by_end: dict[str, tuple[list[str], list[str]]] = {}
     for side, names in enumerate((images.compared, files.compared)):
         for name in names:
@@ -307,7 +307,7 @@ class RejectLimit:
         self._found: Counter[str] | None = None
 
     def add(self, item: tuple[RejectKind, Rejects], rows: Mapping[str, Rows], found: KindRejects) -> None:
-        """Add rejects, and stop the job if there are too many.
+        """Add rejects; stop the job at too many.
 
         Args:
             item: Rejects of one kind of a shard.
@@ -329,7 +329,7 @@ class RejectLimit:
             self._stop(rows, found)
 
     def _is_over(self, rows: Mapping[str, Rows], found: KindRejects) -> bool:
-        """Return True if there are too many rejects, and enough are listed."""
+        """Return True at too many rejects, enough of them listed."""
         if max(self._numbers.values()) < ENOUGH:
             return False
         if self._found is None:

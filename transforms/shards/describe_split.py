@@ -150,7 +150,7 @@ def check_whole(split: SplitManifest, table: FeatureTable) -> None:
 
 
 class Rows(NamedTuple):
-    """Numbers of input images and annotations of a split, with rejects.
+    """Numbers of a split's images and annotations, with rejects.
 
     Attributes:
         what: `image`, or `row` if rows of a table are counted.
@@ -171,7 +171,7 @@ def rows_of_all(rows: Mapping[str, Rows]) -> dict[str, int]:
 
 
 def is_over(rejected: int, total: int, max_rejects: float) -> bool:
-    """Return True if more than the fraction `max_rejects` of `total` are rejected."""
+    """Return True if over `max_rejects` of `total` are rejected."""
     return rejected > max_rejects * total + 1e-9  # 0.29 * 100 is less than 29
 
 

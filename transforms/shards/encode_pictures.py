@@ -165,7 +165,7 @@ def _encode_row_batch(batch: Batch, encoder: PictureRowEncoder, rules: PictureRu
 def _ahead(
     work: Callable[[Batch], Result], block: Block, split: str, estimate: RecordEstimate, context: RecordContext
 ) -> Iterator[tuple[Batch, Result]]:
-    """Yield each batch with the result of its thread, in order."""
+    """Yield batches in order, with the results of their threads."""
 
     def with_batch(batch: Batch) -> tuple[Batch, Result]:
         return batch, work(batch)

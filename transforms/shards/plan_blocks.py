@@ -106,7 +106,7 @@ _A_PICTURE = 10_000
 
 
 def sizing_warnings(split: str, plan: SplitPlan, asked: ShardSizing, what: str = "image") -> Iterator[str]:
-    """Yield warnings about unusual plans. `what` is `image`, or `row` for tables."""
+    """Yield warnings about unusual plans; `what`: `image`, `row`."""
     gives = f"{_flag(asked)} gives split {split} {plan.shards:,} shards for {plan.images:,} {what}s"
     empty = plan.shards - plan.images
     if empty > 0 and asked.num_shards is not None:
@@ -291,7 +291,7 @@ def place_images(key: BlockKey, block: Block, plan: SplitPlan, estimate: RecordE
 
 
 def _multiplied(ranks: np.ndarray, shards: int) -> np.ndarray:
-    """Return the products. Raise OverflowError beyond 64 bits; jobs are far smaller."""
+    """Return the products; raise OverflowError beyond 64 bits."""
     if len(ranks) and int(ranks[-1]) * shards >= 1 << 63:
         raise OverflowError(f"{int(ranks[-1]):,} images in {shards:,} shards")
     return ranks * shards

@@ -196,7 +196,7 @@ def written_shard(note: str, result: ShardResult) -> WrittenShard:
 
 
 class FinishedShards:
-    """Notes of finished shards. They exist until their split's manifest is written."""
+    """Notes of finished shards, until their split's manifest is written."""
 
     def __init__(self, output: str, name: str, layout: str):
         self._output = output
@@ -271,7 +271,7 @@ class Move(NamedTuple):
 
 
 def moves(split: str, shard: ShardInfo) -> list[Move]:
-    """Return the moves of the shard's file and of its index."""
+    """Return the moves of a shard and its index."""
     files: dict[str, ShardInfo | IndexInfo] = {shard.file: shard}
     if shard.index is not msgspec.UNSET:
         files = {index_file(shard.file): shard.index, **files}
@@ -279,7 +279,7 @@ def moves(split: str, shard: ShardInfo) -> list[Move]:
 
 
 def is_whole(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> bool:
-    """Return True if a file exists and has that size and checksum."""
+    """Return True if a file has that size and checksum."""
     try:
         return storage.checksum(path) == (file.bytes, file.crc32c)
     except FileNotFoundError:

@@ -175,7 +175,7 @@ def find_places(records_per_image: np.ndarray, lengths: np.ndarray, first: int, 
 
 
 class _ShardFacts:
-    """Statistics, fingerprints and possible problems of a shard's images, counted in groups."""
+    """Statistics, fingerprints and possible problems of a shard's images."""
 
     def __init__(self) -> None:
         self.images, self._fingerprints = ImageCounter(), ImageFingerprints()
@@ -207,7 +207,7 @@ class _ShardFacts:
 
 @dataclass(eq=False, repr=False)
 class WriteShards(beam.PTransform):
-    """Convert (ShardKey, packed Block) to WrittenShard. An empty shard has empty bytes.
+    """Convert (ShardKey, packed Block) to WrittenShard; empty ones have b"".
 
     Args:
         checked: A PCollection of one element. Images are read only after it.

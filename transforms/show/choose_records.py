@@ -64,7 +64,7 @@ class Record(NamedTuple):
 
     @property
     def ids(self) -> list[str]:
-        """Id and file name of the image, if the record has them."""
+        """Image id and file name, if the record has them."""
         texts = (_texts(self.values.get(source)) for source in _IDS)
         return list(dict.fromkeys(text for each in texts for text in each if text))
 

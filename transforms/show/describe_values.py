@@ -1,4 +1,4 @@
-"""Describe values of records as text, with the meanings of integers."""
+"""Describe records' values as text, with integers' meanings."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -126,7 +126,7 @@ def describe_bytes(value: bytes) -> str:
 
 
 def text_of(value: bytes) -> str | None:
-    """Return the bytes as text; None if they are probably not text."""
+    """Return bytes as text; None if they probably are not."""
     try:
         text = value.decode()
     except UnicodeDecodeError:

@@ -103,7 +103,7 @@ class FsspecStorage(Storage):
             return FsspecUpload(self, path, self._system().open(path, "wb", autocommit=False), self._cure)
 
     def move(self, path: str, target: str) -> None:
-        """Copy on the server, then delete. Buckets have no atomic rename."""
+        """Copy on the server, then delete: buckets cannot rename atomically."""
         with _translated(path, self._cure):
             self._system().cp_file(path, target)
         self.delete(path)

@@ -119,7 +119,7 @@ def _may_pass(error: BaseException) -> bool:
 
 
 def _warn_of_waiting(path: str, words: str) -> None:
-    """Log one warning per WARN_EVERY_S, for any number of waiting requests."""
+    """Log a warning per WARN_EVERY_S for all waiting requests."""
     global _warned_at_s
     with _LOCK:
         if time.monotonic() < _warned_at_s + WARN_EVERY_S:
@@ -272,7 +272,7 @@ def _pool(url: str) -> Any:
 
 
 def find_credentials(scopes: tuple[str, ...]) -> "Credentials":
-    """Return credentials from the environment or from the machine's metadata server.
+    """Return credentials of the environment or of the metadata server.
 
     Raises:
         ConfigError: No credentials were found.

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 
 class Answer(NamedTuple):
-    """Response of the server. `data` is the body as stored, not decompressed."""
+    """Server's response. `data` is the stored body, not decompressed."""
 
     headers: Mapping[str, str]
     data: bytes
 
 
 class Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Metadata of an object; fields that were not requested have their defaults."""
+    """Metadata of an object; unrequested fields have their defaults."""
 
     name: str
     size: int = 0

@@ -95,7 +95,7 @@ class GcsStorage(Storage):
         return tuple(region.lower() for region in found)
 
     def protection(self, path: str) -> str:
-        """Return the hold or retention policy that protects an object; "" without."""
+        """Return an object's hold or retention policy, or ""."""
         found = read_metadata(path)
         if found.event_based_hold:
             return "a hold, which new objects of the bucket are given"
@@ -171,7 +171,7 @@ class GcsStorage(Storage):
         return GcsUpload(path, self.move)
 
     def move(self, path: str, target: str) -> None:
-        """Copy on the server, then delete. Buckets have no atomic rename."""
+        """Copy on the server, then delete: buckets cannot rename atomically."""
         gcs_requests.copy_object(path, target)
         self.delete(path)
 

@@ -96,7 +96,7 @@ class Storage(Protocol):
         return None if file is None else file.size_bytes
 
     def stat(self, path: str) -> StoredFile | None:
-        """Return size and version; None if the file does not exist."""
+        """Return size and version; None if the file is missing."""
         ...
 
     def open(self, path: str, version: str = "") -> BinaryIO:
@@ -214,7 +214,7 @@ def checksum_of(file: BinaryIO) -> tuple[int, str]:
 
 
 def crc32c_text(checksum: google_crc32c.Checksum) -> str:
-    """Return a checksum in the format of Cloud Storage: big-endian, base64.
+    """Return a checksum in Cloud Storage's format: big-endian, base64.
 
     >>> crc32c_text(google_crc32c.Checksum(b"123456789"))
     '4waSgw=='

@@ -40,7 +40,7 @@ _NOT_READABLE = (errno.EACCES, errno.EPERM, errno.EISDIR)
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open a file. A pipe without a writer does not block."""
+    """Open a file, without waiting for a pipe's writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -104,7 +104,7 @@ _OPEN = _OpenFiles()
 
 
 def _read(descriptor: int, length: int) -> bytes:
-    """Read `length` bytes; fewer only at the end of the file."""
+    """Read `length` bytes; fewer only at the file's end."""
     data = os.read(descriptor, length)
     if not _READ_AT_ONCE <= len(data) < length:
         return data

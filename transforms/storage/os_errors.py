@@ -1,4 +1,4 @@
-"""Messages for errors of the operating system: file, cause and cure."""
+"""Messages for errors of the system: file, cause, cure."""
 
 import ast
 import errno

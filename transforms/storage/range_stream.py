@@ -84,7 +84,7 @@ class SizedStream(io.RawIOBase):
         self._position = position
 
     def _read_some(self, most: int) -> bytes | memoryview:
-        """Return the next bytes, at most `most`; b"" at the end."""
+        """Return at most `most` next bytes; b"" at the end."""
         raise NotImplementedError
 
 

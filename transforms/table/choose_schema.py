@@ -70,7 +70,7 @@ class ColumnChoice(NamedTuple):
 
     @property
     def numbered(self) -> tuple[str, ...]:
-        """The columns whose values have to be known, to be numbered."""
+        """Columns whose values are collected, to be numbered."""
         enums = (name for name, (type_, *_) in self.types.items() if type_ is ColumnType.ENUM)
         return (*filter(None, [self.label]), *(name for name in enums if not self.enums.get(name)))
 
@@ -215,7 +215,7 @@ def _shape(name: str, found: ColumnStats) -> tuple[int, ...]:
 
 
 def _enum(name: str, found: ColumnStats, choice: ColumnChoice) -> tuple[str, ...]:
-    """Return the names of an enum in the order of their numbers."""
+    """Return an enum's names in the order of numbers."""
     if names := choice.enums.get(name):
         if len(set(names)) < len(names):
             raise ConfigError(f"--schema: column {name} is an enum with a value twice")

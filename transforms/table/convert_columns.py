@@ -124,7 +124,7 @@ class Converted(NamedTuple):
 
 
 def convert_column(column: Column, array: pa.Array | None, rows: int, indices: Mapping[str, int]) -> Converted:
-    """Return the feature of a column for a batch of `rows` rows.
+    """Return a column's feature for a batch of `rows` rows.
 
     Args:
         array: None where the file has no such column.
@@ -206,7 +206,7 @@ def _convert(
 
 
 def cast_values(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Return the values as another type; null where one does not fit."""
+    """Return values as another type; null if unfit."""
     try:
         return _cast_all(array, target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

@@ -104,7 +104,7 @@ class TableStats(msgspec.Struct):
 
 
 def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableStats:
-    """Return the facts of a batch of the file number `file`.
+    """Return a batch's facts; `file` is the file's number.
 
     Args:
         distinct: columns whose values are kept.

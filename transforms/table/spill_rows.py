@@ -141,7 +141,7 @@ _INDEX = np.dtype([("order", "<u8"), ("line", "<i8"), ("length", "<u4")])
 
 
 def read_index(path: str, piece: SpillPiece) -> np.ndarray:
-    """Return `order`, `line` and `length` of records of the Spill `path`.
+    """Return `order`, `line` and `length` of a Spill's records.
 
     Raises:
         EndedElsewhereError: another run of the job is done, and has deleted the file.
@@ -242,7 +242,7 @@ _SPILL_BYTES = 64_000_000
 
 
 def spill_file(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
-    """Yield the Spills of a file, and Facts for the output FACTS."""
+    """Yield a file's Spills, and Facts for the output FACTS."""
     facts = FactsBuilder()
     pending: list[list[pa.Table]] = [[] for _ in recipe.splits.names]
     size = number = 0

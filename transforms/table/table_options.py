@@ -252,7 +252,7 @@ class TableOptions(TextOptions, PictureOptions, ChoiceOptions):
 
     @property
     def written_columns(self) -> tuple[str, ...]:
-        """Columns that are written; empty for all but the column of splits."""
+        """Columns to write; empty for all except the splits' column."""
         asked = *self.columns, *filter(None, [self.label]), *self.text_column
         return tuple(dict.fromkeys(asked)) if self.columns else ()
 

@@ -1,1 +1,1 @@
-"""Convert Samples of users' pipelines to Blocks, and Blocks to Samples."""
+"""Convert Samples to Blocks, and Blocks to Samples."""

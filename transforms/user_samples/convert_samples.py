@@ -1,4 +1,4 @@
-"""Convert Samples to rows of Blocks, and images of Blocks to Samples."""
+"""Convert Samples to rows of Blocks, and back."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -63,7 +63,7 @@ registry.register_coder(Sample, SampleCoder)
 
 
 def checked(sample: Sample) -> Sample:
-    """Return a Sample whose values have the types of their fields.
+    """Return a Sample with values of its fields' types.
 
     Raises:
         UnusableError: A value has another type, or the Sample has no name or no image.
@@ -204,7 +204,7 @@ class UsableObject(NamedTuple):
 def usable_objects(
     sample: Sample, finder: CategoryFinder, reject: Callable[[Rejected], None], places: Sequence[str] = ()
 ) -> list[UsableObject]:
-    """Return the usable objects of a Sample, and pass rejects to `reject`.
+    """Return a Sample's usable objects; pass rejects to `reject`.
 
     Args:
         places: beginning of the detail of each object; empty to name the Sample.

@@ -44,7 +44,7 @@ _PARTS = ("keypoints", "captions", "stuff", "panoptic", "masks")
 
 
 class Trait(NamedTuple):
-    """Trait of some Samples: a kind of annotation, or a class.
+    """Kind of annotation, or class, of some Samples.
 
     Attributes:
         kind: An option that stores it, `part` that no option stores, `class` of images, `category` of objects, or
@@ -190,7 +190,7 @@ def _check(sample: Sample, rules: SampleRules) -> Iterator[Any]:
 
 
 def _describe(traits: list[tuple[str, str, int, int]], known: list[LabelMap], options: RecordOptions) -> Iterator[Any]:
-    """Yield a LabelMap, a FeatureTable and Facts of Traits as tuples."""
+    """Yield LabelMap, FeatureTable and Facts of Traits as tuples."""
     found = [Trait(*trait) for trait in traits]
     kinds = {trait.kind for trait in found}
     labels = known[0] if known else choose_labels(found, options.of_image)

@@ -48,7 +48,7 @@ class RecordOptions(ObjectOptions):
 
     @property
     def table(self) -> FeatureTable:
-        """Features of the records. LVIS's lists are added if Samples have them."""
+        """Features of the records, with LVIS's lists on demand."""
         return self.layout_table.with_parts(self.parts)
 
     def _faults(self) -> Iterator[str]:

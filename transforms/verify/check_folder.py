@@ -150,7 +150,7 @@ def _statistics_faults(folder: str, manifest: Manifest) -> Iterator[Fault]:
 
 
 def _listed_files(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yield the files of all splits with digests in the manifest."""
+    """Yield the files that the manifest has digests of."""
     for encoder in manifest.encoders:
         yield encoder.file, encoder.sha256
     if manifest.duplicates is not msgspec.UNSET:

@@ -53,7 +53,7 @@ def inspect(encoded: bytes, channels: int, check: str) -> tuple[int, int, int]:
 
 
 def decode_by_tensorflow(encoded: bytes, channels: int) -> tuple[int, int, int]:
-    """Return the result of `inspect` by TensorFlow, which decodes the pixels."""
+    """Return the result of `inspect` with TensorFlow's pixels."""
     import tensorflow as tf
 
     try:
@@ -143,7 +143,7 @@ class RecordChecker:
         self._encoders = encoders
 
     def __call__(self, record: bytes) -> tuple[int, list[RecordFault]]:
-        """Return the number of objects in a record, and its faults."""
+        """Return a record's number of objects, and its faults."""
         try:
             values = as_meant(self._parse(record), self._table, self._labels)
         except RecordParseError as error:

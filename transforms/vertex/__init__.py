@@ -1,1 +1,1 @@
-"""Vertex AI: JSON Lines, or CSV, of images with boxes in fractions."""
+"""Vertex AI: JSON Lines or CSV with boxes in fractions."""

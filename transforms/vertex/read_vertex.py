@@ -1,4 +1,4 @@
-"""Lines of Vertex AI's import files become images, with boxes in fractions."""
+"""Convert lines of Vertex AI's import files to images."""
 
 import csv
 import io
@@ -70,7 +70,7 @@ def source(options: VertexOptions) -> Source:
 
 
 def _uses(path: str) -> set[str]:
-    """Return the values of ml_use in a file, in lower case.
+    """Return a file's values of ml_use, in lower case.
 
     Raises:
         ConfigError: the file is none of Vertex AI.
@@ -123,7 +123,7 @@ def parse_lines(stream: BinaryIO, file: str, has_splits: bool = False) -> Iterat
 
 
 def _split_of(use: str, has_splits: bool) -> str:
-    """Return the split of an ml_use; empty if no line has one.
+    """Return an ml_use's split; empty if no line has one.
 
     Raises:
         UnusableError: The line has no split, and other lines have.

@@ -1,4 +1,4 @@
-"""Pascal VOC: Annotations, JPEGImages, ImageSets and SegmentationObject, or XML files beside images."""
+"""Pascal VOC: its folders, or XML files beside images."""
 
 import posixpath
 from collections.abc import Iterable, Iterator

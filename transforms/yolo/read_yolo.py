@@ -141,7 +141,7 @@ def _absolute(path: str) -> str:
 
 
 def _joined(folder: str, path: str) -> str:
-    """Return a path that is relative to a folder, without `..`."""
+    """Return a path relative to a folder, without `..`."""
     if is_remote(path):
         return _absolute(path)
     scheme, separator, rest = folder.rpartition("://")
