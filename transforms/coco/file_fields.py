@@ -169,9 +169,9 @@ def _count(rows: list[Any], struct: Any, names: Iterable[str]) -> dict[str, int]
     """Count the rows with data in each of the fields `names`. The rows' type is from `_with_places`."""
     if struct is msgspec.Raw:
         return {}
-    # map() avoids a call of a Python function for each of a million rows.
+    # map() and filter() avoid a call of a Python function for each of a million rows.
     return {
-        name: list(map(_NO_DATA.match, map(attrgetter(place), rows))).count(None)
+        name: list(map(_NO_DATA.match, filter(None, map(attrgetter(place), rows)))).count(None)
         for place, name in _places(struct, names).items()
     }
 

@@ -21,7 +21,6 @@ from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.names import name_key
 from recordmill.transforms.blocks.pack_block import Keyed, pack_block, unpack_block
 from recordmill.transforms.join.match_blocks import FileState, name_keys
-from recordmill.transforms.rows.read_rows import read_texts
 from recordmill.transforms.storage.resolve import open_unpacked, read_unpacked
 
 Labels = tuple[int, bytes]
@@ -271,6 +270,8 @@ def _of_json(data: bytes) -> Iterator[Group]:
 
 def _of_table(path: str) -> Iterator[Group]:
     """Yield the groups of a table. Raise ValueError if a column or value is missing; also errors of `read_texts`."""
+    from recordmill.transforms.rows.read_rows import read_texts  # imports pyarrow.compute: 9 MB
+
     for row in read_texts(path, _choose).rows:
         name, group = row.cells or ("", "")
         if not name or not group:
