@@ -46,7 +46,7 @@ from recordmill.transforms.storage.resolve import archive_of, join_path, open_un
 _LOGGER = logging.getLogger(__name__)
 _SUMMARIES = "summaries"
 _ROWS = "rows"
-_RANGE_BYTES, _UNPACKED = 2 << 20, 5
+_RANGE_BYTES, _UNPACKED = 8 << 20, 5
 _LEAST_BITS, _MOST_BITS = 2, 14
 _TRIES = 5
 """Reads per block. Ranged GETs carry no checksum, so each block is verified and re-read on mismatch."""
@@ -136,7 +136,7 @@ def _same(element: Any) -> Any:
 
 
 def range_bits(sources: Iterable[AnnotationSource]) -> int:
-    """Return the binary logarithm of the number of image ranges. A range gets about 2 MB of JSON."""
+    """Return the binary logarithm of the number of image ranges. A range gets about 8 MB of JSON, and one part of each block."""
     sizes = ((source.path, storage_for(source.path).size(source.path) or 0) for source in sources)
     total = sum(size * _UNPACKED if path.endswith(".gz") else size for path, size in sizes)
     return max(_LEAST_BITS, min(_MOST_BITS, (total // _RANGE_BYTES).bit_length()))
