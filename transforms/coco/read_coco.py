@@ -136,7 +136,7 @@ def _same(element: Any) -> Any:
 
 
 def range_bits(sources: Iterable[AnnotationSource]) -> int:
-    """Return the binary logarithm of the number of image ranges. A range gets about 8 MB of JSON, and one part of each block."""
+    """Return the binary logarithm of the number of image ranges. A range gets about 8 MB of JSON."""
     sizes = ((source.path, storage_for(source.path).size(source.path) or 0) for source in sources)
     total = sum(size * _UNPACKED if path.endswith(".gz") else size for path, size in sizes)
     return max(_LEAST_BITS, min(_MOST_BITS, (total // _RANGE_BYTES).bit_length()))

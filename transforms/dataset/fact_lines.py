@@ -204,8 +204,9 @@ def _shared_lines(manifest: Manifest, of_job: Sequence[SplitManifest]) -> Iterat
     uncarried = uncarried_lines(inputs, manifest.layout)
     yield from zip(chain(["fields not written"], repeat("")), map(printable, uncarried), strict=False)
     if number := manifest.num_classes:
-        stored = f"stored labels, which are {_stored_labels(manifest)} up to {number - 1:,}"
-        yield "num_labels", f"{number:,} outputs of a head on {stored} (num_classes of Model Garden)"
+        stored, last = _stored_labels(manifest), len(manifest.categories) - 1
+        read = "" if stored == "class indices" else f"; recordmill.open() returns class indices up to {last:,}"
+        yield "num_labels", f"{number:,}, as stored labels are {stored} up to {number - 1:,}{read}"
     if names := LabelMap(manifest.categories).duplicate_names():
         yield "", f"several category ids share a name: {', '.join(map(printable, names))}"
     for category in manifest.categories:
@@ -366,7 +367,7 @@ def uncarried_lines(inputs: Iterable[InputRows], layout: str) -> Iterator[str]:
         if texts:
             yield f"{list_}: {', '.join(texts)}"
     if usual:
-        yield f"in every COCO file: {', '.join(name for _, name in usual)}"
+        yield f"COCO files: {', '.join(name for _, name in usual)}"
 
 
 def _cure(kind: str, list_: str, name: str, layout: str) -> str:

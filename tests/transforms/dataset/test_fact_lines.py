@@ -23,7 +23,7 @@ def test_fields_with_their_flags_and_usual_ones_apart():
         "images: lens 4",
         "categories: synset 3",
         "file: videos 1",
-        "in every COCO file: info, licenses, license, coco_url",
+        "COCO files: info, licenses, license, coco_url",
     ]
 
 
