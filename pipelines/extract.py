@@ -94,7 +94,7 @@ def build(p: beam.Pipeline, report: str, shards: list[ManifestShard], manifest: 
         p
         | "Shards" >> beam.Create(shards)
         | "SpreadShards" >> beam.Reshuffle()
-        | "ExtractShards" >> beam.ParDo(ExtractShard(folder, options.workers, format_))
+        | "ExtractShards" >> beam.ParDo(ExtractShard(folder, options.workers, format_, len(shards)))
         | "GroupBySplit" >> beam.GroupByKey()  # (split, [a shard's file])
         | "WriteDocuments" >> beam.Map(write_split, folder, manifest.table, manifest.labels, format_)
     )

@@ -1,4 +1,4 @@
-"""Number of processes to fork for writing or verifying shards."""
+"""Number of processes to fork for writing, verifying or extracting shards."""
 
 import logging
 import sys
@@ -23,7 +23,7 @@ WORTH_IT = 1000
 
 @contextmanager
 def processes_forked(are_many: Callable[[], bool], threads: int | None, mode: str) -> Iterator[None]:
-    """Context manager: fork processes that write or verify shards, if the job runs in this process and has many images.
+    """Context manager: fork processes that write or read shards, if the job runs in this process and has many images.
     A notebook (its threads would be missing), a process with TensorFlow, and macOS do not fork.
 
     Args:

@@ -6,6 +6,7 @@ from functools import partial
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from recordmill.launch.local_engine.fork_writers import WORTH_IT, processes_forked
 from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.preflight.check_runner import require_local
 from recordmill.launch.runners.beam_options import local_mode
@@ -40,9 +41,10 @@ def run(options: ExtractOptions, progress_mode: str, beams: PipelineOptions) -> 
             terminal().print(
                 f"Going on with an unfinished extraction in {options.target}: {finished:,} shards were extracted"
             )
-        with progress.shown(progress_mode):
-            is_here = local_mode(beams) == "in_memory"
-            progress.expect_records([shard.info for shard in shards], in_this_process=is_here)
+        mode, infos = local_mode(beams), [shard.info for shard in shards]
+        records = sum(info.examples for info in infos)
+        with processes_forked(lambda: records >= WORTH_IT, options.workers, mode), progress.shown(progress_mode):
+            progress.expect_records(infos, in_this_process=mode == "in_memory")
             build = partial(extract.build, shards=shards, manifest=manifest, options=options)
             extracted = run_for_report(build, beams, list[ExtractedSplit])
         notes = extract.not_extracted(manifest, [each.split for each in extracted], options.format_)

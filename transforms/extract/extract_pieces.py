@@ -5,7 +5,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import google_crc32c
 import msgspec
@@ -138,18 +138,30 @@ def claimed(folder: str, recipe: bytes) -> Iterator[int | None]:
     lock = _lock(folder)
     try:
         storage, note, pieces = storage_for(folder), join_path(folder, f"{STATE}/recipe"), join_path(folder, _PIECES)
+        finished = None
         if _continues(folder, note, recipe):
-            for below in {os.path.dirname(file.path) for file in storage.walk(folder)}:
-                storage.delete_leftovers(below)
-            yield sum(name.endswith(".json") for name in storage.names(pieces))
+            _delete_leftovers(folder)
+            finished = sum(name.endswith(".json") for name in storage.names(pieces))
         else:
             storage.write(note, recipe)
-            yield None
+        try:
+            yield finished
+        except BaseException:
+            with suppress(OSError):  # report the error of the block; the next run deletes the leftovers
+                _delete_leftovers(folder)  # of forked processes, which were killed
+            raise
         storage.delete_folder(pieces)
         storage.delete_folder(join_path(folder, STATE))  # the recipe goes last: a run without it would start again
     finally:
         if lock is not None:
             os.close(lock)
+
+
+def _delete_leftovers(folder: str) -> None:
+    """Delete the temporary files of processes that are no longer alive, in the folder and all below it."""
+    storage = storage_for(folder)
+    for below in {os.path.dirname(file.path) for file in storage.walk(folder)}:
+        storage.delete_leftovers(below)
 
 
 def _lock(folder: str) -> int | None:

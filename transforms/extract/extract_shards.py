@@ -3,6 +3,7 @@
 import posixpath
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from functools import partial
 from typing import Any
 
@@ -36,7 +37,7 @@ from recordmill.transforms.images.open_picture import kind_of, open_picture, ori
 from recordmill.transforms.records.read_shards import FaultList, ManifestShard, readable_records
 from recordmill.transforms.records.record_file import ShardReader
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
+from recordmill.transforms.runtime.processes import ShardDoFn
 from recordmill.transforms.runtime.threads import look_ahead
 
 _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
@@ -49,60 +50,65 @@ _ODD = (
 _TURNED = "image files without their EXIF data, by which readers would turn the pixels, and not the boxes"
 
 
-class ExtractShard(ThreadedDoFn):
-    """Convert each ManifestShard to (split, file of the shard), and write its piece. `threads` threads, by default one
-    per core, write the files of records below `folder`. `format_` is `coco` or one of `LABEL_FORMATS`."""
+class ExtractShard(ShardDoFn):
+    """Convert each ManifestShard to (split, file of the shard), and write its piece, see `extract_shard`.
 
-    def __init__(self, folder: str, threads: int | None, format_: str = "coco"):
+    Args:
+        threads: Number of threads that write files; by default one per core.
+        shards: Number of all shards.
+    """
+
+    def __init__(self, folder: str, threads: int | None, format_: str, shards: int):
         super().__init__(threads)
-        self._folder, self._format = folder, format_
-
-    def setup(self):
-        super().setup()
-        self._writer = FileWriter(self._folder)
+        self._arguments, self._shards = (folder, format_), shards
 
     def process(self, shard: ManifestShard) -> Iterator[tuple[str, str]]:
-        if self._is_extracted(shard):
-            progress.skipped_images(shard.info.examples)
-            progress.finished_shard()
-        else:
-            self._extract(shard)
-        yield shard.split, shard.info.file
+        yield from self.do(extract_shard, *self._arguments, shard, shards=self._shards)
 
-    def _is_extracted(self, shard: ManifestShard) -> bool:
-        """Return True if an earlier run extracted a shard, and all its files still exist."""
-        piece = found_piece(self._folder, shard.info.file)
-        if piece is None:
-            return False
-        files = (file for record in records_of_piece(self._folder, piece) for file in record.files)
-        return all(look_ahead(partial(is_there, self._folder), files, self.pool, self.threads))
 
-    def _extract(self, shard: ManifestShard) -> None:
-        """Read a shard to its end or first damaged record. Write the files of every record, then the piece.
+def extract_shard(folder: str, format_: str, shard: ManifestShard, pool: Executor, threads: int) -> tuple[str, str]:
+    """Read a shard to its end or first damaged record. Write the files of every record below `folder`, then the piece.
+    Nothing is read if an earlier run extracted the shard, and all its files still exist.
 
-        Raises:
-            OSError: A file cannot be written.
-        """
-        faults = FaultList()
-        damage: list[Fault] = []
-        contents = shard.table, shard.labels, shard.split
-        extract = (
-            RowExtractor(*contents)
-            if self._format == "coco"
-            else LabelExtractor(*contents, LABEL_FORMATS[self._format])
-        )
-        records = enumerate(readable_records(shard, ShardReader(shard.path), damage))
-        extract_one = partial(_extract_record, shard, extract, self._writer)
-        piece = PieceFile(self._folder, shard.info.file)
-        try:
-            for record, found in look_ahead(extract_one, records, self.pool, self.threads):
-                if record:
-                    piece.add(record)
-                faults.add(found)
-            faults.add(damage)
-            piece.commit(faults.faults(), is_damaged=bool(damage))
-        finally:
-            piece.abandon()  # no-op after a commit
+    Args:
+        format_: `coco` or one of `LABEL_FORMATS`.
+
+    Raises:
+        OSError: A file cannot be written.
+    """
+    if _is_extracted(folder, shard, pool, threads):
+        progress.skipped_images(shard.info.examples)
+        progress.finished_shard()
+    else:
+        _extract(folder, format_, shard, pool, threads)
+    return shard.split, shard.info.file
+
+
+def _is_extracted(folder: str, shard: ManifestShard, pool: Executor, threads: int) -> bool:
+    piece = found_piece(folder, shard.info.file)
+    if piece is None:
+        return False
+    files = (file for record in records_of_piece(folder, piece) for file in record.files)
+    return all(look_ahead(partial(is_there, folder), files, pool, threads))
+
+
+def _extract(folder: str, format_: str, shard: ManifestShard, pool: Executor, threads: int) -> None:
+    faults = FaultList()
+    damage: list[Fault] = []
+    contents = shard.table, shard.labels, shard.split
+    extract = RowExtractor(*contents) if format_ == "coco" else LabelExtractor(*contents, LABEL_FORMATS[format_])
+    records = enumerate(readable_records(shard, ShardReader(shard.path), damage))
+    extract_one = partial(_extract_record, shard, extract, FileWriter(folder))
+    piece = PieceFile(folder, shard.info.file)
+    try:
+        for record, found in look_ahead(extract_one, records, pool, threads):
+            if record:
+                piece.add(record)
+            faults.add(found)
+        faults.add(damage)
+        piece.commit(faults.faults(), is_damaged=bool(damage))
+    finally:
+        piece.abandon()  # no-op after a commit
 
 
 def _extract_record(

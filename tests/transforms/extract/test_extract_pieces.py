@@ -1,9 +1,10 @@
+import os
 from pathlib import Path
 
 import pytest
 
 from recordmill.transforms.extract.extract_pieces import STATE, PieceFile, claimed, found_piece, read_piece
-from recordmill.transforms.storage.local_storage import LocalStorage
+from recordmill.transforms.storage.local_storage import LocalStorage, TemporaryName
 from tests.transforms.extract.pieces import record, write_piece
 
 
@@ -47,11 +48,15 @@ def test_the_recipe_is_deleted_after_the_pieces(tmp_path, monkeypatch):
     def interrupted():
         with claimed(str(tmp_path), b"recipe") as finished:
             PieceFile(str(tmp_path), "a").commit(faults=(), is_damaged=False)
+            (tmp_path / "train").mkdir()
+            left = TemporaryName.make("1.jpg").replace(f"-{os.getpid()}-", f"-{1 << 30}-")  # no process has this id
+            (tmp_path / "train" / left).touch()
             raise KeyboardInterrupt(finished)
 
     with pytest.raises(KeyboardInterrupt, match="None"):
         interrupted()
+    assert list((tmp_path / "train").iterdir()) == []
     with claimed(str(tmp_path), b"recipe") as finished:
         assert finished == 1
     assert deleted[:2] == ["pieces", STATE]
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["train"]

@@ -52,7 +52,7 @@ def shard_of(folder: Path, info: ShardInfo) -> ManifestShard:
 
 def extract(folder: Path, *shards: ManifestShard) -> None:
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        extracted = p | beam.Create(shards) | beam.ParDo(ExtractShard(str(folder), threads=2))
+        extracted = p | beam.Create(shards) | beam.ParDo(ExtractShard(str(folder), 2, "coco", len(shards)))
         assert_that(extracted, equal_to([("val", shard.info.file) for shard in shards]))
 
 

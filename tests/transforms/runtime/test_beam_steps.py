@@ -32,7 +32,7 @@ def test_coders_differ():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda number: ExtractShard("folder", number, "coco"),
+        lambda number: ExtractShard("folder", number, "coco", 2),
         lambda number: VerifyShard(number, 2),
         lambda number: _WriteShard(None, number),
     ],
