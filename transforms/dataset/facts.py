@@ -1,15 +1,17 @@
 """Facts of a job's steps, summed in one struct."""
 
 import heapq
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from operator import add
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import apache_beam as beam
 import msgspec
+import numpy as np
 from apache_beam.pvalue import PCollection, TaggedOutput
+from isal import isal_zlib
 
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.dataset.recipes import InputFile
@@ -72,7 +74,8 @@ FACTS = "facts"
 
 class Facts(msgspec.Struct):
     """Facts of one step or several. Mutable, because others are merged into it. Its size does not grow with the
-    number of images.
+    number of images. Pickled, it is below 1 MB with 21,841 classes in three splits, and with 100,000 if most are
+    rare. Each further class takes 1 to 3 bytes per number.
 
     Attributes:
         counts: By split and metric.
@@ -119,11 +122,50 @@ class Facts(msgspec.Struct):
         self.plans |= other.plans
         self.largest_group = max(self.largest_group, other.largest_group)
 
+    def __reduce__(self):
+        """Pack counts of classes, because Beam pickles Facts between workers."""
+        fields = msgspec.structs.asdict(self)
+        classes: dict[str, dict[int, int]] = defaultdict(dict)
+        for (split, index), number in self.classes.items():
+            classes[split][index] = number
+        fields["classes"] = {split: _pack_counts(counts) for split, counts in classes.items()}
+        fields["statistics"] = {split: _with_images(each, _pack_counts) for split, each in self.statistics.items()}
+        return _unpack_facts, (fields,)
+
     def add_rows(self, split: str, rows: InputRows) -> None:
         key = split, rows.path, rows.kind
         known = self.inputs.get(key, InputRows(rows.path, rows.kind, 0, 0))
         numbers = known.images + rows.images, known.annotations + rows.annotations
         self.inputs[key] = InputRows(rows.path, rows.kind, *numbers, known.uncarried or rows.uncarried)
+
+
+def _unpack_facts(fields: dict[str, Any]) -> Facts:
+    classes = {split: _unpack_counts(packed) for split, packed in fields["classes"].items()}
+    fields["classes"] = {(split, index): number for split, of in classes.items() for index, number in of.items()}
+    fields["statistics"] = {split: _with_images(each, _unpack_counts) for split, each in fields["statistics"].items()}
+    return Facts(**fields)
+
+
+def _with_images(statistics: Statistics, convert: Callable[[Any], Any]) -> Statistics:
+    of_class, of_segment = convert(statistics.images_of_class), convert(statistics.images_of_segment)
+    return msgspec.structs.replace(statistics, images_of_class=of_class, images_of_segment=of_segment)
+
+
+def _pack_counts(counts: Mapping[int, int]) -> bytes:
+    """Compress counts by class index: 1 to 3 bytes per class, where pickle takes 9 to 14. Rows are sorted, indices are
+    differences, and first come the lowest bytes of all numbers, then the second lowest, because most others are 0."""
+    rows = np.array(sorted(counts.items()), "<i8").reshape(-1, 2)
+    rows[:, 0] = np.diff(rows[:, 0], prepend=0)
+    return isal_zlib.compress(rows.view(np.uint8).T.tobytes(), 1)
+
+
+def _unpack_counts(packed: bytes) -> dict[int, int]:
+    columns = np.frombuffer(isal_zlib.decompress(packed), np.uint8).reshape(_ROW_BYTES, -1)
+    indices, numbers = np.ascontiguousarray(columns.T).view("<i8").T
+    return dict(zip(np.cumsum(indices).tolist(), numbers.tolist(), strict=True))
+
+
+_ROW_BYTES = 16
 
 
 def _merge(sums: dict[Key, Value], others: Mapping[Key, Value], add_up: Callable[[Value, Value], Value]) -> None:

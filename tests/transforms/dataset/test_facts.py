@@ -1,7 +1,9 @@
 import pickle
+import random
 
 import apache_beam as beam
 import msgspec
+import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
@@ -144,28 +146,42 @@ def test_add_facts():
         assert_that(nothing.facts, equal_to([]), "Nothing")
 
 
-def test_facts_are_at_most_a_megabyte():
-    """Three splits of 10,000 classes, names of 1,024 characters, and all histograms, examples and reasons full."""
+@pytest.mark.parametrize(
+    ("classes", "draw"),
+    [
+        pytest.param(21_841, lambda drawn: drawn.randint(1, 1 << 20), id="ImageNet"),
+        pytest.param(100_000, lambda drawn: int(drawn.paretovariate(1)), id="long tail"),
+    ],
+)
+def test_facts_are_at_most_a_megabyte(classes, draw):
+    """Three splits with that many classes; names of 1,024 characters, and all histograms, examples and reasons full."""
     splits, example = ("train", "val", "test"), Example(1, 1 << 62, "x" * 60, 9, 1 << 40, 1 << 20)
-    statistics = Statistics(
-        images=1 << 40,
-        histograms={name: Histogram(1 << 50, 0.0, 1e9, dict.fromkeys(range(200), 1 << 30)) for name in "abcdefghijkl"},
-        centres=dict.fromkeys(range(HEAT_SIDE**2), 1 << 30),
-        images_of_class=dict.fromkeys(range(10_000), 1 << 20),
-        examples={why: (example,) * number for why, number in GALLERY.items()},
-        findings={name: Finding(1 << 40, (example,) * FINDING_EXAMPLES) for name in FINDINGS},
-    )
+    drawn = random.Random(0)
+    numbers = [{index: draw(drawn) for index in range(classes)} for _ in splits]
     builder = FactsBuilder()
-    for split in splits:
-        builder.add_classes(split, dict.fromkeys(range(10_000), 1 << 20))
+    for split, counts in zip(splits, numbers, strict=True):
+        builder.add_classes(split, counts)
         for reason in Reason:
             for id_ in range(99):
                 builder.reject(split, Rejected("image", id_, reason, "x" * 200))
     names = [f"{number:04}" + "x" * 1020 for number in range(2000)]
     builder.add_unlisted(*names)
     builder.add_unmatched(*names)
-    large = msgspec.structs.replace(builder.build(), statistics=dict.fromkeys(splits, statistics))
-    assert len(pickle.dumps(add_facts([large] * 3))) < 1_000_000
+    statistics = Statistics(
+        images=1 << 40,
+        histograms={name: Histogram(1 << 50, 0.0, 1e9, dict.fromkeys(range(200), 1 << 30)) for name in "abcdefghijkl"},
+        centres=dict.fromkeys(range(HEAT_SIDE**2), 1 << 30),
+        examples={why: (example,) * number for why, number in GALLERY.items()},
+        findings={name: Finding(1 << 40, (example,) * FINDING_EXAMPLES) for name in FINDINGS},
+    )
+    of_splits = {
+        split: msgspec.structs.replace(statistics, images_of_class=counts)
+        for split, counts in zip(splits, numbers, strict=True)
+    }
+    large = msgspec.structs.replace(builder.build(), statistics=of_splits)
+    sum_ = add_facts([large] * 3)
+    assert len(pickle.dumps(sum_)) < 1_000_000
+    assert pickle.loads(pickle.dumps(sum_)) == sum_
 
 
 def test_lists_of_rejects_are_apart_from_facts():
