@@ -137,6 +137,8 @@ def convert_column(column: Column, array: pa.Array | None, rows: int, indices: M
     has_lists = is_list(array.type)
     if column.type in (ColumnType.BYTES, *_NAMED) and has_lists and not column.is_list:
         array, has_lists = _texts(array), False  # a list in a column of texts
+    if column.type in CLASS_TYPES:
+        array = _without_nan(array, indices)
     is_missing = _is_null(array)
     faults: list[ValueFault] = []
     counts = np.ones(rows, np.int64)
@@ -165,6 +167,21 @@ def convert_column(column: Column, array: pa.Array | None, rows: int, indices: M
     return Converted(
         FeatureColumn(column.feature, column.kind, values, starts_of(counts), absent, column.is_list), faults
     )
+
+
+def _without_nan(names: pa.Array, indices: Mapping[str, int]) -> pa.Array:
+    """Return names with null in place of NaN, if they are cells of CSV and all classes are numbers."""
+    if not pa.types.is_large_string(names.type):
+        return names
+    is_nan = pc.match_substring_regex(names, "(?i)^[+-]?nan$")
+    return pc.if_else(is_nan, None, names) if pc.any(is_nan).as_py() and all(map(_is_finite, indices)) else names
+
+
+def _is_finite(name: str) -> bool:
+    try:
+        return math.isfinite(float(name))
+    except ValueError:
+        return False
 
 
 def _is_null(array: pa.Array) -> np.ndarray:

@@ -147,6 +147,21 @@ def test_classes():
     assert convert(["a", None], ColumnType.CLASS, classes=("a", "b"), default="b") == ([[0], [1]], [])
 
 
+@pytest.mark.parametrize(
+    ("classes", "default", "found", "reason"),
+    [
+        (("1.5", "2"), None, [[0], None], Reason.MISSING_VALUE),
+        (("1.5", "2"), "2", [[0], [1]], None),
+        (("1.5", "NaN"), None, [[0], [1]], None),  # --classes names it
+        (("1.5", "Nuts"), None, [[0], [0]], Reason.UNKNOWN_CLASS),
+    ],
+)
+def test_nan_among_classes(classes, default, found, reason):
+    faults = [(1, reason)] if reason else []
+    given = convert(["1.5", "NaN"], ColumnType.CLASS, classes=classes, default=default)
+    assert given == (found, faults)
+
+
 def test_enums():
     coded = pa.array(["v", None, "u"]).dictionary_encode()
     assert convert(coded, ColumnType.ENUM, classes=("u", "v"), is_optional=True) == ([[1], None, [0]], [])
