@@ -30,7 +30,7 @@ from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.write_metadata import Target, WriteMetadata
 from recordmill.transforms.shards.write_shards import WriteShards, WriteWithBeam
 from recordmill.transforms.storage.interface import is_remote
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import file_version, storage_for
 
 _IN_FLIGHT = 64
 """Maximum number of concurrent requests for images of a bucket, see docs/decisions/0008-buckets.md."""
@@ -67,7 +67,8 @@ def read_division(p: beam.Pipeline, options: DividedOptions) -> Division | AsSin
     if not options.groups:
         return options.division
     path = p | "GroupsFile" >> beam.Create([options.groups])
-    return AsSingleton(path | "ReadGroups" >> beam.Map(with_groups, options.division))
+    read = beam.Map(with_groups, options.division, file_version(options.groups))
+    return AsSingleton(path | "ReadGroups" >> read)
 
 
 def planned_blocks(

@@ -43,6 +43,7 @@ from recordmill.transforms.folder.read_labels import LabelTable, table_splits
 from recordmill.transforms.folder.stratify import Stratify
 from recordmill.transforms.join.divide_images import DivideImages
 from recordmill.transforms.join.list_images import ListFolders
+from recordmill.transforms.storage.resolve import file_version
 
 
 def prepare(options: FolderOptions) -> Job:
@@ -105,7 +106,7 @@ def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], 
     )
     rows, files, facts = listed.blocks, [], listed.facts
     if options.labels:
-        tables = [LabelTable(path, options.columns, options.images) for path in options.labels]
+        tables = [LabelTable(path, options.columns, options.images, file_version(path)) for path in options.labels]
         read = p | "LabelTables" >> beam.Create(tables) | "ReadLabels" >> ReadTables(rules, division)
         rows, files, facts = read.rows, [listed.blocks], (*listed.facts, read[FACTS])
     joined = (rows, *files) | "JoinFiles" >> JoinFiles(rules)

@@ -32,11 +32,13 @@ class LabelTable(msgspec.Struct, frozen=True):
 
     Attributes:
         folders: the image folders; paths in the table are relative to them, or full and begin with one of them.
+        version: of the file when the job began; empty for any.
     """
 
     path: str
     columns: LabelColumns
     folders: tuple[str, ...]
+    version: str = ""
 
 
 def read_labels(table: LabelTable, division: Division, splits: tuple[str, ...], facts: FactsBuilder) -> Iterator[Block]:
@@ -51,7 +53,7 @@ def read_labels(table: LabelTable, division: Division, splits: tuple[str, ...], 
     """
     progress.set_step("reading labels")
     _LOGGER.info("Reading %s", table.path)
-    _, rows = label_rows(table.path, table.columns)
+    _, rows = label_rows(table.path, table.columns, table.version)
     while some := list(islice(rows, _ROWS_AT_ONCE)):
         found = [_labelled(row, table, division, splits, facts) for row in some]
         usable = [each for each in found if each]
@@ -123,15 +125,15 @@ def table_splits(path: str, columns: LabelColumns) -> tuple[str, ...] | None:
     return tuple(sorted(set(chain.from_iterable(splits)))) if len(found.columns) > 2 else None
 
 
-def label_rows(path: str, columns: LabelColumns) -> TextRows:
+def label_rows(path: str, columns: LabelColumns, version: str = "") -> TextRows:
     """Return the columns and rows of a table: path, label, and split if it has such a column. Names of splits are lower
-    case, so that TRAIN and train are one.
+    case, so that TRAIN and train are one. `version` is as of `read_texts`.
 
     Raises:
         AnnotationFileError: it cannot be read, see `recordmill.transforms.rows.read_rows.read_texts`, or a column is
             missing.
     """
-    found = read_texts(path, partial(_choose, path, columns))
+    found = read_texts(path, partial(_choose, path, columns), version)
     return found._replace(rows=map(_checked, found.rows))
 
 

@@ -21,7 +21,7 @@ from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.names import name_key
 from recordmill.transforms.blocks.pack_block import Keyed, pack_block, unpack_block
 from recordmill.transforms.join.match_blocks import FileState, name_keys
-from recordmill.transforms.storage.resolve import open_unpacked, read_unpacked
+from recordmill.transforms.storage.resolve import check_unchanged, open_unpacked, read_unpacked
 
 Labels = tuple[int, bytes]
 """Number of a range, and int64 [N, 2]: image id, and a label of the image."""
@@ -228,23 +228,27 @@ class _GroupLine(msgspec.Struct):
     images: list[_Image]
 
 
-def with_groups(path: str, division: Division) -> Division:
+def with_groups(path: str, division: Division, version: str) -> Division:
     """Return the division with a file's groups, see `read_groups`."""
-    return msgspec.structs.replace(division, groups=read_groups(path))
+    return msgspec.structs.replace(division, groups=read_groups(path, version))
 
 
-def read_groups(path: str) -> dict[str, str]:
+def read_groups(path: str, version: str = "") -> dict[str, str]:
     """Return the group of each name, see `merge_groups`. The file is JSON Lines of objects whose `images` is a list of
     objects with a `file_name`, as duplicates.jsonl; or a table with the columns `file_name` and `group`.
 
+    Args:
+        version: Of the file when the job began; empty for any.
+
     Raises:
-        ConfigError: The file is neither, and the message names the row; or it has no group.
+        ConfigError: The file is neither, and the message names the row; it has no group; or it has changed.
         OSError: Storage fails.
     """
     try:
         start = next(open_unpacked(path)[1], b"")[:_HEAD].removeprefix(_BOM).lstrip()
         is_json = start.startswith((b"{", b"["))
         groups = merge_groups(_of_json(read_unpacked(path).removeprefix(_BOM)) if is_json else _of_table(path))
+        check_unchanged(path, version)
     except (ValueError, AnnotationFileError) as error:
         raise ConfigError(f"--groups {error if path in str(error) else f'{path} {error}'}") from error
     if not groups:

@@ -30,7 +30,7 @@ from recordmill.transforms.rows.row_batch import (
     plain_array,
     shown,
 )
-from recordmill.transforms.storage.resolve import archive_of, storage_for
+from recordmill.transforms.storage.resolve import archive_of, check_unchanged, file_version, storage_for
 
 
 def read_parquet(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_rows: int) -> Iterator[RowBatch]:
@@ -163,9 +163,6 @@ def read_rows(file: RowsFile, how: RowsReading) -> Iterator[RowBatch]:
                 f"{file.path} has {len(batch.columns):,} columns, of at most {MOST_COLUMNS:,}; choose some by --columns"
             )
         yield checked(batch, how.names, _CURES[batch.is_typed])
-    found = storage_for(file.path).stat(file.path)
-    if file.version and (found is None or found.version != file.version):
-        raise AnnotationFileError(f"{file.path} was changed while the job read it; run again")
 
 
 _SAVE = "save the file as UTF-8"
@@ -193,13 +190,17 @@ class TextRows(NamedTuple):
     rows: Iterator[TextRow]
 
 
-def read_texts(path: str, choose: Callable[[list[str]], Sequence[str]]) -> TextRows:
+def read_texts(path: str, choose: Callable[[list[str]], Sequence[str]], version: str = "") -> TextRows:
     """Return the columns that `choose` picks by their names, and the rows that are not blank.
+
+    Args:
+        version: of the file when the job began; empty for that of now.
 
     Raises:
         AnnotationFileError: as `read_rows`; the rows raise it, too.
     """
-    return _text_rows(_read(RowsFile(0, path, 0, ""), RowsReading(of_labels=True)), choose)
+    file = RowsFile(0, path, 0, version or file_version(path))
+    return _text_rows(_read(file, RowsReading(of_labels=True)), choose)
 
 
 def read_csv_texts(path: str, stream: BinaryIO, choose: Callable[[list[str]], Sequence[str]]) -> TextRows:
@@ -241,6 +242,7 @@ def read_stream(path: str, stream: Any, how: RowsReading) -> Iterator[RowBatch]:
 def _read(file: RowsFile, how: RowsReading) -> Iterator[RowBatch]:
     with storage_for(file.path).open(file.path) as stream:
         yield from _batches(file.path, stream, how)
+    check_unchanged(file.path, file.version)
 
 
 def _batches(path: str, stream: Any, how: RowsReading) -> Iterator[RowBatch]:

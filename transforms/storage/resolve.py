@@ -169,6 +169,18 @@ _ALWAYS = 256 << 20
 _STEP = 1 << 20
 
 
+def file_version(path: str) -> str:
+    """Return the version of a file, see `check_unchanged`; empty if there is no file."""
+    found = storage_for(path).stat(path)
+    return found.version if found else ""
+
+
+def check_unchanged(path: str, version: str) -> None:
+    """Raise AnnotationFileError if a file that was read has another version. An empty version is any."""
+    if version and file_version(path) != version:
+        raise AnnotationFileError(f"{path} was changed while the job read it; run again")
+
+
 def read_unpacked(path: str) -> bytes:
     """Return all bytes of a file. A gzip file, with any name, is decompressed.
 

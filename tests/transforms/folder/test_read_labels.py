@@ -12,6 +12,7 @@ from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder import read_labels as module
 from recordmill.transforms.folder.read_labels import LabelTable, label_rows, read_labels, table_splits
 from recordmill.transforms.rows.read_rows import TextRow
+from recordmill.transforms.storage.resolve import file_version
 from tests.transforms.dataset.kinds import SplitReject, listed
 from tests.transforms.folder.rows import Row, rows_in
 
@@ -192,6 +193,19 @@ def read(path, *folders: str, division: Division = ALL_TRAIN, splits: tuple[str,
     builder = FactsBuilder()
     blocks = list(read_labels(LabelTable(str(path), USUAL, folders), division, splits, builder))
     return [row for block in blocks for row in rows_in(block, splits)] + listed(builder.build())
+
+
+def test_labels_that_have_changed(tmp_path):
+    """Since the job began, or while they are read."""
+    table = tmp_path / "labels.csv"
+    table.write_text("path,label\n1.jpg,cat\n")
+    version = file_version(str(table))
+    rows = label_rows(str(table), USUAL).rows
+    next(rows)
+    table.write_text("path,label\n1.jpg,cat\n2.jpg,dog\n")
+    for read_on in (lambda: list(rows), lambda: list(label_rows(str(table), USUAL, version).rows)):
+        with pytest.raises(AnnotationFileError, match=r"labels\.csv was changed while the job read it; run again"):
+            read_on()
 
 
 def test_read_labels(tmp_path, monkeypatch):

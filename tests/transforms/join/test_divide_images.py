@@ -15,6 +15,7 @@ from recordmill.schemas.inputs.splits import Division, SplitShares, name_id
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.join.divide_images import DivideImages, merge_groups, read_groups, stratify, units_of
 from recordmill.transforms.join.match_blocks import FileState
+from recordmill.transforms.storage.resolve import file_version
 
 SHARES = SplitShares((("train", Fraction(7, 10)), ("val", Fraction(1, 5)), ("test", Fraction(1, 10))))
 LABELLED = st.lists(st.sets(st.integers(-2, 9), max_size=4), min_size=1, max_size=60)
@@ -138,6 +139,17 @@ def read(tmp_path):
         return read_groups(str(path))
 
     return run
+
+
+@pytest.mark.parametrize("content", ["file_name,group\n1.jpg,a\n", '{"images": [{"file_name": "1.jpg"}]}\n'])
+def test_groups_that_have_changed(content, tmp_path):
+    path = tmp_path / "groups.csv"
+    path.write_text(content)
+    version = file_version(str(path))
+    assert list(read_groups(str(path), version)) == ["1.jpg"]
+    path.write_text(content * 2)
+    with pytest.raises(ConfigError, match=r"groups\.csv was changed while the job read it; run again"):
+        read_groups(str(path), version)
 
 
 def line(*names: str) -> str:
