@@ -82,6 +82,7 @@ def job(path: Path, images: int, with_elements: bool, output: Path, flags: list[
     from apache_beam.runners.portability.fn_api_runner import execution, fn_runner
 
     from recordmill.launch import cli
+    from recordmill.launch.local_engine.engine import local_engine
     from recordmill.schemas.errors import EmptyDatasetError
     from recordmill.schemas.inputs.images import ImageRef
     from recordmill.schemas.rejects import Metric
@@ -91,7 +92,7 @@ def job(path: Path, images: int, with_elements: bool, output: Path, flags: list[
     from recordmill.transforms.shards import encode_pictures
 
     def listed(folder: str, *_: object) -> Iterator[tuple[str, ImageRef]]:
-        return ((_name(index), ImageRef(f"{folder}/{_name(index)}", 133_000, "1")) for index in range(images))
+        return ((_name(index), ImageRef(f"{folder}/{_name(index)}", 10_000, "1")) for index in range(images))
 
     def start(maker: object, of: object) -> Callable:
         return lambda block, split: iter([made(len(block), block.num_objects)])
@@ -107,7 +108,8 @@ def job(path: Path, images: int, with_elements: bool, output: Path, flags: list[
     (output.parent / "images" / _name(0)).write_bytes(b"")
     arguments = ["--images", str(output.parent / "images"), "--instances", str(path), "--output", str(output)]
     before = _processor_s()
-    code = cli.main(["coco", *arguments, "--progress", "none", *flags])
+    with local_engine():
+        code = cli.main(["coco", *arguments, "--progress", "none", *flags])
     if code != EmptyDatasetError.exit_code or not Path(rejects_path(str(output), "train")).exists():
         sys.exit("the job did not come to its end")
     print("\n".join(shuffles.report))
