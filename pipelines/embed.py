@@ -1,7 +1,5 @@
 """`recordmill embed`: an encoder that stores what a model computes from images of the sources `folder` and `table`."""
 
-from functools import partial
-
 import apache_beam as beam
 
 from recordmill.pipelines import folder, table
@@ -15,6 +13,7 @@ from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.encoders.embed_pictures import EmbedPictures
 from recordmill.transforms.encoders.load_model import load_model
 from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.table.table_options import TableOptions
 
 _RANDOM_WEIGHTS = (
     "--weights none: the weights are random, so the features mean nothing; give --weights imagenet or a file to train "
@@ -32,23 +31,21 @@ def prepare(options: EmbedOptions) -> Job:
     weights = options.weights
     if weights not in (RANDOM, ON_DISK, FETCHED, "") and storage_for(weights).size(weights) is None:
         raise ConfigError(f"--weights {weights}: no such file")
-    source = table.prepare(options.as_table()) if options.rows else None
-    splits = source.splits if source else folder.splits_of(options)
-    inputs = source.inputs if source else partial(folder.inputs, options)
+    given = options.source
+    source = table.prepare(given) if isinstance(given, TableOptions) else folder.prepare(given)
     model = load_model(options.choice).found
     features = options.stored(features_table(model.feature_shape, options.dtype))
 
     def gather(p: beam.Pipeline) -> Gathered:
-        gathered = source.gather(p) if source else folder.gather(p, options, splits, features)
-        gathered = gathered._replace(table=p | "Features" >> beam.Create([features]))
+        gathered = source.gather(p)._replace(table=p | "Features" >> beam.Create([features]))
         if weights != RANDOM:
             return gathered
-        warned = Facts(warnings={(split, _RANDOM_WEIGHTS) for split in splits})
+        warned = Facts(warnings={(split, _RANDOM_WEIGHTS) for split in source.splits})
         return gathered._replace(facts=(*gathered.facts, p | "RandomWeights" >> beam.Create([warned])))
 
     maker = EmbedPictures(options.choice, model, options.batch, options.dtype, options.resize)
-    contents = planned_blocks(options, splits, maker, maker.estimate(features))
-    return Job(options, splits, inputs, gather, contents, _recorded(options, model))
+    contents = planned_blocks(options, source.splits, maker, maker.estimate(features))
+    return source._replace(options=options, gather=gather, contents=contents, found=_recorded(options, model))
 
 
 def _recorded(options: EmbedOptions, model: FeatureModel) -> dict[str, RecipeValue]:

@@ -4,44 +4,23 @@ import os
 from collections.abc import Iterator
 from typing import Literal
 
-from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.models import FETCHED, ON_DISK, RANDOM, ModelChoice, Preprocessing
-from recordmill.schemas.inputs.option import MODEL, Rows, flag, redefined
+from recordmill.schemas.inputs.option import MODEL, Images, flag, redefined
 from recordmill.schemas.inputs.options import size_of
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.names import NameSources
-from recordmill.transforms.folder.folder_options import LabelledOptions
+from recordmill.transforms.folder.folder_options import FolderOptions, LabelledOptions
 from recordmill.transforms.storage.interface import is_remote
-from recordmill.transforms.table.table_options import TableOptions
+from recordmill.transforms.table.table_options import RowsOptions, TableOptions
+
+_OF_RECORDS = {"dtype", "layout", "name", "rename", "label_as"}  # what the encoder writes of a row
 
 
-class EmbedOptions(LabelledOptions):
+class EmbedOptions(LabelledOptions, RowsOptions):
     """Options of `recordmill embed`, see docs/cli.md."""
 
-    rows: Rows = redefined(
-        TableOptions,
-        "rows",
-        (),
-        "CSV, TSV, JSON Lines or Parquet whose rows name images, instead of `--labels`; repeatable. Read as "
-        "`recordmill table` does. Each row becomes a record.",
-    )
-    image_column: str | None = redefined(
-        TableOptions, "image_column", text="Column of image paths in `--rows`.", needs="rows"
-    )
-    label: str | None = redefined(TableOptions, "label", text="Column of classes in `--rows`.", needs="rows")
-    key: str | None = redefined(
-        TableOptions,
-        "key",
-        text="Column of `--rows` that determines a row's split and position. Without it, the image does.",
-        needs="rows",
-    )
-    group_column: str | None = redefined(
-        TableOptions,
-        "group_column",
-        text="Keep rows of `--rows` in one split that have the same value here. A patient, a video.",
-        needs="rows",
-    )
+    images: Images = redefined(LabelledOptions, "images", ())
     model: str = MODEL.opt("A model of keras.applications, `efficientnet-b0`, or a `.keras` file.", ..., "NAME|FILE")
     weights: str = MODEL.opt(
         f"File of weights, or `{RANDOM}`, `{ON_DISK}` or `{FETCHED}`. A file that was saved from the model. "
@@ -78,26 +57,22 @@ class EmbedOptions(LabelledOptions):
         """Return the table without features, which depend on the model."""
         return LAYOUTS[self.layout]
 
-    def as_table(self) -> TableOptions:
-        """Return the options of the source `table`.
-
-        Raises:
-            ConfigError: Options that tables do not have.
-        """
-        shared = (
-            *("rows", "images", "image_column", "label", "classes", "key", "group_column", "split_column"),
-            *("split", "split_seed", "split_by", "stratify", "exclude", "exclude_kinds", "output"),
-        )
-        columns = tuple(filter(None, [self.label]))
-        return TableOptions(columns=columns, **{name: getattr(self, name) for name in shared})
+    @property
+    def source(self) -> FolderOptions | TableOptions:
+        """Options of the source of images."""
+        kind, base = (TableOptions, RowsOptions) if self.rows else (FolderOptions, LabelledOptions)
+        values = {name: getattr(self, name) for name in base.model_fields.keys() - _OF_RECORDS}
+        if self.rows:
+            values["columns"] = tuple(filter(None, [self.label]))
+        return kind.model_construct().model_copy(update=values)
 
     @property
     def share_cure(self) -> str:
-        return self.as_table().share_cure if self.rows else super().share_cure
+        return self.source.share_cure
 
     @property
     def name_sources(self) -> NameSources:
-        return NameSources(self.images, self.rows) if self.rows else super().name_sources
+        return self.source.name_sources
 
     @property
     def more_files(self) -> tuple[str, ...]:
@@ -108,17 +83,12 @@ class EmbedOptions(LabelledOptions):
     def _faults(self) -> Iterator[str]:
         if self.input_size and not size_of(self.input_size):
             yield f"--input-size {self.input_size!r} is not a height and width in pixels: 224x224 for example"
-        faults = [*super()._faults(), *self._row_faults()]
-        if self.rows and not faults:
-            try:
-                self.as_table()
-            except ConfigError as error:
-                faults = [str(error)]
-        yield from faults
+        if not (self.rows or self.images):
+            yield "--images is missing, or --rows whose rows have images"
+        of_rows = self._row_faults() if self.rows else ()
+        yield from dict.fromkeys((*super()._faults(), *of_rows))
 
     def _row_faults(self) -> Iterator[str]:
-        if not self.rows:
-            return
         for name, what in (("image_column", "image"), ("label", "class")):
             if not getattr(self, name):
                 yield f"{flag(name)} is missing: the column of --rows that has the {what} of each row"
@@ -129,3 +99,4 @@ class EmbedOptions(LabelledOptions):
         yield from (
             f"{each} is for images without --rows; give --group-column" for each in self.given("group_from", "groups")
         )
+        yield from self.source._faults() if self.image_column else ()

@@ -19,7 +19,6 @@ from recordmill.pipelines.convert import (
 )
 from recordmill.schemas.dataset.recipes import InputFile, to_list
 from recordmill.schemas.errors import ConfigError
-from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.labels import (
     SAME_CLASSES,
     LabelMap,
@@ -37,7 +36,7 @@ from recordmill.transforms.folder.choose_classes import (
     check_sample,
     folders_without_images,
 )
-from recordmill.transforms.folder.folder_options import FolderOptions, LabelledOptions
+from recordmill.transforms.folder.folder_options import FolderOptions
 from recordmill.transforms.folder.read_folder import FolderRules, JoinFiles, ReadTables, count_rows, folder_rows
 from recordmill.transforms.folder.read_labels import LabelTable, table_splits
 from recordmill.transforms.folder.stratify import Stratify
@@ -53,12 +52,12 @@ def prepare(options: FolderOptions) -> Job:
         ConfigError: No image has a class, splits are given in two ways, or the tables have none.
         AnnotationFileError: A table cannot be read.
     """
-    splits, table = splits_of(options), options.table
-    steps = partial(gather, options=options, splits=splits, table=table)
-    return Job(options, splits, partial(inputs, options), steps, pictures(options, splits, table))
+    splits = splits_of(options)
+    steps, contents = partial(gather, options=options, splits=splits), pictures(options, splits, options.table)
+    return Job(options, splits, partial(inputs, options), steps, contents)
 
 
-def inputs(options: LabelledOptions) -> Iterator[InputFile]:
+def inputs(options: FolderOptions) -> Iterator[InputFile]:
     """Yield the tables of labels, or the folders, which the job itself lists, because a million files take minutes."""
     if options.labels:
         yield from (input_file("labels", path) for path in sorted(options.labels))
@@ -68,7 +67,7 @@ def inputs(options: LabelledOptions) -> Iterator[InputFile]:
     yield from exclude_files(options)
 
 
-def splits_of(options: LabelledOptions) -> tuple[str, ...]:
+def splits_of(options: FolderOptions) -> tuple[str, ...]:
     """Return the splits of the tables of labels, or else those of the options. Without tables, check first for images.
 
     Raises:
@@ -92,9 +91,8 @@ def splits_of(options: LabelledOptions) -> tuple[str, ...]:
     return splits
 
 
-def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], table: FeatureTable) -> Gathered:
-    """Return image files with their classes and splits. `splits` are those of the job; `table` describes their
-    records."""
+def gather(p: beam.Pipeline, options: FolderOptions, splits: tuple[str, ...]) -> Gathered:
+    """Return image files with their classes and splits. `splits` are those of the job."""
     division = read_division(p, options)
     rule = None if options.labels else options.path_labels
     source, kind = ", ".join(sorted(options.labels or options.images)), "labels" if options.labels else "images"
@@ -126,7 +124,7 @@ def gather(p: beam.Pipeline, options: LabelledOptions, splits: tuple[str, ...], 
     return Gathered(
         chosen.blocks,
         labels,
-        p | "Table" >> beam.Create([table]),
+        p | "Table" >> beam.Create([options.table]),
         (*facts, joined[FACTS], counted, *chosen.facts, adopted[FACTS], *_warned(rows, labels, options, splits)),
         division=division if options.keeps_groups else None,
     )
@@ -145,7 +143,7 @@ def _adopted(
 
 
 def _warned(
-    rows: PCollection, labels: PCollection, options: LabelledOptions, splits: tuple[str, ...]
+    rows: PCollection, labels: PCollection, options: FolderOptions, splits: tuple[str, ...]
 ) -> Iterator[PCollection]:
     if not options.classes:
         yield labels | "WarnOfNames" >> beam.Map(_of_names, splits)
@@ -161,6 +159,6 @@ def _of_names(labels: LabelMap, splits: tuple[str, ...]) -> Facts:
     return Facts(warnings={(split, text) for text in texts for split in splits})
 
 
-def _class_folders(options: LabelledOptions) -> tuple[str, ...]:
+def _class_folders(options: FolderOptions) -> tuple[str, ...]:
     """Return the folders whose sub-folders are classes."""
     return () if options.labels or options.label_from != "folder" else options.images

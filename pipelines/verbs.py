@@ -87,19 +87,6 @@ VERBS = {
             " --output by-class",
         ),
     ),
-    "embed": _conversion(
-        "recordmill.pipelines.embed_options.EmbedOptions",
-        "recordmill.pipelines.embed",
-        "Convert images to features of a Keras model, in TFRecord shards. Labelled images, as `folder` and `table` "
-        "read them, go through the model up to a layer.",
-        "--images DIR|ZIP --model NAME|FILE|DIR --output DIR [more flags]",
-        (
-            _DRAW,
-            "recordmill embed --images sample/classes --model efficientnet-b0 --weights none --input-size 64x64"
-            " --output features",
-        ),
-        needs_tensorflow=True,
-    ),
     "table": _conversion(
         "recordmill.transforms.table.table_options.TableOptions",
         "recordmill.pipelines.table",
@@ -113,6 +100,19 @@ VERBS = {
             "recordmill table --rows sample/pictures.csv --images sample/classes --image-column image --label label"
             " --text-column description --text tfidf --output pictures --dry-run",
         ),
+    ),
+    "embed": _conversion(
+        "recordmill.pipelines.embed_options.EmbedOptions",
+        "recordmill.pipelines.embed",
+        "Convert images to features of a Keras model, in TFRecord shards. Labelled images, as `folder` and `table` "
+        "read them, go through the model up to a layer.",
+        "--images DIR|ZIP --model NAME|FILE|DIR --output DIR [more flags]",
+        (
+            _DRAW,
+            "recordmill embed --images sample/classes --model efficientnet-b0 --weights none --input-size 64x64"
+            " --output features",
+        ),
+        needs_tensorflow=True,
     ),
     "yolo": _format(
         "yolo", "a YOLO data set", "Boxes, polygons, keypoints or oriented boxes; all splits of data.yaml."

@@ -71,11 +71,17 @@ def _recomputing(recipe: Recipe, options: VerifyOptions) -> Recomputing | None:
             f"--recompute makes features of embed again, and {options.folder} has records of layout {recipe.layout}: "
             "leave it out"
         )
+    folders = options.images or recipe.images
+    if not folders:
+        raise ConfigError(
+            f"--recompute reads the images again, and those of {options.folder} were in the rows of a table: give the "
+            "folder that has them as --images, or leave it out"
+        )
     known: dict[str, Any] = recipe.options
     choice, found = recorded_model(known)
     maker = EmbedPictures(choice, found, known["batch"], known["dtype"], known["resize"])
     tolerance = known["tolerance"] if options.tolerance is None else options.tolerance
-    return Recomputing(maker, options.images or recipe.images, options.recompute, tolerance)
+    return Recomputing(maker, folders, options.recompute, tolerance)
 
 
 def load_models(expected: Iterable[ShardToVerify]) -> None:

@@ -133,7 +133,7 @@ class ReadFolder(_Transform):
 
     def expand(self, p):
         splits = folder.splits_of(self._options)
-        return _read(folder.gather(p, self._options, splits, self._options.table), splits)
+        return _read(folder.gather(p, self._options, splits), splits)
 
 
 @beam.typehints.with_input_types(Sample)

@@ -126,48 +126,19 @@ class FolderKeywords(ConvertKeywords, total=False):
     jpeg_quality: int
 
 
-class EmbedKeywords(ConvertKeywords, total=False):
-    """Keywords of `embed`."""
-
-    labels: Paths
-    path_column: str | None
-    label_column: str | None
-    split_column: str | None
-    label_from: Literal["folder", "name"]
-    label_separator: str
-    rows: Paths
-    image_column: str | None
-    label: str | None
-    key: str | None
-    model: str
-    weights: str
-    layer: str
-    pool: Literal["none", "avg"]
-    input_size: str
-    preprocess: Literal["none", "unit", "tf", "torch", "caffe"] | None
-    resize: Literal["bilinear", "nearest", "bicubic", "lanczos"]
-    batch: int
-    dtype: Literal["float32", "float16"]
-    layout: Literal["features"]
-    group_from: str | None
-    groups: Path | None
-    classes: Texts
-    group_column: str | None
-
-
 class TableKeywords(ConvertKeywords, total=False):
     """Keywords of `table`."""
 
     rows: Paths
     image_column: str | None
-    columns: Texts
     key: str | None
     label: str | None
     classes: Texts
     schema: Path | None
-    default: Pairs
     encoding: str
     delimiter: str
+    columns: Texts
+    default: Pairs
     layout: Literal["table"]
     dtype: Pairs
     split_column: str | None
@@ -188,6 +159,38 @@ class TableKeywords(ConvertKeywords, total=False):
     text_names: str | None
     text_column: Texts
     text: Literal["raw", "counts", "tfidf", "tokens"] | None
+
+
+class EmbedKeywords(ConvertKeywords, total=False):
+    """Keywords of `embed`."""
+
+    rows: Paths
+    image_column: str | None
+    key: str | None
+    label: str | None
+    schema: Path | None
+    encoding: str
+    delimiter: str
+    split_column: str | None
+    labels: Paths
+    path_column: str | None
+    label_column: str | None
+    label_from: Literal["folder", "name"]
+    label_separator: str
+    model: str
+    weights: str
+    layer: str
+    pool: Literal["none", "avg"]
+    input_size: str
+    preprocess: Literal["none", "unit", "tf", "torch", "caffe"] | None
+    resize: Literal["bilinear", "nearest", "bicubic", "lanczos"]
+    batch: int
+    dtype: Literal["float32", "float16"]
+    layout: Literal["features"]
+    classes: Texts
+    group_column: str | None
+    group_from: str | None
+    groups: Path | None
 
 
 class YoloKeywords(FormatKeywords, total=False):

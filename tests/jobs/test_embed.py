@@ -5,6 +5,8 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from recordmill.launch.cli import main
@@ -95,3 +97,32 @@ def test_rows_name_pictures_and_each_becomes_record(inputs, embedded, tmp_path, 
         [("row", line, "image_unreadable") for line in (17, 18, 25, 26)] + [("row", 43, "image_missing")], key=str
     )
     assert recordmill("verify", tmp_path / "out").code == 0
+
+
+def test_rows_hold_pictures(inputs, embedded, tmp_path, recordmill):
+    """Their records, and their order, are those of the table with the same rows."""
+    names = sorted(str(path.relative_to(inputs / "images")) for path in (inputs / "images").rglob("*.jpg"))
+    pictures = [{"path": name, "bytes": (inputs / "images" / name).read_bytes()} for name in names]
+    columns = {"image": [*pictures, {"path": "x", "bytes": b""}], "kind": [*(name[:3] for name in names), "cat"]}
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    of_rows = ["--rows", tmp_path / "rows.parquet", "--image-column", "image", "--label", "kind", "--seed", 3]
+    last = ["--max-rejects", 0.2, "--output"]
+    model = ["--model", inputs / "tiny.keras", "--batch", 4]
+    assert recordmill("embed", *of_rows, *model, "--dry-run", *last, tmp_path / "plan").code == 0
+    assert not (tmp_path / "plan").exists()
+    assert recordmill("embed", *of_rows, *model, *last, tmp_path / "out").code == 0
+    assert recordmill("table", *of_rows, *last, tmp_path / "table").code == 0
+    known = {each["image/filename"][0]: each for split in ("train", "val") for each in read_examples(embedded, split)}
+    found = read_examples(tmp_path / "out")
+    in_order = [each["image/filename"] for each in read_examples(tmp_path / "table")]
+    assert [each["image/filename"] for each in found] == in_order
+    assert sorted(each["image/filename"][0] for each in found) == sorted(known)
+    for each in found:
+        expected = known[each["image/filename"][0]]
+        np.testing.assert_allclose(each["feature"], expected["feature"], rtol=1e-4, atol=1e-5)
+        assert each["image/class/label"] == expected["image/class/label"]
+    rejects = sorted((row["id"], row["reason"]) for row in rejects_of(tmp_path / "out"))
+    assert rejects == [(9, "image_unreadable"), (13, "image_unreadable"), (22, "missing_value")]
+    outcome = recordmill("verify", tmp_path / "out", "--recompute", 2)
+    assert (outcome.code, "in the rows of a table" in outcome.err) == (2, True)
+    assert recordmill("verify", tmp_path / "out", "--recompute", 2, "--images", inputs / "images").code == 0

@@ -183,6 +183,9 @@ REFUSED = [
     (EmbedOptions, {"key": "id"}, "--key"),
     (EmbedOptions, {"image_column": "path"}, "--image-column"),
     (EmbedOptions, {"split_column": "set"}, "--split-column"),
+    (EmbedOptions, {"images": ()}, "--images"),
+    (EmbedOptions, {"encoding": "latin-1"}, "--encoding"),
+    (EmbedOptions, {**ROWS, "delimiter": "ab", "stratify": True, "batch": 0}, "--batch --stratify --delimiter"),
     (EmbedOptions, {**ROWS, "label": None}, "--label"),
     (EmbedOptions, {**ROWS, "image_column": None}, "--image-column"),
     (EmbedOptions, {**ROWS, **LABELS}, "--labels"),
@@ -339,7 +342,7 @@ def test_rows_are_known_by_their_picture_unless_there_is_key():
 def test_rows_of_embed_are_table():
     more = {"split": HALVES, "split_seed": 3, "stratify": True, "classes": ("x", "y"), "key": "id"}
     given = options(EmbedOptions, **ROWS, **more)
-    table = given.as_table()
+    table = given.source
     assert (table.rows, table.images, table.image_column, table.label) == (("t.csv",), ("images",), "path", "kind")
     assert {name: getattr(table, name) for name in more} == more
     assert table.written_columns == ("kind",)
@@ -399,7 +402,7 @@ UNRECORDED = {"output", "name", "layout", "images", "workers", "overwrite", "dry
         ),
         (FolderOptions, {"duplicates", "exclude", "groups", "labels"}),
         (TableOptions, {"duplicates", "exclude", "rows", "schema", "stop_words", "encoders"}),
-        (EmbedOptions, {"exclude", "groups", "labels", "rows"}),
+        (EmbedOptions, {"exclude", "groups", "labels", "rows", "schema"}),
     ],
 )
 def test_options_that_change_no_record(kind, others):

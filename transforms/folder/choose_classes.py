@@ -24,7 +24,7 @@ from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
-from recordmill.transforms.folder.folder_options import LabelledOptions
+from recordmill.transforms.folder.folder_options import FolderOptions
 from recordmill.transforms.images.open_picture import kind_of
 from recordmill.transforms.join.list_images import file_block, list_images
 from recordmill.transforms.storage.interface import is_remote
@@ -255,7 +255,7 @@ _LOGGER = logging.getLogger(__name__)
 _SAMPLE = 1000  # files, a page of a bucket's listing
 
 
-def check_sample(options: LabelledOptions) -> None:
+def check_sample(options: FolderOptions) -> None:
     """Read the first names of each folder in a bucket; warn if none is an image of a class.
 
     Raises:
@@ -270,7 +270,7 @@ def check_sample(options: LabelledOptions) -> None:
         _LOGGER.warning("--images %s: no image of a class among its first %s files: %s", folder, f"{_SAMPLE:,}", why)
 
 
-def _sample_fault(options: LabelledOptions, names: list[str]) -> str:
+def _sample_fault(options: FolderOptions, names: list[str]) -> str:
     """Return why no file is an image of a class; empty if one is."""
     images = list(filter(is_image_name, names))
     if not images:

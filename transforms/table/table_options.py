@@ -43,13 +43,13 @@ _CLASSES_FILE = "classes"
 _TYPES = {FeatureKind.INT64: ColumnType.INT64, FeatureKind.FLOAT: ColumnType.FLOAT}
 
 
-class TableOptions(TextOptions, PictureOptions, ChoiceOptions):
-    """Options of `recordmill table`, see docs/tables.md."""
+class RowsOptions(ChoiceOptions):
+    """Options of all readers of rows, whose records may hold what their columns name."""
 
     rows: Rows = READ.opt(
         "CSV, TSV, JSON Lines or Parquet (`.csv .tsv .jsonl .parquet`); repeatable. The first three also as `.gz`; "
         "local or in a bucket, with `*` and `?` in the file's name. Files of one table may have several formats.",
-        ...,
+        (),
         "FILE|GLOB",
     )
     images: Images = READ.opt(
@@ -63,17 +63,18 @@ class TableOptions(TextOptions, PictureOptions, ChoiceOptions):
         "Face's `image` of `bytes` and `path`). Each record has the image of its row, checked, and the path only as "
         "`image/filename`. Without `--key`, the image is the key of its row.",
         metavar="COLUMN",
-    )
-    columns: Names = READ.opt(
-        "Only these columns; repeatable. Members of nested ones are named `a.b`.", (), "NAME[,NAME…]", "all"
+        needs="rows",
     )
     key: str | None = READ.opt(
         "Column that determines a row's split and position. Without it, the complete record determines them, so that "
         "equal rows go to one split.",
         metavar="COLUMN",
+        needs="rows",
     )
     label: str | None = READ.opt(
-        "Column of classes, stored as class indices. Names are in `label_map.json` and `labels.csv`.", metavar="COLUMN"
+        "Column of classes, stored as class indices. Names are in `label_map.json` and `labels.csv`.",
+        metavar="COLUMN",
+        needs="rows",
     )
     classes: Names = READ.opt(
         "Classes in the order of their indices; repeatable. Rows of other classes are rejected. Without it, all "
@@ -88,16 +89,42 @@ class TableOptions(TextOptions, PictureOptions, ChoiceOptions):
         "type is rejected. Without it, types follow from all values.",
         metavar="FILE",
         alias="schema",
+        needs="rows",
     )
-    default: Pairs = READ.opt(
-        "Values that replace missing ones. Without it, the record lacks the feature.", (), "COLUMN=VALUE[,…]"
-    )
-    encoding: str = READ.opt("Encoding of CSV and TSV files.", "utf-8", "NAME")
+    encoding: str = READ.opt("Encoding of CSV and TSV files.", "utf-8", "NAME", needs="rows")
     delimiter: str = READ.opt(
         "Separator of the cells of CSV and TSV files. One character, or `tab`. Without it, the one of `,` `;` tab `|` "
         "that the first line has most of, or the one in a line `sep=;` before it.",
         "",
         "CHAR",
+        needs="rows",
+    )
+    split_column: str | None = WRITE.opt(
+        "Column of each row's split, instead of `--split`. In lower case.",
+        metavar="COLUMN",
+        needs="rows",
+    )
+    group_column: str | None = WRITE.opt(
+        "Keep rows in one split that have the same value here. A patient, a video.",
+        metavar="COLUMN",
+        needs="rows",
+    )
+    stratify: bool = WRITE.opt(
+        "Give each split its share of every class. Of `--label`, exact to the row. Rows are read once more for it.",
+        False,
+        needs="label",
+    )
+
+
+class TableOptions(RowsOptions, TextOptions, PictureOptions):
+    """Options of `recordmill table`, see docs/tables.md."""
+
+    rows: Rows = redefined(RowsOptions, "rows", ...)
+    columns: Names = READ.opt(
+        "Only these columns; repeatable. Members of nested ones are named `a.b`.", (), "NAME[,NAME…]", "all"
+    )
+    default: Pairs = READ.opt(
+        "Values that replace missing ones. Without it, the record lacks the feature.", (), "COLUMN=VALUE[,…]"
     )
     name: str = redefined(ConvertOptions, "name", "table")
     layout: Literal["table"] = redefined(ConvertOptions, "layout", "table")
@@ -114,17 +141,6 @@ class TableOptions(TextOptions, PictureOptions, ChoiceOptions):
         text="One split, or several with their shares of the rows. `train=0.8,val=0.1,test=0.1`: shares are decimals "
         "or fractions (`1/3`) and sum to 1. The split of a row depends on a hash of its key, or of its record.",
         usual="train",
-    )
-    split_column: str | None = WRITE.opt(
-        "Column of each row's split, instead of `--split`. In lower case.", metavar="COLUMN"
-    )
-    group_column: str | None = WRITE.opt(
-        "Keep rows in one split that have the same value here. A patient, a video.", metavar="COLUMN"
-    )
-    stratify: bool = WRITE.opt(
-        "Give each split its share of every class. Of `--label`, exact to the row. Rows are read once more for it.",
-        False,
-        needs="label",
     )
     max_rejects: float = redefined(
         ConvertOptions,

@@ -33,7 +33,7 @@ def test_required_options_match_command(command):
     with pytest.raises(ConfigError) as caught:
         parse([command])
     missing = {word for word in str(caught.value).split() if word.startswith("--")}
-    more = {"coco": set(), "table": {"--rows"}, "embed": {"--images", "--model"}}.get(command, {"--images"})
+    more = {"coco": set(), "table": {"--rows"}, "embed": {"--model"}}.get(command, {"--images"})
     more = {"--data"} if command in (*FORMATS, "auto") else more
     assert required == {"--output", *more} <= missing
 
@@ -70,7 +70,10 @@ VALUES_OF = {
     "KEY=NAME[,…]": "image/width=w",
     "KEY=int64|float32[,…]": "image/width=float32",
 }
-OF_ROWS = {"embed": ("image_column", "class_column", "key", "group_column", "rename"), "table": ("label_as",)}
+OF_ROWS = {
+    "embed": ("image_column", "class_column", "key", "group_column", "schema", "encoding", "delimiter", "rename"),
+    "table": ("label_as",),
+}
 """Options that need rows, by command."""
 PICTURES = {"images": "gs://b/i", "image_column": "image"}
 
