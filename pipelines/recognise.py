@@ -17,7 +17,6 @@ from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS, spli
 from recordmill.schemas.inputs.tables import RowsFile, RowsReading, rows_format
 from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.coco.find_exports import find_exports, is_export_name
-from recordmill.transforms.imagefolder.parse_metadata import has_objects
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.storage.resolve import GZIP, join_path, storage_for
 
@@ -28,17 +27,8 @@ _PART_OF_FORMAT = frozenset(("images", "labels", "annotations", "jpegimages", "d
 """Folders that say something about the files below them, in lower case. No archive wraps a data set in one of them."""
 _DOCUMENTS = re.compile(r"(\.|__MACOSX/|[^/]*(readme|licen[cs]e|source|citation)[^/]*$)", re.IGNORECASE)
 _COCO = re.compile(rb'"(images|annotations)"\s*:')
-_BY_CONTENT = {
-    "LabelMe": "labelme",
-    "VGG Image Annotator": "via",
-    "CreateML": "createml",
-    "Label Studio": "labelstudio",
-    "CVAT": "cvat",
-    "Pascal VOC": "voc",
-}
-"""Formats by words of `describe_content`."""
-
-
+_READS_IT = re.compile(r"recordmill (\w+) reads")
+"""Format in a text of `describe_content`."""
 _BY_DATA = (*FORMATS, "coco")
 """Verbs that read any --data."""
 
@@ -149,10 +139,8 @@ def _options(verb: str) -> Any:
 def _by_content(folder: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield formats by the contents of the first candidate files."""
     for name, head in _heads(folder, names):
-        what = describe_content(head)
-        for word, verb in _BY_CONTENT.items():
-            if word in what.partition(";")[0]:
-                yield verb, name
+        if (found := _READS_IT.search(describe_content(head))) and found[1] in FORMATS:
+            yield found[1], name
 
 
 def _heads(folder: str, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
@@ -200,13 +188,11 @@ def _tables(data: str, folder: str, names: Sequence[str]) -> Iterator[Recognised
     columns = batch.columns if batch else {}
     label = next((name for name in columns if name.lower() in LABEL_COLUMNS), "")
     files = [name.removesuffix(".bytes") for name, array in columns.items() if pa.types.is_large_binary(array.type)]
-    if "imageGcsUri" in columns:
-        yield Recognised("vertex", f"{names[0]} has imageGcsUri", (("--data", data),))
-    elif {"filename", "class", "xmin", "ymin", "xmax", "ymax"} <= columns.keys():
-        yield Recognised("tfcsv", f"{names[0]} has boxes", (("--data", data),))
-    elif files and has_objects(columns):
-        yield Recognised("imagefolder", f"{names[0]} has images and objects", (("--data", data),))
-    elif files and batch and batch.is_typed:
+    formats = {verb: what for verb in FORMATS if (what := _options(verb).recognise_columns(columns))}
+    yield from (Recognised(verb, f"{names[0]} has {what}", (("--data", data),)) for verb, what in formats.items())
+    if formats:
+        return
+    if files and batch and batch.is_typed:
         flags = ("--image-column", files[0], *(("--label", label) if label else ()))
         by_split: dict[str, list[str]] = {}
         for name in names:

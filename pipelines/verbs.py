@@ -24,6 +24,7 @@ class Verb(NamedTuple):
     # True if it stands for commands of other verbs, which `recognised_commands` and `recognised_values` of its module
     # yield; it has no `prepare`.
     recognises: bool = False
+    service_options_path: str = ""  # as options_path, of a verb that does not convert, in a service
 
     @property
     def help(self) -> str:
@@ -31,12 +32,20 @@ class Verb(NamedTuple):
 
     @property
     def options(self) -> type[Options]:
-        module, _, name = self.options_path.rpartition(".")
-        return getattr(import_module(module), name)
+        return _imported(self.options_path)
+
+    @property
+    def service_options(self) -> type[Options]:
+        return _imported(self.service_options_path or self.options_path)
 
     def load(self, function: str) -> Any:
         """Import the module, and Beam if it needs it, and return one of its functions."""
         return getattr(import_module(self.module), function)
+
+
+def _imported(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)
 
 
 _DRAW = "recordmill sample sample"
@@ -167,6 +176,7 @@ VERBS = {
         "manifest.",
         "OUT [more flags]",
         (*_CONVERTED, "recordmill verify tfrecords"),
+        service_options_path="recordmill.pipelines.dataset_options.ServiceVerifyOptions",
     ),
     "extract": Verb(
         "recordmill.pipelines.dataset_options.ExtractOptions",

@@ -8,11 +8,11 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, TextIO, cast, overload
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from recordmill.data_set import DataSet, open
 from recordmill.schemas import errors
@@ -21,11 +21,8 @@ from recordmill.schemas.errors import ConfigError, JobError
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
-    from typing_extensions import Unpack
 
-    from recordmill.keywords import CocoKeywords, EmbedKeywords, FolderKeywords, OtherVerb, TableKeywords
-
-    RunnerOptions = Sequence[str] | PipelineOptions
+    from recordmill.keywords import Convert, Runner
 
 _LOGGER = logging.getLogger("recordmill")
 _START = (
@@ -36,25 +33,13 @@ _GRACE_S = 10.0  # time for a child to delete its unfinished files
 _NOTEBOOK_COLUMNS = 100
 
 
-@overload
-def convert(
-    verb: Literal["coco"], *, runner_options: "RunnerOptions | None" = None, **options: "Unpack[CocoKeywords]"
-) -> DataSet: ...
-@overload
-def convert(
-    verb: Literal["embed"], *, runner_options: "RunnerOptions | None" = None, **options: "Unpack[EmbedKeywords]"
-) -> DataSet: ...
-@overload
-def convert(
-    verb: Literal["folder"], *, runner_options: "RunnerOptions | None" = None, **options: "Unpack[FolderKeywords]"
-) -> DataSet: ...
-@overload
-def convert(
-    verb: Literal["table"], *, runner_options: "RunnerOptions | None" = None, **options: "Unpack[TableKeywords]"
-) -> DataSet: ...
-@overload
-def convert(verb: "OtherVerb", *, runner_options: "RunnerOptions | None" = None, **options: Any) -> DataSet: ...
-def convert(verb: str, *, runner_options: "RunnerOptions | None" = None, **options: Any) -> DataSet:
+def _with_keywords(function: Callable[..., DataSet]) -> "Convert":
+    """Return the function, with the types of each verb's keywords for type checkers."""
+    return function
+
+
+@_with_keywords
+def convert(verb: str, *, runner_options: "Runner" = None, **options: Any) -> DataSet:
     """Convert a data set to sharded TFRecord files, as the command does, and open the result.
 
     A child process runs the job, and ends with this process. Ctrl-C ends it; the same call resumes after the finished
@@ -115,7 +100,7 @@ def _warn(data: DataSet, split: str) -> None:
         _LOGGER.warning("Split %s: %s images, rows or annotations were rejected, see %s", split, entry.rejects, file)
 
 
-def _flags(options: "RunnerOptions") -> list[str]:
+def _flags(options: "Sequence[str] | PipelineOptions") -> list[str]:
     """Return PipelineOptions as flags.
 
     Raises:

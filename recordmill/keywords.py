@@ -1,31 +1,26 @@
 """Types of the keywords of `recordmill.convert` and `recordmill.beam`, made by `make templates`."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict, Unpack
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    from recordmill.data_set import DataSet
+
+    Runner = Sequence[str] | PipelineOptions | None
 
 Path = str | os.PathLike[str]
 Paths = Path | Sequence[Path]
 Texts = str | Sequence[str]
 Pairs = Texts | Mapping[str, str | float]
 Shares = Texts | Mapping[str, float | str | Fraction]
-OtherVerb = Literal[
-    "yolo",
-    "imagefolder",
-    "labelme",
-    "via",
-    "createml",
-    "tfcsv",
-    "labelstudio",
-    "openimages",
-    "vertex",
-    "voc",
-    "cvat",
-    "auto",
-]
 
 
 class ConvertKeywords(TypedDict, total=False):
@@ -56,7 +51,7 @@ class ConvertKeywords(TypedDict, total=False):
 
 
 class ObjectsKeywords(ConvertKeywords, total=False):
-    """Keywords of `coco` and all formats."""
+    """Keywords of all conversions of images with objects."""
 
     layout: Literal["detection", "keras", "tfds"]
     group_from: str | None
@@ -364,3 +359,70 @@ class WriteDatasetKeywords(TypedDict, total=False):
     max_side: int | None
     jpeg_quality: int
     workers: int | None
+
+
+class Convert(Protocol):
+    """Type of `recordmill.convert`."""
+
+    @overload
+    def __call__(
+        self, verb: Literal["coco"], *, runner_options: Runner = None, **options: Unpack[CocoKeywords]
+    ) -> DataSet: ...
+    @overload
+    def __call__(
+        self, verb: Literal["folder"], *, runner_options: Runner = None, **options: Unpack[FolderKeywords]
+    ) -> DataSet: ...
+    @overload
+    def __call__(
+        self, verb: Literal["table"], *, runner_options: Runner = None, **options: Unpack[TableKeywords]
+    ) -> DataSet: ...
+    @overload
+    def __call__(
+        self, verb: Literal["embed"], *, runner_options: Runner = None, **options: Unpack[EmbedKeywords]
+    ) -> DataSet: ...
+    @overload
+    def __call__(
+        self, verb: Literal["yolo"], *, runner_options: Runner = None, **options: Unpack[YoloKeywords]
+    ) -> DataSet: ...
+    @overload
+    def __call__(
+        self, verb: Literal["imagefolder"], *, runner_options: Runner = None, **options: Unpack[ImagefolderKeywords]
+    ) -> DataSet: ...
+    @overload
+    def __call__(
+        self, verb: Literal["labelme"], *, runner_options: Runner = None, **options: Unpack[LabelmeKeywords]
+    ) -> DataSet: ...
+    @overload
+    def __call__(
+        self, verb: Literal["via"], *, runner_options: Runner = None, **options: Unpack[ViaKeywords]
+    ) -> DataSet: ...
+    @overload
+    def __call__(
+        self, verb: Literal["createml"], *, runner_options: Runner = None, **options: Unpack[CreatemlKeywords]
+    ) -> DataSet: ...
+    @overload
+    def __call__(
+        self, verb: Literal["tfcsv"], *, runner_options: Runner = None, **options: Unpack[TfcsvKeywords]
+    ) -> DataSet: ...
+    @overload
+    def __call__(
+        self, verb: Literal["labelstudio"], *, runner_options: Runner = None, **options: Unpack[LabelstudioKeywords]
+    ) -> DataSet: ...
+    @overload
+    def __call__(
+        self, verb: Literal["openimages"], *, runner_options: Runner = None, **options: Unpack[OpenimagesKeywords]
+    ) -> DataSet: ...
+    @overload
+    def __call__(
+        self, verb: Literal["vertex"], *, runner_options: Runner = None, **options: Unpack[VertexKeywords]
+    ) -> DataSet: ...
+    @overload
+    def __call__(
+        self, verb: Literal["voc"], *, runner_options: Runner = None, **options: Unpack[VocKeywords]
+    ) -> DataSet: ...
+    @overload
+    def __call__(
+        self, verb: Literal["cvat"], *, runner_options: Runner = None, **options: Unpack[CvatKeywords]
+    ) -> DataSet: ...
+    @overload
+    def __call__(self, verb: Literal["auto"], *, runner_options: Runner = None, **options: Any) -> DataSet: ...

@@ -49,6 +49,7 @@ ROOMS = (
     "launch.verbs",
     "launch.services",
     "launch",
+    "recordmill.keywords",  # for type checkers
     "recordmill.conversion",  # what users call to convert
     "recordmill.beam",  # what users' pipelines are made of
 )
@@ -175,7 +176,7 @@ def test_arrows_point_up_the_list():
 
 def test_no_room_imports_public_package():
     readers = {name for name in FILES if room_of(name) == "recordmill"} - {"recordmill"}
-    others = [name for name in FILES if room_of(name) not in ("recordmill", "recordmill.conversion", "recordmill.beam")]
+    others = [name for name in FILES if not room_of(name).startswith("recordmill")]
     assert [module for module in others if ever(module) & readers] == []
 
 

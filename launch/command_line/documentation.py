@@ -12,6 +12,7 @@ from recordmill.pipelines.verbs import CONVERSIONS, FORMATS, VERBS
 from recordmill.schemas.inputs.option import OptionField, Options, options_of
 from recordmill.schemas.inputs.options import ConvertOptions, DividedOptions
 from recordmill.schemas.inputs.picture_options import PictureOptions
+from recordmill.schemas.inputs.text_options import TextOptions
 from recordmill.transforms.annotated.format_options import FormatOptions
 
 _TABLE = re.compile(r"(<!-- options: (.+?) -->\n).*?(<!-- end of options -->)", re.DOTALL)
@@ -33,13 +34,15 @@ def with_tables(page: str) -> str:
 
 def _tables() -> dict[str, str]:
     by_verb = {name: _options(VERBS[name].options) for name in CONVERSIONS}
+    others = {name: [*options] for name, options in by_verb.items() if name not in FORMATS}
+    of_formats = {key for name in FORMATS for key in by_verb[name]}
     keys = {
         "all conversions": [*_options(ConvertOptions), *_options(TerminalOptions)],
         "pictures": [*_options(DividedOptions), *_options(PictureOptions)],
-        "annotated images": [key for key in by_verb["coco"] if key in by_verb["labelme"]],
-        "texts": [key for key in by_verb["coco"] if key in by_verb["table"]],
+        "annotated images": [key for options in others.values() for key in options if key in of_formats],
+        "texts": [*_options(TextOptions)],
         "formats": [*_options(FormatOptions)],
-        **{name: [*options] for name, options in by_verb.items() if name not in FORMATS},
+        **others,
     }
     users = {**by_verb, "": _options(TerminalOptions)}
     rows: dict[_Key, str] = {}

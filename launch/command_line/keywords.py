@@ -6,18 +6,30 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from recordmill.pipelines.dataset_options import TerminalOptions
-from recordmill.pipelines.verbs import CONVERSIONS, FORMATS, VERBS
-from recordmill.schemas.inputs.option import OptionField, options_of
+from recordmill.pipelines.verbs import CONVERSIONS, VERBS
+from recordmill.schemas.inputs.option import OptionField, Options, options_of
+from recordmill.schemas.inputs.options import ConvertOptions
+from recordmill.schemas.inputs.picture_options import AnnotatedOptions
+from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.user_samples.record_options import TRANSFORM_OPTIONS
 
 _HEAD = '''"""Types of the keywords of `recordmill.convert` and `recordmill.beam`, made by `make templates`."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict, Unpack
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    from recordmill.data_set import DataSet
+
+    Runner = Sequence[str] | PipelineOptions | None
 
 Path = str | os.PathLike[str]
 Paths = Path | Sequence[Path]
@@ -25,35 +37,54 @@ Texts = str | Sequence[str]
 Pairs = Texts | Mapping[str, str | float]
 Shares = Texts | Mapping[str, float | str | Fraction]
 '''
+_COLUMNS = 121  # with the end of the line
+_CONVERT = '''class Convert(Protocol):
+    """Type of `recordmill.convert`."""
+
+'''
+_BASES: dict[str, tuple[type[Options], str]] = {
+    "Convert": (ConvertOptions, "all conversions"),
+    "Objects": (AnnotatedOptions, "all conversions of images with objects"),
+    "Format": (FormatOptions, "all formats"),
+}
+"""Options that verbs share: each line inherits those above it."""
 
 
 def keywords_module() -> str:
     """Return the source of recordmill/keywords.py."""
     of_all = [_line(each) for each in options_of(TerminalOptions) if each.name in ("progress", "config")]
+    models = {verb: VERBS[verb].options for verb in CONVERSIONS if not VERBS[verb].recognises}
     lines = {
-        verb: [_line(each) for each in options_of(VERBS[verb].options) if each.name != "dry_run"]
-        for verb in CONVERSIONS
-        if not VERBS[verb].recognises
+        verb: [_line(each) for each in options_of(model) if each.name != "dry_run"] + of_all
+        for verb, model in models.items()
     }
-    shared = _shared(lines.values())
-    of_objects = [line for line in _shared(lines[verb] for verb in ("coco", *FORMATS)) if line not in shared]
-    of_formats = [line for line in _shared(lines[verb] for verb in FORMATS) if line not in (*shared, *of_objects)]
-    others = [f'    "{verb}",' for verb in CONVERSIONS if verb in FORMATS or VERBS[verb].recognises]
-    parts = [
-        "\n".join([f"{_HEAD}OtherVerb = Literal[", *others, "]\n"]),
-        _class("Convert", "TypedDict", "all conversions", [*shared, *of_all]),
-        _class("Objects", "ConvertKeywords", "`coco` and all formats", of_objects),
-        _class("Format", "ObjectsKeywords", "all formats", of_formats),
-    ]
-    inherited = {"Convert": shared, "Objects": [*shared, *of_objects], "Format": [*shared, *of_objects, *of_formats]}
+    parts, known, parent = [_HEAD], list[str](), "TypedDict"
+    names = dict.fromkeys(models, parent)
+    inherited = {parent: known}
+    for base, (of_base, whose) in _BASES.items():
+        verbs = [verb for verb, model in models.items() if issubclass(model, of_base)]
+        own = [line for line in _shared(lines[verb] for verb in verbs) if line not in known]
+        parts.append(_class(base, parent, whose, own))
+        known, parent = [*known, *own], f"{base}Keywords"
+        names |= dict.fromkeys(verbs, parent)
+        inherited[parent] = known
     for verb, found in lines.items():
-        base = "Format" if verb in FORMATS else "Objects" if verb == "coco" else "Convert"
-        own = [line for line in found if line not in inherited[base]]
-        parts.append(_class(verb.capitalize(), f"{base}Keywords", f"`{verb}`", own))
-    for transform, (model, names) in TRANSFORM_OPTIONS.items():
-        own = [_line(each) for each in options_of(model) if each.name in names - {"output"}]
+        own = [line for line in found if line not in inherited[names[verb]]]
+        parts.append(_class(verb.capitalize(), names[verb], f"`{verb}`", own))
+    for transform, (model, options) in TRANSFORM_OPTIONS.items():
+        own = [_line(each) for each in options_of(model) if each.name in options - {"output"}]
         parts.append(_class(transform, "TypedDict", f"`recordmill.beam.{transform}`", own))
-    return "\n\n".join(parts)
+    overloads = (
+        _overload(verb, f"Unpack[{verb.capitalize()}Keywords]" if verb in models else "Any") for verb in CONVERSIONS
+    )
+    return "\n\n".join([*parts, _CONVERT + "".join(overloads)])
+
+
+def _overload(verb: str, options: str) -> str:
+    words = f'self, verb: Literal["{verb}"], *, runner_options: Runner = None, **options: {options}'
+    one_line = f"    def __call__({words}) -> DataSet: ...\n"
+    lines = one_line if len(one_line) <= _COLUMNS else f"    def __call__(\n        {words}\n    ) -> DataSet: ...\n"
+    return f"    @overload\n{lines}"
 
 
 def _shared(lines: Iterable[list[str]]) -> list[str]:

@@ -3,14 +3,15 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from recordmill.pipelines.dataset_options import ServiceVerifyOptions
 from recordmill.pipelines.verbs import CONVERSIONS, VERBS
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.option import OptionField, Options, options_of
 
 COMMANDS: dict[str, type[Options]] = {name: VERBS[name].options for name in CONVERSIONS}
 
-TEMPLATES: dict[str, type[Options]] = {**COMMANDS, "verify": ServiceVerifyOptions}  # all commands with parameters
+TEMPLATES: dict[str, type[Options]] = {
+    name: verb.service_options for name, verb in VERBS.items() if verb.converts or verb.service_options_path
+}
 
 _RENAMED = {"label": "class_column", "labels": "label_files"}  # Beam has --label and --labels, in the same list
 _LEFT_OUT = {"dry_run"}  # services do not show a plan

@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, permutations
@@ -73,8 +74,8 @@ def _other_verb(folder: str) -> str:
 
     with suppress(RecordmillError, OSError):
         found = () if is_remote(folder) else recognise(folder)
-        if len(found) == 1 and found[0].verb != "coco":
-            return f", or convert the folder by recordmill {found[0].verb}: {found[0].why}"
+        if len(found) == 1:
+            return f", or convert it by recordmill {shlex.join((found[0].verb, *found[0].commands[0]))}: {found[0].why}"
     return ""
 
 

@@ -1,9 +1,9 @@
 """Options that all formats share."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 from pydantic import PrivateAttr
@@ -23,6 +23,7 @@ class FormatOptions(AnnotatedOptions):
 
     Attributes:
         known_names: regular expression of the names of files that only this format has.
+        known_columns: columns of tables that only this format has.
     """
 
     data: Data = READ.opt("The data set: its file, or its folder or .zip.", ..., "FILE|DIR|ZIP")
@@ -33,6 +34,7 @@ class FormatOptions(AnnotatedOptions):
     name: str = redefined(AnnotatedOptions, "name", ..., usual="the name of the format")
 
     known_names: ClassVar[str] = ""
+    known_columns: ClassVar[frozenset[str]] = frozenset()
     _parts: tuple[Part, ...] = PrivateAttr(())
 
     def of_source(self, source: Source) -> "FormatOptions":
@@ -55,6 +57,11 @@ class FormatOptions(AnnotatedOptions):
     def recognise(cls, names: Iterable[str]) -> str:
         """Return the first file of only this format, or ""."""
         return next((name for name in sorted(names) if re.fullmatch(cls.known_names, name)), "")
+
+    @classmethod
+    def recognise_columns(cls, columns: Mapping[str, Any]) -> str:
+        """Return the columns that only tables of the format have; empty without them. Values are Arrow's arrays."""
+        return ", ".join(sorted(cls.known_columns)) if cls.known_columns <= columns.keys() else ""
 
     def splits_of(self, source: Source) -> tuple[str, ...]:
         """Return the splits that are written.

@@ -1,6 +1,7 @@
 """Options of `recordmill imagefolder`."""
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from recordmill.schemas.inputs.option import READ, Data, Images, Names, redefined
 from recordmill.transforms.annotated.format_options import FormatOptions
@@ -38,3 +39,12 @@ class ImagefolderOptions(FormatOptions):
     )
     name: str = redefined(FormatOptions, "name", "imagefolder")
     known_names: ClassVar[str] = r"(.*/)?metadata\.(csv|jsonl|parquet)"
+
+    @classmethod
+    def recognise_columns(cls, columns: Mapping[str, Any]) -> str:
+        import pyarrow as pa
+
+        from recordmill.transforms.imagefolder.parse_metadata import has_objects
+
+        holds_images = any(pa.types.is_large_binary(array.type) for array in columns.values())
+        return "images and objects" if holds_images and has_objects(columns) else ""

@@ -11,3 +11,4 @@ class TfcsvOptions(NamingOptions):
 
     name: str = redefined(FormatOptions, "name", "tfcsv")
     known_names: ClassVar[str] = r".*_(annotations|labels)\.csv"
+    known_columns: ClassVar[frozenset[str]] = frozenset({"filename", "class", "xmin", "ymin", "xmax", "ymax"})

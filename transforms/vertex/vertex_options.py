@@ -1,5 +1,7 @@
 """Options of `recordmill vertex`."""
 
+from typing import ClassVar
+
 from recordmill.schemas.inputs.option import redefined
 from recordmill.schemas.names import Match
 from recordmill.transforms.annotated.format_options import FormatOptions, NamingOptions
@@ -10,3 +12,4 @@ class VertexOptions(NamingOptions):
 
     match: Match = redefined(NamingOptions, "match", "suffix")
     name: str = redefined(FormatOptions, "name", "vertex")
+    known_columns: ClassVar[frozenset[str]] = frozenset({"imageGcsUri"})

@@ -88,7 +88,7 @@ REFUSED = [
     (
         "coco",
         {"instances": "yolo"},
-        ["--instances yolo is a folder", "convert the folder by recordmill yolo: data.yaml"],
+        ["--instances yolo is a folder", "convert it by recordmill yolo --data yolo: data.yaml"],
     ),
     ("coco", {"images": "ann.zip/more.zip"}, ["--images ann.zip/more.zip: an archive within", "unpack ann.zip"]),
     ("coco", {"instances": ("instances.json", "./instances.json")}, ["--instances", "the same"]),
