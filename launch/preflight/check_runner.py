@@ -26,7 +26,6 @@ from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 from recordmill.launch.runners.beam_options import Runner, runner_of
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.options import ConvertOptions
-from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -34,10 +33,13 @@ _CONNECT_S = 5
 _ANSWER_S = 20
 _FLINK = re.compile(r"(?:https?://)?(.+:[0-9]+)/?")
 
+_DATAFLOW_NEEDS = {
+    "project": "the id of the Cloud project that runs and pays for the job",
+    "region": "where the buckets are, such as europe-west4",
+    "temp_location": "a folder in a bucket of the region",
+}
+
 _OF_PROGRAM = 300_000_000
-_PER_BYTE = {False: (0.1, 1.3), True: (0.4, 2.0)}
-"""Minimum and maximum bytes of memory per byte of an annotation file, without and with segmentations. The maximum is
-measured: benchmarks/RESULTS.md, Metadata. The minimum was 0.13 with unread segmentations."""
 _UNPACKED = 8
 """Ratio of JSON to its gzip."""
 _SAID_FROM = 2_000_000_000
@@ -131,12 +133,7 @@ def _purpose_faults(options: PipelineOptions, runner: Runner) -> Iterator[str]:
 
 def _dataflow_faults(options: PipelineOptions, paths: Iterable[str]) -> Iterator[str]:
     cloud = options.view_as(GoogleCloudOptions)
-    if not cloud.project:
-        yield "--project is missing: the id of the Cloud project that runs and pays for the job"
-    if not cloud.region:
-        yield "--region is missing: where the buckets are, such as europe-west4"
-    if not cloud.temp_location:
-        yield "--temp_location is missing: a folder in a bucket of the region"
+    yield from (f"--{name} is missing: {what}" for name, what in _DATAFLOW_NEEDS.items() if not getattr(cloud, name))
     if not (options.view_as(WorkerOptions).sdk_container_image or _ships_packages(options)):
         yield (
             "the workers would not have Recordmill: give --sdk_container_image=IMAGE of launch/dataflow/Dockerfile, or "
@@ -223,10 +220,8 @@ def check_memory(options: ConvertOptions, is_dry_run: bool = False) -> str:
     (least, most), there = memory_needed(options), memory_bytes()
     what = "a dry run, which is made on this machine," if is_dry_run else "a job on this machine"
     takes = f"{what} takes {least / _GB:,.1f} to {most / _GB:,.1f} GB of memory for its annotation files"
-    where = "on a larger machine, or with fewer kinds of annotations"
-    if not is_dry_run:
-        where = f"where metadata is not held in memory, on Flink or Dataflow (docs/flink.md, docs/dataflow.md), {where}"
-    cure = f"run it {where}"
+    elsewhere = "" if is_dry_run else "where metadata is not held in memory, on Flink or Dataflow (docs/flink.md), "
+    cure = f"run it {elsewhere}on a larger machine, or with fewer kinds of annotations"
     if least > there:
         raise ConfigError(f"{takes}, and there are {there / _GB:,.1f} GB: {cure}")
     if most > there:
@@ -236,14 +231,11 @@ def check_memory(options: ConvertOptions, is_dry_run: bool = False) -> str:
 
 def memory_needed(options: ConvertOptions) -> tuple[int, int]:
     """Return the minimum and maximum bytes of memory of the local runner, with those of the program."""
-    if not isinstance(options, CocoOptions):
-        return _OF_PROGRAM, _OF_PROGRAM
     size = 0
-    for source in options.sources:
+    for path in options.held_files:
         with suppress(OSError):  # reported elsewhere
-            packed = storage_for(source.path).size(source.path) or 0
-            size += packed * (_UNPACKED if source.path.endswith(".gz") else 1)
-    least, most = _PER_BYTE[options.masks != "none"]
+            size += (storage_for(path).size(path) or 0) * (_UNPACKED if path.endswith(".gz") else 1)
+    least, most = options.held_per_byte
     return _OF_PROGRAM + round(least * size), _OF_PROGRAM + round(most * size)
 
 

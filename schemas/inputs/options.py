@@ -133,6 +133,16 @@ class ConvertOptions(Options):
         return ()
 
     @property
+    def held_files(self) -> tuple[str, ...]:
+        """Files whose contents a local job holds in memory."""
+        return ()
+
+    @property
+    def held_per_byte(self) -> tuple[float, float]:
+        """Minimum and maximum bytes of memory per byte of `held_files`."""
+        return 0.0, 0.0
+
+    @property
     def paths(self) -> tuple[str, ...]:
         return (*super().paths, *self.more_files)
 

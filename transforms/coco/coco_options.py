@@ -94,6 +94,15 @@ class CocoOptions(TextOptions, AnnotatedOptions):
         )
 
     @property
+    def held_files(self) -> tuple[str, ...]:
+        return tuple(source.path for source in self.sources)
+
+    @property
+    def held_per_byte(self) -> tuple[float, float]:
+        # The maximum is measured: benchmarks/RESULTS.md, Metadata. The minimum was 0.13 with unread segmentations.
+        return (0.4, 2.0) if self.masks != "none" else (0.1, 1.3)
+
+    @property
     def table(self) -> FeatureTable:
         """Requested features of records. LVIS's lists are added once the files have been read, if a file has them."""
         layout = self.layout_table
