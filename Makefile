@@ -59,10 +59,12 @@ test-faults test-engines test-browser: $(VENV)/installed
 test-newest:  ## Run `make test` with the newest versions that setup.py allows, in .venv-newest (2.8 GB)
 	$(MAKE) test VENV=.venv-newest PINS=
 
-test-pythons:  ## Run `make demo` with the lowest and the highest Python that have Beam's wheels, in .venv-python3.10 and .venv-python3.13
+# Without the jobs: those that start processes, threads and event loops stand for them.
+test-pythons:  ## Run most of `make test` with the lowest and the highest Python that have Beam's wheels, in .venv-python3.10 and .venv-python3.13
 	for python in python3.10 python3.13; do \
 	    $$python -c "" || { echo "no $$python on this machine: not run"; continue; }; \
-	    $(MAKE) demo PYTHON=$$python VENV=.venv-$$python DEMO=build/demo-$$python || exit 1; \
+	    $(MAKE) test PYTHON=$$python VENV=.venv-$$python PYTEST_ARGS="tests/schemas tests/transforms tests/pipelines \
+	        tests/launch tests/recordmill tests/jobs/test_convert.py tests/jobs/test_forked_writers.py" || exit 1; \
 	done
 
 lint: $(VENV)/installed  ## Check style, types and words

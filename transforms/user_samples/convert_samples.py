@@ -289,11 +289,11 @@ def check_distinct(samples: Iterable[Sample]) -> None:
     """
     names: dict[int, str] = {}
     for sample in samples:
-        other = names.setdefault(id_of(sample), sample.file_name)
-        if other is not sample.file_name:
-            what = f"name {other!r}" if other == sample.file_name else f"image_id {id_of(sample)}"
-            both = "" if other == sample.file_name else f", {other!r} and {sample.file_name!r}"
-            raise CollidingImagesError(f"two Samples have the {what}{both}; give each Sample its own")
+        name, number = sample.file_name, id_of(sample)
+        if (other := names.get(number)) is not None:
+            what = f"name {name!r}" if other == name else f"image_id {number}, {other!r} and {name!r}"
+            raise CollidingImagesError(f"two Samples have the {what}; give each Sample its own")
+        names[number] = name
 
 
 def _file_of(sample: Sample) -> tuple[str, int, str]:

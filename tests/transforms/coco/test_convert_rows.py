@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.errors import AnnotationFileError, WrongFlagError
@@ -517,7 +517,10 @@ def expected_parts(images: list[dict], annotations: list[dict]) -> dict:
 def test_bad_row_changes_nothing_for_others(tmp_path_factory, images, annotations):
     folder = tmp_path_factory.getbasetemp()
     expected = expected_parts(images, annotations)
-    fast = Read(folder, document(images, annotations))
+    try:
+        fast = Read(folder, document(images, annotations))
+    except WrongFlagError:  # the boxes look like fractions
+        reject()
     assert (fast.parts, fast.rejected) == (expected, [])
     in_blocks = Read(folder, document(images, annotations), block_bytes=90)
     assert (in_blocks.parts, in_blocks.file) == (fast.parts, fast.file)
