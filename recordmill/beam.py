@@ -199,7 +199,8 @@ class WriteDataset(_Transform):
         try:
             states = claim_output(options.output, recipes, options.overwrite)
         except RecordmillError as error:
-            error.args = (without_flags(str(error), {"--overwrite": "overwrite=True", "--output": "output"}),)
+            names = {each.flag: each.name for each in options_of(RecordOptions)} | {"--overwrite": "overwrite=True"}
+            error.args = (without_flags(str(error), names),)
             raise
         if OutputState.COMPLETE in states:
             raise ConfigError(

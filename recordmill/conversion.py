@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from fractions import Fraction
-from numbers import Integral
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from recordmill.data_set import DataSet, open
@@ -76,19 +76,22 @@ def convert(verb: str, *, runner_options: "Runner" = None, **options: Any) -> Da
 def plain_value(name: str, value: Any) -> Any:
     """Return the value of an option as JSON types."""
 
-    def plain(one: object) -> str | int:
+    def plain(one: object) -> str | int | float:
         if isinstance(one, os.PathLike):
             return os.fsdecode(one)
         if isinstance(one, Integral):  # NumPy's integers, too
             return int(one)
         if isinstance(one, Fraction):
             return str(one)
-        raise TypeError("text, a number, a path or a list is expected")
+        if isinstance(one, Real):
+            return float(one)
+        cure = f"; write it to a file: {name}.to_parquet(…)" if hasattr(one, "to_parquet") else ""
+        raise TypeError(f"text, a number, a path or a list is expected, not {type(one).__name__}{cure}")
 
     try:
         return json.loads(json.dumps(value, default=plain))
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{name} {value!r}: {error}") from error
+        raise ConfigError(f"{name}: {error}") from error
 
 
 def _warn(data: DataSet, split: str) -> None:
@@ -104,10 +107,14 @@ def _flags(options: "Sequence[str] | PipelineOptions") -> list[str]:
     """Return PipelineOptions as flags.
 
     Raises:
-        ConfigError: An option is switched off, which has no general flag.
+        ConfigError: An option is switched off, which has no general flag; or `options` has another type.
     """
     if isinstance(options, Sequence):
         return [options] if isinstance(options, str) else list(options)
+    if not hasattr(options, "get_all_options"):
+        raise ConfigError(
+            f"runner_options: a list of flags or PipelineOptions is expected, not {type(options).__name__}"
+        )
     flags = []
     for name, value in options.get_all_options(drop_default=True).items():
         if value is False:

@@ -49,7 +49,7 @@ class Sample(msgspec.Struct, frozen=True):
     """An image with its annotations. It is self-contained: a pipeline can filter, change, or create Samples.
 
     `msgspec.structs.replace(sample, objects=())` returns a changed Sample. Records do not depend on the order of
-    Samples. NumPy values and lists are accepted for numbers and tuples.
+    Samples. NumPy values, lists and pathlib.Path are accepted for numbers, tuples and texts.
 
     Attributes:
         file_name: Key of the Sample in its data set, and name in its record.

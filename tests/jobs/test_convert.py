@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ def options(sample, output: Path) -> dict:
         "instances": [Path(sample.instances)],
         "output": output,
         "num_shards": np.int64(2),
-        "max_rejects": 0.2,
+        "max_rejects": np.float32(0.2),
         "split": SPLIT,
     }
 
@@ -75,7 +76,9 @@ def test_config_error_has_every_fault_in_words_of_keywords(runner_options):
     ("verb", "values", "fault"),
     [
         ("cocoa", {}, "'cocoa' is none of coco"),
-        ("coco", {"images": object()}, "^images <object"),
+        ("coco", {"images": {"a"}}, "^images: text, .* is expected, not set$"),
+        ("table", {"rows": SimpleNamespace(to_parquet=print)}, r"^rows: .* write it to a file: rows.to_parquet\(…\)$"),
+        ("coco", {"runner_options": {"runner": "DirectRunner"}}, "^runner_options: .* not dict"),
         ("coco", {"images": "i", "instances": "i.json", "output": "o", "split": [1, 2]}, "^split '1,2': a name"),
         ("coco", {"images": "i", "instances": "i.json", "output": "o", "rename": {"a": "b"}}, "no feature 'a'"),
         ("coco", {"images": "i", "instances": "i.json", "output": "o", "dry_run": True}, "^dry_run writes no data set"),

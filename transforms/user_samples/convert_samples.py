@@ -1,5 +1,6 @@
 """Convert Samples to rows of Blocks, and back."""
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -30,9 +31,11 @@ Reject = Callable[[str, Rejected], None]
 
 
 def _plain(value: Any) -> Any:
-    """Return a NumPy value, or a string-like path, as a type that msgspec encodes."""
+    """Return a NumPy value or a path as a type that msgspec encodes."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     raise TypeError(f"{type(value).__name__} is not a value of a Sample")
 
 
