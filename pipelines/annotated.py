@@ -7,16 +7,7 @@ from functools import partial
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
 
-from recordmill.pipelines.convert import (
-    Gathered,
-    Job,
-    choose_images,
-    exclude_files,
-    group_files,
-    input_file,
-    pictures,
-    read_division,
-)
+from recordmill.pipelines.convert import Gathered, Job, choose_images, input_file, pictures, read_division
 from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.layouts import LAYOUTS
@@ -58,8 +49,6 @@ def inputs(options: FormatOptions, source: Source) -> Iterator[InputFile]:
     """Yield the files that determine what is read. The job itself reads label files."""
     for path in source.inputs:
         yield input_file(source.kind, path)
-    yield from group_files(options)
-    yield from exclude_files(options)
 
 
 def gather(p: beam.Pipeline, options: FormatOptions, source: Source, splits: tuple[str, ...]) -> Gathered:

@@ -13,16 +13,7 @@ from apache_beam.pvalue import AsSingleton, PCollection
 from msgspec.structs import astuple
 
 from recordmill.pipelines.choose_encoder import choose_encoder, text_files
-from recordmill.pipelines.convert import (
-    Gathered,
-    Job,
-    choose_images,
-    exclude_files,
-    group_files,
-    input_file,
-    pictures,
-    read_division,
-)
+from recordmill.pipelines.convert import Gathered, Job, choose_images, input_file, pictures, read_division
 from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder, TextForm
 from recordmill.schemas.inputs.splits import Division, SplitShares
@@ -62,8 +53,6 @@ def inputs(options: CocoOptions, text: EncoderSource | None = None) -> Iterator[
     for source in sorted(options.sources, key=astuple):
         yield input_file(source.kind.value, source.path, source.masks)
     yield from text_files(options, text)
-    yield from group_files(options)
-    yield from exclude_files(options)
 
 
 def gather(p: beam.Pipeline, options: CocoOptions, given: Given, text: EncoderSource | None = None) -> Gathered:

@@ -91,16 +91,12 @@ def input_file(kind: str, path: str, masks: str = "") -> InputFile:
     return InputFile(kind, path, size, checksum, masks)
 
 
-def group_files(options: DividedOptions) -> Iterator[InputFile]:
-    """Yield the file of `--groups`, after checking its lines."""
-    if options.groups:
+def _chosen_files(options: ImageOptions) -> Iterator[InputFile]:
+    """Yield the files of `--groups` and `--exclude`, after a check of their lines."""
+    if isinstance(options, DividedOptions) and options.groups:
         read_groups(options.groups)
         yield input_file("groups", options.groups)
-
-
-def exclude_files(options: ChoiceOptions) -> Iterator[InputFile]:
-    """Yield the files of `--exclude`, after checking their lines."""
-    if options.exclude:
+    if isinstance(options, ChoiceOptions) and options.exclude:
         read_exclusions(options.exclude, options.exclude_kinds)
         yield from (input_file("exclude", path) for path in options.exclude)
 
@@ -128,7 +124,7 @@ class Job(NamedTuple):
 
     options: ImageOptions
     splits: tuple[str, ...]
-    # Returns the files that determine the bytes of each split, with their checksums.
+    # Returns the files that determine the bytes of each split, with their checksums, besides --groups and --exclude.
     inputs: Callable[[], Iterable[InputFile]]
     gather: Callable[[beam.Pipeline], Gathered]  # adds the steps of a source
     contents: Contents
@@ -137,7 +133,8 @@ class Job(NamedTuple):
 
     def recipes(self) -> list[Recipe]:
         """Return the recipe of each split."""
-        options, inputs, images = self.options, tuple(self.inputs()), tuple(sorted(self.options.images))
+        options, images = self.options, tuple(sorted(self.options.images))
+        inputs = (*self.inputs(), *_chosen_files(options))
         recorded = options.record_options | dict(self.found)
         return [
             Recipe(FORMAT, options.name, split, options.layout, options.table.parts, inputs, images, recorded)

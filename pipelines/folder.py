@@ -7,16 +7,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PCollection, TaggedOutput
 
-from recordmill.pipelines.convert import (
-    Gathered,
-    Job,
-    choose_images,
-    exclude_files,
-    group_files,
-    input_file,
-    pictures,
-    read_division,
-)
+from recordmill.pipelines.convert import Gathered, Job, choose_images, input_file, pictures, read_division
 from recordmill.schemas.dataset.recipes import InputFile, to_list
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.labels import (
@@ -63,8 +54,6 @@ def inputs(options: FolderOptions) -> Iterator[InputFile]:
         yield from (input_file("labels", path) for path in sorted(options.labels))
     else:
         yield from map(to_list, sorted(options.images))
-    yield from group_files(options)
-    yield from exclude_files(options)
 
 
 def splits_of(options: FolderOptions) -> tuple[str, ...]:

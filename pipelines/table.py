@@ -9,15 +9,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.pipelines.choose_encoder import choose_encoder, saved_classes, text_files
-from recordmill.pipelines.convert import (
-    Contents,
-    Gathered,
-    Job,
-    choose_images,
-    exclude_files,
-    input_file,
-    pictures,
-)
+from recordmill.pipelines.convert import Contents, Gathered, Job, choose_images, input_file, pictures
 from recordmill.schemas.dataset.recipes import InputFile, to_list
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType, Feature, FeatureTable
@@ -113,14 +105,8 @@ def inputs(table: Table) -> Iterable[InputFile]:
     rows = [input_file("rows", file.path) for file in table.files]
     schema = [input_file("schema", options.schema_file)] if options.schema_file else []
     images = map(to_list, sorted(options.images))
-    excluded = exclude_files(options)
-    return (
-        *rows,
-        *schema,
-        *images,
-        *excluded,
-        *dict.fromkeys(file for text in table.texts for file in text_files(options, text)),
-    )
+    texts = dict.fromkeys(file for text in table.texts for file in text_files(options, text))
+    return (*rows, *schema, *images, *texts)
 
 
 def gather(p: beam.Pipeline, table: Table) -> Gathered:

@@ -56,11 +56,35 @@ _OF_FORMATS = "recordmill.pipelines.annotated"
 _conversion = partial(Verb, converts=True, resumes=True)
 
 
+_FORMATS = {
+    "yolo": ("a YOLO data set", "Boxes, polygons, keypoints or oriented boxes; all splits of data.yaml."),
+    "imagefolder": ("Hugging Face's imagefolder", "A metadata file beside images has objects or captions."),
+    "labelme": (
+        "JSON files of LabelMe and X-AnyLabeling",
+        "Each names its image. Shapes of one label and one group_id are one object.",
+    ),
+    "via": (
+        "JSON files of the VGG Image Annotator (VIA)",
+        "Exports of annotations, and projects, of versions 1 and 2. Folders train and val are splits.",
+    ),
+    "createml": ("CreateML's JSON", "Boxes by their centre, in pixels. Folders train, valid and test are splits."),
+    "tfcsv": ("TensorFlow CSV", "Rows `filename,width,height,class,xmin,ymin,xmax,ymax`, an object each, in pixels."),
+    "labelstudio": ("Label Studio's JSON", "Tasks with their annotations, in percent."),
+    "openimages": ("Open Images' CSV", "Boxes in fractions; IsGroupOf is a crowd."),
+    "vertex": (
+        "import files of Vertex AI",
+        "JSON Lines, or CSV, of images with boxes in fractions; `ml_use` is the split.",
+    ),
+    "voc": ("a data set of Pascal VOC", "Boxes of XML files; all splits of ImageSets, or of folders."),
+    "cvat": ("CVAT's XML", "Boxes, polygons, masks, points, tags and tracks of CVAT's XML 1.1; all subsets."),
+}
+
+
 def _format(name: str, what: str, text: str) -> Verb:
-    """Return a format's verb; NAME_options.NameOptions in transforms/NAME has options."""
-    room, examples = name.replace("-", "_"), f"recordmill {name} --data DATA --output tfrecords"
+    """Return a format's verb. Its options are NAME_options.NameOptions in transforms/NAME."""
+    examples = f"recordmill {name} --data DATA --output tfrecords"
     return _conversion(
-        f"recordmill.transforms.{room}.{room}_options.{room.title().replace('_', '')}Options",
+        f"recordmill.transforms.{name}.{name}_options.{name.title()}Options",
         _OF_FORMATS,
         f"Convert {what} to TFRecord shards. {text}",
         "--data FILE|DIR|ZIP --output DIR [more flags]",
@@ -123,43 +147,7 @@ VERBS = {
         ),
         needs_tensorflow=True,
     ),
-    "yolo": _format(
-        "yolo", "a YOLO data set", "Boxes, polygons, keypoints or oriented boxes; all splits of data.yaml."
-    ),
-    "imagefolder": _format(
-        "imagefolder", "Hugging Face's imagefolder", "A metadata file beside images has objects or captions."
-    ),
-    "labelme": _format(
-        "labelme",
-        "JSON files of LabelMe and X-AnyLabeling",
-        "Each names its image. Shapes of one label and one group_id are one object.",
-    ),
-    "via": _format(
-        "via",
-        "JSON files of the VGG Image Annotator (VIA)",
-        "Exports of annotations, and projects, of versions 1 and 2. Folders train and val are splits.",
-    ),
-    "createml": _format(
-        "createml",
-        "CreateML's JSON",
-        "Boxes by their centre, in pixels. Folders train, valid and test are splits.",
-    ),
-    "tfcsv": _format(
-        "tfcsv",
-        "TensorFlow CSV",
-        "Rows `filename,width,height,class,xmin,ymin,xmax,ymax`, an object each, in pixels.",
-    ),
-    "labelstudio": _format("labelstudio", "Label Studio's JSON", "Tasks with their annotations, in percent."),
-    "openimages": _format("openimages", "Open Images' CSV", "Boxes in fractions; IsGroupOf is a crowd."),
-    "vertex": _format(
-        "vertex",
-        "import files of Vertex AI",
-        "JSON Lines, or CSV, of images with boxes in fractions; `ml_use` is the split.",
-    ),
-    "voc": _format("voc", "a data set of Pascal VOC", "Boxes of XML files; all splits of ImageSets, or of folders."),
-    "cvat": _format(
-        "cvat", "CVAT's XML", "Boxes, polygons, masks, points, tags and tracks of CVAT's XML 1.1; all subsets."
-    ),
+    **{name: _format(name, *texts) for name, texts in _FORMATS.items()},
     "auto": _conversion(
         "recordmill.pipelines.dataset_options.AutoOptions",
         "recordmill.launch.verbs.auto",
