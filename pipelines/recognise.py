@@ -3,7 +3,7 @@
 import difflib
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -137,10 +137,35 @@ def _options(verb: str) -> Any:
 
 
 def _by_content(folder: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield formats by the contents of the first candidate files."""
+    """Yield formats by the contents of the first candidate files: tables with boxes, JSON and XML."""
+    for name in islice((name for name in names if "/" not in name and name.endswith((".csv", ".jsonl"))), _MOST_READ):
+        yield from _by_rows(join_path(folder, name), name)
     for name, head in _heads(folder, names):
         if (found := _READS_IT.search(describe_content(head))) and found[1] in FORMATS:
             yield found[1], name
+
+
+def _by_rows(path: str, name: str) -> Iterator[tuple[str, str]]:
+    """Yield formats by the columns of a table, or by the first rows of a CSV."""
+    yield from ((verb, f"{name} has {what}") for verb, what in _by_columns(_columns(path)).items())
+    if name.endswith(".csv"):
+        with storage_for(path).open(path) as file:
+            head = file.read(_HEAD)
+        yield from ((verb, f"{name} has {what}") for verb in FORMATS if (what := _options(verb).recognise_rows(head)))
+
+
+def _by_columns(columns: Mapping[str, pa.Array]) -> dict[str, str]:
+    """Return formats, and what shows them."""
+    return {verb: what for verb in FORMATS if (what := _options(verb).recognise_columns(columns))}
+
+
+def _columns(path: str) -> dict[str, pa.Array]:
+    """Return the columns of the first rows of a table; none of a file that is no table."""
+    try:
+        batch = next(read_rows(RowsFile(0, path, 0, ""), RowsReading()), None)
+    except AnnotationFileError:
+        return {}
+    return batch.columns if batch else {}
 
 
 def _heads(folder: str, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
@@ -181,18 +206,12 @@ def _tables(data: str, folder: str, names: Sequence[str]) -> Iterator[Recognised
     if not names:
         return
     path = join_path(folder, names[0])
-    try:
-        batch = next(read_rows(RowsFile(0, path, 0, ""), RowsReading()), None)
-    except AnnotationFileError:
-        return
-    columns = batch.columns if batch else {}
+    columns = _columns(path)
     label = next((name for name in columns if name.lower() in LABEL_COLUMNS), "")
     files = [name.removesuffix(".bytes") for name, array in columns.items() if pa.types.is_large_binary(array.type)]
-    formats = {verb: what for verb in FORMATS if (what := _options(verb).recognise_columns(columns))}
+    formats = _by_columns(columns)
     yield from (Recognised(verb, f"{names[0]} has {what}", (("--data", data),)) for verb, what in formats.items())
-    if formats:
-        return
-    if files and batch and batch.is_typed:
+    if files and not formats:
         flags = ("--image-column", files[0], *(("--label", label) if label else ()))
         by_split: dict[str, list[str]] = {}
         for name in names:

@@ -52,6 +52,8 @@ VIA = '{"a.jpg7": {"filename": "a.jpg", "size": 7, "regions": []}}'
     [
         ({"boxes.csv": "filename,width,height,class,xmin,ymin,xmax,ymax\na.jpg,9,9,cat,1,1,2,2\n"}, ["tfcsv"]),
         ({"import.jsonl": '{"imageGcsUri": "gs://b/a.jpg", "boundingBoxAnnotations": []}\n'}, ["vertex"]),
+        ({"import.csv": "TRAINING,gs://b/a.jpg,cat,0.1,0.2,,,0.5,0.6,,\n"}, ["vertex"]),
+        ({"boxes.csv": "filename,class,xmin,ymin,xmax,ymax\na.jpg,cat,0.1,0.2,0.5,0.6\n"}, ["tfcsv", "vertex"]),
         ({"regions.json": VIA}, ["via"]),
         ({"regions.json": VIA, "classes.txt": "cat", "labels/a.txt": "", "images/a.jpg": ""}, ["via", "yolo"]),
     ],

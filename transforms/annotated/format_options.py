@@ -63,6 +63,11 @@ class FormatOptions(AnnotatedOptions):
         """Return the columns that only tables of the format have; empty without them. Values are Arrow's arrays."""
         return ", ".join(sorted(cls.known_columns)) if cls.known_columns <= columns.keys() else ""
 
+    @classmethod
+    def recognise_rows(cls, head: bytes) -> str:
+        """Return what shows that a CSV without column names is of the format; "" if nothing does."""
+        return ""
+
     def splits_of(self, source: Source) -> tuple[str, ...]:
         """Return the splits that are written.
 

@@ -1,5 +1,6 @@
 """Options of `recordmill vertex`."""
 
+import io
 from typing import ClassVar
 
 from recordmill.schemas.inputs.option import redefined
@@ -13,3 +14,11 @@ class VertexOptions(NamingOptions):
     match: Match = redefined(NamingOptions, "match", "suffix")
     name: str = redefined(FormatOptions, "name", "vertex")
     known_columns: ClassVar[frozenset[str]] = frozenset({"imageGcsUri"})
+
+    @classmethod
+    def recognise_rows(cls, head: bytes) -> str:
+        from recordmill.transforms.vertex.read_vertex import parse_lines  # imports NumPy
+
+        images = parse_lines(io.BytesIO(head), "")
+        has_boxes = any(image.sample and image.sample.objects for image in images)
+        return "boxes in fractions, without names of columns" if has_boxes else ""
