@@ -18,6 +18,7 @@ from recordmill.transforms.coco.file_fields import COUNTED, count_fields, field_
 from recordmill.transforms.coco.guess_box_format import (
     SampledBoxes,
     check_box_format,
+    fraction_boxes,
     join_samples,
     sample_boxes,
     warn_of_boxes,
@@ -45,6 +46,7 @@ class BlockSummary(msgspec.Struct, frozen=True):
         rotated: Number of rows with `attributes.rotation`.
         negative_areas: Number of annotation rows whose area is below 0.
         hashed_ids: Numbers of images and of annotations whose string id is stored as a hash.
+        fractions: Number of object rows whose `bbox` is within 0..1; id and text of the first of them.
         boxes: Boxes of a sample of the object rows.
         sizes: Packed int64 [3, N]: image id, width, height (pixels) of image rows that have a size.
         ids: Packed int64 [2, N]: annotation id and image id.
@@ -68,6 +70,7 @@ class BlockSummary(msgspec.Struct, frozen=True):
     rotated: int
     negative_areas: int
     hashed_ids: tuple[int, int]
+    fractions: tuple[int, str]
     boxes: SampledBoxes | None
     sizes: bytes
     ids: bytes
@@ -76,6 +79,7 @@ class BlockSummary(msgspec.Struct, frozen=True):
 def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
     """Return the summary of the rows of a block."""
     kind = block.source.kind
+    fractions = fraction_boxes(rows.annotations) if guesses_boxes(block.source) else []
     bad_images = sum(reject.what == "image" for reject in rows.rejected)
     with_ids = rows.annotations if kind not in (AnnotationKind.PANOPTIC, AnnotationKind.IMAGE_INFO) else ()
     return BlockSummary(
@@ -98,6 +102,7 @@ def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
         rows.rotated,
         sum((getattr(row, "area", None) or 0) < 0 for row in rows.annotations),
         (sum(row.id in rows.id_texts.images for row in rows.images), len(rows.id_texts.annotations)),
+        (len(fractions), f"{fractions[0].id} has {bytes(fractions[0].bbox).decode()}" if fractions else ""),
         sample_boxes(rows.sampled) if guesses_boxes(block.source) else None,
         _pack(_known_sizes(rows.images)) if guesses_boxes(block.source) else b"",
         _pack(_ids(with_ids)),
@@ -184,6 +189,12 @@ def _missing_warnings(source: AnnotationSource, blocks: Sequence[BlockSummary]) 
         yield (
             f"{source.path}: {negative:,} of {number:,} annotations have a negative area, which records store: remove "
             "area from these rows, and records have the area of the box"
+        )
+    if fractions := [block.fractions for block in blocks if block.fractions[0]]:
+        yield (
+            f"{source.path}: {sum(each for each, _ in fractions):,} of {number:,} boxes are within 0..1, as fractions "
+            f"of the image's sides are, and are read as pixels: annotation {fractions[0][1]}; multiply them by width and "
+            "height"
         )
 
 

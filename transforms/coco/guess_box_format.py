@@ -2,7 +2,8 @@
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -153,6 +154,16 @@ def warn_of_boxes(path: str, boxes: Boxes) -> Iterator[str]:
             f"{path}: {apart:,} of {number:,} boxes with polygons overlap them by less than half, and are stored as "
             "they are: correct them; --masks png lists them in problems-SPLIT.jsonl, which --exclude takes"
         )
+
+
+_FRACTION = rb"\s*(?:[0-9](?:\.[0-9]+)?[eE]-[0-9]+|0(?:\.[0-9]+)?|1(?:\.0+)?)\s*"
+_FRACTIONS = re.compile(rb"\[" + rb",".join([_FRACTION] * 4) + rb"\]")
+
+
+def fraction_boxes(rows: Iterable[AnnotationRow]) -> list[AnnotationRow]:
+    """Return the rows whose `bbox` is within 0..1, and not of whole numbers. The text decides, because all rows of a
+    file are looked at."""
+    return [row for row in rows if _FRACTIONS.fullmatch(row.bbox) and any(number % 1 for number in BOX.decode(row.bbox))]
 
 
 _MEANINGS = {

@@ -139,6 +139,13 @@ def test_some_boxes_are_elsewhere_than_their_polygons(tmp_path, wrong, texts):
     assert all(f"{wrong} of {8 + wrong} boxes with polygons overlap them by less than half" in text for text in found)
 
 
+def test_some_boxes_are_fractions(tmp_path):
+    boxes = [[5, 6, 7, 8], [0.5, 0.25, 0.1, 1e-3], [0, 0, 1, 1], [0.5, 0.5, 2, 1]]
+    (text,) = warnings_of(tmp_path, "instances", *({**OBJECT, "id": id_, "bbox": box} for id_, box in enumerate(boxes)))
+    assert "1 of 4 boxes are within 0..1" in text
+    assert "annotation 1 has [0.5, 0.25, 0.1, 0.001]" in text
+
+
 def test_negative_areas(tmp_path):
     (text,) = warnings_of(tmp_path, "instances", {**OBJECT, "area": -1}, {**OBJECT, "id": 8, "area": 0})
     assert "1 of 2 annotations have a negative area" in text
