@@ -16,7 +16,17 @@ from recordmill import open as open_data_set
 from recordmill.beam import Encode, ReadCoco, ReadFolder, Sample, SampleObject, WriteDataset
 from recordmill.schemas.errors import CollidingImagesError, ConfigError, TooManyRejectsError
 from recordmill.transforms.records.record_file import open_records
-from tests.conftest import every_kind, manifest_of, rejects_of, shard_bytes
+from tests.conftest import (
+    CATEGORIES,
+    annotation,
+    draw_jpeg,
+    every_kind,
+    image_row,
+    manifest_of,
+    rejects_of,
+    shard_bytes,
+    write_coco,
+)
 
 pytestmark = pytest.mark.usefixtures("empty_pages")
 PAGE = Path(__file__).parents[2] / "docs" / "beam.md"
@@ -114,6 +124,15 @@ def test_removed_and_added_images_are_counted(sample, tmp_path):
     assert added[1] > 0
     assert (train.images.removed, train.annotations.removed) == (0, 0)
     assert val.images.removed > 0
+
+
+def test_negative_areas_are_warned_of_once(tmp_path, caplog):
+    draw_jpeg(tmp_path / "a.jpg")
+    file = write_coco(tmp_path, [image_row(1, "a.jpg")], [annotation(1, 1, area=-1)], CATEGORIES)
+    with beam.Pipeline() as p:
+        samples, labels, facts = p | ReadCoco(images=str(tmp_path), instances=str(file))
+        samples | WriteDataset(tmp_path / "out", labels, facts)
+    assert caplog.text.count("negative area") == 1
 
 
 def test_samples_of_ones_own(piped, caplog):

@@ -157,17 +157,21 @@ class CheckSamples(beam.PTransform):
 
     Args:
         labels: A PCollection of one LabelMap; None to collect the classes.
+        facts: A PCollection of the Facts of the source of the Samples, whose warnings are not repeated; None if there
+            is none.
     """
 
     options: RecordOptions
     labels: PCollection | None
+    facts: PCollection | None = None
 
     def expand(self, samples: PCollection[Sample]):
         check = beam.FlatMap(_check, rules_of(self.options)).with_output_types(tuple[int, bytes])
         found = samples | "Check" >> check.with_outputs(FACTS, _TRAITS, main="samples")
         known: Any = AsList(self.labels) if self.labels is not None else []
+        before: Any = AsIter(self.facts) if self.facts is not None else ()
         traits = found[_TRAITS] | beam.Distinct() | beam.combiners.ToList()
-        describe = beam.FlatMap(_describe, known, self.options)
+        describe = beam.FlatMap(_describe, known, before, self.options)
         described = traits | "Describe" >> describe.with_outputs(_TABLE, FACTS, main="labels")
         labels = self.labels if self.labels is not None else described.labels
         return CheckedSamples(found.samples, labels, described[_TABLE], found[FACTS], described[FACTS])
@@ -189,9 +193,12 @@ def _check(sample: Sample, rules: SampleRules) -> Iterator[Any]:
     yield number, pack_sample(stored_of(found, rules))
 
 
-def _describe(traits: list[tuple[str, str, int, int]], known: list[LabelMap], options: RecordOptions) -> Iterator[Any]:
+def _describe(
+    traits: list[tuple[str, str, int, int]], known: list[LabelMap], before: Iterable[Facts], options: RecordOptions
+) -> Iterator[Any]:
     """Yield LabelMap, FeatureTable and Facts of Traits as tuples."""
-    found = [Trait(*trait) for trait in traits]
+    has_warned = any(_NEGATIVE in text for facts in before for _, text in facts.warnings)
+    found = [trait for trait in (Trait(*trait) for trait in traits) if not (has_warned and trait.kind == _NEGATIVE)]
     kinds = {trait.kind for trait in found}
     labels = known[0] if known else choose_labels(found, options.of_image)
     yield labels
@@ -245,7 +252,7 @@ class GatherSamples(beam.PTransform):
     facts: PCollection | None
 
     def expand(self, samples: PCollection[Sample]):
-        found = samples | "CheckSamples" >> CheckSamples(self.options, self.labels)
+        found = samples | "CheckSamples" >> CheckSamples(self.options, self.labels, self.facts)
         join = beam.FlatMap(_join, AsSingleton(found.labels), rules_of(self.options))
         grouped = found.samples | "GroupByRange" >> beam.GroupByKey()
         typed = join.with_output_types(tuple[BlockKey, bytes])
