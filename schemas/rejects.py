@@ -21,7 +21,7 @@ class Reason(str, Enum):
     UNSUPPORTED_FORMAT = "unsupported_format"  # image: an unknown format, or pixels that no JPEG or PNG can hold
     TOO_LARGE = "too_large"  # image: more than MAX_FILE_BYTES or MAX_PIXELS
     RECORD_TOO_LARGE = "record_too_large"  # image or row: its record, or a text in it, would be too large
-    SIZE_MISMATCH = "size_mismatch"  # image: its size differs from the JSON's
+    SIZE_MISMATCH = "size_mismatch"  # image: its size differs from the annotation's
     DUPLICATE_IMAGE_ID = "duplicate_image_id"  # image: two rows have its id, with different or equal contents
     MALFORMED_IMAGE = "malformed_image"  # image: its row lacks an id, a file name or a label, or one has a wrong type
     MALFORMED_LABELS = "malformed_labels"  # image: its label file is unreadable

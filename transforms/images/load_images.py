@@ -244,14 +244,14 @@ def _is_rotated(image: Image.Image, data: bytes, kind: str) -> bool:
 
 
 def _is_turned(image: Image.Image, width: int | None, height: int | None) -> bool:
-    """Return True if the JSON has the size of the image after EXIF rotation, False for the size of the stored pixels
+    """Return True if the annotation has the size of the image after EXIF rotation, False for the size of the stored pixels
     (as in COCO). Raise UnusableError for any other size."""
     size = stored_size(image)
     if size == (width, height):
         return False
     if size == (height, width) and orientation_of(image) in LIES_ON_ITS_SIDE:
         return True
-    detail = f"its pixels are {size[0]}x{size[1]}, the JSON says {width}x{height}"
+    detail = f"its pixels are {size[0]}x{size[1]}, the annotation says {width}x{height}"
     factor = size[0] / width if width and height else 1.0
     if height and abs(factor - 1) > _ROUNDING and abs(factor * height - size[1]) <= max(1, factor):
         detail += f"; if it is the same picture, scale the annotations by {factor:.3g}"

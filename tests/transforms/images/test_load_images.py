@@ -124,12 +124,12 @@ def test_check_none_takes_json_s_word(tmp_path):
 @pytest.mark.parametrize("data", BOTH)
 @pytest.mark.parametrize("size", [(41, 30), (30, 40)])
 def test_size_not_json_s_is_rejected(tmp_path, data, size):
-    detail = f"its pixels are 40x30, the JSON says {size[0]}x{size[1]}"
+    detail = f"its pixels are 40x30, the annotation says {size[0]}x{size[1]}"
     assert_rejected(load(tmp_path, data, *size), Reason.SIZE_MISMATCH, detail)
 
 
 def test_picture_of_twice_size_has_cure(tmp_path):
-    detail = "its pixels are 40x30, the JSON says 20x15; if it is the same picture, scale the annotations by 2"
+    detail = "its pixels are 40x30, the annotation says 20x15; if it is the same picture, scale the annotations by 2"
     assert_rejected(load(tmp_path, JPEG, 20, 15), Reason.SIZE_MISMATCH, detail)
 
 
