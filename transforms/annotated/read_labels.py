@@ -47,6 +47,7 @@ SMALL_BYTES = 1 << 20
 AT_ONCE = 1000
 _NO_LABEL_FILE = "images without a label file: {number}; they are written without objects, as background ({names})"
 _NO_IMAGE = "label files without an image: {number}; they are left out ({names})"
+_OF_IMAGES = (Reason.MALFORMED_IMAGE, Reason.MALFORMED_LABELS)
 _NO_ROWS = Block(file_name=ragged_texts([]), split=np.zeros(0, np.int64))
 
 Keyed = tuple[int, bytes]
@@ -266,7 +267,7 @@ class ReadNaming(_LabelReader):
         for batch in _batches(found):
             for (name, *_, split), _, image in batch:
                 for fault in () if image.sample else image.faults:
-                    is_image, counted = not fault.line, split if split in rules.splits else rules.splits[0]
+                    is_image, counted = fault.reason in _OF_IMAGES, split if split in rules.splits else rules.splits[0]
                     what = "image" if is_image else "annotation"
                     facts.reject(counted, Rejected(what, None, fault.reason, fault.text(name)))
                     facts.add_rows(counted, InputRows(source.path, source.kind, is_image, not is_image))

@@ -34,14 +34,22 @@ class LabelFault(NamedTuple):
 
     Attributes:
         line: its line in the file, from 1; 0 for the whole file, or where lines say nothing.
+        where: the part of the file, or of the line: `shape 3`.
     """
 
     reason: Reason
     detail: str
     line: int = 0
+    where: str = ""
 
     def text(self, file: str) -> str:
-        return f"{file}, line {self.line}: {self.detail}" if self.line else f"{file}: {self.detail}"
+        """
+        >>> LabelFault(Reason.EMPTY_BOX, "no area", where="shape 3").text("a.json")
+        'shape 3 in a.json: no area'
+        """
+        if self.line:
+            return f"{file}, line {self.line}{self.where and ', '}{self.where}: {self.detail}"
+        return f"{self.where}{self.where and ' in '}{file}: {self.detail}"
 
 
 class LabelledImage(NamedTuple):
@@ -75,14 +83,14 @@ class ImageParts:
 
     @contextmanager
     def rejecting(self, where: str = "", line: int = 0, text: str = "") -> Iterator[None]:
-        """Make an UnusableError a fault, whose detail begins with `where`, and ends with the beginning of `text`."""
+        """Make an UnusableError a fault, whose detail ends with the beginning of `text`."""
         try:
             yield
         except UnusableError as fault:
             shown = f": {text[:_SHOWN] + '…' * (len(text) > _SHOWN)!r}" if text else ""
-            self.faults.append(LabelFault(fault.reason, f"{where}{fault.detail}{shown}", line))
+            self.faults.append(LabelFault(fault.reason, f"{fault.detail}{shown}", line, where))
         new = len(self.objects) - len(self.places)
-        self.places += [LabelFault(Reason.MALFORMED_ANNOTATION, where, line)] * new
+        self.places += [LabelFault(Reason.MALFORMED_ANNOTATION, "", line, where)] * new
 
     def image(self, sample: Sample, *warnings: str) -> LabelledImage:
         """Return the image of a Sample that lacks its objects."""
@@ -90,9 +98,9 @@ class ImageParts:
         return LabelledImage(sample, tuple(self.faults), tuple(sorted(self.notes)), warnings, tuple(self.places))
 
 
-def not_usable(where: str, detail: str) -> LabelledImage:
-    """Return a label file's entry that is no image."""
-    return LabelledImage(None, (LabelFault(Reason.MALFORMED_IMAGE, f"{where}: {detail}"),))
+def not_usable(detail: str, line: int = 0, where: str = "") -> LabelledImage:
+    """Return an entry of a label file that is no image."""
+    return LabelledImage(None, (LabelFault(Reason.MALFORMED_IMAGE, detail, line, where),))
 
 
 class SourceFolder(NamedTuple):

@@ -193,8 +193,8 @@ def _missing_warnings(source: AnnotationSource, blocks: Sequence[BlockSummary]) 
     if fractions := [block.fractions for block in blocks if block.fractions[0]]:
         yield (
             f"{source.path}: {sum(each for each, _ in fractions):,} of {number:,} boxes are within 0..1, as fractions "
-            f"of the image's sides are, and are read as pixels: annotation {fractions[0][1]}; multiply them by width and "
-            "height"
+            f"of the image's sides are, and are read as pixels: annotation {fractions[0][1]}; multiply them by width "
+            "and height"
         )
 
 

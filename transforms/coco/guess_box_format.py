@@ -163,7 +163,9 @@ _FRACTIONS = re.compile(rb"\[" + rb",".join([_FRACTION] * 4) + rb"\]")
 def fraction_boxes(rows: Iterable[AnnotationRow]) -> list[AnnotationRow]:
     """Return the rows whose `bbox` is within 0..1, and not of whole numbers. The text decides, because all rows of a
     file are looked at."""
-    return [row for row in rows if _FRACTIONS.fullmatch(row.bbox) and any(number % 1 for number in BOX.decode(row.bbox))]
+    return [
+        row for row in rows if _FRACTIONS.fullmatch(row.bbox) and any(number % 1 for number in BOX.decode(row.bbox))
+    ]
 
 
 _MEANINGS = {

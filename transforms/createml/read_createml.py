@@ -60,12 +60,12 @@ def parse_images(stream: BinaryIO, file: str) -> Iterator[LabelledImage]:
         try:
             image = decoded(raw, _CreatemlImage)
         except UnusableError as fault:
-            yield not_usable(f"{file}: image {number}", fault.detail)
+            yield not_usable(fault.detail, where=f"image {number}")
             continue
         name = image.image or image.imagefilename
         rows = image.annotations if image.annotations is not None else image.annotation
         if not name or rows is None:
-            yield not_usable(f"{file}: image {number}", "it has no image, or no annotations")
+            yield not_usable("it has no image, or no annotations", where=f"image {number}")
         else:
             yield _image(rows, name, image_name(file, name))
 
@@ -73,7 +73,7 @@ def parse_images(stream: BinaryIO, file: str) -> Iterator[LabelledImage]:
 def _image(rows: list[msgspec.Raw], shown: str, name: str) -> LabelledImage:
     found = ImageParts()
     for number, raw in enumerate(rows, 1):
-        with found.rejecting(f"{shown}: annotation {number}: "):
+        with found.rejecting(f"annotation {number} of {shown}"):
             each = decoded(raw, _CreatemlAnnotation)
             x, y, width, height = msgspec.structs.astuple(each.coordinates)
             box = round(x - width / 2, 12), round(y - height / 2, 12), width, height

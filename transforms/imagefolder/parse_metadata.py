@@ -69,7 +69,7 @@ def parse_metadata(stream: BinaryIO, file: str, rules: RowRules) -> Iterator[Lab
     head = 1 if rows_format(file) in ("csv", "tsv") else 0
     for batch in read_stream(file, stream, RowsReading(of_labels=True)):
         for row in batch.bad:
-            yield not_usable(f"line {row.line + head}", row.detail)
+            yield not_usable(row.detail, row.line + head)
         unread = tuple(f"{UNREAD}{name}" for name in unread_columns(batch, rules))
         for line, row_values in rows_of(batch):
             yield _image(row_values, file, line + head, rules, unread)
@@ -114,18 +114,18 @@ def _image(row: dict[str, Any], file: str, line: int, rules: RowRules, notes: tu
     name, data = _picture(row, file, line, rules.picture) if rules.picture else (row.get(FILE_NAME), b"")
     if not isinstance(name, str) or not name.strip():
         what = f"bytes in the column {rules.picture}" if rules.picture else FILE_NAME
-        return not_usable(f"line {line}", f"the row has no {what}")._replace(notes=notes)
+        return not_usable(f"the row has no {what}", line)._replace(notes=notes)
     name = posixpath.join(posixpath.dirname(file), name.strip()) if rules.is_beside else name.strip()
     split = rules.splits.get(name.partition("/")[0], "")
     if rules.splits and not split:
         detail = f"{shown(name)} is in none of the folders {', '.join(rules.splits)}"
-        return not_usable(f"line {line}", detail)._replace(notes=notes)
+        return not_usable(detail, line)._replace(notes=notes)
     found, objects = ImageParts(), list[dict[str, Any]]()
     with found.rejecting(line=line):
         objects = objects_of(row)
     found.notes |= {*notes, *(f"{UNREAD}{OBJECTS}.{key}" for each in objects for key in each if key not in _READ)}
     for number, each in enumerate(objects):
-        with found.rejecting(f"object {number}: ", line):
+        with found.rejecting(f"object {number}", line):
             found.objects.append(_object(each, rules))
             found.notes |= {NUMBERED} if is_numbered(each) and not rules.class_names else set()
     width, height = size_of(row) or (None, None)

@@ -244,8 +244,8 @@ def _is_rotated(image: Image.Image, data: bytes, kind: str) -> bool:
 
 
 def _is_turned(image: Image.Image, width: int | None, height: int | None) -> bool:
-    """Return True if the annotation has the size of the image after EXIF rotation, False for the size of the stored pixels
-    (as in COCO). Raise UnusableError for any other size."""
+    """Return True if the annotation has the size of the image after EXIF rotation, False for the size of the stored
+    pixels (as in COCO). Raise UnusableError for any other size."""
     size = stored_size(image)
     if size == (width, height):
         return False

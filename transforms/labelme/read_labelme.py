@@ -93,15 +93,15 @@ def parse_shapes(stream: BinaryIO, file: str, rules: ShapeRules) -> Iterator[Lab
     ... ]
     >>> data = json.dumps({"shapes": shapes, "imagePath": "..\\\\1.jpg"}).encode()
     >>> image, = parse_shapes(io.BytesIO(data), "labels/1.json", ShapeRules())
-    >>> image.sample.file_name, image.sample.objects[0].box, image.faults[0].detail
-    ('1.jpg', (1.0, 2.0, 3.0, 4.0), 'shape 2: a point has no area')
+    >>> image.sample.file_name, image.sample.objects[0].box, image.faults[0].text("1.json")
+    ('1.jpg', (1.0, 2.0, 3.0, 4.0), 'shape 2 in 1.json: a point has no area')
     """
     found, parts = read_json(stream, _LabelmeFile, "LabelMe"), ImageParts()
     if (found.width is None) != (found.height is None) or min(found.width or 1, found.height or 1) < 1:
-        yield not_usable(file, f"imageWidth is {found.width}, imageHeight {found.height}")
+        yield not_usable(f"imageWidth is {found.width}, imageHeight {found.height}")
         return
     for numbers, group in _groups(found.shapes, parts).values():
-        with parts.rejecting(f"shape{'s' * (len(numbers) > 1)} {' and '.join(map(str, numbers))}: "):
+        with parts.rejecting(f"shape{'s' * (len(numbers) > 1)} {' and '.join(map(str, numbers))}"):
             parts.objects.append(_object(group, rules, found, parts.notes))
     tags = tuple(flag for flag, is_set in (found.flags or {}).items() if is_set is True and flag not in rules.ignored)
     is_held = bytes(found.image_data) not in (b"null", b'""')
@@ -119,7 +119,7 @@ def _groups(raw: list[msgspec.Raw], parts: ImageParts) -> dict[Any, tuple[list[i
     """Return the shapes of each object with their numbers: those of one label and one group_id are one object."""
     groups: dict[Any, tuple[list[int], list[_Shape]]] = {}
     for number, each in enumerate(raw, 1):
-        with parts.rejecting(f"shape {number}: "):
+        with parts.rejecting(f"shape {number}"):
             shape = decoded(each, _Shape)
             is_part = shape.group_id is not None and shape.shape_type not in _NO_AREA
             numbers, group = groups.setdefault((shape.label, shape.group_id) if is_part else number, ([], []))

@@ -145,7 +145,7 @@ def parse_tasks(stream: BinaryIO, file: str, rules: TaskRules) -> Iterator[Label
             task = decoded(raw, _Task)
             name = _image_name(task.data, rules)
         except UnusableError as fault:
-            yield not_usable(f"task {number}", fault.detail)
+            yield not_usable(fault.detail, where=f"task {number}")
         else:
             yield _image(task, name, f"task {number}", rules)
 
@@ -194,7 +194,7 @@ def _image(task: _Task, name: str, shown: str, rules: TaskRules) -> LabelledImag
     tags: list[str] = []
     results: list[tuple[int, _Result]] = []
     for number, raw in enumerate((raw for row in chosen for raw in row.result), 1):
-        with found.rejecting(f"{shown}: result {number}: "):
+        with found.rejecting(f"result {number} of {shown}"):
             results.append((number, decoded(raw, _Result)))
     labelled = {result.id for _, result in results if _labels(result)}  # a shape, and its labels, may be two results
     for number, result in results:
@@ -204,7 +204,7 @@ def _image(task: _Task, name: str, shown: str, rules: TaskRules) -> LabelledImag
         if result.type == "choices" and isinstance(choices, list) and "x" not in result.value:
             tags += [choice for choice in choices if isinstance(choice, str)]
             continue
-        with found.rejecting(f"{shown}: result {number}: "):
+        with found.rejecting(f"result {number} of {shown}"):
             found.objects += _objects(result, rules, found.notes)
             if result.original_width and result.original_height:
                 sizes.add((result.original_width, result.original_height))

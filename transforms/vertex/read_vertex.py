@@ -111,7 +111,7 @@ def parse_lines(stream: BinaryIO, file: str, has_splits: bool = False) -> Iterat
                 raise UnusableError(Reason.MALFORMED_IMAGE, "it has a class of the image, and no boxes")
             split = _split_of(line.labels.get(_ML_USE, ""), has_splits)
         except UnusableError as fault:
-            yield not_usable(f"line {number}", fault.detail)
+            yield not_usable(fault.detail, number)
             continue
         found = ImageParts()
         for raw in line.boxes:
@@ -158,7 +158,7 @@ def _csv_row(cells: list[str], file: str, number: int, has_splits: bool) -> Labe
             raise UnusableError(Reason.MALFORMED_IMAGE, "no image")
         sample = Sample(image_name(file, uri), split=_split_of(use, has_splits))
     except UnusableError as fault:
-        return not_usable(f"line {number}", fault.detail)
+        return not_usable(fault.detail, number)
     found = ImageParts()
     with found.rejecting(line=number):
         if label or any(corners):

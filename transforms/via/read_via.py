@@ -123,7 +123,7 @@ def parse_regions(stream: BinaryIO, file: str, rules: RegionRules) -> Iterator[L
         try:
             image = decoded(raw, _ViaImage)
         except UnusableError as fault:
-            yield not_usable(f"{file}: {key!r}", fault.detail)
+            yield not_usable(fault.detail, where=repr(key))
         else:
             name = image.filename if is_absolute(image.filename) else posixpath.join(folder, image.filename)
             yield _image(image, image_name(file, name), rules)
@@ -134,7 +134,7 @@ def _image(image: _ViaImage, name: str, rules: RegionRules) -> LabelledImage:
     found = ImageParts()
     found.notes |= {_OF_FILE} if any(image.file_attributes.values()) else set()
     for number, raw in enumerate(regions, 1):
-        with found.rejecting(f"{image.filename}: region {number}: "):
+        with found.rejecting(f"region {number} of {image.filename}"):
             found.objects.append(_object(decoded(raw, _Region), rules, found.notes))
     return found.image(Sample(name))
 

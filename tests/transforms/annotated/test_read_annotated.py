@@ -70,13 +70,13 @@ def test_a_name_that_two_files_match(folder):
 def rows_of(*objects: SampleObject, line: int = 0):
     """The Block and the Traits of an image, and its Source."""
     source, found = LineOptions(data="data", output="out").source(), ImageParts()
-    with found.rejecting("shape 1: ", line):
+    with found.rejecting("shape 1", line):
         found.objects += objects
     return *labelled_rows(["1.jpg"], [found.image(Sample("1.jpg"))], ["a.rows"], source), source
 
 
-@pytest.mark.parametrize(("line", "place"), [(0, "a.rows: shape 1: "), (7, "a.rows, line 7: shape 1: ")])
-def test_impossible_object_is_a_reject(line, place):
+@pytest.mark.parametrize(("line", "place"), [(0, "shape 1 in a.rows: "), (7, "a.rows, line 7, shape 1: ")])
+def test_an_object_that_no_image_can_have_is_a_reject_with_its_place(line, place):
     block, _, _ = rows_of(SampleObject("dog", (0, 0, 1e300, 4)), SampleObject("cat", (0, 0, 4, 3)), line=line)
     (rejected,) = msgspec.msgpack.decode(block.rejected.rows()[0], type=list[Rejected])
     assert rejected.detail.startswith(f"{place}bbox has a number that is beyond any image")

@@ -41,7 +41,7 @@ def test_a_fault_costs_its_annotation_only(bad, detail):
     (image,) = parse([{"image": "1.jpg", "annotations": [CAT, bad]}])
     assert len(image.sample.objects) == 1
     (fault,) = image.faults
-    assert (fault.reason, fault.detail.startswith("1.jpg: annotation 2: ")) == ("malformed_annotation", True)
+    assert (fault.reason, fault.where) == ("malformed_annotation", "annotation 2 of 1.jpg")
     assert detail in fault.detail
 
 
@@ -49,7 +49,7 @@ def test_a_fault_costs_its_annotation_only(bad, detail):
 def test_a_fault_of_an_image_costs_that_image_only(bad):
     first, second = parse([bad, {"image": "1.jpg", "annotations": []}])
     assert (first.sample, first.faults[0].reason, second.sample.file_name) == (None, "malformed_image", "valid/1.jpg")
-    assert first.faults[0].detail.startswith("valid/a.json: image 1: ")
+    assert first.faults[0].text("a.json").startswith("image 1 in a.json: ")
 
 
 @pytest.mark.parametrize(

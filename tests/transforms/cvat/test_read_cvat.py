@@ -145,7 +145,7 @@ def test_tags_subsets_and_names():
 def test_shapes_that_cannot_be_used(shape, reason, said):
     found = of_image(BOX, shape, BOX)
     assert len(found.sample.objects) == 2
-    ((found_reason, detail, line),) = found.faults
+    ((found_reason, detail, line, _),) = found.faults
     assert (found_reason, line) == (reason, 3)
     assert said in detail
 

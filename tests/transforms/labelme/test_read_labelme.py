@@ -87,17 +87,17 @@ def test_a_fault_costs_its_shape_only(bad, reason, detail):
     image = parse(with_shapes(shape("rectangle", CORNERS), bad))
     assert [each.box for each in image.sample.objects] == [(1, 2, 3, 4)]
     (fault,) = image.faults
-    assert (fault.reason, fault.detail.startswith("shape 2: "), detail in fault.detail) == (reason, True, True)
+    assert (fault.reason, fault.where == "shape 2", detail in fault.detail) == (reason, True, True)
 
 
 def test_a_label_in_another_encoding_costs_its_shape_only():
     text = json.dumps(with_shapes(shape("rectangle", CORNERS, "é")), ensure_ascii=False)
-    assert [fault.detail for fault in parse(text.encode("latin-1")).faults] == ["shape 1: a text is not UTF-8"]
+    assert [fault.text("a") for fault in parse(text.encode("latin-1")).faults] == ["shape 1 in a: a text is not UTF-8"]
 
 
 def test_faults_of_groups_name_all_shapes():
     image = parse(with_shapes(*[shape("polygon", points, group_id=1) for points in (TRIANGLE, CORNERS)]))
-    assert [fault.detail for fault in image.faults] == ["shapes 1 and 2: a polygon of 2 points, and it needs 3"]
+    assert [fault.text("a") for fault in image.faults] == ["shapes 1 and 2 in a: a polygon of 2 points, and it needs 3"]
 
 
 @pytest.mark.parametrize(

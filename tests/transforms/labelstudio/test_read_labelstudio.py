@@ -102,7 +102,7 @@ def test_a_fault_costs_its_result_only(bad, reason, detail):
     (image,) = parse([task([result(), bad])])
     assert len(image.sample.objects) == 1
     (fault,) = image.faults
-    assert (fault.reason, fault.detail.startswith("task 1: result 2: "), detail in fault.detail) == (reason, True, True)
+    assert (fault.reason, fault.where == "result 2 of task 1", detail in fault.detail) == (reason, True, True)
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ def test_a_fault_costs_its_result_only(bad, reason, detail):
         ({"image": "https://h/1.jpg?sign=x"}, RULES, "https://h/1.jpg"),
         ({"picture": "1.jpg", "text": "cat"}, RULES, "1.jpg"),
         ({"left": "1.jpg", "right": "2.jpg"}, TaskRules(image_key="right"), "2.jpg"),
-        ({"left": "1.jpg", "right": "2.jpg"}, RULES, "task 1: data has several images (left, right): give --image-key"),
-        ({"text": "cat"}, RULES, "task 1: data has no image"),
-        ({"image": "1.jpg"}, TaskRules(image_key="photo"), "task 1: data has no image photo"),
+        ({"left": "1.jpg", "right": "2.jpg"}, RULES, "data has several images (left, right): give --image-key"),
+        ({"text": "cat"}, RULES, "data has no image"),
+        ({"image": "1.jpg"}, TaskRules(image_key="photo"), "data has no image photo"),
     ],
 )
 def test_names_of_images(data, rules, name):

@@ -77,20 +77,20 @@ def test_a_fault_costs_its_box_only(name, bad, reason, detail):
 @pytest.mark.parametrize(
     ("name", "bad", "detail"),
     [
-        ("a.jsonl", line()[:30], "line 2: Input data was truncated"),
-        ("a.jsonl", line(imageGcsUri=7), "line 2: Expected `str`"),
+        ("a.jsonl", line()[:30], "Input data was truncated"),
+        ("a.jsonl", line(imageGcsUri=7), "Expected `str`"),
         ("a.jsonl", line(classificationAnnotation={"displayName": "cat"}), "a class of the image, and no boxes"),
-        ("a.jsonl", line(BOX), "line 2: no ml_use, which other lines have, so no split"),
-        ("a.jsonl", line(use="dev"), "line 2: ml_use is 'dev', and no split"),
-        ("a.csv", "UNASSIGNED,gs://b/1.jpg", "line 2: no ml_use, which other lines have"),
-        ("a.csv", "TRAIN,,cat", "line 2: no image"),
+        ("a.jsonl", line(BOX), "no ml_use, which other lines have, so no split"),
+        ("a.jsonl", line(use="dev"), "ml_use is 'dev', and no split"),
+        ("a.csv", "UNASSIGNED,gs://b/1.jpg", "no ml_use, which other lines have"),
+        ("a.csv", "TRAIN,,cat", "no image"),
     ],
 )
 def test_a_fault_of_an_image_costs_that_image_only(name, bad, detail):
     good = "TEST,gs://b/2.jpg" if name == "a.csv" else line(use="test")
     first, found, last = parse(good, bad, good, has_splits=True, name=name)
     assert (found.sample, first.sample.split, last.sample.split) == (None, "test", "test")
-    assert detail in found.faults[0].detail
+    assert (detail in found.faults[0].detail, found.faults[0].line) == (True, 2)
 
 
 def test_csv_in_another_encoding_keeps_the_rows_before():

@@ -82,7 +82,7 @@ def test_boxes(shape, box):
 )
 def test_classes(rules, attributes, found):
     (image,) = parse(with_regions(region(RECT, **attributes)), rules)
-    faults = [fault.detail.removeprefix("1.jpg: region 1: ") for fault in image.faults]
+    faults = [fault.detail for fault in image.faults]
     assert [*(each.category for each in image.sample.objects), *faults] == [found]
 
 
@@ -101,7 +101,7 @@ def test_a_fault_costs_its_region_only(bad, reason, detail):
     (image,) = parse(with_regions(region(RECT, kind="cat"), bad))
     assert [each.box for each in image.sample.objects] == [(1, 2, 3, 4)]
     assert [(fault.reason, detail in fault.detail) for fault in image.faults] == [(reason, True)]
-    assert image.faults[0].detail.startswith("1.jpg: region 2: ")
+    assert image.faults[0].where == "region 2 of 1.jpg"
 
 
 def test_a_fault_of_an_image_costs_that_image_only():
