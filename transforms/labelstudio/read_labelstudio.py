@@ -39,6 +39,7 @@ _SHAPES = ("rectangle", "polygon", "ellipse", "keypoint", "brush")
 _SEVERAL, _PREDICTIONS = "several annotations", "predictions"
 _OTHERS = "others "
 _PERCENT, _FRACTIONS = "coordinates beyond 1", "coordinates within 0..1"
+_PIXELS, _NO_PIXELS = "whole numbers in a small image", "other numbers"
 
 
 class TaskRules(NamedTuple):
@@ -118,6 +119,11 @@ def _check(notes: frozenset[str], rules: TaskRules, warnings: list[str]) -> Iter
     if _FRACTIONS in notes and _PERCENT not in notes:
         raise ConfigError(
             "all coordinates are within 0..1, as fractions are, and Label Studio has percent: multiply them by 100"
+        )
+    if _PIXELS in notes and _NO_PIXELS not in notes:
+        yield (
+            "all coordinates are whole numbers, and no image is stated to be larger than 100 x 100, so they may be "
+            "pixels; Label Studio has percent, and they are read as that: look at some (recordmill show)"
         )
     if "code" in notes:
         yield from warnings
@@ -230,6 +236,8 @@ def _objects(result: _Result, rules: TaskRules, notes: set[str]) -> Iterator[Sam
     value = decoded({key: each for key, each in result.value.items() if key not in _OF_SHAPES}, _Value)
     numbers = (value.x, value.y, value.width, value.height, *(number for point in value.points for number in point))
     notes.add(_PERCENT if max(numbers) > 1 else _FRACTIONS)
+    is_small = max(result.original_width or 0, result.original_height or 0) < 100
+    notes.add(_PIXELS if is_small and not any(number % 1 for number in numbers) else _NO_PIXELS)
     ring = _ring(kind, value, result)
     if ring and not rules.has_masks:
         notes.add(MASKS)

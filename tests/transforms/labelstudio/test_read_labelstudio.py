@@ -144,6 +144,20 @@ def test_fractions_are_an_error():
         list(_check(frozenset(fractions), RULES, []))
 
 
+@pytest.mark.parametrize(
+    ("more", "number"),
+    [
+        ([result(original_width=64, original_height=48)], 1),
+        ([result(original_width=None, original_height=None)], 1),
+        ([result(original_width=64, original_height=48), result(value=BOX | {"x": 25.5}, original_width=64)], 0),
+        ([result()], 0),
+    ],
+)
+def test_whole_numbers_in_small_images_may_be_pixels(more, number):
+    (image,) = parse([task(more)])
+    assert ["may be pixels" in text for text in _check(frozenset(image.notes), RULES, [])] == [True] * number
+
+
 def test_notes():
     results = [result("choices", {"choices": ["sharp"]}), result("textarea", {"text": ["a cat"]})]
     (image,) = parse([task(results) | {"predictions": [1]}], RULES)
