@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 from pycocotools import mask as coco_mask
 
-from tests.conftest import manifest_of, read_examples
+from tests.conftest import (
+    CATEGORIES,
+    annotation,
+    draw_jpeg,
+    examples_by_name,
+    image_row,
+    manifest_of,
+    read_examples,
+    write_coco,
+)
 
 VERBS = {"yolo": "yolo", "voc": "voc", "labelme": "labelme", "hf": "imagefolder"}
 HELD = {"yolo": set(), "voc": set(), "labelme": set(), "hf": {"area", "caption", "crowd", "id"}}
@@ -69,6 +78,20 @@ def test_from_format_to_format(first, second, sample, copy_converted, tmp_path, 
     expected = contents(source, kept)
     assert sum(map(len, expected.values())) == 22
     assert contents(step(middle, second), kept) == expected
+
+
+@pytest.mark.parametrize(("format_", "last"), [("yolo", "m.jpg.jpg"), ("voc", "m_jpg.jpg")])
+def test_names_that_look_like_other_files(format_, last, tmp_path, recordmill, step):
+    names = ["README.jpg", "classes.jpg", "m.jpg.jpg"]
+    images = [image_row(id_, name) for id_, name in enumerate(names, 1)]
+    for id_, name in enumerate(names):
+        draw_jpeg(tmp_path / name, colour=(id_, 0, 0))
+    file = write_coco(tmp_path, images, [annotation(id_, id_) for id_ in (1, 2, 3)], CATEGORIES)
+    source = tmp_path / "source"
+    assert recordmill("coco", "--images", tmp_path, "--instances", file, "--output", source).code == 0
+    found = examples_by_name(step(source, format_))
+    assert sorted(PREFIX.sub("", name) for name in found) == ["README.jpg", "classes.jpg", last]
+    assert all(len(example["image/object/bbox/xmin"]) == 1 for example in found.values())
 
 
 def test_masks_are_exact(copy_converted, tmp_path, step):

@@ -1,6 +1,7 @@
 """Convert label files of a Source to image Blocks."""
 
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -156,7 +157,7 @@ class ReadBeside(_LabelReader):
                 yield TaggedOutput(ALONE, (int(buckets_of([key])[0]), (key, known[name])))
         else:
             yield from _notice(_NO_LABEL_FILE, rows.take(is_bare).file_name.texts())
-            yield from _notice(_NO_IMAGE, alone)
+            yield from _notice(_NO_IMAGE, [name for name in alone if not re.fullmatch(source.unmissed, name)])
         yield from self._labelled(rows, keys, wanted)
         yield tagged(facts)
 

@@ -169,6 +169,7 @@ class Source:
         folders: where images and label files are.
         parse: see Parse. It is sent to workers, so it is a function of a module, or a `partial` of one.
         is_label: whether a file of a folder, by its name in the data set, is a label file.
+        unmissed: regular expression of label files without an image that are no loss.
         label_of: the name of the label file of an image, by the image's name; None if label files name their images.
         stated_label: the name that a label file without an image should have, by its name and its `Sample.file_name`;
             None if these files are left out.
@@ -187,6 +188,7 @@ class Source:
     folders: tuple[SourceFolder, ...]
     parse: Parse
     is_label: Callable[[str], bool]
+    unmissed: str = ""
     label_of: Callable[[str], str] | None = None
     stated_label: Callable[[str, str], str] | None = None
     categories: tuple[Category, ...] | None = None

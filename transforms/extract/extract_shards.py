@@ -44,6 +44,7 @@ _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 """Suffixes that all readers accept as images."""
 _TRAITS = ("difficult", "truncated", "view", "track_id", "corners")
 _RENAMED = "image files that got a suffix that readers know"
+_MISTAKEN = "image files whose `.jpg` within the name became `_jpg`, which readers take for the end of the name"
 _ODD = (
     "image files to rename (hidden, with a space at an end, or with a \\ in the name), which some readers do not find"
 )
@@ -154,6 +155,8 @@ class LabelExtractor(RowExtractor):
         if posixpath.splitext(name)[1].lower() not in _SUFFIXES:
             name += ".jpg" if kind_of(data) == "jpeg" else ".png"
             notes[_RENAMED] = 1
+        was, name = name, self._format.rename(name)
+        notes[_MISTAKEN] += was != name
         notes[_ODD] += _is_odd(name)
         if _is_turned(data):
             data = without_exif(data)

@@ -118,6 +118,7 @@ class LabelFormat(NamedTuple):
         images: Folder of a split's images.
         labels: Location of a split's labels: a folder, or the list of its images.
         write: Function that returns the labels of an image, and counts lost and changed contents.
+        rename: Function of an image's name that returns a name that readers do not mistake.
         list_file: Path of the list of a split's images; empty if the format has none.
         finish: Function that yields files of the complete data set, by its splits.
         warn: Function that yields warnings, by splits.
@@ -128,6 +129,7 @@ class LabelFormat(NamedTuple):
     labels: str
     write: Callable[[ExtractedImage, LabelRules], WrittenLabels]
     list_file: str = ""
+    rename: Callable[[str], str] = str
     finish: Callable[[Iterable[str], LabelRules], Iterator[ExtractedFile]] = lambda splits, rules: iter(())
     warn: Callable[[Iterable[str], LabelRules], Iterator[str]] = other_splits
     holds_classes: bool = False

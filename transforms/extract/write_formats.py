@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from recordmill.schemas.features import Part
+from recordmill.schemas.inputs.images import is_image_name
 from recordmill.transforms.extract.extract_files import ExtractedFile
 from recordmill.transforms.extract.label_format import (
     BOUNDS,
@@ -45,6 +46,16 @@ def write_voc(image: ExtractedImage, rules: LabelRules) -> WrittenLabels:
     count_lost(image, objects, "objects marked difficult or truncated", "views")
     file = ExtractedFile(f"Annotations/{stem}.xml", text.encode())
     return WrittenLabels(len(objects), file, stem)
+
+
+def voc_name(name: str) -> str:
+    """Return a name without the suffix of an image before its own: readers take such a line of a list for a file name.
+
+    >>> voc_name("a/m.jpg.png"), voc_name("m.b.png")
+    ('a/m_jpg.png', 'm.b.png')
+    """
+    stem, suffix = posixpath.splitext(name)
+    return f"{'_'.join(stem.rsplit('.', 1))}{suffix}" if is_image_name(stem) else name
 
 
 def _object(each: ExtractedObject) -> str:
@@ -139,7 +150,7 @@ def write_imagefolder(image: ExtractedImage, rules: LabelRules) -> WrittenLabels
 _METADATA = "{split}/metadata.jsonl"
 LABEL_FORMATS: dict[str, LabelFormat] = {
     "yolo": YOLO,
-    "voc": LabelFormat("JPEGImages/{split}", "Annotations/{split}", write_voc, "ImageSets/Main/{split}.txt"),
+    "voc": LabelFormat("JPEGImages/{split}", "Annotations/{split}", write_voc, "ImageSets/Main/{split}.txt", voc_name),
     "labelme": LabelFormat("{split}", "{split}", write_labelme),
     "hf": LabelFormat("{split}", _METADATA, write_imagefolder, _METADATA, holds_classes=True),
 }

@@ -84,6 +84,7 @@ def source(options: YoloOptions) -> Source:
         folders=tuple(each._replace(prefix=_within(f"{each.path}/", top)) for each in folders),
         parse=partial(parse_labels, rules=rules),
         is_label=partial(_is_label, others=frozenset(_within(list_.path, top) for list_ in lists)),
+        unmissed=r"(.*/)?(classes\.txt|README[^/]*)",
         label_of=partial(label_of, top=top),
         categories=tuple(Category(index, name, keypoints=points) for index, name in enumerate(names)),
         splits=tuple(split for split in USUAL_SPLITS if split in used),
@@ -132,8 +133,7 @@ def _top(folders: list[str]) -> str:
 
 
 def _is_label(name: str, others: frozenset[str]) -> bool:
-    base = posixpath.basename(name)
-    return base.endswith(".txt") and base != "classes.txt" and not base.startswith("README") and name not in others
+    return name.endswith(".txt") and name not in others
 
 
 def _absolute(path: str) -> str:
