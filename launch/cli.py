@@ -94,7 +94,10 @@ def _run(own: list[str], beam_arguments: list[str], debug: bool, signals: list[i
         if not own:
             print(program_help(), end="", file=error_stream())
             return ConfigError.exit_code
-        for command in _commands(own):
+        commands = [*_commands(own)]
+        if len(commands) > 1 and any(word.startswith("--template_location") for word in beam_arguments):
+            raise ConfigError(f"a template holds one job, and these are {len(commands)}: make one of each command")
+        for command in commands:
             if beam_arguments and not VERBS[command.verb].runs_beam:
                 raise ConfigError(f"{command.verb} runs no pipeline, so {' '.join(beam_arguments)} would do nothing")
             if code := run_command(command, beam_arguments).code:

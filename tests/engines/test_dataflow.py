@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from recordmill.launch import flat
 from recordmill.transforms.sample.write_sample import SampleFiles
-from tests.conftest import shard_bytes
+from tests.conftest import draw_jpeg, shard_bytes
 from tests.dataflow_stand_in import JOB_ID, PROJECT, REGION, DataflowStandIn
 from tests.engines.worker_pool import ROOT
 from tests.gcs_stand_in import BUCKET, GcsStandIn
@@ -159,6 +160,23 @@ def test_template_is_made_and_runs_later(gcs, dataflow, recordmill):
     assert "holds the whole split already" in ended.out
     assert launched(gcs, dataflow) == "JOB_STATE_DONE"
     assert written(gcs) == before
+
+
+@pytest.mark.parametrize(("tops", "code"), [(("",), 0), (("train/", "val/"), 2)])
+def test_template_of_auto_holds_one_job(gcs, dataflow, tmp_path, capfd, tops, code):
+    draw_jpeg(tmp_path / "a.jpg")
+    for name in (f"sets/{top}{kind}/a.jpg" for top in tops for kind in ("cat", "dog")):
+        gcs.put(name, (tmp_path / "a.jpg").read_bytes())
+    engine = coco(dataflow, beam=(f"--template_location=gs://{BUCKET}/t/job.json",))
+    engine = engine[engine.index("--") + 1 :]
+    ours = ("--command=auto", f"--data=gs://{BUCKET}/sets", f"--output=gs://{BUCKET}/out")
+    assert flat.main([*ours, *engine]) == code
+    if code:
+        assert "a template holds one job, and these are 2" in capfd.readouterr().err
+        assert written(gcs) == {}
+    else:
+        assert launched(gcs, dataflow) == "JOB_STATE_DONE"
+        assert "manifest-train.json" in written(gcs)
 
 
 def test_dry_run_of_beams_changes_nothing(gcs, dataflow, recordmill):
