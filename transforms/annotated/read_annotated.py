@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
+from isal import isal_zlib
 
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.inputs.images import is_image_name
@@ -148,7 +149,7 @@ def _keyed(labels: list[LabelFile]) -> Iterator[Keyed]:
     by_bucket: dict[int, list[LabelFile]] = {}
     for label, bucket in zip(labels, buckets_of([label[0] for label in labels]).tolist(), strict=True):
         by_bucket.setdefault(bucket, []).append(label)
-    yield from ((bucket, pack(of_bucket)) for bucket, of_bucket in by_bucket.items())
+    yield from ((bucket, isal_zlib.compress(pack(of_bucket), 1)) for bucket, of_bucket in by_bucket.items())
 
 
 def _read_list(list_: SplitList, rules: AnnotatedRules) -> Iterator[Keyed]:

@@ -10,6 +10,7 @@ from zlib import crc32
 import msgspec
 import numpy as np
 from apache_beam.pvalue import TaggedOutput
+from isal import isal_zlib
 
 from recordmill.schemas.block import Block, join_blocks, ragged_bytes, ragged_texts
 from recordmill.schemas.dataset.manifest import InputRows
@@ -133,7 +134,7 @@ class ReadBeside(_LabelReader):
         images, labels, lists = (list(side) for side in group[1])
         rules, facts = self._rules, FactsBuilder()
         source, label_of = rules.source, rules.source.label_of or str
-        known = {label[0]: label for packed in labels for label in _UNPACK_LABELS(packed)}
+        known = {label[0]: label for packed in labels for label in _UNPACK_LABELS(isal_zlib.decompress(packed))}
         files = join_blocks([NO_FILES.having(split=_NO_ROWS.split), *map(unpack_block, images)])
         if source.lists:
             rows = _listed(join_blocks([_NO_ROWS, *map(unpack_block, lists)]), files, label_of, facts)
