@@ -321,11 +321,25 @@ def test_a_folder_without_label_files_is_an_error(tmp_path, recordmill):
     assert (outcome.code, "no label file of the format tfcsv is in it" in outcome.err) == (2, True)
 
 
-def test_image_in_two_splits(tmp_path, recordmill):
+def test_folders_of_splits_in_capitals_and_files(tmp_path, recordmill):
+    for folder, ending in (("Train", "JSON"), ("VALID", "json")):
+        draw_jpeg(tmp_path / "data" / folder / "1.jpg")
+        coordinates = {"x": 50, "y": 5, "width": 4, "height": 4}
+        file = [{"image": "1.jpg", "annotations": [{"label": "cat", "coordinates": coordinates}]}]
+        (tmp_path / "data" / folder / f"a.{ending}").write_text(json.dumps(file))
+    converted(recordmill, tmp_path, "createml", tmp_path / "data", "--max-rejects", "1", "--split", "train")
+    assert [len(read_examples(tmp_path / "out", split)) for split in ("train", "val")] == [1, 1]
+
+
+def test_an_image_in_two_splits_is_written_to_both_and_reported(tmp_path, recordmill):
     draw_jpeg(tmp_path / "images" / "1.jpg")
     rows = [f"{use},gs://b/images/1.jpg,cat,0,0,,,0.5,0.5,," for use in ("TRAIN", "TRAIN", "TEST")]
+    rows.append("TEST,gs://b/images/1.jpg,cat,0.5,0,,,0.5,1,,")
     (tmp_path / "import.csv").write_text("\n".join(rows))
-    outcome = converted(recordmill, tmp_path, "vertex", tmp_path / "import.csv")
+    outcome = converted(recordmill, tmp_path, "vertex", tmp_path / "import.csv", "--max-rejects", "1")
+    assert [reject["detail"] for reject in rejects_of(tmp_path / "out")] == [
+        "'images/1.jpg': box x 20, y 0, 0x30 in an image of 40x30"
+    ]
     assert labels_in(tmp_path / "out", "train") == {"cat": 2}
     assert labels_in(tmp_path / "out", "test") == {"cat": 1}
     assert "duplicates" in outcome.out

@@ -99,6 +99,17 @@ def test_image_that_lies_on_its_side_is_turned(folder, recordmill):
     assert manifest_of(folder / "out")["splits"]["train"]["annotations"]["filtered"] == {"area": 1}
 
 
+def test_what_looks_like_labels_is_said(folder, recordmill):
+    (folder / "data" / "data.yaml").write_text(DATA.replace("{0: cat, 1: dog}", "[no, dog]"))
+    (folder / "data" / "labels" / "train" / "3.TXT").write_text("0 0.5 0.5 0.5 0.2\n")
+    draw_jpeg(folder / "data" / "images" / "train" / "1.png")
+    done = recordmill(*flags(folder))
+    assert done.code == 0, done
+    assert "the names False are YAML's reading of words such as yes, no, null" in done.out
+    assert "label files without an image: 2; they are left out ('labels/train/3.TXT', 'labels/val/5.txt')" in done.out
+    assert "images with the label file of another one, whose name differs by the suffix alone: 1" in done.out
+
+
 @needs_real_data
 @pytest.mark.parametrize(
     ("data", "task", "more"),

@@ -5,6 +5,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import msgspec
@@ -44,20 +45,29 @@ def find_labels(options: NamingOptions, is_label: Callable[[str], bool]) -> Labe
     Raises:
         ConfigError: label files are beside folders of splits, or two folders are of one split.
     """
-    data, images, storage = options.data, options.images, storage_for(options.data)
+    data, images, storage = options.data.rstrip("/"), options.images, storage_for(options.data)
     if storage.size(data) is not None:
         folder, name = split_folder(data)
         return one_folder(folder, (name,), images)
-    found = [name for name in SPLIT_OF_FOLDER if storage.is_folder(join_path(data, name))]
+    found = split_folders(data)
     if not found:
-        return Labels(_folders([SourceFolder(data.rstrip("/"))], images), (), is_label)
+        return Labels(_folders([SourceFolder(data)], images), (), is_label)
     if beside := next(filter(is_label, storage.names(data)), ""):
         raise ConfigError(f"--data {data} has {beside}, and folders of splits ({', '.join(found)}): give one of these")
-    splits = {SPLIT_OF_FOLDER[name]: name for name in found}
+    splits = tuple(dict.fromkeys(found.values()))
     if len(splits) < len(found):
         raise ConfigError(f"--data {data} has several folders of a split ({', '.join(found)}): give one folder")
-    folders = [SourceFolder(join_path(data, name), f"{name}/", split) for split, name in splits.items()]
-    return Labels(_folders(folders, images), tuple(splits), is_label)
+    folders = [SourceFolder(join_path(data, name), f"{name}/", split) for name, split in found.items()]
+    return Labels(_folders(folders, images), splits, is_label)
+
+
+def split_folders(data: str) -> dict[str, str]:
+    """Return the splits of the folders train, val or valid, test in a folder, by their names: `Train`, `TRAIN`, too."""
+    storage, found = storage_for(data), dict[str, str]()
+    for name in SPLIT_OF_FOLDER:
+        spelt = (each for each in (name, name.title(), name.upper()) if storage.is_folder(join_path(data, each)))
+        found |= dict.fromkeys(islice(spelt, 1), SPLIT_OF_FOLDER[name])
+    return found
 
 
 def _folders(labels: list[SourceFolder], images: tuple[str, ...]) -> tuple[SourceFolder, ...]:
@@ -74,7 +84,7 @@ def one_folder(folder: str, names: Iterable[str], images: tuple[str, ...]) -> La
 
 
 def is_json(name: str) -> bool:
-    return name.endswith(".json")
+    return name.lower().endswith(".json")
 
 
 def naming_source(options: NamingOptions, labels: Labels, parse: Parse, **more: Any) -> Source:
@@ -106,10 +116,11 @@ def read_json(stream: BinaryIO, type_: type[_T], tool: str) -> _T:
     """
     data = stream.read().removeprefix(b"\xef\xbb\xbf")
     try:
-        return _decode(data, type_)
+        return _decode(data, type_, strict=False)
     except _ERRORS as error:
         what = describe_content(data) or (_COCO if b'"categories"' in data else "")
-        detail = f"it is not {tool}'s JSON, but {what}" if what else f"it is not {tool}'s JSON ({error})"
+        is_other = what and not what.startswith(tool)
+        detail = f"it is not {tool}'s JSON, but {what}" if is_other else f"it is not {tool}'s JSON ({error})"
         raise UnusableError(Reason.MALFORMED_LABELS, detail) from error
 
 

@@ -50,6 +50,7 @@ AT_ONCE = 1000
 _NO_LABEL_FILE = "images without a label file: {number}; they are written without objects, as background ({names})"
 _NO_IMAGE = "label files without an image: {number}; they are left out ({names})"
 _OF_IMAGES = (Reason.MALFORMED_IMAGE, Reason.MALFORMED_LABELS)
+_SHARED = "images with the label file of another one, whose name differs by the suffix alone: {number} ({names})"
 _NO_ROWS = Block(file_name=ragged_texts([]), split=np.zeros(0, np.int64))
 
 Keyed = tuple[int, bytes]
@@ -123,6 +124,10 @@ class _LabelReader(ThreadedDoFn):
             block = block.having(**dict(rows.image_columns()))
             yield from pack_parts(block, ranges_of(hash_images(block.image_id, self._rules.seed), BITS))
             yield from (TaggedOutput(TRAITS, tuple(trait)) for trait in traits)
+        first = {label[0]: name for name, label in reversed([*zip(names, labels, strict=True)]) if label}
+        yield from _notice(
+            _SHARED, [n for n, label in zip(names, labels, strict=True) if label and first[label[0]] != n]
+        )
         yield from _notices(names, images)
 
 

@@ -14,9 +14,7 @@ from recordmill.schemas.features import FeatureTable, Part, RecordOf
 from recordmill.schemas.inputs.annotations import ImageLabels
 from recordmill.schemas.inputs.images import MAX_RECORD_BYTES, ImageTask, Picture
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.layouts import column_of
-from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
 from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns
 from recordmill.transforms.blocks.image_tasks import id_texts, object_columns
@@ -332,8 +330,8 @@ def _reject_objects(
             frame = "x".join(map(str, picture.frame)) if isinstance(picture, Picture) else ""
             detail = f"box x {x:g}, y {y:g}, {width:g}x{height:g} in an image of {frame}"
             fault = UnusableError(Reason.EMPTY_BOX if is_empty else Reason.BOX_OUTSIDE, detail)
-        is_of_name = task.image_id == name_id(name_key(task.file_name))  # no file has such an id
-        detail = f"{task.file_name!r}: {fault.detail}" if is_of_name else fault.detail
+        is_of_file = abs(task.image_id) < 1 << 53  # others are mostly hashes, which no file has
+        detail = fault.detail if is_of_file else f"{task.file_name!r}: {fault.detail}"
         rejected[image].append(Rejected("annotation", object_id, fault.reason, detail, task.image_id))
     return rejected
 

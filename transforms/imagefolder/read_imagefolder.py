@@ -18,6 +18,7 @@ from recordmill.schemas.inputs.tables import RowsReading
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import UnusableError
+from recordmill.transforms.annotated.naming import split_folders
 from recordmill.transforms.annotated.source import (
     Source,
     SourceFolder,
@@ -93,7 +94,7 @@ class MetadataFile(NamedTuple):
 
 
 def _split_of(folder: str) -> str:
-    return SPLIT_OF_FOLDER.get(posixpath.basename(folder).removesuffix(".zip"), "")
+    return SPLIT_OF_FOLDER.get(posixpath.basename(folder).removesuffix(".zip").lower(), "")
 
 
 def source(options: ImagefolderOptions) -> Source:
@@ -125,7 +126,7 @@ def source(options: ImagefolderOptions) -> Source:
         if options.bbox_format is None:
             check_box_format(file.path, _sampled(file, images[0] if images else split_folder(file.path)[0]))
     splits = {file.split for file in files if file.split}
-    by_folder = {} if splits else {name: split for name, split in SPLIT_OF_FOLDER.items() if _is_folder(root, name)}
+    by_folder = {} if splits else split_folders(root)
     if picture:
         by_folder = {shard_name(file.name): file.split for file in files if file.split}
         places = dict.fromkeys((join_path(root, file.folder), file.prefix) for file in files)
@@ -160,7 +161,7 @@ def _find_files(data: str) -> tuple[str, list[MetadataFile]]:
     if storage.size(data) is not None and not storage.is_folder(data):
         folder, name = split_folder(data)
         return folder, [_read_head(folder, "", name)]
-    folders = [posixpath.join(base, split) for base in _ROOTS for split in ("", *SPLIT_OF_FOLDER)]
+    folders = [posixpath.join(base, split) for base in _ROOTS for split in ("", *split_folders(join_path(data, base)))]
     for base in _ROOTS:
         folder = join_path(data, base) if base else data
         folders += [posixpath.join(base, name) for name in storage_for(folder).names(folder) if name.endswith(".zip")]
@@ -215,32 +216,25 @@ def _read_head(root: str, folder: str, name: str) -> MetadataFile:
     return MetadataFile(folder, name, path, batch.columns, rows, class_names, picture, fault)
 
 
-def _is_folder(data: str, name: str) -> bool:
-    path = join_path(data, name)
-    return storage_for(path).is_folder(path)
-
-
 def _unread_splits(root: str, files: list[MetadataFile]) -> list[str]:
     """Return warnings of folders of splits that have no metadata file, where others have."""
     known = {file.folder for file in files}
     bases = {posixpath.dirname(file.folder) for file in files if file.split}
-    names = [posixpath.join(base, name) for base in sorted(bases) for name in SPLIT_OF_FOLDER]
+    names = [posixpath.join(base, name) for base in sorted(bases) for name in split_folders(join_path(root, base))]
     return [
         f"{join_path(root, name)} has no metadata file, so its images are left out"
         for name in names
-        if name not in known and _is_folder(root, name)
+        if name not in known
     ]
 
 
 def _no_metadata(data: str) -> str:
     """Return the error of a folder without a metadata file, with the command that reads it."""
     said = f"--data {data} has none of {', '.join(METADATA)}"
-    splits = [name for name in SPLIT_OF_FOLDER if _is_folder(data, name)]
+    splits = split_folders(data)
     if not splits:
         return f"{said}. recordmill folder --images {data} reads folders of classes"
-    commands = [
-        f"recordmill folder --images {join_path(data, name)} --split {SPLIT_OF_FOLDER[name]}" for name in splits
-    ]
+    commands = [f"recordmill folder --images {join_path(data, name)} --split {split}" for name, split in splits.items()]
     return f"{said}, in it or in {', '.join(splits)}. Folders of classes are read by {' and '.join(commands)}"
 
 

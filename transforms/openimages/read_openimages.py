@@ -51,7 +51,10 @@ def source(options: OpenimagesOptions) -> Source:
     else:
         labels = find_labels(options, _is_boxes)
     described = _class_files(options, folder)
-    names = {code: name for path in described for code, name in _read_names(path)}
+    names: dict[str, str] = {}
+    for code, name in (each for path in described for each in _read_names(path)):
+        if names.setdefault(code, name) != name:
+            raise ConfigError(f"{' and '.join(described)}: {code} is {names[code]!r} and {name!r}: keep one of them")
     warnings += [] if described else [_NO_NAMES]
     return naming_source(
         options,
@@ -147,7 +150,8 @@ def _object(cells: Cells, notes: set[str], names: dict[str, str]) -> SampleObjec
     if not code:
         raise UnusableError(Reason.UNKNOWN_CATEGORY, "no LabelName")
     box = fraction_box(*finite_numbers({column: cells[column] for column in _EDGES}, "of the box"))
-    notes |= {flag for flag in _FLAGS if cells.get(flag) == "1"}
+    set_flags = {name for name, text in cells.items() if text.lower() in ("1", "1.0", "true")}
+    notes |= set_flags & {*_FLAGS}
     notes |= {_UNNAMED} if names and code not in names else set()
-    is_crowd, truncated = (cells.get(flag) == "1" for flag in ("IsGroupOf", "IsTruncated"))
+    is_crowd, truncated = (flag in set_flags for flag in ("IsGroupOf", "IsTruncated"))
     return SampleObject(names.get(code, code), box, "fraction", is_crowd=is_crowd, truncated=truncated)

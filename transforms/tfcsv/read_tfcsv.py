@@ -27,7 +27,7 @@ def source(options: TfcsvOptions) -> Source:
 
 
 def _is_csv(name: str) -> bool:
-    return name.endswith(".csv")
+    return name.lower().endswith(".csv")
 
 
 def _check(notes: frozenset[str]) -> Iterator[str]:

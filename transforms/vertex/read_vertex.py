@@ -176,10 +176,10 @@ def _corners_box(cells: list[str]) -> tuple[float, float, float, float]:
         UnusableError: there are no two corners, or one is no point.
     """
     pairs = [pair for pair in zip(cells[:8:2], cells[1:8:2], strict=False) if any(pair)]
+    if len(pairs) < 2:
+        raise UnusableError(Reason.MALFORMED_BOX, f"a box needs two corners, and these are {len(pairs)}")
     try:
         xs, ys = zip(*((float(x), float(y)) for x, y in pairs), strict=True)
     except ValueError as error:
         raise UnusableError(Reason.MALFORMED_BOX, f"corners {' '.join(map(', '.join, pairs))} are no points") from error
-    if len(pairs) < 2:
-        raise UnusableError(Reason.MALFORMED_BOX, "one corner, and a box needs two")
     return fraction_box(min(xs), min(ys), max(xs), max(ys))

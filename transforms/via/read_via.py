@@ -122,6 +122,8 @@ def parse_regions(stream: BinaryIO, file: str, rules: RegionRules) -> Iterator[L
     for key, raw in found.items():
         try:
             image = decoded(raw, _ViaImage)
+            if not image.filename:
+                raise UnusableError(Reason.MALFORMED_IMAGE, "no filename")
         except UnusableError as fault:
             yield not_usable(fault.detail, where=repr(key))
         else:
@@ -172,10 +174,10 @@ def _object(region: _Region, rules: RegionRules, notes: set[str]) -> SampleObjec
 def _class_name(attributes: dict[str, Any], rules: RegionRules) -> str:
     """Return the class of a region: the value of an attribute, or the only option of it that is checked."""
     value = attributes.get(rules.attribute) if rules.attribute else next(filter(None, attributes.values()), None)
-    if isinstance(value, dict):
-        chosen = [name for name, is_chosen in value.items() if is_chosen]
+    if isinstance(value, dict | list):
+        chosen = value if isinstance(value, list) else [name for name, is_chosen in value.items() if is_chosen]
         if len(chosen) > 1:
-            detail = f"it has {len(chosen)} classes ({', '.join(chosen)})"
+            detail = f"it has {len(chosen)} classes ({', '.join(map(str, chosen))})"
             raise UnusableError(Reason.UNKNOWN_CATEGORY, detail)
         value = next(iter(chosen), None)
     if value not in (None, ""):

@@ -16,6 +16,7 @@ from recordmill.schemas.inputs.images import MAX_PIXELS, is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.transforms.annotated.naming import split_folders
 from recordmill.transforms.annotated.read_xml import Element, read_elements, sides_px
 from recordmill.transforms.annotated.shapes import finite_numbers, mask_text
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, SourceFolder, SplitList, parser
@@ -80,7 +81,7 @@ def source(options: VocOptions) -> Source:
     """
     data, images, root = options.data, options.images, _root(options.data)
     whole = _folders_of(root, "")
-    places = {"": whole} if whole else {name: each for name in _SPLIT_OF if (each := _folders_of(root, f"{name}/"))}
+    places = {"": whole} if whole else _folders_of_splits(root)
     if not places:
         raise ConfigError(f"--data {data} has no .xml files: neither in it, nor in Annotations, train, val or test")
     if images and len(places) > 1:
@@ -88,7 +89,9 @@ def source(options: VocOptions) -> Source:
     folders = []
     for name, place in places.items():
         for path in images or (join_path(root, place.images),):
-            folders.append(SourceFolder(path.rstrip("/"), "" if images else place.images, _SPLIT_OF.get(name, "")))
+            folders.append(
+                SourceFolder(path.rstrip("/"), "" if images else place.images, _SPLIT_OF.get(name.lower(), ""))
+            )
         if images or place.labels != place.images:
             folders.append(SourceFolder(join_path(root, place.labels).rstrip("/"), place.labels, has_images=False))
     all_folders = tuple(place._replace(images="") if images else place for place in places.values())
@@ -162,6 +165,11 @@ def _folders_of(root: str, below: str) -> Folders | None:
     if labels:
         return Folders(below + images, below + labels)
     return Folders(below, below) if any(map(_is_xml, storage.names(folder))) else None
+
+
+def _folders_of_splits(root: str) -> dict[str, Folders]:
+    names = ("trainval", *split_folders(root))
+    return {name: folders for name in names if (folders := _folders_of(root, f"{name}/"))}
 
 
 def _lists(root: str) -> list[SplitList]:

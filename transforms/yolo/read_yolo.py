@@ -61,6 +61,10 @@ def source(options: YoloOptions) -> Source:
     file = _find_file(options.data)
     described = _described(file)
     names, shape = _names(described, file), described.get("kpt_shape")
+    if read := sorted({*names} & {"True", "False", "None"}):
+        warnings.append(
+            f"{file}: the names {', '.join(read)} are YAML's reading of words such as yes, no, null: quote them"
+        )
     is_pose = task == "pose" or (task is None and shape is not None)
     keypoints, dimensions = _shape(shape, file) if is_pose else (0, 0)
     rules = LineRules(names, "pose" if is_pose else task or "", keypoints, dimensions, options.masks != "none")
@@ -133,7 +137,7 @@ def _top(folders: list[str]) -> str:
 
 
 def _is_label(name: str, others: frozenset[str]) -> bool:
-    return name.endswith(".txt") and name not in others
+    return name.lower().endswith(".txt") and name not in others
 
 
 def _absolute(path: str) -> str:

@@ -122,6 +122,7 @@ def test_names_of_images(path, name):
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:1", "a pointer of Git LFS"),
         ({"images": [], "annotations": [], "categories": []}, "COCO's JSON: recordmill coco reads it"),
         ({"shapes": []}, "missing required field `imagePath`"),
+        (with_shapes(shapes=None), "it is not LabelMe's JSON (Expected `array`, got `null`"),
         (with_shapes(imageHeight=None), "imageWidth is 10, imageHeight None"),
     ],
 )
@@ -129,6 +130,11 @@ def test_files_of_which_nothing_can_be_used(file, detail):
     image = parse(file)
     assert image.sample is None
     assert detail in image.faults[0].detail
+
+
+def test_sizes_that_are_texts_or_decimals():
+    sample = parse(with_shapes(imageWidth="40", imageHeight=30.0)).sample
+    assert (sample.width, sample.height) == (40, 30)
 
 
 def test_attributes_of_objects_and_images():

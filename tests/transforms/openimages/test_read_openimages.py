@@ -18,8 +18,8 @@ def parse(*rows: str, head: str = HEAD):
 
 def test_boxes():
     first, second = parse(
-        "0a,xclick,/m/1,1,0.25,0.5,0.5,1,0,1,0,0,0",
-        "0a,xclick,/m/2,1,0,1,0,1,1,0,1,0,-1",
+        "0a,xclick,/m/1,1,0.25,0.5,0.5,1,0,1.0,0,0,0",
+        "0a,xclick,/m/2,1,0,1,0,1,1,0,True,0,-1",
         "0b.jpg,x,/m/1,1,0,1,0,1,0,0,0,0,0",
     )
     found = [(each.category, each.box, each.frame, each.is_crowd, each.truncated) for each in first.sample.objects]
@@ -89,6 +89,7 @@ def test_no_names_of_classes(tmp_path):
         ({"train-annotations-bbox.csv": HEAD, "annotations-bbox.csv": HEAD}, "some name a split, and some do not"),
         ({"class-descriptions.csv": NAMES, "class-descriptions-boxable.csv": NAMES}, "give the names of classes as"),
         ({"class-descriptions.csv": "/m/1,Cat\n/m/2\n"}, "line 2: 1 cells, and not a class and its name"),
+        ({"class-descriptions.csv": "/m/1,Cat\n/m/1,Dog\n"}, "/m/1 is 'Cat' and 'Dog': keep one of them"),
     ],
 )
 def test_errors(tmp_path, files, error):

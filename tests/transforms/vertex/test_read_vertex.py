@@ -63,7 +63,7 @@ def test_csv_without_splits():
         ("a.jsonl", line(BOX | {"xMax": 0.2}), "malformed_box", "left 0.25, top 0.5, right 0.2, bottom 1"),
         ("a.jsonl", line({"displayName": "cat"}), "malformed_annotation", "missing required field `xMin`"),
         ("a.csv", "gs://b/1.jpg,cat,25,50,,,50,100,,", "malformed_box", "are not in 0..1"),
-        ("a.csv", "gs://b/1.jpg,cat,0.5,0.5", "malformed_box", "one corner, and a box needs two"),
+        ("a.csv", "gs://b/1.jpg,cat,0.5,0.5", "malformed_box", "a box needs two corners, and these are 1"),
         ("a.csv", "gs://b/1.jpg,cat,0.5,x,0.6,0.7", "malformed_box", "corners 0.5, x 0.6, 0.7 are no points"),
         ("a.csv", "gs://b/1.jpg,,0.5,0.5,,,0.6,0.7,,", "unknown_category", "no class"),
     ],

@@ -73,6 +73,7 @@ def test_boxes(shape, box):
         (RegionRules(), {"kind": {"cat": True, "dog": False}}, "cat"),  # check boxes
         (RegionRules("kind"), {"colour": "red", "kind": "cat"}, "cat"),
         (RegionRules(), {"kind": 7}, "7"),
+        (RegionRules(), {"kind": ["cat"]}, "cat"),
         (RegionRules("", "cat"), {}, "cat"),
         (RegionRules("kind", "dog"), {"kind": ""}, "dog"),
         (RegionRules(), {}, "it has no attribute, so no class; --class-name gives it one"),
@@ -105,8 +106,9 @@ def test_a_fault_costs_its_region_only(bad, reason, detail):
 
 
 def test_a_fault_of_an_image_costs_that_image_only():
-    bad, good = parse({"x": {"filename": 7}} | with_regions())
-    assert (bad.sample, bad.faults[0].reason, good.sample.file_name) == (None, "malformed_image", "train/1.jpg")
+    for name in (7, ""):
+        bad, good = parse({"x": {"filename": name, "regions": []}} | with_regions())
+        assert (bad.sample, bad.faults[0].reason, good.sample.file_name) == (None, "malformed_image", "train/1.jpg")
 
 
 @pytest.mark.parametrize(
