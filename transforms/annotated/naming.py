@@ -98,14 +98,16 @@ def naming_source(options: NamingOptions, labels: Labels, parse: Parse, **more: 
 def image_name(file: str, path: str) -> str:
     r"""Return the name of an image in the data set, by the path that a label file has.
 
+    Raises:
+        UnusableError: the path is empty.
+
     >>> image_name("train/labels/1.json", "..\\images\\1.jpg"), image_name("1.json", "/data/1.jpg")
     ('train/images/1.jpg', '/data/1.jpg')
     """
-    return (
-        path
-        if is_absolute(path)
-        else posixpath.normpath(posixpath.join(posixpath.dirname(file), path.replace("\\", "/")))
-    )
+    if not path:
+        raise UnusableError(Reason.MALFORMED_IMAGE, "no name of an image")
+    plain = posixpath.join(posixpath.dirname(file), path.replace("\\", "/"))
+    return path if is_absolute(path) else posixpath.normpath(plain)
 
 
 def read_json(stream: BinaryIO, type_: type[_T], tool: str) -> _T:

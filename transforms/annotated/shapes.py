@@ -115,6 +115,19 @@ def check_fractions(numbers: Iterable[float], what: str = "a number is") -> None
         raise UnusableError(Reason.MALFORMED_BOX, f"{what} not {'in 0..1' if is_finite else 'finite'}")
 
 
+def check_ring(ring: Sequence[Point]) -> None:
+    """Refuse a polygon in fractions whose bounds have a centre or a size that is none. As Ultralytics does, points are
+    not checked: some are outside the image.
+
+    Raises:
+        UnusableError: see `check_fractions`.
+    """
+    (left, top), _, (right, bottom), _ = rectangle_ring(ring)
+    sizes = (left + right) / 2, (top + bottom) / 2, right - left, bottom - top
+    numbers = [number for point in ring for number in point]
+    check_fractions(sizes if all(map(math.isfinite, numbers)) else numbers)
+
+
 def ellipse_ring(center: Point, radii: Point, turn_rad: float = 0.0) -> list[Point]:
     """Return points of an ellipse, among them its leftmost, highest, rightmost and lowest ones.
 

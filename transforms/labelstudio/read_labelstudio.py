@@ -26,7 +26,7 @@ from recordmill.transforms.annotated.naming import (
     naming_source,
     read_json,
 )
-from recordmill.transforms.annotated.shapes import Point, ellipse_ring, polygon_object, without_area
+from recordmill.transforms.annotated.shapes import Point, check_ring, ellipse_ring, polygon_object, without_area
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, not_usable, parser
 from recordmill.transforms.labelstudio.labelstudio_options import LabelstudioOptions
 from recordmill.transforms.storage.resolve import storage_for
@@ -201,7 +201,7 @@ def _image(task: _Task, name: str, shown: str, rules: TaskRules) -> LabelledImag
     results: list[tuple[int, _Result]] = []
     for number, raw in enumerate((raw for row in chosen for raw in row.result), 1):
         with found.rejecting(f"result {number} of {shown}"):
-            results.append((number, decoded(raw, _Result)))
+            results.append((number, decoded(raw, _Result, strict=False)))
     labelled = {result.id for _, result in results if _labels(result)}  # a shape, and its labels, may be two results
     for number, result in results:
         if result.id and result.id in labelled and not _labels(result):
@@ -239,6 +239,8 @@ def _objects(result: _Result, rules: TaskRules, notes: set[str]) -> Iterator[Sam
     is_small = max(result.original_width or 0, result.original_height or 0) < 100
     notes.add(_PIXELS if is_small and not any(number % 1 for number in numbers) else _NO_PIXELS)
     ring = _ring(kind, value, result)
+    if value.points:  # turned shapes may end outside of the image
+        check_ring(ring)
     if ring and not rules.has_masks:
         notes.add(MASKS)
     edges = [round(each / 100, 12) for each in (value.x, value.y, value.x + value.width, value.y + value.height)]

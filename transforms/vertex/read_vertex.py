@@ -109,7 +109,7 @@ def parse_lines(stream: BinaryIO, file: str, has_splits: bool = False) -> Iterat
             line = decoded(text, _VertexLine)
             if line.classes:
                 raise UnusableError(Reason.MALFORMED_IMAGE, "it has a class of the image, and no boxes")
-            split = _split_of(line.labels.get(_ML_USE, ""), has_splits)
+            sample = Sample(image_name(file, line.uri), split=_split_of(line.labels.get(_ML_USE, ""), has_splits))
         except UnusableError as fault:
             yield not_usable(fault.detail, number)
             continue
@@ -119,7 +119,7 @@ def parse_lines(stream: BinaryIO, file: str, has_splits: bool = False) -> Iterat
                 box = decoded(raw, _Box, strict=False)
                 edges = fraction_box(box.left, box.top, box.right, box.bottom)
                 found.objects.append(SampleObject(box.name, edges, "fraction"))
-        yield found.image(Sample(image_name(file, line.uri), split=split))
+        yield found.image(sample)
 
 
 def _split_of(use: str, has_splits: bool) -> str:
@@ -154,8 +154,6 @@ def _csv_row(cells: list[str], file: str, number: int, has_splits: bool) -> Labe
     has_use = cells[0].lower() in (*_SPLITS, *_NO_USE)
     use, uri, label, *corners = [*([] if has_use else [""]), *cells, "", ""]
     try:
-        if not uri:
-            raise UnusableError(Reason.MALFORMED_IMAGE, "no image")
         sample = Sample(image_name(file, uri), split=_split_of(use, has_splits))
     except UnusableError as fault:
         return not_usable(fault.detail, number)

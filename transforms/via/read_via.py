@@ -122,13 +122,16 @@ def parse_regions(stream: BinaryIO, file: str, rules: RegionRules) -> Iterator[L
     for key, raw in found.items():
         try:
             image = decoded(raw, _ViaImage)
-            if not image.filename:
-                raise UnusableError(Reason.MALFORMED_IMAGE, "no filename")
+            path = (
+                image.filename
+                if is_absolute(image.filename)
+                else image.filename and posixpath.join(folder, image.filename)
+            )
+            name = image_name(file, path)
         except UnusableError as fault:
             yield not_usable(fault.detail, where=repr(key))
         else:
-            name = image.filename if is_absolute(image.filename) else posixpath.join(folder, image.filename)
-            yield _image(image, image_name(file, name), rules)
+            yield _image(image, name, rules)
 
 
 def _image(image: _ViaImage, name: str, rules: RegionRules) -> LabelledImage:

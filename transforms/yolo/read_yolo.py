@@ -5,7 +5,6 @@ Nothing is written into the folder, `download` is never run, and no `.cache` is 
 """
 
 import json
-import math
 import os
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +20,7 @@ from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import USUAL_SPLITS
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.annotated.shapes import check_fractions, ring_area
+from recordmill.transforms.annotated.shapes import check_fractions, check_ring, rectangle_ring, ring_area
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, SourceFolder, SplitList, parser
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
@@ -369,20 +368,16 @@ def parse_line(columns: Sequence[float], rules: LineRules) -> SampleObject:
 
 
 def _polygon(index: int, numbers: Sequence[float], rules: LineRules) -> SampleObject:
-    """Return the object of a polygon, or of an oriented box. Its box is their bounds.
-
-    As Ultralytics does, centre and size of the bounds are checked, and not each point: some are outside the image.
-    """
-    left, top = min(numbers[::2]), min(numbers[1::2])
-    right, bottom = max(numbers[::2]), max(numbers[1::2])
-    sizes = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
-    check_fractions(sizes if all(map(math.isfinite, numbers)) else numbers)
+    """Return the object of a polygon, or of an oriented box. Its box is their bounds."""
+    ring = [*zip(numbers[::2], numbers[1::2], strict=True)]
+    check_ring(ring)
+    (left, top), _, (right, bottom), _ = rectangle_ring(ring)
     return SampleObject(
         rules.names[index],
         (left, top, right - left, bottom - top),
         "fraction",
         segmentation=json.dumps([numbers]) if rules.has_masks and rules.task != "detect" else "",
-        area_px2=None if rules.task == "detect" else ring_area([*zip(numbers[::2], numbers[1::2], strict=True)]),
+        area_px2=None if rules.task == "detect" else ring_area(ring),
         category_id=index,
         corners=tuple(numbers) if rules.task == "obb" else (),
     )

@@ -88,6 +88,11 @@ def test_a_shape_and_its_labels_may_be_two_results():
         (result("brushlabels", {"rle": [], "brushlabels": ["a"]}), "malformed_segmentation", "masks of brushes"),
         (result(value=BOX | {"x": "1"}), "malformed_annotation", "Expected `float`"),
         (result(value=BOX | {"x": 250}), "malformed_box", "are not in 0..1"),
+        (
+            result("polygonlabels", {"points": [[1, 1], [150, 1], [9, 300]], "polygonlabels": ["a"]}),
+            "malformed_box",
+            "not in 0..1",
+        ),
         (result(value=BOX | {"rectanglelabels": []}), "unknown_category", "a rectangle without a label"),
         (result(image_rotation=90), "malformed_box", "the image was turned by 90 degrees"),
         (

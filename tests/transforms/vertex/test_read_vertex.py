@@ -83,7 +83,8 @@ def test_a_fault_costs_its_box_only(name, bad, reason, detail):
         ("a.jsonl", line(BOX), "no ml_use, which other lines have, so no split"),
         ("a.jsonl", line(use="dev"), "ml_use is 'dev', and no split"),
         ("a.csv", "UNASSIGNED,gs://b/1.jpg", "no ml_use, which other lines have"),
-        ("a.csv", "TRAIN,,cat", "no image"),
+        ("a.csv", "TRAIN,,cat", "no name of an image"),
+        ("a.jsonl", line(imageGcsUri=""), "no name of an image"),
     ],
 )
 def test_a_fault_of_an_image_costs_that_image_only(name, bad, detail):
