@@ -157,14 +157,11 @@ def decoded(raw: Any, type_: type[_T], strict: bool = True) -> _T:
 
 MASKS = "polygons"
 """Note of a label file that has polygons or masks, and records do not."""
-_MASKS_WARNING = (
-    "label files have polygons or masks, and records have their boxes alone: --masks rle or --masks png stores masks"
-)
 
 
 def mask_warnings(notes: frozenset[str]) -> Iterator[str]:
-    if MASKS in notes:
-        yield _MASKS_WARNING
+    what = "label files have polygons or masks, and records have their boxes alone"
+    yield from [f"{what}: --masks rle or --masks png stores masks"] if MASKS in notes else ()
 
 
 def fraction_box(left: float, top: float, right: float, bottom: float) -> tuple[float, float, float, float]:

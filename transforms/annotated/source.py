@@ -149,13 +149,8 @@ NOTE, FILES, FRACTIONS, PIXELS = "note", "files", "fractions", "pixels"
 """Kinds of Traits: a note; label files that name their images; boxes in pixels, all within 0..1 or beyond."""
 
 
-def no_warnings(notes: frozenset[str]) -> Iterator[str]:
-    """Yield no warning."""
-    yield from ()
-
-
-def no_names(path: str, lines: Iterable[str]) -> Iterator[str]:
-    """Yield no name."""
+def nothing(*_: Any) -> Iterator[str]:
+    """Yield no warning, or no name."""
     yield from ()
 
 
@@ -194,8 +189,8 @@ class Source:
     categories: tuple[Category, ...] | None = None
     splits: tuple[str, ...] = ()
     lists: tuple[SplitList, ...] = ()
-    names_of: Callable[[str, Iterable[str]], Iterator[str]] = no_names
-    check: Callable[[frozenset[str]], Iterator[str]] = no_warnings
+    names_of: Callable[[str, Iterable[str]], Iterator[str]] = nothing
+    check: Callable[[frozenset[str]], Iterator[str]] = nothing
     parts: tuple[Part, ...] = ()
     inputs: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

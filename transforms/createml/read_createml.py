@@ -7,14 +7,7 @@ import msgspec
 
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import UnusableError
-from recordmill.transforms.annotated.naming import (
-    decoded,
-    find_labels,
-    image_name,
-    is_json,
-    naming_source,
-    read_json,
-)
+from recordmill.transforms.annotated.naming import decoded, find_labels, image_name, is_json, naming_source, read_json
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, not_usable, parser
 from recordmill.transforms.createml.createml_options import CreatemlOptions
 

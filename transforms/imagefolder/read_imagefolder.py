@@ -19,10 +19,7 @@ from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.annotated.naming import split_folders
-from recordmill.transforms.annotated.source import (
-    Source,
-    SourceFolder,
-)
+from recordmill.transforms.annotated.source import Source, SourceFolder
 from recordmill.transforms.coco.guess_box_format import Boxes, check_box_format
 from recordmill.transforms.imagefolder.imagefolder_options import ImagefolderOptions
 from recordmill.transforms.imagefolder.parse_metadata import (

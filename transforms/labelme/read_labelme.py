@@ -37,7 +37,6 @@ from recordmill.transforms.labelme.labelme_options import LabelmeOptions
 _POLYGONS = ("polygon", "rotation", "quadrilateral")
 _NO_AREA = ("point", "line", "linestrip", "points")
 _FLAGS = "flags"
-_FLAGS_WARNING = "label files have flags of shapes, and records have no key for them"
 
 
 class ShapeRules(NamedTuple):
@@ -79,7 +78,8 @@ def source(options: LabelmeOptions) -> Source:
 
 def _check(notes: frozenset[str]) -> Iterator[str]:
     yield from mask_warnings(notes)
-    yield from [_FLAGS_WARNING] if _FLAGS in notes else ()
+    if _FLAGS in notes:
+        yield "label files have flags of shapes, and records have no key for them"
 
 
 @parser

@@ -6,12 +6,7 @@ from typing import BinaryIO
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.csv_rows import Cells, RowFormat, read_images
-from recordmill.transforms.annotated.naming import (
-    edges_box,
-    find_labels,
-    image_name,
-    naming_source,
-)
+from recordmill.transforms.annotated.naming import edges_box, find_labels, image_name, naming_source
 from recordmill.transforms.annotated.shapes import finite_numbers
 from recordmill.transforms.annotated.source import LabelledImage, Source
 from recordmill.transforms.tfcsv.tfcsv_options import TfcsvOptions

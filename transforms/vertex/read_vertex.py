@@ -15,13 +15,7 @@ from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.annotated.naming import (
-    decoded,
-    fraction_box,
-    image_name,
-    naming_source,
-    one_folder,
-)
+from recordmill.transforms.annotated.naming import decoded, fraction_box, image_name, naming_source, one_folder
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, not_usable, parser
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 from recordmill.transforms.vertex.vertex_options import VertexOptions

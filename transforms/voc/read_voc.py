@@ -81,7 +81,8 @@ def source(options: VocOptions) -> Source:
     """
     data, images, root = options.data, options.images, _root(options.data)
     whole = _folders_of(root, "")
-    places = {"": whole} if whole else _folders_of_splits(root)
+    names = () if whole else ("trainval", *split_folders(root))
+    places = {"": whole} if whole else {name: each for name in names if (each := _folders_of(root, f"{name}/"))}
     if not places:
         raise ConfigError(f"--data {data} has no .xml files: neither in it, nor in Annotations, train, val or test")
     if images and len(places) > 1:
@@ -165,11 +166,6 @@ def _folders_of(root: str, below: str) -> Folders | None:
     if labels:
         return Folders(below + images, below + labels)
     return Folders(below, below) if any(map(_is_xml, storage.names(folder))) else None
-
-
-def _folders_of_splits(root: str) -> dict[str, Folders]:
-    names = ("trainval", *split_folders(root))
-    return {name: folders for name in names if (folders := _folders_of(root, f"{name}/"))}
 
 
 def _lists(root: str) -> list[SplitList]:
