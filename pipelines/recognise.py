@@ -137,23 +137,18 @@ def _options(verb: str) -> Any:
 
 
 def _by_content(folder: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield formats that the first files show which may have annotations: JSON, XML, and tables with boxes."""
-    for name in islice(
-        (name for name in names if "/" not in name and name.lower().endswith((".csv", ".jsonl"))), _MOST_READ
-    ):
-        yield from _tables_of_boxes(join_path(folder, name), name)
+    """Yield formats by the contents of the first candidate files: tables with boxes, JSON and XML."""
+    tables = (name for name in names if "/" not in name and name.lower().endswith((".csv", ".jsonl")))
+    for name in islice(tables, _MOST_READ):
+        yield from _by_rows(join_path(folder, name), name)
     for name, head in _heads(folder, names):
         if (found := _READS_IT.search(describe_content(head))) and found[1] in FORMATS:
             yield found[1], name
 
 
-def _tables_of_boxes(path: str, name: str) -> Iterator[tuple[str, str]]:
-    """Yield the formats that a table may be: Vertex AI's CSV has no names of columns, so its lines are tried."""
-    columns = _columns(path)
-    if "imageGcsUri" in columns:
-        yield "vertex", f"{name} has imageGcsUri"
-    if {"filename", "class", "xmin", "ymin", "xmax", "ymax"} <= columns.keys():
-        yield "tfcsv", f"{name} has boxes"
+def _by_rows(path: str, name: str) -> Iterator[tuple[str, str]]:
+    """Yield formats by the columns of a table, or by the first rows of a CSV."""
+    yield from ((verb, f"{name} has {what}") for verb, what in _by_columns(_columns(path)).items())
     if name.lower().endswith(".csv"):
         with storage_for(path).open(path) as file:
             head = file.read(_HEAD)
@@ -175,7 +170,7 @@ def _columns(path: str) -> dict[str, pa.Array]:
 
 
 def _heads(folder: str, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield the beginnings of the first files that may have annotations."""
+    """Yield the beginnings of the first possible annotation files."""
     for name in islice((name for name in names if name.lower().endswith((".json", ".xml"))), _MOST_READ):
         path = join_path(folder, name)
         with storage_for(path).open(path) as file:

@@ -76,7 +76,7 @@ def rows_of(*objects: SampleObject, line: int = 0):
 
 
 @pytest.mark.parametrize(("line", "place"), [(0, "shape 1 in a.rows: "), (7, "a.rows, line 7, shape 1: ")])
-def test_an_object_that_no_image_can_have_is_a_reject_with_its_place(line, place):
+def test_impossible_object_is_a_reject(line, place):
     block, _, _ = rows_of(SampleObject("dog", (0, 0, 1e300, 4)), SampleObject("cat", (0, 0, 4, 3)), line=line)
     (rejected,) = msgspec.msgpack.decode(block.rejected.rows()[0], type=list[Rejected])
     assert rejected.detail.startswith(f"{place}bbox has a number that is beyond any image")
