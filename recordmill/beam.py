@@ -94,7 +94,7 @@ class _Transform(beam.PTransform):
 
 
 class ReadCoco(_Transform):
-    """Reader of COCO annotations and of the names of their image files.
+    """Reader of COCO annotations and names of image files.
 
     Args:
         options: Options of `recordmill coco` for inputs, annotations and splits. Segmentations are read unless `masks`

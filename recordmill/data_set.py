@@ -189,7 +189,7 @@ Split.__doc__ = (Split.__doc__ or "").format(values=listed(indent=8).lstrip())
 
 
 class DataSet:
-    """Splits of a folder by name: `data["train"]`. Iteration returns the names.
+    """Splits by name: `data["train"]`. Iteration returns the names.
 
     Attributes:
         path: Folder. A local path is absolute, so that it survives chdir().
@@ -204,7 +204,7 @@ class DataSet:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Names of the classes. `label` and `labels` are indices into them."""
+        """Class names. `label` and `labels` are indices into them."""
         return tuple(category.name for category in self.manifest.categories)
 
     @property

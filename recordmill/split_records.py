@@ -105,7 +105,7 @@ class SplitRecords:
         return part
 
     def raw(self, index: SupportsIndex) -> bytes:
-        """Return a record as a serialised tf.train.Example. Errors as for `split[index]`."""
+        """Return a serialised tf.train.Example. Errors as for `split[index]`."""
         return self.read([operator.index(index)])[0]
 
     def read(self, numbers: Sequence[int]) -> list[bytes]:
@@ -226,7 +226,7 @@ READINGS = tuple(value.reading for value in VALUES if value.reading)
 
 
 def readings_of(table: FeatureTable, feature_shape: tuple[str, ...] = ()) -> dict[str, Reading]:
-    """Return the values that readers return for records of `table`, by name.
+    """Return the readers' values for records of `table`, by name.
 
     Args:
         feature_shape: Shape of an image's feature, for data sets of `embed`.

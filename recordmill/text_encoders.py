@@ -32,7 +32,7 @@ class Encoder(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Length of a text's vector; for tokens, the largest id + 1."""
+        """Length of a text's vector; of tokens, largest id + 1."""
         return self.fitted.size
 
     @property

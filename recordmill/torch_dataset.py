@@ -40,7 +40,7 @@ class TorchDataset(Dataset):
         return self._made(self._split[number])
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
-        """Return several records, by few reads. DataLoader calls it for a batch."""
+        """Return several records by few reads; DataLoader calls it."""
         return list(map(self._made, self._split.examples(numbers)))
 
     def _made(self, example: dict[str, Any]) -> Any:

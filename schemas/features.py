@@ -185,7 +185,7 @@ class FeatureTable(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, features=features)
 
     def renamed(self, names: dict[str, str]) -> "FeatureTable":
-        """Return the table with other names for the features of some sources.
+        """Return the table with other feature names for some sources.
 
         Raises:
             ValueError: Two features would have the same name.

@@ -1,4 +1,4 @@
-"""COCO's annotation files, as far as the records need them (https://cocodataset.org/#format-data)."""
+"""COCO's annotation files, as records need them (https://cocodataset.org/#format-data)."""
 
 from enum import Enum
 from typing import Annotated

@@ -99,7 +99,7 @@ class ImageParts:
 
 
 def not_usable(detail: str, line: int = 0, where: str = "") -> LabelledImage:
-    """Return an entry of a label file that is no image."""
+    """Return a label file's entry that is no image."""
     return LabelledImage(None, (LabelFault(Reason.MALFORMED_IMAGE, detail, line, where),))
 
 

@@ -129,7 +129,7 @@ def units_of(positions: np.ndarray, labels: np.ndarray) -> Units:
 def assign_splits(
     keyed: Keyed, divided: Iterable[tuple[bytes, bytes]], division: Division, splits: Sequence[str]
 ) -> Keyed:
-    """Assign splits to image rows. Rows that cannot be written keep theirs."""
+    """Assign splits to image rows. Unwritable rows keep theirs."""
     block = unpack_block(keyed[1])
     split = block.split.copy()
     number_of = np.array([splits.index(name) for name in division.names])

@@ -19,6 +19,6 @@ class VertexOptions(NamingOptions):
     def recognise_rows(cls, head: bytes) -> str:
         from recordmill.transforms.vertex.read_vertex import parse_lines  # imports NumPy
 
-        images = parse_lines(io.BytesIO(head), "")
+        images = parse_lines(io.BytesIO(head), ".csv")
         has_boxes = any(image.sample and image.sample.objects for image in images)
         return "boxes in fractions, without names of columns" if has_boxes else ""
