@@ -13,7 +13,7 @@ from recordmill.pipelines.verbs import FORMATS, VERBS
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, RecordmillError
 from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.inputs.images import LABEL_COLUMNS, PATH_COLUMNS, is_image_name
-from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS, split_of_file
+from recordmill.schemas.inputs.splits import SPLIT_OF_WORD, USUAL_SPLITS, split_of_file
 from recordmill.schemas.inputs.tables import RowsFile, RowsReading, rows_format
 from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.coco.find_exports import find_exports, is_export_name
@@ -23,7 +23,7 @@ from recordmill.transforms.storage.resolve import GZIP, join_path, storage_for
 _MOST_NAMES = 20_000
 """Names of a folder that are looked at; the files of its top always are."""
 _MOST_READ, _HEAD = 3, 1 << 16
-_PART_OF_FORMAT = frozenset(("images", "labels", "annotations", "jpegimages", "data", *SPLIT_OF_FOLDER))
+_PART_OF_FORMAT = frozenset(("images", "labels", "annotations", "jpegimages", "data", *SPLIT_OF_WORD))
 """Folders that say something about the files below them, in lower case. No archive wraps a data set in one of them."""
 _DOCUMENTS = re.compile(r"(\.|__MACOSX/|[^/]*(readme|licen[cs]e|source|citation)[^/]*$)", re.IGNORECASE)
 _COCO = re.compile(rb'"(images|annotations)"\s*:')
@@ -237,10 +237,12 @@ def _class_folders(data: str, images: Sequence[str]) -> Iterator[Recognised]:
     """Yield the reading of class folders, also below splits."""
     tops = sorted({name.partition("/")[0] for name in images if "/" in name})
     within = sorted({name.split("/")[1] for name in images if name.count("/") > 1})
-    if tops and set(tops) <= SPLIT_OF_FOLDER.keys():
-        ordered = sorted(tops, key=lambda top: USUAL_SPLITS.index(SPLIT_OF_FOLDER[top]))
-        commands = tuple(("--images", join_path(data, top), "--split", SPLIT_OF_FOLDER[top]) for top in ordered)
+    splits = {split: top for top in tops if (split := SPLIT_OF_WORD.get(top.lower()))}
+    if tops and len(splits) == len(tops):
+        ordered = sorted(splits.items(), key=lambda each: USUAL_SPLITS.index(each[0]))
+        commands = tuple(("--images", join_path(data, top), "--split", split) for split, top in ordered)
         if len(within) > 1:
-            yield Recognised("folder", f"{len(within)} class folders below {', '.join(ordered)}", commands)
+            below = ", ".join(top for _, top in ordered)
+            yield Recognised("folder", f"{len(within)} class folders below {below}", commands)
     elif len(tops) > 1:
         yield Recognised("folder", f"{len(tops)} class folders", (("--images", data),))

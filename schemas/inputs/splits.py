@@ -20,6 +20,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]*")
 
 SPLIT_OF_FOLDER = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 """Splits by usual names of folders, and by words in file names."""
+SPLIT_OF_WORD = SPLIT_OF_FOLDER | {"training": "train", "testing": "test", "dev": "val", "eval": "val"}
+"""Splits by names of folders that have class folders."""
 USUAL_SPLITS = tuple(dict.fromkeys(SPLIT_OF_FOLDER.values()))
 
 _SPLIT_FILE = re.compile(rf"({'|'.join(SPLIT_OF_FOLDER)})(?:[-_.].*)?")

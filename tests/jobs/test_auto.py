@@ -67,13 +67,13 @@ def test_what_contents_show(tmp_path, files, verbs):
 
 
 def test_class_folders_below_folders_of_splits(tmp_path, recordmill):
-    names = [f"{split}/{kind}/{n}.jpg" for split in ("valid", "train") for kind in ("cat", "dog") for n in range(3)]
+    names = [f"{split}/{kind}/{n}.jpg" for split in ("Valid", "Training") for kind in ("cat", "dog") for n in range(3)]
     data = draw_all(tmp_path / "data", names)
     found = recordmill("auto", "--data", data, "--output", tmp_path / "out", "--num-shards", 1)
     assert found.code == 0
     assert [line for line in found.out.splitlines() if line.startswith("recordmill folder")] == [
         f"recordmill folder --images {data}/{top} --split {split} --output {tmp_path}/out --num-shards 1"
-        for top, split in (("train", "train"), ("valid", "val"))
+        for top, split in (("Training", "train"), ("Valid", "val"))
     ]
     assert {name: split["class_counts"] for name, split in manifest_of(tmp_path / "out")["splits"].items()} == {
         "train": [3, 3],

@@ -18,7 +18,7 @@ from recordmill.schemas.errors import CategoryError, ConfigError, NoSuchClassErr
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.images import ImageRef, PathLabels, is_image_name
 from recordmill.schemas.inputs.labels import LabelMap, sorted_names
-from recordmill.schemas.inputs.splits import Division, name_id
+from recordmill.schemas.inputs.splits import SPLIT_OF_WORD, Division, name_id
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.sizes import first_texts
@@ -80,7 +80,6 @@ def path_fault(name: str, rule: PathLabels, division: Division) -> tuple[Reason,
 
 
 _SHOWN = 10
-_SPLITS = {"train", "training", "val", "valid", "validation", "dev", "test", "testing", "eval"}
 
 
 @dataclass(eq=False, repr=False)
@@ -132,7 +131,7 @@ def class_labels(found: Iterable[str], names: tuple[str, ...], folders: tuple[st
 
 def _check_folders(found: set[str], folders: tuple[str, ...]) -> None:
     where, first = " ".join(folders), min(found, default="")
-    if found and {name.lower() for name in found} <= _SPLITS:
+    if found and {name.lower() for name in found} <= SPLIT_OF_WORD.keys():
         raise CategoryError(
             f"the folders in {where} are called {_some(found)}, as splits are, and would become the classes; convert "
             f"each by a run of its own (--images {folders[0]}/{first} --split {first.lower()} …), or, if they are "
