@@ -193,7 +193,7 @@ def video_of(meta: Element) -> Video:
     frames = range(0, 0, step)
     if task.text_of("mode") == "interpolation" and start is not None and stop is not None:
         frames = range(start, stop + 1, step)[:_MOST_FRAMES]
-    return Video(frames, *sides_px(size.text_of("width"), size.text_of("height")))
+    return Video(frames, *sides_px(size.text_of("width"), size.text_of("height"))[0])
 
 
 def _image(element: Element, rules: CvatRules) -> LabelledImage:
@@ -205,7 +205,7 @@ def _image(element: Element, rules: CvatRules) -> LabelledImage:
         return LabelledImage(None, (LabelFault(Reason.MALFORMED_IMAGE, detail, element.line),))
     if posixpath.splitext(name)[1].lower() not in IMAGE_SUFFIXES:  # a frame of a video
         name += rules.frame[rules.frame.rfind(".") :]
-    width, height = sides_px(attributes.get("width", ""), attributes.get("height", ""))
+    (width, height), warnings = sides_px(attributes.get("width", ""), attributes.get("height", ""))
     found, tags = ImageParts(), dict[str, None]()
     for shape in element.children:
         with found.rejecting(line=shape.line):
@@ -216,7 +216,7 @@ def _image(element: Element, rules: CvatRules) -> LabelledImage:
             else:
                 found.objects += shape_objects(shape, label, Video(range(0), width, height), rules.has_masks)
     name, split = name if is_absolute(name) else f"{rules.prefix}{name}", rules.splits.get(subset, "")
-    return found.image(Sample(name, width=width, height=height, split=split, tags=tuple(tags)))
+    return found.image(Sample(name, width=width, height=height, split=split, tags=tuple(tags)), *warnings)
 
 
 def _track(element: Element, rules: CvatRules, video: Video, seen: set[int]) -> Iterator[LabelledImage]:

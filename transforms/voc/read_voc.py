@@ -229,12 +229,12 @@ def parse_voc(data: bytes, file: str, rules: VocRules) -> Iterator[LabelledImage
     >>> image.sample.objects[0].box, image.faults[0].detail
     ((0.0, 1.0, 4.0, 5.0), 'an object without <name>')
     """
-    sides: tuple[int | None, int | None] = (None, None)
+    sides, warnings = sides_px("", "")
     found, name, number = ImageParts(), "", 0
     numbers: list[int] = []
     for element in read_elements(BytesIO(data), "annotation"):
         if element.tag == "size":
-            sides = sides_px(element.text_of("width"), element.text_of("height"))
+            sides, warnings = sides_px(element.text_of("width"), element.text_of("height"))
         elif element.tag == "filename":
             name = element.text
         elif element.tag == "object":
@@ -245,7 +245,7 @@ def parse_voc(data: bytes, file: str, rules: VocRules) -> Iterator[LabelledImage
                 found.objects.append(parse_object(element, rules.origin))
                 numbers.append(number)
     found.notes |= set(_notes(found.objects, sides[0], rules.origin))
-    warnings = _add_masks(found.objects, numbers, number, file, rules) if rules.root else []
+    warnings += _add_masks(found.objects, numbers, number, file, rules) if rules.root else []
     yield found.image(Sample(name, width=sides[0], height=sides[1]), *warnings)
 
 
@@ -288,13 +288,13 @@ def parse_object(element: Element, origin: int) -> SampleObject:
     Raises:
         UnusableError: The object has no name or no box, or one of its numbers is not a number.
     """
-    named, edges = element.find("name"), element.find("bndbox")
+    named, boxes = element.find("name"), [child for child in element.children if child.tag == "bndbox"]
     name = named.one_line if named else ""
     if not name.strip():
         raise UnusableError(Reason.MALFORMED_ANNOTATION, "an object without <name>")
-    if edges is None:
-        raise UnusableError(Reason.MALFORMED_BOX, f"{name!r} has no <bndbox>")
-    texts = {edge: edges.text_of(edge) for edge in _EDGES}
+    if len(boxes) != 1:
+        raise UnusableError(Reason.MALFORMED_BOX, f"{name!r} has {len(boxes) or 'no'} <bndbox>")
+    texts = {edge: boxes[0].text_of(edge) for edge in _EDGES}
     xmin, ymin, xmax, ymax = finite_numbers(texts, f"of {name!r}")
     shown = ", ".join(f"{edge} {text[:20]!r}" for edge, text in texts.items())
     if xmax < xmin or ymax < ymin:

@@ -35,13 +35,13 @@ def test_objects(origin, box):
 
 
 @pytest.mark.parametrize(
-    ("size", "sides"),
-    [("", (None, None)), (SIZE.replace("40", "0"), (None, None)), (SIZE.replace("40", "-4"), (None, None))],
+    ("size", "warnings"),
+    [("", 0), (SIZE.replace("40", "0"), 0), (SIZE.replace("40", "-4"), 1), (SIZE.replace("40", "4O"), 1)],
 )
-def test_sizes_that_are_not_stated(size, sides):
-    sample = parsed(f"<annotation>{size}{CAT}</annotation>").sample
-    assert (sample.width, sample.height) == sides
-    assert len(sample.objects) == 1
+def test_sizes_that_are_not_stated(size, warnings):
+    image = parsed(f"<annotation>{size}{CAT}</annotation>")
+    assert (image.sample.width, image.sample.height, len(image.sample.objects)) == (None, None, 1)
+    assert len(image.warnings) == warnings
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,7 @@ def test_notes_of_edges(xmin, xmax, notes):
         (f"<object>{BOX}</object>", Reason.MALFORMED_ANNOTATION, "an object without <name>"),
         (f"<object><name> </name>{BOX}</object>", Reason.MALFORMED_ANNOTATION, "an object without <name>"),
         ("<object><name>cat</name></object>", Reason.MALFORMED_BOX, "'cat' has no <bndbox>"),
+        (CAT.replace("</object>", f"{BOX}</object>"), Reason.MALFORMED_BOX, "'cat' has 2 <bndbox>"),
         (CAT.replace("<ymax>24.5</ymax>", ""), Reason.MALFORMED_BOX, "a number of 'cat' is none: .* ymax ''"),
         (CAT.replace(">3<", ">left<"), Reason.MALFORMED_BOX, "xmin 'left'"),
         (CAT.replace(">3<", ">nan<"), Reason.MALFORMED_BOX, "a number of 'cat' is not finite: xmin 'nan'"),
