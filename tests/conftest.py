@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,9 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 from recordmill.launch.cli import main
 from recordmill.transforms.sample.write_sample import SampleFiles, write_sample
+
+# A shell that starts the tests in the background has them ignore SIGINT, and their child processes inherit this.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes is the machine's matter.
 settings.register_profile("recordmill", deadline=None)
