@@ -65,6 +65,7 @@ def test_polygons_and_keypoints():
         ("0 0.5 0.5 0.2 0.4 0.9", DETECT, Reason.MALFORMED_ANNOTATION, "6 columns, as predictions with a confidence"),
         ("0 .1 .1 .1 .1 .1 .1 .1", DETECT, Reason.MALFORMED_ANNOTATION, "8 columns"),
         ("0 .1 .1 .9 .1 .9 1.5", SEGMENT, Reason.MALFORMED_BOX, "not in 0..1"),
+        ("0 .95 .1 1.3 .1 1.3 .5", SEGMENT, Reason.MALFORMED_BOX, "not in 0..1"),
         ("0 .1 .1 .9 nan .9 .5", SEGMENT, Reason.MALFORMED_BOX, "a number is not finite"),
         ("0 inf .1 .9 .1 .9 .5", SEGMENT, Reason.MALFORMED_BOX, "a number is not finite"),
         ("0 .1 .1 .9 .1 .9 .5", OBB, Reason.MALFORMED_ANNOTATION, "7 columns, where an oriented box has 9"),
