@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -36,6 +36,7 @@ from recordmill.transforms.insight.overlay import OverlayReader
 from recordmill.transforms.records.parse_record import RecordParser, as_meant, join_values
 from recordmill.transforms.records.record_file import ShardReader
 from recordmill.transforms.records.tfrecord import framed, read_records
+from recordmill.transforms.runtime.threads import look_ahead
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -45,12 +46,14 @@ _SIDE = 320
 _JPEG_QUALITY = 75
 _NAMED = 6
 """Maximum number of objects whose names are drawn. More names would cover a thumbnail."""
-_READS = 8
+_READS = 4
 _ROW_SHOWN = 6
 """Number of examples of each kind except `sample`: a row of the page."""
 
 Chosen = tuple[str, str, Example]
 """Name of the gallery or finding, split, and location of the record."""
+_Group = list[tuple[int, Chosen]]
+"""Numbered examples."""
 
 
 class Thumbnail(NamedTuple):
@@ -103,20 +106,18 @@ def read_examples(folder: str, manifest: Manifest, chosen: Sequence[Chosen]) -> 
         OSError: Storage fails.
     """
     suspicious = _suspicious_annotations(folder, manifest.splits)
+    drawn: list[tuple[int, Thumbnail | None]] = []
     with ThreadPoolExecutor(_READS) as pool:
-        found = pool.map(partial(_records, folder), _by_shard(chosen))
-        records = {place: of_image for part in found for place, of_image in part.items()}
-    shown, missing = [], []
-    for each in chosen:
-        if thumbnail := _thumbnail(each, records.get((each[2].shard, each[2].record), []), manifest, suspicious):
-            shown.append(thumbnail)
-        else:
-            missing.append(each[2].shard)
+        for group, records in look_ahead(partial(_records, folder), _by_shard(chosen), pool, _READS):
+            for number, each in group:
+                of_image = records.get((each[2].shard, each[2].record), [])
+                drawn.append((number, _thumbnail(each, of_image, manifest, suspicious)))
+    missing = sorted({chosen[number][2].shard for number, thumbnail in drawn if not thumbnail})
+    shown = [thumbnail for _, thumbnail in sorted(drawn, key=itemgetter(0)) if thumbnail]
     if missing:
-        where = first_texts(sorted(set(missing)), 1)
         _LOGGER.warning(
             "%d of the page's %d pictures cannot be read from %s and are not on it; recordmill verify %s tells why",
-            *(len(missing), len(chosen), where, folder),
+            *(len(chosen) - len(shown), len(chosen), first_texts(missing, 1), folder),
         )
     return shown
 
@@ -133,26 +134,27 @@ def _suspicious_annotations(folder: str, splits: Iterable[str]) -> _Suspicious:
     return found
 
 
-def _by_shard(chosen: Iterable[Chosen]) -> list[list[Example]]:
+def _by_shard(chosen: Iterable[Chosen]) -> list[_Group]:
     """Return groups of examples to read together: all of a compressed shard, which must be read from its start."""
-    ordered = sorted((example for _, _, example in chosen), key=attrgetter("shard", "record"))
+    ordered = sorted(enumerate(chosen), key=lambda each: (each[1][2].shard, each[1][2].record))
     return [
         part
-        for shard, group in groupby(ordered, attrgetter("shard"))
+        for shard, group in groupby(ordered, lambda each: each[1][2].shard)
         for part in ([list(group)] if shard.endswith(".gz") else [[each] for each in group])
     ]
 
 
-def _records(folder: str, examples: list[Example]) -> dict[tuple[str, int], list[bytes]]:
+def _records(folder: str, group: _Group) -> tuple[_Group, dict[tuple[str, int], list[bytes]]]:
+    examples = [example for _, (_, _, example) in group]
     path = join_path(folder, examples[0].shard)
     try:
         if path.endswith(".gz"):
-            return _unpacked(path, examples)
+            return group, _unpacked(path, examples)
         (example,) = examples
         data = storage_for(folder).read_range(path, example.offset, example.bytes)
-        return {(example.shard, example.record): list(read_records(io.BytesIO(data)))}
+        return group, {(example.shard, example.record): list(read_records(io.BytesIO(data)))}
     except RecordError:  # the shard has changed since; `verify` reports the offset
-        return {}
+        return group, {}
 
 
 def _unpacked(path: str, examples: list[Example]) -> dict[tuple[str, int], list[bytes]]:
