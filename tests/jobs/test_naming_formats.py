@@ -331,6 +331,21 @@ def test_folders_of_splits_in_capitals_and_files(tmp_path, recordmill):
     assert [len(read_examples(tmp_path / "out", split)) for split in ("train", "val")] == [1, 1]
 
 
+def test_rows_that_disagree_on_an_image(tmp_path, recordmill):
+    for name in ("1", "2", "3"):
+        draw_jpeg(tmp_path / "data" / f"{name}.jpg")
+    rows = ["1.jpg,40,30,cat,1,2,4,6", "1.jpg,50,30,cat,0,0,1,1", "2.jpg,40,30,cat,1,2,4,6", "3.jpg,,,cat,1,2,4,6"]
+    rows += ["3.jpg,40,30,cat,9,9,12,12", "2.jpg,40,30,,1,2,4,6", "1.jpg,,,cat,1,2,4,6"]
+    (tmp_path / "data" / "a.csv").write_text("\n".join(["filename,width,height,class,xmin,ymin,xmax,ymax", *rows]))
+    outcome = converted(recordmill, tmp_path, "tfcsv", tmp_path / "data", "--max-rejects", "1")
+    assert "annotations         3 of 7 (unknown_category 1, image rejected 3)" in outcome.out
+    assert {reject["detail"] for reject in rejects_of(tmp_path / "out")} == {
+        "'1.jpg' is 40x30 but 50x30 in its label files",
+        "a.csv, line 7: no class",
+    }
+    assert labels_in(tmp_path / "out") == {"cat": 3}
+
+
 def test_image_in_two_splits(tmp_path, recordmill):
     draw_jpeg(tmp_path / "images" / "1.jpg")
     rows = [f"{use},gs://b/images/1.jpg,cat,0,0,,,0.5,0.5,," for use in ("TRAIN", "TRAIN", "TEST")]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.conftest import manifest_of, read_examples, shard_bytes
+from tests.conftest import manifest_of, read_examples, rejects_of, shard_bytes
 
 SHARES = ["--split", "train=0.7,val=0.2,test=0.1"]
 
@@ -146,3 +146,26 @@ def test_added_split_keeps_labels_of_data_set(tmp_path, recordmill):
     assert sorted(record["kind"] for record in read_examples(tmp_path / "out", "val")) == [[0], [2]]
     more = recordmill(*flags["test"], "--output", tmp_path / "out")
     assert (more.code, "has no class 'd'" in more.err, "--classes" in more.err) == (1, True, True)
+
+
+@pytest.mark.parametrize("flag", ["--key", "--group-column"])
+@pytest.mark.parametrize(
+    ("suffix", "names", "missing"),
+    [
+        ("csv", [*map(str, range(20)), "0.5", "nan", "-NaN"], 2),
+        ("csv", [*map(str, range(20)), "ann", "nan", "NaN"], 0),
+        ("parquet", [*map(float, range(20)), float("nan"), None], 2),
+    ],
+)
+def test_nan_that_rows_are_divided_by(flag, suffix, names, missing, tmp_path, recordmill):
+    path = tmp_path / f"rows.{suffix}"
+    if suffix == "csv":
+        path.write_text("".join(f"{value},1\n" for value in ["id", *names]))
+    else:
+        pq.write_table(pa.table({"id": names, "1": [1] * len(names)}), path)
+    flags = ["--columns", "1", "--split", "train=0.5,val=0.5", "--max-rejects", "1", "--output", tmp_path / "out"]
+    outcome = recordmill("table", "--rows", path, flag, "id", *flags)
+    assert outcome.code == 0, outcome
+    assert [reject["reason"] for reject in rejects_of(tmp_path / "out")] == ["missing_value"] * missing
+    examples = [*read_examples(tmp_path / "out", "train"), *read_examples(tmp_path / "out", "val")]
+    assert len(examples) == len(names) - missing

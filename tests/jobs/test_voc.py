@@ -66,7 +66,7 @@ def test_lists_of_splits_and_faults(recordmill, tmp_path):
     assert classes(folder, "train") == {"JPEGImages/a.jpg": [b"cat", b"dog"], "JPEGImages/bare.jpg": []}
     assert classes(folder, "val") == {"JPEGImages/b.1.jpg": [b"dog"], "JPEGImages/c.jpg": []}
     assert [(line["reason"], line["detail"]) for line in rejects_of(tmp_path / "out")] == [
-        ("malformed_annotation", "Annotations/a.xml, line 4: an object without <name>"),
+        ("unknown_category", "Annotations/a.xml, line 4: an object without <name>"),
         ("malformed_labels", "Annotations/half.xml, line 2: it is no XML from here on (no element found)"),
         ("image_missing", "no file 'JPEGImages/gone.jpg' under --images"),
     ]

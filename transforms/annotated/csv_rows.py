@@ -19,19 +19,21 @@ class RowFormat(NamedTuple):
     Attributes:
         required: names of columns; the first one names the image.
         optional: names of columns that are read if they are there.
-        sample_of: takes the first row of an image, and notes.
+        sample_of: takes the first row of an image, and what is found of it.
         object_of: takes a row, and notes. None if the row is that of an image without objects.
+        of_image: columns in which the rows of an image should agree.
     """
 
     required: tuple[str, ...]
     optional: tuple[str, ...]
-    sample_of: Callable[[Cells, set[str]], Sample]
+    sample_of: Callable[[Cells, ImageParts], Sample]
     object_of: Callable[[Cells, set[str]], SampleObject | None]
+    of_image: tuple[str, ...] = ()
 
 
 @parser
 def read_images(stream: BinaryIO, file: str, how: RowFormat) -> Iterator[LabelledImage]:
-    """Yield the images of a CSV file. Rows of one image that follow each other are one LabelledImage."""
+    """Yield the images of a CSV file. Consecutive rows of one image that agree on it are one LabelledImage."""
 
     def choose(names: list[str]) -> list[str]:
         if missing := [name for name in how.required if name not in names]:
@@ -40,8 +42,9 @@ def read_images(stream: BinaryIO, file: str, how: RowFormat) -> Iterator[Labelle
 
     try:
         found = read_csv_texts(file, stream, choose)
-        for name, rows in groupby(found.rows, lambda row: row.cells[:1]):
-            if any(name):
+        places = [found.columns.index(name) for name in (how.required[0], *how.of_image) if name in found.columns]
+        for key, rows in groupby(found.rows, lambda row: [row.cells[place] for place in places if row.cells]):
+            if any(key[:1]):
                 yield _image([(row.number + 1, dict(zip(found.columns, row.cells, strict=True))) for row in rows], how)
             else:
                 for row in rows:
@@ -57,4 +60,4 @@ def _image(rows: list[tuple[int, Cells]], how: RowFormat) -> LabelledImage:
         with found.rejecting(line=line):
             each = how.object_of(cells, found.notes)
             found.objects += [each] if each else []
-    return found.image(how.sample_of(rows[0][1], found.notes))
+    return found.image(how.sample_of(rows[0][1], found))

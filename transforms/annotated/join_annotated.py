@@ -18,7 +18,7 @@ from recordmill.schemas.inputs.annotations import Caption, ImageLabels
 from recordmill.schemas.inputs.labels import LabelMap, LabelsBeside, adopt_labels
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.names import name_key
-from recordmill.schemas.rejects import Rejected
+from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.annotated.read_labels import AnnotatedRules
 from recordmill.transforms.annotated.source import FILES, FRACTIONS, NOTE, PIXELS, Source
 from recordmill.transforms.blocks.image_tasks import label_column, labels_of
@@ -173,7 +173,8 @@ def join_rows(blocks: Sequence[Block], labels: LabelMap, rules: AnnotatedRules, 
 
 
 def merged(block: Block) -> Block:
-    """Return one row an image and split, with the objects of all its rows, in the order of files and rows in them."""
+    """Return one row an image and split, with the objects of all its rows, in the order of files and rows in them. Rows
+    that state different sizes are a reject of their image."""
     if block.part is None:
         return block
     block = block.take(np.lexsort((block.part, block.source, block.split, block.image_id)))
@@ -183,12 +184,24 @@ def merged(block: Block) -> Block:
     firsts = np.flatnonzero(is_first)
     numbers = np.add.reduceat(block.objects_per_image, firsts)
     columns = dict(block.take(firsts).image_columns())
-    if block.rejected is not None:
-        rows = [_rejects(row) for row in block.rejected.rows()]
-        spans = pairwise([*firsts.tolist(), len(block)])
-        columns["rejected"] = ragged_bytes([pack([*chain(*rows[start:end])]) for start, end in spans])
+    spans = [*pairwise([*firsts.tolist(), len(block)])]
+    rejects = [[] for _ in range(len(block))] if block.rejected is None else list(map(_rejects, block.rejected.rows()))
+    columns["image_size_px"] = block.image_size_px[firsts]
+    for row, (start, end) in enumerate(spans):
+        if sizes := sorted({*map(tuple, block.image_size_px[start:end].tolist())} - {(0, 0)}):
+            columns["image_size_px"][row] = sizes[0]
+        if len(sizes) > 1:
+            name = block.file_name.texts()[start]
+            detail = f"{name!r} is {' but '.join(f'{width}x{height}' for width, height in sizes)} in its label files"
+            rejects[start].append(
+                Rejected(
+                    "image", int(block.image_id[start]), Reason.SIZE_MISMATCH, detail, annotations=int(numbers[row])
+                )
+            )
+    if any(rejects):
+        columns["rejected"] = ragged_bytes([pack([*chain(*rejects[start:end])]) for start, end in spans])
     if block.labels is not None and block.labels.values.size:
-        labels, spans = labels_of(block), pairwise([*firsts.tolist(), len(block)])
+        labels = labels_of(block)
         columns["labels"] = label_column([_with_captions(labels[start:end]) for start, end in spans])
     found = Block(**columns)
     if block.first_object_of_image is None:

@@ -17,14 +17,16 @@ from recordmill.schemas.names import is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.format_options import NamingOptions
 from recordmill.transforms.annotated.shapes import check_fractions
-from recordmill.transforms.annotated.source import Parse, Source, SourceFolder
+from recordmill.transforms.annotated.source import ImageParts, Parse, Source, SourceFolder
 from recordmill.transforms.coco.cut_blocks import quote_nan, without_lone_surrogates
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 
 _T = TypeVar("_T")
 _COCO = "COCO's JSON: recordmill coco reads it"
 _ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-_NOT_FINITE = re.compile(r"""["'](NaN|-?Infinity)["']""")
+_NOT_FINITE = re.compile(r"""["'][+-]?(nan|inf(inity)?)["']""", re.IGNORECASE)
+_WRONG_NUMBER = re.compile(r"Expected `(?:int|float)(?: \| null)?`, got `(str|float)`")
+_NUMBER_TEXTS = "images whose label file has numbers as texts, which are read as numbers: {number} ({names})"
 
 
 class Labels(NamedTuple):
@@ -110,15 +112,18 @@ def image_name(file: str, path: str) -> str:
     return path if is_absolute(path) else posixpath.normpath(plain)
 
 
-def read_json(stream: BinaryIO, type_: type[_T], tool: str) -> _T:
+def read_json(stream: BinaryIO, type_: type[_T], tool: str, found: ImageParts | None = None) -> _T:
     """Return the JSON of a label file. Its parts of type `msgspec.Raw` are not decoded.
+
+    Args:
+        found: see `decoded`.
 
     Raises:
         UnusableError: it is none, or of another tool.
     """
     data = stream.read().removeprefix(b"\xef\xbb\xbf")
     try:
-        return _decode(data, type_, strict=False)
+        return _decode(data, type_, found)
     except _ERRORS as error:
         what = describe_content(data) or (_COCO if b'"categories"' in data else "")
         is_other = what and not what.startswith(tool)
@@ -126,33 +131,50 @@ def read_json(stream: BinaryIO, type_: type[_T], tool: str) -> _T:
         raise UnusableError(Reason.MALFORMED_LABELS, detail) from error
 
 
-def _decode(data: bytes | msgspec.Raw, type_: type[_T], strict: bool = True) -> _T:
-    """Return the value of JSON, with texts in place of NaN and Infinity, and without lone surrogates."""
-    try:
-        return msgspec.json.decode(data, type=type_, strict=strict)
-    except _ERRORS:
-        cleaned = without_lone_surrogates(quote_nan(bytes(data)))
-        if cleaned == bytes(data):
-            raise
-        return msgspec.json.decode(cleaned, type=type_, strict=strict)
-
-
-def decoded(raw: Any, type_: type[_T], strict: bool = True) -> _T:
+def decoded(raw: Any, type_: type[_T], found: ImageParts | None = None) -> _T:
     """Return a part of a label file.
 
     Args:
-        strict: False to take texts that are numbers for numbers.
+        found: the image that the part is of. A text that is a number is read as that, with a warning of the image;
+            without one, it is a fault.
 
     Raises:
         UnusableError: it is not of the type.
     """
     try:
-        return msgspec.convert(raw, type_, strict=strict) if isinstance(raw, dict) else _decode(raw, type_, strict)
+        return _decode(raw, type_, found)
     except _ERRORS as error:
         detail = "a text is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-        is_finite = not _NOT_FINITE.search(str(raw if isinstance(raw, dict) else bytes(raw)))
+        is_finite = not (_WRONG_NUMBER.search(detail) and _NOT_FINITE.search(_text(raw)))
         detail = detail if is_finite else f"a number is NaN or Infinity ({detail})"
         raise UnusableError(Reason.MALFORMED_ANNOTATION, detail) from error
+
+
+def _decode(raw: Any, type_: type[_T], found: ImageParts | None) -> _T:
+    """Return the value of JSON, with texts in place of NaN and Infinity, and without lone surrogates."""
+    is_json = isinstance(raw, bytes | msgspec.Raw)
+    try:
+        return _converted(raw, type_, True)
+    except _ERRORS as error:
+        cleaned = without_lone_surrogates(quote_nan(bytes(raw))) if is_json else raw
+        if is_json and cleaned != bytes(raw):
+            return _decode(cleaned, type_, found)
+        wrong = _WRONG_NUMBER.search(str(error))
+        if not found or not wrong or _NOT_FINITE.search(_text(raw)):
+            raise
+        value = _converted(raw, type_, False)
+        found.warnings |= {_NUMBER_TEXTS} if wrong[1] == "str" else set()  # 640.0 is a whole number
+        return value
+
+
+def _converted(raw: Any, type_: type[_T], strict: bool) -> _T:
+    if isinstance(raw, bytes | msgspec.Raw):
+        return msgspec.json.decode(raw, type=type_, strict=strict)
+    return msgspec.convert(raw, type_, strict=strict)
+
+
+def _text(raw: Any) -> str:
+    return str(bytes(raw) if isinstance(raw, msgspec.Raw) else raw)
 
 
 MASKS = "polygons"

@@ -49,7 +49,7 @@ SMALL_BYTES = 1 << 20
 AT_ONCE = 1000
 _NO_LABEL_FILE = "images without a label file: {number}; they are written without objects, as background ({names})"
 _NO_IMAGE = "label files without an image: {number}; they are left out ({names})"
-_OF_IMAGES = (Reason.MALFORMED_IMAGE, Reason.MALFORMED_LABELS)
+_OF_IMAGES = (Reason.MALFORMED_IMAGE, Reason.MALFORMED_LABELS, Reason.SIZE_MISMATCH)
 _SHARED = "images with the label file of another one, whose name differs by the suffix alone: {number} ({names})"
 _NO_ROWS = Block(file_name=ragged_texts([]), split=np.zeros(0, np.int64))
 

@@ -49,25 +49,6 @@ class Element:
         return child.text if child else ""
 
 
-def whole_number(text: str) -> int | None:
-    """Return a number of 0 to 10 ** 10 - 1; None for another text."""
-    return int(text) if text.isdecimal() and len(text) <= 10 else None
-
-
-def sides_px(width: str, height: str) -> tuple[tuple[int | None, int | None], list[str]]:
-    """Return width and height, and warnings of their image. Both are None if one is missing; some tools write 0.
-
-    >>> sides_px("40", "30"), sides_px("40", "0"), len(sides_px("4O", "30")[1])
-    (((40, 30), []), ((None, None), []), 1)
-    """
-    sides = whole_number(width), whole_number(height)
-    odd = [text for text, side in zip((width, height), sides, strict=True) if side is None and text.strip()]
-    return (sides if all(sides) else (None, None)), [_ODD_SIZE] if odd else []
-
-
-_ODD_SIZE = "images whose size in the label file is not two whole numbers, and is not compared: {number} ({names})"
-
-
 class _Builder(ContentHandler):
     """Builder of the children of the root, and of all that is in them."""
 

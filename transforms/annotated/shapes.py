@@ -103,6 +103,29 @@ def finite_numbers(texts: Mapping[str, str], whose: str) -> list[float]:
     return numbers
 
 
+def whole_number(text: str) -> int | None:
+    """Return a number of 0 to 10 ** 10 - 1; None for another text."""
+    return int(text) if text.isdecimal() and len(text) <= 10 else None
+
+
+def sides_px(width: str, height: str, warnings: set[str]) -> tuple[int | None, int | None]:
+    """Return width and height. Both are None if one is missing; some tools write 0.
+
+    Args:
+        warnings: of the image.
+
+    >>> sides_px("40", "30", set()), sides_px("40", "0", set())
+    ((40, 30), (None, None))
+    """
+    sides = whole_number(width), whole_number(height)
+    if None in sides and (width.strip() or height.strip()):
+        warnings.add(_ODD_SIZE)
+    return sides if all(sides) else (None, None)
+
+
+_ODD_SIZE = "images whose size in the label file is not two whole numbers, and is not compared: {number} ({names})"
+
+
 def check_fractions(numbers: Iterable[float], what: str = "a number is") -> None:
     """Refuse numbers that are not fractions.
 

@@ -73,13 +73,14 @@ class LabelledImage(NamedTuple):
 
 
 class ImageParts:
-    """Objects, faults and notes of an image, during parsing."""
+    """Objects, faults, notes and warnings of an image, during parsing."""
 
     def __init__(self) -> None:
         self.objects: list[SampleObject] = []
         self.faults: list[LabelFault] = []
         self.places: list[LabelFault] = []
         self.notes: set[str] = set()
+        self.warnings: set[str] = set()
 
     @contextmanager
     def rejecting(self, where: str = "", line: int = 0, text: str = "") -> Iterator[None]:
@@ -92,10 +93,11 @@ class ImageParts:
         new = len(self.objects) - len(self.places)
         self.places += [LabelFault(Reason.MALFORMED_ANNOTATION, "", line, where)] * new
 
-    def image(self, sample: Sample, *warnings: str) -> LabelledImage:
+    def image(self, sample: Sample) -> LabelledImage:
         """Return the image of a Sample that lacks its objects."""
         sample = msgspec.structs.replace(sample, objects=tuple(self.objects))
-        return LabelledImage(sample, tuple(self.faults), tuple(sorted(self.notes)), warnings, tuple(self.places))
+        notes, warnings = (tuple(sorted(texts)) for texts in (self.notes, self.warnings))
+        return LabelledImage(sample, tuple(self.faults), notes, warnings, tuple(self.places))
 
 
 def not_usable(detail: str, line: int = 0, where: str = "") -> LabelledImage:

@@ -67,7 +67,7 @@ def _image(rows: list[msgspec.Raw], shown: str, name: str) -> LabelledImage:
     found = ImageParts()
     for number, raw in enumerate(rows, 1):
         with found.rejecting(f"annotation {number} of {shown}"):
-            each = decoded(raw, _CreatemlAnnotation)
+            each = decoded(raw, _CreatemlAnnotation, found)
             x, y, width, height = msgspec.structs.astuple(each.coordinates)
             box = round(x - width / 2, 12), round(y - height / 2, 12), width, height
             found.objects.append(SampleObject(each.label, box))

@@ -18,7 +18,7 @@ from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.names import is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import MASKS, Labels, mask_warnings, naming_source
-from recordmill.transforms.annotated.read_xml import Element, read_elements, sides_px, whole_number
+from recordmill.transforms.annotated.read_xml import Element, read_elements
 from recordmill.transforms.annotated.shapes import (
     box_object,
     ellipse_ring,
@@ -26,6 +26,8 @@ from recordmill.transforms.annotated.shapes import (
     mask_text,
     polygon_object,
     rectangle_ring,
+    sides_px,
+    whole_number,
 )
 from recordmill.transforms.annotated.source import (
     ImageParts,
@@ -193,7 +195,7 @@ def video_of(meta: Element) -> Video:
     frames = range(0, 0, step)
     if task.text_of("mode") == "interpolation" and start is not None and stop is not None:
         frames = range(start, stop + 1, step)[:_MOST_FRAMES]
-    return Video(frames, *sides_px(size.text_of("width"), size.text_of("height"))[0])
+    return Video(frames, *sides_px(size.text_of("width"), size.text_of("height"), set()))
 
 
 def _image(element: Element, rules: CvatRules) -> LabelledImage:
@@ -205,8 +207,8 @@ def _image(element: Element, rules: CvatRules) -> LabelledImage:
         return LabelledImage(None, (LabelFault(Reason.MALFORMED_IMAGE, detail, element.line),))
     if posixpath.splitext(name)[1].lower() not in IMAGE_SUFFIXES:  # a frame of a video
         name += rules.frame[rules.frame.rfind(".") :]
-    (width, height), warnings = sides_px(attributes.get("width", ""), attributes.get("height", ""))
     found, tags = ImageParts(), dict[str, None]()
+    width, height = sides_px(attributes.get("width", ""), attributes.get("height", ""), found.warnings)
     for shape in element.children:
         with found.rejecting(line=shape.line):
             label = _label(shape)
@@ -216,7 +218,7 @@ def _image(element: Element, rules: CvatRules) -> LabelledImage:
             else:
                 found.objects += shape_objects(shape, label, Video(range(0), width, height), rules.has_masks)
     name, split = name if is_absolute(name) else f"{rules.prefix}{name}", rules.splits.get(subset, "")
-    return found.image(Sample(name, width=width, height=height, split=split, tags=tuple(tags)), *warnings)
+    return found.image(Sample(name, width=width, height=height, split=split, tags=tuple(tags)))
 
 
 def _track(element: Element, rules: CvatRules, video: Video, seen: set[int]) -> Iterator[LabelledImage]:
@@ -249,7 +251,7 @@ def _frame(number: int, rules: CvatRules, video: Video) -> Sample:
 def _label(element: Element) -> str:
     label = element.attributes.get("label", "")
     if not label:
-        raise UnusableError(Reason.MALFORMED_ANNOTATION, f"a <{element.tag[:20]}> without label")
+        raise UnusableError(Reason.UNKNOWN_CATEGORY, f"a <{element.tag[:20]}> without label")
     return label
 
 

@@ -13,6 +13,7 @@ from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.tables import RowsReading, rows_format
 from recordmill.schemas.names import name_parts
 from recordmill.schemas.rejects import Reason, UnusableError
+from recordmill.transforms.annotated.naming import decoded
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, not_usable, parser
 from recordmill.transforms.coco.cut_blocks import quote_nan
 from recordmill.transforms.coco.guess_box_format import box_xywh_px
@@ -59,7 +60,7 @@ def parse_metadata(stream: BinaryIO, file: str, rules: RowRules) -> Iterator[Lab
     >>> row = b'{"file_name": "1.jpg", "objects": {"bbox": [[1, 2, 3, 4], [5, 6]], "category": ["cat", "cat"]}}'
     >>> image, = parse_metadata(BytesIO(row), "train/metadata.jsonl", RowRules())
     >>> image.sample.file_name, image.sample.objects[0].box, image.faults[0].line
-    ('train/1.jpg', (1, 2, 3, 4), 1)
+    ('train/1.jpg', (1.0, 2.0, 3.0, 4.0), 1)
     """
     head = 1 if rows_format(file) in ("csv", "tsv") else 0
     for batch in read_stream(file, stream, RowsReading(of_labels=True)):
@@ -121,7 +122,7 @@ def _image(row: dict[str, Any], file: str, line: int, rules: RowRules, notes: tu
     found.notes |= {*notes, *(f"{UNREAD}{OBJECTS}.{key}" for each in objects for key in each if key not in _READ)}
     for number, each in enumerate(objects):
         with found.rejecting(f"object {number}", line):
-            found.objects.append(_object(each, rules))
+            found.objects.append(_object(each, rules, found))
             found.notes |= {NUMBERED} if is_numbered(each) and not rules.class_names else set()
     width, height = size_of(row) or (None, None)
     values = [value for column in rules.captions for value in _listed(row.get(column))]
@@ -205,8 +206,11 @@ def is_numbered(each: Mapping[str, Any]) -> bool:
     return isinstance(value_of(each, CLASSES), int | float)
 
 
-def box_of(each: Mapping[str, Any]) -> tuple[float, float, float, float]:
+def box_of(each: Mapping[str, Any], found: ImageParts) -> tuple[float, float, float, float]:
     """Return the four numbers of a box.
+
+    Args:
+        found: see `decoded`.
 
     Raises:
         UnusableError: they are none.
@@ -214,22 +218,22 @@ def box_of(each: Mapping[str, Any]) -> tuple[float, float, float, float]:
     box = value_of(each, BOXES)
     if isinstance(box, str):  # a column that has another type in another row
         box = _decoded(box)
-    numbers = box if isinstance(box, list) else []
-    if len(numbers) != 4 or not all(isinstance(number, int | float) for number in numbers):
-        raise UnusableError(Reason.MALFORMED_BOX, f"the bbox is not four numbers: {shown(box)}")
+    try:
+        numbers = decoded(box, tuple[float, float, float, float], found)
+    except UnusableError as fault:
+        raise UnusableError(Reason.MALFORMED_BOX, f"the bbox is not four numbers: {shown(box)}") from fault
     if not all(map(math.isfinite, numbers)):
         raise UnusableError(Reason.MALFORMED_BOX, f"a number of the bbox is not finite: {shown(box)}")
-    x, y, third, fourth = numbers
-    return x, y, third, fourth
+    return numbers
 
 
-def _object(each: Mapping[str, Any], rules: RowRules) -> SampleObject:
+def _object(each: Mapping[str, Any], rules: RowRules, found: ImageParts) -> SampleObject:
     """Return the object of an entry of `objects`.
 
     Raises:
         UnusableError: The box or the class is unusable.
     """
-    numbers, format_ = box_of(each), rules.box_format
+    numbers, format_ = box_of(each, found), rules.box_format
     if format_ not in (BoxFormat.XYWH, BoxFormat.REL_XYWH):
         numbers = box_xywh_px(numbers, BoxFormat(format_.value.removeprefix("rel-")), 0, 0)
     area, id_ = value_of(each, _AREA), value_of(each, _ID)
@@ -249,10 +253,8 @@ def _class(value: Any, names: Sequence[str]) -> tuple[str, int | None]:
     """Return a class's name, and its index among given names."""
     if value is None and len(names) == 1:
         return names[0], 0
-    if value is None or not str(value).strip():
-        raise UnusableError(Reason.MALFORMED_ANNOTATION, "the object has no category")
-    if not names:
-        return str(value), None
+    if value is None or not names:
+        return "" if value is None else str(value), None
     text = f"{value:g}" if isinstance(value, float) else str(value).strip()  # 1.0 for 1 where others are missing
     index = names.index(text) if text in names else int(text) if text.isdecimal() else -1
     if not 0 <= index < len(names):

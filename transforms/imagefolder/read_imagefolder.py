@@ -19,7 +19,7 @@ from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.annotated.naming import split_folders
-from recordmill.transforms.annotated.source import Source, SourceFolder
+from recordmill.transforms.annotated.source import ImageParts, Source, SourceFolder
 from recordmill.transforms.coco.guess_box_format import Boxes, check_box_format
 from recordmill.transforms.imagefolder.imagefolder_options import ImagefolderOptions
 from recordmill.transforms.imagefolder.parse_metadata import (
@@ -280,7 +280,7 @@ def _sampled(file: MetadataFile, folder: str) -> Boxes:
     read: dict[str, tuple[float, float]] = {}
     for row, each in file.objects():
         with contextlib.suppress(UnusableError):
-            box = box_of(each)
+            box = box_of(each, ImageParts())
             name = str(row.get(FILE_NAME, id(row)))
             size = size_of(row) or read.get(name)
             if size is None:

@@ -96,7 +96,8 @@ def parse_shapes(stream: BinaryIO, file: str, rules: ShapeRules) -> Iterator[Lab
     >>> image.sample.file_name, image.sample.objects[0].box, image.faults[0].text("1.json")
     ('1.jpg', (1.0, 2.0, 3.0, 4.0), 'shape 2 in 1.json: a point has no area')
     """
-    found, parts = read_json(stream, _LabelmeFile, "LabelMe"), ImageParts()
+    parts = ImageParts()
+    found = read_json(stream, _LabelmeFile, "LabelMe", parts)
     if (found.width is None) != (found.height is None) or min(found.width or 1, found.height or 1) < 1:
         yield not_usable(f"imageWidth is {found.width}, imageHeight {found.height}")
         return
@@ -120,7 +121,7 @@ def _groups(raw: list[msgspec.Raw], parts: ImageParts) -> dict[Any, tuple[list[i
     groups: dict[Any, tuple[list[int], list[_Shape]]] = {}
     for number, each in enumerate(raw, 1):
         with parts.rejecting(f"shape {number}"):
-            shape = decoded(each, _Shape)
+            shape = decoded(each, _Shape, parts)
             is_part = shape.group_id is not None and shape.shape_type not in _NO_AREA
             numbers, group = groups.setdefault((shape.label, shape.group_id) if is_part else number, ([], []))
             numbers.append(number)

@@ -27,7 +27,7 @@ from recordmill.transforms.annotated.naming import (
     read_json,
 )
 from recordmill.transforms.annotated.shapes import Point, check_ring, ellipse_ring, polygon_object, without_area
-from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, not_usable, parser
+from recordmill.transforms.annotated.source import ImageParts, LabelFault, LabelledImage, Source, not_usable, parser
 from recordmill.transforms.labelstudio.labelstudio_options import LabelstudioOptions
 from recordmill.transforms.storage.resolve import storage_for
 
@@ -201,7 +201,7 @@ def _image(task: _Task, name: str, shown: str, rules: TaskRules) -> LabelledImag
     results: list[tuple[int, _Result]] = []
     for number, raw in enumerate((raw for row in chosen for raw in row.result), 1):
         with found.rejecting(f"result {number} of {shown}"):
-            results.append((number, decoded(raw, _Result, strict=False)))
+            results.append((number, decoded(raw, _Result, found)))
     labelled = {result.id for _, result in results if _labels(result)}  # a shape, and its labels, may be two results
     for number, result in results:
         if result.id and result.id in labelled and not _labels(result):
@@ -211,14 +211,17 @@ def _image(task: _Task, name: str, shown: str, rules: TaskRules) -> LabelledImag
             tags += [choice for choice in choices if isinstance(choice, str)]
             continue
         with found.rejecting(f"result {number} of {shown}"):
-            found.objects += _objects(result, rules, found.notes)
+            found.objects += _objects(result, rules, found)
             if result.original_width and result.original_height:
                 sizes.add((result.original_width, result.original_height))
-    width, height = sizes.pop() if len(sizes) == 1 else (None, None)
+    if len(sizes) > 1:
+        detail = f"its results say {' and '.join(f'{width}x{height}' for width, height in sorted(sizes))}"
+        return LabelledImage(None, (LabelFault(Reason.SIZE_MISMATCH, detail, where=shown),))
+    width, height = sizes.pop() if sizes else (None, None)
     return found.image(Sample(name, width=width, height=height, tags=tuple(tags)))
 
 
-def _objects(result: _Result, rules: TaskRules, notes: set[str]) -> Iterator[SampleObject]:
+def _objects(result: _Result, rules: TaskRules, found: ImageParts) -> Iterator[SampleObject]:
     """Yield an object for each label of a result.
 
     Raises:
@@ -226,23 +229,23 @@ def _objects(result: _Result, rules: TaskRules, notes: set[str]) -> Iterator[Sam
     """
     kind = result.type.removesuffix("labels")
     if kind and kind not in _SHAPES:
-        notes.add(f"{_OTHERS}{result.type}")
+        found.notes.add(f"{_OTHERS}{result.type}")
         return
     labels: Any = _labels(result)
     if not labels or not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise UnusableError(Reason.UNKNOWN_CATEGORY, f"a {kind} without a label")
     if result.image_rotation:
         raise UnusableError(Reason.MALFORMED_BOX, f"the image was turned by {result.image_rotation:g} degrees")
-    value = decoded({key: each for key, each in result.value.items() if key not in _OF_SHAPES}, _Value)
+    value = decoded({key: each for key, each in result.value.items() if key not in _OF_SHAPES}, _Value, found)
     numbers = (value.x, value.y, value.width, value.height, *(number for point in value.points for number in point))
-    notes.add(_PERCENT if max(numbers) > 1 else _FRACTIONS)
+    found.notes.add(_PERCENT if max(numbers) > 1 else _FRACTIONS)
     is_small = max(result.original_width or 0, result.original_height or 0) < 100
-    notes.add(_PIXELS if is_small and not any(number % 1 for number in numbers) else _NO_PIXELS)
+    found.notes.add(_PIXELS if is_small and not any(number % 1 for number in numbers) else _NO_PIXELS)
     ring = _ring(kind, value, result)
     if value.points:  # turned shapes may end outside of the image
         check_ring(ring)
     if ring and not rules.has_masks:
-        notes.add(MASKS)
+        found.notes.add(MASKS)
     edges = [round(each / 100, 12) for each in (value.x, value.y, value.x + value.width, value.y + value.height)]
     box = (0.0, 0.0, 0.0, 0.0) if ring else fraction_box(edges[0], edges[1], edges[2], edges[3])
     for label in labels:

@@ -11,11 +11,10 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
-from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.csv_rows import Cells, RowFormat, read_images
 from recordmill.transforms.annotated.naming import find_labels, fraction_box, naming_source, one_folder
 from recordmill.transforms.annotated.shapes import finite_numbers
-from recordmill.transforms.annotated.source import LabelledImage, Source
+from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source
 from recordmill.transforms.openimages.openimages_options import OpenimagesOptions
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 
@@ -132,7 +131,7 @@ def parse_boxes(stream: BinaryIO, file: str, names: dict[str, str], by_name: boo
     """
     split = _split_of(file) if by_name else ""
 
-    def sample_of(cells: Cells, notes: set[str]) -> Sample:
+    def sample_of(cells: Cells, _: ImageParts) -> Sample:
         name = cells["ImageID"]
         return Sample(name if is_image_name(name) else f"{name}.jpg", split=split)
 
@@ -147,11 +146,9 @@ def parse_boxes(stream: BinaryIO, file: str, names: dict[str, str], by_name: boo
 
 def _object(cells: Cells, notes: set[str], names: dict[str, str]) -> SampleObject:
     code = cells["LabelName"]
-    if not code:
-        raise UnusableError(Reason.UNKNOWN_CATEGORY, "no LabelName")
     box = fraction_box(*finite_numbers({column: cells[column] for column in _EDGES}, "of the box"))
     set_flags = {name for name, text in cells.items() if text.lower() in ("1", "1.0", "true")}
     notes |= set_flags & {*_FLAGS}
-    notes |= {_UNNAMED} if names and code not in names else set()
+    notes |= {_UNNAMED} if names and code and code not in names else set()
     is_crowd, truncated = (flag in set_flags for flag in ("IsGroupOf", "IsTruncated"))
     return SampleObject(names.get(code, code), box, "fraction", is_crowd=is_crowd, truncated=truncated)

@@ -84,6 +84,7 @@ class ChosenSchema(NamedTuple):
 
     Attributes:
         borders: by class index, where splits end, of classes that are divided one by one; see `SplitShares.borders`.
+        numbers: columns of numbers that rows are divided by, in which NaN is a missing value.
     """
 
     schema: TableSchema
@@ -91,6 +92,7 @@ class ChosenSchema(NamedTuple):
     warnings: tuple[str, ...]
     encoders: tuple[TextEncoder, ...] = ()
     borders: Mapping[int, tuple[int, ...]] = {}
+    numbers: tuple[str, ...] = ()
 
 
 def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsFile]) -> ChosenSchema:
@@ -129,7 +131,8 @@ def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsF
     if choice.beside and choice.label:
         labels, absent = adopt_labels(labels, choice.beside, bool(choice.classes), SAME_CLASSES)
         warnings += [absent] if absent else []
-    return ChosenSchema(TableSchema(tuple(columns)), labels, tuple(warnings))
+    numbers = tuple(name for name in choice.required if stats.columns[name].seen.keys() <= _NUMBERS)
+    return ChosenSchema(TableSchema(tuple(columns)), labels, tuple(warnings), numbers=numbers)
 
 
 def with_texts(

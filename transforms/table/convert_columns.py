@@ -137,8 +137,8 @@ def convert_column(column: Column, array: pa.Array | None, rows: int, indices: M
     has_lists = is_list(array.type)
     if column.type in (ColumnType.BYTES, *_NAMED) and has_lists and not column.is_list:
         array, has_lists = _texts(array), False  # a list in a column of texts
-    if column.type in CLASS_TYPES:
-        array = _without_nan(array, indices)
+    if column.type in CLASS_TYPES and all(map(_is_finite, indices)):
+        array = without_nan(array)
     is_missing = _is_null(array)
     faults: list[ValueFault] = []
     counts = np.ones(rows, np.int64)
@@ -169,12 +169,11 @@ def convert_column(column: Column, array: pa.Array | None, rows: int, indices: M
     )
 
 
-def _without_nan(names: pa.Array, indices: Mapping[str, int]) -> pa.Array:
-    """Return names with null in place of NaN, if they are cells of CSV and all classes are numbers."""
+def without_nan(names: pa.Array) -> pa.Array:
+    """Return names that are numbers with null in place of NaN, which CSV has as text."""
     if not pa.types.is_large_string(names.type):
         return names
-    is_nan = pc.match_substring_regex(names, "(?i)^[+-]?nan$")
-    return pc.if_else(is_nan, None, names) if pc.any(is_nan).as_py() and all(map(_is_finite, indices)) else names
+    return pc.if_else(pc.match_substring_regex(names, "(?i)^[+-]?nan$"), None, names)
 
 
 def _is_finite(name: str) -> bool:

@@ -20,7 +20,13 @@ from recordmill.transforms.folder.read_labels import path_below, picture_name
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.rows.row_batch import BadRow, RowBatch, name_of, shown
 from recordmill.transforms.table.choose_schema import ChosenSchema, file_column
-from recordmill.transforms.table.convert_columns import ValueFault, convert_column, convert_texts, encode_rows
+from recordmill.transforms.table.convert_columns import (
+    ValueFault,
+    convert_column,
+    convert_texts,
+    encode_rows,
+    without_nan,
+)
 from recordmill.transforms.table.observe_columns import TableStats, observe
 
 _MOST_SPLITS = 20
@@ -95,6 +101,7 @@ class RowEncoder:
         self._class_names = pa.array([name.encode() for name in classes], pa.large_binary())
         self._recipe = recipe
         self._splits = recipe.splits
+        self._numbers = chosen.numbers
         self._borders = chosen.borders
         self._texts_of: dict[str, list[Column]] = {}  # what each column of texts becomes
         for column in chosen.schema.columns:
@@ -193,6 +200,8 @@ class RowEncoder:
 
     def _identity_faults(self, batch: RowBatch) -> Iterator[ValueFault]:
         """Rows without what they are divided by."""
+        names = {column: without_nan(batch.columns[column]) for column in self._numbers if column in batch.columns}
+        batch = batch._replace(columns={**batch.columns, **names})
         for column in self._splits.columns:
             for place, value in enumerate(batch.values(column)):
                 if value is None or value == "":

@@ -146,6 +146,8 @@ class CategoryFinder:
         found = self._by_both.get((each.category, each.category_id)) if each.category_id is not None else None
         found = self.by_name.get(each.category) if found is None else found
         if found is None and self._makes_ids:
+            if not each.category.strip():
+                raise UnusableError(Reason.UNKNOWN_CATEGORY, "no class")
             found = self.by_name[each.category] = name_id(each.category)
         if found is None:
             is_known = each.category in self._numbers

@@ -110,7 +110,7 @@ def parse_lines(stream: BinaryIO, file: str, has_splits: bool = False) -> Iterat
         found = ImageParts()
         for raw in line.boxes:
             with found.rejecting(line=number):
-                box = decoded(raw, _Box, strict=False)
+                box = decoded(raw, _Box, found)
                 edges = fraction_box(box.left, box.top, box.right, box.bottom)
                 found.objects.append(SampleObject(box.name, edges, "fraction"))
         yield found.image(sample)
@@ -154,10 +154,7 @@ def _csv_row(cells: list[str], file: str, number: int, has_splits: bool) -> Labe
     found = ImageParts()
     with found.rejecting(line=number):
         if label or any(corners):
-            box = SampleObject(label, _corners_box(corners), "fraction")
-            if not label:
-                raise UnusableError(Reason.UNKNOWN_CATEGORY, "no class")
-            found.objects.append(box)
+            found.objects.append(SampleObject(label, _corners_box(corners), "fraction"))
     return found.image(sample)
 
 

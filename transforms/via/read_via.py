@@ -140,37 +140,37 @@ def _image(image: _ViaImage, name: str, rules: RegionRules) -> LabelledImage:
     found.notes |= {_OF_FILE} if any(image.file_attributes.values()) else set()
     for number, raw in enumerate(regions, 1):
         with found.rejecting(f"region {number} of {image.filename}"):
-            found.objects.append(_object(decoded(raw, _Region), rules, found.notes))
+            found.objects.append(_object(decoded(raw, _Region), rules, found))
     return found.image(Sample(name))
 
 
-def _object(region: _Region, rules: RegionRules, notes: set[str]) -> SampleObject:
+def _object(region: _Region, rules: RegionRules, found: ImageParts) -> SampleObject:
     """Return the object of a region.
 
     Raises:
         UnusableError: The region is not an object.
     """
-    notes |= {f"{_ATTRIBUTE}{name}" for name, value in region.attributes.items() if value not in ("", {})}
+    found.notes |= {f"{_ATTRIBUTE}{name}" for name, value in region.attributes.items() if value not in ("", {})}
     name = _class_name(region.attributes, rules)
     kind = region.shape.get("name")
     if kind == "rect":
-        box = decoded(region.shape, _Rectangle)
+        box = decoded(region.shape, _Rectangle, found)
         return SampleObject(name, (box.x, box.y, box.width, box.height))
     if kind == "polygon":
-        points = decoded(region.shape, _Polygon)
+        points = decoded(region.shape, _Polygon, found)
         if len(points.xs) != len(points.ys):
             detail = f"a polygon of {len(points.xs)} x and {len(points.ys)} y"
             raise UnusableError(Reason.MALFORMED_SEGMENTATION, detail)
         ring = list(zip(points.xs, points.ys, strict=True))
     elif kind in ("circle", "ellipse"):
-        each = decoded(region.shape, _Ellipse)
+        each = decoded(region.shape, _Ellipse, found)
         ring = ellipse_ring((each.cx, each.cy), (each.rx or each.r, each.ry or each.r), each.theta)
     elif kind in ("point", "polyline"):
         raise without_area(kind)
     else:
         raise UnusableError(Reason.MALFORMED_ANNOTATION, f"shape {kind!r} is not read")
     if not rules.has_masks:
-        notes.add(MASKS)
+        found.notes.add(MASKS)
     return polygon_object(name, [ring], rules.has_masks)
 
 

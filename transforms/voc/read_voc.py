@@ -17,8 +17,8 @@ from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import split_folders
-from recordmill.transforms.annotated.read_xml import Element, read_elements, sides_px
-from recordmill.transforms.annotated.shapes import finite_numbers, mask_text
+from recordmill.transforms.annotated.read_xml import Element, read_elements
+from recordmill.transforms.annotated.shapes import finite_numbers, mask_text, sides_px
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, SourceFolder, SplitList, parser
 from recordmill.transforms.images.open_picture import open_picture
 from recordmill.transforms.storage.interface import UnreadableFileError
@@ -229,12 +229,12 @@ def parse_voc(data: bytes, file: str, rules: VocRules) -> Iterator[LabelledImage
     >>> image.sample.objects[0].box, image.faults[0].detail
     ((0.0, 1.0, 4.0, 5.0), 'an object without <name>')
     """
-    sides, warnings = sides_px("", "")
     found, name, number = ImageParts(), "", 0
+    sides: tuple[int | None, int | None] = None, None
     numbers: list[int] = []
     for element in read_elements(BytesIO(data), "annotation"):
         if element.tag == "size":
-            sides, warnings = sides_px(element.text_of("width"), element.text_of("height"))
+            sides = sides_px(element.text_of("width"), element.text_of("height"), found.warnings)
         elif element.tag == "filename":
             name = element.text
         elif element.tag == "object":
@@ -245,11 +245,11 @@ def parse_voc(data: bytes, file: str, rules: VocRules) -> Iterator[LabelledImage
                 found.objects.append(parse_object(element, rules.origin))
                 numbers.append(number)
     found.notes |= set(_notes(found.objects, sides[0], rules.origin))
-    warnings += _add_masks(found.objects, numbers, number, file, rules) if rules.root else []
-    yield found.image(Sample(name, width=sides[0], height=sides[1]), *warnings)
+    found.warnings |= _add_masks(found.objects, numbers, number, file, rules) if rules.root else set()
+    yield found.image(Sample(name, width=sides[0], height=sides[1]))
 
 
-def _add_masks(objects: list[SampleObject], numbers: list[int], last: int, file: str, rules: VocRules) -> list[str]:
+def _add_masks(objects: list[SampleObject], numbers: list[int], last: int, file: str, rules: VocRules) -> set[str]:
     """Give objects their masks: pixels of index i of the palette are the i-th `<object>`. Return warnings.
 
     Args:
@@ -261,16 +261,16 @@ def _add_masks(objects: list[SampleObject], numbers: list[int], last: int, file:
     try:
         data = storage_for(path).read(path)
     except FileNotFoundError:
-        return [_NO_MASK] if objects else []
+        return {_NO_MASK} if objects else set()
     except UnreadableFileError:
-        return [_NO_PALETTE]
+        return {_NO_PALETTE}
     try:
         with open_picture(data, "png") as image:
             if image.mode not in ("P", "L") or image.width * image.height > MAX_PIXELS:
-                return [_NO_PALETTE]
+                return {_NO_PALETTE}
             pixels = np.asarray(image)
     except Exception:  # Pillow's decoders raise nearly anything on damaged bytes
-        return [_NO_PALETTE]
+        return {_NO_PALETTE}
     there = {*np.unique(pixels).tolist()} - {0, _VOID}
     height, width = pixels.shape
     for at, number in enumerate(numbers):
@@ -278,8 +278,8 @@ def _add_masks(objects: list[SampleObject], numbers: list[int], last: int, file:
             mask = pixels == number
             text = mask_text(mask, 0, 0, width, height)
             objects[at] = msgspec.structs.replace(objects[at], segmentation=text, area_px2=float(mask.sum()))
-    warnings = [_NO_MASK] if {*numbers} - there else []
-    return warnings + ([_NO_OBJECT] if max(there, default=0) > last else [])
+    warnings = {_NO_MASK} if {*numbers} - there else set()
+    return warnings | ({_NO_OBJECT} if max(there, default=0) > last else set())
 
 
 def parse_object(element: Element, origin: int) -> SampleObject:
@@ -291,7 +291,7 @@ def parse_object(element: Element, origin: int) -> SampleObject:
     named, boxes = element.find("name"), [child for child in element.children if child.tag == "bndbox"]
     name = named.one_line if named else ""
     if not name.strip():
-        raise UnusableError(Reason.MALFORMED_ANNOTATION, "an object without <name>")
+        raise UnusableError(Reason.UNKNOWN_CATEGORY, "an object without <name>")
     if len(boxes) != 1:
         raise UnusableError(Reason.MALFORMED_BOX, f"{name!r} has {len(boxes) or 'no'} <bndbox>")
     texts = {edge: boxes[0].text_of(edge) for edge in _EDGES}

@@ -1,5 +1,8 @@
 """Label files that name their images: rows are merged by image, and classes are collected."""
 
+import json
+from contextlib import nullcontext
+
 import msgspec
 import pytest
 
@@ -9,8 +12,9 @@ from recordmill.pipelines.annotated import prepare
 from recordmill.schemas.errors import CollidingImagesError, ConfigError
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.sample import Sample, SampleObject
-from recordmill.schemas.rejects import Rejected
+from recordmill.schemas.rejects import Rejected, UnusableError
 from recordmill.transforms.annotated.join_annotated import frame_warnings
+from recordmill.transforms.annotated.naming import decoded
 from recordmill.transforms.annotated.read_labels import labelled_rows
 from recordmill.transforms.annotated.source import ImageParts
 from recordmill.transforms.user_samples.gather_samples import trait_warnings
@@ -75,11 +79,18 @@ def rows_of(*objects: SampleObject, line: int = 0):
     return *labelled_rows(["1.jpg"], [found.image(Sample("1.jpg"))], ["a.rows"], source), source
 
 
+@pytest.mark.parametrize(
+    ("bad", "detail"),
+    [
+        (SampleObject("dog", (0, 0, 1e300, 4)), "bbox has a number that is beyond any image"),
+        (SampleObject(" ", (0, 0, 4, 3)), "no class"),
+    ],
+)
 @pytest.mark.parametrize(("line", "place"), [(0, "shape 1 in a.rows: "), (7, "a.rows, line 7, shape 1: ")])
-def test_impossible_object_is_a_reject(line, place):
-    block, _, _ = rows_of(SampleObject("dog", (0, 0, 1e300, 4)), SampleObject("cat", (0, 0, 4, 3)), line=line)
+def test_impossible_object_is_a_reject(bad, detail, line, place):
+    block, _, _ = rows_of(bad, SampleObject("cat", (0, 0, 4, 3)), line=line)
     (rejected,) = msgspec.msgpack.decode(block.rejected.rows()[0], type=list[Rejected])
-    assert rejected.detail.startswith(f"{place}bbox has a number that is beyond any image")
+    assert rejected.detail.startswith(f"{place}{detail}")
     assert block.num_objects == 1
 
 
@@ -107,3 +118,30 @@ def test_boxes_in_fractions_alone_are_an_error():
 def test_negative_areas_are_a_warning(area, number):
     _, traits, _ = rows_of(SampleObject("dog", (0, 0, 4, 3), area_px2=area))
     assert ["negative area" in text for text in trait_warnings(traits, LabelMap(()))] == [True] * number
+
+
+class Numbers(msgspec.Struct):
+    x: float
+    label: str = ""
+    whole: int | None = None
+    flag: bool = False
+
+
+@pytest.mark.parametrize(
+    ("values", "found", "warnings"),
+    [
+        ({"x": 12.5, "label": "3"}, Numbers(12.5, "3"), 0),
+        ({"x": "12.5", "label": "3"}, Numbers(12.5, "3"), 1),
+        ({"x": "-1e-2", "whole": "7"}, Numbers(-0.01, whole=7), 1),
+        ({"x": 1, "whole": 7.0}, Numbers(1.0, whole=7), 0),
+        *(({"x": text}, None, 0) for text in ("1,5", "", " 1", "0x10", "NaN", "nan", "-Infinity", "1e999", True, None)),
+        ({"x": 1, "label": 3}, None, 0),
+        ({"x": 1, "flag": "true"}, None, 0),
+    ],
+)
+@pytest.mark.parametrize("form", [dict, lambda values: json.dumps(values).encode()])
+def test_texts_that_are_numbers(values, found, warnings, form):
+    image = ImageParts()
+    with nullcontext() if found else pytest.raises(UnusableError):
+        assert decoded(form(values), Numbers, image) == found
+    assert len(image.warnings) == warnings

@@ -107,8 +107,8 @@ def test_tags_subsets_and_names():
 @pytest.mark.parametrize(
     ("shape", "reason", "said"),
     [
-        (f"<box {EDGES}/>", Reason.MALFORMED_ANNOTATION, "a <box> without label"),
-        ("<tag/>", Reason.MALFORMED_ANNOTATION, "a <tag> without label"),
+        (f"<box {EDGES}/>", Reason.UNKNOWN_CATEGORY, "a <box> without label"),
+        ("<tag/>", Reason.UNKNOWN_CATEGORY, "a <tag> without label"),
         (BOX.replace('"4"', '"x"'), Reason.MALFORMED_BOX, "a number of a <box> is none: xtl '1', ytl '2', xbr 'x'"),
         (BOX.replace('"4"', '"nan"'), Reason.MALFORMED_BOX, "not finite"),
         (BOX.replace('"4"', '"0.5"'), Reason.MALFORMED_BOX, "edges of the <box> of 'cat' are exchanged"),

@@ -86,7 +86,7 @@ def test_a_shape_and_its_labels_may_be_two_results():
     [
         (result("keypointlabels", {"x": 1, "y": 2, "width": 1, "keypointlabels": ["a"]}), "empty_box", "has no area"),
         (result("brushlabels", {"rle": [], "brushlabels": ["a"]}), "malformed_segmentation", "masks of brushes"),
-        (result(value=BOX | {"x": "1"}), "malformed_annotation", "Expected `float`"),
+        (result(value=BOX | {"x": "a"}), "malformed_annotation", "Expected `float`"),
         (result(value=BOX | {"x": 250}), "malformed_box", "are not in 0..1"),
         (
             result("polygonlabels", {"points": [[1, 1], [150, 1], [9, 300]], "polygonlabels": ["a"]}),

@@ -37,7 +37,6 @@ def test_boxes():
         ("0a,x,/m/1,1,12,50,0.5,1,0,0,0,0,0", "malformed_box", "edges 12, 0.5, 50, 1 are not in 0..1"),
         ("0a,x,/m/1,1,0.5,0.25,0.5,1,0,0,0,0,0", "malformed_box", "left 0.5, top 0.5, right 0.25, bottom 1"),
         ("0a,x,/m/1,1,,0.25,0.5,1,0,0,0,0,0", "malformed_box", "a number of the box is none: XMin ''"),
-        ("0a,x,,1,0,1,0,1,0,0,0,0,0", "unknown_category", "no LabelName"),
     ],
 )
 def test_a_fault_costs_its_row_only(row, reason, detail):

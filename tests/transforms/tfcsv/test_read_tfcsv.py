@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from recordmill.transforms.tfcsv.read_tfcsv import _check, parse_rows
+from recordmill.transforms.tfcsv.read_tfcsv import parse_rows
 
 HEAD = "filename,width,height,class,xmin,ymin,xmax,ymax"
 
@@ -47,7 +47,6 @@ def test_a_compressed_file():
         ("1.jpg,40,30,cat,1,2,,6", "malformed_box", "xmax ''"),
         ("1.jpg,40,30,cat,1,2,nan,6", "malformed_box", "a number of the box is not finite"),
         ("1.jpg,40,30,cat,4,2,1,6", "malformed_box", "left 4, top 2, right 1, bottom 6"),
-        ("1.jpg,40,30,,1,2,4,6", "unknown_category", "no class"),
     ],
 )
 def test_a_fault_costs_its_row_only(row, reason, detail):
@@ -80,8 +79,16 @@ def test_files_of_which_nothing_can_be_used(images, detail):
     assert detail in image.faults[0].detail
 
 
-def test_check():
-    (image,) = parse("1.jpg,0,30,cat,1,2,4,6", "1.jpg,0,30,cat,0,0,1,1")
-    assert image.sample.width is None
-    (warning,) = _check(frozenset(image.notes))
-    assert warning.startswith("rows have a width or height that is no size")
+@pytest.mark.parametrize(
+    ("rows", "sizes", "warnings"),
+    [
+        (["1.jpg,40,30,cat,1,2,4,6", "1.jpg,50,30,cat,0,0,1,1"], [40, 50], 0),  # their join is a reject
+        (["1.jpg,0,30,cat,1,2,4,6", "1.jpg,0,30,cat,0,0,1,1"], [None], 0),
+        (["1.jpg,40,,cat,1,2,4,6"], [None], 1),
+        (["1.jpg,4O,30,cat,1,2,4,6"], [None], 1),
+    ],
+)
+def test_sizes(rows, sizes, warnings):
+    found = parse(*rows)
+    assert [image.sample.width for image in found] == sizes
+    assert ["is not two whole numbers" in text for image in found for text in image.warnings] == [True] * warnings

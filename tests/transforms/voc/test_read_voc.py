@@ -60,8 +60,7 @@ def test_notes_of_edges(xmin, xmax, notes):
 @pytest.mark.parametrize(
     ("object_", "reason", "said"),
     [
-        (f"<object>{BOX}</object>", Reason.MALFORMED_ANNOTATION, "an object without <name>"),
-        (f"<object><name> </name>{BOX}</object>", Reason.MALFORMED_ANNOTATION, "an object without <name>"),
+        (f"<object><name> </name>{BOX}</object>", Reason.UNKNOWN_CATEGORY, "an object without <name>"),
         ("<object><name>cat</name></object>", Reason.MALFORMED_BOX, "'cat' has no <bndbox>"),
         (CAT.replace("</object>", f"{BOX}</object>"), Reason.MALFORMED_BOX, "'cat' has 2 <bndbox>"),
         (CAT.replace("<ymax>24.5</ymax>", ""), Reason.MALFORMED_BOX, "a number of 'cat' is none: .* ymax ''"),
