@@ -16,11 +16,10 @@ from importlib.util import find_spec
 from typing import Any, TextIO
 
 from recordmill.launch.cli import command, logged, recognised, run_command
-from recordmill.launch.command_line.parameters import without_flags
 from recordmill.launch.command_line.parser import parse_values
 from recordmill.launch.runners.signals import terminated_as_by_ctrl_c
 from recordmill.pipelines.verbs import CONVERSIONS, VERBS, fields_of
-from recordmill.schemas.errors import ConfigError, JobError, RecordmillError, missing_extra
+from recordmill.schemas.errors import ConfigError, JobError, RecordmillError, missing_extra, without_flags
 from recordmill.transforms.runtime.threads import end_with_parent
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
 

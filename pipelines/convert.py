@@ -154,7 +154,7 @@ class Job(NamedTuple):
         limit = beam.ParDo(LimitRejects(demands), AsSingleton(checked), AsIter(findings.lists))
         written | "LimitRejects" >> limit
         duplicates = options.refused_duplicates if isinstance(options, PictureOptions) else "report"
-        target = Target(tuple(recipes), options.output, options.max_rejects, duplicates)
+        target = Target(tuple(recipes), options.output, options.max_rejects, duplicates, options.words)
         manifest = written | "WriteMetadata" >> WriteMetadata(findings, target, gathered.sides)
         manifest | "ReportFolder" >> beam.Map(lambda _, output: try_to_report(output), options.output)
         return manifest
@@ -197,7 +197,7 @@ def demands_of(options: ImageOptions, splits: tuple[str, ...], output: str) -> D
     """Return the limits for the findings of a job that writes to the folder `output`."""
     shares = options.split if options.splits == splits and len(splits) > 1 else ()
     limits = options.max_rejects, output, options.has_exact_sizes
-    return Demands(splits, options.name_sources, *limits, tuple(shares), options.share_cure)
+    return Demands(splits, options.name_sources, *limits, tuple(shares), options.share_cure, options.words)
 
 
 def _writer(

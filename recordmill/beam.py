@@ -20,7 +20,6 @@ except ModuleNotFoundError as error:
 from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.conversion import plain_value
-from recordmill.launch.command_line.parameters import without_flags
 from recordmill.launch.command_line.parser import without_unknown
 from recordmill.launch.preflight.check_inputs import check_inputs
 from recordmill.launch.preflight.claim_output import OutputState, claim_output
@@ -28,7 +27,7 @@ from recordmill.pipelines import coco, folder
 from recordmill.pipelines.convert import Gathered
 from recordmill.pipelines.samples import samples_job
 from recordmill.schemas.dataset.manifest import Manifest
-from recordmill.schemas.errors import ConfigError, RecordmillError
+from recordmill.schemas.errors import ConfigError, in_words_of, without_flags
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.option import options_of
@@ -196,12 +195,8 @@ class WriteDataset(_Transform):
         options: RecordOptions = self._options
         job = samples_job(options, samples, self._labels, self._facts)
         recipes = job.recipes()
-        try:
+        with in_words_of(options.words):
             states = claim_output(options.output, recipes, options.overwrite)
-        except RecordmillError as error:
-            names = {each.flag: each.name for each in options_of(RecordOptions)} | {"--overwrite": "overwrite=True"}
-            error.args = (without_flags(str(error), names),)
-            raise
         if OutputState.COMPLETE in states:
             raise ConfigError(
                 f"{options.output} holds {' and '.join(options.splits)}, and only running the pipeline would show "

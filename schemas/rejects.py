@@ -150,6 +150,7 @@ class Metric(str, Enum):
     IMAGES_WITHOUT_RECORD = "images_without_record"  # images without objects, in a layout with one record per object
     OF_REJECTED_IMAGES = "of_rejected_images"  # annotations of images whose reject is in another shard
     OBJECTS = "objects"  # annotations in records
+    NEGATIVE_AREAS = "negative_areas"  # annotations of a COCO file whose area is below 0
     MASKS = "masks"  # objects with a mask that is not empty, if masks were requested
     CAPTIONS = "captions"  # captions in records
     IMAGES_REMOVED = "images_removed"  # images that a user's pipeline removed

@@ -1,10 +1,9 @@
 """Options of a command as parameters by name, for Dataflow's Flex Templates and Airflow's Params."""
 
-import re
 from collections.abc import Mapping, Sequence
 
 from recordmill.pipelines.verbs import CONVERSIONS, VERBS
-from recordmill.schemas.errors import ConfigError
+from recordmill.schemas.errors import ConfigError, without_flags
 from recordmill.schemas.inputs.option import OptionField, Options, options_of
 
 COMMANDS: dict[str, type[Options]] = {name: VERBS[name].options for name in CONVERSIONS}
@@ -41,15 +40,6 @@ def plain_default(each: OptionField) -> str | int | float | bool | None:
 def parameter_help(command: str, text: str) -> str:
     """Return a help text with the names of parameters in place of flags."""
     return without_flags(text, {each.flag: name for name, each in parameters(command).items()})
-
-
-def without_flags(text: str, names: Mapping[str, str]) -> str:
-    """Return a text with `names` in place of their flags.
-
-    >>> without_flags("--split-seed, --other", {"--split-seed": "split_seed"})
-    'split_seed, --other'
-    """
-    return re.sub(r"--[a-z]+(?:-[a-z]+)*", lambda flag: names.get(flag[0], flag[0]), text)
 
 
 def command_line(command: str, values: Mapping[str, object]) -> list[str]:

@@ -102,3 +102,4 @@ class AnnotationFile(msgspec.Struct, frozen=True):
     keypoints: dict[int, int] = {}  # number of keypoints of most rows, by category id, if the category names none
     warnings: tuple[str, ...] = ()  # sentences about probable mistakes
     uses_zero: bool = False  # True if an annotation has the category id 0
+    negative_areas: int = 0  # annotation rows whose area is below 0

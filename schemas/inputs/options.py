@@ -5,7 +5,7 @@ Nothing here imports Beam, so that errors of the command line are reported witho
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from itertools import combinations
 from typing import Literal
@@ -257,6 +257,11 @@ class ImageOptions(ConvertOptions):
     def name_sources(self) -> NameSources:
         """Sources of the names of images and of files."""
         return NameSources(self.images, self.images)
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        """Names of options in messages, by their flags; empty to name the flags."""
+        return {}
 
     @property
     def has_exact_sizes(self) -> bool:

@@ -180,7 +180,7 @@ def test_output_that_holds_data_set(piped, tmp_path):
 
 def test_run_that_was_stopped_goes_on(piped, tmp_path, caplog):
     samples = [drawn_sample(number) for number in range(8)] + [Sample("broken.jpg", data=b"\xff\xd8\xff broken")]
-    with pytest.raises(TooManyRejectsError):
+    with pytest.raises(TooManyRejectsError, match=r"more than max_rejects 0 allows.* a larger max_rejects to accept"):
         piped(samples, num_shards=3, max_rejects=0)
     caplog.set_level("INFO")
     piped(samples, num_shards=3, max_rejects=0.5)

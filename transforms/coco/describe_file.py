@@ -142,6 +142,7 @@ def describe_file(source: AnnotationSource, summaries: Iterable[BlockSummary]) -
         _keypoints(categories, blocks),
         (*_shared_ids_warnings(source.path, [block.ids for block in blocks]), *_missing_warnings(source, blocks)),
         any(block.uses_zero for block in blocks),
+        negative_areas=sum(block.negative_areas for block in blocks) if source.kind in OF_OBJECTS else 0,
     )
     _check_kind(source, file, blocks)
     if boxes := [block.boxes for block in blocks if block.boxes]:

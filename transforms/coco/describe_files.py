@@ -16,6 +16,7 @@ from recordmill.schemas.features import FeatureKind, FeatureTable, Part
 from recordmill.schemas.inputs.annotations import Category, name_keypoints
 from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, FieldRows
 from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap, LabelsBeside, adopt_labels, name_warnings
+from recordmill.schemas.rejects import Metric
 from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.coco.file_fields import COUNTED, without
 from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder
@@ -122,6 +123,7 @@ def input_facts(
         facts.add_rows(first, rows)
         for split in others:
             facts.add_rows(split, msgspec.structs.replace(rows, images=0, annotations=0))
+    facts.count(splits[0], Metric.NEGATIVE_AREAS, sum(file.negative_areas for file in files))
     of_files = chain.from_iterable(file.warnings for file in files)
     for text in (*of_files, *_isthing_warnings(files), *_category_warnings(files), *_name_warnings(files)):
         facts.warn(splits[0], text)

@@ -22,6 +22,8 @@ from recordmill.schemas.errors import (
     EmptyDatasetError,
     NoImageFoundError,
     TooManyRejectsError,
+    in_words_of,
+    without_flags,
 )
 from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.names import NameSources, name_fault
@@ -62,6 +64,7 @@ class Demands(NamedTuple):
         is_exact: See `check_space`.
         shares: Shares of the splits; empty if something else assigns the images.
         share_cure: Fix for a split that does not get its share.
+        words: Names of options in messages, by their flags; flags stay where it has none.
     """
 
     splits: tuple[str, ...]
@@ -71,6 +74,7 @@ class Demands(NamedTuple):
     is_exact: bool
     shares: tuple[tuple[str, Fraction], ...] = ()
     share_cure: str = ""
+    words: Mapping[str, str] = {}
 
 
 @dataclass(eq=False, repr=False)
@@ -94,10 +98,11 @@ def _check(_: bytes, demands: Demands, parts: list[Facts], lists: KindRejects) -
     findings = *kinds_apart(facts), *shared_files(facts), *missed_shares(demands, facts, unit)
     texts = {*(text for _, text in facts.warnings), *findings}
     for text in sorted(texts):  # may explain too many rejects
-        _LOGGER.warning(text)
-    check_findings(demands, rows, facts, lists)
-    if demands.output:
-        check_space(demands.output, facts.plans, demands.is_exact)
+        _LOGGER.warning(without_flags(text, demands.words))
+    with in_words_of(demands.words):
+        check_findings(demands, rows, facts, lists)
+        if demands.output:
+            check_space(demands.output, facts.plans, demands.is_exact)
     return rows
 
 
@@ -292,8 +297,9 @@ class LimitRejects(beam.DoFn):
         self._limit = self._shared.acquire(lambda: RejectLimit(self._demands))
 
     def process(self, written: WrittenShard, rows: Mapping[str, Rows], found: KindRejects) -> None:
-        for item in written.facts.rejects.items():
-            self._limit.add(item, rows, found)
+        with in_words_of(self._demands.words):
+            for item in written.facts.rejects.items():
+                self._limit.add(item, rows, found)
 
 
 class RejectLimit:

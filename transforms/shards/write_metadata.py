@@ -14,7 +14,7 @@ from apache_beam.pvalue import AsIter, AsList, PCollection
 
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json, manifest_of
 from recordmill.schemas.dataset.recipes import Recipe
-from recordmill.schemas.errors import JobError
+from recordmill.schemas.errors import JobError, in_words_of
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.encoders import TextEncoder
 from recordmill.schemas.inputs.labels import LabelMap
@@ -54,12 +54,14 @@ class Target(NamedTuple):
         output: Folder of the data set.
         max_rejects: Fraction of images, and of annotations, that may be rejected.
         duplicates: Policy for duplicate images, see `check_duplicates`.
+        words: See `Demands`.
     """
 
     recipes: tuple[Recipe, ...]
     output: str
     max_rejects: float
     duplicates: str = "report"
+    words: Mapping[str, str] = {}
 
 
 @dataclass(eq=False, repr=False)
@@ -102,7 +104,8 @@ def _write(
 ) -> Manifest:
     facts = add_facts([*found, *of_shards])
     recipes = tuple(recipe.with_listings(facts.listings) for recipe in target.recipes)
-    return write_metadata(target._replace(recipes=recipes), facts, notes, chain(lists, lists_of_shards), **more)
+    with in_words_of(target.words):
+        return write_metadata(target._replace(recipes=recipes), facts, notes, chain(lists, lists_of_shards), **more)
 
 
 def write_metadata(

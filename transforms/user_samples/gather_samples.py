@@ -197,7 +197,7 @@ def _describe(
     traits: list[tuple[str, str, int, int]], known: list[LabelMap], before: Iterable[Facts], options: RecordOptions
 ) -> Iterator[Any]:
     """Yield LabelMap, FeatureTable and Facts of Traits as tuples."""
-    has_warned = any(_NEGATIVE in text for facts in before for _, text in facts.warnings)
+    has_warned = any(metric == Metric.NEGATIVE_AREAS.value for facts in before for _, metric in facts.counts)
     found = [trait for trait in (Trait(*trait) for trait in traits) if not (has_warned and trait.kind == _NEGATIVE)]
     kinds = {trait.kind for trait in found}
     labels = known[0] if known else choose_labels(found, options.of_image)

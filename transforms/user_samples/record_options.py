@@ -1,6 +1,6 @@
 """Options of `recordmill.beam.WriteDataset` and `recordmill.beam.Encode`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from recordmill.schemas.features import FeatureTable, Part
@@ -50,6 +50,12 @@ class RecordOptions(ObjectOptions):
     def table(self) -> FeatureTable:
         """Features of the records, with LVIS's lists on demand."""
         return self.layout_table.with_parts(self.parts)
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        models = {model for model, _ in TRANSFORM_OPTIONS.values()}
+        names = {each.flag: each.name for model in models for each in options_of(model)}
+        return names | {"--overwrite": "overwrite=True"}
 
     def _faults(self) -> Iterator[str]:
         for name in self.given("masks", *PARTS):
