@@ -1,5 +1,6 @@
 """Registry of verbs, for the command line, its help, the docs, templates and Params."""
 
+from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -25,6 +26,9 @@ class Verb(NamedTuple):
     # yield; it has no `prepare`.
     recognises: bool = False
     service_options_path: str = ""  # as options_path, of a verb that does not convert, in a service
+    # function that takes DataContents and the options' class, and yields the Ways to read what is there; empty if
+    # `auto` does not find the verb
+    ways_path: str = ""
 
     @property
     def help(self) -> str:
@@ -37,6 +41,10 @@ class Verb(NamedTuple):
     @property
     def service_options(self) -> type[Options]:
         return _imported(self.service_options_path or self.options_path)
+
+    def ways(self, contents: Any) -> Iterator[Any]:
+        """Yield the Ways to read DataContents by this verb."""
+        yield from _imported(self.ways_path)(contents, self.options)
 
     def load(self, function: str) -> Any:
         """Import the module, and Beam if it needs it, and return one of its functions."""
@@ -89,6 +97,7 @@ def _format(name: str, what: str, text: str) -> Verb:
         f"Convert {what} to TFRecord shards. {text}",
         "--data FILE|DIR|ZIP --output DIR [more flags]",
         (f"{examples} --dry-run", examples),
+        ways_path="recordmill.transforms.annotated.recognise_format.ways",
     )
 
 
@@ -106,6 +115,7 @@ VERBS = {
             f"{_CONVERT} --captions sample/annotations/captions.json --masks png --output with-masks",
             f"{_CONVERT} --categories circle,square --num-shards 4 --output small",
         ),
+        ways_path="recordmill.transforms.coco.recognise_coco.ways",
     ),
     "folder": _conversion(
         "recordmill.transforms.folder.folder_options.FolderOptions",
@@ -119,6 +129,7 @@ VERBS = {
             "recordmill folder --images sample/classes --split train=0.8,val=0.2 --stratify --format jpeg"
             " --output by-class",
         ),
+        ways_path="recordmill.transforms.folder.recognise_folder.ways",
     ),
     "table": _conversion(
         "recordmill.transforms.table.table_options.TableOptions",
@@ -133,6 +144,7 @@ VERBS = {
             "recordmill table --rows sample/pictures.csv --images sample/classes --image-column image --label label"
             " --text-column description --text tfidf --output pictures --dry-run",
         ),
+        ways_path="recordmill.transforms.table.recognise_table.ways",
     ),
     "embed": _conversion(
         "recordmill.pipelines.embed_options.EmbedOptions",

@@ -55,7 +55,7 @@ VIA = '{"a.jpg7": {"filename": "a.jpg", "size": 7, "regions": []}}'
         ({"import.csv": "TRAINING,gs://b/a.jpg,cat,0.1,0.2,,,0.5,0.6,,\n"}, ["vertex"]),
         ({"boxes.csv": "filename,class,xmin,ymin,xmax,ymax\na.jpg,cat,0.1,0.2,0.5,0.6\n"}, ["tfcsv", "vertex"]),
         ({"regions.json": VIA}, ["via"]),
-        ({"regions.json": VIA, "classes.txt": "cat", "labels/a.txt": "", "images/a.jpg": ""}, ["via", "yolo"]),
+        ({"regions.json": VIA, "classes.txt": "cat", "labels/a.txt": "", "images/a.jpg": ""}, ["yolo", "via"]),
     ],
 )
 def test_what_contents_show(tmp_path, files, verbs):
@@ -101,7 +101,7 @@ def test_ambiguous_or_unknown_is_refused(tmp_path, recordmill):
             ("--data", "flat", "--format-in", "yollo"),
             "--format-in 'yollo' is not a format; did you mean yolo? they are",
         ),
-        (("--data", "flat", "--format-in", "embed"), "--format-in 'embed' is not a format; they are yolo, "),
+        (("--data", "flat", "--format-in", "embed"), "--format-in 'embed' is not a format; they are coco, "),
     ):
         refused = recordmill("auto", *words, "--output", tmp_path / "no")
         assert (refused.code, said in refused.err) == (2, True), refused.err
