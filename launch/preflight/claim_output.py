@@ -31,14 +31,15 @@ from recordmill.schemas.features import OF_INPUT, ShardNaming, listed
 from recordmill.schemas.inputs.encoders import TextForm
 from recordmill.schemas.inputs.splits import ONLY_CASE
 from recordmill.schemas.layouts import LAYOUTS
-from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.dataset.dataset_folder import (
+    finished_shards,
     read_manifest,
     read_split_manifests,
     strange_file,
     unfinished_splits,
 )
 from recordmill.transforms.join.list_images import listing_of
+from recordmill.transforms.shards.shard_file import damage_of
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
@@ -175,58 +176,21 @@ def _check_replaceable(output: str, recipe: Recipe) -> None:
         )
 
 
-def finished_shards(output: str, recipes: Sequence[Recipe]) -> int:
-    """Return the number of finished shards of unfinished runs. A rerun keeps those that it would write unchanged."""
-    storage = storage_for(output)
-    folders = (join_path(output, state_folder(recipe.split)) for recipe in recipes)
-    return sum(name != RECIPE and name.endswith(".json") for folder in folders for name in storage.names(folder))
-
-
 def _damaged_shards(output: str, split: SplitManifest) -> list[str]:
     """Return a split's file errors: missing, other size, other checksum."""
     storage = storage_for(output)
-
-    def damage(shard: ShardInfo) -> str:
-        try:
-            size, crc32c = storage.checksum(join_path(output, shard.file))
-        except FileNotFoundError:
-            return f"{shard.file} is missing"
-        if size != shard.bytes:
-            return f"{shard.file} has {size:,} bytes instead of {shard.bytes:,}"
-        is_same = crc32c == shard.crc32c
-        return "" if is_same else f"{shard.file} has the checksum {crc32c} instead of {shard.crc32c}"
-
     with ThreadPoolExecutor(_CONCURRENT_CHECKS) as pool:
-        return list(filter(None, pool.map(damage, split.shards)))
+        damages = pool.map(lambda shard: damage_of(storage, join_path(output, shard.file), shard), split.shards)
+        return [f"{shard.file} {damage}" for shard, damage in zip(split.shards, damages, strict=True) if damage]
 
 
 def _check_same_recipe(output: str, known: Recipe, wanted: Recipe, holds: str) -> None:
     """Refuse another recipe, and name the differences."""
-    if known == wanted:
-        return
-    before, now = ({**msgspec.to_builtins(recipe), **recipe.options} for recipe in (known, wanted))
-    keys = [key for key in before | now if key != "options" and before.get(key) != now.get(key)]
-    changes = (f"{key.replace('_', '-')} was {_shown(before.get(key))}, now {_shown(now.get(key))}" for key in keys)
-    raise ConfigError(
-        f"{output} {holds} {known.name}-{known.split} made otherwise ({'; '.join(changes)}); "
-        "give another --output or --split, or --overwrite to replace it"
-    )
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "its default"
-    if isinstance(value, list | tuple):
-        shown = (
-            f"--{item['kind']} {item['path']}"
-            + (f" ({item['bytes']:,} bytes, crc32c {item['crc32c']})" if item["crc32c"] else "")
-            + (f" with {item['masks']}" if item["masks"] else "")
-            if isinstance(item, dict)
-            else str(item)
-            for item in value
+    if known != wanted:
+        raise ConfigError(
+            f"{output} {holds} {known.name}-{known.split} made otherwise ({known.changes(wanted)}); "
+            "give another --output or --split, or --overwrite to replace it"
         )
-        return " ".join(shown) or "none"
-    return str(value)
 
 
 def _read_note(note: str, overwrite: bool) -> Recipe | None:

@@ -12,7 +12,6 @@ from recordmill.launch.preflight.claim_output import (
     OutputState,
     absent_folders,
     claim_output,
-    finished_shards,
     release_output,
 )
 from recordmill.launch.runners.beam_options import Runner, beam_options, local_mode, purpose_of, runner_of
@@ -25,7 +24,7 @@ from recordmill.schemas.dataset.recipes import LISTING, Recipe
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError
 from recordmill.schemas.inputs.picture_options import PictureOptions
 from recordmill.schemas.sizes import number_text
-from recordmill.transforms.dataset.dataset_folder import read_statistics, require_manifest, tidy
+from recordmill.transforms.dataset.dataset_folder import finished_shards, read_statistics, require_manifest, tidy
 from recordmill.transforms.dataset.fact_lines import data_set_lines, plan_lines
 from recordmill.transforms.insight.across_splits import check_complete_duplicates, compare_splits
 from recordmill.transforms.insight.write_report import has_report, try_to_report

@@ -70,6 +70,14 @@ class Recipe(msgspec.Struct, frozen=True):
         """Return True if the recipes are equal, except that one of them has files compressed by GZIP."""
         return self._uncompressed(other) == other._uncompressed(self)
 
+    def changes(self, new: "Recipe") -> str:
+        """Return the differences of a new recipe."""
+        before, now = ({**msgspec.to_builtins(recipe), **recipe.options} for recipe in (self, new))
+        keys = [key for key in before | now if key != "options" and before.get(key) != now.get(key)]
+        return "; ".join(
+            f"{key.replace('_', '-')} was {_shown(before.get(key))}, now {_shown(now.get(key))}" for key in keys
+        )
+
     def _uncompressed(self, other: "Recipe") -> "Recipe":
         """Return the recipe with plain files in place of those that only one of the recipes has compressed."""
         paths = {file.path for file in other.inputs}
@@ -90,3 +98,19 @@ class Recipe(msgspec.Struct, frozen=True):
     @property
     def shard_names(self) -> ShardNames:
         return shard_names(self.name, self.split, self.layout)
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "its default"
+    if isinstance(value, list | tuple):
+        shown = (
+            f"--{item['kind']} {item['path']}"
+            + (f" ({item['bytes']:,} bytes, crc32c {item['crc32c']})" if item["crc32c"] else "")
+            + (f" with {item['masks']}" if item["masks"] else "")
+            if isinstance(item, dict)
+            else str(item)
+            for item in value
+        )
+        return " ".join(shown) or "none"
+    return str(value)

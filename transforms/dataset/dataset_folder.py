@@ -17,6 +17,7 @@ from recordmill.schemas.dataset.dataset_files import (
     state_folder,
 )
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, decode_manifest, encode_manifest
+from recordmill.schemas.dataset.recipes import Recipe
 from recordmill.schemas.dataset.tfds import DATASET_INFO, FEATURES, shard_links
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.labels import LABEL_FILES, LabelsBeside
@@ -119,6 +120,13 @@ def unfinished_splits(output: str) -> list[str]:
     ending = f"/{RECIPE}"
     notes = (file.name for file in storage.walk(output) if file.name.endswith(ending))
     return sorted(note[len(state_folder("")) : -len(ending)] for note in notes if note.startswith(state_folder("")))
+
+
+def finished_shards(output: str, recipes: Iterable[Recipe]) -> int:
+    """Return the number of finished shards of unfinished runs. A rerun keeps those that it would write unchanged."""
+    storage = storage_for(output)
+    folders = (join_path(output, state_folder(recipe.split)) for recipe in recipes)
+    return sum(name != RECIPE and name.endswith(".json") for folder in folders for name in storage.names(folder))
 
 
 def strange_file(output: str, split: str) -> str:

@@ -279,8 +279,15 @@ def moves(split: str, shard: ShardInfo) -> list[Move]:
 
 
 def is_whole(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> bool:
-    """Return True if a file has that size and checksum."""
+    return not damage_of(storage, path, file)
+
+
+def damage_of(storage: Storage, path: str, file: ShardInfo | IndexInfo) -> str:
+    """Return what is wrong with a file's size or checksum; empty if nothing is."""
     try:
-        return storage.checksum(path) == (file.bytes, file.crc32c)
+        size, crc32c = storage.checksum(path)
     except FileNotFoundError:
-        return False
+        return "is missing"
+    if size != file.bytes:
+        return f"has {size:,} bytes instead of {file.bytes:,}"
+    return "" if crc32c == file.crc32c else f"has the checksum {crc32c} instead of {file.crc32c}"
