@@ -1,16 +1,16 @@
 """Folders and label files of a Source become Blocks of image rows with their objects."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection, TaggedOutput
-from isal import isal_zlib
 
-from recordmill.schemas.block import Block, ragged_texts
-from recordmill.schemas.inputs.images import is_image_name
+from recordmill.schemas.block import Block, join_blocks, ragged_texts
+from recordmill.schemas.inputs.images import ImageRef, is_image_name
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_key
 from recordmill.transforms.annotated.read_labels import (
@@ -28,6 +28,8 @@ from recordmill.transforms.annotated.read_labels import (
     ReadNaming,
     ReadStated,
     buckets_of,
+    label_files,
+    zipped,
 )
 from recordmill.transforms.annotated.source import SourceFolder, SplitList
 from recordmill.transforms.blocks.pack_block import pack_parts
@@ -35,12 +37,13 @@ from recordmill.transforms.dataset.compare_names import Names, add_names
 from recordmill.transforms.dataset.facts import FACTS, Facts
 from recordmill.transforms.join.list_images import FILES_AT_ONCE, batched, file_block, list_outside
 from recordmill.transforms.join.match_blocks import MatchRows, name_buckets
-from recordmill.transforms.runtime.beam_steps import pack
 from recordmill.transforms.storage.interface import NameRange, is_remote
 from recordmill.transforms.storage.resolve import storage_for
 
 _LABELS, _ROWS = "labels", "rows"
 _IN_FLIGHT = 64
+_CHUNK = 4096
+"""Files that are Python objects at a time; columns take a tenth of their memory."""
 
 
 class ReadSource(NamedTuple):
@@ -118,23 +121,32 @@ def _list(listed: tuple[SourceFolder, tuple[str, str]], rules: AnnotatedRules) -
     source = rules.source
     split = rules.index_of(folder.split) if folder.split and folder.has_images else -1
     files = list_outside(folder.path, NameRange(*bounds), rules.output, None)
-    for batch in batched(((folder.prefix + name, file) for name, file in files), FILES_AT_ONCE):
-        images = [(name, file) for name, file in batch if folder.has_images and is_image_name(name)]
-        names = [source.label_of(name) if source.label_of else name for name, _ in images]
-        block = file_block(images)
-        if source.label_of:
-            block = block.having(split=np.full(len(images), split, np.int64))
-        buckets = name_buckets(names, rules.match, 1 << BITS)
-        yield from pack_parts(block, buckets)
-        if source.lists and folder.split and images:
-            rows = Block(file_name=block.file_name, split=block.split)
-            yield from (TaggedOutput(_ROWS, keyed) for keyed in pack_parts(rows, buckets))
-        labels = [
-            (name, file.path, file.size_bytes, file.version, folder.split)
-            for name, file in batch
-            if source.is_label(name)
-        ]
-        yield from (TaggedOutput(_LABELS, each) for each in (_keyed(labels) if source.label_of else _runs(labels)))
+    chunks = (_columns(chunk, folder, rules) for chunk in batched(files, _CHUNK))
+    for several in batched(chunks, FILES_AT_ONCE // _CHUNK):
+        images, buckets, labels = (list(parts) for parts in zip(*several, strict=True))
+        block, of_block = join_blocks(images), np.concatenate(buckets)
+        if not source.label_of:
+            yield from pack_parts(block, of_block)
+            yield from (TaggedOutput(_LABELS, run) for run in _runs([*chain.from_iterable(map(label_files, labels))]))
+            continue
+        yield from zipped(pack_parts(block.having(split=np.full(len(block), split, np.int64)), of_block))
+        if source.lists and folder.split and len(block):
+            rows = Block(file_name=block.file_name, split=np.full(len(block), split, np.int64))
+            yield from (TaggedOutput(_ROWS, keyed) for keyed in zipped(pack_parts(rows, of_block)))
+        for keyed in zipped(pack_parts(join_blocks(labels), buckets_of(join_blocks(labels).file_name.texts()))):
+            yield TaggedOutput(_LABELS, keyed)
+
+
+def _columns(
+    files: Sequence[tuple[str, ImageRef]], folder: SourceFolder, rules: AnnotatedRules
+) -> tuple[Block, np.ndarray, Block]:
+    """Return the images of a folder, their buckets, and its label files."""
+    source, named = rules.source, [(folder.prefix + name, file) for name, file in files]
+    images = [(name, file) for name, file in named if folder.has_images and is_image_name(name)]
+    names = [source.label_of(name) if source.label_of else name for name, _ in images]
+    buckets = name_buckets(names, rules.match, 1 << BITS)
+    labels = file_block((name, file) for name, file in named if source.is_label(name))
+    return file_block(images), buckets, labels.having(class_name=ragged_texts([folder.split] * len(labels)))
 
 
 def _runs(labels: list[LabelFile]) -> Iterator[list[LabelFile]]:
@@ -142,14 +154,6 @@ def _runs(labels: list[LabelFile]) -> Iterator[list[LabelFile]]:
     small = [label for label in labels if label[2] <= SMALL_BYTES]
     yield from batched(small, AT_ONCE)
     yield from ([label] for label in labels if label[2] > SMALL_BYTES)
-
-
-def _keyed(labels: list[LabelFile]) -> Iterator[Keyed]:
-    """Yield the label files of each bucket."""
-    by_bucket: dict[int, list[LabelFile]] = {}
-    for label, bucket in zip(labels, buckets_of([label[0] for label in labels]).tolist(), strict=True):
-        by_bucket.setdefault(bucket, []).append(label)
-    yield from ((bucket, isal_zlib.compress(pack(of_bucket), 1)) for bucket, of_bucket in by_bucket.items())
 
 
 def _read_list(list_: SplitList, rules: AnnotatedRules) -> Iterator[Keyed]:
@@ -160,7 +164,7 @@ def _read_list(list_: SplitList, rules: AnnotatedRules) -> Iterator[Keyed]:
         for batch in batched(map(name_key, names), FILES_AT_ONCE):
             rows = Block(file_name=ragged_texts(batch), split=np.full(len(batch), rules.index_of(split), np.int64))
             labels = list(map(rules.source.label_of, batch)) if rules.source.label_of else batch
-            yield from pack_parts(rows, buckets_of(labels))
+            yield from zipped(pack_parts(rows, buckets_of(labels)))
 
 
 def _said(group: tuple[str, Iterable[Names]], split: str) -> Facts:

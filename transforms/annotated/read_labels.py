@@ -21,6 +21,7 @@ from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.annotated.source import FILES, FRACTIONS, NOTE, PIXELS, LabelFault, LabelledImage, Source
+from recordmill.transforms.blocks.image_tasks import image_paths
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.coco.join_images import Filters
@@ -30,7 +31,7 @@ from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.images.load_images import KEPT_BYTES, keep_files
 from recordmill.transforms.join.match_blocks import NO_FILES, FileState, match_rows, name_buckets, name_keys
 from recordmill.transforms.runtime import progress
-from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, pack, unpacker
+from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, pack
 from recordmill.transforms.runtime.threads import look_ahead
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -61,7 +62,6 @@ _Named = tuple[LabelFile, int, LabelledImage]
 """Label file, number of an image in it, and the image."""
 Fetched = bytes | OSError | None
 """Bytes of a label file, or why it cannot be read; None if it is read as a stream."""
-_UNPACK_LABELS = unpacker(list[LabelFile])
 
 
 class AnnotatedRules(NamedTuple):
@@ -94,6 +94,22 @@ class AnnotatedRules(NamedTuple):
 
 def buckets_of(names: Sequence[str]) -> np.ndarray:
     return name_buckets(names, "path", 1 << BITS)
+
+
+def zipped(parts: Iterable[Keyed]) -> Iterator[Keyed]:
+    """Yield packed Blocks compressed: names of files take a fifth of their memory."""
+    yield from ((bucket, isal_zlib.compress(packed, 1)) for bucket, packed in parts)
+
+
+def _unzipped(packed: bytes) -> Block:
+    return unpack_block(isal_zlib.decompress(packed))
+
+
+def label_files(block: Block) -> list[LabelFile]:
+    """Return the label files of a Block, whose `class_name` is their split."""
+    texts = block.file_name.texts(), image_paths(block), block.file_version.texts(), block.class_name.texts()
+    names, paths, versions, splits = texts
+    return [*zip(names, paths, block.file_bytes.tolist(), versions, splits, strict=True)]
 
 
 class _LabelReader(ThreadedDoFn):
@@ -139,10 +155,10 @@ class ReadBeside(_LabelReader):
         images, labels, lists = (list(side) for side in group[1])
         rules, facts = self._rules, FactsBuilder()
         source, label_of = rules.source, rules.source.label_of or str
-        known = {label[0]: label for packed in labels for label in _UNPACK_LABELS(isal_zlib.decompress(packed))}
-        files = join_blocks([NO_FILES.having(split=_NO_ROWS.split), *map(unpack_block, images)])
+        known = {label[0]: label for packed in labels for label in label_files(_unzipped(packed))}
+        files = join_blocks([NO_FILES.having(split=_NO_ROWS.split), *map(_unzipped, images)])
         if source.lists:
-            rows = _listed(join_blocks([_NO_ROWS, *map(unpack_block, lists)]), files, label_of, facts)
+            rows = _listed(join_blocks([_NO_ROWS, *map(_unzipped, lists)]), files, label_of, facts)
         else:
             rows = _unique(files)
         rows = rows.having(image_id=np.array(list(map(name_id, map(name_key, rows.file_name.texts()))), np.int64))
