@@ -29,7 +29,6 @@ from recordmill.transforms.annotated.read_labels import (
     ReadStated,
     buckets_of,
     label_files,
-    zipped,
 )
 from recordmill.transforms.annotated.source import SourceFolder, SplitList
 from recordmill.transforms.blocks.pack_block import pack_parts
@@ -129,12 +128,13 @@ def _list(listed: tuple[SourceFolder, tuple[str, str]], rules: AnnotatedRules) -
             yield from pack_parts(block, of_block)
             yield from (TaggedOutput(_LABELS, run) for run in _runs([*chain.from_iterable(map(label_files, labels))]))
             continue
-        yield from zipped(pack_parts(block.having(split=np.full(len(block), split, np.int64)), of_block))
+        yield from pack_parts(block.having(split=np.full(len(block), split, np.int64)), of_block, is_zipped=True)
         if source.lists and folder.split and len(block):
             rows = Block(file_name=block.file_name, split=np.full(len(block), split, np.int64))
-            yield from (TaggedOutput(_ROWS, keyed) for keyed in zipped(pack_parts(rows, of_block)))
-        for keyed in zipped(pack_parts(join_blocks(labels), buckets_of(join_blocks(labels).file_name.texts()))):
-            yield TaggedOutput(_LABELS, keyed)
+            yield from (TaggedOutput(_ROWS, keyed) for keyed in pack_parts(rows, of_block, is_zipped=True))
+        block = join_blocks(labels)
+        keyed_labels = pack_parts(block, buckets_of(block.file_name.texts()), is_zipped=True)
+        yield from (TaggedOutput(_LABELS, keyed) for keyed in keyed_labels)
 
 
 def _columns(
@@ -164,7 +164,7 @@ def _read_list(list_: SplitList, rules: AnnotatedRules) -> Iterator[Keyed]:
         for batch in batched(map(name_key, names), FILES_AT_ONCE):
             rows = Block(file_name=ragged_texts(batch), split=np.full(len(batch), rules.index_of(split), np.int64))
             labels = list(map(rules.source.label_of, batch)) if rules.source.label_of else batch
-            yield from zipped(pack_parts(rows, buckets_of(labels)))
+            yield from pack_parts(rows, buckets_of(labels), is_zipped=True)
 
 
 def _said(group: tuple[str, Iterable[Names]], split: str) -> Facts:

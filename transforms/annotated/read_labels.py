@@ -10,7 +10,6 @@ from zlib import crc32
 import msgspec
 import numpy as np
 from apache_beam.pvalue import TaggedOutput
-from isal import isal_zlib
 
 from recordmill.schemas.block import Block, join_blocks, ragged_bytes, ragged_texts
 from recordmill.schemas.dataset.manifest import InputRows
@@ -96,15 +95,6 @@ def buckets_of(names: Sequence[str]) -> np.ndarray:
     return name_buckets(names, "path", 1 << BITS)
 
 
-def zipped(parts: Iterable[Keyed]) -> Iterator[Keyed]:
-    """Yield packed Blocks compressed: names of files take a fifth of their memory."""
-    yield from ((bucket, isal_zlib.compress(packed, 1)) for bucket, packed in parts)
-
-
-def _unzipped(packed: bytes) -> Block:
-    return unpack_block(isal_zlib.decompress(packed))
-
-
 def label_files(block: Block) -> list[LabelFile]:
     """Return the label files of a Block, whose `class_name` is their split."""
     texts = block.file_name.texts(), image_paths(block), block.file_version.texts(), block.class_name.texts()
@@ -138,7 +128,8 @@ class _LabelReader(ThreadedDoFn):
             files = [label[0] if label else key for label, key in zip(labels, keys, strict=True)]
             block, traits = labelled_rows(names, images, files, self._rules.source)
             block = block.having(**dict(rows.image_columns()))
-            yield from pack_parts(block, ranges_of(hash_images(block.image_id, self._rules.seed), BITS))
+            ranges = ranges_of(hash_images(block.image_id, self._rules.seed), BITS)
+            yield from pack_parts(block, ranges, is_zipped=True)
             yield from (TaggedOutput(TRAITS, tuple(trait)) for trait in traits)
         first = {label[0]: name for name, label in reversed([*zip(names, labels, strict=True)]) if label}
         yield from _notice(
@@ -155,10 +146,10 @@ class ReadBeside(_LabelReader):
         images, labels, lists = (list(side) for side in group[1])
         rules, facts = self._rules, FactsBuilder()
         source, label_of = rules.source, rules.source.label_of or str
-        known = {label[0]: label for packed in labels for label in label_files(_unzipped(packed))}
-        files = join_blocks([NO_FILES.having(split=_NO_ROWS.split), *map(_unzipped, images)])
+        known = {label[0]: label for packed in labels for label in label_files(unpack_block(packed))}
+        files = join_blocks([NO_FILES.having(split=_NO_ROWS.split), *map(unpack_block, images)])
         if source.lists:
-            rows = _listed(join_blocks([_NO_ROWS, *map(_unzipped, lists)]), files, label_of, facts)
+            rows = _listed(join_blocks([_NO_ROWS, *map(unpack_block, lists)]), files, label_of, facts)
         else:
             rows = _unique(files)
         rows = rows.having(image_id=np.array(list(map(name_id, map(name_key, rows.file_name.texts()))), np.int64))

@@ -4,12 +4,15 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from isal import isal_zlib
 from msgspec import msgpack
 
 from recordmill.schemas.block import Block, Ragged, starts_of
 
 _ENCODE, _DECODE = msgpack.Encoder().encode, msgpack.Decoder().decode
 _NARROW = ("<u1", "<u2", "<u4", "<i4")
+_ZLIB = b"x"
+"""First byte of compressed data. That of MessagePack's map is another."""
 _HUNDREDTHS = 100
 """Divisor of decimals. Most numbers of JSON have two decimals, and k / 100 is exactly their double."""
 
@@ -43,13 +46,14 @@ def pack_block(block: Block) -> bytes:
     return next(iter(pack_parts(block, np.zeros(len(block), np.int64))))[1] if len(block) else b""
 
 
-def pack_parts(block: Block, keys: np.ndarray) -> Iterator[Keyed]:
+def pack_parts(block: Block, keys: np.ndarray, is_zipped: bool = False) -> Iterator[Keyed]:
     """Yield each key with the packed Block of its images, in the order of keys.
 
     Columns are narrowed once, before the split, because a part may be small.
 
     Args:
         keys: int64 [N], key of each image.
+        is_zipped: True to compress parts: many parts of a few images take a third of their memory.
     """
     order = np.argsort(keys, kind="stable")
     if (np.diff(keys) < 0).any():
@@ -69,11 +73,13 @@ def pack_parts(block: Block, keys: np.ndarray) -> Iterator[Keyed]:
             first, last = int(firsts[start]), int(firsts[end])
             columns["first_object_of_image"] = _encoded(numbers, start, end)
             columns |= {name: _encoded(column, first, last) for name, column in objects.items()}
-        yield int(keys[start]), _ENCODE(columns)
+        packed = _ENCODE(columns)
+        yield int(keys[start]), isal_zlib.compress(packed, 1) if is_zipped else packed
 
 
 def unpack_block(data: bytes) -> Block:
-    """Return the Block that `pack_block` packed."""
+    """Return the Block that `pack_block` or `pack_parts` packed."""
+    data = isal_zlib.decompress(data) if data[:1] == _ZLIB else data
     columns = {name: _decoded(column) for name, column in _DECODE(data).items()}
     if "first_object_of_image" in columns:
         columns["first_object_of_image"] = starts_of(columns["first_object_of_image"])

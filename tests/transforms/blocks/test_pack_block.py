@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 @given(blocks(least_columns=5), st.data())
 def test_pack_parts(block, data):
     keys = np.array(data.draw(st.lists(st.integers(0, 3), min_size=len(block), max_size=len(block))), np.int64)
-    parts = list(pack_parts(block, keys))
+    parts = list(pack_parts(block, keys, data.draw(st.booleans())))
     assert [key for key, _ in parts] == sorted({*keys.tolist()})
     assert {key: contents(unpack_block(packed)) for key, packed in parts} == {
         key: contents(block.take(keys == key)) for key in keys.tolist()
