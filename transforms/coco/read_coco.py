@@ -47,6 +47,9 @@ _LOGGER = logging.getLogger(__name__)
 _SUMMARIES = "summaries"
 _ROWS = "rows"
 _RANGE_BYTES, _MOST_RANGE_BYTES, _UNPACKED = 8 << 20, 32 << 20, 5
+_LEAST_BLOCK_BYTES = 2 << 20
+"""Blocks have a 32nd of a file between this and BLOCK_BYTES. Rows of a block are the peak of a job of few images; small
+blocks of a large file are slow to pack, as each has a part for each range."""
 _LEAST_BITS, _USUAL_BITS, _MOST_BITS = 2, 8, 14
 _TRIES = 5
 """Reads per block. Ranged GETs carry no checksum, so each block is verified and re-read on mismatch."""
@@ -98,14 +101,13 @@ class ReadAnnotations(beam.PTransform):
     """
 
     rules: ReadRules
-    block_bytes: int = BLOCK_BYTES
 
     def expand(self, p):
         read = []
         for name, is_packed in (("Files", False), ("PackedFiles", True)):
             sources = [source for source in self.rules.sources if source.path.endswith(".gz") == is_packed]
             if sources:
-                cut = p | name >> beam.Create(sources) | f"Cut{name}" >> beam.FlatMap(cut_file, self.block_bytes)
+                cut = p | name >> beam.Create(sources) | f"Cut{name}" >> beam.FlatMap(cut_file)
                 spread = cut if is_packed else cut | f"Spread{name}" >> beam.Reshuffle()
                 decode = beam.FlatMap(_read, self.rules).with_output_types(Keyed)
                 outputs = decode.with_outputs(_SUMMARIES, FACTS, _ROWS, main="annotations")
@@ -182,8 +184,8 @@ def _describe(source: bytes, summaries: Iterable[BlockSummary]) -> AnnotationFil
     return describe_file(msgspec.json.decode(source, type=AnnotationSource), summaries)
 
 
-def cut_file(source: AnnotationSource, block_bytes: int = BLOCK_BYTES) -> Iterator[AnnotationBlock]:
-    """Yield the blocks of a COCO file (https://cocodataset.org/#format-data).
+def cut_file(source: AnnotationSource, most_bytes: int = BLOCK_BYTES) -> Iterator[AnnotationBlock]:
+    """Yield the blocks of a COCO file (https://cocodataset.org/#format-data), of at most about `most_bytes`.
 
     Raises:
         AnnotationFileError: The file is not JSON (the message has line and column), or has a list twice.
@@ -193,6 +195,7 @@ def cut_file(source: AnnotationSource, block_bytes: int = BLOCK_BYTES) -> Iterat
     path = source.path
     _LOGGER.info("Reading %s", path)
     size = storage_for(path).size(path) or 0
+    block_bytes = min(most_bytes, max(_LEAST_BLOCK_BYTES, size >> 5))
     is_packed, pieces = open_unpacked(path, block_bytes)
     try:
         for number, block in enumerate(cut_blocks(path, pieces, block_bytes)):
