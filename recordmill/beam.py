@@ -3,7 +3,7 @@
     samples, labels, facts = p | ReadCoco(images="images", instances="instances.json")
     samples | beam.Filter(lambda sample: sample.objects) | WriteDataset("out", labels=labels, facts=facts)
 
-See docs/beam.md.
+`p | ReadCoco(…) | WriteDataset(…)` writes Samples that no step changes. See docs/beam.md.
 """
 
 import logging
@@ -138,12 +138,13 @@ class ReadFolder(_Transform):
 @beam.typehints.with_input_types(Sample)
 @beam.typehints.with_output_types(bytes)
 class Encode(_Transform):
-    """Convert each Sample to its record, a serialised tf.Example, for any sink.
+    """Convert each Sample to its record, a serialised tf.Example, for any sink. Apply to Samples or to a Read.
 
     Rejects are counted as metrics in the namespace `recordmill`; the first ten rejects of a worker are logged.
 
     Args:
-        labels: PCollection of one LabelMap, as ReadCoco returns it; None to collect the classes of the Samples.
+        labels: PCollection of one LabelMap, as ReadCoco returns it; None to collect the classes of the Samples. A Read
+            brings its own.
         options: Options of WriteDataset for records.
 
     Returns:
@@ -155,7 +156,8 @@ class Encode(_Transform):
         self._labels = labels
 
     def expand(self, samples):
-        found = samples | "CheckSamples" >> CheckSamples(self._options, self._labels)
+        samples, labels, _ = _read_of(samples, self._labels)
+        found = samples | "CheckSamples" >> CheckSamples(self._options, labels)
         encode = beam.ParDo(_Encode(self._options), AsSingleton(found.labels), AsSingleton(found.table))
         batches = found.samples | beam.Values() | beam.BatchElements(min_batch_size=8, max_batch_size=64)
         return batches | "Encode" >> encode.with_output_types(bytes)
@@ -164,14 +166,15 @@ class Encode(_Transform):
 @beam.typehints.with_input_types(Sample)
 @beam.typehints.with_output_types(Manifest)
 class WriteDataset(_Transform):
-    """Write Samples as a data set, with the shards, manifest and statistics of the command.
+    """Write Samples, or a Read, as a data set, with the shards, manifest and statistics of the command.
 
     To resume a stopped run, run the same pipeline again: finished shards of the same Samples are kept.
 
     Args:
         output: Folder of the data set, local or in a bucket.
         labels: PCollection of one LabelMap, as ReadCoco returns it; None to collect the classes of the Samples.
-        facts: PCollection of Facts, as ReadCoco returns it, for the counts of the manifest; None if nothing was read.
+        facts: PCollection of Facts, as ReadCoco returns it, for the counts of the manifest; None if nothing was read. A
+            Read brings its own labels and facts.
         options: Options of the command for records, splits, shards and rejects, see docs/beam.md.
 
     Returns:
@@ -193,7 +196,8 @@ class WriteDataset(_Transform):
 
     def expand(self, samples):
         options: RecordOptions = self._options
-        job = samples_job(options, samples, self._labels, self._facts)
+        samples, labels, facts = _read_of(samples, self._labels, self._facts)
+        job = samples_job(options, samples, labels, facts)
         recipes = job.recipes()
         with in_words_of(options.words):
             states = claim_output(options.output, recipes, options.overwrite)
@@ -203,6 +207,14 @@ class WriteDataset(_Transform):
                 "whether its Samples are the same: give another output, or overwrite=True"
             )
         return job.write(samples.pipeline, recipes)
+
+
+def _read_of(given: Any, labels: PCollection | None, facts: PCollection | None = None) -> tuple[Any, Any, Any]:
+    """Return samples, labels and facts of a transform's input: a Read, or a PCollection of Sample with these."""
+    if not isinstance(given, tuple):
+        return given, labels, facts
+    samples, own_labels, own_facts = given
+    return samples, labels or own_labels, facts or own_facts
 
 
 def _read(gathered: Gathered, splits: Sequence[str]) -> Read:
