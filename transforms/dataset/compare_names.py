@@ -226,9 +226,12 @@ def _cure(pair: Pair, pairs: Iterable[Pair], sources: NameSources, is_all: bool,
     if pair.difference in _OF_ENDING:
         return "were the pictures converted? Correct the names"
     cures = ["--match suffix"] if suffix_finds_all else []
-    # In a deeper folder, images that have files would lose them.
-    if is_all and {other.folder for other in pairs if other.difference is Difference.DEEPER} == {pair.folder}:
-        cures += [
-            f"--images {folder.rstrip('/')}/{pair.folder}" for folder in sources.images if len(sources.images) == 1
-        ]
+    # In another folder, images that have files would lose them.
+    folders = {other.folder for other in pairs if other.difference is pair.difference}
+    if is_all and len(sources.images) == 1 and folders == {pair.folder}:
+        folder = sources.images[0].rstrip("/")
+        if pair.difference is Difference.DEEPER:
+            cures.append(f"--images {folder}/{pair.folder}")
+        elif pair.image == f"{pair.folder}/{pair.file}" and f"/{folder}".endswith(f"/{pair.folder}"):
+            cures.append(f"--images {folder.removesuffix(pair.folder) or './'}")
     return f"give {' or '.join(cures)}" if cures else "correct the names"

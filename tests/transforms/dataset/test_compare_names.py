@@ -85,7 +85,8 @@ def test_the_likeliest_file_is_taken():
         (["1.jpg", "2.jpg"], ["t/1.jpg", "t/2.jpg"], "further folder 't'", "give --match suffix or --images img/t."),
         (["1.jpg", "2.jpg"], ["t/1.jpg", "v/2.jpg"], "further folder", "compared): give --match suffix."),
         (["i/1.jpg"], ["1.jpg"], "begin with 'i', which", "(1 of 1 names compared): give --match suffix."),
-        (["/i/1.jpg"], ["1.jpg"], "Names are absolute paths: ", "give --match suffix."),
+        (["img/1.jpg"], ["1.jpg"], "begin with 'img', which", "give --match suffix or --images ./."),
+        (["/img/1.jpg"], ["1.jpg"], "Names are absolute paths: ", "compared): give --match suffix."),
         (["https://x.org/1.jpg"], ["1.jpg"], "Names are absolute paths: ", "give --match suffix."),
         (["C:\\i\\1.jpg"], ["1.jpg"], "Names are absolute paths: ", "give --match suffix."),
         (["i\\1.jpg"], ["i/1.jpg"], "Names are Windows paths: ", "give --match suffix."),
@@ -129,6 +130,12 @@ def test_no_flag_is_advised_that_verb_lacks_or_given(match):
 
 def test_images_beside_file_that_names_them_are_named_of():
     assert told(["1.jpg"], ["x.jpg"], beside="data/train").endswith("They are in data/train: give --images data/train.")
+
+
+def test_folder_above_is_named():
+    sources = NameSources(("data/own/img/",), ("a.csv",), "")
+    assert told(["img/1.jpg", "img/2.jpg"], ["1.jpg", "2.jpg"], sources).endswith("compared): give --images data/own/.")
+    assert told(["n/1.jpg"], ["1.jpg"], NameSources(("own",), ("a.csv",), "")).endswith("correct the names.")
 
 
 def test_where_other_images_have_files_folder_is_not_doubted():
