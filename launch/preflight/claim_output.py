@@ -30,10 +30,11 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import OF_INPUT, ShardNaming, listed
 from recordmill.schemas.inputs.encoders import TextForm
 from recordmill.schemas.inputs.splits import ONLY_CASE
-from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.dataset.dataset_folder import (
     finished_shards,
+    note_path,
     read_manifest,
+    read_note,
     read_split_manifests,
     strange_file,
     unfinished_splits,
@@ -81,7 +82,7 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
         _note_recipe(output, recipe)
     try:  # after the notes, so that one of two simultaneous jobs sees the other
         others = {
-            split: _read_note(_note(output, split), overwrite=True)
+            split: _read_note(output, split, overwrite=True)
             for split in sorted(set(unfinished_splits(output)) - splits if new else ())
         }
         for recipe in new:
@@ -90,7 +91,7 @@ def claim_output(output: str, recipes: Sequence[Recipe], overwrite: bool) -> lis
         release_output(output, new, ())
         raise
     for recipe in new:  # not every storage can refuse to replace a file
-        noted = _read_note(_note(output, recipe.split), overwrite=True)
+        noted = _read_note(output, recipe.split, overwrite=True)
         if noted and not noted.unlisted.is_same_content(recipe):
             raise ConfigError(f"{output}: another job has begun to write {recipe.split} otherwise; wait until it ends")
     for recipe, state in zip(recipes, states, strict=True):
@@ -139,7 +140,7 @@ def _split_state(
         if not damaged:
             return OutputState.COMPLETE
         _LOGGER.warning("%s: %s; the split is written again", output, ", ".join(damaged))
-    noted = _read_note(_note(output, recipe.split), overwrite)
+    noted = _read_note(output, recipe.split, overwrite)
     # Finished shards depend neither on further listed files nor on the compression of the input.
     if noted and noted.unlisted.is_same_content(recipe):
         return OutputState.UNFINISHED
@@ -161,13 +162,13 @@ def _note_recipe(output: str, recipe: Recipe) -> None:
     """Delete the state of an earlier run of the split, and write the recipe of this one."""
     storage = storage_for(output)
     storage.delete_folder(join_path(output, state_folder(recipe.split)))
-    storage.write(_note(output, recipe.split), encode_json(recipe))
+    storage.write(note_path(output, recipe.split), encode_json(recipe))
 
 
 def _check_replaceable(output: str, recipe: Recipe) -> None:
     """Refuse a bucket whose objects cannot be replaced. The recipe's note shows it, because an account may read and
     write objects without the right to read the bucket's settings. The note stays."""
-    note = _note(output, recipe.split)
+    note = note_path(output, recipe.split)
     if why := storage_for(note).protection(note):
         raise ConfigError(
             f"{note} can be neither deleted nor replaced ({why}), as shards and manifest.json could not be, so that no "
@@ -193,24 +194,13 @@ def _check_same_recipe(output: str, known: Recipe, wanted: Recipe, holds: str) -
         )
 
 
-def _read_note(note: str, overwrite: bool) -> Recipe | None:
-    storage = storage_for(note)
-    if storage.size(note) is None:
-        return None
+def _read_note(output: str, split: str, overwrite: bool) -> Recipe | None:
     try:
-        recipe = msgspec.json.decode(storage.read(note), type=Recipe)
-        return recipe if recipe.layout in LAYOUTS else None
-    except FileNotFoundError:  # another run may have ended just now
-        return None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return read_note(output, split)
+    except ConfigError:
         if overwrite:
             return None
-        raise ConfigError(f"{note} cannot be read ({error}); --overwrite starts again") from error
-
-
-def _note(output: str, split: str) -> str:
-    """Return the path of the recipe of an unfinished run."""
-    return join_path(output, f"{state_folder(split)}/{RECIPE}")
+        raise
 
 
 def _check_other_splits(output: str, manifest: Manifest | None, recipes: Sequence[Recipe], overwrite: bool) -> None:

@@ -22,6 +22,7 @@ from recordmill.schemas.dataset.tfds import DATASET_INFO, FEATURES, shard_links
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.labels import LABEL_FILES, LabelsBeside
 from recordmill.schemas.inputs.tables import SCHEMA_FILES
+from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.problems import DUPLICATES, FINGERPRINTS, split_fingerprints, split_problems
 from recordmill.schemas.statistics import REPORT, STATISTICS, SplitStatistics, split_statistics
 from recordmill.transforms.records.shard_index import ENDING, INDEX, index_file
@@ -110,6 +111,29 @@ def is_metadata(name: str) -> bool:
         return True
     others = (MANIFEST, STATISTICS, DUPLICATES, REPORT, DATASET_INFO, FEATURES, *LABEL_FILES, *SCHEMA_FILES)
     return name in others or name.endswith(".labels.txt")
+
+
+def note_path(output: str, split: str) -> str:
+    """Return the path of the recipe of an unfinished run."""
+    return join_path(output, f"{state_folder(split)}/{RECIPE}")
+
+
+def read_note(output: str, split: str) -> Recipe | None:
+    """Return the recipe of an unfinished run of a split; None if there is none, or one of another version.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    storage, note = storage_for(output), note_path(output, split)
+    if storage.size(note) is None:
+        return None
+    try:
+        recipe = msgspec.json.decode(storage.read(note), type=Recipe)
+        return recipe if recipe.layout in LAYOUTS else None
+    except FileNotFoundError:  # another run may have ended just now
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{note} cannot be read ({error}); --overwrite starts again") from error
 
 
 def unfinished_splits(output: str) -> list[str]:

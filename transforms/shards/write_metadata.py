@@ -21,7 +21,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import RejectTally
 from recordmill.schemas.shards import ShardInfo, ShardKey
 from recordmill.schemas.statistics import Statistics
-from recordmill.transforms.dataset.dataset_folder import forget, read_manifest, tidy
+from recordmill.transforms.dataset.dataset_folder import forget, read_manifest, read_note, tidy
 from recordmill.transforms.dataset.facts import AddFacts, Facts, Findings, add_facts
 from recordmill.transforms.dataset.rejects import KindRejects, rejects_paths, tally_rejects, write_rejects
 from recordmill.transforms.insight.across_splits import (
@@ -133,8 +133,15 @@ def write_metadata(
             stay.
         LostImagesError: See `describe_split.check_whole`.
         CategoryError, JobError: See `commit_splits`; or the note of a shard is missing, and no other run of the same
-            job has committed the splits.
+            job has committed the splits; or a run with another recipe has started, and will replace the splits.
     """
+    for recipe in target.recipes:
+        noted = read_note(target.output, recipe.split)
+        if noted and not noted.unlisted.is_same_content(recipe.unlisted):
+            raise JobError(
+                f"{target.output}: another job has begun to write {recipe.split} otherwise, before this one had a "
+                "finished shard; give this one another --output"
+            )
     rejects = write_rejects(target.output, [recipe.split for recipe in target.recipes], lists)
     try:
         shards = {recipe.split: read_notes(target.output, recipe, notes) for recipe in target.recipes}

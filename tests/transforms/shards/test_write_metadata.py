@@ -122,7 +122,7 @@ def left_by_a_killed_run(name: str) -> str:
 
 def test_everything_is_in_its_place(tmp_path):
     stage(tmp_path, RECIPE, [])
-    (tmp_path / ".recordmill-train" / "recipe.json").write_text("{}")
+    (tmp_path / ".recordmill-train" / "recipe.json").write_bytes(encode_json(RECIPE))
     (tmp_path / left_by_a_killed_run("coco-train.tfrecord-00000-of-00002")).write_text("of this split")
     (tmp_path / left_by_a_killed_run("manifest.json")).write_text("of any file")
     assert write(tmp_path) == split_of(tmp_path)
@@ -143,7 +143,7 @@ def test_everything_is_in_its_place(tmp_path):
 def test_manifest_is_written_when_all_else_is_in_its_place(tmp_path, monkeypatch):
     """And before what an unfinished run needs is deleted: whoever is killed at any moment can go on."""
     stage(tmp_path, RECIPE, [])
-    (tmp_path / ".recordmill-train" / "recipe.json").write_text("{}")
+    (tmp_path / ".recordmill-train" / "recipe.json").write_bytes(encode_json(RECIPE))
     at_the_manifest: list[dict[str, bytes]] = []
     storage_write = LocalStorage.write
 
@@ -172,7 +172,7 @@ def test_too_many_rejects_leave_their_list_and_no_manifest(tmp_path):
 def test_split_without_example_leaves_its_rejects_only(tmp_path):
     """Its shards are no work that another command has to be held up for."""
     (tmp_path / ".recordmill-train").mkdir()
-    (tmp_path / ".recordmill-train" / "recipe.json").write_text("{}")
+    (tmp_path / ".recordmill-train" / "recipe.json").write_bytes(encode_json(RECIPE))
     empty = ShardInfo("coco-train.tfrecord-00000-of-00001", 0, 0, "", "")
     counts = {"images": 0, "objects": 0}
     images = sum(rows.images for rows in INPUTS)
@@ -252,6 +252,17 @@ def late(folder, recipe=RECIPE, duplicates="report") -> Manifest:
     """A run of which the notes are gone."""
     notes = [(ShardKey("train", index, 2), "0" * 64) for index in range(2)]
     return write_all(folder, [recipe], facts_of("train"), duplicates=duplicates, notes=notes)
+
+
+def test_run_with_another_recipe_that_has_started_meanwhile(tmp_path):
+    notes, note = stage(tmp_path, RECIPE, SHARDS), tmp_path / ".recordmill-train" / "recipe.json"
+    note.write_bytes(encode_json(msgspec.structs.replace(RECIPE, options={"seed": 1})))
+    before = contents(tmp_path)
+    with pytest.raises(JobError, match="another job has begun to write train otherwise, before this one"):
+        write_all(tmp_path, [RECIPE], facts_of("train"), notes=notes)
+    assert contents(tmp_path) == before  # of the other job, which goes on
+    note.write_bytes(encode_json(RECIPE))
+    write_all(tmp_path, [RECIPE], facts_of("train"), notes=notes)
 
 
 def test_later_run_finds_commit_of_first(tmp_path):
