@@ -20,10 +20,8 @@ from contextlib import suppress
 from enum import Enum
 from itertools import product
 
-import msgspec
-
 from recordmill.launch.preflight.check_folder import folder_fault, real_path
-from recordmill.schemas.dataset.dataset_files import RECIPE, split_manifest, state_folder
+from recordmill.schemas.dataset.dataset_files import split_manifest, state_folder
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.errors import ConfigError

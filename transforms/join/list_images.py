@@ -119,7 +119,7 @@ class ListFolders(beam.PTransform):
         super().__init__()
         self._output, self._make, self._args, self._is_noted = output, make, args, is_noted
 
-    def expand(self, folders: PCollection[str]):
+    def expand(self, folders: PCollection[str]):  # ListedFolders: Beam accepts no type hints, and warns of them
         listing = beam.FlatMap(_list_folder, self._output, self._is_noted, self._make, *self._args)
         outputs = listing.with_output_types(Keyed).with_outputs(_LISTINGS, FACTS, main="blocks")
         listed = folders | "ListParts" >> ListParts() | "ListFolder" >> outputs

@@ -184,8 +184,9 @@ def check_findings(demands: Demands, rows: dict[str, Rows], facts: Facts, lists:
     unit = next(iter(rows.values())).what
     tally, images, files = tally_rejects(facts.rejects.items()), facts.unmatched, facts.unlisted
     of_images = tally.reasons(unit)
-    # If files name the images, no file is missing.
-    not_found = sum(of_images.get(reason.value, 0) for reason in _NOT_FOUND) if images.number else 0
+    # If files name the images, or Samples name their files, no file is missing.
+    is_looked_up = images.number and demands.sources.images
+    not_found = sum(of_images.get(reason.value, 0) for reason in _NOT_FOUND) if is_looked_up else 0
     total = sum(of_split.images for of_split in rows.values())
     is_any_found = of_images.get(Reason.NO_GROUP.value, 0) > 0  # these images have a file
     if not_found and sum(of_images.values()) >= total and not is_any_found:

@@ -235,6 +235,8 @@ def check_examples(splits: Mapping[str, SplitManifest], rejects_path: str) -> No
             continue
         left_out = "none is of the classes that were asked for" if images.of_other_classes else "all are rejected"
         left_out = "none has an object" if images.without_record else left_out
+        rejected = sum(images.rejected.values())
+        left_out = f"{rejected} are rejected, and the pipeline removed {images.removed}" if images.removed else left_out
         raise EmptyDatasetError(
             f"of the {images.rows} {split.recipe.unit}s of split {name} {left_out}, see {rejects_path}; nothing was "
             "written"

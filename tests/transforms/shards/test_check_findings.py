@@ -131,6 +131,12 @@ def test_images_without_file_differ_from_other_rejects(found, images, files, err
     assert "rejects.jsonl" not in str(caught.value)  # without an output
 
 
+def test_samples_without_image_folder_are_not_looked_up():
+    asked = demands()._replace(sources=NameSources((), ()))
+    with pytest.raises(TooManyRejectsError, match="malformed_image 9; the first: number 0"):
+        check(asked, {"train": Rows(10, 0)}, [*rejected(9, BROKEN), *rejected(1)], names("1.jpg"))
+
+
 def test_without_any_file_nothing_is_written(tmp_path):
     with pytest.raises(NoImageFoundError, match=r"so nothing is written: a\.json names '1.jpg'") as caught:
         check(demands(tmp_path, max_rejects=1), {"train": Rows(2, 0)}, rejected(2), names("1.jpg"))

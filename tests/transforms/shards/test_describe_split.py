@@ -296,6 +296,7 @@ def test_one_split_without_images():
     [
         (ImageCounts(2, 0, 0, {"image_missing": 2}), "all are rejected, see rejects.jsonl"),
         (ImageCounts(2, 0, 2, {}), "none has an object"),
+        (ImageCounts(2, 0, 0, {"image_missing": 1}, removed=1), "1 are rejected, and the pipeline removed 1, see"),
         (ImageCounts(2, 0, 0, {"image_missing": 1}, of_other_classes=1), "none is of the classes that were asked for"),
     ],
 )
