@@ -138,7 +138,7 @@ def sample_rows(list_: str, text: bytes, kind: AnnotationKind, first: int, step:
     try:
         annotations = RAW_FILE.decode(data).annotations
     except msgspec.DecodeError:
-        annotations = RAW_FILE.decode(quote_nan(data)).annotations
+        annotations = RAW_FILE.decode(quote_nan(without_lone_surrogates(data))).annotations
     for raw in annotations[first::step] if annotations is not msgspec.UNSET else ():
         with contextlib.suppress(msgspec.DecodeError):
             rows.append(decode(raw))

@@ -308,3 +308,7 @@ def test_half_character_costs_that_character():
     file = json.dumps(document(images=[{"id": 1, "file_name": "NAME"}])).replace('"NAME"', text)
     rows = decode(file.encode())
     assert rows.images[0].file_name == "a\ufffdb \\ud800 \U0001f600 \ufffd"
+    (row,) = sample_rows(
+        "annotations", b'{"note": "\\ud800", %b' % json.dumps(ROW).encode()[1:], AnnotationKind.INSTANCES, 0, 1
+    )
+    assert row.id == ROW["id"]
