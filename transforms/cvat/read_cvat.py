@@ -36,6 +36,7 @@ from recordmill.transforms.annotated.source import (
     Source,
     SourceFolder,
     XmlError,
+    not_usable,
     parser,
 )
 from recordmill.transforms.cvat.cvat_options import CvatOptions
@@ -203,8 +204,7 @@ def _image(element: Element, rules: CvatRules) -> LabelledImage:
     name, subset = attributes.get("name", ""), attributes.get("subset", "")
     if not name or (rules.splits and subset not in rules.splits):
         lacking = f"<image> {name!r} is of subset {subset!r}, which <subsets> lacks"
-        detail = lacking if name else "an <image> without name"
-        return LabelledImage(None, (LabelFault(Reason.MALFORMED_IMAGE, detail, element.line),))
+        return not_usable(lacking if name else "an <image> without name", element.line)
     if posixpath.splitext(name)[1].lower() not in IMAGE_SUFFIXES:  # a frame of a video
         name += rules.frame[rules.frame.rfind(".") :]
     found, tags = ImageParts(), dict[str, None]()
