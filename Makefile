@@ -15,8 +15,8 @@ LOCK := $(BIN)/uv pip compile --universal --python-version 3.10 --no-python-down
 # Without bytecode, Beam's import takes 1.45 s in place of 0.67 s.
 INSTALL = $(BIN)/uv pip install --compile-bytecode --python
 
-.PHONY: demo test test-airflow test-browser test-consumers test-engines test-faults test-newest test-pythons test-recorded lint \
-    format bench bench-engines bench-peers lock lock-consumers templates pictures clean .engines/fetched
+.PHONY: demo test test-airflow test-browser test-consumers test-engines test-faults test-newest test-pythons lint format \
+    bench bench-engines bench-peers lock lock-consumers templates pictures clean .engines/fetched
 
 demo: $(VENV)/installed-beam  ## Write the sample data set, convert it, verify the result
 	rm -rf $(DEMO)
@@ -36,9 +36,6 @@ test test-faults test-engines test-browser: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/installed  ## Run the tests
 	$(BIN)/python -m pytest -n 3 --dist worksteal --ignore=tests/consumers --ignore=tests/faults \
 	    --ignore=tests/engines --ignore=tests/airflow --ignore=tests/browser $(PYTEST_ARGS)
-
-test-recorded: $(VENV)/installed  ## Compare the outputs of recorded jobs with their SHA-256
-	$(BIN)/python -m tests.recorded.check
 
 test-consumers: $(VENV)/installed .venv-model-garden/installed $(CONSUMERS:%=.consumers/%/installed)  ## Have Model Garden, TFDS, Keras, torchvision, Grain, Datumaro, … read it
 	$(BIN)/python -m pytest -n $(JOBS) tests/consumers --ignore=tests/consumers/environments $(PYTEST_ARGS)

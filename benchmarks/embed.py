@@ -40,7 +40,7 @@ from recordmill.transforms.encoders.load_model import build_model, load_model
 from recordmill.transforms.runtime.threads import usable_cores
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.write_shards import write_shard
-from tests.oracles.block_of_tasks import block_of_tasks
+from tests.transforms.blocks.of_tasks import block_of_tasks
 
 BATCH = 16
 

@@ -35,7 +35,7 @@ from tests.conftest import CATEGORIES, draw_jpeg, write_coco
 from tests.faults import warm_process
 from tests.faults.warm_process import Command
 from tests.gcs_stand_in import Call, Fault, GcsStandIn, Kind
-from tests.oracles.encode_tasks import pack_tasks
+from tests.transforms.blocks.of_tasks import pack_tasks
 
 if TYPE_CHECKING:
     from tests.s3_stand_in import S3StandIn

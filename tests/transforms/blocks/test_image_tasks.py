@@ -8,8 +8,8 @@ from recordmill.schemas.inputs.annotations import ImageLabels
 from recordmill.schemas.inputs.images import ImageRef, ImageTask
 from recordmill.transforms.blocks.image_tasks import each_task, image_tasks, labels_of
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
-from tests.oracles.block_of_tasks import block_of_tasks
 from tests.transforms.blocks.drawn_blocks import SPLITS, tasks
+from tests.transforms.blocks.of_tasks import block_of_tasks
 
 
 @settings(max_examples=100)

@@ -15,10 +15,8 @@ from recordmill.transforms.blocks import __main__ as printer
 from recordmill.transforms.blocks.image_tasks import image_tasks
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order, ranges_of, run_step
-from tests.oracles.block_of_tasks import block_of_tasks
-from tests.oracles.task_order import image_order as scalar_order
-from tests.oracles.task_order import task_order
 from tests.transforms.blocks.drawn_blocks import IDS, SPLITS, tasks
+from tests.transforms.blocks.of_tasks import block_of_tasks
 
 INT64_MAX = (1 << 63) - 1
 
@@ -41,7 +39,6 @@ def test_hash_images(seed, image_id, hashed):
 def test_ranges_of(seed, ids, bits):
     """Ranges are in the order of images."""
     hashes = hash_images(np.array(ids, np.int64), seed)
-    assert hashes.tolist() == [scalar_order(seed, id_)[0] for id_ in ids]
     assert ranges_of(hashes, bits).tolist() == [hash_ * (1 << bits) >> 63 for hash_ in hashes.tolist()]
 
 
@@ -56,10 +53,18 @@ def test_image_order(images, rows, are_rows, seed):
     """By hash and id; rows of a table with one id by their content, name and place."""
     found = [task for task in rows if task.labels.row] if are_rows else images
     block = block_of_tasks(found, SPLITS)
-    ordered = image_tasks(block.take(image_order(block, hash_images(block.image_id, seed))), SPLITS)
-    assert [task_order(seed, task) for task in ordered] == sorted(task_order(seed, task) for task in found)
+    hashes = hash_images(block.image_id, seed)
+    hash_of = dict(zip(block.image_id.tolist(), hashes.tolist(), strict=True))
+
+    def order(task):
+        row = task.labels.row
+        content = (row.record, task.file_name, row.place) if row else ()
+        return hash_of[task.image_id], task.image_id, content
+
+    ordered = image_tasks(block.take(image_order(block, hashes)), SPLITS)
+    assert list(map(order, ordered)) == sorted(map(order, found))
     if not are_rows:
-        assert ordered == sorted(found, key=lambda task: task_order(seed, task))
+        assert ordered == sorted(found, key=order)
 
 
 IDS = np.arange(9)

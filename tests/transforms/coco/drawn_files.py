@@ -1,31 +1,25 @@
-"""COCO files that tests draw, as rows of JSON; and what the steps of a job make of them, in one process."""
+"""COCO files that tests draw, as rows of JSON and as Blocks."""
 
 import itertools
 import json
 import random
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
 from recordmill.schemas.block import Block, join_blocks
-from recordmill.schemas.inputs.annotations import NO_LABELS, Category, ImageLabels, ImageRow
-from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationKind, AnnotationSource, BoxFormat, FileAnnotations
+from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.inputs.images import ImageRef
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.rejects import NO_ID_TEXTS, Rejected
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.coco.convert_rows import (
-    LABELS,
     annotation_block,
     image_block,
-    other_format,
-    row_converter,
-    size_of,
 )
-from recordmill.transforms.coco.decode_coco import CocoRows, decode_coco
+from recordmill.transforms.coco.decode_coco import decode_coco
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.list_images import file_block
 from recordmill.transforms.join.match_blocks import NO_FILES, match_rows, name_buckets, name_keys
@@ -127,16 +121,6 @@ def files(draw: st.DrawFn, names: st.SearchStrategy[str]) -> list[DrawnFile]:
     return found
 
 
-def decoded(file: DrawnFile, name: str, start: int = 0, end: int | None = None) -> CocoRows:
-    """Some rows of one of the lists of a file, without the texts of ids, which the oracle does not name."""
-    rows = getattr(file, name)[start:end]
-    text = b",".join(json.dumps(row).encode() for row in rows)
-    return decode_coco(file.source.path, name, text, file.source.kind, True)._replace(id_texts=NO_ID_TEXTS)
-
-
-# As Blocks
-
-
 def blocks_of(drawn: Sequence[DrawnFile], rng: random.Random) -> tuple[list[Block], list[Block]]:
     """Image rows and annotations, cut anywhere into parts of their files."""
     sources = [file.source for file in drawn]
@@ -151,7 +135,8 @@ def blocks_of(drawn: Sequence[DrawnFile], rng: random.Random) -> tuple[list[Bloc
             for start, end in itertools.pairwise(cuts):
                 block = AnnotationBlock(file.source, number, name, start, 0, 0, 0, 0)
                 number += 1
-                found = decoded(file, name, start, end)
+                text = b",".join(json.dumps(row).encode() for row in of_list[start:end])
+                found = decode_coco(file.source.path, name, text, file.source.kind, True)
                 rows.append(image_block(block, found, sources))
                 annotations.append(annotation_block(block, found, sources))
     return [block for block in rows if len(block)], [block for block in annotations if len(block)]
@@ -169,22 +154,17 @@ def in_groups(blocks: Sequence[Block], keys: Any, rng: random.Random) -> dict[in
 
 
 def matched_rows(
-    rows: Sequence[Block],
-    files: dict[str, ImageRef],
-    match: str,
-    division: Any,
-    facts: FactsBuilder,
-    rng: random.Random,
+    rows: Sequence[Block], files: dict[str, ImageRef], division: Any, facts: FactsBuilder, rng: random.Random
 ) -> list[Block]:
     """Rows that have met their files, in eight buckets of names."""
     matched = []
     listed = [file_block(files.items())]
-    of_rows = in_groups(rows, lambda block: name_buckets(name_keys(block.file_name.texts()), match, 8), rng)
-    of_files = in_groups(listed, lambda block: name_buckets(block.file_name.texts(), match, 8), rng)
+    of_rows = in_groups(rows, lambda block: name_buckets(name_keys(block.file_name.texts()), "path", 8), rng)
+    of_files = in_groups(listed, lambda block: name_buckets(block.file_name.texts(), "path", 8), rng)
     for bucket in of_rows.keys() | of_files.keys():
         found = join_blocks([NO_FILES, *of_files.get(bucket, [])])
         if bucket in of_rows:
-            result = match_rows(join_blocks(of_rows[bucket]), found, match, division)
+            result = match_rows(join_blocks(of_rows[bucket]), found, "path", division)
             matched.append(result.rows)
             facts.add_unlisted(*result.unlisted)
         else:
@@ -194,39 +174,3 @@ def matched_rows(
 
 def in_ranges(blocks: Sequence[Block], seed: int, bits: int, rng: random.Random) -> dict[int, list[Block]]:
     return in_groups(blocks, lambda block: ranges_of(hash_images(block.image_id, seed), bits), rng)
-
-
-# One image at a time
-
-
-def file_annotations(drawn: Sequence[DrawnFile]) -> dict[int, list[FileAnnotations]]:
-    """Annotations of each image in each file, by image id."""
-    found = defaultdict[int, list[FileAnnotations]](list)
-    for file in drawn:
-        source, convert, label = file.source, row_converter(file.source), LABELS.get(file.source.kind)
-        rows, items = defaultdict[int, list[Any]](list), defaultdict[int, list[Any]](list)
-        for row in decoded(file, "images").images:
-            rows[row.id].append(row)
-        of_file = decoded(file, "annotations") if file.annotations else None
-        for row in of_file.annotations if of_file else ():
-            items[row.image_id].append(convert(row))
-        for reject in of_file.rejected if of_file else ():
-            if reject.image_id is not None:
-                items[reject.image_id].append(reject)
-        for id_ in {*rows, *items}:
-            usable = tuple(item for item in items[id_] if not isinstance(item, Rejected))
-            labels = {label: usable} if label else {}
-            for key in ("neg_category_ids", "not_exhaustive_category_ids") if rows[id_] else ():
-                labels[key] = tuple(getattr(rows[id_][0], key) or ())
-            part = FileAnnotations(
-                id_,
-                source.path,
-                source.kind,
-                tuple(ImageRow(row.id, row.file_name, *(size_of(row) or (None, None))) for row in rows[id_]),
-                () if label else usable,
-                ImageLabels(**labels) if any(labels.values()) else NO_LABELS,
-                tuple(item for item in items[id_] if isinstance(item, Rejected)),
-                other_format(source),
-            )
-            found[id_].append(part)
-    return found

@@ -23,8 +23,8 @@ from recordmill.transforms.encoders.load_model import LoadedModel, load_model
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.records.tfrecord import framed
 from tests.conftest import draw_jpeg
-from tests.oracles.encode_tasks import expected_amount
 from tests.tiny_models import saved, tiny
+from tests.transforms.encoders.drawn_tasks import expected_amount
 
 LABELS = LabelMap((Category(0, "cat"), Category(1, "dog")))
 

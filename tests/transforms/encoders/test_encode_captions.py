@@ -12,7 +12,7 @@ from recordmill.transforms.dataset.facts import add_facts
 from recordmill.transforms.encoders import fit_encoder as module
 from recordmill.transforms.encoders.encode_captions import EncodeCaptions, caption_text
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings
-from tests.oracles.block_of_tasks import block_of_tasks
+from tests.transforms.blocks.of_tasks import block_of_tasks
 
 COUNTS = TextSettings(TextForm.COUNTS)
 

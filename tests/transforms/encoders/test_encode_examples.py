@@ -35,10 +35,9 @@ from recordmill.transforms.images.masks import bitmap, resized
 from recordmill.transforms.insight.count_images import ImageCounter
 from recordmill.transforms.insight.fingerprint_images import ImageFingerprints
 from recordmill.transforms.records.parse_record import RecordParser, as_meant, join_values
-from tests.oracles import random_tasks
-from tests.oracles.boxes import fit_box
-from tests.oracles.encode_tasks import encode_tasks
-from tests.oracles.fact_columns import record_places, sorted_objects
+from tests.transforms.encoders import drawn_tasks
+from tests.transforms.encoders.drawn_tasks import encode_tasks, fit_box
+from tests.transforms.insight.drawn_facts import record_places, sorted_objects
 
 LABELS = LabelMap(
     (Category(0, "été", keypoints=("nose", "tail")), Category(3, "dog", keypoints=("nose",)), Category(90, "dog")),
@@ -167,17 +166,17 @@ def assert_has_its_objects(
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("policy", ["clip", "drop", "keep"])
-@pytest.mark.parametrize("labels", [random_tasks.LABELS, random_tasks.SHIFTED], ids=["labels", "shifted"])
+@pytest.mark.parametrize("labels", [drawn_tasks.LABELS, drawn_tasks.SHIFTED], ids=["labels", "shifted"])
 @pytest.mark.parametrize("table", TABLES)
 def test_a_run_is_that_of_each_image(table, labels, policy, seed):
-    assert_is_that_of_each_image(labels, TABLES[table], policy, random_tasks.draw_tasks(seed, labels))
+    assert_is_that_of_each_image(labels, TABLES[table], policy, drawn_tasks.draw_tasks(seed, labels))
 
 
 @pytest.mark.parametrize("table", [PLAIN, KERAS])
 def test_many_objects(table):
-    loaded = random_tasks.draw_tasks(0, images=3, most=20_000)
+    loaded = drawn_tasks.draw_tasks(0, images=3, most=20_000)
     assert sum(len(task.annotations) for task, _ in loaded) >= 20_000
-    assert_is_that_of_each_image(random_tasks.LABELS, table, "clip", loaded)
+    assert_is_that_of_each_image(drawn_tasks.LABELS, table, "clip", loaded)
 
 
 def test_unknown_category_is_error_of_ours():

@@ -8,7 +8,7 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.blocks.image_tasks import object_columns
 from recordmill.transforms.encoders.encode_objects import KeypointEncoder, fit_boxes
-from tests.oracles.boxes import FittedBox, fit_box
+from tests.transforms.encoders.drawn_tasks import FittedBox, fit_box
 
 POLICIES = ("clip", "drop", "keep")
 SIDES = st.integers(1, 20_000)
@@ -23,16 +23,6 @@ def boxes(draw) -> tuple[tuple[float, float, float, float], int, int]:
     width, height = draw(SIDES), draw(SIDES)
     x, box_width, y, box_height = (draw(numbers) for numbers in (PLACES, LENGTHS, PLACES, LENGTHS))
     return (x * width, y * height, box_width * width, box_height * height), width, height
-
-
-def fit_one(bbox, width, height, policy) -> FittedBox | Reason:
-    """The only box of an array as `fit_box` returns it."""
-    (edges,), (is_clipped,), (is_empty,), (is_outside,) = fit_boxes(
-        np.array([bbox], float), np.array([[width, height]]), policy
-    )
-    if is_empty or is_outside:
-        return Reason.EMPTY_BOX if is_empty else Reason.BOX_OUTSIDE
-    return FittedBox(*edges.tolist(), bool(is_clipped))
 
 
 @pytest.mark.parametrize(
@@ -56,22 +46,27 @@ def fit_one(bbox, width, height, policy) -> FittedBox | Reason:
     ],
 )
 def test_clip(bbox, expected):
-    assert fit_one(bbox, 100, 50, "clip") == expected
+    assert fit_box(bbox, 100, 50, "clip") == expected
 
 
-@given(st.lists(boxes()))
-@example([((-0.0, -0.0, 50.0, 50.0), 100, 50)])
-def test_equals_fit_box(rows):
+@given(st.lists(boxes()), st.sampled_from(POLICIES))
+@example([((-0.0, -0.0, 50.0, 50.0), 100, 50)], "clip")
+def test_fit_boxes(rows, policy):
     bboxes = np.array([bbox for bbox, _, _ in rows], float).reshape(-1, 4)
     frames = np.array([frame for _, *frame in rows], np.int64).reshape(-1, 2)
-    for policy in POLICIES:
-        fitted = fit_boxes(bboxes, frames, policy)
-        for row, edges, *flags in zip(rows, *(column.tolist() for column in fitted), strict=True):
-            expected = fit_box(*row, policy)
-            if isinstance(expected, Reason):
-                assert flags == [False, expected == Reason.EMPTY_BOX, expected == Reason.BOX_OUTSIDE]
-            else:
-                assert str([*edges, *flags]) == str([*expected, False, False])  # str tells -0.0 from 0.0
+    fitted = zip(rows, *(column.tolist() for column in fit_boxes(bboxes, frames, policy)), strict=True)
+    for (box, width, height), edges, is_clipped, is_empty, is_outside in fitted:
+        x, y, box_width, box_height = box
+        edges_px = y, x, y + box_height, x + box_width
+        inside_px = max(y, 0.0), max(x, 0.0), min(edges_px[2], float(height)), min(edges_px[3], float(width))
+        in_record = [np.float32(edge / side) for edge, side in zip(inside_px, (height, width) * 2, strict=True)]
+        assert is_empty == (in_record[0] >= in_record[2] or in_record[1] >= in_record[3])
+        crosses = inside_px != edges_px and not is_empty
+        assert (is_clipped, is_outside) == (crosses and policy == "clip", crosses and policy == "drop")
+        if not (is_empty or is_outside):
+            kept_px = inside_px if policy == "clip" else edges_px
+            expected = [edge / side for edge, side in zip(kept_px, (height, width) * 2, strict=True)]
+            assert str(edges) == str(expected)  # str tells -0.0 from 0.0
 
 
 PERSON = Category(1, "person", keypoints=("nose", "left été", "right ear"))

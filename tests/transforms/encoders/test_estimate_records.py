@@ -1,19 +1,20 @@
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.features import FeatureTable, Part
-from recordmill.schemas.inputs.annotations import Annotation, Caption, Category, ImageLabels
+from recordmill.schemas.inputs.annotations import Annotation, Caption, Category, ImageLabels, TableRow
 from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, LAYOUTS, TFDS
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.images.masks import grey_png
 from recordmill.transforms.records.tfrecord import framed
-from tests.oracles.block_of_tasks import block_of_tasks
-from tests.oracles.encode_tasks import encode_tasks, expected_amount
+from tests.transforms.blocks.drawn_blocks import SPLITS, tasks
+from tests.transforms.blocks.of_tasks import block_of_tasks
+from tests.transforms.encoders.drawn_tasks import encode_tasks, expected_amount
 
 LABELS = LabelMap((Category(1, "person", keypoints=tuple(f"keypoint {n}" for n in range(17))), Category(44, "bottle")))
 POLYGON = b"[[" + b", ".join(b"%d.5, %d.25" % (10 + n, 20 + n * n % 90) for n in range(40)) + b"]]"
@@ -40,6 +41,20 @@ def framed_bytes(task: ImageTask, table: FeatureTable, picture: Picture | None =
     picture = picture or Picture(bytes(task.ref.size_bytes), "jpeg", task.width, task.height, "0" * 64)
     records = encode_tasks(LABELS, table, "clip", [(task, picture)]).records
     return sum(framed(len(b"".join(record))) for record in records)
+
+
+MASKED = DETECTION.with_parts((Part.MASK_PNG, Part.MASK_RLE, Part.KEYPOINTS, Part.CAPTIONS))
+TABLES = [PLAIN, KERAS, MASKED, DETECTION.with_parts((Part.SEMANTIC, Part.PANOPTIC)), CLASSIFICATION]
+
+
+@settings(max_examples=50)
+@given(tasks(), st.sampled_from(TABLES), st.sampled_from([None, 20, 1000]))
+def test_other_images_change_nothing(images, table, max_side):
+    estimate, block = RecordEstimate(table, max_side), block_of_tasks(images, SPLITS)
+    amounts = list(zip(*(column.tolist() for column in estimate.of_block(block)), strict=True))
+    assert amounts == [expected_amount(estimate, image) for image in images]
+    alone = [estimate.least_mask_bytes(block_of_tasks([image], SPLITS)).item() for image in images]
+    assert estimate.least_mask_bytes(block).tolist() == alone
 
 
 @pytest.mark.parametrize("objects", [0, 1, 7])
@@ -105,7 +120,10 @@ def test_estimate_of_one_class_is_within_a_tenth():
     of_one_class = msgspec.structs.replace(task(size=len(GREY_PNG)), labels=ImageLabels(class_name="bottle"))
     picture = Picture(GREY_PNG, "png", 320, 240, "0" * 64)
     written = framed_bytes(of_one_class, CLASSIFICATION, picture)
-    assert expected_bytes(of_one_class, CLASSIFICATION) == pytest.approx(written, rel=0.1)
+    expected = expected_bytes(of_one_class, CLASSIFICATION)
+    assert expected == pytest.approx(written, rel=0.1)
+    of_row = ImageLabels(class_name="bottle", row=TableRow(b"x" * 300, 1, "rows.csv"))
+    assert expected_bytes(msgspec.structs.replace(of_one_class, labels=of_row), CLASSIFICATION) == expected + 300
 
 
 @pytest.mark.parametrize("side", [500, 2000, 6000])

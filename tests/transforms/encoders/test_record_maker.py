@@ -14,7 +14,7 @@ from recordmill.transforms.encoders.record_maker import PictureRowEncoder
 from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.sample.draw_scene import encoded
 from recordmill.transforms.shards.encode_pictures import EncodePictures
-from tests.oracles.encode_tasks import expected_amount
+from tests.transforms.encoders.drawn_tasks import expected_amount
 
 JPEG = encoded(Image.new("RGB", (40, 30), (200, 60, 50)), "JPEG")
 COLUMNS = TableSchema((Column("a", "a", ColumnType.INT64), Column("n", "image/name", ColumnType.BYTES))).features

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from recordmill.schemas.boxes import exact_edges_px, shortest_decimal, shortest_px
 from recordmill.schemas.rejects import Reason
-from tests.oracles.boxes import fit_box
+from tests.transforms.encoders.drawn_tasks import fit_box
 
 sizes = st.integers(1, 8000)
 places = st.floats(-2, 3) | st.just(1.0)

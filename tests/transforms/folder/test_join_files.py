@@ -8,16 +8,15 @@ from hypothesis import strategies as st
 
 from recordmill.schemas.block import Block
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.inputs.annotations import AnnotatedImage, ImageLabels, ImageRow, TableRow
+from recordmill.schemas.inputs.annotations import ImageLabels, TableRow
 from recordmill.schemas.inputs.images import NO_FILE, ImageRef, ImageTask
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_tasks, label_column
+from recordmill.transforms.blocks.run_step import hash_images
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 from recordmill.transforms.folder.read_folder import join_files
 from recordmill.transforms.join.list_images import file_block
-from tests.oracles.join_scalar import JoinSide, match_sides
-from tests.oracles.task_order import task_order
 from tests.transforms.dataset.kinds import SplitReject, listed
 from tests.transforms.folder.rows import Row, block_of
 
@@ -39,30 +38,6 @@ def with_files(rows: list[Row], files: dict[str, ImageRef]) -> Block:
     """Rows of paths, which have the columns of their files."""
     block, columns = block_of(rows, SPLITS), file_block([(row.name, files[row.name]) for row in rows])
     return block.having(**{name: getattr(columns, name) for name in ("file_folder", "file_bytes", "file_version")})
-
-
-def joined_one_by_one(
-    rows: list[Row], files: list[File], classes: tuple[str, ...]
-) -> tuple[list[ImageTask], Counter, list, list, Counter]:
-    """Tasks, rejects, unlisted and unmatched names, and numbers of images of other classes."""
-    tasks, rejects, unlisted, unmatched, others = [], Counter(), [], [], Counter()
-    for name in sorted({row.name for row in rows} | {name for name, _ in files}):
-        images = [row for row in rows if row.name == name]
-        sides = [JoinSide(file=file) for other, file in files if other == name]
-        for row in images:
-            labels = ImageLabels(class_name=row.class_name)
-            sides.append(JoinSide(AnnotatedImage(ImageRow(name_id(name), name), row.split, labels=labels)))
-        for item in match_sides(name, sides):
-            if isinstance(item, SplitReject):
-                rejects[item] += 1
-            elif isinstance(item, ImageTask):
-                if classes and item.labels.class_name not in classes:
-                    others[item.split] += 1
-                else:
-                    tasks.append(item)
-            else:
-                (unmatched if item.is_image else unlisted).append(item.name)
-    return sorted(tasks, key=lambda task: task_order(SEED, task)), rejects, unlisted, unmatched, others
 
 
 NAMES = ["a.jpg", "b.jpg", "é/c.jpg", "../d.jpg", "e.jpg"]
@@ -91,11 +66,23 @@ def test_join_files(rows, files, classes, has_files, shuffling):
         blocks += [file_block(part) for part in (files[:1], files[1:])]
     shuffling.shuffle(blocks)
     found, facts = join(blocks, classes)
-    tasks, rejects, unlisted, unmatched, others = joined_one_by_one(rows, files, classes)
-    assert found == tasks
-    assert Counter(listed(facts)) == rejects
-    assert (sorted(facts.unlisted.compared), sorted(facts.unmatched.compared)) == (unlisted, unmatched)
-    assert facts.counts == {(split, Metric.OF_OTHER_CLASSES.value): number for split, number in others.items()}
+    tasks, rejects, refs = found or [], listed(facts), dict(files)
+    others = [split for (split, metric), number in facts.counts.items() for _ in range(number)]
+    of_splits = Counter([*others, *(task.split for task in tasks), *(reject.split for reject in rejects)])
+    assert of_splits == Counter(row.split for row in rows)
+    assert {metric for _, metric in facts.counts} <= {Metric.OF_OTHER_CLASSES}
+    hashes = hash_images(np.array([task.image_id for task in tasks], np.int64), SEED).tolist()
+    assert hashes == sorted({*hashes})
+    for task in tasks:
+        assert Row(task.file_name, task.labels.class_name, task.split) in rows
+        assert (task.image_id, task.ref) == (name_id(task.file_name), refs[task.file_name])
+        assert task.labels.class_name in (classes or ("cat", "dog"))
+    assert sorted(facts.unlisted.compared) == sorted(refs.keys() - {row.name for row in rows})
+    without = {reject.id for _, reject in rejects if reject.reason in (Reason.IMAGE_MISSING, Reason.UNSAFE_FILE_NAME)}
+    assert sorted(map(name_id, facts.unmatched.compared)) == sorted(without)
+    again, other_facts = join(blocks[::-1], classes)
+    assert again == found
+    assert Counter(listed(other_facts)) == Counter(rejects)
 
 
 def test_only_files():

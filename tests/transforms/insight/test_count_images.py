@@ -18,10 +18,15 @@ from recordmill.schemas.statistics import SCALE, ZERO_BIN, PixelMeasures, Statis
 from recordmill.transforms.blocks.image_facts import join_facts
 from recordmill.transforms.dataset.facts import add_statistics
 from recordmill.transforms.insight.count_images import ImageCounter, describe_statistics, distribution, histogram
-from tests.oracles.encode_tasks import encode_tasks
-from tests.oracles.fact_columns import counted, fact_columns, record_places, sorted_objects
-from tests.oracles.image_facts import ImageFacts
-from tests.oracles.random_facts import draw_facts
+from tests.transforms.encoders.drawn_tasks import encode_tasks
+from tests.transforms.insight.drawn_facts import (
+    ImageFacts,
+    counted,
+    draw_facts,
+    fact_columns,
+    record_places,
+    sorted_objects,
+)
 
 LABELS = LabelMap((Category(1, "cat"), Category(2, "dog")), (Category(9, "sky"),))
 

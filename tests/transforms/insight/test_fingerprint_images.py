@@ -8,9 +8,7 @@ from recordmill.schemas.problems import NO_HASH
 from recordmill.schemas.statistics import PixelMeasures
 from recordmill.transforms.images.measure_pixels import perceptual_hashes
 from recordmill.transforms.insight.fingerprint_images import ImageFingerprints, image_class, label_digests
-from tests.oracles.fact_columns import fact_columns, fingerprinted, sorted_objects
-from tests.oracles.image_facts import ImageFacts, RecordPlace
-from tests.oracles.random_facts import draw_facts
+from tests.transforms.insight.drawn_facts import ImageFacts, draw_facts, fact_columns, fingerprinted, sorted_objects
 
 GREY = np.random.default_rng(0).integers(0, 256, (5, 32, 32), dtype=np.uint8)
 
@@ -26,9 +24,9 @@ def test_image_has_its_name_digest_hash_and_place():
         width, height = ((0, 0), (50, 50), (80, 40), (900, 30), (1, 900))[index]
         grey = GREY[index].tobytes() if index != 3 else b""
         images.append(facts(f"{index}.jpg", grey, width=width, height=height))
-        places.append(RecordPlace(index, 7 * index, 9))
+        places.append((index, 7 * index, 9))
     images += ImageFacts("no picture"), facts("0.jpg", is_continuation=True)
-    of = fingerprinted(*images, places=[*places, RecordPlace(5, 0, 0), RecordPlace(6, 0, 0)])
+    of = fingerprinted(*images, places=[*places, (5, 0, 0), (6, 0, 0)])
     names = [f"{index}.jpg" for index in range(5)]
     assert (of.shard, msgspec.json.decode(of.names)) == ("s", names)
     assert [row["picture"].tobytes() for row in of.array] == [

@@ -20,8 +20,7 @@ from recordmill.transforms.insight import list_problems as module
 from recordmill.transforms.insight.count_images import ImageCounter
 from recordmill.transforms.insight.find_duplicates import Found
 from recordmill.transforms.insight.list_problems import kept_copy, list_problems, worst_problems
-from tests.oracles.fact_columns import fact_columns, record_places, sorted_objects, usual_places
-from tests.oracles.image_facts import ImageFacts
+from tests.transforms.insight.drawn_facts import ImageFacts, fact_columns, record_places, sorted_objects, usual_places
 
 DULL = PixelMeasures(20, 41, 0.075)  # half of the limits of dark and blurred pictures
 

@@ -23,8 +23,7 @@ from recordmill.schemas.statistics import (
 from recordmill.transforms.insight.count_images import describe_statistics
 from recordmill.transforms.insight.page import amount_rows, check_data, order_splits, render_page, value_rows
 from recordmill.transforms.insight.read_examples import Thumbnail, chosen_examples
-from tests.oracles.fact_columns import counted
-from tests.oracles.image_facts import ImageFacts
+from tests.transforms.insight.drawn_facts import ImageFacts, counted
 from tests.transforms.shards.test_describe_split import RECIPE, SPLIT
 
 SCRIPT = "<script>alert(1)</script>"

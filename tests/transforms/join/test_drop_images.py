@@ -25,7 +25,7 @@ from recordmill.transforms.join.drop_images import (
     read_exclusions,
     unmatched_warning,
 )
-from tests.oracles.block_of_tasks import block_of_tasks
+from tests.transforms.blocks.of_tasks import block_of_tasks
 from tests.transforms.dataset.kinds import SplitReject, listed
 
 SPLITS = ("train", "val")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from recordmill.schemas.block import Block, join_blocks, ragged_texts, starts_of
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.inputs.annotations import AnnotatedImage, Annotation, Caption, ImageLabels, ImageRow
+from recordmill.schemas.inputs.annotations import Annotation, Caption, ImageLabels
 from recordmill.schemas.inputs.images import NO_FILE, ImageRef, ImageTask
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.names import name_key
@@ -33,7 +33,6 @@ from recordmill.transforms.join.match_blocks import (
     name_keys,
     without_faults,
 )
-from tests.oracles.join_scalar import JoinSide, LoneName, match_ends, match_sides
 from tests.transforms.dataset.kinds import SplitReject, listed
 
 ONE = Division(SplitShares((("val", Fraction(1)),)))
@@ -103,58 +102,40 @@ REFS = st.builds(
     st.randoms(use_true_random=False),
 )
 def test_match_rows(rows, files, how, division, rng):
-    """Any order of rows and files and any number of buckets give the result of one image at a time."""
+    """Each row is an image or a reject, in any order of rows and files, and in any number of buckets."""
     found_files = [(name, ImageRef(f"pics/{name}", file.size_bytes, file.version)) for name, file in files.items()]
-    expected = matched_one_by_one(rows, found_files, how, division)
-    rng.shuffle(rows)
-    rng.shuffle(found_files)
-    if expected is None:
+    try:
+        tasks, facts, matched = match(rows, found_files, how, division)
+    except CollidingImagesError:
         with pytest.raises(CollidingImagesError):
-            match(rows, found_files, how, division)
+            match(rows[::-1], found_files[::-1], how, division)
         return
-    tasks, facts, matched = match(rows, found_files, how, division)
-    assert Counter(tasks) == expected[0]
-    assert Counter(listed(facts)) == expected[1]
-    assert (sorted(facts.unlisted.compared), sorted(facts.unmatched.compared)) == expected[2:]
+    rejects, refs = listed(facts), dict(found_files)
+    assert sorted([*(task.image_id for task in tasks), *(reject.id for _, reject in rejects)]) == sorted(dict(rows))
+    for task in tasks:
+        key = name_key(task.file_name)
+        assert task.file_name == (dict(rows)[task.image_id] if how == "path" else key)
+        assert (task.ref, task.split) == (refs[key], division.split_of(key))
+        assert (task.annotations, task.labels) == ((OBJECT,), LABELS)
     names = matched.rows.file_name.texts()
     keys = Counter(map(name_key, names))
     assert matched.rows.is_shared.tolist() == [keys[name_key(name)] > 1 for name in names]
+    assert sorted(facts.unlisted.compared) == sorted(refs.keys() - keys.keys())
+    without = {reject.id for _, reject in rejects if reject.reason in (Reason.IMAGE_MISSING, Reason.UNSAFE_FILE_NAME)}
+    lone = [name for name, id_ in zip(names, matched.rows.image_id.tolist(), strict=True) if id_ in without]
+    assert sorted(facts.unmatched.compared) == sorted(lone)
+    rng.shuffle(rows)
+    rng.shuffle(found_files)
     buckets = name_buckets(name_keys([name for _, name in rows]), how, 8).tolist()
     file_buckets = name_buckets([name for name, _ in found_files], how, 8).tolist()
-    split_up = Counter()
+    tasks_of_buckets, rejects_of_buckets = [], []
     for bucket in range(8):
         of_bucket = [row for row, number in zip(rows, buckets, strict=True) if number == bucket]
         of_files = [file for file, number in zip(found_files, file_buckets, strict=True) if number == bucket]
-        split_up.update(match(of_bucket, of_files, how, division)[0])
-    assert split_up == expected[0]
-
-
-def matched_one_by_one(
-    rows: list[Row], files: list[File], how: str, division: Division
-) -> tuple[Counter, Counter, list[str], list[str]] | None:
-    """Tasks, rejects, and lone names of files and images; None if names collide."""
-    groups: dict[str, list[JoinSide]] = {}
-    sides = [
-        JoinSide(AnnotatedImage(ImageRow(id_, name, 7, 7), "", (OBJECT,), LABELS), name=name_key(name))
-        for id_, name in rows
-    ]
-    for side in [*sides, *(JoinSide(file=file, name=name) for name, file in files)]:
-        groups.setdefault(side.name if how == "path" else base_name(side.name), []).append(side)
-    try:
-        items = [
-            item
-            for name, group in groups.items()
-            for item in (match_sides(name, group, division) if how == "path" else match_ends(group, how, division))
-        ]
-    except CollidingImagesError:
-        return None
-    lone = [item for item in items if isinstance(item, LoneName)]
-    return (
-        Counter(item for item in items if isinstance(item, ImageTask)),
-        Counter(item for item in items if isinstance(item, SplitReject)),
-        sorted(item.name for item in lone if not item.is_image),
-        sorted(item.name for item in lone if item.is_image),
-    )
+        some, some_facts, _ = match(of_bucket, of_files, how, division)
+        tasks_of_buckets += some
+        rejects_of_buckets += listed(some_facts)
+    assert (Counter(tasks_of_buckets), Counter(rejects_of_buckets)) == (Counter(tasks), Counter(rejects))
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from recordmill.transforms.shards.describe_split import (
     describe_split,
     plan_of,
 )
-from tests.oracles.block_of_tasks import block_of_tasks
+from tests.transforms.blocks.of_tasks import block_of_tasks
 from tests.transforms.dataset.kinds import tally
 
 TABLE, KERAS, FOLDER = (LAYOUTS[layout].with_parts(()) for layout in ("detection", "keras", "classification"))

@@ -14,8 +14,8 @@ from recordmill.schemas.rejects import Metric
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.shards import encode_pictures
 from recordmill.transforms.shards.encode_pictures import EncodePictures, batches
-from tests.oracles.block_of_tasks import block_of_tasks
-from tests.oracles.random_tasks import LABELS
+from tests.transforms.blocks.of_tasks import block_of_tasks
+from tests.transforms.encoders.drawn_tasks import LABELS
 
 SIZES = st.lists(st.integers(0, 3_000_000), max_size=40)
 

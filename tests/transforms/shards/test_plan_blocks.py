@@ -1,5 +1,4 @@
 import random
-from collections import Counter
 from itertools import permutations
 
 import apache_beam as beam
@@ -13,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.schemas.block import Block, join_blocks
-from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Annotation, Caption, ImageLabels, TableRow
 from recordmill.schemas.inputs.images import ImageRef, ImageTask
-from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS
+from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS
 from recordmill.schemas.shards import ShardKey, ShardSizing
 from recordmill.transforms.blocks.image_tasks import image_tasks
 from recordmill.transforms.blocks.pack_block import unpack_block
@@ -34,41 +32,17 @@ from recordmill.transforms.shards.plan_blocks import (
     sizing_warnings,
     take_census,
 )
-from tests.oracles.block_of_tasks import block_of_tasks
-from tests.oracles.estimate_scalar import ScalarEstimate
-from tests.oracles.sorted_split import Amount, in_order, placed_by_sorting, split_task
-from tests.transforms.blocks.drawn_blocks import IDS, SPLITS, contents, tasks
+from tests.transforms.blocks.drawn_blocks import IDS, SPLITS, contents
+from tests.transforms.blocks.of_tasks import block_of_tasks
+from tests.transforms.encoders.drawn_tasks import expected_amount
 
 SEED = 3
 PLAIN = DETECTION.with_parts(())
-MASKED = DETECTION.with_parts((Part.MASK_PNG, Part.MASK_RLE, Part.KEYPOINTS, Part.CAPTIONS))
-TABLES = [
-    PLAIN,
-    KERAS,
-    TFDS.with_parts((Part.CAPTIONS,)),
-    MASKED,
-    DETECTION.with_parts((Part.SEMANTIC, Part.PANOPTIC)),
-    CLASSIFICATION,
-]
 SIZINGS = [
     *(ShardSizing(num_shards=number) for number in (1, 7, 1000)),
     *(ShardSizing(examples_per_shard=number) for number in (1, 2, 7)),
     *(ShardSizing(shard_bytes=size) for size in (1, 2_000, 100_000, 10**9)),
 ]
-
-
-@settings(max_examples=100)
-@given(tasks(), st.sampled_from(TABLES), st.sampled_from([None, 20, 1000]))
-def test_estimate_of_block(images, table, max_side):
-    scalar, estimate = ScalarEstimate(table, max_side), RecordEstimate(table, max_side)
-    block = block_of_tasks(images, SPLITS)
-    sizes, examples = estimate.of_block(block)
-    assert sizes.tolist() == [scalar.bytes(task) for task in images]
-    assert examples.tolist() == [scalar.examples(task) for task in images]
-    assert estimate.least_mask_bytes(block).tolist() == [scalar.least_mask_bytes(task) for task in images]
-
-
-# Plans
 
 
 def task(id_: int, size: int, objects: int, split: str = "train") -> ImageTask:
@@ -116,21 +90,40 @@ def planned(
     return {split: msgspec.structs.replace(plan, before=b"", keys=b"") for split, plan in plans.items()}, placed_images
 
 
-def sorted_plan(images: list[ImageTask], sizing: ShardSizing, estimate: ScalarEstimate) -> Placed:
-    """The images of each shard, with all images of a split in one place."""
-    found: Placed = {}
-    for split in SPLITS:
-        by_id = {image.image_id: image for image in images if image.split == split}
-        amounts = {id_: Amount(estimate.bytes(image), estimate.examples(image)) for id_, image in by_id.items()}
-        if not amounts:
-            continue
-        placed = placed_by_sorting(amounts, sizing, SEED)
-        count = sizing.num_shards or 1 + max(piece.shard for pieces in placed.values() for piece in pieces)
-        for id_ in in_order(amounts, SEED):
-            parts = split_task(by_id[id_], [piece.examples for piece in placed[id_]])
-            for piece, part in zip(placed[id_], parts, strict=True):
-                found.setdefault(ShardKey(split, piece.shard, count), []).append(part)
-    return found
+def assert_is_promised(
+    images: list[ImageTask], plan: SplitPlan, sizing: ShardSizing, placed: Placed, estimate: RecordEstimate
+) -> None:
+    """Each image of a split once, in the order of hashes, in the shard that the flags promise; images are cut only
+    where a shard has all its examples."""
+    hashes = dict(zip(images, hash_images(block_of_tasks(images, SPLITS).image_id, SEED).tolist(), strict=True))
+    ordered = sorted(images, key=lambda image: (hashes[image], image.image_id))
+    pieces = [(key.index, piece) for key in sorted(placed) for piece in placed[key]]
+    joined: list[ImageTask] = []
+    for _, piece in pieces:
+        if piece.is_continuation:
+            assert piece.image_id == joined[-1].image_id
+            assert piece.annotations
+            joined[-1] = msgspec.structs.replace(joined[-1], annotations=joined[-1].annotations + piece.annotations)
+        else:
+            joined.append(piece)
+    assert joined == ordered
+    sizes, examples = np.array([expected_amount(estimate, image) for image in ordered]).T
+    assert (plan.images, plan.bytes, plan.examples) == (len(images), sizes.sum(), examples.sum())
+    bytes_before, examples_before = np.cumsum(sizes) - sizes, np.cumsum(examples) - examples
+    shards = [shard for shard, piece in pieces if not piece.is_continuation]
+    of_examples = [shard for shard, piece in pieces for _ in range(expected_amount(estimate, piece)[1])]
+    if sizing.num_shards is not None:
+        assert plan.shards == sizing.num_shards
+        assert shards == (np.arange(len(images)) * plan.shards // len(images)).tolist()
+        return
+    if sizing.examples_per_shard is not None:
+        assert of_examples == (np.arange(plan.examples) // sizing.examples_per_shard).tolist()
+        first = examples_before // sizing.examples_per_shard
+    else:
+        assert plan.sizing.shard_bytes == max(sizing.shard_bytes or 0, sizes.max(), 1)
+        first = (bytes_before + sizes // 2) // plan.sizing.shard_bytes
+    assert plan.shards == 1 + max(of_examples, default=0)
+    assert shards == np.minimum(first, plan.shards - 1).tolist()
 
 
 @settings(max_examples=150)
@@ -142,38 +135,20 @@ def sorted_plan(images: list[ImageTask], sizing: ShardSizing, estimate: ScalarEs
     st.sampled_from([3, 1000]),
 )
 def test_plan_blocks(images, sizing, table, rng, most):
-    """Whatever the number of ranges, where they are cut, and in which order they come: as if all had been sorted."""
-    estimate, scalar = RecordEstimate(table), ScalarEstimate(table)
-    expected = sorted_plan(images, sizing, scalar)
+    """The same, whatever the number of ranges, where they are cut, and in which order they come."""
+    estimate = RecordEstimate(table)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_MOST_IMAGES", most)
         of_ranges = [planned(images, sizing, estimate, bits, rng) for bits in (1, 4, 12)]
     assert of_ranges[0] == of_ranges[1] == of_ranges[2]
     plans, placed = of_ranges[0]
-    assert placed == expected
     assert plans.keys() == {image.split for image in images}
     for split, plan in plans.items():
-        of_split = [image for image in images if image.split == split]
-        totals = len(of_split), sum(map(scalar.bytes, of_split)), sum(map(scalar.examples, of_split))
-        assert (plan.images, plan.bytes, plan.examples) == totals
-        used, empty = {key.index for key in placed if key.split == split}, list(empty_shards(split, plan))
+        used, empty = [key.index for key in placed if key.split == split], list(empty_shards(split, plan))
         assert sorted([*used, *(key.index for key in empty)]) == list(range(plan.shards))
-        assert {key.count for key in (*empty, *placed) if key.split == split} == {plan.shards}
-        _check_sizes(plan, sizing, {key: found for key, found in placed.items() if key.split == split}, scalar)
-
-
-def _check_sizes(plan: SplitPlan, sizing: ShardSizing, placed: Placed, scalar: ScalarEstimate) -> None:
-    """Assert the sizes that the flags promise."""
-    found = [placed[key] for key in sorted(placed)]
-    if sizing.num_shards is not None:
-        assert {len(each) for each in found} <= {plan.images // plan.shards, -(-plan.images // plan.shards)}
-    elif sizing.examples_per_shard is not None:
-        numbers = [sum(map(scalar.examples, each)) for each in found]
-        assert set(numbers[:-1]) <= {sizing.examples_per_shard}
-        assert numbers[-1] <= sizing.examples_per_shard
-    else:
-        assert (plan.sizing.shard_bytes or 0) >= (sizing.shard_bytes or 0)
-        assert all(sum(map(scalar.bytes, each)) <= 2 * (plan.sizing.shard_bytes or 0) for each in found)
+        assert {key.count for key in empty} <= {plan.shards}
+        of_split = {key: pieces for key, pieces in placed.items() if key.split == split}
+        assert_is_promised([image for image in images if image.split == split], plan, sizing, of_split, estimate)
 
 
 def test_rows_of_one_id():
@@ -244,12 +219,13 @@ def test_transform(sizing, table):
         for split, ids in (("train", range(60)), ("val", range(70, 75)))
         for id_ in ids
     ]
-    expected = sorted_plan(images, sizing, ScalarEstimate(table))
-    counts = Counter({key.split: key.count for key in expected})
+    estimate = RecordEstimate(table)
+    found, expected = planned(images, sizing, estimate, 3, rng)
+    counts = {split: plan.shards for split, plan in found.items()}
     empty = [ShardKey(split, index, count) for split, count in counts.items() for index in range(count)]
     blocks = [keyed for number, block in ranges_in(images, 3) for keyed in cut_range(number, block)]
     with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
-        plans = p | beam.Create(blocks) | PlanBlocks(SPLITS, sizing, SEED, RecordEstimate(table))
+        plans = p | beam.Create(blocks) | PlanBlocks(SPLITS, sizing, SEED, estimate)
         placed = plans.placed | beam.FlatMapTuple(
             lambda key, packed: [(key, each) for each in image_tasks(unpack_block(packed), SPLITS)] if packed else []
         )

@@ -18,7 +18,7 @@ from recordmill.transforms.shards.write_shards import write_shard
 from recordmill.transforms.storage.local_storage import LocalUpload
 from tests.faults import warm_process
 from tests.faults.jobs import LocalPlace, Shard
-from tests.oracles.encode_tasks import pack_tasks
+from tests.transforms.blocks.of_tasks import pack_tasks
 
 HALVES = {ShardKey("train", 0, 2): slice(10), ShardKey("train", 1, 2): slice(10, 20)}
 

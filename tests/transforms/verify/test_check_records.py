@@ -23,7 +23,7 @@ from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.records.parse_record import RecordParser
 from recordmill.transforms.sample.draw_scene import encoded
 from recordmill.transforms.verify.check_records import RecordChecker, text_faults
-from tests.oracles.encode_tasks import encode_tasks
+from tests.transforms.encoders.drawn_tasks import encode_tasks
 
 LABELS = LabelMap(
     (Category(1, "cat", keypoints=("nose", "tail")), Category(7, "dog")),

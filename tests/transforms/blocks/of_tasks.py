@@ -1,12 +1,13 @@
-"""ImageTasks as a Block."""
+"""ImageTasks as Blocks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from recordmill.schemas.block import Block, ragged_texts, starts_of
 from recordmill.schemas.inputs.images import ImageTask
 from recordmill.transforms.blocks.image_tasks import file_folder, label_column, object_columns
+from recordmill.transforms.blocks.pack_block import pack_block
 
 
 def block_of_tasks(tasks: Sequence[ImageTask], splits: Sequence[str]) -> Block:
@@ -25,3 +26,12 @@ def block_of_tasks(tasks: Sequence[ImageTask], splits: Sequence[str]) -> Block:
         first_object_of_image=starts_of(np.array([len(task.annotations) for task in tasks], np.int64)),
         **object_columns(objects),
     )
+
+
+def pack_tasks(tasks: Iterable[ImageTask]) -> list[bytes]:
+    """Packed Blocks, of an image each."""
+    blocks = []
+    for task in tasks:
+        continued = np.array([True]) if task.is_continuation else None
+        blocks.append(pack_block(block_of_tasks([task], (task.split,)).having(is_continuation=continued)))
+    return blocks

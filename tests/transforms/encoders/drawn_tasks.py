@@ -1,17 +1,27 @@
-"""Images with annotations drawn at random, odd ones among them, for comparisons with the oracles."""
+"""Images with annotations drawn at random, odd ones among them; and records that encoders of Blocks make of images."""
 
 import hashlib
 import io
 import random
+from collections.abc import Sequence
 from functools import cache
+from typing import NamedTuple
 
+import msgspec
+import numpy as np
 from PIL import Image
 
+from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.annotations import Annotation, Caption, Category, ImageLabels, StuffAnnotation
 from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture, Transcoding
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.statistics import PixelMeasures
+from recordmill.transforms.encoders.encode_examples import ExampleEncoder, LoadedImage, with_objects
+from recordmill.transforms.encoders.encode_objects import fit_boxes
+from recordmill.transforms.encoders.estimate_records import RecordEstimate
+from recordmill.transforms.encoders.record_maker import EncodedRun
+from tests.transforms.blocks.of_tasks import block_of_tasks
 
 LABELS = LabelMap(
     (
@@ -97,3 +107,46 @@ def _draw_annotation(of: random.Random, labels: LabelMap, width: int, height: in
         of.choice(_MASKS),
         tuple(of.choice(((), keypoints))),
     )
+
+
+def encode_tasks(
+    labels: LabelMap, table: FeatureTable, policy: str, loaded: Sequence[tuple[ImageTask, Picture | Rejected | None]]
+) -> EncodedRun:
+    encoder = ExampleEncoder(labels, table, policy)
+    block = with_objects(block_of_tasks([task for task, _ in loaded], ("train",)))
+    images = []
+    for row, (task, picture) in enumerate(loaded):
+        alone = msgspec.structs.replace(task, annotations=())
+        if encoder.per_annotation and not task.annotations:
+            images.append(LoadedImage(alone, None))
+        elif isinstance(picture, Picture):
+            images.append(encoder.draw(alone, block, row, picture))
+        else:
+            reject = msgspec.structs.replace(picture, annotations=alone.annotation_rows) if picture else None
+            images.append(LoadedImage(alone, reject))
+    return encoder.encode(block, images)
+
+
+def expected_amount(estimate: RecordEstimate, task: ImageTask) -> tuple[int, int]:
+    """Expected bytes and number of the records of one image."""
+    sizes, examples = estimate.of_block(block_of_tasks([task], (task.split,)))
+    return int(sizes[0]), int(examples[0])
+
+
+class FittedBox(NamedTuple):
+    """Edges as fractions of height and width."""
+
+    ymin: float
+    xmin: float
+    ymax: float
+    xmax: float
+    clipped: bool
+
+
+def fit_box(bbox_xywh_px: tuple[float, ...], width: int, height: int, policy: str) -> FittedBox | Reason:
+    """The only box of an array, or why there is none."""
+    fitted = fit_boxes(np.array([bbox_xywh_px], float), np.array([[width, height]]), policy)
+    (edges,), (is_clipped,), (is_empty,), (is_outside,) = fitted
+    if is_empty or is_outside:
+        return Reason.EMPTY_BOX if is_empty else Reason.BOX_OUTSIDE
+    return FittedBox(*edges.tolist(), bool(is_clipped))
