@@ -45,12 +45,12 @@ ROWS = st.lists(
     st.builds(Row, st.sampled_from(NAMES), st.sampled_from(["cat", "dog"]), st.sampled_from(SPLITS)), max_size=9
 )
 REFS = st.builds(
-    ImageRef, st.just(""), st.sampled_from([0, 5, 256_000_000, 256_000_001]), st.sampled_from(["1", NO_FILE])
+    ImageRef, st.just(""), st.sampled_from([5, 5, 0, 256_000_000, 256_000_001]), st.sampled_from(["1", "1", NO_FILE])
 )
 FILES = st.dictionaries(st.sampled_from([*NAMES, "f.txt"]), REFS, max_size=5)
 
 
-@settings(max_examples=50)
+@settings(max_examples=150)
 @given(ROWS, FILES, st.sampled_from([(), ("cat",), ("dog", "cow")]), st.booleans(), st.randoms(use_true_random=False))
 def test_join_files(rows, files, classes, has_files, shuffling):
     """Rows of a table meet listed files; or rows come with them. In any order of any Blocks."""
