@@ -56,12 +56,13 @@ test-faults test-engines test-browser: $(VENV)/installed
 test-newest:  ## Run `make test` with the newest versions that setup.py allows, in .venv-newest (2.8 GB)
 	$(MAKE) test VENV=.venv-newest PINS=
 
-# Without the jobs: those that start processes, threads and event loops stand for them.
+# Of the jobs only those that start processes, threads and event loops, and those whose bytes are released.
 test-pythons:  ## Run most of `make test` with the lowest and the highest Python that have Beam's wheels, in .venv-python3.10 and .venv-python3.13
 	for python in python3.10 python3.13; do \
 	    $$python -c "" || { echo "no $$python on this machine: not run"; continue; }; \
 	    $(MAKE) test PYTHON=$$python VENV=.venv-$$python PYTEST_ARGS="-n $(JOBS) tests/schemas tests/transforms tests/pipelines \
-	        tests/launch tests/recordmill tests/jobs/test_convert.py tests/jobs/test_forked_writers.py" || exit 1; \
+	        tests/launch tests/recordmill tests/jobs/test_convert.py tests/jobs/test_forked_writers.py \
+	        tests/jobs/test_released_bytes.py" || exit 1; \
 	done
 
 lint: $(VENV)/installed  ## Check style, types and words
