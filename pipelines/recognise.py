@@ -94,4 +94,4 @@ def recognise(data: str, asked: str | None = None) -> list[Recognised]:
     faults = [way.fault for _, way in found if way.fault]
     if faults and len(faults) == len(found) and not asked:
         raise faults[0]
-    return [Recognised(verb, way.why, way.commands) for verb, way in found if not way.fault]
+    return [Recognised(verb, way.why, way.commands) for verb, way in found if not (asked and way.fault)]

@@ -145,7 +145,9 @@ def test_contradictory_annotations(tmp_path, recordmill):
     refused = recordmill("auto", "--data", data, "--output", tmp_path / "out")
     assert (refused.code, "annotations/instances.json.gz" in refused.err) == (2, True), refused.err
     assert [each.verb for each in recognise(str(data), "folder")] == ["folder"]
-    (data / "annotations").rename(data / "notes")
+    (data / "annotations").rename(data / "notes")  # so `images` and `maps` may be classes
+    assert [each.verb for each in recognise(str(data))] == ["coco", "folder"]
+    (data / "notes" / "instances.json").write_text("{}")
     assert [each.verb for each in recognise(str(data))] == ["folder"]
 
 

@@ -7,7 +7,7 @@ from recordmill.schemas.errors import ConfigError, RecordmillError
 from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.coco.find_exports import find_exports, is_export_name
-from recordmill.transforms.rows.data_contents import LAST, DataContents, Way, head_of
+from recordmill.transforms.rows.data_contents import CLASS_FOLDERS, DataContents, Way, head_of
 from recordmill.transforms.storage.resolve import GZIP
 
 _COCO = re.compile(rb'"(images|annotations)"\s*:')
@@ -22,11 +22,12 @@ def ways(contents: DataContents, options: type[CocoOptions]) -> Iterator[Way]:
     try:
         _, given = find_exports(options(data=data, output="out"))
     except (RecordmillError, OSError) as error:
-        has_name = any(map(is_export_name, contents.names))
-        if has_name or any(map(_is_coco, contents.heads.values())):
+        named = next(filter(is_export_name, contents.names), "")
+        name = named or next((name for name, head in contents.heads.items() if _is_coco(head)), "")
+        if name:
             text = str(error).partition("; recordmill auto ")[0]
             fault = ConfigError(f"{text} (of recordmill coco --data {data})")
-            yield Way("", (), 0 if has_name else LAST, fault)
+            yield Way(f"{name} is COCO's JSON", (("--data", data),), 0 if named else CLASS_FOLDERS, fault)
         return
     try:
         head = head_of(given.parts[0].sources[0].path)

@@ -24,7 +24,7 @@ class Way(NamedTuple):
         why: What shows it, for a person.
         commands: Flags that name the input. Several commands write a split each.
         rank: Only the ways of the lowest rank count: 0 for label files, then tables, then class folders.
-        fault: Raised if no other way has this rank.
+        fault: Why the command would fail; raised if no other way has this rank.
     """
 
     why: str
@@ -33,8 +33,8 @@ class Way(NamedTuple):
     fault: ConfigError | None = None
 
 
-CLASS_FOLDERS, LAST = 5, 9
-"""Ranks after those of tables."""
+CLASS_FOLDERS = 5
+"""Rank after those of tables."""
 
 
 class Tables(NamedTuple):
