@@ -110,7 +110,7 @@ def _flags(options: "Sequence[str] | PipelineOptions") -> list[str]:
         ConfigError: An option is switched off, which has no general flag; or `options` has another type.
     """
     if isinstance(options, Sequence):
-        return [options] if isinstance(options, str) else list(options)
+        return [options] if isinstance(options, str) else [*map(str, options)]
     if not hasattr(options, "get_all_options"):
         raise ConfigError(
             f"runner_options: a list of flags or PipelineOptions is expected, not {type(options).__name__}"

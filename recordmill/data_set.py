@@ -129,7 +129,7 @@ class Split(SplitRecords):
 
         split = self.with_keys(keys)
         if iterable:
-            if part and not 0 <= part[0] < part[1]:
+            if part is not None and not (isinstance(part, Sequence) and len(part) == 2 and 0 <= part[0] < part[1]):
                 raise ConfigError(f"part is (rank, ranks), with ranks from 0: {part} is not")
             return TorchIterableDataset(split, seed, part, even, transform)
         if seed is not None or part is not None or even:

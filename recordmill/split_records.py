@@ -179,7 +179,7 @@ class SplitRecords:
         if keys is None:
             return self
         unknown = [] if isinstance(keys, str) else [key for key in keys if key not in self._readings]
-        if isinstance(keys, str) or not keys or unknown:
+        if isinstance(keys, str) or not len(keys) or unknown:
             wrong = f"no key {', '.join(map(repr, unknown))}" if unknown else f"keys={keys!r}"
             raise ConfigError(f"{self.folder}, split {self.name}: {wrong}; give a list of {', '.join(self._readings)}")
         part = copy(self)

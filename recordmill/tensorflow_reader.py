@@ -1,10 +1,12 @@
 """tf.data.Dataset of a split. TensorFlow's graph decodes the records."""
 
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from recordmill.schemas.errors import ConfigError, missing_extra
@@ -157,6 +159,7 @@ def tensorflow_dataset(split: SplitRecords, steps: Steps) -> "tf.data.Dataset":
     except ModuleNotFoundError as error:
         raise missing_extra("Split.tensorflow", "tensorflow") from error
 
+    steps = _typed(steps)
     index, hosts = steps.shard or (0, 1)
     least = len(split) // max(hosts, 1)  # minimum number of records of a host
     _check(split, steps, least)
@@ -178,12 +181,22 @@ def tensorflow_dataset(split: SplitRecords, steps: Steps) -> "tf.data.Dataset":
     return data.prefetch(tf.data.AUTOTUNE)
 
 
+def _typed(steps: Steps) -> Steps:
+    """Return the arguments with Python's numbers in place of NumPy's, or raise ConfigError at another type."""
+    values = {}
+    for name, value in steps._asdict().items():
+        try:
+            plain = msgspec.to_builtins(value, enc_hook=operator.index)
+            values[name] = msgspec.convert(plain, Steps.__annotations__[name])
+        except (TypeError, msgspec.ValidationError) as error:
+            raise ConfigError(f"{name}={value!r}: {error}; help(recordmill.Split.tensorflow) has the types") from error
+    return Steps(**values)
+
+
 def _check(split: SplitRecords, steps: Steps, least: int) -> None:
     """Raise ConfigError if arguments contradict themselves or the data set."""
     index, hosts = steps.shard or (0, 1)
     forms = {reading.form for reading in split.features.values()}
-    size: Any = steps.resize
-    is_size = isinstance(size, Sequence) and len(size) == 2 and all(side >= 1 for side in size)
     faults = {
         f"shard=({index}, {hosts}): the index is 0 to hosts - 1": not 0 <= index < hosts,
         f"batch={steps.batch}: give 1 or more": steps.batch is not None and steps.batch < 1,
@@ -191,7 +204,8 @@ def _check(split: SplitRecords, steps: Steps, least: int) -> None:
         "pad, ragged and drop_remainder are of batches: give batch": steps.batch is None
         and (steps.pad is not None or steps.ragged or steps.drop_remainder),
         "pad and ragged: a ragged batch is not padded; give one of them": steps.pad is not None and steps.ragged,
-        f"resize={steps.resize}: give (height, width), 1 or more each": steps.resize is not None and not is_size,
+        f"resize={steps.resize}: give (height, width), 1 or more each": steps.resize is not None
+        and min(steps.resize) < 1,
         f"resize={steps.resize}: the records hold no picture, or keys has none": bool(steps.resize)
         and not forms & COLOURED,
         f"seed={steps.seed}: without shuffle=True there is no order to choose": steps.seed is not None

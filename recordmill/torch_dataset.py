@@ -31,7 +31,9 @@ class TorchDataset(Dataset):
         pictures = (name for name, reading in split.features.items() if reading.form in (Form.PICTURE, Form.PIXELS))
         self._picture = next(pictures, None)
         if not (self._is_of_rows or {"image", "feature"} & split.features.keys()):
-            raise ConfigError(f"{split.folder}, split {split.name}: keys lacks image, which the first of a pair is")
+            raise ConfigError(
+                f"{split.folder}, split {split.name}: keys lacks image, which the first of a pair is: add it"
+            )
 
     def __len__(self) -> int:
         return len(self._split)

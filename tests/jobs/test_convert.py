@@ -84,6 +84,7 @@ def test_config_error_has_every_fault_in_words_of_keywords(runner_options):
         ("coco", {"images": "i", "instances": "i.json", "output": "o", "dry_run": True}, "^dry_run writes no data set"),
         ("coco", {"images": "/no/images", "instances": "/no/file", "output": "o"}, "images /no/images: no such folder"),
         ("coco", {"runner_options": PipelineOptions(use_public_ips=False)}, "^runner_options: use_public_ips=False"),
+        ("table", {"rows": "r.csv", "output": "o", "runner_options": [3]}, "^after --, 3 "),
         ("auto", {"output": "o"}, "^data is missing"),
         ("auto", {"data": "/no/data", "output": "o"}, "^data /no/data: no such file"),
         ("table", {"rows": "r.csv", "output": "o", "runner_options": ["--runner=Flunk"]}, "--runner=Flunk is none of"),

@@ -61,6 +61,7 @@ def test_only_keys_are_decoded(tmp_path, name):
         assert list(found) == [key]
         np.testing.assert_array_equal(found[key], before[key])
     assert list(split.grain(keys=list(before)[:2])[1]) == list(before)[:2]
+    assert list(next(split.numpy(keys=np.array(list(before)[:2])))) == list(before)[:2]
     assert list(split[2]) == list(before)
 
 

@@ -164,7 +164,7 @@ def test_hosts(tmp_path):
     assert [id_ for host in hosts for id_ in ids(host)] == list(range(11))
     assert [int(host.cardinality()) for host in hosts] == [3, 4, 4]
     assert ids(split[2:5].tensorflow(shard=(1, 2), batch=2, resize=(2, 2))) == [3, 4]
-    (nothing,) = [split[:1].tensorflow(shard=(0, 2))]
+    (nothing,) = [split[:1].tensorflow(shard=(np.int64(0), 2))]
     assert list(nothing) == []
 
 
@@ -207,7 +207,11 @@ def test_supervised(tmp_path):
         ("rows", {"batch": 2, "pad": 0, "ragged": True}, "give one of them"),
         ("detection", {"batch": 2, "resize": (2, 2), "pad": 3, "ragged": True}, "give one of them"),
         ("float32", {"resize": (2, 2)}, "hold no picture"),
-        ("detection", {"resize": 64}, r"resize=64: give \(height, width\)"),
+        ("detection", {"resize": 64}, r"resize=64: Expected `array \| null`, got `int`; help"),
+        ("detection", {"resize": (64, 64.5)}, r"resize=\(64, 64.5\): Expected `int`, got `float`"),
+        ("detection", {"resize": np.array([64, 64])}, "^resize=array.* only integer scalar arrays"),
+        ("rows", {"batch": "4"}, "batch='4': Expected `int"),
+        ("rows", {"shard": 2}, "shard=2: Expected `array"),
         ("detection", {"resize": (64, 0)}, r"resize=\(64, 0\): give \(height, width\)"),
         ("rows", {"seed": 0}, "seed=0: without shuffle=True there is no order"),
         ("rows", {"shard": (2, 2)}, r"shard=\(2, 2\): the index is 0 to hosts - 1"),

@@ -103,7 +103,7 @@ def test_impossible_arguments_are_named(tmp_path, split):
     for more in ({"seed": 0}, {"part": (0, 2)}, {"even": True}):
         with pytest.raises(ConfigError, match="seed, part and even are of iterable=True"):
             split.torch(**more)
-    for part in ((2, 2), (-1, 2), (0, 0)):
+    for part in ((2, 2), (-1, 2), (0, 0), (), 3):
         with pytest.raises(ConfigError, match=r"part is \(rank, ranks\)"):
             split.torch(iterable=True, part=part)
     with pytest.raises(ConfigError, match="keys lacks image"):
