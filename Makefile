@@ -60,7 +60,7 @@ test-newest:  ## Run `make test` with the newest versions that setup.py allows, 
 test-pythons:  ## Run most of `make test` with the lowest and the highest Python that have Beam's wheels, in .venv-python3.10 and .venv-python3.13
 	for python in python3.10 python3.13; do \
 	    $$python -c "" || { echo "no $$python on this machine: not run"; continue; }; \
-	    $(MAKE) test PYTHON=$$python VENV=.venv-$$python PYTEST_ARGS="-n $(JOBS) tests/schemas tests/transforms tests/pipelines \
+	    $(MAKE) test PYTHON=$$python VENV=.venv-$$python PYTEST_ARGS="tests/schemas tests/transforms tests/pipelines \
 	        tests/launch tests/recordmill tests/jobs/test_convert.py tests/jobs/test_forked_writers.py \
 	        tests/jobs/test_released_bytes.py" || exit 1; \
 	done
