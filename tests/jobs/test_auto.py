@@ -147,6 +147,7 @@ def test_contradictory_annotations(tmp_path, recordmill):
     assert [each.verb for each in recognise(str(data), "folder")] == ["folder"]
     (data / "annotations").rename(data / "notes")  # so `images` and `maps` may be classes
     assert [each.verb for each in recognise(str(data))] == ["coco", "folder"]
+    assert choose_format(str(data), "yolo").commands == (("--data", str(data)),)
     (data / "notes" / "instances.json").write_text("{}")
     assert [each.verb for each in recognise(str(data))] == ["folder"]
 

@@ -28,7 +28,7 @@ def test_boxes():
         ("/m/2", (0, 0, 1, 1), "fraction", True, False),
     ]
     assert (first.sample.file_name, second.sample.file_name) == ("0a.jpg", "0b.jpg")
-    assert first.notes == ("IsOccluded", "class without a name")
+    assert (first.notes, second.notes) == (("IsOccluded", "class without a name"), ())
 
 
 @pytest.mark.parametrize(
