@@ -8,7 +8,6 @@ import secrets
 import socket
 import stat
 import time
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
@@ -82,16 +81,15 @@ class _OpenFiles:
     """Thread-safe LRU cache of open files."""
 
     def __init__(self) -> None:
-        self._files: OrderedDict[tuple[str, str], _VersionFile] = OrderedDict()
+        self._files: dict[tuple[str, str], _VersionFile] = {}  # the most recently used one last
         self._lock = RLock()  # reentrant: garbage collection in a thread that has the lock may call release()
 
     def get(self, path: str, version: str) -> _VersionFile:
         with self._lock:
-            file = self._files.get((path, version)) or _VersionFile(path, version)
+            file = self._files.pop((path, version), None) or _VersionFile(path, version)
             self._files[path, version] = file
-            self._files.move_to_end((path, version))
             if len(self._files) > _OPEN_FILES:
-                self._files.popitem(last=False)
+                del self._files[next(iter(self._files))]
             return file
 
     def release(self, path: str, version: str) -> None:

@@ -88,6 +88,25 @@ def test_file_is_read_whole_where_system_reads_less_at_once(tmp_path, monkeypatc
     assert STORAGE.read_ranges(path, ranges, version) == wanted
 
 
+def test_file_read_last_stays_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(local_storage, "_OPEN", local_storage._OpenFiles())
+    monkeypatch.setattr(local_storage, "_OPEN_FILES", 2)
+    for name in "abc":
+        (tmp_path / name).write_text(name)
+    versions = {file.name: file.version for file in STORAGE.walk(str(tmp_path))}
+
+    def read(name: str) -> list[bytes]:
+        return STORAGE.read_ranges(str(tmp_path / name), [(0, 1)], versions[name])
+
+    for name in "abac":
+        read(name)
+    for name in "ab":
+        (tmp_path / name).unlink()
+    assert read("a") == [b"a"]
+    with pytest.raises(FileNotFoundError):
+        read("b")
+
+
 @pytest.mark.parametrize("read", [STORAGE.read, lambda path, version: STORAGE.read_range(path, 0, 3, version)])
 def test_changed_file_is_another(tmp_path, read):
     path = tmp_path / "a"

@@ -163,3 +163,8 @@ def test_data_yaml_that_cannot_be_used(tmp_path, text, said):
     (tmp_path / "data.yaml").write_bytes(text)
     with pytest.raises(ConfigError, match=said):
         YoloOptions(data=str(tmp_path), output="out").source()
+
+
+def test_paths_begin_at_one_folder(tmp_path):
+    with pytest.raises(ConfigError, match="begin at one folder"):
+        YoloOptions(data=str(tmp_path), images=("a", "b"), output="out").source()
