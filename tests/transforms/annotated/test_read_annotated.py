@@ -13,10 +13,11 @@ from recordmill.schemas.errors import CollidingImagesError, ConfigError
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Rejected, UnusableError
+from recordmill.transforms.annotated import read_labels
 from recordmill.transforms.annotated.join_annotated import frame_warnings
 from recordmill.transforms.annotated.naming import decoded
 from recordmill.transforms.annotated.read_labels import labelled_rows
-from recordmill.transforms.annotated.source import ImageParts
+from recordmill.transforms.annotated.source import ImageParts, LabelledImage
 from recordmill.transforms.user_samples.gather_samples import trait_warnings
 from tests.conftest import draw_jpeg, manifest_of, read_examples, rejects_of
 from tests.transforms.annotated.line_format import LineOptions
@@ -65,10 +66,30 @@ def test_categories_split_and_stratify(folder):
     assert [split["class_counts"] for split in manifest["splits"].values()] == [[1], [1]]
 
 
+def test_stratify_divides_each_class(tmp_path):
+    lines = [f"{number}.jpg {'cat' if number < 4 else 'dog'} 0 0 4 3" for number in range(8)]
+    for line in lines:
+        draw_jpeg(tmp_path / "data" / line.split()[0])
+    (tmp_path / "data" / "a.rows").write_text("\n".join(lines))
+    run(tmp_path, split="train=0.5,val=0.5", stratify=True)
+    assert [split["class_counts"] for split in manifest_of(tmp_path / "out")["splits"].values()] == [[2, 2], [2, 2]]
+
+
 def test_a_name_that_two_files_match(folder):
     draw_jpeg(folder / "data" / "y" / "1.jpg")
     with pytest.raises(CollidingImagesError, match=r"--match name: .*'x/1.jpg' and 'y/1.jpg'"):
         run(folder, match="name")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "lengths"), [([], []), ([0] * 7, [3, 3, 1]), ([6, 6, 1, 1], [2, 2]), ([10, 0, 0, 0], [1, 3])]
+)
+def test_batches_have_most_images_and_most_bytes(monkeypatch, sizes, lengths):
+    monkeypatch.setattr(read_labels, "AT_ONCE", 3)
+    monkeypatch.setattr(read_labels, "KEPT_BYTES", 10)
+    images = [LabelledImage(Sample("", data=b"x" * size)) for size in sizes]
+    found = [(("a.rows", "", 0, "", ""), number, image) for number, image in enumerate(images)]
+    assert [len(batch) for batch in read_labels._batches(found)] == lengths
 
 
 def rows_of(*objects: SampleObject, line: int = 0):

@@ -39,10 +39,11 @@ def test_levels_are_darkest_and_brightest_places():
     assert measure_pixels(picture, 400, 200).dark == 200
 
 
-def test_sharpness_is_deviation_of_edges_by_contrast():
-    levels = np.random.default_rng(1).integers(40, 200, (48, 64))
+@pytest.mark.parametrize("width", [3, 64])
+def test_sharpness_is_deviation_of_edges_by_contrast(width):
+    levels = np.random.default_rng(1).integers(40, 200, (48, width))
     levels[:2] = 240  # 4 % of them
-    found = measure_pixels(Image.fromarray(levels.astype(np.uint8)), 64, 48)
+    found = measure_pixels(Image.fromarray(levels.astype(np.uint8)), width, 48)
     around = np.lib.stride_tricks.sliding_window_view(levels, (3, 3)).sum((2, 3))
     edges = np.clip(9 * levels[1:-1, 1:-1] - around, 0, 255)
     assert found.bright == 240
