@@ -64,6 +64,7 @@ def test_project_with_all_shapes(recordmill, tmp_path):
 def test_tracks_of_a_video(recordmill, tmp_path):
     for number in range(4):
         draw_jpeg(tmp_path / "video" / "images" / f"frame_{number:06d}.jpg")
+    draw_jpeg(tmp_path / "video" / "images" / "cover.png")  # its suffix is not that of frames
     box = '<box frame="{}" xtl="0" ytl="0" xbr="{}" ybr="30" outside="{}" keyframe="1"/>'
     (tmp_path / "video" / "annotations.xml").write_text(
         "<annotations><meta><task><mode>interpolation</mode><start_frame>0</start_frame><stop_frame>3</stop_frame>"

@@ -27,6 +27,8 @@ def test_pictures_are_saved(out, recordmill, tmp_path):
     assert Image.open(tmp_path / "a.jpg").format == "JPEG"
     assert recordmill("show", out, "--save", tmp_path / "new", "--count", 3).code == 0
     assert len(list((tmp_path / "new").iterdir())) == 3
+    refused = recordmill("show", out, "--save", tmp_path / "a.png" / "new")
+    assert (refused.code, "--save: " in refused.err) == (2, True)
 
 
 def test_json_is_of_one_record(out, recordmill):

@@ -194,7 +194,7 @@ def test_masks():
     hole[5:10, 5:10] = True
     hole[7, 7] = False
     masks = [mask_rle(run_lengths(each)) for each in (parts, hole, np.zeros((30, 40), bool))]
-    values = with_objects(*[(0, 0, 0.5, 0.5)] * 3, objects__mask_rle=np.array(masks, object))
+    values = with_objects(*[(0, 0, 0.5, 0.5)] * 2, (0.5, 0.25, 1, 0.75), objects__mask_rle=np.array(masks, object))
     rows, (_, labels), _ = extract("labelme", values, Part.MASK_RLE)
     shapes = json.loads(labels.data)["shapes"]
     kinds = [(shape["shape_type"], shape["group_id"]) for shape in shapes]
@@ -205,7 +205,7 @@ def test_masks():
     for line, mask in zip(lines, (parts, hole), strict=False):
         polygon = (np.array(line) * np.tile([40, 30], len(line) // 2)).tolist()
         assert compress_segmentation(json.dumps([polygon]).encode(), 40, 30) == mask_rle(run_lengths(mask))
-    assert lines[2] == [0, 0, 0.5, 0, 0.5, 0.5, 0, 0.5]
+    assert lines[2] == [0.25, 0.5, 0.75, 0.5, 0.75, 1, 0.25, 1]
     assert sorted(rows.notes.values()) == [1, 2, 2]
     assert extract("voc", values, Part.MASK_RLE).rows.lost["masks"] == 2
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.transforms.storage.range_stream import RangeStream
+from recordmill.transforms.storage import range_stream
+from recordmill.transforms.storage.range_stream import KeptBlocks, RangeStream
 
 BYTES = bytes(range(256)) * 4
 
@@ -71,3 +72,13 @@ def test_an_empty_file():
     ranges = Ranges()
     assert RangeStream(ranges, "a", 0, 1).readall() == b""
     assert ranges.read == []
+
+
+def test_ranges_of_kept_blocks_are_those_of_the_file(monkeypatch):
+    monkeypatch.setattr(range_stream, "_BLOCK_BYTES", 100)
+    ranges = Ranges()
+    blocks = KeptBlocks(ranges, len(BYTES))
+    for start in range(0, 1200, 50):
+        for length in (0, 1, 50, 51, 1200):
+            assert blocks.read_range(start, length) == BYTES[start : start + length]
+    assert sorted(ranges.read) == [(start, 100) for start in range(0, len(BYTES), 100)]
