@@ -51,3 +51,17 @@ def test_number_of_threads(make, given, expected, monkeypatch):
     worker.teardown()
     with pytest.raises(RuntimeError):
         worker.pool.submit(int)
+
+
+@pytest.mark.parametrize(
+    ("layout", "included", "left_out"),
+    [
+        ("detection", {"pillow", "pillow/zlib", "zlib"}, {"keras", "tensorflow", "pyarrow"}),
+        ("table", {"pillow", "pyarrow", "zlib"}, {"keras", "tensorflow"}),
+        ("features", {"pillow", "pillow/jpg", "keras", "tensorflow", "zlib"}, {"pyarrow", "pillow/zlib"}),
+    ],
+)
+def test_versions_are_those_that_records_depend_on(layout, included, left_out):
+    found = beam_steps.made_by(layout).keys()
+    assert included <= found
+    assert not left_out & found
