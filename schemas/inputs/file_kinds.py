@@ -102,5 +102,6 @@ def describe_table(head: str) -> str:
     text = head.lstrip("\ufeff \t\r\n")
     if text.startswith(("{", "[")) and ('"images"' in text or '"annotations"' in text):
         return "COCO's JSON; recordmill coco reads it, with --instances or the flag of its kind"
-    what = describe_content(text.encode(errors="replace"))
+    data = text.encode(errors="replace")
+    what = describe_content(data) or ("JSON Lines; call it .jsonl" if _decoded(_FIELDS.decode, data) else "")
     return "" if what.startswith("a table") else what

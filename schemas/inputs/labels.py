@@ -143,8 +143,8 @@ def misread_numbers(labels: LabelMap) -> Iterator[str]:
 def sorted_names(names: Iterable[str]) -> list[str]:
     """Return the names of classes in the order of their indices: by number if all are numbers.
 
-    >>> sorted_names(["10.0", "2.5", "1"]), sorted_names(["10", "2", "b"])
-    (['1', '2.5', '10.0'], ['10', '2', 'b'])
+    >>> sorted_names(["10.0", "2.5", "1e-05"]), sorted_names(["10", "2", "b"])
+    (['1e-05', '2.5', '10.0'], ['10', '2', 'b'])
     """
     names = sorted(names)
     return sorted(names, key=Decimal) if all(map(_NUMBER.fullmatch, names)) else names
@@ -173,7 +173,7 @@ def name_warnings(labels: LabelMap) -> Iterator[str]:
 
 _BETWEEN_WORDS = re.compile(r"[\s_-]+")
 _WHOLE = re.compile(r"-?[0-9]{1,18}([.]0*)?")
-_NUMBER = re.compile(r"-?[0-9]+([.][0-9]*)?")
+_NUMBER = re.compile(r"-?[0-9]+([.][0-9]*)?(e[+-][0-9]{1,3})?")
 
 
 def _is_background(category: Category) -> bool:

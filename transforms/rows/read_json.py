@@ -1,6 +1,7 @@
 """JSON Lines become batches of columns."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import isfinite
@@ -237,13 +238,22 @@ _KIND_OF = {kind.json: kind.seen for kind in KINDS if kind.json}
 
 
 def as_text(value: Any) -> str:
-    """Return a value of a column of texts: as JSON writes it; a single text without quotes.
+    """Return a value of a column of texts: as JSON writes it, or Python's json NaN; a single text without quotes.
 
     >>> from decimal import Decimal
-    >>> as_text(True), as_text("a"), as_text([1, "b"]), as_text(Decimal("1.50"))
-    ('true', 'a', '[1,"b"]', '1.50')
+    >>> as_text(True), as_text("a"), as_text([1, "b"]), as_text(Decimal("1.50")), as_text([float("nan"), None])
+    ('true', 'a', '[1,"b"]', '1.50', '[NaN,null]')
     """
     plain = msgspec.to_builtins(value)
+    if isinstance(plain, str):
+        return plain
     if isinstance(plain, float) and not isfinite(plain):
-        return str(plain)  # JSON has none, and msgspec writes null
-    return plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
+        return str(plain)
+    text = msgspec.json.encode(plain).decode()
+    if "null" in text:  # JSON has no NaN and no infinity: msgspec writes null for them, and Python their names
+        named = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+        return named if _NOT_FINITE.search(named) else text
+    return text
+
+
+_NOT_FINITE = re.compile("NaN|Infinity")

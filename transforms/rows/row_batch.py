@@ -1,6 +1,7 @@
 """Batch of rows as columns."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,8 @@ from recordmill.transforms.rows.kinds import Seen
 MOST_CELL_BYTES = 64 << 20
 """Maximum bytes of a cell. A longer one comes from a quote that is not closed, or a file without newlines."""
 MOST_COLUMNS = 10_000
+IMAGE_STARTS = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
+"""First bytes of JPEG and PNG files."""
 _SHOWN = 60
 
 
@@ -106,9 +109,11 @@ def checked(batch: RowBatch, names: Iterable[str], cure: str) -> RowBatch:
             columns[name] = array
         for line, value in zip(batch.lines.tolist(), array, strict=True):
             try:
-                _ = value.as_py().decode() if is_binary and value.is_valid else value.as_py()
+                _ = value.as_py().decode() if is_binary and value.is_valid else _python_value(value)
             except UnicodeDecodeError as error:
-                detail = f"column {name} is not UTF-8: {shown(error.object)}; {cure}"
+                is_image = error.object.startswith(IMAGE_STARTS)
+                of_row = "without --images, such a column has the image files" if is_image else cure
+                detail = f"column {name} is not UTF-8: {shown(error.object)}; {of_row}"
                 bad.setdefault(line, BadRow(line, Reason.NOT_TEXT, detail))
     found = batch._replace(columns=columns).without([bad[line] for line in sorted(bad)])
     return checked(found, names, cure) if bad else found
@@ -118,7 +123,8 @@ def has_texts(type_: pa.DataType) -> bool:
     """Return True if values of a type hold texts, which a Parquet file does not guarantee to be UTF-8."""
     if pa.types.is_dictionary(type_):
         return has_texts(type_.value_type)
-    return pa.types.is_large_string(type_) or any(has_texts(type_.field(i).type) for i in range(type_.num_fields))
+    is_text = pa.types.is_large_string(type_) or pa.types.is_string(type_) or pa.types.is_string_view(type_)
+    return is_text or any(has_texts(type_.field(i).type) for i in range(type_.num_fields))
 
 
 def plain_array(array: pa.Array, cut: list[int], shape: tuple[int, ...] = ()) -> pa.Array:
@@ -212,7 +218,7 @@ def flat_lists(array: pa.Array) -> FlatLists:
 
 
 def python_values(array: pa.Array) -> list[Any]:
-    """Return the values of an array; dates and times beyond Python's range as texts."""
+    """Return the values of an array; dates, times and durations beyond Python's range as texts of ISO 8601."""
     try:
         return array.to_pylist()
     except (OverflowError, ValueError):
@@ -222,8 +228,22 @@ def python_values(array: pa.Array) -> list[Any]:
 def _python_value(value: pa.Scalar) -> Any:
     try:
         return value.as_py()
+    except UnicodeDecodeError:
+        raise
     except (OverflowError, ValueError):
-        return str(value.cast(pa.large_string()).as_py())
+        if isinstance(value, pa.MapScalar):
+            return [tuple(map(_python_value, pair.values())) for pair in value.values]
+        if isinstance(value, pa.ListScalar):
+            return list(map(_python_value, value.values))
+        if isinstance(value, pa.StructScalar):
+            return {name: _python_value(member) for name, member in value.items()}
+        text = str(value.cast(pa.large_string()).as_py())
+        if pa.types.is_duration(value.type):
+            return f"PT{Decimal(text).scaleb(-_DIGITS[value.type.unit]):f}S"
+        return text
+
+
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
 def name_of(value: object) -> str:

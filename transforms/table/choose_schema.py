@@ -126,6 +126,7 @@ def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsF
     warnings += _of_rounded(columns, stats)
     warnings += _of_enums([column for column in columns if column.type is ColumnType.ENUM], choice)
     labels = _labels(stats, choice)
+    warnings += _of_numbers((*choice.required, *filter(None, [choice.label])), stats)
     if not choice.classes:
         warnings += (*misread_numbers(labels), *name_warnings(labels))
     if choice.beside and choice.label:
@@ -254,7 +255,7 @@ def _warnings(
     if not total:
         yield f"column {name} has no value in any row; leave it out by --columns"
         return
-    if column.type is ColumnType.TIMESTAMP and found.cut:
+    if found.cut:
         yield f"column {name}: {found.cut:,} of {total:,} points in time are finer than a microsecond, which is cut"
     if column.type is ColumnType.BYTES and found.images:
         yield (
@@ -295,6 +296,17 @@ def _of_enums(enums: Sequence[Column], choice: ColumnChoice) -> Iterator[str]:
             f"enums (Parquet's dictionaries) are written as numbers, whose names are in schema.json: {of}. In "
             "CSV or JSON such columns are text; with that file as --schema they are these numbers, too"
         )
+
+
+def _of_numbers(columns: Iterable[str], stats: TableStats) -> Iterator[str]:
+    """Yield a sentence for each column of names that are numbers of two forms."""
+    for name in dict.fromkeys(columns):
+        seen = stats.columns[name].seen
+        if seen.keys() >= {Seen.INT64, Seen.FLOAT}:
+            yield (
+                f"column {name} has {seen[Seen.INT64]:,} numbers without a fraction and {seen[Seen.FLOAT]:,} with one: "
+                "as names they are text, so 1 and 1.0 are two. Write all in one form"
+            )
 
 
 def _check_names(stats: TableStats, choice: ColumnChoice, paths: Mapping[int, str]) -> None:

@@ -249,6 +249,8 @@ def _cast_all(array: pa.Array, target: pa.DataType) -> pa.Array:
         raise pa.ArrowInvalid("true and false are no numbers")
     if pa.types.is_float64(target) and pa.types.is_integer(source):
         return array.cast(target, safe=False)  # beyond 2**53 it rounds, as float32 does sooner
+    if pa.types.is_float64(target) and pa.types.is_decimal(source):
+        array = array.cast(pa.large_string())  # Arrow's own cast makes 2.00000000000 1.9999999999999998
     if pa.types.is_int64(target) and pa.types.is_large_string(source):
         return _whole_numbers(array)
     return array.cast(target)
@@ -259,10 +261,10 @@ def _whole_numbers(texts: pa.Array) -> pa.Array:
     try:
         return texts.cast(pa.int64())
     except pa.ArrowInvalid:
-        numbers = texts.cast(pa.float64())
-    if (pc.max(pc.abs(numbers)).as_py() or 0) >= 1 << 53:
-        raise pa.ArrowInvalid("beyond the whole numbers that float64 tells apart")
-    return numbers.cast(pa.int64())
+        return texts.cast(_EXACT).cast(pa.int64())
+
+
+_EXACT = pa.decimal128(38, 18)  # holds int64, which float64 rounds from 2**53 on
 
 
 def _timestamps(texts: pa.Array) -> pa.Array:

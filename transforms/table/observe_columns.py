@@ -1,6 +1,7 @@
 """Facts of a table's columns, merged over all rows: they decide how each column is written."""
 
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 
 import msgspec
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow.compute as pc
 
 from recordmill.transforms.rows.kinds import KINDS, Seen
 from recordmill.transforms.rows.row_batch import (
+    IMAGE_STARTS,
     ColumnPart,
     RowBatch,
     flat_lists,
@@ -169,41 +171,56 @@ def _observe_part(look: Seen, values: pa.Array, lines: np.ndarray, file: int, co
         cast = cast_values(values, next(kind.arrow for kind in KINDS if kind.seen is look))
         fits = (pc.is_finite(cast) if look is Seen.FLOAT else cast.is_valid()).to_numpy(zero_copy_only=False)
         if look is not Seen.DATE:
-            _count_rounded(values if look is Seen.FLOAT and pa.types.is_decimal(values.type) else cast, column)
+            _count_rounded(values, cast, column)
         _observe_part(_BEYOND[look], values.filter(pa.array(~fits)), lines[~fits], file, column)
         values, lines = _chosen(values, fits), lines[fits]
     elif look is Seen.LARGE:
         with np.errstate(over="ignore"):
             column.rounded += sum(int(value) != float(np.float32(float(value))) for value in values.to_pylist())
     elif look is Seen.BINARY:
-        column.images += sum(pc.sum(pc.starts_with(values, start)).as_py() or 0 for start in _IMAGES)
+        column.images += sum(pc.sum(pc.starts_with(values, start)).as_py() or 0 for start in IMAGE_STARTS)
     if len(values):
         column.seen[look] = column.seen.get(look, 0) + len(values)
         column.first.setdefault(look, (file, int(lines[0]), shown(values[0])))
-
-
-_IMAGES = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 
 
 _MOST_EXACT_SINGLE = 1 << 24
 _MOST_EXACT = 1 << 53  # beyond it, a float64 may be another whole number than the one that was meant
 
 
-def _count_rounded(numbers: pa.Array, column: ColumnStats) -> None:
-    """Count the numbers that float32 does not equal, and note whether all are whole."""
-    if pa.types.is_integer(numbers.type):
-        whole = numbers.drop_null().to_numpy(zero_copy_only=False)
+_SURE_DIGITS = 15  # a number of so many digits is another float64 than any other such number
+
+
+def _count_rounded(values: pa.Array, cast: pa.Array, column: ColumnStats) -> None:
+    """Count the numbers that float32 does not equal, and note whether all are whole.
+
+    Args:
+        cast: `values` as int64 or float64.
+    """
+    if pa.types.is_integer(cast.type):
+        whole = cast.drop_null().to_numpy(zero_copy_only=False)
         single = whole.astype(np.float32).astype(np.float64)
         if len(whole) and np.abs(single).max() >= _MOST_EXACT_SINGLE:
             with np.errstate(invalid="ignore"):  # 2**63 is beyond int64
                 column.rounded += int(((single.astype(np.int64) != whole) | (single == 2.0**63)).sum())
         return
-    values = numbers.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    is_finite = np.isfinite(values)
+    numbers = cast.to_numpy(zero_copy_only=False)
+    is_finite = np.isfinite(numbers)
     with np.errstate(over="ignore", invalid="ignore"):
-        is_equal = values.astype(np.float32).astype(np.float64) == values
-        if pa.types.is_decimal(numbers.type):
-            back = pa.array(values).cast(numbers.type, safe=False)
-            is_equal &= pc.equal(back, numbers).to_numpy(zero_copy_only=False)
-        column.rounded += int((is_finite & ~is_equal).sum())
-        column.is_whole &= bool(((np.trunc(values) == values) & (np.abs(values) < _MOST_EXACT))[is_finite].all())
+        is_equal = numbers.astype(np.float32).astype(np.float64) == numbers
+        is_whole = (np.trunc(numbers) == numbers) & (np.abs(numbers) < _MOST_EXACT)
+    is_exact = _is_exact(values, numbers, (is_equal | is_whole) & is_finite)
+    column.rounded += int((is_finite & ~(is_equal & is_exact)).sum())
+    column.is_whole &= bool((is_whole & is_exact)[is_finite].all())
+
+
+def _is_exact(values: pa.Array, numbers: np.ndarray, is_asked: np.ndarray) -> np.ndarray:
+    """Return False for decimals and texts that are another number than their float64: 0.500000000000000000001."""
+    is_exact = np.ones(len(numbers), bool)
+    if not pa.types.is_floating(values.type):
+        texts = values.cast(pa.large_string())
+        asked = np.flatnonzero(is_asked & (pc.binary_length(texts).to_numpy() > _SURE_DIGITS))
+        for place, text in zip(asked.tolist(), texts.take(pa.array(asked)).to_pylist(), strict=True):
+            number = float(numbers[place])
+            is_exact[place] = text == repr(number) or Decimal(text) in (Decimal(repr(number)), Decimal(number))
+    return is_exact

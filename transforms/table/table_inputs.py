@@ -74,4 +74,6 @@ def find_rows(*patterns: str) -> tuple[str, ...]:
 def format_fault(path: str) -> str:
     """Return why a file cannot be read as rows; empty if it can."""
     known = ", ".join(ENDINGS)
-    return "" if rows_format(path) else f"--rows {path}: its name ends in none of {known}, perhaps with .gz"
+    return (
+        "" if rows_format(path) else f"--rows {path}: its name ends in none of {known}, perhaps with .gz, .bz2 or .zst"
+    )

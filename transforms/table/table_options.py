@@ -47,8 +47,9 @@ class RowsOptions(ChoiceOptions):
     """Options of all readers of rows, whose records may hold what their columns name."""
 
     rows: Rows = READ.opt(
-        "CSV, TSV, JSON Lines or Parquet (`.csv .tsv .jsonl .parquet`); repeatable. The first three also as `.gz`; "
-        "local or in a bucket, with `*` and `?` in the file's name. Files of one table may have several formats.",
+        "CSV, TSV, JSON Lines or Parquet (`.csv .tsv .jsonl .parquet`); repeatable. The first three also as `.gz`, "
+        "`.bz2` or `.zst`; local or in a bucket, with `*` and `?` in the file's name. Files of one table may have "
+        "several formats.",
         (),
         "FILE|GLOB",
     )

@@ -162,6 +162,7 @@ def test_text_not_of_encoding_is_named_with_it(tmp_path):
         ),
         ("a,b\n1,2\n".encode("utf-16-be"), "utf-16-be"),
         ("a,b\n1,2\n".encode("utf-16-le"), "utf-16-le"),
+        (b'{"a": 1, "b": "x,y"}\n{"a": 2}\n', "is no table, but JSON Lines; call it .jsonl"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS"),
         (b",".join(b"c%d" % number for number in range(100_000)) + b"\n1\n", "100,000 columns"),
         (b"a,b\n1," + b"x" * (40 << 20) + b"\n2,y\n", "longer than 16 MB"),
@@ -331,6 +332,10 @@ def test_names_are_texts_and_nan_is_none(tmp_path):
     cells, bad, _ = parquet(tmp_path / "x.parquet", columns, ("kind", "n"))
     assert cells == {"kind": ["a", "b"], "n": [1.0, None], "raw": [b"\xff"] * 2}
     assert bad == [(2, Reason.NOT_TEXT), (3, Reason.NOT_TEXT)]
+    path = tmp_path / "images.parquet"
+    pq.write_table(pa.table({"image": [b"\x89PNG\r\n\x1a\n"]}), path)
+    (batch,) = read_rows(RowsFile(0, str(path), 0, ""), RowsReading(names=("image",)))
+    assert "without --images" in batch.bad[0].detail
 
 
 def test_numbers_of_class_label_are_names(tmp_path):
@@ -396,10 +401,17 @@ def test_parquet_texts_not_in_utf_8(tmp_path):
     values = pa.array([b"a", b"\xff", b"b", b"\xfe"])
     texts = pa.StringArray.from_buffers(4, *values.buffers()[1:])
     columns = {"n": [1, 2, 3, 4], "s": texts, "l": pa.ListArray.from_arrays([0, 1, 2, 3, 4], texts)}
+    columns["o"] = pa.ListArray.from_arrays([0, 1, 2, 3, 4], pa.StructArray.from_arrays([texts], ["x"]))
     columns["e"] = texts.slice(1).dictionary_encode().take(pa.array([1, 0, 1, 1]))
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
     cells, lines, bad = read(tmp_path / "x.parquet")
-    assert cells == {"n": [1, 3], "s": ["a", "b"], "l": [["a"], ["b"]], "e": ["b", "b"]}
+    assert cells == {
+        "n": [1, 3],
+        "s": ["a", "b"],
+        "l": [["a"], ["b"]],
+        "o": [[{"x": "a"}], [{"x": "b"}]],
+        "e": ["b", "b"],
+    }
     assert (lines, bad) == ([1, 3], [(2, Reason.NOT_TEXT), (4, Reason.NOT_TEXT)])
 
 

@@ -67,6 +67,7 @@ def test_images_in_column_are_said_to_be_unchecked():
         (["16777217.0", "-3", "1e3"], ColumnType.INT64),  # float32 does not hold the first
         (["16777216.0", "3"], ColumnType.FLOAT),
         (["16777217.0", "0.5"], ColumnType.FLOAT),
+        (["16777217.00000000000001"], ColumnType.FLOAT),
         (["9007199254740993.0", "16777217"], ColumnType.FLOAT),  # nor does float64 hold this
         (["9223372036854775808"], ColumnType.BYTES),
         (["2026-02-30"], ColumnType.BYTES),
@@ -104,6 +105,7 @@ def test_texts(values, type_):
         (pa.array([Decimal(10**18), Decimal(1)], pa.decimal128(38, 0)), ColumnType.INT64, False),
         (pa.array([Decimal(10**19), Decimal(1)], pa.decimal128(38, 0)), ColumnType.BYTES, False),
         (pa.array([Decimal("123456789.00")], pa.decimal128(20, 2)), ColumnType.INT64, False),
+        (pa.array([Decimal("123456789.00000000001")], pa.decimal128(30, 11)), ColumnType.FLOAT, False),
         (pa.array([Decimal("0.50")], pa.decimal128(20, 2)), ColumnType.FLOAT, False),
         (pa.array([123456789.0, None, -1.0]), ColumnType.INT64, False),
         (pa.array([1.0, 2.0]), ColumnType.FLOAT, False),
@@ -138,6 +140,8 @@ def test_warning_of_numeric_class_names():
     (text,) = choose({"c": ["1", "2"]}, label="c").warnings
     assert "that of class '1' is 0" in text
     assert choose({"c": ["1", "2"]}, label="c", classes=("1", "2")).warnings == ()
+    (text,) = choose({"g": ["1", "2"]}, {"g": ["1.0"]}, required=("g",)).warnings
+    assert text.startswith("column g has 2 numbers without a fraction and 1 with one: as names they are text")
 
 
 def test_file_without_rows_lacks_no_column():
@@ -393,8 +397,9 @@ def test_nan_among_numbers_is_no_class(values, is_typed, names):
 
 def test_points_in_time_cut_are_named():
     fine = batch({"t": pa.array([1], pa.timestamp("us"))}, True)._replace(cut={"t": 1})
-    (text,) = choose_schema(observe(fine, 0), ColumnChoice(), FILES).warnings
-    assert text.startswith("column t: 1 of 1 points in time are finer than a microsecond")
+    for choice in (ColumnChoice(), ColumnChoice(label="t")):
+        (text,) = choose_schema(observe(fine, 0, choice.numbered), choice, FILES).warnings
+        assert text.startswith("column t: 1 of 1 points in time are finer than a microsecond")
 
 
 @pytest.mark.parametrize(
@@ -404,7 +409,9 @@ def test_points_in_time_cut_are_named():
         (pa.array([(1 << 24) + 1, 1 << 24, (1 << 63) - 1, -(1 << 63)]), 2),
         (pa.array([Decimal("0.10"), Decimal("0.50")]), 1),
         (pa.array([Decimal("1.00000000000000000001")]), 1),  # float64 holds 1
+        (pa.array([Decimal("2.00000000000")], pa.decimal128(30, 11)), 0),  # Arrow's own cast is not exact
         (pa.array(["0.1", "16777217", "18446744073709551617", "1e39"]), 4),
+        (pa.array(["9007199254740993.0", "0.500000000000000000001", "0.10000000149011612"]), 2),
         (pa.array([0.1], pa.float32()), 0),
         (pa.array([1 << 63, (1 << 63) + 1], pa.uint64()), 1),
     ],

@@ -65,6 +65,24 @@ def test_texts(type_, texts, values):
         (ColumnType.BYTES, pa.array([Decimal("1.50"), Decimal(2)]), [[b"1.50"], [b"2.00"]]),
         (ColumnType.BYTES, pa.array([float("nan"), 1.0]), [[b"nan"], [b"1.0"]]),
         (ColumnType.BYTES, pa.array(["u", "v"]).dictionary_encode(), [[b"u"], [b"v"]]),
+        (ColumnType.BYTES, pa.array([1, 90_000 * 10**9], pa.duration("ns")), [[b"PT0.000000001S"], [b"P1DT3600S"]]),
+        (
+            ColumnType.BYTES,
+            pa.array(
+                [{"t": 1, "m": [("k", 2)], "l": [3]}, {"l": None}],
+                pa.struct(
+                    {
+                        "t": pa.timestamp("ns"),
+                        "m": pa.map_(pa.string(), pa.time64("ns")),
+                        "l": pa.list_(pa.duration("ns")),
+                    }
+                ),
+            ),
+            [
+                [b'{"t":"1970-01-01 00:00:00.000000001","m":[["k","00:00:00.000000002"]],"l":["PT0.000000003S"]}'],
+                [b'{"t":null,"m":null,"l":null}'],
+            ],
+        ),
     ],
 )
 def test_typed_values(type_, array, values):
@@ -191,10 +209,10 @@ def test_point_in_time_beyond_python_is_right_beside_reject():
 
 
 def test_whole_numbers_of_texts_are_exact():
-    texts = ["12.0", "1e3", "9007199254740993", "9007199254740993.0", "1.5"]
+    texts = ["12.0", "1e3", "9007199254740993", "9007199254740993.0", "1.5", "9007199254740991.4"]
     found, faults = convert(texts, ColumnType.INT64)
-    assert found[:3] == [[12], [1000], [9007199254740993]]
-    assert faults == [(3, Reason.OTHER_TYPE), (4, Reason.OTHER_TYPE)]
+    assert found[:4] == [[12], [1000], [9007199254740993], [9007199254740993]]
+    assert faults == [(4, Reason.OTHER_TYPE), (5, Reason.OTHER_TYPE)]
 
 
 def test_lists_in_lists():
