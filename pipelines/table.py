@@ -52,11 +52,12 @@ class Table(NamedTuple):
     @property
     def recipe(self) -> RowsRecipe:
         options = self.options
+        texts = (*options.text_column, *(self.given.texts if self.given else ()))
         return RowsRecipe(
             "" if options.dry_run else options.output,
             options.row_splits(self.splits),
             options.seed,
-            options.reading,
+            options.reading._replace(texts=texts),
             options.image_column or "",
             options.images,
         )

@@ -110,6 +110,12 @@ class TableSchema(msgspec.Struct, frozen=True):
     columns: tuple[Column, ...]
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        """Columns with one text in each row."""
+        plain = (each.name for each in self.columns if each.type is ColumnType.BYTES and not each.is_list)
+        return *plain, *(each.name for each in self.columns if each.type in TEXT_PARTS)
+
+    @property
     def features(self) -> tuple[Feature, ...]:
         return tuple(sorted((column.as_feature for column in self.columns), key=lambda feature: feature.name))
 
@@ -145,6 +151,7 @@ class RowsReading(NamedTuple):
         encoding: Text encoding of CSV.
         delimiter: Delimiter of CSV; empty to choose it by the first line.
         names: Columns whose values are names of classes, keys, groups or splits.
+        texts: Columns whose values become one text each. A list in JSON is one, as another row may have another type.
         of_labels: True for tables of labels or groups, which are UTF-8. Their columns without a name are skipped; in
             other tables such a column is an error.
     """
@@ -153,6 +160,7 @@ class RowsReading(NamedTuple):
     encoding: str = "utf-8"
     delimiter: str = ""
     names: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
     of_labels: bool = False
 
 

@@ -29,9 +29,14 @@ _BATCH_BYTES = 16 << 20
 _BOM = b"\xef\xbb\xbf"
 
 
-def read_json(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_rows: int) -> Iterator[RowBatch]:
+def read_json(
+    path: str, stream: BinaryIO, columns: tuple[str, ...], batch_rows: int, texts: Iterable[str] = ()
+) -> Iterator[RowBatch]:
     """Yield batches of values; null, and a key that is not there, are missing values. Nested objects are columns with
     dots in their names. A column that mixes types holds texts.
+
+    Args:
+        texts: see RowsReading.
 
     Raises:
         AnnotationFileError: the file is one JSON array, an object over several lines, or one of columns; or an object
@@ -61,7 +66,9 @@ def read_json(path: str, stream: BinaryIO, columns: tuple[str, ...], batch_rows:
                 bad.append(BadRow(number, Reason.MALFORMED_ROW, f"longer than {MOST_CELL_BYTES >> 20} MB"))
             elif line.strip():
                 try:
-                    rows.append(flat(_decode(line), "", keys))
+                    row = flat(_decode(line), "", keys)
+                    row |= {name: as_text(row[name]) for name in texts if isinstance(row.get(name), list)}
+                    rows.append(row)
                     numbers.append(number)
                 except ValueError as error:
                     bad.append(BadRow(number, Reason.MALFORMED_ROW, str(error)))

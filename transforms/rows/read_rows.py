@@ -255,7 +255,7 @@ def _batches(path: str, stream: Any, how: RowsReading) -> Iterator[RowBatch]:
     unpacked = _unpacked(stream)
     try:
         if of_format == "json":
-            yield from read_json(path, unpacked, how.columns, _BATCH_ROWS)
+            yield from read_json(path, unpacked, how.columns, _BATCH_ROWS, how.texts)
         else:
             yield from read_csv(path, unpacked, how)
     except OSError as error:

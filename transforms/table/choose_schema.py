@@ -250,7 +250,8 @@ def _warnings(
 ) -> Iterator[str]:
     name = column.name
     if lacking := sorted(stats.rows.keys() - stats.in_files[name]):
-        yield f"column {name} is not in {_some([paths[file] for file in lacking])}; its rows have no value there"
+        has = "no value" if column.default is None else "the default"
+        yield f"column {name} is not in {_some([paths[file] for file in lacking])}; its rows have {has} there"
     total = sum(found.seen.values())
     if not total:
         yield f"column {name} has no value in any row; leave it out by --columns"

@@ -253,7 +253,13 @@ def _cast_all(array: pa.Array, target: pa.DataType) -> pa.Array:
         array = array.cast(pa.large_string())  # Arrow's own cast makes 2.00000000000 1.9999999999999998
     if pa.types.is_int64(target) and pa.types.is_large_string(source):
         return _whole_numbers(array)
-    return array.cast(target)
+    if pa.types.is_temporal(source) and pa.types.is_int64(target):
+        raise pa.ArrowInvalid("a time is a number of its unit only, which differs between files")
+    values = array.cast(target)
+    is_unsafe = pa.types.is_primitive(source) and (pa.types.is_boolean(target) or pa.types.is_date(target))
+    if is_unsafe and not values.cast(source).equals(array):
+        raise pa.ArrowInvalid("2 is not true, and a time of day is no day")
+    return values
 
 
 def _whole_numbers(texts: pa.Array) -> pa.Array:

@@ -11,7 +11,7 @@ import pytest
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.features import ColumnType
 from recordmill.schemas.inputs.file_kinds import LFS_POINTER
-from recordmill.schemas.inputs.tables import RowsFile, RowsReading, rows_format
+from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading, rows_format
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.rows import read_csv, row_batch
 from recordmill.transforms.rows.read_json import read_json
@@ -232,6 +232,17 @@ def test_json_of_mixed_types_is_same_in_any_batches(values, type_, texts):
         assert bool(chosen.warnings) == (type_ is ColumnType.BYTES or (1 << 53) + 1 in values), "it is told"
         examples.append(stats.columns["a"].first)
     assert examples[0] == examples[1], "of the same rows"
+
+
+@pytest.mark.parametrize("batch_rows", [1, 9])
+def test_list_in_column_of_texts_is_its_json(batch_rows):
+    """Whatever the types beside it, which decide how a batch holds its lists."""
+    values = [[[1], [2, 3]], [[2.5, "x"]], [1, "é"], None, 7]
+    data = b"".join(msgspec.json.encode({"a": value}) + b"\n" for value in values)
+    batches = read_json("x.jsonl", io.BytesIO(data), (), batch_rows, ("a",))
+    found = [convert_column(Column("a", "a", ColumnType.BYTES), b.columns.get("a"), len(b.lines), {}) for b in batches]
+    texts = [text for feature, _ in found for text in feature.values.to_pylist()]
+    assert texts == [b"[[1],[2,3]]", b'[[2.5,"x"]]', '[1,"é"]'.encode(), b"7"]
 
 
 def test_list_keeps_values_of_other_rows(tmp_path):
