@@ -141,38 +141,48 @@ def misread_numbers(labels: LabelMap) -> Iterator[str]:
 
 
 def sorted_names(names: Iterable[str]) -> list[str]:
-    """Return the names of classes in the order of their indices: by number if all are numbers.
+    """Return the names of classes in the order of their indices: by number if all are numbers, NaN and infinity last.
 
-    >>> sorted_names(["10.0", "2.5", "1e-05"]), sorted_names(["10", "2", "b"])
-    (['1e-05', '2.5', '10.0'], ['10', '2', 'b'])
+    >>> sorted_names(["10.0", "2.5", "1e-05", "nan"]), sorted_names(["10", "2", "nan", "b"])
+    (['1e-05', '2.5', '10.0', 'nan'], ['10', '2', 'b', 'nan'])
     """
     names = sorted(names)
-    return sorted(names, key=Decimal) if all(map(_NUMBER.fullmatch, names)) else names
+    finite = [name for name in names if not _NOT_FINITE.fullmatch(name)]
+    if not all(map(_NUMBER.fullmatch, finite)):
+        return names
+    return [*sorted(finite, key=Decimal), *(name for name in names if _NOT_FINITE.fullmatch(name))]
 
 
 def name_warnings(labels: LabelMap) -> Iterator[str]:
-    """Yield warnings of class names that are blank, or that differ only in case or in the separator of words.
+    """Yield warnings of class names that are blank, that are NaN among numbers, or that differ only in case, in the
+    separator of words, or in the form of a number.
 
     >>> next(name_warnings(LabelMap((Category(0, "Hot dog"), Category(1, "hot_dog"))))).split(",")[0]
     "the classes 'Hot dog' and 'hot_dog' may be one"
     """
     if blank := sum(not category.name.strip() for category in labels.categories):
         yield f"{blank:,} of {len(labels.categories):,} classes have a blank name: name them in the labels"
-    groups: dict[str, list[str]] = {}
+    others = [each.name for each in labels.categories if not _NUMBER.fullmatch(each.name)]
+    if 0 < len(others) < len(labels.categories) and all(map(_NOT_FINITE.fullmatch, others)):
+        yield f"the class {others[0]!r} among numbers may be a missing label: leave out its images, or rename it"
+    groups: dict[str | Decimal, list[str]] = {}
     for category in labels.categories:
-        words = _BETWEEN_WORDS.sub(" ", unicodedata.normalize("NFKC", category.name).casefold()).strip()
+        name = unicodedata.normalize("NFKC", category.name).casefold().strip()
+        words = Decimal(name) if _NUMBER.fullmatch(name) else _BETWEEN_WORDS.sub(" ", name).strip()
         groups.setdefault(words, []).append(category.name)
-    alike = [names for words, names in groups.items() if words and len(set(names)) > 1]
+    alike = [names for words, names in groups.items() if words != "" and len(set(names)) > 1]
     if alike:
         one, other, *_ = dict.fromkeys(alike[0])
         yield (
-            f"the classes {one!r} and {other!r} may be one, as they differ in case or signs alone (number of such "
-            f"names: {len(alike):,}); all are kept apart: rename a folder, or mend the labels, if that is not meant"
+            f"the classes {one!r} and {other!r} may be one, as they differ in case, signs or form alone (number of "
+            f"such names: {len(alike):,}); all are kept apart: rename a folder, or mend the labels, if that is not "
+            "meant"
         )
 
 
 _BETWEEN_WORDS = re.compile(r"[\s_-]+")
 _WHOLE = re.compile(r"-?[0-9]{1,18}([.]0*)?")
+_NOT_FINITE = re.compile(r"[+-]?(nan|inf(inity)?)", re.IGNORECASE)
 _NUMBER = re.compile(r"-?[0-9]+([.][0-9]*)?(e[+-][0-9]{1,3})?")
 
 

@@ -224,12 +224,14 @@ def _texts(batch: RowBatch, columns: Sequence[str]) -> list[TextRow]:
     good = checked(batch._replace(columns=chosen), columns, _SAVE)
     cells = [["" if value is None else name_of(value).strip() for value in good.values(name)] for name in columns]
     rows = [TextRow(row.line, (), row.detail) for row in good.bad]
+    lists = [name for name in columns if name in good.columns and pa.types.is_nested(good.columns[name].type)]
     for line, of_row in zip(good.lines.tolist(), zip(*cells, strict=True), strict=True):
         if not any(of_row):
             place = np.searchsorted(batch.lines, line)
             if not any(str(value).strip() for value in (array[place].as_py() or "" for array in others)):
                 continue
-        rows.append(TextRow(line, of_row))
+        fault = f"column {lists[0]} has a list, and no single value" if lists else ""
+        rows.append(TextRow(line, () if fault else of_row, fault))
     return sorted(rows)
 
 

@@ -126,7 +126,7 @@ def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsF
     warnings += _of_rounded(columns, stats)
     warnings += _of_enums([column for column in columns if column.type is ColumnType.ENUM], choice)
     labels = _labels(stats, choice)
-    warnings += _of_numbers((*choice.required, *filter(None, [choice.label])), stats)
+    warnings += _of_numbers(choice.required, stats)
     if not choice.classes:
         warnings += (*misread_numbers(labels), *name_warnings(labels))
     if choice.beside and choice.label:

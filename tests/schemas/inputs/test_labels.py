@@ -229,6 +229,9 @@ def test_numeric_class_names(names, told):
         (["dog", "dog ", "hot dog", "hot__Dog"], "the classes 'dog' and 'dog ' may be one"),
         (["\ufb01sh", "fish"], "the classes '\ufb01sh' and 'fish' may be one"),
         (["cat", "", " "], "2 of 3 classes have a blank name"),
+        (["1", "1.0", "2"], "the classes '1' and '1.0' may be one"),
+        (["-1", "1", "0", "10"], ""),
+        (["1.0", "2.0", "nan"], "the class 'nan' among numbers may be a missing label"),
         (["cat", "cats", "_", "-", "cat"], ""),
     ],
 )

@@ -65,6 +65,9 @@ def test_other_formats_hold_labels(tmp_path):
     (tmp_path / "x.jsonl").write_text('{"file": "a.jpg", "class": "cat"}\n{"class": "dog", "file": "b c.jpg"}\n')
     for name in ("x.parquet", "x.jsonl"):
         assert list(label_rows(str(tmp_path / name), USUAL).rows) == TWO
+    (tmp_path / "x.jsonl").write_text('{"file": "a.jpg", "class": ["cat"]}\n{"class": "dog", "file": "b c.jpg"}\n')
+    first, second = label_rows(str(tmp_path / "x.jsonl"), USUAL).rows
+    assert (first.fault, second) == ("column class has a list, and no single value", TWO[1])
 
 
 @pytest.mark.parametrize(
