@@ -115,7 +115,7 @@ def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsF
         if not choice.is_written(name):
             continue
         column = _column(name, found, choice)
-        is_optional = column.default is None and (found.missing > 0 or not stats.rows.keys() <= stats.in_files[name])
+        is_optional = column.default is None and found.present < sum(stats.rows.values())
         if name != choice.label:
             column = msgspec.structs.replace(column, is_optional=is_optional)
         columns.append(column)

@@ -33,7 +33,7 @@ class ColumnStats(msgspec.Struct):
     Attributes:
         seen: how many values look how; of lists, their items.
         first: an example of each, with its place: (file's number, line, value).
-        missing: rows without a value.
+        present: rows with a value. Batches of JSON Lines lack columns that none of their rows has.
         lists: rows with a list.
         shapes: sizes of lists in lists, see FlatLists; two at most.
         rounded: values that float32 does not equal.
@@ -47,7 +47,7 @@ class ColumnStats(msgspec.Struct):
 
     seen: dict[Seen, int] = {}
     first: dict[Seen, tuple[int, int, str]] = {}
-    missing: int = 0
+    present: int = 0
     lists: int = 0
     shapes: set[tuple[int, ...]] = msgspec.field(default_factory=set)
     rounded: int = 0
@@ -62,7 +62,7 @@ class ColumnStats(msgspec.Struct):
             self.seen[look] = self.seen.get(look, 0) + number
         for look, example in other.first.items():
             self.first[look] = min(self.first.get(look, example), example)
-        self.missing += other.missing
+        self.present += other.present
         self.lists += other.lists
         self.shapes = set(sorted(self.shapes | other.shapes)[:2])
         self.rounded += other.rounded
@@ -117,12 +117,12 @@ def observe(batch: RowBatch, file: int, distinct: Iterable[str] = ()) -> TableSt
         first = batch.bad[0]
         stats.first_bad = file, first.line, first.detail
     for name, array in batch.columns.items() if rows else ():
-        column = ColumnStats(missing=array.null_count, cut=batch.cut.get(name, 0), names=batch.names.get(name))
+        column = ColumnStats(present=rows - array.null_count, cut=batch.cut.get(name, 0), names=batch.names.get(name))
         stats.columns[name] = column
         stats.in_files[name] = {file}
         places = np.arange(rows)
         if is_list(array.type):
-            column.lists = rows - array.null_count
+            column.lists = column.present
             array, counts, shape = flat_lists(array)
             column.shapes = {shape} if column.lists else set()
             places = np.repeat(places, counts)

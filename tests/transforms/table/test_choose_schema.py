@@ -134,6 +134,10 @@ def test_columns_without_value_in_some_row_are_optional():
     )
     assert [feature.shape for feature in found.schema.features] == [("0 or 1 of a",), (), ()]
     assert [text for text in found.warnings if "column a is not in b.csv" in text]
+    stats = observe(batch({"b": [1]}, True), 0)  # JSON Lines: the first batch lacks a key that the second has
+    stats.add(observe(batch({"a": [1], "b": [2]}, True), 0))
+    columns = choose_schema(stats, ColumnChoice(), FILES).schema.columns
+    assert {column.name: column.is_optional for column in columns} == {"a": True, "b": False}
 
 
 def test_warning_of_numeric_class_names():
