@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.file_kinds import describe_content
+from recordmill.schemas.inputs.tables import RowsReading
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.rows.kinds import KINDS, Seen
 from recordmill.transforms.rows.row_batch import (
@@ -29,20 +30,15 @@ _BATCH_BYTES = 16 << 20
 _BOM = b"\xef\xbb\xbf"
 
 
-def read_json(
-    path: str, stream: BinaryIO, columns: tuple[str, ...], batch_rows: int, texts: Iterable[str] = ()
-) -> Iterator[RowBatch]:
+def read_json(path: str, stream: BinaryIO, how: RowsReading, batch_rows: int) -> Iterator[RowBatch]:
     """Yield batches of values; null, and a key that is not there, are missing values. Nested objects are columns with
     dots in their names. A column that mixes types holds texts.
-
-    Args:
-        texts: see RowsReading.
 
     Raises:
         AnnotationFileError: the file is one JSON array, an object over several lines, or one of columns; or an object
             in rows has so many keys that it is a map.
     """
-    number, is_at_end = 0, False
+    number, is_at_end, columns = 0, False, how.columns
     keys: dict[str, set[str]] = {}
     while not is_at_end:
         rows: list[dict[str, Any]] = []
@@ -67,8 +63,7 @@ def read_json(
             elif line.strip():
                 try:
                     row = flat(_decode(line), "", keys)
-                    row |= {name: as_text(row[name]) for name in texts if isinstance(row.get(name), list)}
-                    rows.append(row)
+                    rows.append(_as_asked(row, how))
                     numbers.append(number)
                 except ValueError as error:
                     bad.append(BadRow(number, Reason.MALFORMED_ROW, str(error)))
@@ -83,6 +78,14 @@ def read_json(
 
 
 _MOST_KEYS = 1000
+
+
+def _as_asked(row: dict[str, Any], how: RowsReading) -> dict[str, Any]:
+    """Return a row whose values do not depend on the types beside them: texts in place of lists, and no NaN as a name,
+    which would be missing among numbers and `nan` among texts."""
+    lists = {name: as_text(row[name]) for name in how.texts if isinstance(row.get(name), list)}
+    names = row if how.of_labels else how.names
+    return row | lists | {name: None for name in names if row.get(name) != row.get(name)}
 
 
 def _no_lines(line: bytes) -> str:

@@ -257,7 +257,7 @@ def _batches(path: str, stream: Any, how: RowsReading) -> Iterator[RowBatch]:
     unpacked = _unpacked(stream)
     try:
         if of_format == "json":
-            yield from read_json(path, unpacked, how.columns, _BATCH_ROWS, how.texts)
+            yield from read_json(path, unpacked, how, _BATCH_ROWS)
         else:
             yield from read_csv(path, unpacked, how)
     except OSError as error:

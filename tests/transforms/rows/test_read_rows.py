@@ -213,7 +213,7 @@ def test_json_of_mixed_types_is_same_in_any_batches(values, type_, texts):
     data = b"".join(msgspec.json.encode({"a": value}) + b"\n" for value in values)
     examples = []
     for batch_rows in (1, 9):
-        batches = list(read_json("x.jsonl", io.BytesIO(data), (), batch_rows))
+        batches = list(read_json("x.jsonl", io.BytesIO(data), RowsReading(), batch_rows))
         stats = TableStats()
         for batch in batches:
             stats.add(observe(batch, 0))
@@ -239,7 +239,7 @@ def test_list_in_column_of_texts_is_its_json(batch_rows):
     """Whatever the types beside it, which decide how a batch holds its lists."""
     values = [[[1], [2, 3]], [[2.5, "x"]], [1, "é"], None, 7]
     data = b"".join(msgspec.json.encode({"a": value}) + b"\n" for value in values)
-    batches = read_json("x.jsonl", io.BytesIO(data), (), batch_rows, ("a",))
+    batches = read_json("x.jsonl", io.BytesIO(data), RowsReading(texts=("a",)), batch_rows)
     found = [convert_column(Column("a", "a", ColumnType.BYTES), b.columns.get("a"), len(b.lines), {}) for b in batches]
     texts = [text for feature, _ in found for text in feature.values.to_pylist()]
     assert texts == [b"[[1],[2,3]]", b'[[2.5,"x"]]', '[1,"é"]'.encode(), b"7"]
@@ -248,7 +248,7 @@ def test_list_in_column_of_texts_is_its_json(batch_rows):
 def test_list_keeps_values_of_other_rows(tmp_path):
     """Columns beside a list may be keys, and keep their types."""
     data = b'{"a": "x", "b": [1]}\n{"a": ["y"], "b": 2}\n{\n{"a": null, "b": 3}\n{"a": "z"}\n'
-    batches = list(read_json("x.jsonl", io.BytesIO(data), (), 9))
+    batches = list(read_json("x.jsonl", io.BytesIO(data), RowsReading(), 9))
     found = {
         line: cell for batch in batches for line, cell in zip(batch.lines, batch.columns["a"].to_pylist(), strict=True)
     }
@@ -286,6 +286,8 @@ def test_nan_in_json_is_number_as_in_other_files(tmp_path):
     cells, lines, bad = read(tmp_path / "x.jsonl", data)
     assert (str(cells), lines) == ("{'x': [1.5, nan]}", [1, 2])
     assert bad == [(3, Reason.MALFORMED_ROW), (4, Reason.MALFORMED_ROW)]
+    data = b'{"kind": NaN, "x": NaN}\n{"kind": "cat", "x": "y"}\n'  # a name is missing, a text is nan
+    assert read(tmp_path / "x.jsonl", data, names=("kind",))[0] == {"kind": [None, "cat"], "x": ["nan", "y"]}
 
 
 def parquet(path, columns: dict, names=(), metadata=None):

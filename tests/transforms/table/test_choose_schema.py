@@ -8,7 +8,7 @@ import pytest
 
 from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.features import ColumnType, FeatureKind
-from recordmill.schemas.inputs.tables import Column, RowsFile, TableSchema, schema_files
+from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading, TableSchema, schema_files
 from recordmill.schemas.layouts import picture_of_row
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.rows.read_json import read_json
@@ -369,7 +369,11 @@ def test_lists_in_lists_have_a_shape():
 
 @pytest.mark.parametrize("files", [[[[[1, 2], [3]]]], [[[[1, 2]]], [[[1, 2], [3, 4]]]], [[[["x"]]]], [[[[1]], [1]]]])
 def test_lists_in_lists_without_shape_are_error_with_its_cure(files):
-    batches = [next(read_json("x", io.BytesIO(msgspec.json.encode({"m": row})), (), 9)) for of in files for row in of]
+    batches = [
+        next(read_json("x", io.BytesIO(msgspec.json.encode({"m": row})), RowsReading(), 9))
+        for of in files
+        for row in of
+    ]
     stats = TableStats()
     for read in batches:
         stats.add(observe(read, 0))
