@@ -62,7 +62,9 @@ def read_json(path: str, stream: BinaryIO, how: RowsReading, batch_rows: int) ->
             elif line.strip():
                 try:
                     row = flat(_decode(line), "", keys)
-                    rows.append(_as_asked(row, how))
+                    if how.texts or how.names or how.of_labels:
+                        _make_sure(row, how)
+                    rows.append(row)
                     numbers.append(number)
                 except ValueError as error:
                     bad.append(BadRow(number, Reason.MALFORMED_ROW, str(error)))
@@ -79,12 +81,15 @@ def read_json(path: str, stream: BinaryIO, how: RowsReading, batch_rows: int) ->
 _MOST_KEYS = 1000
 
 
-def _as_asked(row: dict[str, Any], how: RowsReading) -> dict[str, Any]:
-    """Return a row whose values do not depend on the types beside them: texts in place of lists, and no NaN as a name,
-    which would be missing among numbers and `nan` among texts."""
-    lists = {name: as_text(row[name]) for name in how.texts if isinstance(row.get(name), list)}
-    names = row if how.of_labels else how.names
-    return row | lists | {name: None for name in names if row.get(name) != row.get(name)}
+def _make_sure(row: dict[str, Any], how: RowsReading) -> None:
+    """Set values that would depend on the types beside them: texts in place of lists, and no NaN as a name, which would
+    be missing among numbers and `nan` among texts."""
+    for name in how.texts:
+        if isinstance(row.get(name), list):
+            row[name] = as_text(row[name])
+    for name in row if how.of_labels else how.names:
+        if row.get(name) != row.get(name):
+            row[name] = None
 
 
 def _no_lines(line: bytes) -> str:

@@ -220,7 +220,9 @@ def _is_exact(values: pa.Array, numbers: np.ndarray, is_asked: np.ndarray) -> np
     if not pa.types.is_floating(values.type):
         texts = values.cast(pa.large_string())
         asked = np.flatnonzero(is_asked & (pc.binary_length(texts).to_numpy() > _SURE_DIGITS))
-        for place, text in zip(asked.tolist(), texts.take(pa.array(asked)).to_pylist(), strict=True):
+        texts = texts.take(pa.array(asked))
+        is_other = pc.not_equal(texts, pa.array(numbers[asked]).cast(texts.type)).to_numpy(zero_copy_only=False)
+        for place, text in zip(asked[is_other].tolist(), _chosen(texts, is_other).to_pylist(), strict=True):
             number = float(numbers[place])
-            is_exact[place] = text == repr(number) or Decimal(text) in (Decimal(repr(number)), Decimal(number))
+            is_exact[place] = Decimal(text) in (Decimal(repr(number)), Decimal(number))
     return is_exact
