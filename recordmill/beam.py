@@ -18,6 +18,7 @@ except ModuleNotFoundError as error:
 
     raise missing_extra("recordmill.beam", "beam") from error
 from apache_beam.pvalue import AsSingleton, PCollection
+from apache_beam.typehints.typehints import is_consistent_with
 
 from recordmill.conversion import plain_value
 from recordmill.launch.command_line.parser import without_unknown
@@ -35,6 +36,7 @@ from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.coco.find_exports import find_exports
+from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
@@ -135,7 +137,6 @@ class ReadFolder(_Transform):
         return _read(folder.gather(p, self._options, splits), splits)
 
 
-@beam.typehints.with_input_types(Sample)
 @beam.typehints.with_output_types(bytes)
 class Encode(_Transform):
     """Convert each Sample to its record, a serialised tf.Example, for any sink. Apply to Samples or to a Read.
@@ -163,7 +164,6 @@ class Encode(_Transform):
         return batches | "Encode" >> encode.with_output_types(bytes)
 
 
-@beam.typehints.with_input_types(Sample)
 @beam.typehints.with_output_types(Manifest)
 class WriteDataset(_Transform):
     """Write Samples, or a Read, as a data set, with the shards, manifest and statistics of the command.
@@ -211,16 +211,25 @@ class WriteDataset(_Transform):
 
 def _read_of(given: Any, labels: PCollection | None, facts: PCollection | None = None) -> tuple[Any, Any, Any]:
     """Return samples, labels and facts of a transform's input: a Read, or a PCollection of Sample with these."""
-    if not isinstance(given, tuple):
-        return given, labels, facts
-    samples, own_labels, own_facts = given
-    return samples, labels or own_labels, facts or own_facts
+    if isinstance(given, tuple):
+        samples, own_labels, own_facts = given
+        given, labels, facts = samples, labels or own_labels, facts or own_facts
+    for name, part, type_ in (("the input", given, Sample), ("labels", labels, LabelMap), ("facts", facts, Facts)):
+        found = getattr(part, "element_type", type(part))
+        if part is not None and not is_consistent_with(found, type_):
+            raise ConfigError(
+                f"{name} is of {getattr(found, '__name__', found)}, and a PCollection of {type_.__name__} is expected: "
+                "samples, labels, facts = p | ReadCoco(…), then samples | …(labels=labels, facts=facts)"
+            )
+    return given, labels, facts
 
 
 def _read(gathered: Gathered, splits: Sequence[str]) -> Read:
     convert = beam.FlatMap(_samples, AsSingleton(gathered.labels), splits)
     samples = gathered.blocks | "Samples" >> convert.with_output_types(Sample)
-    return Read(samples, gathered.labels, gathered.facts | "Facts" >> beam.Flatten())
+    labels, facts = gathered.labels, gathered.facts | "Facts" >> beam.Flatten()
+    labels.element_type, facts.element_type = LabelMap, Facts  # they tell exchanged arguments
+    return Read(samples, labels, facts)
 
 
 def _samples(keyed: tuple[int, bytes], labels: LabelMap, splits: Sequence[str]) -> Iterator[Sample]:

@@ -251,8 +251,8 @@ def open(path: str | os.PathLike[str]) -> DataSet:
         OSError: Storage fails.
     """
     path = os.fsdecode(path)
-    path = path if is_remote(path) else os.path.abspath(path)
     manifest = require_manifest(path)
+    path = path if is_remote(path) else os.path.abspath(path)
     splits = {}
     for name, entry in manifest.splits.items():
         shards = [SplitShard(join_path(path, info.file), info) for info in entry.shards]

@@ -15,7 +15,7 @@ from recordmill.schemas.inputs.options import ConvertOptions
 from recordmill.transforms.dataset.dataset_folder import is_metadata, unfinished_splits
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
-from recordmill.transforms.storage.resolve import archive_of, join_path, storage_for
+from recordmill.transforms.storage.resolve import archive_of, join_path, storage_for, tilde_hint
 from recordmill.transforms.table.table_inputs import find_rows, format_fault
 
 
@@ -122,7 +122,7 @@ def _repeated_path_faults(name: str, paths: list[str]) -> Iterator[str]:
 def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
     """Yield errors of the output folder: it cannot be created, or the job would replace files in it that are not of a
     data set."""
-    if hint := _tilde_hint(output):
+    if hint := tilde_hint(output):
         yield f"--output {output}{hint}"
     if fault := folder_fault(output):
         # A complete data set is not written again, so its folder may be read-only.
@@ -152,17 +152,9 @@ def _output_faults(output: str, inputs: Iterable[str]) -> Iterator[str]:
         )
 
 
-def _tilde_hint(path: str) -> str:
-    """Return a hint at a ~ that no shell has expanded, unless a folder has this name."""
-    home = os.path.expanduser(path)
-    if home == path or os.path.exists(path.split("/")[0]):
-        return ""
-    return f": a shell expands ~, and nothing else does; give {home}"
-
-
 def _suggest_path(path: str) -> str:
     """Return a hint at the path that was probably meant."""
-    if hint := _tilde_hint(path):
+    if hint := tilde_hint(path):
         return hint
     folder, name = os.path.split(path.rstrip("/"))
     if is_remote(path) or not os.path.isdir(folder or ".") or os.path.exists(path):

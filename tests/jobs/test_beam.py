@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
-from apache_beam.typehints.decorators import TypeCheckError
 from PIL import Image
 
 from recordmill import open as open_data_set
@@ -156,9 +155,19 @@ def test_two_samples_of_one_key_end_job(piped):
 
 
 def test_element_no_sample_is_refused(tmp_path):
-    with pytest.raises(TypeCheckError), beam.Pipeline() as p:
+    with (
+        pytest.raises(ConfigError, match="the input is of str, and a PCollection of Sample is expected"),
+        beam.Pipeline() as p,
+    ):
         p | beam.Create(["a.jpg"]) | WriteDataset(tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_exchanged_labels_and_facts_are_refused(sample, tmp_path):
+    p = beam.Pipeline()
+    samples, labels, facts = p | ReadCoco(images=sample.images, instances=sample.instances)
+    with pytest.raises(ConfigError, match="labels is of Facts, and a PCollection of LabelMap is expected"):
+        samples | WriteDataset(tmp_path / "out", labels=facts, facts=labels)
 
 
 def test_a_sample_is_no_key():

@@ -22,6 +22,8 @@ def out(tmp_path, copy_converted) -> Path:
 def test_not_a_data_set(tmp_path, out):
     with pytest.raises(recordmill.ConfigError, match="no such folder"):
         recordmill.open(str(tmp_path / "none"))
+    with pytest.raises(recordmill.ConfigError, match=f"^~/x: no such folder: .* give {Path.home()}/x"):
+        recordmill.open("~/x")
     with pytest.raises(recordmill.ConfigError, match=r"has no manifest\.json"):
         recordmill.open(str(tmp_path))
     with pytest.raises(recordmill.ConfigError, match="no split 'test'; it has train"):
@@ -43,6 +45,17 @@ def test_shard_replaced_is_error(out):
     os.utime(path, ns=(path.stat().st_mtime_ns + 1,) * 2)
     for read in (lambda: next(iter(train)), lambda: train[0], lambda: train[:1].tensorflow()):
         with pytest.raises(RecordError, match="00000-of-00003 has changed since it was opened"):
+            read()
+
+
+def test_shard_missing_is_error(out):
+    path = Path(recordmill.open(out)["train"].shards[1].path)
+    path.unlink()
+    train = recordmill.open(out)["train"]
+    for read in (lambda: list(train), lambda: train[12], train.tensorflow):
+        with pytest.raises(
+            RecordError, match=f"{path}: no such file; recordmill verify lists all damage, and the same"
+        ):
             read()
 
 

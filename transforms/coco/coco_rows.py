@@ -134,6 +134,7 @@ def polygon_bounds(segmentation: bytes) -> tuple[float, float, float, float] | N
     return None
 
 
+_NOT_FINITE = re.compile(rb'"(NaN|-?Infinity)"')
 _DECIMAL = re.compile(r"([+-]?[0-9]{1,99})(\.0*)?")  # Python refuses int() of thousands of digits
 
 
@@ -161,10 +162,14 @@ class RowDecoder:
     Args:
         type_: Type of the rows.
         texts: Gets the ids that are not decimal numbers.
+
+    Attributes:
+        number_texts: Number of rows with a number as text, such as "640", which is read as the number.
     """
 
     def __init__(self, type_: Any, texts: IdTexts):
-        self._decode = msgspec.json.Decoder(type_, strict=False).decode
+        self.number_texts = 0
+        self._decode, self._check = (msgspec.json.Decoder(type_, strict=strict).decode for strict in (False, True))
         fields = () if type_ is msgspec.Raw else type_.__struct_fields__
         known = {"image_id": texts.images, "id": texts.annotations if "image_id" in fields else texts.images}
         self._texts = {key: found for key, found in known.items() if key in fields}
@@ -183,7 +188,9 @@ class RowDecoder:
         """
         if not self._has_texts:
             with contextlib.suppress(msgspec.ValidationError):
-                return self._decode(raw)
+                row = self._decode(raw)
+                self.number_texts += self._has_number_text(raw)
+                return row
         row = self._decode_texts(raw)
         for key, found in self._texts.items():
             text = getattr(row, key)
@@ -194,6 +201,14 @@ class RowDecoder:
             setattr(row, key, id_number(text, found))
             self._has_texts = True
         return row
+
+    def _has_number_text(self, raw: Any) -> bool:
+        try:
+            self._check(raw)
+        except msgspec.ValidationError as error:
+            # 640.0 is a whole number; `quote_nan` has quoted NaN.
+            return "got `str`" in str(error) and not _NOT_FINITE.search(raw)
+        return False
 
 
 def collision(id_: int, *texts: str) -> CollidingImagesError:

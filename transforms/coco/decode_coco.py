@@ -56,6 +56,7 @@ class CocoRows(NamedTuple):
         without_box: Number of object rows whose `bbox` was made from segmentations.
         rotated: Number of rows with `attributes.rotation`, which CVAT writes.
         id_texts: Ids that are strings other than decimal numbers.
+        number_texts: Number of rows with a number as text.
     """
 
     images: list[CocoImageRow]
@@ -69,6 +70,7 @@ class CocoRows(NamedTuple):
     without_box: int = 0
     rotated: int = 0
     id_texts: IdTexts = NO_ID_TEXTS
+    number_texts: int = 0
 
 
 class _RowType(NamedTuple):
@@ -221,7 +223,8 @@ def _decode_row_by_row(path: str, data: bytes, row: _RowType) -> CocoRows:
     counts = count_fields([msgspec.Raw(data)]), count_fields(file.images), count_fields(rows)
     usable = annotations if file.annotations is not msgspec.UNSET else msgspec.UNSET
     found = _rows(path, DecodedFile(images, usable, file.categories, counts), rejected, row)
-    return found._replace(without_box=without_box, id_texts=texts)
+    number_texts = decode_image.number_texts + decode.number_texts
+    return found._replace(without_box=without_box, id_texts=texts, number_texts=number_texts)
 
 
 def _rows(path: str, file: DecodedFile, rejected: list[Rejected], row: _RowType) -> CocoRows:

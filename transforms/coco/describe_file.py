@@ -45,6 +45,7 @@ class BlockSummary(msgspec.Struct, frozen=True):
         without_box: Number of object rows without `bbox`.
         rotated: Number of rows with `attributes.rotation`.
         negative_areas: Number of annotation rows whose area is below 0.
+        number_texts: Number of rows with a number as text.
         hashed_ids: Numbers of images and of annotations whose string id is stored as a hash.
         fractions: Number of object rows whose `bbox` is within 0..1; id and text of the first of them.
         boxes: Boxes of a sample of the object rows.
@@ -69,6 +70,7 @@ class BlockSummary(msgspec.Struct, frozen=True):
     without_box: int
     rotated: int
     negative_areas: int
+    number_texts: int
     hashed_ids: tuple[int, int]
     fractions: tuple[int, str]
     boxes: SampledBoxes | None
@@ -101,6 +103,7 @@ def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
         rows.without_box,
         rows.rotated,
         sum((getattr(row, "area", None) or 0) < 0 for row in rows.annotations),
+        rows.number_texts,
         (sum(row.id in rows.id_texts.images for row in rows.images), len(rows.id_texts.annotations)),
         (len(fractions), f"{fractions[0].id} has {bytes(fractions[0].bbox).decode()}" if fractions else ""),
         sample_boxes(rows.sampled) if guesses_boxes(block.source) else None,
@@ -175,6 +178,8 @@ def _missing_warnings(source: AnnotationSource, blocks: Sequence[BlockSummary]) 
             f"{source.path}: {without:,} of {number:,} annotations have no bbox; the bounds of their segmentations "
             "are their boxes"
         )
+    if texts := sum(block.number_texts for block in blocks):
+        yield f"{source.path}: {texts:,} rows have numbers as texts, which are read as numbers: remove the quotes"
     hashed = [sum(numbers) for numbers in zip(*(block.hashed_ids for block in blocks), strict=True)]
     if any(hashed):
         yield (

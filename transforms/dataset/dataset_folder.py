@@ -27,7 +27,7 @@ from recordmill.schemas.problems import DUPLICATES, FINGERPRINTS, split_fingerpr
 from recordmill.schemas.statistics import REPORT, STATISTICS, SplitStatistics, split_statistics
 from recordmill.transforms.records.shard_index import ENDING, INDEX, index_file
 from recordmill.transforms.storage.interface import UnreadableFileError
-from recordmill.transforms.storage.resolve import join_path, storage_for
+from recordmill.transforms.storage.resolve import join_path, storage_for, tilde_hint
 
 _OF_A_RUN = re.compile(
     rf"{REJECTS}|{DUPLICATES}|{FINGERPRINTS}|[^/]+-\d{{5,}}-of-\d{{5,}}(\.gz)?(\.json)?|file_\d{{2,}}-\d+\.tfrec(\.gz)?|"
@@ -71,7 +71,8 @@ def require_manifest(output: str) -> Manifest:
     manifest = read_manifest(output)
     if manifest is None:
         if not storage_for(output).is_folder(output):
-            raise ConfigError(f"{output}: no such folder; give the folder that holds {MANIFEST}")
+            cure = tilde_hint(output) or f"; give the folder that holds {MANIFEST}"
+            raise ConfigError(f"{output}: no such folder{cure}")
         raise ConfigError(
             f"{output} has no {MANIFEST}: it is no Recordmill data set, or one that was not finished (run it again)"
         )

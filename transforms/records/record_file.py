@@ -199,7 +199,8 @@ class RecordFile:
     def _file(self) -> StoredFile:
         file, expected = self._found, self._expected
         if file is None:
-            raise RecordError(f"{self.path}: no such file")
+            cure = "recordmill verify lists all damage, and the same command writes the shard again"
+            raise RecordError(f"{self.path}: no such file; {cure}")
         if expected and (file.size_bytes != expected.bytes or file.crc32c not in ("", expected.crc32c)):
             found = f"{file.size_bytes:,} bytes, where its manifest says {expected.bytes:,}"
             if file.size_bytes == expected.bytes:

@@ -179,7 +179,7 @@ def check_rejects(
     rows: Mapping[str, Rows],
     rejected: RejectTally,
     max_rejects: float,
-    inputs: Iterable[str],
+    inputs: Sequence[str],
     advice: str,
     may_accept: bool = True,
 ) -> None:
@@ -216,15 +216,19 @@ def check_rejects(
         )
     for name, of_split in rows.items():
         if not of_split.images:
+            cure = "" if inputs else "give the same split= to what reads and what writes, or "  # of Samples
             raise EmptyDatasetError(
-                f"split {name} gets none of the {images} {unit}s; give it a larger share, try another --split-seed, "
-                "--split-by rank or --stratify, or leave it out; with groups, look whether there "
-                "are more than a few"
+                f"split {name} gets none of the {images} {unit}s; {cure}give it a larger share, try another "
+                "--split-seed, --split-by rank or --stratify, or leave it out; with groups, look whether there are "
+                "more than a few"
             )
 
 
-def check_examples(splits: Mapping[str, SplitManifest], rejects_path: str) -> None:
+def check_examples(splits: Mapping[str, SplitManifest], rejects: Mapping[str, RejectList], rejects_path: str) -> None:
     """Check that every split has an example.
+
+    Args:
+        rejects: Rejects of each split.
 
     Raises:
         EmptyDatasetError: No image of the split became an example.
@@ -237,9 +241,10 @@ def check_examples(splits: Mapping[str, SplitManifest], rejects_path: str) -> No
         left_out = "none has an object" if images.without_record else left_out
         rejected = sum(images.rejected.values())
         left_out = f"{rejected} are rejected, and the pipeline removed {images.removed}" if images.removed else left_out
+        first = next((f"; the first: {line.detail}" for line in rejects[name].first if rejected), "")
         raise EmptyDatasetError(
-            f"of the {images.rows} {split.recipe.unit}s of split {name} {left_out}, see {rejects_path}; nothing was "
-            "written"
+            f"of the {images.rows} {split.recipe.unit}s of split {name} {left_out}{first}; see {rejects_path}; nothing "
+            "was written"
         )
 
 

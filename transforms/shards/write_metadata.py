@@ -23,7 +23,7 @@ from recordmill.schemas.shards import ShardInfo, ShardKey
 from recordmill.schemas.statistics import Statistics
 from recordmill.transforms.dataset.dataset_folder import forget, read_manifest, read_note, tidy
 from recordmill.transforms.dataset.facts import AddFacts, Facts, Findings, add_facts
-from recordmill.transforms.dataset.rejects import KindRejects, rejects_paths, tally_rejects, write_rejects
+from recordmill.transforms.dataset.rejects import KindRejects, RejectList, rejects_paths, tally_rejects, write_rejects
 from recordmill.transforms.insight.across_splits import (
     FingerprintFile,
     check_complete_duplicates,
@@ -157,7 +157,7 @@ def write_metadata(
         files[split] = encode_json(statistics)
         splits[split] = describe_split(recipe, facts, rejects[split], counts, files[split], *shards[split])
         check_whole(splits[split], table)
-    _check(target, splits, tally_rejects(facts.rejects.items()))
+    _check(target, splits, rejects, tally_rejects(facts.rejects.items()))
     compared: set[str] = set()
     if target.duplicates != "report":
         fingerprints = {
@@ -227,7 +227,9 @@ def read_notes(
     return infos, digest.hexdigest() if upload else msgspec.UNSET
 
 
-def _check(target: Target, splits: Mapping[str, SplitManifest], rejected: RejectTally) -> None:
+def _check(
+    target: Target, splits: Mapping[str, SplitManifest], rejects: Mapping[str, RejectList], rejected: RejectTally
+) -> None:
     what, paths = target.recipes[0].unit, rejects_paths(target.output, splits)
     check_rejects(
         {name: Rows(split.images.rows, split.annotations.rows, what) for name, split in splits.items()},
@@ -239,4 +241,4 @@ def _check(target: Target, splits: Mapping[str, SplitManifest], rejected: Reject
     for name, split in splits.items():
         if not split.examples:
             forget(target.output, name)
-    check_examples(splits, paths)
+    check_examples(splits, rejects, paths)

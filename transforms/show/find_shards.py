@@ -13,7 +13,7 @@ from recordmill.schemas.layouts import BOX_CODINGS, CLASSIFICATION, DETECTION, K
 from recordmill.transforms.dataset.dataset_folder import read_manifest
 from recordmill.transforms.images.open_picture import kind_of
 from recordmill.transforms.records.parse_record import Values
-from recordmill.transforms.storage.resolve import join_path, match_files, split_folder, storage_for
+from recordmill.transforms.storage.resolve import join_path, match_files, split_folder, storage_for, tilde_hint
 
 _MARKS = ("tfrecord", ".tfrec")
 """Parts of the names of TFRecord files by TFDS, Beam, Keras and the Object Detection API."""
@@ -91,7 +91,8 @@ def find_shards(path: str, split: str) -> Shards:
         paths = {found: os.path.basename(found) for found in _files(match_files(path))}
         shards = [known.get(name) or Shard(found, _split_of(name)) for found, name in paths.items()]
         if missing := [shard.path for shard in shards if storage_for(shard.path).size(shard.path) is None]:
-            raise ConfigError(f"{missing[0]}: no such file or folder; give a data set's folder, or a TFRecord file")
+            cure = tilde_hint(path) or "; give a data set's folder, or a TFRecord file"
+            raise ConfigError(f"{missing[0]}: no such file or folder{cure}")
         if not all(shard.records is not None for shard in shards):
             manifest = None  # the folder has other tools' files, too
     if split:

@@ -36,6 +36,14 @@ _REMOTE: dict[str, tuple[Storage, str, str]] = {
 SCHEMES = tuple(_REMOTE)
 
 
+def tilde_hint(path: str) -> str:
+    """Return a hint at a ~ that no shell has expanded, unless a folder has this name."""
+    home = os.path.expanduser(path)
+    if home == path or os.path.exists(path.split("/")[0]):
+        return ""
+    return f": a shell expands ~, and nothing else does; give {home}"
+
+
 def storage_for(path: str) -> Storage:
     """Return the storage of `path`.
 

@@ -120,6 +120,11 @@ def test_keypoints_that_are_fractions(tmp_path, x, texts):
     assert ["no keypoint has a coordinate above 1.5, as fractions" in text for text in found] == [True] * texts
 
 
+def test_numbers_as_texts(tmp_path):
+    (text,) = warnings_of(tmp_path, "instances", {**OBJECT, "area": "12"}, {**OBJECT, "id": 8.0}, {**OBJECT, "id": "9"})
+    assert "2 rows have numbers as texts" in text
+
+
 def test_rotated_boxes(tmp_path):
     rotated, upright = ({**OBJECT, "attributes": {"occluded": True, "rotation": angle}} for angle in (30.5, 0.0))
     (text,) = warnings_of(tmp_path, "instances", rotated, {**upright, "id": 8})

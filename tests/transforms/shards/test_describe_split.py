@@ -289,20 +289,26 @@ def test_paths_of_no_images_are_named():
 def test_one_split_without_images():
     with pytest.raises(EmptyDatasetError, match="split val gets none of the 10 images; give it a larger share"):
         check({**ROWS, "val": Rows(0, 0)})
+    with pytest.raises(EmptyDatasetError, match="images; give the same split= to what reads and what writes, or give"):
+        check({**ROWS, "val": Rows(0, 0)}, inputs=())  # of a user's pipeline
 
 
 @pytest.mark.parametrize(
     ("images", "told"),
     [
-        (ImageCounts(2, 0, 0, {"image_missing": 2}), "all are rejected, see rejects.jsonl"),
-        (ImageCounts(2, 0, 2, {}), "none has an object"),
-        (ImageCounts(2, 0, 0, {"image_missing": 1}, removed=1), "1 are rejected, and the pipeline removed 1, see"),
+        (ImageCounts(2, 0, 0, {"image_missing": 2}), "all are rejected; the first: gone; see rejects.jsonl; nothing"),
+        (ImageCounts(2, 0, 2, {}), "none has an object; see"),
+        (
+            ImageCounts(2, 0, 0, {"image_missing": 1}, removed=1),
+            "1 are rejected, and the pipeline removed 1; the first: gone; see",
+        ),
         (ImageCounts(2, 0, 0, {"image_missing": 1}, of_other_classes=1), "none is of the classes that were asked for"),
     ],
 )
 def test_one_split_without_examples(images, told):
+    rejects = {"val": RejectList(tally([]), "", (RejectLine("image", "image_missing", "gone"),))}
     with pytest.raises(EmptyDatasetError, match=f"of the 2 images of split val {told}"):
-        check_examples({"train": SPLIT, "val": without_records(images)}, "rejects.jsonl")
+        check_examples({"train": SPLIT, "val": without_records(images)}, rejects, "rejects.jsonl")
 
 
 SPLITS = "train", "val"
