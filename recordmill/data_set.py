@@ -4,6 +4,7 @@ data = recordmill.open("out")
 data["train"][17]["boxes"]
 """
 
+import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError
-from recordmill.split_records import RecordContents, SplitRecords, SplitShard, listed
+from recordmill.split_records import RecordContents, SplitRecords, SplitShard, listed, typed
 from recordmill.transforms.dataset.dataset_folder import require_manifest
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import join_path
@@ -80,7 +81,7 @@ class Split(SplitRecords):
         from recordmill.tensorflow_reader import Steps, tensorflow_dataset
 
         steps = Steps(batch, shuffle, seed, shard, resize, pad, ragged, drop_remainder, as_supervised)
-        return tensorflow_dataset(self.with_keys(keys), steps)
+        return tensorflow_dataset(self.with_keys(keys), Steps(*typed(Split.tensorflow, **steps._asdict())))
 
     def torch(
         self,
@@ -128,8 +129,9 @@ class Split(SplitRecords):
             raise ConfigError("Split.torch needs pip install torch") from error
 
         split = self.with_keys(keys)
+        iterable, seed, part, even = typed(Split.torch, iterable=iterable, seed=seed, part=part, even=even)
         if iterable:
-            if part is not None and not (isinstance(part, Sequence) and len(part) == 2 and 0 <= part[0] < part[1]):
+            if part is not None and not 0 <= part[0] < part[1]:
                 raise ConfigError(f"part is (rank, ranks), with ranks from 0: {part} is not")
             return TorchIterableDataset(split, seed, part, even, transform)
         if seed is not None or part is not None or even:
@@ -170,7 +172,7 @@ class RecordSource:
 
     def __getitem__(self, number: SupportsIndex) -> Any:
         """Return a record. Errors as for `split[number]`."""
-        return self._split.raw(number) if self._raw else self._split[number]
+        return self.__getitems__([operator.index(number)])[0]
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
         """Return several records, by few reads. PyTorch calls this name."""

@@ -2,7 +2,7 @@
 
 import operator
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from functools import cached_property
 from itertools import accumulate, islice
@@ -178,13 +178,14 @@ class SplitRecords:
         """
         if keys is None:
             return self
-        unknown = [] if isinstance(keys, str) else [key for key in keys if key not in self._readings]
-        if isinstance(keys, str) or not len(keys) or unknown:
+        names = [] if isinstance(keys, str) or not isinstance(keys, Iterable) else list(keys)
+        unknown = [key for key in names if key not in list(self._readings)]
+        if not names or unknown:
             wrong = f"no key {', '.join(map(repr, unknown))}" if unknown else f"keys={keys!r}"
             raise ConfigError(f"{self.folder}, split {self.name}: {wrong}; give a list of {', '.join(self._readings)}")
         part = copy(self)
         part.__dict__.pop("_decode", None)  # cached for all keys
-        part._readings = {name: reading for name, reading in self._readings.items() if name in keys}
+        part._readings = {name: reading for name, reading in self._readings.items() if name in names}
         return part
 
     def _of_piece(self, piece: SplitPiece) -> Iterator[bytes]:
@@ -220,6 +221,17 @@ class SplitRecords:
         from recordmill.decode_record import RecordDecoder  # imports Pillow, which tensorflow() does not need
 
         return RecordDecoder(self.contents.table, self._readings, self.contents.labels.keypoints)
+
+
+def typed(reader: Callable[..., Any], **arguments: Any) -> Iterator[Any]:
+    """Yield the arguments with Python's numbers in place of NumPy's, or raise ConfigError at another type."""
+    for name, value in arguments.items():
+        try:
+            plain = msgspec.to_builtins(value, enc_hook=operator.index)
+            yield msgspec.convert(plain, reader.__annotations__[name])
+        except (TypeError, msgspec.ValidationError) as error:
+            help_ = f"help(recordmill.Split.{reader.__name__})"
+            raise ConfigError(f"{name}={value!r}: {error}; {help_} has the types") from error
 
 
 READINGS = tuple(value.reading for value in VALUES if value.reading)

@@ -1,12 +1,10 @@
 """tf.data.Dataset of a split. TensorFlow's graph decodes the records."""
 
-import operator
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from recordmill.schemas.errors import ConfigError, missing_extra
@@ -159,7 +157,6 @@ def tensorflow_dataset(split: SplitRecords, steps: Steps) -> "tf.data.Dataset":
     except ModuleNotFoundError as error:
         raise missing_extra("Split.tensorflow", "tensorflow") from error
 
-    steps = _typed(steps)
     index, hosts = steps.shard or (0, 1)
     least = len(split) // max(hosts, 1)  # minimum number of records of a host
     _check(split, steps, least)
@@ -181,18 +178,6 @@ def tensorflow_dataset(split: SplitRecords, steps: Steps) -> "tf.data.Dataset":
     return data.prefetch(tf.data.AUTOTUNE)
 
 
-def _typed(steps: Steps) -> Steps:
-    """Return the arguments with Python's numbers in place of NumPy's, or raise ConfigError at another type."""
-    values = {}
-    for name, value in steps._asdict().items():
-        try:
-            plain = msgspec.to_builtins(value, enc_hook=operator.index)
-            values[name] = msgspec.convert(plain, Steps.__annotations__[name])
-        except (TypeError, msgspec.ValidationError) as error:
-            raise ConfigError(f"{name}={value!r}: {error}; help(recordmill.Split.tensorflow) has the types") from error
-    return Steps(**values)
-
-
 def _check(split: SplitRecords, steps: Steps, least: int) -> None:
     """Raise ConfigError if arguments contradict themselves or the data set."""
     index, hosts = steps.shard or (0, 1)
@@ -206,8 +191,8 @@ def _check(split: SplitRecords, steps: Steps, least: int) -> None:
         "pad and ragged: a ragged batch is not padded; give one of them": steps.pad is not None and steps.ragged,
         f"resize={steps.resize}: give (height, width), 1 or more each": steps.resize is not None
         and min(steps.resize) < 1,
-        f"resize={steps.resize}: the records hold no picture, or keys has none": bool(steps.resize)
-        and not forms & COLOURED,
+        f"resize={steps.resize}: the records have no image, mask or map, or keys has none": bool(steps.resize)
+        and not forms & OF_PIXELS,
         f"seed={steps.seed}: without shuffle=True there is no order to choose": steps.seed is not None
         and not steps.shuffle,
         "batch: pictures of several sizes are no batch; give resize=(height, width), or ragged=True": bool(
@@ -222,12 +207,14 @@ def _check(split: SplitRecords, steps: Steps, least: int) -> None:
     if steps.pad is None or split.contents.table.record_of is not RecordOf.IMAGE:  # others have no list of objects
         return
     found = read_statistics(split.folder, [split.name])
-    objects = found[split.name].histograms.get("objects_an_image") if found else None
-    if objects and objects.largest > steps.pad:
-        raise ConfigError(
-            f"{split.folder}, split {split.name}: pad={steps.pad}, and an image has {objects.largest:,.0f} objects: "
-            f"give pad={objects.largest:.0f}, or more"
-        )
+    sizes = {reading.shape[0] for reading in split.features.values() if reading.shape}
+    for size, lists in (("N", "objects"), ("C", "captions")):
+        numbers = found[split.name].histograms.get(f"{lists}_an_image") if found and size in sizes else None
+        if numbers and numbers.largest > steps.pad:
+            raise ConfigError(
+                f"{split.folder}, split {split.name}: pad={steps.pad}, and an image has {numbers.largest:,.0f} "
+                f"{lists}: give pad={numbers.largest:.0f}, or more"
+            )
 
 
 def _records(split: SplitRecords, pieces: list[SplitPiece], steps: Steps) -> "tf.data.Dataset":
@@ -261,7 +248,6 @@ def _records(split: SplitRecords, pieces: list[SplitPiece], steps: Steps) -> "tf
 def _resized(readings: Mapping[str, Reading], size: tuple[int, int], example: Example) -> Example:
     import tensorflow as tf
 
-    old = tf.shape(example["image"])[:2]
     resized = dict(example)
     for name, reading in readings.items():
         if reading.form in COLOURED:
@@ -269,6 +255,7 @@ def _resized(readings: Mapping[str, Reading], size: tuple[int, int], example: Ex
         elif reading.form in OF_PIXELS:
             resized[name] = tf.image.resize(example[name][..., None], size, "nearest")[..., 0]
         elif axes := "".join(coding.axes for coding in BOX_CODINGS if coding.sources[0] == reading.source):
+            old = tf.shape(example["image"])[:2]
             height, width = tf.unstack(tf.cast(size, tf.float32) / tf.cast(old, tf.float32))
             resized[name] = example[name] * tf.stack([width if axis == "x" else height for axis in axes])
     return resized
@@ -308,9 +295,9 @@ def _supervised(split: SplitRecords) -> tuple[str, str]:
     else:
         labels = [name for name in ("label", "labels") if name in features and not features[name].shape]
         inputs = "image" if "image" in features else "feature"
-    if not labels:
+    if not labels or (inputs and inputs not in features):
         raise ConfigError(
-            f"{split.folder}, split {split.name}: as_supervised wants one label a record; there are "
-            f"{', '.join(features)}: take what is to be learned by map"
+            f"{split.folder}, split {split.name}: as_supervised wants an image or feature, and one label a record; "
+            f"there are {', '.join(features)}: take what is to be learned by map"
         )
     return inputs, labels[0]

@@ -1,5 +1,6 @@
 """PyTorch data sets of a split. Only `Split.torch` imports this module, because it imports torch."""
 
+import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, islice
@@ -39,7 +40,7 @@ class TorchDataset(Dataset):
         return len(self._split)
 
     def __getitem__(self, number: int) -> Any:
-        return self._made(self._split[number])
+        return self.__getitems__([operator.index(number)])[0]
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
         """Return several records by few reads; DataLoader calls it."""
@@ -81,6 +82,8 @@ class TorchIterableDataset(IterableDataset):
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iteration, for workers that are started for it."""
+        if operator.index(epoch) < 0:
+            raise ConfigError(f"epoch {epoch}: epochs are counted from 0")
         self._epoch = epoch
 
     def __iter__(self) -> Iterator[Any]:

@@ -61,11 +61,14 @@ def test_only_keys_are_decoded(tmp_path, name):
         assert list(found) == [key]
         np.testing.assert_array_equal(found[key], before[key])
     assert list(split.grain(keys=list(before)[:2])[1]) == list(before)[:2]
-    assert list(next(split.numpy(keys=np.array(list(before)[:2])))) == list(before)[:2]
+    for keys in (np.array(list(before)[:2]), iter(list(before)[:2])):
+        assert list(next(split.numpy(keys=keys))) == list(before)[:2]
+    with pytest.raises(TypeError):
+        split.grain()[0:2]
     assert list(split[2]) == list(before)
 
 
-@pytest.mark.parametrize("keys", ["image", [], ["image", "imagr"]])
+@pytest.mark.parametrize("keys", ["image", [], ["image", "imagr"], 5, [["image"]]])
 def test_a_key_that_is_not_there(tmp_path, keys):
     with pytest.raises(ConfigError, match="give a list of image, "):
         whole(tmp_path).numpy(keys=keys)

@@ -65,8 +65,12 @@ def test_masks_alone(tmp_path, name):
     for tensors, arrays in zip(split.tensorflow(keys=["masks"]), split, strict=True):
         assert list(tensors) == ["masks"]
         np.testing.assert_array_equal(tensors["masks"], arrays["masks"])
+    sizes = {"batch": 2, "resize": (8, 10)}
+    both = split.tensorflow(keys=["image", "masks"], **sizes), split.tensorflow(keys=["masks"], **sizes)
+    for with_image, alone in zip(*both, strict=True):
+        np.testing.assert_array_equal(alone["masks"], with_image["masks"])
     with pytest.raises(ConfigError, match="or keys has none"):
-        split.tensorflow(keys=["masks"], resize=(8, 10))
+        split.tensorflow(keys=["boxes"], resize=(8, 10))
 
 
 def test_padded_batches(tmp_path):
@@ -193,6 +197,8 @@ def test_supervised(tmp_path):
     assert (batch["note"].shape, kinds.shape) == ((2, 1), (2,))
     with pytest.raises(ConfigError, match="one label a record; there are image, image_id"):
         split_of(tmp_path, "detection", 1).tensorflow(as_supervised=True)
+    with pytest.raises(ConfigError, match="an image or feature, and one label a record; there are label: take"):
+        split_of(tmp_path, "classification", 1).tensorflow(as_supervised=True, keys=["label"])
 
 
 @pytest.mark.parametrize(
@@ -206,7 +212,7 @@ def test_supervised(tmp_path):
         ("rows", {"pad": 0}, "give batch"),
         ("rows", {"batch": 2, "pad": 0, "ragged": True}, "give one of them"),
         ("detection", {"batch": 2, "resize": (2, 2), "pad": 3, "ragged": True}, "give one of them"),
-        ("float32", {"resize": (2, 2)}, "hold no picture"),
+        ("float32", {"resize": (2, 2)}, "have no image, mask or map"),
         ("detection", {"resize": 64}, r"resize=64: Expected `array \| null`, got `int`; help"),
         ("detection", {"resize": (64, 64.5)}, r"resize=\(64, 64.5\): Expected `int`, got `float`"),
         ("detection", {"resize": np.array([64, 64])}, "^resize=array.* only integer scalar arrays"),
@@ -233,12 +239,15 @@ def test_more_objects_than_are_padded_to(tmp_path):
     with pytest.raises(tf.errors.OpError):
         list(split.tensorflow(batch=4, resize=(2, 2), pad=2))
     histogram = {"count": 6, "least": 0, "largest": 3, "mean": 1, "p05": 0, "median": 1, "p95": 3, "bins": []}
-    statistics = {"images": 6, "measured": 0, "histograms": {"objects_an_image": histogram}}
+    histograms = {"objects_an_image": histogram, "captions_an_image": {**histogram, "largest": 4}}
+    statistics = {"images": 6, "measured": 0, "histograms": histograms}
     statistics |= {"centres": [], "classes": [], "segments": [], "formats": {}, "examples": {}, "findings": {}}
     (tmp_path / "statistics-train.json").write_text(json.dumps(statistics))
     with pytest.raises(ConfigError, match="pad=2, and an image has 3 objects: give pad=3, or more"):
         split.tensorflow(batch=4, resize=(2, 2), pad=2)
-    split.tensorflow(batch=4, resize=(2, 2), pad=3)
+    with pytest.raises(ConfigError, match="pad=3, and an image has 4 captions: give pad=4, or more"):
+        split.tensorflow(batch=4, resize=(2, 2), pad=3)
+    split.tensorflow(batch=4, resize=(2, 2), pad=3, keys=["image", "boxes"])
     split_of(tmp_path, "keras").tensorflow(batch=4, resize=(2, 2), pad=2)  # an object a record: none is a list
 
 

@@ -103,7 +103,14 @@ def test_impossible_arguments_are_named(tmp_path, split):
     for more in ({"seed": 0}, {"part": (0, 2)}, {"even": True}):
         with pytest.raises(ConfigError, match="seed, part and even are of iterable=True"):
             split.torch(**more)
-    for part in ((2, 2), (-1, 2), (0, 0), (), 3):
+    for more in ({"part": ()}, {"part": 3}, {"part": ("0", "2")}, {"seed": "x"}, {"even": "no"}):
+        with pytest.raises(ConfigError, match=r"Expected .*; help\(recordmill.Split.torch\) has the types"):
+            split.torch(iterable=True, **more)
+    with pytest.raises(ConfigError, match="epoch -1: epochs are counted from 0"):
+        split.torch(iterable=True).set_epoch(-1)
+    with pytest.raises(TypeError, match="'slice' object cannot be interpreted as an integer"):
+        split.torch()[0:2]
+    for part in ((2, 2), (-1, 2), (0, 0)):
         with pytest.raises(ConfigError, match=r"part is \(rank, ranks\)"):
             split.torch(iterable=True, part=part)
     with pytest.raises(ConfigError, match="keys lacks image"):
