@@ -211,7 +211,7 @@ class WriteDataset(_Transform):
 
 def _read_of(given: Any, labels: PCollection | None, facts: PCollection | None = None) -> tuple[Any, Any, Any]:
     """Return samples, labels and facts of a transform's input: a Read, or a PCollection of Sample with these."""
-    if isinstance(given, tuple):
+    if isinstance(given, tuple) and len(given) == len(Read._fields):
         samples, own_labels, own_facts = given
         given, labels, facts = samples, labels or own_labels, facts or own_facts
     for name, part, type_ in (("the input", given, Sample), ("labels", labels, LabelMap), ("facts", facts, Facts)):

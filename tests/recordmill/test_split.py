@@ -139,8 +139,13 @@ def test_a_damaged_record(tmp_path):
     path.write_bytes(data)
     read = iter(split)
     assert ids(next(read) for _ in range(RECORDS - 1)) == list(range(RECORDS - 1))
-    with pytest.raises(RecordError, match=r"00002-of-00003: record 4 at byte .* checksum"):
+    cure = "; recordmill verify lists all damage, and the same command writes the shard again"
+    with pytest.raises(RecordError, match=rf"00002-of-00003: record 4 at byte .* checksum.*{cure}$"):
         next(read)
+    data[0] ^= 1  # the header of the first record: not the file of another tool
+    path.write_bytes(data)
+    with pytest.raises(RecordError, match=rf"00002-of-00003: record 0 at byte 0: .*{cure}$"):
+        list(type(split)("train", str(tmp_path), split.shards, CLASSES))
 
 
 def test_shard_overwritten_is_error(tmp_path):

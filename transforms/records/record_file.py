@@ -40,6 +40,7 @@ _LARGE_BYTES = 16 << 10
 """Size above which two more reads of a local file are cheaper than a copy of the record."""
 _FILES = 32
 """Number of files that are read concurrently."""
+_CURE = "recordmill verify lists all damage, and the same command writes the shard again"
 _BATCH_BYTES = 1 << 20
 """Minimum size of a concurrent read of local files; less is read before threads start."""
 
@@ -103,11 +104,13 @@ class _DigestedFile(io.RawIOBase):
         return len(data)
 
 
-def open_records(path: str, version: str = "") -> Iterator[bytes]:
+def open_records(path: str, version: str = "", is_shard: bool = False) -> Iterator[bytes]:
     """Yield the records of a TFRecord file after a check of their checksums. The content determines GZIP.
 
     Args:
         version: See `Storage.open`.
+        is_shard: True if a manifest lists the file: without the header of a record, it is damaged.
+
     Raises:
         ConfigError: The file is not a TFRecord file.
         RecordError: A record is damaged. The error names the file, the record and its offset.
@@ -128,14 +131,14 @@ def open_records(path: str, version: str = "") -> Iterator[bytes]:
                 yield record
                 read += 1
         except RecordError as error:
-            raise _located_error(path, error, "" if is_packed else repr(start)) from error
+            raise _located_error(path, error, "" if is_packed else repr(start), is_shard) from error
         except _GZIP_FAULTS as error:  # type: ignore[misc]
             raise RecordError(f"{path}: after {read:,} records its GZIP stream is damaged or cut ({error})") from error
 
 
-def _located_error(path: str, error: RecordError, start: str) -> Exception:
+def _located_error(path: str, error: RecordError, start: str, is_shard: bool) -> Exception:
     """Return the error with its location; `start` has the first bytes of the file, empty for GZIP."""
-    if error.reason == "length_crc" and not error.record:
+    if error.reason == "length_crc" and not error.record and not is_shard:
         begins = f"it begins with {start}" if start else "unpacked from GZIP"
         return ConfigError(
             f"{path} is no TFRecord file: its first {HEADER_BYTES} bytes are not the header of a record ({begins})"
@@ -199,8 +202,7 @@ class RecordFile:
     def _file(self) -> StoredFile:
         file, expected = self._found, self._expected
         if file is None:
-            cure = "recordmill verify lists all damage, and the same command writes the shard again"
-            raise RecordError(f"{self.path}: no such file; {cure}")
+            raise RecordError(f"{self.path}: no such file; {_CURE}")
         if expected and (file.size_bytes != expected.bytes or file.crc32c not in ("", expected.crc32c)):
             found = f"{file.size_bytes:,} bytes, where its manifest says {expected.bytes:,}"
             if file.size_bytes == expected.bytes:
@@ -281,9 +283,11 @@ class RecordFile:
         """
         version = self._file.version
         try:
-            yield from open_records(self.path, version)
+            yield from open_records(self.path, version, self._expected is not None)
         except FileNotFoundError as error:
             raise self._changed() from error
+        except RecordError as error:
+            raise RecordError(f"{error}; {_CURE}") from error
 
     def _read(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         version = self._file.version
