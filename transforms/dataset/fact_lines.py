@@ -341,17 +341,21 @@ _FLAGS = {
 """Flag that stores a field of annotations, and the part of a record with it."""
 
 _OBJECTS = (AnnotationKind.INSTANCES.value, AnnotationKind.KEYPOINTS.value)
+_ADD_OBJECTS = "--instances FILE"
 
 
 def uncarried_lines(inputs: Iterable[InputRows], layout: str) -> Iterator[str]:
     """Yield lines about fields that no record stores."""
     counts: dict[tuple[str, str], int] = {}
     cures: dict[tuple[str, str], str] = {}
-    for rows in {(rows.path, rows.kind): rows for rows in inputs}.values():  # several splits may have the same input
+    files = {(rows.path, rows.kind): rows for rows in inputs}  # several splits may have the same input
+    has_objects = any(kind in _OBJECTS for _, kind in files)
+    for rows in files.values():
         for list_, fields in rows.uncarried.items():
             for name, number in fields.items():
                 counts[list_, name] = counts.get((list_, name), 0) + number
-                cures[list_, name] = _cure(rows.kind, list_, name, layout)
+                cure = _cure(rows.kind, list_, name, layout)
+                cures[list_, name] = "" if has_objects and cure == _ADD_OBJECTS else cure
     usual = [(list_, name) for list_, names in _USUAL.items() for name in names if (list_, name) in counts]
     for list_ in _LISTS:
         names = sorted(
@@ -376,7 +380,7 @@ def _cure(kind: str, list_: str, name: str, layout: str) -> str:
         flag, part = _FLAGS[name]
         return flag if part in LAYOUTS[layout].parts else f"--layout detection {flag}"
     if list_ == "annotations" and name in ("area", "bbox", "category_id") and kind not in _OBJECTS:
-        return "--instances FILE"
+        return _ADD_OBJECTS
     if name in ("iscrowd", "neg_category_ids", "not_exhaustive_category_ids"):
-        return "--layout detection" if list_ == "images" or kind in _OBJECTS else "--instances FILE"
+        return "--layout detection" if list_ == "images" or kind in _OBJECTS else _ADD_OBJECTS
     return ""

@@ -40,7 +40,7 @@ _LARGE_BYTES = 16 << 10
 """Size above which two more reads of a local file are cheaper than a copy of the record."""
 _FILES = 32
 """Number of files that are read concurrently."""
-_CURE = "recordmill verify lists all damage, and the same command writes the shard again"
+_CURE = "; recordmill verify lists all damage, and the same command writes the shard again"
 _BATCH_BYTES = 1 << 20
 """Minimum size of a concurrent read of local files; less is read before threads start."""
 
@@ -133,7 +133,8 @@ def open_records(path: str, version: str = "", is_shard: bool = False) -> Iterat
         except RecordError as error:
             raise _located_error(path, error, "" if is_packed else repr(start), is_shard) from error
         except _GZIP_FAULTS as error:  # type: ignore[misc]
-            raise RecordError(f"{path}: after {read:,} records its GZIP stream is damaged or cut ({error})") from error
+            fault = f"after {read:,} records its GZIP stream is damaged or cut ({error})"
+            raise RecordError(f"{path}: {fault}{_CURE * is_shard}") from error
 
 
 def _located_error(path: str, error: RecordError, start: str, is_shard: bool) -> Exception:
@@ -144,7 +145,8 @@ def _located_error(path: str, error: RecordError, start: str, is_shard: bool) ->
             f"{path} is no TFRecord file: its first {HEADER_BYTES} bytes are not the header of a record ({begins})"
         )
     where = f"at byte {error.offset:,}{'' if start else ' of what it unpacks to'}"
-    return RecordError(f"{path}: record {error.record} {where}: {error.detail}", None, error.reason, error.offset)
+    detail = f"{path}: record {error.record} {where}: {error.detail}{_CURE * is_shard}"
+    return RecordError(detail, None, error.reason, error.offset)
 
 
 class _Place(NamedTuple):
@@ -202,7 +204,7 @@ class RecordFile:
     def _file(self) -> StoredFile:
         file, expected = self._found, self._expected
         if file is None:
-            raise RecordError(f"{self.path}: no such file; {_CURE}")
+            raise RecordError(f"{self.path}: no such file{_CURE}")
         if expected and (file.size_bytes != expected.bytes or file.crc32c not in ("", expected.crc32c)):
             found = f"{file.size_bytes:,} bytes, where its manifest says {expected.bytes:,}"
             if file.size_bytes == expected.bytes:
@@ -286,8 +288,6 @@ class RecordFile:
             yield from open_records(self.path, version, self._expected is not None)
         except FileNotFoundError as error:
             raise self._changed() from error
-        except RecordError as error:
-            raise RecordError(f"{error}; {_CURE}") from error
 
     def _read(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         version = self._file.version

@@ -128,7 +128,7 @@ def _records(shards: Shards, first: int, may_match: Callable[[bytes], bool]) -> 
             before -= shard.records
             continue
         offset, number = 0, -1
-        for number, data in enumerate(open_records(shard.path)):
+        for number, data in enumerate(open_records(shard.path, is_shard=shard.records is not None)):
             if number >= before:
                 is_reached = True
                 if may_match(data):

@@ -30,6 +30,7 @@ def test_fields_with_their_flags_and_usual_ones_apart():
 def test_flags_that_layout_and_kind_allow():
     fields = {"annotations": {"area": 2, "bbox": 2, "iscrowd": 1}}
     assert lines(("stuff", fields)) == ["annotations: area 2, bbox 2, iscrowd 1 (add --instances FILE)"]
+    assert lines(("stuff", fields), ("instances", {})) == ["annotations: area 2, bbox 2, iscrowd 1"]  # it is given
     crowds = {"annotations": {"iscrowd": 1, "segmentation": 2}, "images": {"neg_category_ids": 3}}
     assert lines(("instances", crowds), layout="keras") == [
         "annotations: iscrowd 1 (add --layout detection), segmentation 2 (add --layout detection --masks png)",
