@@ -63,7 +63,7 @@ def read_json(path: str, stream: BinaryIO, how: RowsReading, batch_rows: int) ->
                 try:
                     row = flat(_decode(line), "", keys)
                     if how.texts or how.names or how.of_labels:
-                        _make_sure(row, how)
+                        _settle_values(row, how)
                     rows.append(row)
                     numbers.append(number)
                 except ValueError as error:
@@ -81,7 +81,7 @@ def read_json(path: str, stream: BinaryIO, how: RowsReading, batch_rows: int) ->
 _MOST_KEYS = 1000
 
 
-def _make_sure(row: dict[str, Any], how: RowsReading) -> None:
+def _settle_values(row: dict[str, Any], how: RowsReading) -> None:
     """Set values that would depend on the types beside them: texts in place of lists, and no NaN as a name, which would
     be missing among numbers and `nan` among texts."""
     for name in how.texts:
