@@ -2,25 +2,28 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from recordmill.launch.cli import main
 from tests import dataflow_stand_in
 from tests.conftest import CATEGORIES, SHARED_DATA, annotation, draw_jpeg, every_kind, image_row, write_coco
 from tests.dataflow_stand_in import DataflowStandIn
 from tests.engines import fetch
 from tests.engines.command import Command
+from tests.engines.disturbed_job import SHARDS, DisturbedJob
 from tests.engines.flink import LOCAL, FlinkCluster, JobServer, running_job_server
+from tests.engines.output import files_of
 from tests.engines.worker_pool import ROOT, Pool, built_wheel, running_pool, worker_environment
 from tests.gcs_stand_in import BUCKET, GcsStandIn, running
 
 __all__ = ["built_wheel"]  # a fixture
 
 PARTS = Path(os.environ.get("ENGINES", ROOT / ".engines"))
-# Of slow_job.
 IMAGES = 96
-SHARDS = 8
+"""Of slow_job."""
 
 
 @pytest.fixture
@@ -114,9 +117,9 @@ needs_shared_data = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(params=["sample", pytest.param("coco_mini", marks=needs_shared_data)])
+@pytest.fixture
 def coco(request, sample) -> list[str]:
-    """`coco` with all that a drawn data set has, which has files that are missing and broken, or a real one."""
+    """`coco` with all that the drawn data set has, bad files too; or, by an indirect parameter, with a real one."""
     if request.param == "sample":
         return ["coco", *every_kind(sample), "--masks", "both", "--caption-text", "tfidf", "--ngrams", "1,2"]
     folder = SHARED_DATA / "coco_mini"
@@ -127,37 +130,64 @@ def coco(request, sample) -> list[str]:
     return ["coco", "--images", str(folder / "train2017"), *map(str, files)]
 
 
-@pytest.fixture
-def convert(tmp_path) -> Callable[..., Path]:
-    """Runs a command to its good end, on the local runner or on an engine; returns its output."""
+@pytest.fixture(scope="session")
+def reference(tmp_path_factory) -> Callable[..., Path]:
+    """Output of a command on the local runner, in this process. Each command runs once; tests only read its output."""
 
-    def run(name: str, arguments: list[str], engine: Sequence[str] = ()) -> Path:
-        output = tmp_path / name
-        beam = ["--", *engine] if engine else []
-        command = Command([*arguments, "--output", output, *beam], tmp_path / f"printed-{name}").end()
-        assert command.code == 0, command
+    @cache
+    def run(*arguments: object) -> Path:
+        output = tmp_path_factory.mktemp("reference") / "out"
+        assert main([*map(str, arguments), "--output", str(output)]) == 0
         return output
 
     return run
 
 
 @pytest.fixture
+def convert(tmp_path) -> Callable[..., Path]:
+    """Runs a command to its good end on an engine; returns its output."""
+
+    def run(arguments: list[str], engine: Sequence[str]) -> Path:
+        output = tmp_path / "engine"
+        command = Command([*arguments, "--output", output, "--", *engine], tmp_path / "printed").end()
+        assert command.code == 0, command
+        return output
+
+    return run
+
+
+@pytest.fixture(scope="session")
 def bucket() -> Iterator[GcsStandIn]:
     with running() as server:
         yield server
 
 
-@pytest.fixture
-def slow_job(bucket, tmp_path) -> list[object]:
+@pytest.fixture(scope="session")
+def slow_job(bucket, tmp_path_factory) -> list[object]:
     """`coco` on the pictures in the bucket, one after another in each shard: some 3 s a shard."""
+    folder = tmp_path_factory.mktemp("slow")
     for number in range(IMAGES):
-        picture = tmp_path / "picture.jpg"
+        picture = folder / "picture.jpg"
         draw_jpeg(picture, colour=(2 * number, 0, 0))
         bucket.put(f"images/{number:03}.jpg", picture.read_bytes())
     rows = [image_row(number, f"{number:03}.jpg") for number in range(IMAGES)]
-    instances = write_coco(tmp_path, rows, [annotation(number, number) for number in range(IMAGES)], CATEGORIES)
+    instances = write_coco(folder, rows, [annotation(number, number) for number in range(IMAGES)], CATEGORIES)
     flags = ["--images", f"gs://{BUCKET}/images", "--instances", instances, "--num-shards", SHARDS, "--workers", 1]
     return ["coco", *flags]
+
+
+@pytest.fixture(scope="session")
+def disturbed_job(slow_job, bucket, tmp_path_factory) -> Callable[[list[str], Path], DisturbedJob]:
+    """`slow_job` on an engine, with outputs in a folder."""
+
+    @cache
+    def whole() -> dict[str, str]:
+        folder = tmp_path_factory.mktemp("whole")
+        job = DisturbedJob(slow_job, [], bucket, folder, dict)
+        assert job.start(job.output, []).end().code == 0
+        return files_of(job.output)
+
+    return lambda engine, folder: DisturbedJob(slow_job, engine, bucket, folder, whole)
 
 
 @pytest.fixture

@@ -26,7 +26,9 @@ _PACKAGES = [
     "java.time",
 ]
 _PACKAGES += ["java.util", "java.util.concurrent", "java.util.concurrent.atomic", "java.util.concurrent.locks"]
-_LIGHT = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]  # jobs here are short: compiling well does not pay
+# Jobs here are short: compiling well does not pay, nor does a look at the bytecode of thousands of classes.
+_LIGHT = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:+UnlockDiagnosticVMOptions"]
+_LIGHT += ["-XX:-BytecodeVerificationRemote"]
 _JAVA = [*_LIGHT, *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _PACKAGES)]
 _JAVA += ["--add-exports=java.base/sun.net.util=ALL-UNNAMED", "-Dorg.apache.logging.log4j.level=INFO"]
 

@@ -5,8 +5,6 @@ import json
 from collections import Counter
 from pathlib import Path
 
-import tensorflow as tf
-
 from tests.conftest import manifest_of
 
 
@@ -20,6 +18,8 @@ def files_of(output: Path) -> dict[str, str]:
 
 def records_of(output: Path) -> Counter[bytes]:
     """Records of all shards as TensorFlow reads them, independent of their shard."""
+    import tensorflow as tf
+
     shards = sorted(map(str, output.glob("*.tfrecord-*")))
     return Counter(tf.data.TFRecordDataset(shards).as_numpy_iterator())
 

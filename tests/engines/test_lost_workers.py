@@ -12,7 +12,6 @@ import pytest
 from tests.engines import fetch
 from tests.engines.command import Command
 from tests.engines.conftest import in_pool, of_job_server
-from tests.engines.disturbed_job import DisturbedJob
 from tests.engines.worker_pool import Pool, running_pool
 
 
@@ -25,11 +24,10 @@ def patient_pool(worker_python, bucket, tmp_path) -> Iterator[Pool]:
 
 
 @pytest.fixture
-def disturb(slow_job, cluster_job_server, patient_pool, bucket, tmp_path) -> Callable[..., None]:
+def disturb(disturbed_job, cluster_job_server, patient_pool, tmp_path) -> Callable[..., None]:
     """Kills something when some shards are finished, some are being written and some are not, and mends it as
     Kubernetes would: the job ends as if nothing had happened."""
-    engine = [*of_job_server(cluster_job_server), *in_pool(patient_pool)]
-    job = DisturbedJob(slow_job, engine, bucket, tmp_path)
+    job = disturbed_job([*of_job_server(cluster_job_server), *in_pool(patient_pool)], tmp_path)
     kept: dict[str, int] = {}
 
     def run(kill: Callable[[], None], mend: Callable[[], None] = lambda: None) -> None:

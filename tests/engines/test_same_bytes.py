@@ -9,110 +9,113 @@ import pytest
 from tests.conftest import coco_flags, draw_jpeg, every_kind, manifest_of, read_examples, rejects_of
 from tests.engines import fetch
 from tests.engines.command import Command
-from tests.engines.conftest import fetched, in_pool
+from tests.engines.conftest import fetched, in_pool, needs_shared_data
 from tests.engines.output import files_of, records_of, without_shards
 
 
-def test_planned_shards_are_same_bytes(coco, engine, convert):
+@pytest.mark.parametrize(
+    ("coco", "engine"),
+    [
+        *(("sample", engine) for engine in ("processes", "prism", "flink_local", "flink_cluster")),
+        pytest.param("coco_mini", "flink_cluster", marks=needs_shared_data),
+    ],
+    indirect=True,
+)
+def test_planned_shards_are_same_bytes(coco, engine, convert, reference):
     """And so is all else that is in the folder; nothing more is."""
     sized = [*coco, "--shard-size", "50kB" if "both" in coco else "2MB"]
-    reference = convert("reference", sized)
-    assert len(manifest_of(reference)["splits"]["train"]["shards"]) > 3
-    assert files_of(convert("engine", sized, engine)) == files_of(reference)
+    expected = reference(*sized)
+    assert len(manifest_of(expected)["splits"]["train"]["shards"]) > 3
+    assert files_of(convert(sized, engine)) == files_of(expected)
 
 
 @pytest.mark.parametrize("flink", [fetch.NEWER_FLINK], indirect=True)
-@pytest.mark.parametrize("engine", ["flink_local", "flink_cluster"], indirect=True)
 @pytest.mark.parametrize("coco", ["sample"], indirect=True)
-def test_newer_flink_writes_same_bytes(coco, engine, cluster, flink, convert):
+def test_newer_flink_writes_same_bytes(coco, flink_cluster, cluster, flink, convert, reference):
     assert cluster.version() == flink
-    assert files_of(convert("engine", coco, engine)) == files_of(convert("reference", coco))
+    assert files_of(convert(coco, flink_cluster)) == files_of(reference(*coco))
 
 
-def test_stock_shards_are_same_records(sample, engine, convert):
+def test_stock_shards_are_same_records(sample, engine, convert, reference):
     """Beam's own writer lets chance decide which shard a record is in."""
     stock = ["coco", *every_kind(sample), "--writer", "beam", "--num-shards", "3"]
-    reference = convert("reference", stock)
-    assert sorted(reject["reason"] for reject in rejects_of(reference)) == ["image_missing", "image_unreadable"]
-    output = convert("engine", stock, engine)
-    assert records_of(output) == records_of(reference)
+    expected = reference(*stock)
+    assert sorted(reject["reason"] for reject in rejects_of(expected)) == ["image_missing", "image_unreadable"]
+    output = convert(stock, engine)
+    assert records_of(output) == records_of(expected)
     assert len(manifest_of(output)["splits"]["train"]["shards"]) == 3
-    assert without_shards(output) == without_shards(reference)
+    assert without_shards(output) == without_shards(expected)
 
 
-@pytest.fixture
-def classes(tmp_path):
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory):
     """Flags of sixty pictures in two classes, one of which is broken, and of two splits."""
+    pictures = tmp_path_factory.mktemp("classes") / "pictures"
     for number in range(60):
-        draw_jpeg(tmp_path / "pictures" / ("cat", "dog")[number % 2] / f"{number}.jpg", colour=(4 * number, 0, 0))
-    (tmp_path / "pictures" / "cat" / "broken.jpg").write_bytes(b"no picture")
+        draw_jpeg(pictures / ("cat", "dog")[number % 2] / f"{number}.jpg", colour=(4 * number, 0, 0))
+    (pictures / "cat" / "broken.jpg").write_bytes(b"no picture")
     flags = ["--split", "train=0.7,val=0.3", "--num-shards", "3", "--max-rejects", "0.1"]
-    return ["--images", str(tmp_path / "pictures"), *flags]
+    return ["--images", str(pictures), *flags]
 
 
-def test_two_splits_of_classes_on_cluster(classes, flink_cluster, convert):
-    reference = convert("reference", ["folder", *classes])
-    output = convert("engine", ["folder", *classes], flink_cluster)
-    assert files_of(output) == files_of(reference)
-    assert len(read_examples(output, "train")) + len(read_examples(output, "val")) == 60
-
-
-@pytest.mark.parametrize("engine", ["processes", "prism", "flink_local"], indirect=True)
-def test_features_of_random_weights(classes, engine, convert):
+# In workers of their own, and in threads of the command, as Flink's LOOPBACK has them, too.
+@pytest.mark.parametrize("engine", ["processes", "prism"], indirect=True)
+def test_features_of_random_weights(classes, engine, convert, reference):
     embed = ["embed", *classes, "--model", "mobilenet-v2", "--weights", "none", "--input-size", "32x32", "--batch", "8"]
-    reference = convert("reference", embed)
-    features = [example["feature"] for example in read_examples(reference, "train")]
+    features = [example["feature"] for example in read_examples(reference(*embed), "train")]
     assert len({tuple(feature) for feature in features}) == len(features) > 30
-    assert files_of(convert("engine", embed, engine)) == files_of(reference)
+    assert files_of(convert(embed, engine)) == files_of(reference(*embed))
+
+
+BY_KEY = "--key object --stratify"
+WITH_PICTURES = "--images {s.images} --image-column image --max-rejects 0.2 --text-column caption --text counts"
 
 
 @pytest.mark.parametrize(
-    "more",
-    [
-        "--key object --stratify",
-        "--images {s.images} --image-column image --max-rejects 0.2 --text-column caption --text counts",
-    ],
+    ("more", "engine"),
+    [(BY_KEY, "prism"), (BY_KEY, "flink_cluster"), (WITH_PICTURES, "processes"), (WITH_PICTURES, "flink_local")],
+    indirect=["engine"],
 )
-def test_rows_of_table_on_each_engine(more, sample, engine, convert):
+def test_rows_of_table(more, sample, engine, convert, reference):
     rows = f"table --rows {sample.objects} --label shape --split train=0.7,val=0.3 --num-shards 3".split()
     rows += more.format(s=sample).split()
-    reference = convert("reference", rows)
-    assert len(read_examples(reference, "train")) > 40
+    expected = reference(*rows)
+    assert len(read_examples(expected, "train")) > 40
     if "--images" in rows:
-        assert {reject["reason"] for reject in rejects_of(reference)} == {"image_missing", "image_unreadable"}
-    assert files_of(convert("engine", rows, engine)) == files_of(reference)
+        assert {reject["reason"] for reject in rejects_of(expected)} == {"image_missing", "image_unreadable"}
+    assert files_of(convert(rows, engine)) == files_of(expected)
 
 
-def test_data_set_is_verified_on_each_engine(sample, engine, convert, tmp_path):
+def test_data_set_is_verified_on_each_engine(engine, copy_converted, recordmill, tmp_path):
     """Without TensorFlow, which the cluster's workers do not have."""
-    inputs = ["--images", sample.images, "--instances", sample.instances, "--max-rejects", "0.2"]
-    output = convert("out", ["coco", *inputs, "--num-shards", "3"])
+    output = tmp_path / "out"
+    copy_converted(output, "--num-shards", 3)
     damaged = output / "coco-train.tfrecord-00001-of-00003"
     data = bytearray(damaged.read_bytes())
     data[len(data) // 2] ^= 1
     damaged.write_bytes(data)
     before = sorted(output.iterdir())
     verify = ["verify", output, "--check", "decode"]
-    here = Command(verify, tmp_path / "here").end()
+    here = recordmill(*verify)
     there = Command([*verify, "--", *engine], tmp_path / "there").end()
     assert (there.code, there.out) == (1, here.out), there
     assert f"{damaged.name} record " in here.out
     assert sorted(output.iterdir()) == before
 
 
-def test_flink_runner_starts_its_job_server(sample, cluster, pool, job_server_jar, convert):
+def test_flink_runner_starts_its_job_server(sample, cluster, pool, job_server_jar, convert, reference):
     coco = ["coco", *every_kind(sample), "--num-shards", "3"]
     runner = ["--runner=FlinkRunner", "--flink_version=1.19", f"--flink_master={cluster.master}"]
-    output = convert("engine", coco, [*runner, f"--flink_job_server_jar={job_server_jar}", *in_pool(pool)])
-    assert files_of(output) == files_of(convert("reference", coco))
+    output = convert(coco, [*runner, f"--flink_job_server_jar={job_server_jar}", *in_pool(pool)])
+    assert files_of(output) == files_of(reference(*coco))
 
 
 @pytest.mark.parametrize("coco", ["sample"], indirect=True)
-def test_spark_runner_starts_its_job_server(coco, convert):
+def test_spark_runner_starts_its_job_server(coco, convert, reference):
     jar = fetched(fetch.SPARK_JOB_SERVER) / fetch.JOB_SERVER_JAR
     spark = ["--runner=SparkRunner", "--spark_master_url=local[2]", f"--spark_job_server_jar={jar}"]
-    output = convert("engine", coco, [*spark, "--environment_type=LOOPBACK"])
-    assert files_of(output) == files_of(convert("reference", coco))
+    output = convert(coco, [*spark, "--environment_type=LOOPBACK"])
+    assert files_of(output) == files_of(reference(*coco))
 
 
 def test_folders_of_a_project_do_not_shadow_ours(sample, processes, tmp_path):

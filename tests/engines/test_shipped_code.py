@@ -67,11 +67,6 @@ def inputs(sample, tmp_path_factory) -> dict[str, object]:
     return {"s": sample, "table": write_table(folder / "labels.csv", rows), **files}
 
 
-@pytest.fixture(scope="module")
-def python(built_wheel, tmp_path_factory) -> Path:
-    return worker_environment(tmp_path_factory.mktemp("engine") / "environment", built_wheel)
-
-
 def submit(arguments: Words, pool: Pool, log: Path) -> Command:
     """Submit a job from a separate process, which can be ended: Beam waits for ever for a worker that does not come."""
     flags = ["--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=EXTERNAL"]
@@ -79,12 +74,11 @@ def submit(arguments: Words, pool: Pool, log: Path) -> Command:
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_same_data_set_as_in_process(python, inputs, recordmill, tmp_path, name):
-    shipped, out, log = tmp_path / "shipped", tmp_path / "out", tmp_path / "pool.log"
+def test_same_data_set_as_in_process(pool, inputs, recordmill, tmp_path, name):
+    shipped, out = tmp_path / "shipped", tmp_path / "out"
     job = JOBS[name].format(**inputs).split()
-    with running_pool(python, log) as pool:
-        command = submit([*job, "--output", str(shipped)], pool, tmp_path / "command")
-    assert command.code == 0, f"{command}\n{log.read_text()}"
+    command = submit([*job, "--output", str(shipped)], pool, tmp_path / "command")
+    assert command.code == 0, f"{command}\n{pool.log.read_text()}"
     outcome = recordmill(*job, "--output", out)
     assert outcome.code == 0, outcome
     if "beam" in job:  # whose records are in other shards every time

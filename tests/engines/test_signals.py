@@ -18,8 +18,8 @@ ENDS_WITHIN_S = 60
 
 
 @pytest.fixture
-def job(slow_job, bucket, tmp_path) -> Callable[[list[str]], DisturbedJob]:
-    return lambda engine: DisturbedJob(slow_job, engine, bucket, tmp_path)
+def job(disturbed_job, tmp_path) -> Callable[[list[str]], DisturbedJob]:
+    return lambda engine: disturbed_job(engine, tmp_path)
 
 
 def goes_on(interrupted: DisturbedJob) -> None:
@@ -27,9 +27,15 @@ def goes_on(interrupted: DisturbedJob) -> None:
     assert number in interrupted.goes_on().out
 
 
-@pytest.mark.parametrize("engine", ["processes", "prism", "flink_local"], indirect=True)
 @pytest.mark.parametrize(
-    ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+    ("engine", "number", "code", "word"),
+    [
+        ("processes", signal.SIGINT, 130, "interrupted"),
+        ("processes", signal.SIGTERM, 143, "terminated"),
+        ("prism", signal.SIGTERM, 143, "terminated"),
+        ("flink_local", signal.SIGINT, 130, "interrupted"),
+    ],
+    indirect=["engine"],
 )
 def test_signal_keeps_finished_shards(job, engine, number, code, word):
     interrupted = job(engine)
@@ -45,8 +51,9 @@ def test_signal_keeps_finished_shards(job, engine, number, code, word):
     goes_on(interrupted)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("begun", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("number", "begun"), [(signal.SIGINT, 0), (signal.SIGINT, 1), (signal.SIGTERM, 1), (signal.SIGHUP, 2)]
+)
 def test_signal_while_worker_processes_start(sample, processes, tmp_path, number, begun):
     """Beam alone waits for ever for one that was being started when it gave up."""
     flags = ["--images", sample.images, "--instances", sample.instances, "--max-rejects", 0.2, "--progress", "none"]

@@ -9,7 +9,6 @@ from tests.conftest import coco_flags
 from tests.engines import servers
 from tests.engines.command import Command
 from tests.engines.conftest import of_job_server
-from tests.engines.disturbed_job import DisturbedJob
 from tests.engines.flink import LOCAL, running_job_server
 
 LOOPBACK = "--environment_type=LOOPBACK"
@@ -48,10 +47,10 @@ def test_good_job_says_nothing_on_standard_error(sample, prism, flink_local, tmp
         assert (command.code, command.err) == (0, ""), command
 
 
-def test_job_server_dies_in_middle(slow_job, bucket, job_server_jar, tmp_path):
+def test_job_server_dies_in_middle(disturbed_job, job_server_jar, tmp_path):
     """And finished shards are kept, so that the next run goes on from there."""
     with running_job_server(job_server_jar, LOCAL, tmp_path) as server:
-        job = DisturbedJob(slow_job, [*of_job_server(server), LOOPBACK], bucket, tmp_path)
+        job = disturbed_job([*of_job_server(server), LOOPBACK], tmp_path)
         command = job.run(lambda command: server.process.send_signal(signal.SIGKILL))
     assert "job server" in line_of(command)
     assert "which has " in job.goes_on(on_engine=False).out

@@ -7,14 +7,11 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-import pytest
-
 from tests.engines.worker_pool import (
     ROOT,
     built_sdist,  # noqa: F401  a fixture
     pip,
     site_packages,
-    worker_environment,
 )
 from tests.test_layering import DATA, FILES, installed_name
 
@@ -26,12 +23,6 @@ SOURCES = {"LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "pyproject.toml", 
 
 OF_OTHERS = {"recordmill.torch_dataset"}
 """Modules that import PyTorch. The consumers' tests import them."""
-
-
-@pytest.fixture(scope="module")
-def python(built_wheel, tmp_path_factory) -> Path:
-    """Python of an environment with the wheel."""
-    return worker_environment(tmp_path_factory.mktemp("wheel-alone") / "environment", built_wheel)
 
 
 def modules(built: Path) -> dict[Path, bytes]:
@@ -83,18 +74,18 @@ def version(wheel: Path) -> str:
     return wheel.name.split("-")[1]
 
 
-def test_all_that_wheel_needs_is_there(python):
+def test_all_that_wheel_needs_is_there(worker_python):
     """`pip check` prints missing requirements, and fails."""
-    assert pip(python, "check").strip() == "No broken requirements found."
+    assert pip(worker_python, "check").strip() == "No broken requirements found."
 
 
-def test_every_module_of_wheel_can_be_imported(python, built_wheel, tmp_path):
+def test_every_module_of_wheel_can_be_imported(worker_python, tmp_path):
     """Without TensorFlow, and without the files that are beside the packages in a clone."""
     code = "import importlib, json, sys; print(json.dumps([importlib.import_module(n).__file__ for n in sys.argv[1:]]))"
     importable = FILES.keys() - OF_OTHERS
-    files = json.loads(output(python, code, *importable, cwd=tmp_path))
+    files = json.loads(output(worker_python, code, *importable, cwd=tmp_path))
     assert len(files) == len(importable) == len(FILES) - len(OF_OTHERS) > 80
-    assert {Path(file).relative_to(site_packages(python)).parts[0] for file in files} == {"recordmill"}
+    assert {Path(file).relative_to(site_packages(worker_python)).parts[0] for file in files} == {"recordmill"}
 
 
 def output(python: Path, code: str, *arguments: str, cwd: Path) -> str:

@@ -107,10 +107,12 @@ class Pool:
 
     Attributes:
         endpoint: as `--environment_config` takes it.
+        log: what it and its workers say.
     """
 
     endpoint: str
     process: subprocess.Popen
+    log: Path
 
     def workers(self) -> list[int]:
         """Processes that were started for jobs and live."""
@@ -131,7 +133,7 @@ def running_pool(python: Path, log: Path, environment: Mapping[str, str] = {}) -
         command = [str(python), "-m", "apache_beam.runners.worker.worker_pool_main", f"--service_port={port}"]
         listens = partial(servers.listens, port)
         with servers.running(command, log, listens, cwd=folder, env=variables) as process:
-            yield Pool(f"localhost:{port}", process)
+            yield Pool(f"localhost:{port}", process, log)
 
 
 @contextlib.contextmanager
