@@ -27,10 +27,11 @@ def recipe_dataset(folder: Path) -> tf.data.Dataset:
     return tf.data.TFRecordDataset(tf.io.gfile.glob(f"{folder}/file_*.tfrec")).map(recipe_parse)
 
 
-def test_every_record(truth, tmp_path, recordmill):
-    assert recordmill("coco", *truth.flags, "--output", tmp_path, "--layout", "keras").code == 0
+def test_every_record(truth, converted):
     seen = []
-    for example in recipe_dataset(tmp_path).as_numpy_iterator():
+    for example in recipe_dataset(
+        converted(truth, "--layout", "keras", "--examples-per-shard", 20)
+    ).as_numpy_iterator():
         image_id = int(example["image_id"])
         row, path = truth.row(image_id), truth.path(image_id)
         (annotation,) = truth.coco.loadAnns(int(example["id"]))

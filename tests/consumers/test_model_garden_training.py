@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from recordmill.launch.cli import main
 from tests.conftest import manifest_of, read_examples
 from tests.consumers.test_model_garden import PYTHON
 
@@ -25,23 +26,31 @@ EXPERIMENTS = {
     "segmentation": "seg_resnetfpn_pascal",
 }
 
+# Smaller models of the same kinds, whose steps no graph is made of: what they read, and what is measured, is tested.
+# The published ones take minutes, nearly all of them for graphs of two steps.
+SMALL = {"backbone": {"resnet": {"model_id": 10}}}
+FEW_ROIS = {
+    "roi_generator": {"num_proposals": 20, "test_num_proposals": 20},
+    "roi_sampler": {"num_sampled_rois": 16},
+    "mask_sampler": {"num_sampled_masks": 8},
+}
+EAGER = {f"{what}_tf_{how}": False for what in ("train", "eval") for how in ("function", "while_loop")}
+
 
 @pytest.fixture
-def detection(sample, tmp_path, recordmill) -> Path:
+def detection(sample, tmp_path, copy_converted) -> Path:
     """The drawn data set with all that these consumers read, in two splits."""
-    out, folder = tmp_path / "detection", Path(sample.images).parent
-    flags = ["--images", sample.images, "--instances", sample.instances, "--max-rejects", 0.2, "--masks", "png"]
-    flags += ["--panoptic", folder / "annotations" / "panoptic.json", "--panoptic-masks", folder / "panoptic"]
-    assert recordmill("coco", *flags, "--split", "train=0.7,val=0.3", "--num-shards", 2, "--output", out).code == 0
-    return out
+    flags = ["--masks", "png", "--panoptic", sample.panoptic, "--panoptic-masks", sample.panoptic_masks]
+    copy_converted(tmp_path / "detection", *flags, "--split", "train=0.7,val=0.3", "--num-shards", 2)
+    return tmp_path / "detection"
 
 
-@pytest.fixture
-def classes(sample, tmp_path, recordmill) -> Path:
+@pytest.fixture(scope="module")
+def classes(sample, tmp_path_factory) -> Path:
     """PNGs; that JPEGs are read, by a decoder of their own, is tested in test_model_garden_classification.py."""
-    out = tmp_path / "classes"
-    flags = ["--images", Path(sample.images).parent / "classes", "--format", "png", "--output", out]
-    assert recordmill("folder", *flags, "--split", "train=0.7,val=0.3").code == 0
+    out = tmp_path_factory.mktemp("classes") / "out"
+    flags = ["--images", sample.classes, "--format", "png", "--output", str(out)]
+    assert main(["folder", *flags, "--split", "train=0.7,val=0.3"]) == 0
     return out
 
 
@@ -80,11 +89,12 @@ def test_data_set_without_masks_is_refused(sample, tmp_path, recordmill):
 def train(consumer: str, out: Path, folder: Path) -> dict[str, float]:
     """Metrics of the evaluation after two steps."""
     (folder / "config.yaml").write_text(config(consumer, out))
-    side = {"model": {"input_size": [SIDE, SIDE, 3]}}
+    model = {"input_size": [SIDE, SIDE, 3]} | SMALL | (FEW_ROIS if consumer == "maskrcnn" else {})
+    side = {"model": model}
     if consumer == "segmentation":
         side |= {data: {"output_size": [SIDE, SIDE]} for data in ("train_data", "validation_data")}
     steps = ("train_steps", "steps_per_loop", "summary_interval", "checkpoint_interval", "validation_interval")
-    smaller = {"task": side, "trainer": dict.fromkeys(steps, STEPS)}
+    smaller = {"task": side, "trainer": dict.fromkeys(steps, STEPS) | EAGER}
     (folder / "smaller.yaml").write_text(yaml.safe_dump(smaller))
     command = [PYTHON, "-m", "official.vision.train", f"--experiment={EXPERIMENTS[consumer]}", "--mode=train_and_eval"]
     files = [f"--config_file={folder / name}" for name in ("config.yaml", "smaller.yaml")]

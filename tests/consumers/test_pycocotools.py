@@ -29,9 +29,9 @@ def assert_masks_equal(example: dict, expected: np.ndarray) -> None:
         assert different == [0] * len(expected)  # pixels
 
 
-def test_every_mask(truth, tmp_path, recordmill):
-    assert recordmill("coco", *truth.flags, "--output", tmp_path, "--masks", "both", "--num-shards", 3).code == 0
-    examples = {int(example["image/source_id"][0]): example for example in read_examples(tmp_path)}
+def test_every_mask(truth, converted):
+    out = converted(truth, "--masks", "both", "--num-shards", 3)
+    examples = {int(example["image/source_id"][0]): example for example in read_examples(out)}
     assert set(examples) == truth.image_ids
     for image_id, example in examples.items():
         assert example["image/object/id"] == truth.values(image_id, "id")

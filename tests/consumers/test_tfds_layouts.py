@@ -29,9 +29,8 @@ def pixels_of(path: Path) -> np.ndarray:
     return tf.io.decode_image(path.read_bytes(), channels=3).numpy()
 
 
-def test_detection(truth, tmp_path, recordmill):
-    assert recordmill("coco", *truth.flags, "--output", tmp_path, "--num-shards", 3).code == 0
-    features, examples = opened(tmp_path, len(truth.image_ids))
+def test_detection(truth, converted):
+    features, examples = opened(converted(truth, "--masks", "both", "--num-shards", 3), len(truth.image_ids))
     names = [category["name"] for category in truth.categories]
     assert features["image/object/class/index"].feature.names == names
     assert {int(example["image/source_id"]) for example in examples} == truth.image_ids
@@ -44,10 +43,9 @@ def test_detection(truth, tmp_path, recordmill):
         ]
 
 
-def test_detection_with_masks(sample, tmp_path, recordmill):
-    truth = Truth(sample.images, sample.instances)
-    assert recordmill("coco", *truth.flags, "--output", tmp_path, "--masks", "both").code == 0
-    _, examples = opened(tmp_path, len(truth.image_ids))
+def test_detection_with_masks(truths, converted):
+    truth = truths["sample"]
+    _, examples = opened(converted(truth, "--masks", "both", "--num-shards", 3), len(truth.image_ids))
     for example in examples:
         expected = truth.masks(int(example["image/source_id"]))
         masks = [tf.io.decode_png(mask).numpy()[..., 0] for mask in example["image/object/mask"]]
@@ -55,11 +53,10 @@ def test_detection_with_masks(sample, tmp_path, recordmill):
         assert len(example["image/object/mask/rle"]) == len(expected)
 
 
-@pytest.mark.parametrize("flags", [(), ("--examples-per-shard", 20)])
-def test_keras(truth, tmp_path, recordmill, flags):
-    assert recordmill("coco", *truth.flags, "--output", tmp_path, "--layout", "keras", *flags).code == 0
+def test_keras(truth, converted):
+    out = converted(truth, "--layout", "keras", "--examples-per-shard", 20)
     ids = truth.coco.getAnnIds(list(truth.image_ids))
-    features, examples = opened(tmp_path, len(ids))
+    features, examples = opened(out, len(ids))
     names = [category["name"] for category in truth.categories]
     assert features["class_index"].names == names  # beside what the recipe reads
     assert sorted(example["id"] for example in examples) == sorted(ids)
@@ -67,17 +64,21 @@ def test_keras(truth, tmp_path, recordmill, flags):
     for example in examples:  # test_keras_recipe.py holds the other values
         assert np.array_equal(example["image"], pixels[int(example["image_id"])])
         assert names[example["class_index"]] == truth.coco.cats[int(example["category_id"])]["name"]
-    shards = sorted(path.name for path in tmp_path.glob("file_*.tfrec"))
+    shards = sorted(path.name for path in out.glob("file_*.tfrec"))
     links = [f"coco-train.tfrecord-{number:05}-of-{len(shards):05}" for number in range(len(shards))]
-    assert [(tmp_path / link).resolve().name for link in links] == shards
+    assert [(out / link).resolve().name for link in links] == shards
 
 
-def test_structure_equals_published_tfds(sample, tmp_path, recordmill):
-    """dtypes and shapes, by the own code of coco/2017 and coco/2017_panoptic; captions are named as in the JSON."""
-    truth, out = Truth(sample.images, sample.instances), tmp_path / "out"
+@pytest.fixture(scope="module")
+def with_all(sample, truths, converted) -> Path:
+    """The sample with its captions and panoptic segments."""
     flags = ["--captions", sample.captions, "--panoptic", sample.panoptic, "--panoptic-masks", sample.panoptic_masks]
-    assert recordmill("coco", *truth.flags, *flags, "--output", out, "--layout", "tfds").code == 0
-    features = tfds.builder_from_directory(str(out)).info.features
+    return converted(truths["sample"], *flags, "--layout", "tfds")
+
+
+def test_structure_equals_published_tfds(with_all, tmp_path):
+    """dtypes and shapes, by the own code of coco/2017 and coco/2017_panoptic; captions are named as in the JSON."""
+    features = tfds.builder_from_directory(str(with_all)).info.features
     actual = features.get_tensor_info()
     actual["objects"] = {key: value for key, value in actual["objects"].items() if key not in OURS}
     expected = {"captions": tfds.features.Sequence({"id": np.int64, "text": tfds.features.Text()}).get_tensor_info()}
@@ -89,9 +90,8 @@ def test_structure_equals_published_tfds(sample, tmp_path, recordmill):
         assert isinstance(features[group]["bbox"], tfds.features.BBoxFeature)
 
 
-def test_tfds(truth, tmp_path, recordmill):
-    assert recordmill("coco", *truth.flags, "--output", tmp_path, "--layout", "tfds", "--num-shards", 3).code == 0
-    features, examples = opened(tmp_path, len(truth.image_ids))
+def test_tfds(truth, converted):
+    features, examples = opened(converted(truth, "--layout", "tfds", "--num-shards", 3), len(truth.image_ids))
     assert features["objects"]["label"].names == [category["name"] for category in truth.categories]
     assert {example["image/id"] for example in examples} == truth.image_ids
     for example in examples:
@@ -124,11 +124,9 @@ def captions_by_image(path: str | Path) -> dict[int, list[dict]]:
     return rows
 
 
-def test_tfds_with_captions_and_panoptic_segments(sample, tmp_path, recordmill):
-    truth = Truth(sample.images, sample.instances)
-    flags = ["--captions", sample.captions, "--panoptic", sample.panoptic, "--panoptic-masks", sample.panoptic_masks]
-    assert recordmill("coco", *truth.flags, *flags, "--output", tmp_path, "--layout", "tfds").code == 0
-    features, examples = opened(tmp_path, len(truth.image_ids))
+def test_tfds_with_captions_and_panoptic_segments(sample, truths, with_all):
+    truth = truths["sample"]
+    features, examples = opened(with_all, len(truth.image_ids))
     captions = captions_by_image(sample.captions)
     panoptic = PanopticTruth(sample.panoptic, sample.panoptic_masks)
     assert features["panoptic_objects"]["label"].names == panoptic.names

@@ -2,11 +2,8 @@
 
 import numpy as np
 
-from tests.consumers.pages import run_program
 
-
-def test_classifier_learns_and_goes_on_where_it_was(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_classifier_learns_and_goes_on_where_it_was(run_program):
     left = run_program("jax_classifier", SIZE=16, BATCH=16, STEPS=120)
     assert np.mean(left["history"][-10:]) < left["history"][0] * 0.8
     record = left["data"]["train"][7]

@@ -5,18 +5,25 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from PIL import Image
-
-from tests.consumers.pages import run_program
 
 
 @pytest.fixture(autouse=True)
-def _in_an_empty_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def _repeatable():
     keras.utils.set_random_seed(0)
 
 
-def test_the_keras_recipe():
+@pytest.fixture
+def without_graphs():
+    """Graphs of large models take minutes, and two steps seconds. Those of tf.data are still made."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+@pytest.mark.usefixtures("without_graphs")
+def test_the_keras_recipe(run_program):
     left = run_program("keras_recipe", SIZE=32, BATCH=8, STEPS=2)
     assert np.isfinite(left["history"].history["loss"]).all()
     assert left["model"].output_shape == (None, 12)
@@ -25,7 +32,7 @@ def test_the_keras_recipe():
         assert image.size == (left["picture"].shape[1], left["picture"].shape[0])
 
 
-def test_a_classifier_learns():
+def test_a_classifier_learns(run_program):
     keras.utils.set_random_seed(0)  # of weights, which the page draws at random
     left = run_program("keras_classifier", SIZE=64, BATCH=32, EPOCHS=20)
     history = left["history"].history
@@ -33,7 +40,7 @@ def test_a_classifier_learns():
     assert history["val_accuracy"][-1] > 0.6
 
 
-def test_tpu_host_reads_its_part_in_static_shapes():
+def test_tpu_host_reads_its_part_in_static_shapes(run_program):
     left = run_program("keras_tpu", SIZE=32, BATCH=16, STEPS=5)
     assert np.isfinite(left["history"].history["loss"]).all()
     for host in range(left["hosts"]):
@@ -44,7 +51,8 @@ def test_tpu_host_reads_its_part_in_static_shapes():
         assert sum(1 for _ in batches) == len(left["data"]["train"]) // 2 // 8
 
 
-def test_a_detector_in_keras_hub():
+@pytest.mark.usefixtures("without_graphs")
+def test_a_detector_in_keras_hub(run_program):
     left = run_program("keras_hub_detector", SIZE=128, BATCH=2, STEPS=2)
     assert np.isfinite(left["history"].history["loss"]).all()
     images, targets = next(iter(left["batches"].map(left["prepare"])))

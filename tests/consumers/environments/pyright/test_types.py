@@ -55,13 +55,17 @@ def project(request, tmp_path) -> tuple[Path, Path]:
     return folder, home
 
 
-def faults(folder: Path, code: str) -> list[tuple[int, str]]:
-    """Line and text of each error."""
-    (folder / "script.py").write_text(code)
-    command = [BIN / "pyright", "--pythonpath", sys.executable, "--outputjson", "script.py"]
+def faults(folder: Path, **programs: str) -> dict[str, list[tuple[int, str]]]:
+    """Line and text of each error, by program."""
+    for name, code in programs.items():
+        (folder / f"{name}.py").write_text(code)
+    command = [BIN / "pyright", "--pythonpath", sys.executable, "--outputjson", *(f"{name}.py" for name in programs)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    found = json.loads(done.stdout)["generalDiagnostics"]
-    return [(each["range"]["start"]["line"] + 1, each["message"]) for each in found if each["severity"] == "error"]
+    found: dict[str, list[tuple[int, str]]] = {name: [] for name in programs}
+    for each in json.loads(done.stdout)["generalDiagnostics"]:
+        if each["severity"] == "error":
+            found[Path(each["file"]).stem].append((each["range"]["start"]["line"] + 1, each["message"]))
+    return found
 
 
 def public_names() -> Iterator[str]:
@@ -71,11 +75,11 @@ def public_names() -> Iterator[str]:
 
 def test_public_names_have_types_and_wrong_calls_are_errors(project):
     folder, _ = project
-    assert faults(folder, RIGHT) == []
-    lines = ["import recordmill", "import recordmill.beam", *WRONG]
-    assert {line for line, _ in faults(folder, "\n".join(lines))} == set(range(3, len(lines) + 1))
-    strict = "# pyright: strict, reportUnusedExpression=false\n"
-    assert faults(folder, strict + "\n".join(["import recordmill", "import recordmill.beam", *public_names()])) == []
+    imports = ["import recordmill", "import recordmill.beam"]
+    names = "\n".join(["# pyright: strict, reportUnusedExpression=false", *imports, *public_names()])
+    found = faults(folder, right=RIGHT, wrong="\n".join([*imports, *WRONG]), names=names)
+    assert (found["right"], found["names"]) == ([], [])
+    assert {line for line, _ in found["wrong"]} == set(range(3, 3 + len(WRONG)))
 
 
 def test_go_to_definition_opens_file_of_each_public_name(project):
@@ -83,6 +87,7 @@ def test_go_to_definition_opens_file_of_each_public_name(project):
     names = list(public_names())
     (folder / "script.py").write_text("\n".join(["import recordmill", "import recordmill.beam", *names]))
     server = Server(folder)
+    server.open(folder / "script.py")
     try:
         for line, name in enumerate(names, 2):
             (place, *_) = server.definition(folder / "script.py", line, len(name) - 1)
@@ -107,9 +112,11 @@ class Server:
         self._ask("initialize", processId=None, rootUri=None, workspaceFolders=folders, capabilities=capabilities)
         self._send(method="initialized", params={})
 
-    def definition(self, file: Path, line: int, character: int) -> list[dict[str, Any]]:
+    def open(self, file: Path) -> None:
         document = {"uri": file.as_uri(), "languageId": "python", "version": 1, "text": file.read_text()}
         self._send(method="textDocument/didOpen", params={"textDocument": document})
+
+    def definition(self, file: Path, line: int, character: int) -> list[dict[str, Any]]:
         position = {"line": line, "character": character}
         return self._ask("textDocument/definition", textDocument={"uri": file.as_uri()}, position=position)
 

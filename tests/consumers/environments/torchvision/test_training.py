@@ -4,11 +4,9 @@ import numpy as np
 import torch
 
 from tests.consumers.coco_truth import Truth
-from tests.consumers.pages import run_program
 
 
-def test_a_detector(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_detector(run_program):
     torch.manual_seed(0)
     left = run_program("torchvision_detector", BATCH=2, STEPS=2)
     assert len(left["history"]) == 2
