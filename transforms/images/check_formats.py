@@ -4,7 +4,8 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -24,7 +25,8 @@ _ENDS_SCAN = np.ones(256, bool)
 _ENDS_SCAN[[0x00, 0xFF, *range(0xD0, 0xD8)]] = False
 
 
-class JpegFrame(NamedTuple):
+@dataclass(frozen=True)
+class JpegFrame:
     """Frame header of a JPEG. Sizes are in pixels. Height is 0 if the file states it only after the scan.
 
     Attributes:
@@ -38,7 +40,7 @@ class JpegFrame(NamedTuple):
     channels: int
     sampling: tuple[tuple[int, int], ...]
 
-    @property
+    @cached_property
     def is_tf_decodable(self) -> bool:
         """True if TensorFlow decodes the JPEG: 8 bits, Huffman coding, 1, 3 or 4 channels with integer upsampling.
         (libjpeg supports no other upsampling. Pillow reports that only when it decodes at full size.)"""
@@ -60,7 +62,8 @@ def jpeg_frame(data: bytes) -> JpegFrame:
     """
     for marker, offset, _ in _segments(data):
         if marker in _FRAMES:
-            return _frame(data, marker, offset)
+            channels = int.from_bytes(data[offset + 7 : offset + 8], "big")
+            return _frame(marker, data[offset : offset + 8 + 3 * channels])
     raise JpegError("it has no frame header")
 
 
@@ -123,11 +126,12 @@ def _is_metadata(marker: int, body: bytes) -> bool:
     return marker == _COMMENT or _JFIF <= marker <= _JFIF + 15
 
 
-def _frame(data: bytes, marker: int, offset: int) -> JpegFrame:
-    if len(data) < offset + 8:
+@lru_cache(4096)  # images of a data set have few different headers
+def _frame(marker: int, header: bytes) -> JpegFrame:
+    if len(header) < 8:
         raise JpegError("its frame header is cut short")
-    precision, height, width, channels = struct.unpack_from(">BHHB", data, offset + 2)
-    factors = data[offset + 9 : offset + 8 + 3 * channels : 3]  # each after the channel's id
+    precision, height, width, channels = struct.unpack_from(">BHHB", header, 2)
+    factors = header[9::3]  # each after the channel's id
     if len(factors) != channels:
         raise JpegError("its frame header is cut short")
     sampling = tuple((factor >> 4, factor & 15) for factor in factors)

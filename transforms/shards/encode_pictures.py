@@ -28,7 +28,7 @@ from recordmill.transforms.images.load_images import load_picture
 from recordmill.transforms.runtime.threads import look_ahead
 from recordmill.transforms.storage.interface import is_remote
 
-_BATCH_IMAGES = 8
+_BATCH_IMAGES = 32
 _BATCH_BYTES = 2_000_000
 _RUN_IMAGES = 512
 _RUN_BYTES = 8_000_000
