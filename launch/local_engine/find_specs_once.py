@@ -21,7 +21,7 @@ def specs_found_once() -> Iterator[None]:
             found[type(step)] = find(step)
         return found[type(step)]
 
-    userstate.get_dofn_specs = find_once
+    userstate.get_dofn_specs = find_once  # type: ignore[assignment]
     try:
         yield
     finally:

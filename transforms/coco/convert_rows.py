@@ -229,12 +229,11 @@ def annotation_block(block: AnnotationBlock, rows: CocoRows, sources: Sequence[A
     source = block.source
     annotations = rows.annotations if source.kind is not AnnotationKind.IMAGE_INFO else []
     rejected = [reject for reject in rows.rejected if reject.image_id is not None]
-    is_plain = source.kind is AnnotationKind.INSTANCES and not other_format(source) and not rejected
-    typed = _typed_objects(annotations) if is_plain else None
-    if typed is None:
+    if rows.objects is None or rejected:
         found = _converted(source, annotations, rejected, rows.id_texts)
     else:
-        found = _by_image(np.array([row.image_id for row in annotations], np.int64), typed)
+        columns = dict(rows.objects)
+        found = _by_image(columns.pop("image_id"), columns)
     return _with_origin(found, block, rows, sources)
 
 
@@ -260,19 +259,25 @@ def _converted(source: AnnotationSource, rows: Sequence[Any], rejected: Sequence
     return block.having(labels=label_column(of_images), rejected=ragged_bytes(packed) if bad else None)
 
 
-def _typed_objects(rows: Sequence[AnnotationRow]) -> dict[str, Any] | None:
-    """Return rows' object columns; None if a row is faulty."""
+def plain_objects(source: AnnotationSource, rows: Sequence[AnnotationRow]) -> dict[str, Any] | None:
+    """Return the object columns of rows in file order, and `image_id`: int64. Return None if a row is faulty, or the
+    file has other annotations than boxes in COCO's format."""
+    if source.kind is not AnnotationKind.INSTANCES or other_format(source):
+        return None
     try:
         boxes = _BOXES.decode(b"[%b]" % b",".join([row.bbox for row in rows]))
     except msgspec.DecodeError:
         return None
     box = np.fromiter(chain.from_iterable(boxes), np.float64, 4 * len(rows)).reshape(-1, 4)
-    given = np.array([math.nan if row.area is None else row.area for row in rows], np.float64)
-    has_area = np.array([row.area is not None for row in rows], bool)
-    area = np.where(has_area, given, box[:, 2] * box[:, 3])
+    areas = [row.area for row in rows]
+    given = np.array(areas, np.float64)  # None becomes NaN
+    area = np.where(np.isnan(given), box[:, 2] * box[:, 3], given)
+    if np.isnan(given).sum() != areas.count(None):
+        return None
     if not ((np.abs(box) <= LARGEST).all() and (box[:, 2:] >= 0).all() and (np.abs(area) <= LARGEST).all()):
         return None
     columns: dict[str, Any] = {
+        "image_id": np.array([row.image_id for row in rows], np.int64),
         "object_id": np.array([row.id for row in rows], np.int64),
         "category_id": np.array([row.category_id for row in rows], np.int64),
         "boxes_xywh_px": box,

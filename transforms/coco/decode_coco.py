@@ -52,11 +52,12 @@ class CocoRows(NamedTuple):
         unread: Number of rows with data in each field that the types do not have.
         fields: Names of the fields in which at least one annotation row has data.
         has_annotations: True if the file has a list of annotations. The list may be empty.
-        sampled: Every n-th object row, with its segmentation.
+        sampled: Every n-th object row; `file_fields.text_of` has its segmentation.
         without_box: Number of object rows whose `bbox` was made from segmentations.
         rotated: Number of rows with `attributes.rotation`, which CVAT writes.
         id_texts: Ids that are strings other than decimal numbers.
         number_texts: Number of rows with a number as text.
+        objects: Columns of `annotations`, see `convert_rows.plain_objects`.
     """
 
     images: list[CocoImageRow]
@@ -71,6 +72,7 @@ class CocoRows(NamedTuple):
     rotated: int = 0
     id_texts: IdTexts = NO_ID_TEXTS
     number_texts: int = 0
+    objects: dict[str, Any] | None = None
 
 
 class _RowType(NamedTuple):
@@ -80,12 +82,14 @@ class _RowType(NamedTuple):
         malformed: Reject reason of a malformed row.
         text: Name of the field that must be a string.
         fills_boxes: True to make missing boxes from segmentations.
+        sampled: See `CocoRows.sampled`.
     """
 
     type: Any
     malformed: Reason = Reason.MALFORMED_ANNOTATION
     text: str = ""
     fills_boxes: bool = False
+    sampled: slice = slice(0)
 
 
 _ROW_TYPES = {
@@ -96,10 +100,8 @@ _ROW_TYPES = {
     AnnotationKind.PANOPTIC: _RowType(PanopticRow, Reason.MALFORMED_PANOPTIC, "file_name"),
     AnnotationKind.IMAGE_INFO: _RowType(msgspec.Raw),
 }
-_MASKED_ROW_TYPES = _ROW_TYPES | {
-    AnnotationKind.INSTANCES: _RowType(MaskedRow),
-    AnnotationKind.KEYPOINTS: _RowType(MaskedKeypointsRow),
-}
+_MASKED = {AnnotationRow: MaskedRow, KeypointsRow: MaskedKeypointsRow}
+"""Types with the JSON text of the segmentation, by type without."""
 _AS_FILE = {"": b"%b", "images": b'{"images":[%b]}', "annotations": b'{"images":[],"annotations":[%b]}'}
 """Template of a COCO file with only the rows of a block, by name of the list."""
 _CATEGORY_ROW = msgspec.json.Decoder(Category, strict=False)
@@ -129,26 +131,14 @@ def _with_box(raw: msgspec.Raw) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode({**fields, "bbox": box}))
 
 
-def sample_rows(list_: str, text: bytes, kind: AnnotationKind, first: int, step: int) -> list[Any]:
-    """Return every `step`-th object row of a block, with its segmentation. Malformed rows are skipped.
-
-    Args:
-        first: Index of the first sampled row in the block.
-    """
-    decode = RowDecoder(_MASKED_ROW_TYPES[kind].type, IdTexts({}, {}))
-    rows, data = [], _AS_FILE[list_] % text
-    try:
-        annotations = RAW_FILE.decode(data).annotations
-    except msgspec.DecodeError:
-        annotations = RAW_FILE.decode(quote_nan(without_lone_surrogates(data))).annotations
-    for raw in annotations[first::step] if annotations is not msgspec.UNSET else ():
-        with contextlib.suppress(msgspec.DecodeError):
-            rows.append(decode(raw))
-    return rows
-
-
 def decode_coco(
-    path: str, list_: str, text: bytes, kind: AnnotationKind, masks: bool = False, fills_boxes: bool = False
+    path: str,
+    list_: str,
+    text: bytes,
+    kind: AnnotationKind,
+    masks: bool = False,
+    fills_boxes: bool = False,
+    sampled: slice = slice(0),
 ) -> CocoRows:
     """Decode a block's rows, see `recordmill.transforms.coco.cut_blocks.JsonBlock`.
 
@@ -156,11 +146,14 @@ def decode_coco(
         path: Path of the file, for messages.
         masks: True to keep the JSON text of the segmentation of object rows.
         fills_boxes: True to give object rows without `bbox` the bounds of their segmentations.
+        sampled: Object rows to sample. Malformed rows are skipped.
 
     Raises:
         AnnotationFileError: The text is not of a COCO file.
     """
-    row = (_MASKED_ROW_TYPES if masks else _ROW_TYPES)[kind]._replace(fills_boxes=fills_boxes)
+    row = _ROW_TYPES[kind]._replace(fills_boxes=fills_boxes, sampled=sampled)
+    if masks:
+        row = row._replace(type=_MASKED.get(row.type, row.type))
     data = _AS_FILE[list_] % text
     try:
         try:
@@ -184,8 +177,10 @@ def _decode_rows(path: str, data: bytes, row: _RowType) -> CocoRows:
     for image in CocoImageRow, AddressedImageRow:
         with contextlib.suppress(msgspec.ValidationError):
             rows = _rows(path, decode_with_fields(data, image, row.type), [], row)
+            rows = rows._replace(sampled=rows.annotations[row.sampled])
             break
-    if rows is None or (row.fills_boxes and any(map(_has_no_box, rows.annotations))):
+    may_lack_boxes = row.fills_boxes and (b"null" in data or b"[]" in data)
+    if rows is None or (may_lack_boxes and any(map(_has_no_box, rows.annotations))):
         rows = _decode_row_by_row(path, data, row)
     if row.type is PanopticRow and (of_segments := count_entry_fields(data, "segments_info", SegmentRow)):
         counts = {**rows.unread.get("annotations", {}), **of_segments}
@@ -223,8 +218,16 @@ def _decode_row_by_row(path: str, data: bytes, row: _RowType) -> CocoRows:
     counts = count_fields([msgspec.Raw(data)]), count_fields(file.images), count_fields(rows)
     usable = annotations if file.annotations is not msgspec.UNSET else msgspec.UNSET
     found = _rows(path, DecodedFile(images, usable, file.categories, counts), rejected, row)
-    number_texts = decode_image.number_texts + decode.number_texts
-    return found._replace(without_box=without_box, id_texts=texts, number_texts=number_texts)
+    decode_sampled, sampled = RowDecoder(_MASKED.get(row.type, row.type), IdTexts({}, {})), []
+    for raw in rows[row.sampled]:
+        with contextlib.suppress(msgspec.DecodeError):
+            sampled.append(decode_sampled(raw))
+    return found._replace(
+        without_box=without_box,
+        id_texts=texts,
+        number_texts=decode_image.number_texts + decode.number_texts,
+        sampled=sampled,
+    )
 
 
 def _rows(path: str, file: DecodedFile, rejected: list[Rejected], row: _RowType) -> CocoRows:

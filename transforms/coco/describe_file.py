@@ -81,9 +81,9 @@ class BlockSummary(msgspec.Struct, frozen=True):
 def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
     """Return the summary of the rows of a block."""
     kind = block.source.kind
-    fractions = fraction_boxes(rows.annotations) if guesses_boxes(block.source) else []
+    fractions = fraction_boxes(_within_1(rows)) if guesses_boxes(block.source) else []
     bad_images = sum(reject.what == "image" for reject in rows.rejected)
-    with_ids = rows.annotations if kind not in (AnnotationKind.PANOPTIC, AnnotationKind.IMAGE_INFO) else ()
+    has_ids = kind not in (AnnotationKind.PANOPTIC, AnnotationKind.IMAGE_INFO)
     return BlockSummary(
         block.number,
         len(rows.images) + bad_images,
@@ -99,16 +99,16 @@ def summarize(block: AnnotationBlock, rows: CocoRows) -> BlockSummary:
         kind is AnnotationKind.KEYPOINTS
         and ("keypoints" in rows.fields or any(has_data(row.keypoints) for row in rows.annotations)),
         keypoint_reach(rows.sampled) if kind is AnnotationKind.KEYPOINTS else 0,
-        0 in {getattr(row, "category_id", None) for row in rows.annotations},
+        0 in _values(rows, "category_id", "category_id"),
         rows.without_box,
         rows.rotated,
-        sum((getattr(row, "area", None) or 0) < 0 for row in rows.annotations),
+        int((_values(rows, "area_px2", "area") < 0).sum()),
         rows.number_texts,
         (sum(row.id in rows.id_texts.images for row in rows.images), len(rows.id_texts.annotations)),
         (len(fractions), f"{fractions[0].id} has {bytes(fractions[0].bbox).decode()}" if fractions else ""),
         sample_boxes(rows.sampled) if guesses_boxes(block.source) else None,
         _pack(_known_sizes(rows.images)) if guesses_boxes(block.source) else b"",
-        _pack(_ids(with_ids)),
+        _pack(_ids(rows)) if has_ids else b"",
     )
 
 
@@ -117,9 +117,25 @@ def guesses_boxes(source: AnnotationSource) -> bool:
     return source.kind in OF_OBJECTS and source.bbox_format is None
 
 
+def _values(rows: CocoRows, column: str, field: str) -> np.ndarray:
+    """Return a column of the annotation rows, or the values of its field in the rows that have one."""
+    if rows.objects is not None:
+        return rows.objects[column]
+    found = (getattr(row, field, None) for row in rows.annotations)
+    return np.array([value for value in found if value is not None])
+
+
+def _within_1(rows: CocoRows) -> list[Any]:
+    """Return the annotation rows whose `bbox` may be within 0..1."""
+    if rows.objects is None:
+        return rows.annotations
+    boxes = rows.objects["boxes_xywh_px"]
+    return [rows.annotations[row] for row in np.flatnonzero((boxes >= 0).all(axis=1) & (boxes <= 1).all(axis=1))]
+
+
 def _optional(rows: CocoRows) -> FieldRows:
     """Count the crowd rows, and the image rows with entries in LVIS's lists."""
-    crowds = sum(bool(getattr(row, "iscrowd", 0)) for row in rows.annotations)
+    crowds = int((_values(rows, "is_crowd", "iscrowd") != 0).sum())
     lists = ("neg_category_ids", "not_exhaustive_category_ids")
     of_images = {name: sum(bool(getattr(row, name)) for row in rows.images) for name in lists}
     return field_rows({}, of_images, {"iscrowd": crowds})
@@ -237,10 +253,9 @@ def _known_sizes(rows: Iterable[CocoImageRow]) -> np.ndarray:
     return np.array(sizes, np.int64).reshape(-1, 3).T
 
 
-def _ids(rows: Sequence[Any]) -> np.ndarray:
+def _ids(rows: CocoRows) -> np.ndarray:
     """Return ids of annotations (ascending) and images: int64 [2, N]."""
-    ids = np.fromiter((row.id for row in rows), np.int64, len(rows))
-    image_ids = np.fromiter((row.image_id for row in rows), np.int64, len(rows))
+    ids, image_ids = _values(rows, "object_id", "id"), _values(rows, "image_id", "image_id")
     order = np.argsort(ids)
     return np.stack([ids[order], image_ids[order]])
 

@@ -159,6 +159,12 @@ def field_names(struct: Any) -> set[str]:
     return set(getattr(struct, "__struct_encode_fields__", ()))
 
 
+def text_of(row: Any, name: str) -> bytes:
+    """Return the JSON text of a raw field, which the row's type may have as a further one; empty without the field."""
+    attributes = dict(zip(row.__struct_encode_fields__, row.__struct_fields__, strict=True))
+    return getattr(row, attributes.get(name, name), b"")
+
+
 def required_names(struct: Any) -> set[str]:
     """Return the names of a row type's required fields."""
     fields = msgspec.structs.fields(struct) if struct is not msgspec.Raw else ()

@@ -12,6 +12,7 @@ import numpy as np
 from recordmill.schemas.errors import WrongFlagError
 from recordmill.schemas.inputs.coco import BoxFormat
 from recordmill.transforms.coco.coco_rows import AnnotationRow, polygon_bounds
+from recordmill.transforms.coco.file_fields import text_of
 
 Numbers = tuple[float, float, float, float]
 BOX = msgspec.json.Decoder(Numbers)
@@ -212,7 +213,7 @@ def sample_boxes(rows: Sequence[AnnotationRow]) -> SampledBoxes:
                 image_ids.append(row.image_id)
                 numbers.append(box)
                 areas.append(np.nan if row.area is None else row.area)
-                extents.append(polygon_bounds(getattr(row, "segmentation", b"")) or unknown)
+                extents.append(polygon_bounds(text_of(row, "segmentation")) or unknown)
     return SampledBoxes(
         np.array(image_ids, np.int64),
         np.array(numbers, float).reshape(-1, 4).T,

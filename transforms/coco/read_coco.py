@@ -27,9 +27,9 @@ from recordmill.schemas.names import name_fault
 from recordmill.transforms.blocks.image_tasks import file_folder
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
-from recordmill.transforms.coco.convert_rows import annotation_block, image_block, other_format
+from recordmill.transforms.coco.convert_rows import annotation_block, image_block, other_format, plain_objects
 from recordmill.transforms.coco.cut_blocks import BLOCK_BYTES, cut_blocks
-from recordmill.transforms.coco.decode_coco import CocoRows, decode_coco, sample_rows
+from recordmill.transforms.coco.decode_coco import CocoRows, decode_coco
 from recordmill.transforms.coco.describe_file import (
     BlockSummary,
     describe_file,
@@ -222,11 +222,10 @@ def read_block(block: AnnotationBlock, masks: bool = False) -> CocoRows:
     source = block.source
     with _gc_paused():
         fills = source.kind is AnnotationKind.INSTANCES and not other_format(source)
-        rows = decode_coco(source.path, block.list, text, source.kind, masks, fills)
-        if not guesses_boxes(source):
-            return rows
-        first, step = -block.first_row % block.sampled, block.sampled
-        return rows._replace(sampled=sample_rows(block.list, text, source.kind, first, step))
+        first = -block.first_row % block.sampled
+        sampled = slice(first, None, block.sampled) if guesses_boxes(source) else slice(0)
+        rows = decode_coco(source.path, block.list, text, source.kind, masks, fills, sampled)
+        return rows._replace(objects=plain_objects(source, rows.annotations))
 
 
 def _read_text(block: AnnotationBlock) -> bytes:

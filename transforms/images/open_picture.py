@@ -48,7 +48,10 @@ _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", _DEEP)
 
 def kind_of(data: bytes) -> str:
     """Return `jpeg` or `png`, by the first bytes of a file; "" for any other format."""
-    return next((kind for kind, start in _START.items() if data.startswith(start)), "")
+    for kind, start in _START.items():
+        if data.startswith(start):
+            return kind
+    return ""
 
 
 def encoded_channels(data: bytes, format_: str) -> int:

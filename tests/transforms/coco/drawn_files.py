@@ -18,6 +18,7 @@ from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.coco.convert_rows import (
     annotation_block,
     image_block,
+    plain_objects,
 )
 from recordmill.transforms.coco.decode_coco import decode_coco
 from recordmill.transforms.dataset.facts import FactsBuilder
@@ -138,6 +139,7 @@ def blocks_of(drawn: Sequence[DrawnFile], rng: random.Random) -> tuple[list[Bloc
                 text = b",".join(json.dumps(row).encode() for row in of_list[start:end])
                 found = decode_coco(file.source.path, name, text, file.source.kind, True)
                 rows.append(image_block(block, found, sources))
+                found = found._replace(objects=plain_objects(file.source, found.annotations))
                 annotations.append(annotation_block(block, found, sources))
     return [block for block in rows if len(block)], [block for block in annotations if len(block)]
 

@@ -11,7 +11,7 @@ from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.coco import coco_rows
 from recordmill.transforms.coco.coco_rows import CocoImageRow
 from recordmill.transforms.coco.cut_blocks import cut_blocks
-from recordmill.transforms.coco.decode_coco import CocoRows, decode_coco, sample_rows
+from recordmill.transforms.coco.decode_coco import CocoRows, decode_coco
 from tests.transforms.coco.whole_files import IMAGE, OBJECT, document
 
 ROW = OBJECT | {"iscrowd": 1}
@@ -64,7 +64,8 @@ def of_texts(image_ids: tuple[object, ...], **more: object) -> CocoRows:
     """One image and one object for each id; the first object is of another type in a field."""
     rows = [ROW | {"id": f"o{number}", "image_id": id_} for number, id_ in enumerate(image_ids)]
     content = document([IMAGE | {"id": id_} for id_ in image_ids], [rows[0] | more, *rows[1:]])
-    return decode_coco("a.json", "", json.dumps(content).encode(), AnnotationKind.INSTANCES)
+    data = json.dumps(content).encode()
+    return decode_coco("a.json", "", data, AnnotationKind.INSTANCES, sampled=slice(0, None, 2))
 
 
 @pytest.mark.parametrize(("area", "bad"), [(12.5, 0), (math.nan, 0), ("x", 1)])
@@ -78,8 +79,7 @@ def test_ids_that_are_texts(area, bad):
     assert [(reject.id, reject.image_id) for reject in rows.rejected] == [(name_id("o0"), 998)] * bad
     assert rows.id_texts.images == {name_id(text): text for text in (digits, "a.jpg")}
     assert rows.id_texts.annotations == {name_id(f"o{number}"): f"o{number}" for number in range(6)}
-    sampled = sample_rows("annotations", json.dumps(ROW | {"image_id": "a"}).encode(), AnnotationKind.INSTANCES, 0, 1)
-    assert [row.image_id for row in sampled] == [name_id("a")]
+    assert [row.image_id for row in rows.sampled] == numbers[::2][bad:]
 
 
 def test_two_texts_of_one_hash_end_job(monkeypatch):
@@ -308,7 +308,3 @@ def test_half_character_costs_that_character():
     file = json.dumps(document(images=[{"id": 1, "file_name": "NAME"}])).replace('"NAME"', text)
     rows = decode(file.encode())
     assert rows.images[0].file_name == "a\ufffdb \\ud800 \U0001f600 \ufffd"
-    (row,) = sample_rows(
-        "annotations", b'{"note": "\\ud800", %b' % json.dumps(ROW).encode()[1:], AnnotationKind.INSTANCES, 0, 1
-    )
-    assert row.id == ROW["id"]
