@@ -179,8 +179,7 @@ def _decode_rows(path: str, data: bytes, row: _RowType) -> CocoRows:
             rows = _rows(path, decode_with_fields(data, image, row.type), [], row)
             rows = rows._replace(sampled=rows.annotations[row.sampled])
             break
-    may_lack_boxes = row.fills_boxes and (b"null" in data or b"[]" in data)
-    if rows is None or (may_lack_boxes and any(map(_has_no_box, rows.annotations))):
+    if rows is None or (row.fills_boxes and any(map(_has_no_box, rows.annotations))):
         rows = _decode_row_by_row(path, data, row)
     if row.type is PanopticRow and (of_segments := count_entry_fields(data, "segments_info", SegmentRow)):
         counts = {**rows.unread.get("annotations", {}), **of_segments}

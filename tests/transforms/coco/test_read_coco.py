@@ -148,7 +148,7 @@ def test_blocks_of_member_are_file(tmp_path, monkeypatch, method):
         has_text = path.parent.suffix == ".zip" and method != zipfile.ZIP_STORED
         assert {bool(block.text) for block in blocks if block.list} == {has_text}
         cut = [msgspec.structs.replace(block, source=instances(""), text=b"") for block in blocks]
-        found.append((cut, list(map(read_block, blocks))))
+        found.append((cut, [read_block(block)._replace(objects=None) for block in blocks]))
     assert found[0] == found[1]
 
 

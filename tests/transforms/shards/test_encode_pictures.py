@@ -17,7 +17,7 @@ from recordmill.transforms.shards.encode_pictures import EncodePictures, batches
 from tests.transforms.blocks.of_tasks import block_of_tasks
 from tests.transforms.encoders.drawn_tasks import LABELS
 
-SIZES = st.lists(st.integers(0, 3_000_000), max_size=40)
+SIZES = st.lists(st.integers(0, 3_000_000), max_size=80)
 
 
 @given(SIZES)
@@ -25,14 +25,14 @@ def test_batches_are_of_few_images_and_few_bytes(sizes):
     found = list(batches(sizes, [False] * len(sizes)))
     assert [row for start, end in found for row in range(start, end)] == list(range(len(sizes)))
     for start, end in found:
-        assert 1 <= end - start <= 8
+        assert 1 <= end - start <= 32
         assert end - start == 1 or sum(sizes[start:end]) <= 2_000_000
 
 
 @given(SIZES)
 def test_no_batch_could_have_taken_next_image(sizes):
     for (start, end), _ in pairwise(batches(sizes, [False] * len(sizes))):
-        assert end + 1 - start > 8 or sum(sizes[start : end + 1]) > 2_000_000
+        assert end + 1 - start > 32 or sum(sizes[start : end + 1]) > 2_000_000
 
 
 def test_image_in_bucket_is_batch():
