@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import apache_beam as beam
 from apache_beam.transforms import userstate
 
 
@@ -16,7 +15,7 @@ def specs_found_once() -> Iterator[None]:
     no state."""
     find, found = userstate.get_dofn_specs, dict[type, Any]()
 
-    def find_once(step: beam.DoFn) -> Any:
+    def find_once(step: Any) -> Any:
         if type(step) not in found:
             found[type(step)] = find(step)
         return found[type(step)]

@@ -48,10 +48,7 @@ _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", _DEEP)
 
 def kind_of(data: bytes) -> str:
     """Return `jpeg` or `png`, by the first bytes of a file; "" for any other format."""
-    for kind, start in _START.items():
-        if data.startswith(start):
-            return kind
-    return ""
+    return next((kind for kind, start in _START.items() if data.startswith(start)), "")
 
 
 def encoded_channels(data: bytes, format_: str) -> int:
