@@ -9,7 +9,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -21,7 +21,6 @@ from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
 from recordmill.launch.local_engine.engine import is_entered
-from recordmill.launch.local_engine.find_specs_once import specs_found_once
 from recordmill.launch.local_engine.lean_buffers import lean_buffers
 from recordmill.launch.runners.beam_options import Runner, purpose_of, runner_of
 from recordmill.launch.runners.signals import Terminated, workers_end_too
@@ -59,10 +58,7 @@ def run(build: Callable[[beam.Pipeline], object], options: PipelineOptions) -> N
         KeyboardInterrupt: Ctrl-C.
     """
     try:
-        with ExitStack() as stack:
-            if is_entered():
-                stack.enter_context(lean_buffers(options))
-                stack.enter_context(specs_found_once())
+        with lean_buffers(options) if is_entered() else nullcontext():
             pipeline = beam.Pipeline(options=options)
             build(pipeline)
             if runner_of(options) is Runner.PORTABLE:
