@@ -38,7 +38,7 @@ test: $(VENV)/installed  ## Run the tests
 	    --ignore=tests/engines --ignore=tests/airflow --ignore=tests/browser $(PYTEST_ARGS)
 
 test-consumers: $(VENV)/installed .venv-model-garden/installed $(CONSUMERS:%=.consumers/%/installed)  ## Have Model Garden, TFDS, Keras, torchvision, Grain, Datumaro, … read it
-	$(BIN)/python -m pytest -n $(JOBS:1=0) tests/consumers --ignore=tests/consumers/environments $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(patsubst 1,0,$(JOBS)) tests/consumers --ignore=tests/consumers/environments $(PYTEST_ARGS)
 	printf '%s\n' $(CONSUMERS) | xargs -P $(JOBS) -I NAME env .consumers/NAME/bin/python -m pytest -n0 \
 	    tests/consumers/environments/NAME $(PYTEST_ARGS)
 
@@ -52,7 +52,7 @@ test-engines: .venv-worker/installed .venv-light/installed .engines/fetched  ## 
 test-browser: .browser/installed  ## Have headless Chromium open report.html
 # One process needs no other that hands it the tests.
 test-faults test-engines test-browser: $(VENV)/installed
-	$(BIN)/python -m pytest -n $(JOBS:1=0) --dist loadfile $(@:test-%=tests/%) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(patsubst 1,0,$(JOBS)) --dist loadfile $(@:test-%=tests/%) $(PYTEST_ARGS)
 
 test-newest:  ## Run `make test` with the newest versions that setup.py allows, in .venv-newest (2.8 GB)
 	$(MAKE) test VENV=.venv-newest PINS=

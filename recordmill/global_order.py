@@ -59,12 +59,14 @@ class GlobalOrder(msgspec.Struct, frozen=True):
             epochs: Number of epochs from position 0; None for no end.
 
         Raises:
-            ValueError: `host` or `start` is out of range.
+            ValueError: `host`, `start` or `epochs` is out of range.
         """
         if not 0 <= host < hosts:
             raise ValueError(f"host {host} of {hosts}: hosts are counted from 0")
         if start < 0:
             raise ValueError(f"start {start}: positions are counted from 0")
+        if epochs is not None and epochs < 0:
+            raise ValueError(f"epochs {epochs}: epochs are counted from 0")
         return HostOrder(self, host, hosts, start, None if epochs is None else epochs * self.records)
 
 

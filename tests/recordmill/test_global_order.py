@@ -107,7 +107,9 @@ def test_no_records():
         GlobalOrder(0).numbers(np.array([0]))
 
 
-@pytest.mark.parametrize(("host", "hosts", "start"), [(2, 2, 0), (-1, 2, 0), (0, 0, 0), (0, 1, -1)])
-def test_hosts_and_positions_that_not(host, hosts, start):
+@pytest.mark.parametrize(
+    ("host", "hosts", "start", "epochs"), [(2, 2, 0, 1), (-1, 2, 0, 1), (0, 0, 0, 1), (0, 1, -1, 1), (0, 1, 0, -1)]
+)
+def test_of_host_out_of_range(host, hosts, start, epochs):
     with pytest.raises(ValueError, match="counted from 0"):
-        GlobalOrder(3).of_host(host, hosts, start=start)
+        GlobalOrder(3).of_host(host, hosts, start=start, epochs=epochs)

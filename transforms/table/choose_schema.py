@@ -269,8 +269,8 @@ def _warnings(
         odd = min((other for other in found.seen if other is not look), key=lambda each: found.seen[each], default=look)
         file, row, value = found.first[odd]
         yield (
-            f"column {name} is written as text, as it has {found.seen[look]:,} {look.value} and {found.seen[odd]:,} "
-            f"{odd.value}, the first {value} in {paths[file]} row {row}; a type in --schema would reject what does not "
+            f"column {name} is written as text, as it has {look.value} ({found.seen[look]:,}) and {odd.value} "
+            f"({found.seen[odd]:,}), the first {value} in {paths[file]} row {row}; a type in --schema would reject what does not "
             "fit it"
             if odd is not look
             else f"column {name} is written as text, as it has {look.value}, the first {value}"

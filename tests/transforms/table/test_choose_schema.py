@@ -176,7 +176,7 @@ def test_where_no_row_can_be_read_first_is_named():
 def test_odd_values_are_named_with_number_and_place():
     (text,) = choose({"c": ["1", "2", "x"]}).warnings
     assert text.startswith(
-        "column c is written as text, as it has 2 whole numbers and 1 text, the first 'x' in a.csv row 3"
+        "column c is written as text, as it has whole numbers (2) and text (1), the first 'x' in a.csv row 3"
     )
     (text,) = choose({"c": ["1e39", "1"]}).warnings
     assert text.startswith("float32, which records hold, rounds numbers of c (1 of 2); ")
@@ -202,7 +202,7 @@ def test_enums_are_numbered_over_all_files(monkeypatch):
     assert choose({"c": ["b", "a"]}, **asked).warnings == ()
     mixed = choose({"c": coded[0]}, {"c": pa.array(["x"])}, is_typed=True)
     assert mixed.schema.columns[0].type is ColumnType.BYTES
-    assert "it has 2 values of an enum and 1 text, the first 'x' in b.csv row 1" in mixed.warnings[0]
+    assert "it has values of an enum (2) and text (1), the first 'x' in b.csv row 1" in mixed.warnings[0]
     with pytest.raises(ConfigError, match="an enum with a value twice"):
         enum(["b"], **asked, enums={"c": ("x", "x")})
     monkeypatch.setattr("recordmill.transforms.table.observe_columns.MOST_DISTINCT", 1)
