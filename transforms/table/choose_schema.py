@@ -270,8 +270,8 @@ def _warnings(
         file, row, value = found.first[odd]
         yield (
             f"column {name} is written as text, as it has {look.value} ({found.seen[look]:,}) and {odd.value} "
-            f"({found.seen[odd]:,}), the first {value} in {paths[file]} row {row}; a type in --schema would reject what does not "
-            "fit it"
+            f"({found.seen[odd]:,}), the first {value} in {paths[file]} row {row}; a type in --schema would reject "
+            "what does not fit it"
             if odd is not look
             else f"column {name} is written as text, as it has {look.value}, the first {value}"
             f"{f', and {_TOO_MANY}' if found.distinct is None else ''}"
