@@ -111,7 +111,12 @@ class TableSchema(msgspec.Struct, frozen=True):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Columns with one text in each row."""
+        """Columns with one text in each row.
+
+        >>> names = Column("a", "a", ColumnType.BYTES), Column("b", "b", ColumnType.BYTES, is_list=True)
+        >>> TableSchema((*names, Column("c", "c", ColumnType.TERM_INDEX), Column("d", "d", ColumnType.INT64))).texts
+        ('a', 'c')
+        """
         plain = (each.name for each in self.columns if each.type is ColumnType.BYTES and not each.is_list)
         return *plain, *(each.name for each in self.columns if each.type in TEXT_PARTS)
 

@@ -256,6 +256,8 @@ def as_text(value: Any) -> str:
 
     >>> as_text(True), as_text("a"), as_text([1, "b"]), as_text(1e-5), as_text([float("nan"), None])
     ('true', 'a', '[1,"b"]', '1e-05', '[NaN,null]')
+    >>> as_text([1e22]), as_text([1e22, None])
+    ('[1e22]', '[1e22,null]')
     """
     plain = msgspec.to_builtins(value)
     if isinstance(plain, str | float):
