@@ -184,10 +184,15 @@ def _count(rows: list[Any], struct: Any, names: Iterable[str]) -> dict[str, int]
 
 def count_fields(rows: Iterable[msgspec.Raw]) -> Counter[str]:
     """Count the rows with data in each field."""
-    counts: Counter[str] = Counter()
+    found: Counter[tuple[str, ...]] = Counter()  # rows have few different lists of fields
     for row in rows:
-        with contextlib.suppress(msgspec.ValidationError):  # the row is not an object
-            counts.update(name for name, value in FIELDS.decode(row).items() if has_data(value))
+        try:
+            found[tuple([name for name, value in FIELDS.decode(row).items() if not _NO_DATA.match(value)])] += 1
+        except msgspec.ValidationError:  # the row is not an object
+            continue
+    counts: Counter[str] = Counter()
+    for names, number in found.items():
+        counts.update(dict.fromkeys(names, number))
     return counts
 
 
