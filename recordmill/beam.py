@@ -210,7 +210,11 @@ class WriteDataset(_Transform):
 
 
 def _read_of(given: Any, labels: PCollection | None, facts: PCollection | None = None) -> tuple[Any, Any, Any]:
-    """Return samples, labels and facts of a transform's input: a Read, or a PCollection of Sample with these."""
+    """Return samples, labels and facts of a transform's input: a Read, or a PCollection of Sample with these.
+
+    Raises:
+        ConfigError: One has other elements, as when labels and facts are exchanged.
+    """
     if isinstance(given, tuple) and len(given) == len(Read._fields):
         samples, own_labels, own_facts = given
         given, labels, facts = samples, labels or own_labels, facts or own_facts
@@ -228,7 +232,7 @@ def _read(gathered: Gathered, splits: Sequence[str]) -> Read:
     convert = beam.FlatMap(_samples, AsSingleton(gathered.labels), splits)
     samples = gathered.blocks | "Samples" >> convert.with_output_types(Sample)
     labels, facts = gathered.labels, gathered.facts | "Facts" >> beam.Flatten()
-    labels.element_type, facts.element_type = LabelMap, Facts  # they tell exchanged arguments
+    labels.element_type, facts.element_type = LabelMap, Facts  # `_read_of` compares them
     return Read(samples, labels, facts)
 
 

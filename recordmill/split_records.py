@@ -179,7 +179,7 @@ class SplitRecords:
         if keys is None:
             return self
         names = [] if isinstance(keys, str) or not isinstance(keys, Iterable) else list(keys)
-        unknown = [key for key in names if key not in list(self._readings)]
+        unknown = [key for key in names if key not in list(self._readings)]  # a key may be unhashable
         if not names or unknown:
             wrong = f"no key {', '.join(map(repr, unknown))}" if unknown else f"keys={keys!r}"
             raise ConfigError(f"{self.folder}, split {self.name}: {wrong}; give a list of {', '.join(self._readings)}")
@@ -224,7 +224,14 @@ class SplitRecords:
 
 
 def typed(reader: Callable[..., Any], **arguments: Any) -> Iterator[Any]:
-    """Yield the arguments with Python's numbers in place of NumPy's, or raise ConfigError at another type."""
+    """Yield the arguments with Python's numbers in place of NumPy's.
+
+    Args:
+        reader: Method of Split, whose annotations have the types.
+
+    Raises:
+        ConfigError: An argument has another type.
+    """
     for name, value in arguments.items():
         try:
             plain = msgspec.to_builtins(value, enc_hook=operator.index)

@@ -169,7 +169,8 @@ class RowDecoder:
 
     def __init__(self, type_: Any, texts: IdTexts):
         self.number_texts = 0
-        self._decode, self._check = (msgspec.json.Decoder(type_, strict=strict).decode for strict in (False, True))
+        self._decode_strict = msgspec.json.Decoder(type_).decode
+        self._decode = msgspec.json.Decoder(type_, strict=False).decode
         fields = () if type_ is msgspec.Raw else type_.__struct_fields__
         known = {"image_id": texts.images, "id": texts.annotations if "image_id" in fields else texts.images}
         self._texts = {key: found for key, found in known.items() if key in fields}
@@ -187,9 +188,14 @@ class RowDecoder:
             CollidingImagesError: Two string ids have the same hash.
         """
         if not self._has_texts:
+            try:
+                return self._decode_strict(raw)
+            except msgspec.ValidationError as error:
+                # 640.0 is a whole number; `quote_nan` has quoted NaN.
+                has_number_text = "got `str`" in str(error) and not _NOT_FINITE.search(raw)
             with contextlib.suppress(msgspec.ValidationError):
                 row = self._decode(raw)
-                self.number_texts += self._has_number_text(raw)
+                self.number_texts += has_number_text
                 return row
         row = self._decode_texts(raw)
         for key, found in self._texts.items():
@@ -201,14 +207,6 @@ class RowDecoder:
             setattr(row, key, id_number(text, found))
             self._has_texts = True
         return row
-
-    def _has_number_text(self, raw: Any) -> bool:
-        try:
-            self._check(raw)
-        except msgspec.ValidationError as error:
-            # 640.0 is a whole number; `quote_nan` has quoted NaN.
-            return "got `str`" in str(error) and not _NOT_FINITE.search(raw)
-        return False
 
 
 def collision(id_: int, *texts: str) -> CollidingImagesError:

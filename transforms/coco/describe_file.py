@@ -118,7 +118,7 @@ def guesses_boxes(source: AnnotationSource) -> bool:
 
 
 def _values(rows: CocoRows, column: str, field: str) -> np.ndarray:
-    """Return a column of the annotation rows, or the values of its field in the rows that have one."""
+    """Return a column of the annotation rows [M], or the values of its field in the rows that have one."""
     if rows.objects is not None:
         return rows.objects[column]
     found = (getattr(row, field, None) for row in rows.annotations)

@@ -187,7 +187,7 @@ def count_fields(rows: Iterable[msgspec.Raw]) -> Counter[str]:
     found: Counter[tuple[str, ...]] = Counter()  # rows have few different lists of fields
     for row in rows:
         try:
-            found[tuple([name for name, value in FIELDS.decode(row).items() if not _NO_DATA.match(value)])] += 1
+            found[tuple([name for name, value in FIELDS.decode(row).items() if has_data(value)])] += 1
         except msgspec.ValidationError:  # the row is not an object
             continue
     counts: Counter[str] = Counter()
