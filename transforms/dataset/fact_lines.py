@@ -221,7 +221,7 @@ def _shared_lines(manifest: Manifest, of_job: Sequence[SplitManifest]) -> Iterat
         yield (
             "labels",
             f"class index + 1 (1 to {len(manifest.label_by_id):,}), as a category id is below 1 and label 0 is the "
-            "background in training code; the JSON's ids are in image/object/category_id",
+            "background in training code; the ids of the data are in image/object/category_id",
         )
     for unlisted in [split.unlisted for split in of_job if split.unlisted.files][:1]:
         more = " …" if unlisted.files > len(unlisted.first) else ""
