@@ -1,9 +1,10 @@
 """Changes that only the process of one command makes: it replaces methods of Beam's local runner, forks writers of
-shards, and imports without garbage collection.
+shards, imports without garbage collection, and has no threads of OpenBLAS.
 
 A notebook, a test or an Airflow task that calls `recordmill.launch.cli.main` runs Beam unchanged, in one process."""
 
 import gc
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,6 +16,8 @@ def local_engine() -> Iterator[None]:
     """Context manager: allow these changes in this process."""
     global _is_entered
     _is_entered = True
+    # NumPy's OpenBLAS starts a thread per core, which spins for 0.1 s; small matrices need none.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         yield
     finally:
