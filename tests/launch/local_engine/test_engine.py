@@ -1,4 +1,4 @@
-"""`main`, called in somebody's process, leaves the process as it was."""
+"""`main`, called in somebody's process, leaves the process as it was; the process of a command has one thread."""
 
 import subprocess
 import sys
@@ -50,3 +50,19 @@ def test_caller_s_process_is_left_unchanged(sample, tmp_path):
     command = [sys.executable, "-c", PROGRAM, sample.images, sample.instances, str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.splitlines()[-2:] == ["[] 0", "1 True"], done.stdout + done.stderr
+
+
+ONE_THREAD = """
+import os
+from recordmill.launch.local_engine.engine import local_engine
+
+with local_engine():
+    import numpy
+print(len(os.listdir("/proc/self/task")))
+"""
+
+
+def test_numpy_starts_no_threads(monkeypatch):
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    done = subprocess.run([sys.executable, "-c", ONE_THREAD], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "1\n"
