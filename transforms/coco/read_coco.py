@@ -46,11 +46,11 @@ from recordmill.transforms.storage.resolve import archive_of, join_path, open_un
 _LOGGER = logging.getLogger(__name__)
 _SUMMARIES = "summaries"
 _ROWS = "rows"
-_RANGE_BYTES, _MOST_RANGE_BYTES, _UNPACKED = 8 << 20, 32 << 20, 5
+_RANGE_BYTES, _UNPACKED = 32 << 20, 5
 _LEAST_BLOCK_BYTES = 2 << 20
 """Blocks have a 32nd of a file between this and BLOCK_BYTES. Rows of a block are the peak of a job of few images; small
 blocks of a large file are slow to pack, as each has a part for each range."""
-_LEAST_BITS, _USUAL_BITS, _MOST_BITS = 2, 8, 14
+_LEAST_BITS, _MOST_BITS = 2, 14
 _TRIES = 5
 """Reads per block. Ranged GETs carry no checksum, so each block is verified and re-read on mismatch."""
 
@@ -138,12 +138,11 @@ def _same(element: Any) -> Any:
 
 
 def range_bits(sources: Iterable[AnnotationSource]) -> int:
-    """Return the binary logarithm of the number of image ranges. A range gets about 8 MB of JSON, in large
-    files up to 32 MB. Each block of a file has a part for each range, and packing many small parts is slow."""
+    """Return the binary logarithm of the number of image ranges. A range gets 16 to 32 MB of JSON. Each block of a file
+    has a part for each range, and packing many small parts is slow."""
     sizes = ((source.path, storage_for(source.path).size(source.path) or 0) for source in sources)
     total = sum(size * _UNPACKED if path.endswith(".gz") else size for path, size in sizes)
-    usual, least = (total // _RANGE_BYTES).bit_length(), (total // _MOST_RANGE_BYTES).bit_length()
-    return min(_MOST_BITS, max(_LEAST_BITS, min(_USUAL_BITS, usual), least))
+    return min(_MOST_BITS, max(_LEAST_BITS, (total // _RANGE_BYTES).bit_length()))
 
 
 def _read(block: AnnotationBlock, rules: ReadRules) -> Iterator[Any]:
