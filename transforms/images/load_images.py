@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from recordmill.schemas.block import starts_of
 from recordmill.schemas.inputs.file_kinds import LFS_CURE, LFS_POINTER
@@ -221,12 +221,12 @@ def opened(data: bytes, kind: str) -> Image.Image:
         return open_picture(data, kind)
     except Image.DecompressionBombError as error:  # a frame is larger than the size in the header
         raise UnusableError(Reason.TOO_LARGE, str(error)) from error
-    except Exception as error:  # Pillow's decoders raise nearly any exception on malicious bytes
-        if _starts_as_image(data):
-            raise UnusableError(Reason.IMAGE_UNREADABLE, f"its header cannot be read ({brief(error)})") from error
+    except UnidentifiedImageError as error:
         unknown = f"no picture in a format that is known; it starts with {data[:12]!r}"
         detail = LFS_CURE if data.startswith(LFS_POINTER) else unknown
         raise UnusableError(Reason.UNSUPPORTED_FORMAT, detail) from error
+    except Exception as error:  # Pillow's decoders raise nearly any exception on malicious bytes
+        raise UnusableError(Reason.IMAGE_UNREADABLE, f"its header cannot be read ({brief(error)})") from error
 
 
 def check_pixel_count(image: Image.Image) -> None:
@@ -353,11 +353,6 @@ _OTHERS = (b"GIF8", b"II*\0", b"MM\0*")
 """First bytes of GIF and TIFF, which records of other tools contain. BMP's `BM` is omitted, because texts start so."""
 
 
-def _starts_as_image(data: bytes) -> bool:
-    is_webp = data.startswith(b"RIFF") and data[8:12] == b"WEBP"
-    return bool(kind_of(data)) or is_webp or data.startswith(_OTHERS)
-
-
 def open_record_picture(data: bytes) -> Image.Image:
     """Return an image's pixels: first frame, stored orientation.
 
@@ -376,7 +371,9 @@ def picture_size(data: bytes) -> tuple[str, int, int] | None:
     Raises:
         UnusableError: The first bytes are those of an image, but it cannot be opened.
     """
-    if not _starts_as_image(data):
+    kind = kind_of(data)
+    is_webp = data.startswith(b"RIFF") and data[8:12] == b"WEBP"
+    if not kind and not is_webp and not data.startswith(_OTHERS):
         return None
-    with opened(data, kind_of(data)) as image:
+    with opened(data, kind) as image:
         return str(image.format).lower(), *image.size
