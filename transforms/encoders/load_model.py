@@ -204,22 +204,25 @@ def feature_output(model: Any, choice: ModelChoice) -> tuple[str, Any]:
 
 
 def _named_output(model: Any, choice: ModelChoice) -> Any:
-    layers = {layer.name: layer for layer in model.layers}
+    import keras
+
+    layers = {layer.name: layer for layer in getattr(model, "operations", model.layers)}
     if choice.layer not in layers:
         near = difflib.get_close_matches(choice.layer, layers, 3) or list(layers)[-3:]
         raise ConfigError(
             f"--layer {choice.layer}: {model.name} has no such layer among its {len(layers)}; near to it are "
             f"{', '.join(near)}"
         )
-    try:
-        return layers[choice.layer].output
-    except (AttributeError, ValueError) as error:  # the layer is called more than once, for example
-        raise ConfigError(f"--layer {choice.layer} has no output in {choice.model}: {brief(error)}") from error
+    # Not `layer.output`: of a layer that is a model, that belongs to the layer's own graph.
+    output = keras.Operation.output.fget(layers[choice.layer])
+    if isinstance(output, list):
+        raise ConfigError(f"--layer {choice.layer} has {len(output)} outputs in {choice.model}; name another")
+    return output
 
 
 def brief(error: Exception) -> str:
-    """Return an error of Keras in one line."""
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    """Return an error of Keras in one line, without the escape sequences of its bold text."""
+    return " ".join(re.sub(r"\x1b\[\d*m", "", str(error)).split())[:300] or type(error).__name__
 
 
 _LOADED = Shared()
@@ -290,9 +293,9 @@ def _load(choice: ModelChoice) -> LoadedModel:
     size = _input_size(model, choice)
     layer, output = feature_output(model, choice)
     name, preprocess = _preprocessing(model, choice)
-    part = _truncated(model, layer, output, choice)
+    part = keras.Model(model.inputs, output)
     pixels = keras.Input((*size, 3), dtype=model.inputs[0].dtype)
-    feature = _pooled(part(pixels), choice)
+    feature = _pooled(_called(part, pixels, choice), choice)
     shape = _fixed_shape(feature, choice, layer)
     whole = keras.Model(pixels, feature)
 
@@ -347,7 +350,7 @@ def _preprocessing(model: Any, choice: ModelChoice) -> tuple[str, Callable[[Any]
     if name := application(choice.model):
         module = str(_constructor(name).__module__).rpartition(".")[2]
         return f"keras.applications.{module}.preprocess_input", getattr(applications, module).preprocess_input
-    if any(type(layer).__name__ in _SELF_SCALING for layer in model.layers):
+    if any(type(layer).__name__ in _SELF_SCALING for layer in _each_layer(model)):
         return "none", lambda pixels: pixels
     raise ConfigError(
         f"--model {choice.model} has no {' or '.join(_SELF_SCALING)} layer, so it does not say how it wants its "
@@ -355,15 +358,21 @@ def _preprocessing(model: Any, choice: ModelChoice) -> tuple[str, Callable[[Any]
     )
 
 
-def _truncated(model: Any, layer: str, output: Any, choice: ModelChoice) -> Any:
-    import keras
+def _each_layer(model: Any) -> Iterator[Any]:
+    """Yield the layers of a model, and those of layers that are models, as a backbone is."""
+    for layer in model.layers:
+        yield layer
+        yield from _each_layer(layer) if hasattr(layer, "layers") else ()
 
+
+def _called(part: Any, pixels: Any, choice: ModelChoice) -> Any:
+    """Return the output of a model for other inputs than its own, whose size may be too small for it."""
     try:
-        return keras.Model(model.inputs, output)
-    except ValueError as error:  # the layer is inside another layer, for example
+        return part(pixels)
+    except ValueError as error:
         raise ConfigError(
-            f"--layer {layer}: {choice.model} cannot be cut there ({brief(error)}); name another, or save that "
-            "part as a separate model"
+            f"--model {choice.model} takes no pictures of {_size(pixels.shape[1:3])}, give another --input-size: "
+            f"{brief(error)}"
         ) from error
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from recordmill.schemas.block import starts_of
 from recordmill.schemas.inputs.file_kinds import LFS_CURE, LFS_POINTER
@@ -221,12 +221,12 @@ def opened(data: bytes, kind: str) -> Image.Image:
         return open_picture(data, kind)
     except Image.DecompressionBombError as error:  # a frame is larger than the size in the header
         raise UnusableError(Reason.TOO_LARGE, str(error)) from error
-    except Exception as error:  # Pillow's decoders raise nearly any exception on malicious bytes
-        if kind:
-            raise UnusableError(Reason.IMAGE_UNREADABLE, f"its header cannot be read ({brief(error)})") from error
+    except UnidentifiedImageError as error:
         unknown = f"no picture in a format that is known; it starts with {data[:12]!r}"
         detail = LFS_CURE if data.startswith(LFS_POINTER) else unknown
         raise UnusableError(Reason.UNSUPPORTED_FORMAT, detail) from error
+    except Exception as error:  # Pillow's decoders raise nearly any exception on malicious bytes
+        raise UnusableError(Reason.IMAGE_UNREADABLE, f"its header cannot be read ({brief(error)})") from error
 
 
 def check_pixel_count(image: Image.Image) -> None:

@@ -10,7 +10,7 @@ import io
 import struct
 
 import numpy as np
-from PIL import Image, ImageFile
+from PIL import Image, ImageFile, UnidentifiedImageError
 
 from recordmill.schemas.inputs.images import PictureRules
 from recordmill.schemas.rejects import Reason, UnusableError
@@ -64,6 +64,7 @@ def open_picture(data: bytes, kind: str) -> ImageFile.ImageFile:
         kind: `jpeg` or `png`; empty for any other format.
 
     Raises:
+        UnidentifiedImageError: The first bytes are those of no known format.
         Exception: Pillow raises nearly any exception on malicious bytes.
     """
     Image.preinit() if kind else Image.init()  # common plugins only; init() loads all plugins in 40 ms
@@ -75,7 +76,7 @@ def open_picture(data: bytes, kind: str) -> ImageFile.ImageFile:
                 return open_format(io.BytesIO(_WITHOUT_METADATA[kind](data) if kind else data), "")
             except _NOT_OF_FORMAT as error:
                 fault = error
-    raise fault or ValueError("it begins as no known format does")
+    raise fault or UnidentifiedImageError("it begins as no known format does")
 
 
 def load_small(image: Image.Image) -> None:

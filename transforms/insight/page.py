@@ -41,6 +41,9 @@ _WHY = {
 }
 _FOUND = {name: what[0].upper() + what[1:] for name, what in FINDINGS.items()}
 
+_REORDERING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+"""Bidirectional classes of invisible characters."""
+
 SplitRow = tuple[str, list[str]]
 """Row of a table: a label, and a value per split."""
 
@@ -126,8 +129,13 @@ def _template() -> Any:
 
 
 def _plain(text: object) -> str:
-    """Replace control characters, which HTML does not allow."""
-    return "".join("\ufffd" if unicodedata.category(letter) in ("Cc", "Cs") else letter for letter in str(text))
+    """Escape control characters, which HTML does not allow, and those that change the order of letters: a name with
+    one would be read as another name. Joiners, as in Persian words and emoji, stay."""
+    return "".join(each.encode("unicode_escape").decode() if _is_control(each) else each for each in str(text))
+
+
+def _is_control(letter: str) -> bool:
+    return unicodedata.category(letter) in ("Cc", "Cs") or unicodedata.bidirectional(letter) in _REORDERING
 
 
 def order_splits(manifest: Manifest) -> list[str]:

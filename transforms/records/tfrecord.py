@@ -81,8 +81,7 @@ def read_records(stream: ByteStream) -> Iterator[bytes]:
         length = _checked_length(header, index, offset)
         record, crc = _read_up_to(stream, length), _read_up_to(stream, _CRC.size)
         if len(crc) < _CRC.size:
-            read = len(record) + len(crc)
-            raise RecordError(f"the file ends {read} bytes into a record of {length} bytes", index, "truncated", offset)
+            raise _truncated(len(header) + len(record) + len(crc), framed(length), index, offset)
         _check_record(record, crc, index, offset)
         yield record
         index += 1
@@ -99,8 +98,7 @@ def read_lengths(stream: BinaryIO, size: int) -> Iterator[int]:
     while offset < size:
         length = framed(_checked_length(_read_up_to(stream, HEADER_BYTES), index, offset))
         if length > size - offset:
-            detail = f"the file ends {size - offset} bytes into a record that has {length} with its frame"
-            raise RecordError(detail, index, "truncated", offset)
+            raise _truncated(size - offset, length, index, offset)
         yield length
         index += 1
         offset += length
@@ -128,6 +126,12 @@ def _checked_length(header: bytes, index: int, offset: int) -> int:
     if _CRC.unpack_from(header, _LENGTH.size)[0] != masked_crc32c(header[: _LENGTH.size]):
         raise RecordError("the checksum of the record's length is wrong", index, "length_crc", offset)
     return int(_LENGTH.unpack_from(header)[0])
+
+
+def _truncated(read: int, length: int, index: int, offset: int) -> RecordError:
+    """Return the error of a file that ends within a record. Both sizes are those with the frame."""
+    detail = f"the file ends {read} bytes into a record of {length} bytes with its frame"
+    return RecordError(detail, index, "truncated", offset)
 
 
 def _check_record(record: bytes, crc: bytes, index: int, offset: int) -> None:

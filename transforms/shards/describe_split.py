@@ -241,7 +241,8 @@ def check_examples(splits: Mapping[str, SplitManifest], rejects: Mapping[str, Re
         left_out = "none has an object" if images.without_record else left_out
         rejected = sum(images.rejected.values())
         left_out = f"{rejected} are rejected, and the pipeline removed {images.removed}" if images.removed else left_out
-        first = next((f"; the first: {line.detail}" for line in rejects[name].first if rejected), "")
+        counted = ", ".join(f"{reason} {count}" for reason, count in images.rejected.items())
+        first = next((f": {counted}; the first: {line.detail}" for line in rejects[name].first if rejected), "")
         raise EmptyDatasetError(
             f"of the {images.rows} {split.recipe.unit}s of split {name} {left_out}{first}; see {rejects_path}; nothing "
             "was written"

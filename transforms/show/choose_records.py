@@ -143,6 +143,8 @@ def _records(shards: Shards, first: int, may_match: Callable[[bytes], bool]) -> 
         raise ConfigError(f"--index {first}: records are counted from 0, and there are {total:,} of them")
 
 
+_WITHOUT_FEATURES = b"\n\0"
+"""An Example whose Features are empty, as TensorFlow writes it."""
 _Layout = tuple[FeatureTable, OverlayReader, Meanings]
 
 
@@ -160,7 +162,7 @@ class _Parser:
             found, lists = parse_record(data)
         except DecodeError as error:
             raise RecordError(f"{where} is no tf.train.Example ({first_line(error)})") from error
-        if data and not found and not lists:
+        if data not in (b"", _WITHOUT_FEATURES) and not found and not lists:
             raise RecordError(f"{where} is no tf.train.Example: of its {len(data):,} bytes none is a feature's")
         table, reader, known = self._layout(found)
         values = values_by_source(found, table)

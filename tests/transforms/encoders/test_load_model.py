@@ -108,12 +108,15 @@ def test_any_layer_and_its_mean(tmp_path):
 
 
 def test_a_layer_that_is_a_model(tmp_path):
-    inner = keras.Sequential([keras.Input((16, 12, 3)), keras.layers.Conv2D(5, 4)], name="inner")
+    picture = keras.Input((16, 12, 3))
+    inner = keras.Model(picture, keras.layers.Conv2D(5, 4)(keras.layers.Rescaling(1 / 255)(picture)), name="inner")
     outer = keras.Sequential([keras.Input((16, 12, 3)), inner, keras.layers.Flatten(), keras.layers.Dense(2)])
-    found, features = functions_of(ModelChoice(saved(outer, tmp_path / "outer.keras"), preprocess="unit"))
-    assert (found.layer, found.feature_shape) == ("inner", (13, 9, 5))
+    path = saved(outer, tmp_path / "outer.keras")
+    found, features = functions_of(ModelChoice(path))
+    assert (found.layer, found.feature_shape, found.preprocess) == ("inner", (13, 9, 5), "none")
+    assert load_model(ModelChoice(path, layer="inner")).found == found  # as verify --recompute names it
     pixels = noise((16, 12))
-    np.testing.assert_allclose(features(pixels), inner.predict(pixels / 255, verbose=0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(features(pixels), inner.predict(pixels, verbose=0), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("layer", ["", "patches"])
@@ -196,6 +199,12 @@ def two_inputs() -> keras.Model:
     return keras.Model(inputs, keras.layers.Add()(inputs))
 
 
+def two_outputs() -> keras.Model:
+    model, picture = tiny(), keras.Input((16, 12, 3))
+    inner = keras.Model(model.inputs, [layer.output for layer in model.layers[:2]], name="inner")
+    return keras.Model(picture, keras.layers.Flatten()(inner(picture)[0]))
+
+
 def sequence(*layers: keras.Layer, shape: tuple[int, ...] = (16, 12, 3)) -> keras.Model:
     return keras.Sequential([keras.Input(shape), *layers])
 
@@ -208,6 +217,8 @@ MODELS = {
     "without pooling": lambda: sequence(keras.layers.Conv2D(2, 3, name="only")),
     "without rescaling": lambda: sequence(keras.layers.Conv2D(2, 3), keras.layers.Flatten()),
     "code": lambda: sequence(keras.layers.Lambda(lambda x: x), keras.layers.Flatten()),
+    "two outputs": two_outputs,
+    "any size": lambda: tiny((None, None)),
     "not built": lambda: keras.Sequential([keras.layers.Rescaling(1 / 255), keras.layers.Flatten()]),
 }
 
@@ -217,6 +228,8 @@ MODELS = {
     [
         ("tiny", {"layer": "patch"}, "--layer patch: .* has no such layer among its 4; near to it are patches"),
         ("tiny", {"layer": "head", "pool": "avg"}, "--pool avg takes"),
+        ("two outputs", {"layer": "inner"}, "--layer inner has 2 outputs"),
+        ("any size", {"input_size": (3, 2)}, "takes no pictures of 3x2, give another --input-size: (?!.*\x1b)"),
         ("tiny", {"input_size": (64, 64)}, r"takes 16x12 only; leave the flag out"),
         ("tiny", {"weights": "none"}, "has its own weights"),
         ("tokens", {}, r"takes \(None, 16\) of int32, which is no batch of RGB pictures"),

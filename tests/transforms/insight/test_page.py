@@ -29,7 +29,8 @@ from tests.transforms.shards.test_describe_split import RECIPE, SPLIT
 SCRIPT = "<script>alert(1)</script>"
 LONG = "n" * 300
 RIGHT_TO_LEFT = "קטגוריה"
-HOSTILE = (SCRIPT, LONG, RIGHT_TO_LEFT, '" onload="x', "\x00\x1b[31m", "{{ 7 * 7 }}")
+REVERSED = "\u202elive\u200d"
+HOSTILE = (SCRIPT, LONG, RIGHT_TO_LEFT, '" onload="x', "\x00\x1b[31m", "{{ 7 * 7 }}", REVERSED)
 
 
 class Page(HTMLParser):
@@ -97,8 +98,10 @@ def test_names_from_data_are_only_text():
     assert page.text.count(SCRIPT) == 4  # class, reject, and two texts of a picture
     assert page.text.count(LONG) == 3 + 1
     assert "{{ 7 * 7 }}" in page.text
+    assert page.text.count("\\u202elive\u200d") == 3  # else it would be read as evil
     assert not re.search("[\x00-\x08\x0e-\x1f]", page.text)
-    isolated = [index for index, (tag, _) in enumerate(page.tags) if tag == "bdi"]
+    isolated = [attributes for tag, attributes in page.tags if tag == "bdi"]
+    assert {"dir": "ltr"} in isolated  # a sentence that begins with a right-to-left name
     assert len(isolated) >= 4 * len(HOSTILE) - 3  # so that right-to-left names leave the words around them alone
 
 

@@ -296,11 +296,14 @@ def test_one_split_without_images():
 @pytest.mark.parametrize(
     ("images", "told"),
     [
-        (ImageCounts(2, 0, 0, {"image_missing": 2}), "all are rejected; the first: gone; see rejects.jsonl; nothing"),
+        (
+            ImageCounts(2, 0, 0, {"image_missing": 1, "too_large": 1}),
+            "all are rejected: image_missing 1, too_large 1; the first: gone; see rejects.jsonl; nothing",
+        ),
         (ImageCounts(2, 0, 2, {}), "none has an object; see"),
         (
             ImageCounts(2, 0, 0, {"image_missing": 1}, removed=1),
-            "1 are rejected, and the pipeline removed 1; the first: gone; see",
+            "1 are rejected, and the pipeline removed 1: image_missing 1; the first: gone; see",
         ),
         (ImageCounts(2, 0, 0, {"image_missing": 1}, of_other_classes=1), "none is of the classes that were asked for"),
     ],

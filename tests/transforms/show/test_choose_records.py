@@ -130,7 +130,7 @@ def test_files_without_a_record(tmp_path):
 
 
 def test_an_empty_example_is_a_record(tmp_path):
-    assert [record.found for record in chosen(write(tmp_path / "x.tfrecord0", b""))] == [{}]
+    assert [record.found for record in chosen(write(tmp_path / "x.tfrecord0", b"", b"\n\0"))] == [{}, {}]
 
 
 def test_classes_of_data_set_are_known_before_it_is_read(tmp_path, copy_converted):
