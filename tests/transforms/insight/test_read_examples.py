@@ -11,8 +11,10 @@ from recordmill.schemas.problems import (
     Likeness,
     SplitDuplicates,
 )
+from recordmill.schemas.statistics import Example
 from recordmill.transforms.insight.read_examples import (
     _picture,
+    _records,
     _suspicious_annotations,
     chosen_duplicates,
     duplicate_titles,
@@ -87,3 +89,9 @@ def test_suspicious_annotations(tmp_path):
     (tmp_path / "problems-val.jsonl").write_bytes(b"\xff")
     found = _suspicious_annotations(str(tmp_path), ["train", "val", "test"])
     assert found == {("train", "thin_boxes", "a.jpg"): {7, 9}}
+
+
+@pytest.mark.parametrize("name", ["gone-00000-of-00001", "gone-00000-of-00001.gz"])
+def test_missing_shard_has_no_records(tmp_path, name):
+    group = [(0, ("sample", "train", Example(0, 0, name, 0, 0, 9)))]
+    assert _records(str(tmp_path), group) == (group, {})
