@@ -150,11 +150,11 @@ def test_a_job_server_must_listen():
         assert fault.startswith(f"no job server listens at {endpoint} (")
 
 
-def test_listener_must_be_job_server(monkeypatch, server):
+def test_listener_must_be_job_server(monkeypatch, gcs):
     """A server of something else, and one that says nothing at all."""
     monkeypatch.setattr(check_runner_module, "_ANSWER_S", 1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        for endpoint in (server.url.removeprefix("http://"), f"localhost:{silent.getsockname()[1]}"):
+        for endpoint in (gcs.url.removeprefix("http://"), f"localhost:{silent.getsockname()[1]}"):
             (fault,) = faults([JOB, f"--job_endpoint={endpoint}", LOOPBACK])
             assert fault.startswith(f"what listens at {endpoint} does not answer as a job server does, but ")
 
