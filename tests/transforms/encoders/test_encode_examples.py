@@ -169,6 +169,12 @@ def test_empty_lists_without_objects(table):
     assert {name for name, values in found.items() if not values} == {f.name for f in table.features if f.shape}
 
 
+def test_lists_of_lvis():
+    lists = {"neg_category_ids": (5, 2), "not_exhaustive_category_ids": (7,)}
+    found = only(encode(task(**lists), table=TABLES["ids"]))
+    assert {name: tuple(found[f"image/{name}"]) for name in lists} == lists
+
+
 # The layouts keras and tfds
 
 
