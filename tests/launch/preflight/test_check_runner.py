@@ -210,12 +210,11 @@ def test_staging_bucket_is_checked_before_inputs_are_read(more, first):
         convert(SimpleNamespace(options=None, recipes=recipes), "none", staging("gs://nowhere/x", *more))
 
 
-@pytest.mark.parametrize("verb", ["verify", "extract"])
-def test_checking_is_local(verb):
-    require_local(beam_options([]), verb)
-    require_local(beam_options(["--direct_running_mode=multi_processing"]), verb)
-    with pytest.raises(ConfigError, match=f"^{verb} runs on this machine, not on FlinkRunner: "):
-        require_local(beam_options(["--runner=FlinkRunner"]), verb)
+def test_extraction_is_local():
+    require_local(beam_options([]))
+    require_local(beam_options(["--direct_running_mode=multi_processing"]))
+    with pytest.raises(ConfigError, match=r"^extract runs on this machine, not on FlinkRunner: "):
+        require_local(beam_options(["--runner=FlinkRunner"]))
 
 
 # Regions of buckets
