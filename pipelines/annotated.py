@@ -12,12 +12,7 @@ from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.annotated.join_annotated import (
-    ClassRules,
-    DescribeClasses,
-    JoinAnnotated,
-    wanted_labels,
-)
+from recordmill.transforms.annotated.join_annotated import ClassRules, DescribeClasses, JoinAnnotated, wanted_labels
 from recordmill.transforms.annotated.read_annotated import ReadAnnotated
 from recordmill.transforms.annotated.read_labels import AnnotatedRules
 from recordmill.transforms.annotated.source import Source

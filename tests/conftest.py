@@ -101,6 +101,26 @@ def recordmill(capfd, empty_pages) -> Callable[..., "Outcome"]:
     return run
 
 
+@pytest.fixture(scope="module")
+def gcs_server():
+    from tests.gcs_stand_in import running
+
+    with running() as server:
+        yield server
+
+
+@pytest.fixture
+def gcs(gcs_server, monkeypatch):
+    """A stand-in for Google Cloud Storage without objects, asked by clients without patience."""
+    from recordmill.transforms.storage import gcs_client
+
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs_server.url)
+    monkeypatch.setattr(gcs_client, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(gcs_client, "LONGEST_WAIT_S", 0.02)
+    gcs_server.reset()
+    return gcs_server
+
+
 class Outcome:
     """Exit code and what was printed."""
 

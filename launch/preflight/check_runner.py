@@ -107,8 +107,8 @@ def distant_buckets(paths: Iterable[str], region: str) -> Iterator[str]:
                 )
 
 
-def require_local(options: PipelineOptions, verb: str) -> None:
-    """Refuse another runner than the local one.
+def require_local(options: PipelineOptions) -> None:
+    """Refuse another runner than the local one, on which `extract` would write files elsewhere.
 
     Raises:
         ConfigError: Another runner is requested.
@@ -116,7 +116,7 @@ def require_local(options: PipelineOptions, verb: str) -> None:
     if runner_of(options) is not Runner.LOCAL:
         named = options.view_as(StandardOptions).runner
         raise ConfigError(
-            f"{verb} runs on this machine, not on {named}: its files are written here (-- "
+            f"extract runs on this machine, not on {named}: its files are written here (-- "
             "--direct_running_mode=multi_processing --direct_num_workers=N uses more processes)"
         )
 

@@ -8,12 +8,7 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from recordmill.launch.local_engine.fork_writers import are_many, processes_forked, slower_processes
 from recordmill.launch.preflight.check_folder import folder_fault
 from recordmill.launch.preflight.check_runner import check_memory, check_staging, distant_buckets
-from recordmill.launch.preflight.claim_output import (
-    OutputState,
-    absent_folders,
-    claim_output,
-    release_output,
-)
+from recordmill.launch.preflight.claim_output import OutputState, absent_folders, claim_output, release_output
 from recordmill.launch.runners.beam_options import Runner, beam_options, local_mode, purpose_of, runner_of
 from recordmill.launch.runners.run import polling, run, run_for_report
 from recordmill.launch.terminal.console import print_lines, print_times, terminal, terminal_of_errors

@@ -30,7 +30,7 @@ def run(options: ExtractOptions, progress_mode: str, beams: PipelineOptions) -> 
             empty nor has an unfinished extraction of the same data, or another process is extracting there.
         JobError: A file could not be written.
     """
-    require_local(beams, "extract")
+    require_local(beams)
     manifest = require_manifest(options.folder)
     shards = extract.listed_shards(options.folder, manifest, options.split)
     extract.check_format(options.folder, manifest, options.format_)

@@ -5,12 +5,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from recordmill.schemas.inputs.encoders import MOST_TOKENS, TextForm, TextSettings
-from recordmill.schemas.inputs.option import (
-    TEXTS,
-    Files,
-    Folders,
-    Options,
-)
+from recordmill.schemas.inputs.option import TEXTS, Files, Folders, Options
 from recordmill.schemas.inputs.splits import split_name_fault
 
 TextChoice = Literal["raw", "counts", "tfidf", "tokens"]

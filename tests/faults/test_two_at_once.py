@@ -11,17 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.jobs import (
-    Files,
-    Job,
-    LocalPlace,
-    SmallJob,
-    coco,
-    folder_splits,
-    place_called,
-    small_coco,
-    zipped,
-)
+from tests.faults.jobs import Files, Job, LocalPlace, SmallJob, coco, folder_splits, place_called, small_coco, zipped
 from tests.faults.warm_process import Command
 
 

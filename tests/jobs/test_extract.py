@@ -9,11 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import (
-    coco_flags,
-    read_examples,
-    rejects_of,
-)
+from tests.conftest import coco_flags, read_examples, rejects_of
 from tests.jobs.folders import whole_folder
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import SQUARE, manifest_of, read_examples, rejects_of
+from tests.conftest import manifest_of, read_examples, rejects_of
 
 
 def by_image(folder: Path) -> dict[int, dict[str, list]]:
@@ -61,23 +61,3 @@ def test_keypoints_captions_and_their_order(of_every_kind, sample):
             figure = [b"head", b"left_hand", b"right_hand", b"left_foot", b"right_foot"]
             assert names.tolist() == (figure if id_ in figures else [b""] * 5)
     assert seen > 5
-
-
-# Small data sets, known by heart
-
-
-def test_lvis(inputs, recordmill):
-    """Its rows have an address in place of a file name, and two lists of categories; its annotations no iscrowd."""
-    lvis = {"id": 1, "width": 40, "height": 30, "coco_url": "http://images.cocodataset.org/train2017/a.jpg"}
-    lvis |= {"neg_category_ids": [30, 2], "not_exhaustive_category_ids": []}
-    row = {"id": 5, "image_id": 1, "category_id": 3, "bbox": [10, 5, 10, 10], "area": 100, "segmentation": SQUARE}
-    categories = [{"id": 3, "name": "dog", "synset": "dog.n.01", "frequency": "f", "def": "x", "synonyms": ["dog"]}]
-    instances = inputs.file("lvis.json", [row], categories, [lvis])
-    assert recordmill(*inputs.flags("--instances", instances, "--masks", "png")).code == 0
-    (example,) = read_examples(inputs.out)
-    assert example["image/filename"] == [b"a.jpg"]
-    assert example["image/neg_category_ids"] == [30, 2]
-    assert example["image/not_exhaustive_category_ids"] == []
-    assert example["image/object/is_crowd"] == [0]
-    assert manifest_of(inputs.out)["parts"] == ["mask_png", "lvis"]
-    assert recordmill("verify", inputs.out).code == 0

@@ -9,15 +9,7 @@ import pytest
 from PIL import Image
 
 from recordmill.transforms.dataset.record_view import rle_mask
-from tests.conftest import (
-    SHARED_DATA,
-    draw_jpeg,
-    examples_by_name,
-    grey,
-    manifest_of,
-    read_examples,
-    rejects_of,
-)
+from tests.conftest import SHARED_DATA, draw_jpeg, examples_by_name, grey, manifest_of, read_examples, rejects_of
 
 FORMATS = SHARED_DATA / "formats"
 REAL = FORMATS / "voc_bccd" / "BCCD"

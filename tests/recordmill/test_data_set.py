@@ -7,9 +7,6 @@ import pytest
 import recordmill
 from recordmill.schemas.errors import RecordError
 from tests.gcs_stand_in import Fault, Kind
-from tests.transforms.storage.conftest import gcs, server
-
-__all__ = ["gcs", "server"]  # fixtures
 
 
 @pytest.fixture

@@ -13,13 +13,7 @@ from apache_beam.pvalue import PCollection
 from recordmill.schemas.block import Block, Ragged, join_blocks, ragged_texts, starts_of, taken
 from recordmill.schemas.dataset.manifest import InputRows
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.inputs.annotations import (
-    NO_LABELS,
-    AnnotatedImage,
-    ImageLabels,
-    ImageRow,
-    PanopticAnnotation,
-)
+from recordmill.schemas.inputs.annotations import NO_LABELS, AnnotatedImage, ImageLabels, ImageRow, PanopticAnnotation
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, FileAnnotations
 from recordmill.schemas.inputs.images import MAX_FILE_BYTES, MAX_PIXELS, NO_FILE, NOT_A_FILE, ImageRef
 from recordmill.schemas.inputs.labels import LabelMap

@@ -19,12 +19,7 @@ from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagg
 from recordmill.transforms.folder.choose_classes import label_paths, named_rows
 from recordmill.transforms.folder.read_labels import LabelTable, read_labels
 from recordmill.transforms.join.list_images import Files, file_block
-from recordmill.transforms.join.match_blocks import (
-    NO_FILES,
-    check_same_files,
-    match_rows,
-    without_faults,
-)
+from recordmill.transforms.join.match_blocks import NO_FILES, check_same_files, match_rows, without_faults
 from recordmill.transforms.shards.plan_blocks import BlockKey, cut_range
 
 RANGE_BITS = 6

@@ -19,12 +19,7 @@ from recordmill.schemas.sizes import size_text
 from recordmill.schemas.statistics import FINDINGS, Finding, SplitComparison, SplitStatistics
 from recordmill.transforms.dataset.fact_lines import split_lines
 from recordmill.transforms.insight.across_splits import compare_splits
-from recordmill.transforms.insight.charts import (
-    chart_centres,
-    chart_statistics,
-    long_tail,
-    show_number,
-)
+from recordmill.transforms.insight.charts import chart_centres, chart_statistics, long_tail, show_number
 from recordmill.transforms.insight.read_examples import Thumbnail, duplicate_rows, duplicate_titles
 
 _EVALUATION = ("train", "training", "val", "valid", "validation", "dev", "test", "testing")

@@ -16,14 +16,7 @@ from recordmill.schemas.inputs.file_kinds import describe_content
 from recordmill.schemas.inputs.tables import RowsReading
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.rows.kinds import KINDS, Seen
-from recordmill.transforms.rows.row_batch import (
-    MOST_CELL_BYTES,
-    BadRow,
-    ColumnPart,
-    RowBatch,
-    plain_array,
-    shown,
-)
+from recordmill.transforms.rows.row_batch import MOST_CELL_BYTES, BadRow, ColumnPart, RowBatch, plain_array, shown
 
 _BATCH_BYTES = 16 << 20
 _BOM = b"\xef\xbb\xbf"

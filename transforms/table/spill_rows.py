@@ -31,13 +31,7 @@ from recordmill.transforms.blocks.pack_block import pack_block
 from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.encoders.record_maker import EncodeBlock, EncodedRun, RecordContext
 from recordmill.transforms.records.tfrecord import framed
-from recordmill.transforms.shards.plan_blocks import (
-    ShardPlans,
-    SplitPlan,
-    plan_split,
-    report_plans,
-    shard_ranks,
-)
+from recordmill.transforms.shards.plan_blocks import ShardPlans, SplitPlan, plan_split, report_plans, shard_ranks
 from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import RowsRecipe

@@ -23,14 +23,7 @@ from recordmill.schemas.inputs.option import (
     flag,
     redefined,
 )
-from recordmill.schemas.inputs.options import (
-    ALL_TRAIN,
-    ChoiceOptions,
-    ConvertOptions,
-    pair_faults,
-    pairs,
-    size_of,
-)
+from recordmill.schemas.inputs.options import ALL_TRAIN, ChoiceOptions, ConvertOptions, pair_faults, pairs, size_of
 from recordmill.schemas.inputs.picture_options import PictureOptions
 from recordmill.schemas.inputs.splits import RowSplits
 from recordmill.schemas.inputs.tables import RowsReading

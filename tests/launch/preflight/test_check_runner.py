@@ -150,11 +150,11 @@ def test_a_job_server_must_listen():
         assert fault.startswith(f"no job server listens at {endpoint} (")
 
 
-def test_listener_must_be_job_server(monkeypatch, server):
+def test_listener_must_be_job_server(monkeypatch, gcs):
     """A server of something else, and one that says nothing at all."""
     monkeypatch.setattr(check_runner_module, "_ANSWER_S", 1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        for endpoint in (server.url.removeprefix("http://"), f"localhost:{silent.getsockname()[1]}"):
+        for endpoint in (gcs.url.removeprefix("http://"), f"localhost:{silent.getsockname()[1]}"):
             (fault,) = faults([JOB, f"--job_endpoint={endpoint}", LOOPBACK])
             assert fault.startswith(f"what listens at {endpoint} does not answer as a job server does, but ")
 
@@ -210,12 +210,11 @@ def test_staging_bucket_is_checked_before_inputs_are_read(more, first):
         convert(SimpleNamespace(options=None, recipes=recipes), "none", staging("gs://nowhere/x", *more))
 
 
-@pytest.mark.parametrize("verb", ["verify", "extract"])
-def test_checking_is_local(verb):
-    require_local(beam_options([]), verb)
-    require_local(beam_options(["--direct_running_mode=multi_processing"]), verb)
-    with pytest.raises(ConfigError, match=f"^{verb} runs on this machine, not on FlinkRunner: "):
-        require_local(beam_options(["--runner=FlinkRunner"]), verb)
+def test_extraction_is_local():
+    require_local(beam_options([]))
+    require_local(beam_options(["--direct_running_mode=multi_processing"]))
+    with pytest.raises(ConfigError, match=r"^extract runs on this machine, not on FlinkRunner: "):
+        require_local(beam_options(["--runner=FlinkRunner"]))
 
 
 # Regions of buckets

@@ -2,14 +2,7 @@ import pytest
 from msgspec.structs import replace
 
 from recordmill.launch.terminal.console import terminal
-from recordmill.launch.verbs.show import (
-    bar,
-    overview_lines,
-    padded,
-    print_records,
-    record_lines,
-    records_side_by_side,
-)
+from recordmill.launch.verbs.show import bar, overview_lines, padded, print_records, record_lines, records_side_by_side
 from recordmill.schemas.errors import RecordError
 from recordmill.transforms.dataset.dataset_folder import require_manifest
 from recordmill.transforms.show.choose_records import Choice, choose_records

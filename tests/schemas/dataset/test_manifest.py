@@ -5,14 +5,7 @@ import msgspec
 import pytest
 
 from recordmill.schemas.dataset.dataset_files import state_folder
-from recordmill.schemas.dataset.manifest import (
-    FORMAT,
-    ImageCounts,
-    Manifest,
-    decode_manifest,
-    encode_json,
-    num_classes,
-)
+from recordmill.schemas.dataset.manifest import FORMAT, ImageCounts, Manifest, decode_manifest, encode_json, num_classes
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Category

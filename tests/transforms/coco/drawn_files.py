@@ -15,11 +15,7 @@ from recordmill.schemas.inputs.images import ImageRef
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
-from recordmill.transforms.coco.convert_rows import (
-    annotation_block,
-    image_block,
-    plain_objects,
-)
+from recordmill.transforms.coco.convert_rows import annotation_block, image_block, plain_objects
 from recordmill.transforms.coco.decode_coco import decode_coco
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.join.list_images import file_block

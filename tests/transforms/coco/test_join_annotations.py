@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 
 from recordmill.schemas.block import Block, ragged_texts
 from recordmill.schemas.errors import CollidingImagesError
-from recordmill.schemas.inputs.annotations import (
-    AnnotatedImage,
-    Annotation,
-    ImageLabels,
-    ImageRow,
-    PanopticAnnotation,
-)
+from recordmill.schemas.inputs.annotations import AnnotatedImage, Annotation, ImageLabels, ImageRow, PanopticAnnotation
 from recordmill.schemas.inputs.images import MAX_FILE_BYTES, NO_FILE, ImageRef, ImageTask
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.rejects import Metric, Reason

@@ -12,12 +12,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.inputs.annotations import Category
-from recordmill.schemas.inputs.coco import (
-    AnnotationBlock,
-    AnnotationFile,
-    AnnotationKind,
-    AnnotationSource,
-)
+from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationFile, AnnotationKind, AnnotationSource
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_paths
 from recordmill.transforms.blocks.pack_block import unpack_block

@@ -26,17 +26,14 @@ from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS, stored_as
-from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
-from recordmill.transforms.dataset.record_view import RecordView
+from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.encoders import encode_examples, encode_masks, record_maker
 from recordmill.transforms.encoders.record_maker import EncodedRun
-from recordmill.transforms.images.decode_segmentation import compress_segmentation, decode_counts
-from recordmill.transforms.images.masks import bitmap, resized
 from recordmill.transforms.insight.count_images import ImageCounter
 from recordmill.transforms.insight.fingerprint_images import ImageFingerprints
-from recordmill.transforms.records.parse_record import RecordParser, as_meant, join_values
+from recordmill.transforms.records.parse_record import RecordParser, as_meant
 from tests.transforms.encoders import drawn_tasks
-from tests.transforms.encoders.drawn_tasks import encode_tasks, fit_box
+from tests.transforms.encoders.drawn_tasks import encode_tasks
 from tests.transforms.insight.drawn_facts import record_places, sorted_objects
 
 LABELS = LabelMap(
@@ -81,14 +78,12 @@ TABLES = {
 
 
 def assert_is_that_of_each_image(labels: LabelMap, table: FeatureTable, policy: str, loaded: list) -> None:
-    """A run gives what its images give one by one, and these what is worked out here of one object."""
+    """A run gives what its images give one by one."""
     found, parts = encode_tasks(labels, table, policy, loaded), []
     for task, picture in loaded:
         parts.append(encode_tasks(labels, table, policy, [(task, picture)]))
         records = [b"".join(record) for record in parts[-1].records]
         parts[-1] = parts[-1]._replace(records=records)
-        if isinstance(picture, Picture):
-            assert_has_its_objects(labels, table, policy, task, picture, parts[-1])
     assert list(map(b"".join, found.records)) == [record for part in parts for record in part.records]
     assert +found.counted == sum((part.counted for part in parts), Counter())
     assert Counter(found.class_counts) == sum((Counter(part.class_counts) for part in parts), Counter())
@@ -115,53 +110,6 @@ def assert_is_that_of_each_image(labels: LabelMap, table: FeatureTable, policy: 
 def is_wanted(task: ImageTask, table: FeatureTable) -> bool:
     """Whether an image that has no record is a reject."""
     return not task.is_continuation and bool(task.annotations or table.record_of is not RecordOf.ANNOTATION)
-
-
-def assert_has_its_objects(
-    labels: LabelMap, table: FeatureTable, policy: str, task: ImageTask, picture: Picture, encoded: EncodedRun
-) -> None:
-    has_masks, kept, rejected = bool({Part.MASK_PNG, Part.MASK_RLE} & set(table.parts)), [], []
-    for each in task.annotations:
-        box = fit_box(each.bbox_xywh_px, *picture.frame, policy)
-        try:
-            if isinstance(box, Reason):
-                raise UnusableError(box, "")
-            kept.append((each, box, compress_segmentation(each.segmentation if has_masks else b"", *picture.frame)))
-        except UnusableError as fault:
-            rejected.append((each.id, fault.reason))
-    if Part.SEMANTIC not in table.parts:
-        assert [(each.id, each.reason) for each in encoded.rejected if each.what == "annotation"] == rejected
-    if not encoded.records:
-        return
-    view = RecordView(join_values(list(map(RecordParser(table), encoded.records))), (picture.width, picture.height))
-    annotations, boxes, masks = zip(*kept, strict=True) if kept else ((), (), ())
-    index, label = labels.index_by_id(), labels.label_by_id()
-    name_of = {category.id: category.name.encode() for category in labels.categories}
-    edges = np.array([box[:4] for box in boxes], np.float64).reshape(-1, 4)
-    low, high = edges[:, 1::-1] * view.size, edges[:, :1:-1] * view.size
-    fitted = np.concatenate((low, high - low), axis=1)
-    as_given = [not (box.clipped or picture.annotated_size) for box in boxes]
-    given = [each.bbox_xywh_px if keep else px for each, keep, px in zip(annotations, as_given, fitted, strict=True)]
-    expected = {
-        "area": np.float32([each.area_px2 for each in annotations]),
-        "area_whole": np.array([int(each.area_px2) for each in annotations]),
-        "bbox_xywh_px": np.float32(given),
-        "bbox_yxyx": np.float32(edges),
-        "category_id": np.array([each.category_id for each in annotations]),
-        "category_name": np.array([name_of[each.category_id] for each in annotations], object),
-        "class_index": np.array([index[each.category_id] for each in annotations]),
-        "id": np.array([each.id for each in annotations]),
-        "is_crowd": np.array([int(each.is_crowd) for each in annotations]),
-        "label": np.array([label[each.category_id] for each in annotations]),
-        **dict(zip(("ymin", "xmin", "ymax", "xmax"), np.float32(edges).T, strict=True)),
-    }
-    for name, column in expected.items():
-        if f"objects.{name}" in table.sources:  # text tells -0.0 from 0.0
-            assert str(view.listed(f"objects.{name}")) == str(column.ravel().tolist())
-    if has_masks:
-        for found, counts in zip(view.masks(), masks, strict=True):
-            drawn = bitmap(decode_counts(counts, *picture.frame), *picture.frame)
-            assert np.array_equal(found, resized(drawn, *view.size))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -221,6 +169,12 @@ def test_empty_lists_without_objects(table):
     assert {name for name, values in found.items() if not values} == {f.name for f in table.features if f.shape}
 
 
+def test_lists_of_lvis():
+    lists = {"neg_category_ids": (5, 2), "not_exhaustive_category_ids": (7,)}
+    found = only(encode(task(**lists), table=TABLES["ids"]))
+    assert {name: tuple(found[f"image/{name}"]) for name in lists} == lists
+
+
 # The layouts keras and tfds
 
 
@@ -247,6 +201,12 @@ def test_every_feature_of_layout_keras():
     ]
     assert +encoded.counted == {Metric.IMAGES: 1, Metric.OBJECTS: 2, Metric.BOXES_CLIPPED: 1}
     assert [(reject.id, reject.reason) for reject in encoded.rejected] == [(9, Reason.EMPTY_BOX)]
+
+
+def test_boxes_of_shrunk_image():
+    shrunk = msgspec.structs.replace(PICTURE, annotated_size=(200, 100))
+    assert only(encode(task(INSIDE), table=KERAS, picture=shrunk))["bbox"] == [12.5, 5.0, 25.0, 10.0]
+    assert only(encode(task(INSIDE), picture=shrunk))["image/object/bbox/xmin"] == [0.125]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import tensorflow as tf
 from recordmill.schemas.errors import ConfigError, JobError
 from recordmill.schemas.inputs.models import FeatureModel, ModelChoice
 from recordmill.transforms.encoders.load_model import application, build_model, load_model, load_same, without_network
-from tests.gcs_stand_in import BUCKET, running
+from tests.gcs_stand_in import BUCKET
 from tests.tiny_models import as_given, saved, tiny
 
 NAMED = ModelChoice("mobilenet", "none", input_size=(32, 32))
@@ -163,28 +163,21 @@ def test_weights_of_file_take_place_of_model_s(tmp_path):
     assert found.weights_sha256 != load_model(ModelChoice(path, layer="head")).found.weights_sha256
 
 
-@pytest.fixture
-def bucket(monkeypatch):
-    """Upload of a folder to objects below its name."""
-    with running() as gcs:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs.url)
-
-        def put(folder: Path) -> str:
-            for path in folder.rglob("*"):
-                if path.is_file():
-                    gcs.put(f"{folder.name}/{path.relative_to(folder).as_posix()}", path.read_bytes())
-            return f"gs://{BUCKET}/{folder.name}"
-
-        yield put
+def uploaded(gcs, folder: Path) -> str:
+    """Copy a folder to objects below its name."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            gcs.put(f"{folder.name}/{path.relative_to(folder).as_posix()}", path.read_bytes())
+    return f"gs://{BUCKET}/{folder.name}"
 
 
-def test_models_and_weights_of_bucket_are_files(tmp_path, bucket):
+def test_models_and_weights_of_bucket_are_files(tmp_path, gcs):
     here = tmp_path / "models"
     model = tiny()
     saved(model, here / "tiny.keras")
     model.set_weights([weight + 1 for weight in model.get_weights()])
     model.save_weights(here / "other.weights.h5")
-    there = bucket(here)
+    there = uploaded(gcs, here)
     local, remote = (ModelChoice(f"{folder}/tiny.keras") for folder in (here, there))
     assert load_model(remote).found == load_model(local).found
     local, remote = (ModelChoice(f"{folder}/tiny.keras", f"{folder}/other.weights.h5") for folder in (here, there))

@@ -26,7 +26,6 @@ from recordmill.transforms.folder.choose_classes import (
     nested_classes,
 )
 from recordmill.transforms.folder.folder_options import FolderOptions
-from tests.gcs_stand_in import running
 
 
 def labels_of(*names: str) -> LabelMap:
@@ -214,12 +213,10 @@ def test_warn_of_nested_classes():
 
 
 @pytest.fixture
-def gcs(monkeypatch):
+def bucket(gcs, monkeypatch):
     monkeypatch.setattr(module, "_SAMPLE", 4)
-    with running() as server:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
-        server.page_size = 4
-        yield server
+    gcs.page_size = 4
+    return gcs
 
 
 def looked_at(*folders: str, **options) -> None:
@@ -233,29 +230,29 @@ def looked_at(*folders: str, **options) -> None:
         (["cat/a.txt", "cat/.b.jpg"], "'cat/.b.jpg' has no suffix of an image format"),
     ],
 )
-def test_bucket_without_any_is_refused(gcs, names, why):
+def test_bucket_without_any_is_refused(bucket, names, why):
     for name in names:
-        gcs.put(f"images/{name}", b"")
+        bucket.put(f"images/{name}", b"")
     with pytest.raises(ConfigError) as caught:
         looked_at("gs://bucket/images")
     assert str(caught.value) == f"--images gs://bucket/images has no image of a class: {why}"
 
 
-def test_bucket_without_any_among_its_first_files_is_warned_of(gcs, caplog):
+def test_bucket_without_any_among_its_first_files_is_warned_of(bucket, caplog):
     for number in range(9):
-        gcs.put(f"images/a{number}.txt", b"")
-    gcs.put("images/cat/1.jpg", b"")
+        bucket.put(f"images/a{number}.txt", b"")
+    bucket.put("images/cat/1.jpg", b"")
     with caplog.at_level(logging.WARNING):
         looked_at("gs://bucket/images")
     (warning,) = [record.getMessage() for record in caplog.records]
     assert warning.startswith("--images gs://bucket/images: no image of a class among its first 4 files: 'a0.txt'")
-    assert [call.operation for call in gcs.log] == ["list"]
+    assert [call.operation for call in bucket.log] == ["list"]
 
 
-def test_folders_that_may_have_classes(gcs, tmp_path, caplog):
-    gcs.put("one/a.jpg", b"")
-    gcs.put("two/cat/a.jpg", b"")
-    gcs.put("names/cat_1.jpg", b"")
+def test_folders_that_may_have_classes(bucket, tmp_path, caplog):
+    bucket.put("one/a.jpg", b"")
+    bucket.put("two/cat/a.jpg", b"")
+    bucket.put("names/cat_1.jpg", b"")
     (tmp_path / "a.jpg").touch()
     looked_at("gs://bucket/names", label_from="name")
     looked_at(str(tmp_path))  # the job itself sees local folders
@@ -266,14 +263,14 @@ def test_folders_that_may_have_classes(gcs, tmp_path, caplog):
 
 
 @pytest.mark.parametrize("verb", [["folder"], ["embed", "--model", "mobilenet-v2"]])
-def test_the_commands_look(gcs, recordmill, verb):
-    gcs.put("images/a.jpg", b"")
+def test_the_commands_look(bucket, recordmill, verb):
+    bucket.put("images/a.jpg", b"")
     outcome = recordmill(*verb, "--images", "gs://bucket/images", "--output", "gs://bucket/out")
     assert (outcome.code, "has no image of a class: 'a.jpg' is in no folder" in outcome.err) == (2, True), outcome
 
 
-def test_table_of_images_needs_no_listing(gcs, recordmill):
-    gcs.put("images/a.jpg", b"")
-    gcs.put("labels.csv", b"path,label\nb.jpg,cat\n")
+def test_table_of_images_needs_no_listing(bucket, recordmill):
+    bucket.put("images/a.jpg", b"")
+    bucket.put("labels.csv", b"path,label\nb.jpg,cat\n")
     flags = ["--images", "gs://bucket/images", "--labels", "gs://bucket/labels.csv", "--output", "gs://bucket/out"]
     assert "none of the 1 images has a file" in recordmill("folder", *flags).err

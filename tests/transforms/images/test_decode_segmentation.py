@@ -14,11 +14,7 @@ from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.images.decode_segmentation import (
-    compress_segmentation,
-    decode_counts,
-    run_bounds_px,
-)
+from recordmill.transforms.images.decode_segmentation import compress_segmentation, decode_counts, run_bounds_px
 from recordmill.transforms.images.masks import bitmap, mask_png, run_lengths
 from tests.conftest import SHARED_DATA
 

@@ -3,14 +3,7 @@ import io
 import pytest
 from PIL import Image
 
-from recordmill.schemas.problems import (
-    Agreement,
-    DuplicateGroup,
-    DuplicateImage,
-    Duplicates,
-    Likeness,
-    SplitDuplicates,
-)
+from recordmill.schemas.problems import Agreement, DuplicateGroup, DuplicateImage, Duplicates, Likeness, SplitDuplicates
 from recordmill.schemas.statistics import Example
 from recordmill.transforms.insight.read_examples import (
     _picture,

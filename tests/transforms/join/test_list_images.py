@@ -26,17 +26,9 @@ from recordmill.transforms.join.list_images import (
 from recordmill.transforms.join.match_blocks import name_buckets
 from recordmill.transforms.storage.interface import ALL_NAMES, StoredFile
 from recordmill.transforms.storage.resolve import storage_for
-from tests.gcs_stand_in import running
 
 FILES = {"dog/1.jpg": 4, "cat/1.jpg": 3, "cat/é.jpg": 5, "cat.d/2.png": 6, "cat/notes.txt": 7, ".x/1.jpg": 8}
 LINES = "6 cat.d/2.png\n3 cat/1.jpg\n5 cat/é.jpg\n4 dog/1.jpg\n"
-
-
-@pytest.fixture
-def gcs(monkeypatch):
-    with running() as server:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
-        yield server
 
 
 def checksum(lines: bytes) -> str:

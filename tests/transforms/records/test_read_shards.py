@@ -18,9 +18,7 @@ from tests.gcs_stand_in import Kind
 from tests.transforms.records.test_shard_index import RECORDS as FOUR
 from tests.transforms.records.test_shard_index import SECOND, WHOLE
 from tests.transforms.show.records import framed
-from tests.transforms.storage.conftest import gcs, path_of, server
-
-__all__ = ["gcs", "server"]  # fixtures
+from tests.transforms.storage.conftest import path_of
 
 RECORDS = [b"", b"first", bytes(range(256)) * 9000, b"last"]
 

@@ -21,7 +21,6 @@ from recordmill.transforms.records.record_file import RecordFile, RecordFiles
 from recordmill.transforms.records.shard_index import index_shard
 from recordmill.transforms.storage import local_storage
 from recordmill.transforms.storage.interface import crc32c_text
-from tests.gcs_stand_in import running
 from tests.transforms.show.records import framed
 
 RECORDS = [bytes([number]) * (number * 37) for number in range(20)]
@@ -289,13 +288,6 @@ def test_files_are_one_after_other(tmp_path):
     assert len(RecordFiles([])) == 0
 
 
-@pytest.fixture
-def bucket(monkeypatch):
-    with running() as server:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
-        yield server
-
-
 def in_bucket(server, tmp_path, name: str, records: list[bytes]) -> ShardInfo:
     info = write(tmp_path / name, records)
     server.put(f"out/{name}", (tmp_path / name).read_bytes())
@@ -303,33 +295,33 @@ def in_bucket(server, tmp_path, name: str, records: list[bytes]) -> ShardInfo:
     return info
 
 
-def test_in_bucket_near_records_are_one_request(bucket, tmp_path, monkeypatch):
+def test_in_bucket_near_records_are_one_request(gcs, tmp_path, monkeypatch):
     monkeypatch.setattr(record_file, "_GAP_BYTES", 700)
-    shard = RecordFile("gs://bucket/out/x", in_bucket(bucket, tmp_path, "x", RECORDS))
+    shard = RecordFile("gs://bucket/out/x", in_bucket(gcs, tmp_path, "x", RECORDS))
     shard.read([0])
-    bucket.log.clear()
+    gcs.log.clear()
     assert shard.read(NUMBERS) == [RECORDS[number] for number in NUMBERS]
-    assert [call.operation for call in bucket.log] == [
+    assert [call.operation for call in gcs.log] == [
         "read"
     ] * 2  # 0, 3, 7 and 8 are within 700 bytes of one another; 19 is far
 
 
-def test_in_bucket_shard_is_known_by_its_checksum(bucket, tmp_path):
-    info = in_bucket(bucket, tmp_path, "x", RECORDS)
+def test_in_bucket_shard_is_known_by_its_checksum(gcs, tmp_path):
+    info = in_bucket(gcs, tmp_path, "x", RECORDS)
     other = [b"?" * len(record) for record in RECORDS]
     replaced = RecordFile("gs://bucket/out/x", info)
     opened = RecordFile("gs://bucket/out/x", info)
     opened.read([0])
-    bucket.put("out/x", framed(*other))
+    gcs.put("out/x", framed(*other))
     with pytest.raises(RecordError, match="CRC-32C"):
         replaced.read([3])
     with pytest.raises(RecordError, match="has changed since it was opened"):
         opened.read([3])
 
 
-def test_in_bucket_many_files_are_read_at_once(bucket, tmp_path):
+def test_in_bucket_many_files_are_read_at_once(gcs, tmp_path):
     shards = [
-        RecordFile(f"gs://bucket/out/{number}", in_bucket(bucket, tmp_path, str(number), [record]))
+        RecordFile(f"gs://bucket/out/{number}", in_bucket(gcs, tmp_path, str(number), [record]))
         for number, record in enumerate(RECORDS)
     ]
     assert RecordFiles(shards).read([*NUMBERS, *range(20)]) == [RECORDS[number] for number in (*NUMBERS, *range(20))]

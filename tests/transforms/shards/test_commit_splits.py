@@ -20,7 +20,6 @@ from recordmill.transforms.dataset.dataset_folder import file_sha256, read_manif
 from recordmill.transforms.shards import commit_splits as module
 from recordmill.transforms.shards.commit_splits import commit_splits, companions
 from recordmill.transforms.storage.local_storage import LocalStorage
-from tests.gcs_stand_in import running
 from tests.transforms.shards.test_describe_split import RECIPE, SPLIT
 from tests.transforms.shards.test_shard_file import crc32c
 from tests.transforms.shards.test_write_metadata import contents, stage
@@ -342,19 +341,17 @@ def test_equal_list_of_another_run_is_not_replaced(tmp_path):
     assert (tmp_path / "rejects-train.jsonl").stat().st_ino == before
 
 
-def test_foreign_shard_in_bucket(monkeypatch):
-    with running() as server:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
-        shards = tuple(ShardInfo(f"coco-train.tfrecord-0000{i}-of-00002", 4, 3, crc32c(b"abc"), "") for i in range(2))
-        entry = msgspec.structs.replace(of_split("train").splits["train"], shards=shards)
-        manifest = of_split("train", splits={"train": entry})
-        for shard, data in zip(shards, (b"abc", b"abd"), strict=True):
-            server.put(f"out/.recordmill-train/{shard.file}", data)
-        server.put("out/.recordmill-train/rejects.jsonl", b"train")
-        with pytest.raises(JobError, match="00001-of-00002 is gone, or not as it was written"):
-            commit_splits("gs://bucket/out", manifest, {"train": b"{}"})
-        server.put(f"out/.recordmill-train/{shards[1].file}", b"abc")
-        assert commit_splits("gs://bucket/out", manifest, {"train": b"{}"}) == manifest
+def test_foreign_shard_in_bucket(gcs):
+    shards = tuple(ShardInfo(f"coco-train.tfrecord-0000{i}-of-00002", 4, 3, crc32c(b"abc"), "") for i in range(2))
+    entry = msgspec.structs.replace(of_split("train").splits["train"], shards=shards)
+    manifest = of_split("train", splits={"train": entry})
+    for shard, data in zip(shards, (b"abc", b"abd"), strict=True):
+        gcs.put(f"out/.recordmill-train/{shard.file}", data)
+    gcs.put("out/.recordmill-train/rejects.jsonl", b"train")
+    with pytest.raises(JobError, match="00001-of-00002 is gone, or not as it was written"):
+        commit_splits("gs://bucket/out", manifest, {"train": b"{}"})
+    gcs.put(f"out/.recordmill-train/{shards[1].file}", b"abc")
+    assert commit_splits("gs://bucket/out", manifest, {"train": b"{}"}) == manifest
 
 
 def test_manifest_of_another_split(tmp_path):

@@ -8,12 +8,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.splits import Division, SplitShares
-from recordmill.transforms.shards.count_groups import (
-    CountGroups,
-    GroupSizes,
-    add_sizes,
-    unmatched_warnings,
-)
+from recordmill.transforms.shards.count_groups import CountGroups, GroupSizes, add_sizes, unmatched_warnings
 
 SHARES = SplitShares((("train", Fraction(4, 5)), ("val", Fraction(1, 5))))
 

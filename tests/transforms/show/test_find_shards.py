@@ -8,7 +8,7 @@ from recordmill.schemas.features import FeatureKind
 from recordmill.schemas.layouts import DETECTION as DETECTION_TABLE
 from recordmill.transforms.records.parse_record import parse_example
 from recordmill.transforms.show.find_shards import find_shards, recognise, values_by_source
-from tests.gcs_stand_in import BUCKET, running
+from tests.gcs_stand_in import BUCKET
 from tests.transforms.show.records import example, framed, label_map, picture, write
 
 
@@ -78,14 +78,12 @@ def test_not_found(path, told, tmp_path):
         find_shards(str(tmp_path / path), "")
 
 
-def test_a_bucket(monkeypatch):
-    with running() as gcs:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs.url)
-        gcs.put("in/a-train.tfrecord-00000-of-00001", framed(b"abc"))
-        gcs.put("in/notes.txt", b"")
-        for path in ("in", "in/a-*", "in/a-train.tfrecord-00000-of-00001"):
-            (shard,) = find_shards(f"gs://{BUCKET}/{path}", "").shards
-            assert shard.path == f"gs://{BUCKET}/in/a-train.tfrecord-00000-of-00001"
+def test_a_bucket(gcs):
+    gcs.put("in/a-train.tfrecord-00000-of-00001", framed(b"abc"))
+    gcs.put("in/notes.txt", b"")
+    for path in ("in", "in/a-*", "in/a-train.tfrecord-00000-of-00001"):
+        (shard,) = find_shards(f"gs://{BUCKET}/{path}", "").shards
+        assert shard.path == f"gs://{BUCKET}/in/a-train.tfrecord-00000-of-00001"
 
 
 PICTURE = picture()

@@ -1,29 +1,10 @@
-"""A bucket and archives for the tests of storage."""
+"""Paths of a bucket, and archives, for the tests of storage."""
 
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
-from recordmill.transforms.storage import gcs_client
-from tests.gcs_stand_in import BUCKET, running
-
-
-@pytest.fixture(scope="module")
-def server():
-    with running() as stand_in:
-        yield stand_in
-
-
-@pytest.fixture
-def gcs(server, monkeypatch):
-    """A stand-in without objects, asked by clients without patience."""
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
-    monkeypatch.setattr(gcs_client, "FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr(gcs_client, "LONGEST_WAIT_S", 0.02)
-    server.reset()
-    return server
+from tests.gcs_stand_in import BUCKET
 
 
 def path_of(name: str) -> str:

@@ -4,27 +4,18 @@ import pytest
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.table.table_inputs import find_rows
-from tests.gcs_stand_in import BUCKET, running
+from tests.gcs_stand_in import BUCKET
 
 NAMES = ("rows-0.csv", "rows-1.csv.gz", "other.csv", "rows-x/deep.csv")
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """The same files in a folder and in a bucket."""
-    folder = tmp_path_factory.mktemp("rows")
-    with pytest.MonkeyPatch.context() as patch, running() as gcs:
-        patch.setenv("STORAGE_EMULATOR_HOST", gcs.url)
-        for name in NAMES:
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_bytes(b"a\n")
-            gcs.put(f"in/{name}", b"a\n")
-        yield str(folder), f"gs://{BUCKET}/in"
-
-
-@pytest.mark.parametrize("place", [0, 1], ids=["local", "bucket"])
-def test_wild_cards_stand_for_files_of_one_folder(folders, place):
-    folder = folders[place]
+@pytest.mark.parametrize("place", ["local", "bucket"])
+def test_wild_cards_stand_for_files_of_one_folder(tmp_path, gcs, place):
+    for name in NAMES:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"a\n")
+        gcs.put(f"in/{name}", b"a\n")
+    folder = str(tmp_path) if place == "local" else f"gs://{BUCKET}/in"
     assert find_rows(f"{folder}/rows-*") == (f"{folder}/rows-0.csv", f"{folder}/rows-1.csv.gz")
     assert find_rows(f"{folder}/rows-?.csv", f"{folder}/other.csv") == (f"{folder}/other.csv", f"{folder}/rows-0.csv")
     assert find_rows(f"{folder}/gone.csv") == (f"{folder}/gone.csv",), "what is not there is told with other faults"
@@ -46,6 +37,6 @@ def test_folder_with_wild_cards_in_its_name_is_itself(tmp_path):
     assert find_rows(f"{tmp_path}/a?/*.csv") == (f"{tmp_path}/a1/y.csv",)
 
 
-def test_wild_cards_of_folders_in_bucket(folders):
+def test_wild_cards_of_folders_in_bucket(gcs):
     with pytest.raises(ConfigError, match="in the file's name only"):
-        find_rows(f"{folders[1]}/*/deep.csv")
+        find_rows(f"gs://{BUCKET}/*/deep.csv")

@@ -1,3 +1,0 @@
-from tests.transforms.storage.conftest import gcs, server
-
-__all__ = ["gcs", "server"]  # fixtures
