@@ -163,7 +163,9 @@ def _find_files(data: str) -> tuple[str, list[MetadataFile]]:
         folder = join_path(data, base) if base else data
         folders += [posixpath.join(base, name) for name in storage_for(folder).names(folder) if name.endswith(".zip")]
     tried = [(folder, name, join_path(data, posixpath.join(folder, name))) for folder in folders for name in METADATA]
-    found = [(folder, name) for folder, name, path in tried if storage_for(path).size(path) is not None]
+    stats = ((storage_for(path).stat(path), folder, name) for folder, name, path in tried)
+    # By path, because a .zip with one folder has its files with and without the folder's name.
+    found = [*{file.path: (folder, name) for file, folder, name in stats if file}.values()]
     if not found and (shards := _find_shards(data)):
         return data, shards
     if not found:

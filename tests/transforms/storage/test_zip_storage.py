@@ -63,6 +63,7 @@ def test_one_folder_at_top_may_be_left_out(tmp_path, name):
     path = archive(tmp_path / "masks.zip", {**MEMBERS, "__MACOSX/val/._1.png": b"of a Mac"})
     storage = storage_for(path)
     assert storage.read(f"{path}/{name}") == MEMBERS[f"val/{name}"]
+    assert storage.stat(f"{path}/{name}").path == f"{path}/val/{name}"
 
 
 def test_folder_without_files_is_no_other_folder_at_top(tmp_path):
