@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import grpc
 from apache_beam.options.pipeline_options import (
+    DirectOptions,
     FlinkRunnerOptions,
     GoogleCloudOptions,
     PipelineOptions,
@@ -27,11 +28,13 @@ from recordmill.launch.runners.beam_options import Runner, runner_of
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.options import ConvertOptions
 from recordmill.transforms.storage.interface import is_remote
-from recordmill.transforms.storage.resolve import storage_for
+from recordmill.transforms.storage.resolve import GCS, storage_for
 
 _CONNECT_S = 5
 _ANSWER_S = 20
 _FLINK = re.compile(r"(?:https?://)?(.+:[0-9]+)/?")
+_LOCATIONS = "temp_location", "staging_location", "template_location"
+_LOCATION = re.compile(rf"{GCS}://[^/]+/.*")
 
 _DATAFLOW_NEEDS = {
     "project": "the id of the Cloud project that runs and pays for the job",
@@ -77,7 +80,7 @@ def check_staging(options: PipelineOptions) -> None:
     if runner_of(options) is not Runner.DATAFLOW:
         return
     cloud = options.view_as(GoogleCloudOptions)
-    for name in ("temp_location", "staging_location"):
+    for name in _LOCATIONS:
         if path := getattr(cloud, name):
             probe = f"{path.rstrip('/')}/recordmill-probe-{uuid4().hex}"
             storage = storage_for(path)
@@ -124,6 +127,8 @@ def require_local(options: PipelineOptions) -> None:
 def _purpose_faults(options: PipelineOptions, runner: Runner) -> Iterator[str]:
     if options.view_as(StandardOptions).streaming:
         yield "--streaming: there is an end to what is converted, so no stream"
+    if options.view_as(DirectOptions).direct_num_workers < 0:
+        yield "--direct_num_workers is negative: give a number of processes, or 0 for one per core"
     if runner is not Runner.DATAFLOW:
         if options.view_as(TestOptions).dry_run:
             yield "--dry_run is Dataflow's: --dry-run before the lone -- prints the plan"
@@ -139,8 +144,11 @@ def _dataflow_faults(options: PipelineOptions, paths: Iterable[str]) -> Iterator
             "the workers would not have Recordmill: give --sdk_container_image=IMAGE of launch/dataflow/Dockerfile, or "
             "--setup_file=./setup.py in a clone of the project"
         )
-    locations = [path for path in (cloud.temp_location, cloud.staging_location) if path]
-    here = sorted({path for path in (*paths, *locations) if not is_remote(path)})
+    for name in _LOCATIONS:  # in place of another path, Beam makes a bucket, or retries for eight minutes
+        path = getattr(cloud, name)
+        if path and not _LOCATION.fullmatch(path):
+            yield f"--{name}={path} must be like gs://bucket/folder"
+    here = sorted({path for path in paths if not is_remote(path)})
     if here:
         yield f"Dataflow's workers cannot see what is on this machine, so copy it to a bucket: {', '.join(here)}"
 

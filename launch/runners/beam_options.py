@@ -126,7 +126,7 @@ def local_mode(options: PipelineOptions) -> str:
 
 def _named(name: str | None) -> Runner:
     short = (name or "DirectRunner").rpartition(".")[2].lower().removesuffix("runner")
-    if short not in _RUNNERS:
+    if short not in _RUNNERS or not re.match(r"apache_beam\.|[^.]*$", name or ""):
         known = ", ".join(sorted(name.capitalize() + "Runner" for name in _RUNNERS))
         raise ConfigError(f"--runner={name} is none of {known.replace('Fnapi', 'FnApi')}")
     return _RUNNERS[short]

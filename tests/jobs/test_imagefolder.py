@@ -84,6 +84,14 @@ def test_other_places_give_the_same_images(folder, recordmill):
     assert examples_by_name(folder / "out-apart") == examples_by_name(folder / "out")
 
 
+def test_zip_of_one_split(folder, recordmill):
+    shutil.rmtree(folder / "data" / "validation")
+    shutil.make_archive(str(folder / "data"), "zip", folder / "data")
+    assert recordmill(*flags(folder)).code == 0
+    assert recordmill(*flags(folder, data="data.zip", out="out-zip")).code == 0
+    assert shard_bytes(folder / "out-zip") == shard_bytes(folder / "out")
+
+
 def test_rejects_with_file_and_line(folder, recordmill):
     odd = [
         row_of("1.jpg"),

@@ -17,7 +17,7 @@ from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER, USUAL_SPLITS
 from recordmill.schemas.names import name_fault
 from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.coco.read_coco import cut_file, read_block
-from recordmill.transforms.storage.resolve import archive_of, join_path, storage_for
+from recordmill.transforms.storage.resolve import archive_of, existing, join_path, storage_for
 
 _KINDS = {kind.value: kind for kind in AnnotationKind} | {"person_keypoints": AnnotationKind.KEYPOINTS}
 _NAMED = re.compile(rf"({'|'.join(sorted(_KINDS, reverse=True))})(?:_(.+))?\.json(?:\.gz)?")
@@ -193,8 +193,7 @@ def _files(data: str) -> Iterator[ExportFile]:
     """Yield files with known names. Without any, yield all JSON files of the folder `annotations`, or of the export."""
     names = _json_names(data, _ANNOTATIONS)
     matches = {name: match for name in names if (match := _NAMED.fullmatch(posixpath.basename(name)))}
-    usual = [posixpath.join(folder, name) for folder in ("", *SPLIT_OF_FOLDER) for name in _USUAL]
-    usual = [name for name in usual if storage_for(data).size(join_path(data, name)) is not None]
+    usual = existing(data, (posixpath.join(folder, name) for folder in ("", *SPLIT_OF_FOLDER) for name in _USUAL))
     yield from (ExportFile(name, _KINDS[match[1]], match[2] or "") for name, match in matches.items())
     yield from (ExportFile(name, AnnotationKind.INSTANCES, posixpath.dirname(name)) for name in usual)
     if not matches and not usual:

@@ -44,7 +44,7 @@ from recordmill.transforms.imagefolder.parse_metadata import (
 )
 from recordmill.transforms.images.load_images import inspect_picture
 from recordmill.transforms.rows.read_rows import read_stream
-from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
+from recordmill.transforms.storage.resolve import existing, join_path, split_folder, storage_for
 
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 _ROOTS = ("", "data")
@@ -162,8 +162,8 @@ def _find_files(data: str) -> tuple[str, list[MetadataFile]]:
     for base in _ROOTS:
         folder = join_path(data, base) if base else data
         folders += [posixpath.join(base, name) for name in storage_for(folder).names(folder) if name.endswith(".zip")]
-    tried = [(folder, name, join_path(data, posixpath.join(folder, name))) for folder in folders for name in METADATA]
-    found = [(folder, name) for folder, name, path in tried if storage_for(path).size(path) is not None]
+    tried = (posixpath.join(folder, name) for folder in folders for name in METADATA)
+    found = [posixpath.split(name) for name in existing(data, tried)]
     if not found and (shards := _find_shards(data)):
         return data, shards
     if not found:

@@ -16,7 +16,7 @@ from recordmill.transforms.annotated.naming import find_labels, fraction_box, na
 from recordmill.transforms.annotated.shapes import finite_numbers
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source
 from recordmill.transforms.openimages.openimages_options import OpenimagesOptions
-from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
+from recordmill.transforms.storage.resolve import existing, join_path, split_folder, storage_for
 
 _EDGES = ("XMin", "YMin", "XMax", "YMax")
 _FLAGS = ("IsOccluded", "IsDepiction", "IsInside")
@@ -85,11 +85,8 @@ def _class_files(options: OpenimagesOptions, folder: str) -> list[str]:
     names = [name for name in storage_for(folder).names(folder) if re.fullmatch(r"class-descriptions.*\.csv", name)]
     if len(names) > 1:
         raise ConfigError(f"{folder} has {', '.join(names)}: give the names of classes as --class-descriptions")
-    found = [join_path(folder, name) for name in names]
-    for split in () if found else ("", "train", "validation", "test"):
-        path = join_path(join_path(folder, split) if split else folder, "metadata/classes.csv")
-        found += [path] if storage_for(path).size(path) is not None else []
-    return found
+    usual = (posixpath.join(split, "metadata/classes.csv") for split in ("", "train", "validation", "test"))
+    return [join_path(folder, name) for name in names or existing(folder, usual)]
 
 
 def _read_names(path: str) -> Iterator[tuple[str, str]]:

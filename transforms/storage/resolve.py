@@ -107,6 +107,14 @@ def join_path(folder: str, name: str) -> str:
     return os.path.join(folder, name)
 
 
+def existing(folder: str, names: Iterable[str]) -> list[str]:
+    """Return the names of files that exist in a folder. A .zip with one folder has its files with and without the
+    folder's name: of both, the last counts."""
+    paths = ((name, join_path(folder, name)) for name in names)
+    files = ((name, storage_for(path).stat(path)) for name, path in paths)
+    return [*{file.path: name for name, file in files if file}.values()]
+
+
 def split_folder(path: str) -> tuple[str, str]:
     """Split a path into folder and file name.
 

@@ -75,9 +75,10 @@ class ZipStorage(Storage):
         return path.rstrip("/") == self.archive or any(self.walk(path))
 
     def stat(self, path: str) -> StoredFile | None:
+        """Return size and version. The path is that of `walk`: `path` may lack the only folder's name."""
         name = self._member(path)
         member = self._open().find(name)
-        return None if member is None else _file(member, name, path)
+        return None if member is None else _file(member, name, f"{self.archive}/{member.name}")
 
     def open(self, path: str, version: str = "") -> BinaryIO:
         """Open a member as a stream. Members up to WHOLE_BYTES are read here, see `read`. Larger members are read from

@@ -53,8 +53,11 @@ def dataflow(paths=PATHS, **changed: str | None) -> list[str]:
         ({"project": None}, "--project is missing"),
         ({"region": None}, "--region is missing"),
         ({"temp_location": None}, "--temp_location is missing"),
-        ({"temp_location": "/tmp/x"}, "Dataflow's workers cannot see what is on this machine"),
-        ({"staging_location": "staging"}, "Dataflow's workers cannot see what is on this machine"),
+        ({"temp_location": "/tmp/x"}, "--temp_location=/tmp/x must be like gs://bucket/folder"),
+        ({"temp_location": "gs://bucket"}, "--temp_location=gs://bucket must be"),  # Beam would make a bucket
+        ({"temp_location": "s3://b/x"}, "--temp_location=s3://b/x must be"),
+        ({"staging_location": "staging"}, "--staging_location=staging must be"),
+        ({"template_location": "gs:/b/t"}, "--template_location=gs:/b/t must be"),
         ({"sdk_container_image": None}, "the workers would not have Recordmill: give --sdk_container_image"),
         ({"sdk_container_image": None, "setup_file": "setup.py"}, ""),
         ({"sdk_container_image": None, "extra_package": "recordmill-1-py3-none-any.whl"}, ""),
@@ -79,6 +82,7 @@ def test_all_faults_come_at_once():
     ("flag", "told"),
     [
         ("--direct_running_mode=multi_processing", ""),
+        ("--direct_num_workers=-1", "--direct_num_workers is negative"),
         ("--streaming", "--streaming: there is an end to what is converted"),
         ("--dry_run=true", "--dry_run is Dataflow's: --dry-run before the lone --"),
         ("--template_location=gs://b/t", "--template_location is Dataflow's"),
@@ -191,6 +195,8 @@ def test_each_bucket_of_jobs_files_must_be_there():
         check_staging(staging("gs://nowhere/x"))
     with pytest.raises(ConfigError, match="--staging_location=gs://nowhere/x cannot be written"):
         check_staging(staging(f"gs://{BUCKET}/tmp", "--staging_location=gs://nowhere/x"))
+    with pytest.raises(ConfigError, match="--template_location=gs://nowhere/x cannot be written"):
+        check_staging(staging(f"gs://{BUCKET}/tmp", "--template_location=gs://nowhere/x"))
 
 
 @pytest.mark.usefixtures("gcs")

@@ -50,7 +50,9 @@ def test_runners(name, runner):
     assert runner_of(beam_options([f"--runner={name}"])) is runner
 
 
-@pytest.mark.parametrize("name", ["DaskRunner", "InteractiveRunner", "Flnk", "apache_beam.runners.ray.RayRunner"])
+@pytest.mark.parametrize(
+    "name", ["DaskRunner", "InteractiveRunner", "Flnk", "my.FlinkRunner", "apache_beam.runners.ray.RayRunner"]
+)
 def test_runner_not_known_to_work_is_refused(name):
     with pytest.raises(ConfigError, match="is none of DataflowRunner"):
         beam_options([f"--runner={name}"])

@@ -17,7 +17,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.transforms.storage import range_stream, zip_storage
 from recordmill.transforms.storage.interface import ChangedFileError, FileTooLargeError, StoredFile, UnreadableFileError
 from recordmill.transforms.storage.local_storage import LocalStorage
-from recordmill.transforms.storage.resolve import join_path, storage_for
+from recordmill.transforms.storage.resolve import existing, join_path, storage_for
 from recordmill.transforms.storage.zip_archive import Directory
 from recordmill.transforms.storage.zip_storage import ZipStorage
 from tests.gcs_stand_in import Fault, Kind
@@ -63,6 +63,7 @@ def test_one_folder_at_top_may_be_left_out(tmp_path, name):
     path = archive(tmp_path / "masks.zip", {**MEMBERS, "__MACOSX/val/._1.png": b"of a Mac"})
     storage = storage_for(path)
     assert storage.read(f"{path}/{name}") == MEMBERS[f"val/{name}"]
+    assert existing(str(path), (name, f"val/{name}", "missing.png")) == [f"val/{name}"]
 
 
 def test_folder_without_files_is_no_other_folder_at_top(tmp_path):
