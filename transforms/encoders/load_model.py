@@ -368,7 +368,10 @@ def _each_layer(model: Any) -> Iterator[Any]:
 def _called(part: Any, pixels: Any, choice: ModelChoice) -> Any:
     """Return the output of a model for other inputs than its own, whose size may be too small for it."""
     try:
-        return part(pixels)
+        output = part(pixels)
+        if any(side is not None and side < 1 for side in output.shape):  # Keras raises from 3.13 on
+            raise ValueError(f"the output is {tuple(output.shape)}")
+        return output
     except ValueError as error:
         raise ConfigError(
             f"--model {choice.model} takes no pictures of {_size(pixels.shape[1:3])}, give another --input-size: "
