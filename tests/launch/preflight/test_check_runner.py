@@ -82,6 +82,7 @@ def test_all_faults_come_at_once():
     ("flag", "told"),
     [
         ("--direct_running_mode=multi_processing", ""),
+        ("--direct_num_workers=0", ""),  # as many as cores
         ("--direct_num_workers=-1", "--direct_num_workers is negative"),
         ("--streaming", "--streaming: there is an end to what is converted"),
         ("--dry_run=true", "--dry_run is Dataflow's: --dry-run before the lone --"),
