@@ -81,7 +81,7 @@ def check_staging(options: PipelineOptions) -> None:
         return
     cloud = options.view_as(GoogleCloudOptions)
     for name in _LOCATIONS:
-        if path := getattr(cloud, name):
+        if (path := getattr(cloud, name)) and is_remote(path):
             probe = f"{path.rstrip('/')}/recordmill-probe-{uuid4().hex}"
             storage = storage_for(path)
             try:
@@ -146,11 +146,16 @@ def _dataflow_faults(options: PipelineOptions, paths: Iterable[str]) -> Iterator
         )
     for name in _LOCATIONS:  # in place of another path, Beam makes a bucket, or retries for eight minutes
         path = getattr(cloud, name)
-        if path and not _LOCATION.fullmatch(path):
+        if path and not _LOCATION.fullmatch(path) and not (name == "template_location" and _is_in_folder(path)):
             yield f"--{name}={path} must be like gs://bucket/folder"
     here = sorted({path for path in paths if not is_remote(path)})
     if here:
         yield f"Dataflow's workers cannot see what is on this machine, so copy it to a bucket: {', '.join(here)}"
+
+
+def _is_in_folder(path: str) -> bool:
+    """Return True if a file can be created at a local path. Beam writes a template there, too."""
+    return os.path.isdir(os.path.dirname(os.path.abspath(path)))
 
 
 def _portable_faults(options: PipelineOptions, paths: Iterable[str]) -> Iterator[str]:

@@ -58,6 +58,7 @@ def dataflow(paths=PATHS, **changed: str | None) -> list[str]:
         ({"temp_location": "s3://b/x"}, "--temp_location=s3://b/x must be"),
         ({"staging_location": "staging"}, "--staging_location=staging must be"),
         ({"template_location": "gs:/b/t"}, "--template_location=gs:/b/t must be"),
+        ({"template_location": "template.json"}, ""),
         ({"sdk_container_image": None}, "the workers would not have Recordmill: give --sdk_container_image"),
         ({"sdk_container_image": None, "setup_file": "setup.py"}, ""),
         ({"sdk_container_image": None, "extra_package": "recordmill-1-py3-none-any.whl"}, ""),
