@@ -16,10 +16,10 @@ from recordmill.transforms.annotated.join_annotated import ClassRules, DescribeC
 from recordmill.transforms.annotated.read_annotated import ReadAnnotated
 from recordmill.transforms.annotated.read_labels import AnnotatedRules
 from recordmill.transforms.annotated.source import Source
-from recordmill.transforms.coco.join_images import Filters
 from recordmill.transforms.dataset.dataset_folder import labels_beside
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.join.divide_images import DivideImages
+from recordmill.transforms.join.screen_objects import Filters
 from recordmill.transforms.storage.resolve import join_path
 
 

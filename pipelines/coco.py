@@ -18,12 +18,13 @@ from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder, TextForm
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.layouts import LAYOUTS
+from recordmill.transforms.blocks.cut_range import BlockKey
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.coco.coco_options import CAPTIONS, CocoOptions
 from recordmill.transforms.coco.describe_files import DescribeFiles, FileRules
 from recordmill.transforms.coco.find_exports import ExportPart, Given, find_exports
 from recordmill.transforms.coco.join_annotations import ListMasks
-from recordmill.transforms.coco.join_images import Filters, JoinedImages, JoinImages, JoinRules
+from recordmill.transforms.coco.join_images import JoinedImages, JoinImages, JoinRules
 from recordmill.transforms.coco.read_coco import CocoFiles, ReadAnnotations, ReadRules, range_bits, united
 from recordmill.transforms.dataset.compare_names import NO_NAMES
 from recordmill.transforms.dataset.dataset_folder import labels_beside
@@ -31,7 +32,7 @@ from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.encoders.encode_captions import EncodeCaptions
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings
 from recordmill.transforms.join.list_images import ListFolders, files_by_name
-from recordmill.transforms.shards.plan_blocks import BlockKey
+from recordmill.transforms.join.screen_objects import Filters
 
 
 def prepare(options: CocoOptions) -> Job:

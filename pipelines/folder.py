@@ -28,10 +28,11 @@ from recordmill.transforms.folder.choose_classes import (
     folders_without_images,
 )
 from recordmill.transforms.folder.folder_options import FolderOptions
-from recordmill.transforms.folder.read_folder import FolderRules, JoinFiles, ReadTables, count_rows, folder_rows
+from recordmill.transforms.folder.read_folder import ReadTables, count_rows, folder_rows
 from recordmill.transforms.folder.read_labels import LabelTable, table_splits
 from recordmill.transforms.folder.stratify import Stratify
 from recordmill.transforms.join.divide_images import DivideImages
+from recordmill.transforms.join.join_files import FolderRules, JoinFiles
 from recordmill.transforms.join.list_images import ListFolders
 from recordmill.transforms.storage.resolve import file_version
 

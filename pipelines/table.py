@@ -19,7 +19,7 @@ from recordmill.schemas.layouts import DECODED_PICTURE
 from recordmill.transforms.blocks.pack_block import Keyed
 from recordmill.transforms.dataset.dataset_folder import labels_beside
 from recordmill.transforms.dataset.facts import FACTS, Facts
-from recordmill.transforms.folder.read_folder import RANGE_BITS, FolderRules, JoinFiles
+from recordmill.transforms.join.join_files import RANGE_BITS, FolderRules, JoinFiles
 from recordmill.transforms.join.list_images import ListFolders, files_by_name
 from recordmill.transforms.join.match_blocks import MatchRows
 from recordmill.transforms.storage.resolve import storage_for

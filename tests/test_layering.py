@@ -174,6 +174,17 @@ def test_arrows_point_up_the_list():
     assert not at_import("recordmill") & FILES.keys()
 
 
+SOURCES = {f"transforms.{name}" for name in ("coco", "folder", "table", "user_samples", "annotated", *FORMATS)}
+"""What reads a data set. Any of them can go without the others; formats of annotated images share one."""
+
+
+def test_no_source_imports_another():
+    for module in FILES:
+        if (room := room_of(module)) in SOURCES and not module.endswith("_options"):
+            others = {room_of(m) for name in ever(module) if (m := name) in FILES} & SOURCES
+            assert others <= {room, "transforms.annotated"}, module
+
+
 def test_no_room_imports_public_package():
     readers = {name for name in FILES if room_of(name) == "recordmill"} - {"recordmill"}
     others = [name for name in FILES if not room_of(name).startswith("recordmill")]

@@ -21,16 +21,17 @@ from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.annotated.read_labels import AnnotatedRules
 from recordmill.transforms.annotated.source import FILES, FRACTIONS, NOTE, PIXELS, Source
+from recordmill.transforms.blocks.cut_range import BlockKey, cut_range
 from recordmill.transforms.blocks.image_tasks import label_column, labels_of
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order, run_step
-from recordmill.transforms.coco.describe_files import choose_features, select_categories
-from recordmill.transforms.coco.join_images import limit_records, screen_annotations, screen_objects
 from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagged
+from recordmill.transforms.join.choose_categories import choose_features, select_categories
 from recordmill.transforms.join.match_blocks import without_faults
+from recordmill.transforms.join.screen_objects import screen_annotations, screen_objects
+from recordmill.transforms.join.traits import Trait, choose_labels, parts_of, trait_warnings
 from recordmill.transforms.runtime.beam_steps import pack, unpacker
-from recordmill.transforms.shards.plan_blocks import BlockKey, cut_range
-from recordmill.transforms.user_samples.gather_samples import Trait, choose_labels, parts_of, trait_warnings
+from recordmill.transforms.shards.limit_records import limit_records
 
 _UNPACK_REJECTED = unpacker(list[Rejected])
 _LABELS, _TABLE = "labels", "table"

@@ -12,13 +12,13 @@ import msgspec
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.file_kinds import describe_content
+from recordmill.schemas.inputs.json_text import quote_nan, without_lone_surrogates
 from recordmill.schemas.inputs.splits import SPLIT_OF_FOLDER
 from recordmill.schemas.names import is_absolute
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.format_options import NamingOptions
 from recordmill.transforms.annotated.shapes import check_fractions
 from recordmill.transforms.annotated.source import ImageParts, Parse, Source, SourceFolder
-from recordmill.transforms.coco.cut_blocks import quote_nan, without_lone_surrogates
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 
 _T = TypeVar("_T")

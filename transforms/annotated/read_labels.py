@@ -23,19 +23,19 @@ from recordmill.transforms.annotated.source import FILES, FRACTIONS, NOTE, PIXEL
 from recordmill.transforms.blocks.image_tasks import image_paths
 from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
-from recordmill.transforms.coco.join_images import Filters
 from recordmill.transforms.dataset.compare_names import Names
 from recordmill.transforms.dataset.facts import FactsBuilder, tagged
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.images.load_images import KEPT_BYTES, keep_files
 from recordmill.transforms.join.match_blocks import NO_FILES, FileState, match_rows, name_buckets, name_keys
+from recordmill.transforms.join.sample_rows import CategoryFinder, id_of, sample_rows, usable_objects
+from recordmill.transforms.join.screen_objects import Filters
+from recordmill.transforms.join.traits import Trait, area_traits
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn, pack
 from recordmill.transforms.runtime.threads import look_ahead
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
-from recordmill.transforms.user_samples.convert_samples import CategoryFinder, id_of, sample_rows, usable_objects
-from recordmill.transforms.user_samples.gather_samples import Trait, area_traits
 
 BITS = 8
 """2 ** 8 buckets of names, and ranges of images: of a million images, some 4,000 are in memory together."""

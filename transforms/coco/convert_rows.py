@@ -22,6 +22,7 @@ from recordmill.schemas.inputs.annotations import (
     Segment,
     StuffAnnotation,
 )
+from recordmill.schemas.inputs.boxes import BOX, LARGEST, box_fault
 from recordmill.schemas.inputs.coco import AnnotationBlock, AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import IdTexts, Reason, Rejected
@@ -29,7 +30,6 @@ from recordmill.transforms.blocks.image_tasks import label_column, object_column
 from recordmill.transforms.coco.coco_rows import AnnotationRow, CocoImageRow, KeypointsRow, PanopticRow
 from recordmill.transforms.coco.decode_coco import CocoRows
 from recordmill.transforms.coco.file_fields import has_numbers
-from recordmill.transforms.coco.guess_box_format import BOX, LARGEST
 from recordmill.transforms.runtime.beam_steps import pack
 from recordmill.transforms.storage.resolve import join_path
 
@@ -89,21 +89,6 @@ def _with_keypoints(convert: Callable[..., Annotation | Rejected], row: Keypoint
     return convert(row, numbers)
 
 
-def keypoints_fault(numbers: tuple[float, ...], expected: int) -> str:
-    """Return the fault of the x, y, visibility triples of `expected` keypoints; "" if they are valid.
-
-    >>> keypoints_fault((4.0, 5.0, 2.0), 1), keypoints_fault((4.0, 5.0, 3.0), 1)
-    ('', 'a visibility is not 0, 1 or 2')
-    """
-    if len(numbers) not in (0, 3 * expected):
-        return f"{len(numbers)} numbers instead of {3 * expected}"
-    if not all(abs(number) <= LARGEST for number in numbers):
-        return "a number is beyond any image"
-    if not all(visibility in (0, 1, 2) for visibility in numbers[2::3]):
-        return "a visibility is not 0, 1 or 2"
-    return ""
-
-
 def count_keypoints(rows: Iterable[KeypointsRow]) -> dict[int, dict[int, int]]:
     """Count rows: by category id, then by number of keypoints. Rows without keypoints are not counted."""
     counts = defaultdict[int, Counter[int]](Counter)
@@ -155,21 +140,6 @@ def _malformed(row: AnnotationRow, reason: Reason, detail: str) -> Rejected:
 def _shown(raw: msgspec.Raw) -> str:
     """Return JSON text on one line, at most 100 characters."""
     return " ".join(bytes(raw)[:200].decode(errors="replace").split())[:100]
-
-
-def box_fault(bbox_xywh_px: tuple[float, float, float, float]) -> str:
-    """Return the fault of a box, without regard to the image size; "" if the box is valid.
-
-    >>> box_fault((1.0, 2.0, -3.0, 4.0))
-    'bbox has a negative width or height'
-    """
-    x, y, width, height = bbox_xywh_px
-    # Written out for speed: this runs for every box. NaN fails each comparison.
-    if not (abs(x) <= LARGEST and abs(y) <= LARGEST and abs(width) <= LARGEST and abs(height) <= LARGEST):
-        return "bbox has a number that is beyond any image"
-    if width < 0 or height < 0:
-        return "bbox has a negative width or height"
-    return ""
 
 
 # Blocks

@@ -11,6 +11,7 @@ from recordmill.schemas.errors import AnnotationFileError
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import AnnotationKind, FieldRows
 from recordmill.schemas.inputs.file_kinds import describe_content
+from recordmill.schemas.inputs.json_text import quote_nan, without_lone_surrogates
 from recordmill.schemas.rejects import NO_ID_TEXTS, IdTexts, Reason, Rejected
 from recordmill.transforms.coco.coco_rows import (
     AddressedImageRow,
@@ -27,7 +28,6 @@ from recordmill.transforms.coco.coco_rows import (
     id_number,
     polygon_bounds,
 )
-from recordmill.transforms.coco.cut_blocks import quote_nan, without_lone_surrogates
 from recordmill.transforms.coco.file_fields import (
     FIELDS,
     LISTS,

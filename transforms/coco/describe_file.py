@@ -15,14 +15,8 @@ from recordmill.transforms.coco.coco_rows import CocoImageRow
 from recordmill.transforms.coco.convert_rows import count_keypoints, keypoint_reach, size_of
 from recordmill.transforms.coco.decode_coco import CocoRows
 from recordmill.transforms.coco.file_fields import COUNTED, count_fields, field_rows, has_data, has_numbers
-from recordmill.transforms.coco.guess_box_format import (
-    SampledBoxes,
-    check_box_format,
-    fraction_boxes,
-    join_samples,
-    sample_boxes,
-    warn_of_boxes,
-)
+from recordmill.transforms.coco.sample_boxes import SampledBoxes, fraction_boxes, join_samples, sample_boxes
+from recordmill.transforms.join.guess_box_format import check_box_format, warn_of_boxes
 
 OF_OBJECTS = (AnnotationKind.INSTANCES, AnnotationKind.KEYPOINTS)
 

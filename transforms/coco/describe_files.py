@@ -1,6 +1,5 @@
 """Merge the categories of all annotation files, choose the features of records, and count rows."""
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -11,15 +10,15 @@ import msgspec
 from apache_beam.pvalue import AsList, PCollection, TaggedOutput
 
 from recordmill.schemas.dataset.manifest import InputRows
-from recordmill.schemas.errors import CategoryError, NoSuchClassError
-from recordmill.schemas.features import FeatureKind, FeatureTable, Part
+from recordmill.schemas.errors import CategoryError
+from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.annotations import Category, name_keypoints
 from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, FieldRows
 from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap, LabelsBeside, adopt_labels, name_warnings
 from recordmill.schemas.rejects import Metric
-from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.coco.file_fields import COUNTED, without
 from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder
+from recordmill.transforms.join.choose_categories import choose_features, select_categories
 
 _LABELS, _TABLE = "labels", "table"
 
@@ -187,24 +186,6 @@ def describe_inputs(files: Iterable[AnnotationFile], layout: FeatureTable) -> li
     return described
 
 
-def choose_features(
-    files: Iterable[AnnotationFile], labels: LabelMap, asked: FeatureTable, layout: FeatureTable
-) -> FeatureTable:
-    """Return the requested features. Add LVIS's lists if a file has them, and category ids if labels differ from them.
-
-    Raises:
-        CategoryError: Labels are category names, and two categories have the same name.
-    """
-    is_text = any(feature.source == asked.label and feature.kind is FeatureKind.BYTES for feature in asked.features)
-    if is_text and (twice := labels.duplicate_names()):
-        raise CategoryError(
-            f"two categories are called {twice[0]!r}, and --label-as text would store one name for both; leave it out"
-        )
-    lvis = (Part.LVIS,) if any(file.lvis for file in files) else ()
-    category_id = (Part.CATEGORY_ID,) if labels.is_shifted else ()
-    return layout.with_parts((*asked.parts, *lvis, *category_id))
-
-
 _NAMES_SHOWN = 20
 _INT64_MAX = (1 << 63) - 1
 
@@ -283,24 +264,3 @@ def _with_keypoints(known: Category, source: str, number: int, path: str) -> Cat
             f"its rows in {path}, which names none, have {number}; convert the files separately"
         )
     return named
-
-
-def select_categories(labels: LabelMap, names: tuple[str, ...]) -> LabelMap:
-    """Return the classes with these names; all if `names` is empty. Segments are unchanged.
-
-    Raises:
-        NoSuchClassError: No category has one of the names. The message lists all unknown names.
-    """
-    known = {category.name for category in labels.categories}
-    if unknown := [name for name in names if name not in known]:
-        raise NoSuchClassError("; ".join(_no_category(name, known) for name in unknown))
-    selected = tuple(category for category in labels.categories if not names or category.name in names)
-    return msgspec.structs.replace(labels, categories=selected)
-
-
-def _no_category(name: str, known: set[str]) -> str:
-    if near := difflib.get_close_matches(name, known, 1):
-        hint = f"did you mean {near[0]!r}?"
-    else:
-        hint = f"there are: {first_texts(sorted(known), _NAMES_SHOWN) or 'none'}"
-    return f"--categories {name!r}: no category has that name; {hint}"

@@ -20,12 +20,11 @@ from recordmill.schemas.inputs.annotations import (
     StuffAnnotation,
     unnamed_keypoints,
 )
+from recordmill.schemas.inputs.boxes import LARGEST, box_area_px2, box_fault, box_xywh_px, keypoints_fault
 from recordmill.schemas.inputs.coco import AnnotationKind, BoxFormat, FileAnnotations
 from recordmill.schemas.inputs.images import MAX_PIXELS
 from recordmill.schemas.names import name_key
 from recordmill.schemas.rejects import Count, Metric, Reason, Rejected
-from recordmill.transforms.coco.convert_rows import box_fault, keypoints_fault
-from recordmill.transforms.coco.guess_box_format import LARGEST, box_area_px2, box_xywh_px
 
 
 def merge_parts(image_id: int, parts: Iterable[FileAnnotations]) -> Iterator[AnnotatedImage | Rejected | Count]:

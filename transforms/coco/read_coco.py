@@ -31,7 +31,7 @@ from recordmill.transforms.coco.convert_rows import annotation_block, image_bloc
 from recordmill.transforms.coco.cut_blocks import BLOCK_BYTES, cut_blocks
 from recordmill.transforms.coco.decode_coco import CocoRows, decode_coco
 from recordmill.transforms.coco.describe_file import BlockSummary, describe_file, guesses_boxes, summarize
-from recordmill.transforms.coco.guess_box_format import sampled_of
+from recordmill.transforms.coco.sample_boxes import sampled_of
 from recordmill.transforms.dataset.facts import FACTS, FactsBuilder, tagged
 from recordmill.transforms.join.match_blocks import name_buckets, name_keys
 from recordmill.transforms.runtime import progress

@@ -14,11 +14,10 @@ import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection
 
 from recordmill.schemas.block import Block, ragged_texts
-from recordmill.schemas.errors import CategoryError, ConfigError, NoSuchClassError
-from recordmill.schemas.inputs.annotations import Category
+from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.images import ImageRef, PathLabels, is_image_name
-from recordmill.schemas.inputs.labels import LabelMap, sorted_names
-from recordmill.schemas.inputs.splits import SPLIT_OF_WORD, Division, name_id
+from recordmill.schemas.inputs.labels import LabelMap
+from recordmill.schemas.inputs.splits import Division, name_id
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.sizes import first_texts
@@ -26,6 +25,7 @@ from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 from recordmill.transforms.folder.folder_options import FolderOptions
 from recordmill.transforms.images.open_picture import kind_of
+from recordmill.transforms.join.choose_categories import class_labels
 from recordmill.transforms.join.list_images import file_block, list_images
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import archive_of, storage_for
@@ -106,46 +106,6 @@ class ListClasses(beam.PTransform):
 
 def _class_names(keyed: tuple[int, bytes]) -> set[str]:
     return set(unpack_block(keyed[1]).class_name.texts())
-
-
-def class_labels(found: Iterable[str], names: tuple[str, ...], folders: tuple[str, ...] = ()) -> LabelMap:
-    """Return the classes with indices as ids: `names` in their order; without `names` the found classes, sorted, as
-    numbers if all are numbers.
-
-    Raises:
-        NoSuchClassError: none of `names` was found, or one was found only in another case (Cat for cat).
-        CategoryError: the names of the folders in `folders` are not likely to be classes.
-    """
-    found = set(found)
-    if names and found and not found & set(names):
-        raise NoSuchClassError(f"--classes {','.join(names)}: no example is of these; there are {_some(found)}")
-    if folders and not names:
-        _check_folders(found, folders)
-    ordered = names or sorted_names(found)
-    for name in sorted(set(names) - found):  # which may be right, as a split may lack a class
-        for other in sorted(found - set(names)):
-            if name.casefold().strip() == other.casefold().strip():
-                raise NoSuchClassError(f"--classes {name!r}: no example is of that class; did you mean {other!r}?")
-    return LabelMap(tuple(Category(index, name) for index, name in enumerate(ordered)))
-
-
-def _check_folders(found: set[str], folders: tuple[str, ...]) -> None:
-    where, first = " ".join(folders), min(found, default="")
-    if found and {name.lower() for name in found} <= SPLIT_OF_WORD.keys():
-        raise CategoryError(
-            f"the folders in {where} are called {_some(found)}, as splits are, and would become the classes; convert "
-            f"each by a run of its own (--images {folders[0]}/{first} --split {first.lower()} …), or, if they are "
-            f"classes, give --classes {','.join(sorted(found))}"
-        )
-    if len(found) == 1:
-        raise CategoryError(
-            f"all images in {where} are in one folder, {first!r}, so there would be one class; if class folders are "
-            f"in that, give --images {folders[0]}/{first}; if it is the only class, --classes {first}"
-        )
-
-
-def _some(names: set[str]) -> str:
-    return first_texts(map(repr, sorted(names)), _SHOWN)
 
 
 _FOLDERS_SHOWN = 5

@@ -1,47 +1,21 @@
 """Image folders, and tables of labels, become Blocks of images of one class each."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
-import numpy as np
 from apache_beam.pvalue import AsSingleton, PCollection
 
-from recordmill.schemas.block import Block, join_blocks
-from recordmill.schemas.dataset.manifest import InputRows
-from recordmill.schemas.inputs.images import PathLabels
 from recordmill.schemas.inputs.splits import Division
-from recordmill.schemas.rejects import Metric, Reason, Rejected
+from recordmill.transforms.blocks.cut_range import BlockKey
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts, unpack_block
-from recordmill.transforms.blocks.run_step import hash_images, image_order, ranges_of, run_step
+from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.dataset.facts import FACTS, Facts, FactsBuilder, tagged
 from recordmill.transforms.folder.choose_classes import label_paths, named_rows
 from recordmill.transforms.folder.read_labels import LabelTable, read_labels
+from recordmill.transforms.join.join_files import RANGE_BITS, FolderRules, _add_rows
 from recordmill.transforms.join.list_images import Files, file_block
-from recordmill.transforms.join.match_blocks import NO_FILES, check_same_files, match_rows, without_faults
-from recordmill.transforms.shards.plan_blocks import BlockKey, cut_range
-
-RANGE_BITS = 6
-"""A million images are some 3 MB in each of 64 ranges."""
-
-
-class FolderRules(NamedTuple):
-    """How images are labelled.
-
-    Attributes:
-        output: folder of the data set, which may be within a folder of images.
-        rule: finds the class in a path; None if a table of labels names the images.
-        source, kind: path and kind of the input, for its numbers of rows; empty if they are counted elsewhere.
-    """
-
-    output: str
-    rule: PathLabels | None
-    classes: tuple[str, ...]
-    splits: tuple[str, ...]
-    seed: int
-    source: str
-    kind: str
 
 
 def folder_rows(files: Files, facts: FactsBuilder, rules: FolderRules, division: Division) -> Iterator[Keyed]:
@@ -75,110 +49,8 @@ def _read(table: LabelTable, rules: FolderRules, division: Division) -> Iterator
     yield tagged(facts)
 
 
-@dataclass(eq=False, repr=False)
-class JoinFiles(beam.PTransform):
-    """Convert (range, packed Block) of image rows and files to (BlockKey, packed Block) of whole Blocks.
-
-    The outputs are `blocks` and `facts`, which count the rows of the input that are dropped; see `count_rows`."""
-
-    rules: FolderRules
-
-    def expand(self, sides):
-        join = beam.FlatMap(_join, self.rules).with_output_types(tuple[BlockKey, bytes])
-        grouped = sides | "BothSides" >> beam.Flatten() | "GroupByRange" >> beam.GroupByKey()
-        return grouped | "Join" >> join.with_outputs(FACTS, main="blocks")
-
-
-def _join(group: tuple[int, Iterable[bytes]], rules: FolderRules) -> Iterator[Any]:
-    number, packed = group
-
-    def join(blocks: list[Block]) -> tuple[Block | None, FactsBuilder]:
-        facts = FactsBuilder()
-        joined = join_files(blocks, rules.classes, rules.splits, rules.seed, facts)
-        kept = [] if joined is None else [joined.split]
-        _add_rows(facts, (block.split for block in blocks if block.split is not None), rules, kept)
-        return joined, facts
-
-    joined, facts = run_step("join files", join, list(map(unpack_block, packed)))
-    yield tagged(facts)
-    if joined is not None:
-        yield from cut_range(number, joined)
-
-
-def _add_rows(
-    facts: FactsBuilder, splits: Iterable[np.ndarray], rules: FolderRules, less: Iterable[np.ndarray] = ()
-) -> None:
-    """Add rows of the input, by their split, to `facts`."""
-    before, after = (sum(np.bincount(each, minlength=len(rules.splits)) for each in some) for some in (splits, less))
-    for split, images in zip(rules.splits, np.broadcast_to(before - after, len(rules.splits)).tolist(), strict=True):
-        if images and rules.source:
-            facts.add_rows(split, InputRows(rules.source, rules.kind, images, 0))
-
-
 def count_rows(keyed: tuple[BlockKey, bytes], rules: FolderRules) -> Facts:
     """Return the numbers of rows of a Block, whose images have their final splits."""
     facts = FactsBuilder()
     _add_rows(facts, [unpack_block(keyed[1]).split], rules)
     return facts.build()
-
-
-def join_files(
-    blocks: Iterable[Block], classes: Sequence[str], splits: Sequence[str], seed: int, facts: FactsBuilder
-) -> Block | None:
-    """Return a range's images in order; None without any.
-
-    Args:
-        blocks: in any order: rows, which have a split, and the columns of their files if they come from paths or have
-            met their files; and files, if a table of labels names the images.
-        classes: names of the classes that are wanted; empty for all.
-
-    Raises:
-        CollidingImagesError: a name is that of two files.
-    """
-    parts = list(blocks)
-    rows = [part for part in parts if part.split is not None]
-    files = [part for part in parts if part.split is None]
-    if not rows:
-        facts.add_unlisted(*{name for part in files for name in part.file_name.texts()})
-        return None
-    block = join_blocks(rows)
-    if block.state is None:
-        matched = match_rows(block, join_blocks([NO_FILES, *files]) if block.file_bytes is None else None, "path")
-        block = matched.rows
-        facts.add_unlisted(*matched.unlisted)
-    if block.class_name is not None:  # each row of another table is a record
-        block = _without_repeated(block, splits, facts)
-    block = without_faults(block, splits, facts)
-    block = _chosen(block, classes, splits, facts)
-    return block.take(image_order(block, hash_images(block.image_id, seed)))
-
-
-def _without_repeated(block: Block, splits: Sequence[str], facts: FactsBuilder) -> Block:
-    """Drop rows of one name: all of them if they differ, as their order depends on the runner; else all but one."""
-    ids, numbers = np.unique(block.image_id, return_counts=True)
-    dropped = np.zeros(len(block), bool)
-    for image_id in ids[numbers > 1].tolist():
-        rows = np.flatnonzero(block.image_id == image_id)
-        found = block.take(rows)
-        names, labels = found.file_name.texts(), found.class_name.texts()
-        check_same_files(names[0], found)
-        of_splits = [splits[split] for split in found.split.tolist()]
-        said = sorted({f"{label!r} in {split}" for label, split in zip(labels, of_splits, strict=True)})
-        detail = f"another row says the same of {names[0]!r}"
-        if len(said) > 1:
-            detail = f"{len(rows)} rows of {names[0]!r} say {', '.join(said)}: none is taken"
-        rejected = rows if len(said) > 1 else rows[1:]
-        dropped[rejected] = True
-        for split in of_splits[-len(rejected) :]:
-            facts.reject(split, Rejected("image", image_id, Reason.DUPLICATE_IMAGE_ID, detail))
-    return block.take(np.flatnonzero(~dropped)) if dropped.any() else block
-
-
-def _chosen(block: Block, classes: Sequence[str], splits: Sequence[str], facts: FactsBuilder) -> Block:
-    """Drop images of other classes."""
-    if not classes:
-        return block
-    is_chosen = np.array([name in set(classes) for name in block.class_name.texts()], bool)
-    for split, number in enumerate(np.bincount(block.split[~is_chosen]).tolist()):
-        facts.count(splits[split], Metric.OF_OTHER_CLASSES, number)
-    return block.take(np.flatnonzero(is_chosen))

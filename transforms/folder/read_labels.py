@@ -1,11 +1,10 @@
 """Read tables of image paths and labels as image rows."""
 
 import logging
-import os
 import posixpath
 import unicodedata
 from collections.abc import Iterator
-from functools import lru_cache, partial
+from functools import partial
 from itertools import chain, islice
 
 import msgspec
@@ -19,6 +18,7 @@ from recordmill.schemas.names import has_control_character, is_absolute, name_fa
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder.choose_classes import named_rows
+from recordmill.transforms.join.picture_names import path_below
 from recordmill.transforms.rows.read_rows import TextRow, TextRows, read_texts
 from recordmill.transforms.runtime import progress
 
@@ -85,33 +85,6 @@ def _labelled(
     detail = f"{posixpath.basename(table.path)} row {row.number}: {fault[1]}"
     facts.reject(split if split in splits else splits[0], Rejected("image", None, fault[0], detail))
     return None
-
-
-def picture_name(path: str, folders: tuple[str, ...]) -> str:
-    """Return the `recordmill.schemas.names.name_key` of the file that a table's path names, relative to its folder."""
-    return name_key(path_below(path.strip(), folders))
-
-
-def path_below(path: str, folders: tuple[str, ...]) -> str:
-    """Return a path relative to its folder of images; unchanged if it is relative, or in no such folder."""
-    if not path.startswith("/") and "://" not in path:
-        return path
-    whole = _whole(path)
-    return next(
-        (whole[len(folder) :] for folder in _whole_folders(folders, os.getcwd()) if whole.startswith(folder)), path
-    )
-
-
-@lru_cache
-def _whole_folders(folders: tuple[str, ...], _: str) -> list[str]:
-    """Return folders, the innermost first; relative ones are below the working folder, the second parameter."""
-    return sorted((f"{_whole(folder)}/" for folder in folders), key=len, reverse=True)
-
-
-def _whole(path: str) -> str:
-    """Return the one spelling of a path, from its root; the text before `://` is unchanged."""
-    scheme, separator, rest = path.rpartition("://")
-    return scheme + separator + posixpath.normpath(rest) if separator else os.path.abspath(path)
 
 
 def table_splits(path: str, columns: LabelColumns) -> tuple[str, ...] | None:

@@ -8,15 +8,15 @@ from typing import Any, BinaryIO, NamedTuple
 import msgspec
 import pyarrow as pa
 
+from recordmill.schemas.inputs.boxes import box_xywh_px
 from recordmill.schemas.inputs.coco import BoxFormat
+from recordmill.schemas.inputs.json_text import quote_nan
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.inputs.tables import RowsReading, rows_format
 from recordmill.schemas.names import name_parts
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.naming import decoded
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, not_usable, parser
-from recordmill.transforms.coco.cut_blocks import quote_nan
-from recordmill.transforms.coco.guess_box_format import box_xywh_px
 from recordmill.transforms.rows.read_rows import read_stream
 from recordmill.transforms.rows.row_batch import RowBatch, shown
 

@@ -20,7 +20,6 @@ from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.annotated.naming import split_folders
 from recordmill.transforms.annotated.source import ImageParts, Source, SourceFolder
-from recordmill.transforms.coco.guess_box_format import Boxes, check_box_format
 from recordmill.transforms.imagefolder.imagefolder_options import ImagefolderOptions
 from recordmill.transforms.imagefolder.parse_metadata import (
     CAPTIONS,
@@ -43,6 +42,7 @@ from recordmill.transforms.imagefolder.parse_metadata import (
     value_of,
 )
 from recordmill.transforms.images.load_images import inspect_picture
+from recordmill.transforms.join.guess_box_format import Boxes, check_box_format
 from recordmill.transforms.rows.read_rows import read_stream
 from recordmill.transforms.storage.resolve import existing, join_path, split_folder, storage_for
 

@@ -20,9 +20,9 @@ from recordmill.transforms.blocks.image_tasks import label_column
 from recordmill.transforms.blocks.pack_block import Keyed, pack_parts, unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.dataset.facts import FactsBuilder, tagged
-from recordmill.transforms.folder.read_folder import RANGE_BITS
 from recordmill.transforms.images.load_images import KEPT_BYTES, keep_files
 from recordmill.transforms.join.divide_images import class_borders
+from recordmill.transforms.join.join_files import RANGE_BITS
 from recordmill.transforms.join.match_blocks import FileState, MatchRows, name_buckets
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.rows.row_batch import RowBatch

@@ -18,7 +18,7 @@ from recordmill.transforms.annotated.join_annotated import frame_warnings
 from recordmill.transforms.annotated.naming import decoded
 from recordmill.transforms.annotated.read_labels import labelled_rows
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage
-from recordmill.transforms.user_samples.gather_samples import trait_warnings
+from recordmill.transforms.join.traits import trait_warnings
 from tests.conftest import draw_jpeg, manifest_of, read_examples, rejects_of
 from tests.transforms.annotated.line_format import LineOptions
 

@@ -20,9 +20,9 @@ from recordmill.schemas.inputs.annotations import (
     Segment,
     StuffAnnotation,
 )
+from recordmill.schemas.inputs.boxes import box_fault, keypoints_fault
 from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind, BoxFormat
 from recordmill.schemas.rejects import Reason, Rejected
-from recordmill.transforms.coco.convert_rows import box_fault, keypoints_fault
 from tests.transforms.coco.whole_files import CATEGORY, IMAGE, OBJECT, Read, document, without
 
 INSTANCES, KEYPOINTS, CAPTIONS, STUFF, PANOPTIC, IMAGE_INFO = AnnotationKind

@@ -8,15 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.schemas.errors import AnnotationFileError
-from recordmill.transforms.coco.cut_blocks import (
-    Cut,
-    JsonBlock,
-    NotJsonError,
-    cut_blocks,
-    quote_nan,
-    whole_rows,
-    whole_value,
-)
+from recordmill.schemas.inputs.json_text import quote_nan
+from recordmill.transforms.coco.cut_blocks import Cut, JsonBlock, NotJsonError, cut_blocks, whole_rows, whole_value
 from recordmill.transforms.coco.file_fields import has_data
 
 TEXTS = st.sampled_from(["", "}, {", '"}]', "\\", "]}", "NaN", "é\u2028", '\\"}, {"id": 1}'])

@@ -9,13 +9,8 @@ from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.coco import AnnotationFile, AnnotationKind
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, KERAS, LAYOUTS, TFDS
-from recordmill.transforms.coco.describe_files import (
-    choose_features,
-    describe_inputs,
-    input_facts,
-    merge_categories,
-    select_categories,
-)
+from recordmill.transforms.coco.describe_files import describe_inputs, input_facts, merge_categories
+from recordmill.transforms.join.choose_categories import choose_features, select_categories
 
 INSTANCES, KEYPOINTS, CAPTIONS, STUFF, PANOPTIC, IMAGE_INFO = AnnotationKind
 CAT, DOG, BIRD = Category(17, "cat", "animal"), Category(18, "dog", "animal"), Category(0, "bird")

@@ -8,19 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.schemas.errors import WrongFlagError
+from recordmill.schemas.inputs.boxes import box_area_px2, box_xywh_px
 from recordmill.schemas.inputs.coco import BoxFormat
 from recordmill.transforms.coco.coco_rows import AnnotationRow, MaskedRow
-from recordmill.transforms.coco.guess_box_format import (
-    Guess,
-    box_area_px2,
-    box_xywh_px,
-    check_box_format,
-    guess_box_format,
-    join_samples,
-    sample_boxes,
-    sampled_of,
-    warn_of_boxes,
-)
+from recordmill.transforms.coco.sample_boxes import join_samples, sample_boxes, sampled_of
+from recordmill.transforms.join.guess_box_format import Guess, check_box_format, guess_box_format, warn_of_boxes
 
 XYWH, XYXY, CXCYWH, REL_XYWH, REL_XYXY, REL_CXCYWH = BoxFormat
 SIZE = (640, 480)

@@ -17,10 +17,11 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_tasks
-from recordmill.transforms.coco import join_images as module
-from recordmill.transforms.coco.join_images import Filters, limit_records, screen_annotations
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
+from recordmill.transforms.join.screen_objects import Filters, screen_annotations
+from recordmill.transforms.shards import limit_records as module
+from recordmill.transforms.shards.limit_records import limit_records
 from tests.transforms.blocks.of_tasks import block_of_tasks
 from tests.transforms.dataset.kinds import SplitReject, listed
 

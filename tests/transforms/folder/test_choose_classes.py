@@ -21,11 +21,11 @@ from recordmill.transforms.folder import choose_classes as module
 from recordmill.transforms.folder.choose_classes import (
     ListClasses,
     WarnOfNestedClasses,
-    class_labels,
     folders_without_images,
     nested_classes,
 )
 from recordmill.transforms.folder.folder_options import FolderOptions
+from recordmill.transforms.join.choose_categories import class_labels
 
 
 def labels_of(*names: str) -> LabelMap:

@@ -15,7 +15,7 @@ from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.blocks.image_tasks import image_tasks, label_column
 from recordmill.transforms.blocks.run_step import hash_images
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
-from recordmill.transforms.folder.read_folder import join_files
+from recordmill.transforms.join.join_files import join_files
 from recordmill.transforms.join.list_images import file_block
 from tests.transforms.dataset.kinds import SplitReject, listed
 from tests.transforms.folder.rows import Row, block_of

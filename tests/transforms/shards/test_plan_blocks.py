@@ -16,15 +16,15 @@ from recordmill.schemas.inputs.annotations import Annotation, Caption, ImageLabe
 from recordmill.schemas.inputs.images import ImageRef, ImageTask
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS
 from recordmill.schemas.shards import ShardKey, ShardSizing
+from recordmill.transforms.blocks import cut_range as module
+from recordmill.transforms.blocks.cut_range import cut_range
 from recordmill.transforms.blocks.image_tasks import image_tasks
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.blocks.run_step import hash_images, image_order, ranges_of
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
-from recordmill.transforms.shards import plan_blocks as module
 from recordmill.transforms.shards.plan_blocks import (
     PlanBlocks,
     SplitPlan,
-    cut_range,
     empty_shards,
     place_images,
     plan_blocks,

@@ -14,6 +14,7 @@ from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.encoders.encode_objects import in_pixels
+from recordmill.transforms.join.traits import Trait, choose_labels
 from recordmill.transforms.user_samples.convert_samples import (
     SampleCoder,
     SampleRules,
@@ -22,7 +23,6 @@ from recordmill.transforms.user_samples.convert_samples import (
     checked,
     samples_of,
 )
-from recordmill.transforms.user_samples.gather_samples import Trait, choose_labels
 
 LABELS = LabelMap((Category(-3, "cat"), Category(7, "dog", keypoints=("nose", "tail")), Category(9, "cat")))
 SPLITS = ("train", "val")

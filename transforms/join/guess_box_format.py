@@ -1,75 +1,13 @@
 """Detect boxes that are probably not xywh in pixels."""
 
-import contextlib
-import math
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from recordmill.schemas.errors import WrongFlagError
 from recordmill.schemas.inputs.coco import BoxFormat
-from recordmill.transforms.coco.coco_rows import AnnotationRow, polygon_bounds
-from recordmill.transforms.coco.file_fields import text_of
 
-Numbers = tuple[float, float, float, float]
-BOX = msgspec.json.Decoder(Numbers)
-
-LARGEST = 1e18
-"""Limit in pixels, or square pixels, beyond any image. It is within float32, the type of records (up to 3.4e38)."""
-
-
-def box_xywh_px(numbers: Numbers, format_: BoxFormat, width: int, height: int) -> Numbers:
-    """Convert a `bbox` of another format to x, y, width, height in pixels. Width and height may be negative.
-
-    Args:
-        width, height: Size of the image, in pixels. Formats in pixels ignore it.
-
-    >>> box_xywh_px((60, 20, 100, 50), BoxFormat.XYXY, width=0, height=0)
-    (60, 20, 40, 30)
-    >>> box_xywh_px((0.5, 0.5, 0.25, 0.5), BoxFormat.REL_XYWH, width=100, height=40)
-    (50.0, 20.0, 25.0, 20.0)
-    >>> box_xywh_px((60, 20, 40, 10), BoxFormat.CXCYWH, width=0, height=0)
-    (40.0, 15.0, 40.0, 10.0)
-    """
-    x, y, xmax, ymax = numbers
-    if format_ in (BoxFormat.CXCYWH, BoxFormat.REL_CXCYWH):
-        x, y = round(x - xmax / 2, 12), round(y - ymax / 2, 12)
-    if format_ not in (BoxFormat.XYXY, BoxFormat.REL_XYXY):
-        # Rounding keeps 0.9 + 0.1 of a side at the edge, not one float beyond it.
-        xmax, ymax = round(x + xmax, 12), round(y + ymax, 12)
-    if format_.is_fraction:
-        x, y, xmax, ymax = x * width, y * height, xmax * width, ymax * height
-    return x, y, _length(x, xmax), _length(y, ymax)
-
-
-def _length(low: float, high: float) -> float:
-    """Return the largest length with `low + length` <= `high`."""
-    length = high - low
-    return length if low + length <= high else math.nextafter(length, -math.inf)
-
-
-def box_area_px2(area: float, numbers: Numbers, format_: BoxFormat, bbox_xywh_px: Numbers) -> float:
-    """Return the area of an object in pixels², for a `bbox` of another format than COCO's.
-
-    The area of the box replaces two kinds of `area`: the product of the last two numbers of `bbox`, which a tool took
-    for width and height, and, in formats of fractions, at most 1.
-
-    >>> box_area_px2(5000, (60, 20, 100, 50), BoxFormat.XYXY, (60, 20, 40, 30))
-    1200
-    """
-    is_fraction = format_.is_fraction and area <= 1
-    if is_fraction or math.isclose(area, numbers[2] * numbers[3], rel_tol=1e-6):
-        return bbox_xywh_px[2] * bbox_xywh_px[3]
-    return area
-
-
-_SAMPLE = 10_000
-"""Number of evenly spaced rows to sample. The time is then the same for a file of any size."""
-_ROW_BYTES = 60
-"""Minimum size of a row. Rows with polygons are ten times as large, so that fewer rows are sampled."""
 _NEARLY_ALL = 0.98
 _MOST = 0.5
 _FEW = 2
@@ -157,18 +95,6 @@ def warn_of_boxes(path: str, boxes: Boxes) -> Iterator[str]:
         )
 
 
-_FRACTION = rb"\s*(?:[0-9](?:\.[0-9]+)?[eE]-[0-9]+|0(?:\.[0-9]+)?|1(?:\.0+)?)\s*"
-_FRACTIONS = re.compile(rb"\[" + rb",".join([_FRACTION] * 4) + rb"\]")
-
-
-def fraction_boxes(rows: Iterable[AnnotationRow]) -> list[AnnotationRow]:
-    """Return the rows whose `bbox` is within 0..1, and not of whole numbers. The text decides, because all rows of a
-    file are looked at."""
-    return [
-        row for row in rows if _FRACTIONS.fullmatch(row.bbox) and any(number % 1 for number in BOX.decode(row.bbox))
-    ]
-
-
 _MEANINGS = {
     BoxFormat.XYXY: "x1, y1, x2, y2 in pixels",
     BoxFormat.CXCYWH: "centre x, centre y, width, height in pixels",
@@ -176,54 +102,6 @@ _MEANINGS = {
     BoxFormat.REL_XYWH: "x, y, width, height as fractions of the image's sides",
     BoxFormat.REL_CXCYWH: "centre x, centre y, width, height as fractions of the image's sides",
 }
-
-
-class SampledBoxes(NamedTuple):
-    """Columns of Boxes for a sample of rows, with image ids in place of sizes.
-
-    Attributes:
-        image_ids: int64 [N].
-    """
-
-    image_ids: np.ndarray
-    numbers: np.ndarray
-    areas: np.ndarray
-    extents: np.ndarray
-
-    def boxes(self, sizes: Mapping[int, tuple[int, int]]) -> Boxes:
-        """Return Boxes with image sizes. `sizes` has width and height in pixels by image id."""
-        unknown = (np.nan, np.nan)
-        of_images = [sizes.get(image_id, unknown) for image_id in self.image_ids.tolist()]
-        return Boxes(self.numbers, np.array(of_images, float).reshape(-1, 2).T, self.areas, self.extents)
-
-
-def sampled_of(file_bytes: int) -> int:
-    """Return the step between sampled rows of a file of this size, for about _SAMPLE rows at most."""
-    return max(1, file_bytes // (_SAMPLE * _ROW_BYTES))
-
-
-def sample_boxes(rows: Sequence[AnnotationRow]) -> SampledBoxes:
-    """Return the boxes of rows. Malformed boxes are skipped."""
-    unknown = (np.nan,) * 4
-    image_ids, numbers, areas, extents = [], [], [], []
-    for row in rows:
-        with contextlib.suppress(msgspec.DecodeError):
-            box = BOX.decode(row.bbox)
-            if max(map(abs, box)) <= LARGEST:
-                image_ids.append(row.image_id)
-                numbers.append(box)
-                areas.append(np.nan if row.area is None else row.area)
-                extents.append(polygon_bounds(text_of(row, "segmentation")) or unknown)
-    return SampledBoxes(
-        np.array(image_ids, np.int64),
-        np.array(numbers, float).reshape(-1, 4).T,
-        np.array(areas, float),
-        np.array(extents, float).reshape(-1, 4).T,
-    )
-
-
-def join_samples(samples: Sequence[SampledBoxes]) -> SampledBoxes:
-    return SampledBoxes(*(np.concatenate(columns, axis=-1) for columns in zip(*samples, strict=True)))
 
 
 def guess_box_format(boxes: Boxes) -> Guess | None:
