@@ -88,7 +88,29 @@ def annotations_of(block: Block) -> list[Annotation]:
         block.area_px2.tolist(),
         block.is_crowd.tolist(),
     )
-    return list(map(Annotation, *plain, segmentation, keypoints))
+    if block.in_fractions is None and all(getattr(block, name) is None for name in _RARE):
+        return list(map(Annotation, *plain, segmentation, keypoints))
+    rare = (_rare_values(getattr(block, name), default, block.num_objects) for name, default in _RARE.items())
+    return list(map(Annotation, *plain, segmentation, keypoints, *rare))
+
+
+_RARE: dict[str, Any] = {
+    "difficult": False,
+    "truncated": False,
+    "view": "",
+    "track_id": -1,
+    "corners_px": (0.0,) * 8,
+    "in_fractions": False,
+}
+"""Columns of objects that most Blocks lack, with the value of an object without one."""
+
+
+def _rare_values(column: Any, default: Any, number: int) -> list[Any]:
+    if column is None:
+        return [() if isinstance(default, tuple) else default] * number
+    if isinstance(column, Ragged):
+        return column.texts()
+    return [tuple(row) if any(row) else () for row in column.tolist()] if column.ndim > 1 else column.tolist()
 
 
 def labels_of(block: Block) -> list[ImageLabels]:
@@ -135,6 +157,11 @@ def object_columns(objects: Sequence[Annotation]) -> dict[str, Any]:
         columns["segmentation"] = ragged_bytes([each.segmentation for each in objects])
     if any(each.keypoints_xyv for each in objects):
         columns["keypoints_xyv"] = ragged_numbers([each.keypoints_xyv for each in objects])
+    for name, default in _RARE.items():
+        values = [getattr(each, name) for each in objects]
+        if any(value not in (default, ()) for value in values):
+            texts = isinstance(default, str)
+            columns[name] = ragged_texts(values) if texts else np.array([v if v != () else default for v in values])
     return columns
 
 

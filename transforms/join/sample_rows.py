@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -97,25 +97,7 @@ def sample_rows(samples: Sequence[Sample], objects: Sequence[Sequence[UsableObje
     return block.having(
         first_object_of_image=starts_of(np.array(list(map(len, objects)), np.int64)),
         **object_columns([each.annotation for each in found]),
-        **_more_columns([each.source for each in found]),
     )
-
-
-def _more_columns(objects: Sequence[SampleObject]) -> dict[str, Any]:
-    """Return the columns that an Annotation lacks, without empty ones."""
-    columns: dict[str, Any] = {
-        "in_fractions": np.array([each.frame == "fraction" for each in objects], bool),
-        "difficult": np.array([each.difficult for each in objects], bool),
-        "truncated": np.array([each.truncated for each in objects], bool),
-    }
-    columns = {name: column for name, column in columns.items() if column.any()}
-    if any(each.view for each in objects):
-        columns["view"] = ragged_texts([each.view for each in objects])
-    if any(each.track_id is not None for each in objects):
-        columns["track_id"] = np.array([-1 if each.track_id is None else each.track_id for each in objects], np.int64)
-    if any(each.corners for each in objects):
-        columns["corners_px"] = np.array([each.corners or (0.0,) * 8 for each in objects], np.float64)
-    return columns
 
 
 def _annotation(sample: Sample, number: int, each: SampleObject, finder: CategoryFinder) -> Annotation:
@@ -135,7 +117,9 @@ def _annotation(sample: Sample, number: int, each: SampleObject, finder: Categor
     area = box[2] * box[3] if each.area_px2 is None else each.area_px2
     if not (abs(area) <= LARGEST and -_INT64 <= id_ < _INT64):
         raise UnusableError(Reason.MALFORMED_ANNOTATION, f"area {area}, id {id_}")
-    return Annotation(id_, category_id, box, area, each.is_crowd, each.segmentation.encode(), each.keypoints)
+    more = each.difficult, each.truncated, each.view, -1 if each.track_id is None else each.track_id, each.corners
+    segmentation, in_fractions = each.segmentation.encode(), each.frame == "fraction"
+    return Annotation(id_, category_id, box, area, each.is_crowd, segmentation, each.keypoints, *more, in_fractions)
 
 
 def _labels(sample: Sample) -> ImageLabels:

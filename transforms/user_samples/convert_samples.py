@@ -158,32 +158,6 @@ def block_of(samples: Sequence[Sample], labels: LabelMap, rules: SampleRules, re
     return block.take(image_order(block, hash_images(block.image_id, rules.seed)))
 
 
-def _more_values(block: Block) -> Iterator[dict[str, Any]]:
-    """Yield the fields of each object that an Annotation lacks."""
-    columns = [(name, column) for name, column in block.object_columns() if name in _MORE]
-    held = {name: column.texts() if name == "view" else column.tolist() for name, column in columns}
-    for row in range(block.num_objects):
-        values = {_MORE[name]: column[row] for name, column in held.items()}
-        if "frame" in values:
-            values["frame"] = "fraction" if values["frame"] else "px"
-        if values.get("track_id") == -1:
-            values["track_id"] = None
-        if "corners" in values:
-            values["corners"] = tuple(values["corners"]) if any(values["corners"]) else ()
-        yield values
-
-
-_MORE = {
-    "in_fractions": "frame",
-    "difficult": "difficult",
-    "truncated": "truncated",
-    "view": "view",
-    "track_id": "track_id",
-    "corners_px": "corners",
-}
-"""Fields of a SampleObject by the columns that an Annotation lacks."""
-
-
 def check_distinct(samples: Iterable[Sample]) -> None:
     """Check that names and ids are unique.
 
@@ -221,7 +195,6 @@ def _file_of(sample: Sample) -> tuple[str, int, str]:
 def samples_of(block: Block, labels: LabelMap, splits: Sequence[str]) -> Iterator[Sample]:
     """Yield the images of a complete Block as Samples."""
     names = {category.id: category.name for category in labels.categories}
-    more = _more_values(block)
     for task in image_tasks(block, splits):
         of_image = task.labels
         objects = [
@@ -234,7 +207,12 @@ def samples_of(block: Block, labels: LabelMap, splits: Sequence[str]) -> Iterato
                 area_px2=each.area_px2,
                 category_id=each.category_id,
                 id=each.id,
-                **next(more),
+                frame="fraction" if each.in_fractions else "px",
+                difficult=each.difficult,
+                truncated=each.truncated,
+                view=each.view,
+                track_id=None if each.track_id < 0 else each.track_id,
+                corners=each.corners_px,
             )
             for each in task.annotations
         ]
