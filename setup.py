@@ -16,7 +16,7 @@ GCP = [f"apache-beam[gcp]{BEAM_VERSIONS}", *ARROW, *STORAGE]
 setup(
     name="recordmill",
     version="0.1.0",
-    description="Data sets of pictures and labels (COCO first) become sharded TFRecord files, with Apache Beam",
+    description="Data sets of images and labels (COCO first) become sharded TFRecord files, with Apache Beam",
     license="Apache-2.0",
     python_requires=">=3.10",
     packages=find_packages(str(Path(__file__).parent), include=["recordmill", "recordmill.*"]),

@@ -1,10 +1,10 @@
 """Measure the end of a job with many images: the sum of Facts, and the commit.
 
-    python benchmarks/commit.py [--images 10000000] [--shards 1000] [--no-pictures]
+    python benchmarks/commit.py [--images 10000000] [--shards 1000] [--no-images]
 
 Writes made-up notes of shards, adds up their Facts, and commits the split, in one process. The shards themselves are
-empty files. Prints seconds of processor, and the peak memory of the sum and of the commit. --no-pictures makes records
-without pictures, which have no fingerprints.
+empty files. Prints seconds of processor, and the peak memory of the sum and of the commit. --no-images makes records
+without images, which have no fingerprints.
 """
 
 import argparse
@@ -43,12 +43,12 @@ def fingerprints(file: str, images: int, first: int) -> Fingerprints:
     return Fingerprints(file, msgspec.Raw(msgspec.json.encode(names)), rows.tobytes(), FINGERPRINT_VERSION)
 
 
-def shard_result(key: ShardKey, images: int, has_pictures: bool) -> ShardResult:
+def shard_result(key: ShardKey, images: int, has_images: bool) -> ShardResult:
     file = shard_names("made", key.split, "detection").file(key, images, gzip=False)
     first = key.index * images
     rejected = tuple(Rejected("image", first + each, Reason.IMAGE_UNREADABLE, "cut short") for each in range(5))
     classes = {index: images // _CLASSES + (index < images % _CLASSES) for index in range(_CLASSES)}
-    prints = fingerprints(file, images, first) if has_pictures else None
+    prints = fingerprints(file, images, first) if has_images else None
     counted = {Metric.IMAGES: images, Metric.OBJECTS: images}
     info = ShardInfo(file, images, 0, _NO_BYTES, "")
     return ShardResult(key, "", {}, info, counted, rejected, Statistics(images), classes, prints)
@@ -62,7 +62,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=10_000_000)
     parser.add_argument("--shards", type=int, default=1000)
-    parser.add_argument("--no-pictures", action="store_true")
+    parser.add_argument("--no-images", action="store_true")
     args = parser.parse_args()
     images = args.images // args.shards
     with tempfile.TemporaryDirectory() as output:

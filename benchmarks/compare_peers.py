@@ -1,4 +1,4 @@
-"""One table of twelve other programs and Recordmill, which write the same pictures and boxes.
+"""One table of twelve other programs and Recordmill, which write the same images and boxes.
 
     python benchmarks/compare_peers.py [--images 5000] [--shards 8] [--runs 3] [--only NAME,NAME] [--folder DIR]
 
@@ -6,7 +6,7 @@
 of each, with the settings that are fastest here. Whole processes are timed, in turn, round after round; those that take
 long are run once. "after imports" is without what importing their modules takes. Memory is that of all processes.
 
-What each does about bad input is found by running it: a picture that is cut off in its middle, one that is not there,
+What each does about bad input is found by running it: an image that is cut off in its middle, one that is not there,
 and one of another size than the JSON says, among sixteen. Recordmill is told to accept rejects, as it ends with an
 error, after writing, where they are so many.
 """
@@ -118,7 +118,7 @@ def log_of(output: Path) -> Path:
 
 
 def timed(peer: Peer, data: Path, output: Path, shards: int) -> Measure:
-    """Measure of a run that wrote every picture.
+    """Measure of a run that wrote every image.
 
     Raises:
         SystemExit: it failed, or wrote too little.
@@ -166,7 +166,7 @@ FAULTS: Mapping[str, Callable[[Path, str], None]] = {
 
 
 def answer(status: int, said: bytes, output: Path, name: str, some: bytes | None) -> str:
-    """The peer's answer to a bad picture, whose file contains the bytes `some`."""
+    """The peer's answer to a bad image, whose file contains the bytes `some`."""
     if status:
         return "stops"
     texts = [path.read_bytes() for path in output.rglob("*") if path.is_file()]

@@ -1,10 +1,10 @@
 """How many copies are found, and what finding them costs.
 
-    python benchmarks/duplicates.py [--pictures DIR] [--images 1000000] [--folder DIR]
+    python benchmarks/duplicates.py [--images DIR] [--images 1000000] [--folder DIR]
 
-Of each different picture below DIR a copy is made of each kind that people make, and hashed: the table gives the share
-of copies that are near their picture, and the pairs of different pictures that are near each other (look at those: they
-may be copies that somebody made before). Without DIR pictures are drawn. Then as many random fingerprints as --images,
+Of each different image below DIR a copy is made of each kind that people make, and hashed: the table gives the share
+of copies that are near their image, and the pairs of different images that are near each other (look at those: they
+may be copies that somebody made before). Without DIR images are drawn. Then as many random fingerprints as --images,
 of which one in a thousand has an exact and a near copy, are compared, in one process: seconds of processor, peak MB.
 """
 
@@ -26,7 +26,7 @@ from recordmill.schemas.problems import FINGERPRINT, FINGERPRINT_VERSION, NO_HAS
 from recordmill.transforms.blocks.image_facts import RecordPlaces
 from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.images.measure_pixels import measure_file
-from recordmill.transforms.images.open_picture import kind_of, open_picture
+from recordmill.transforms.images.open_image import kind_of, open_image
 from recordmill.transforms.insight.find_duplicates import NEAR_BITS, bits_set, find_duplicates, near_groups
 from recordmill.transforms.insight.fingerprint_images import fingerprint_images
 from recordmill.transforms.sample.write_sample import write_sample
@@ -64,9 +64,9 @@ def encoded(picture: Image.Image, quality: int) -> bytes:
 
 
 def fingerprint(data: bytes) -> np.void:
-    """Fingerprint of one picture."""
+    """Fingerprint of one image."""
     kind = kind_of(data)
-    with open_picture(data, kind) as picture:
+    with open_image(data, kind) as picture:
         size = picture.size
     values = {"image.file_name": b"", "image.width": size[0], "image.height": size[1], "image.encoded": data}
     facts = RecordView(values).facts(measure_file(data, kind))
@@ -92,14 +92,14 @@ def measure_recall(folder: Path) -> None:
             names.append(name)
             found.append(own)
             near.update({kind: are_near(own, fingerprint(copy)) for kind, copy in copies(picture).items()})
-    print(f"{len(names):,} different pictures with content; of copies are near:")
+    print(f"{len(names):,} different images with content; of copies are near:")
     for kind, number in near.items():
         print(f"  {kind}: {number / len(names):.4f}")
     hashes = np.array([each["hash"] for each in found], np.uint64)
     both = combinations(range(len(names)), 2)
     close = [(one, other) for one, other in both if bits_set(hashes[one] ^ hashes[other]) <= NEAR_BITS]
     pairs = [(one, other) for one, other in close if are_near(found[one], found[other])]
-    print(f"  {len(pairs)} pairs of different pictures are near ({len(close)} by their hashes alone)")
+    print(f"  {len(pairs)} pairs of different images are near ({len(close)} by their hashes alone)")
     for one, other in pairs:
         print(f"    {names[one]} {names[other]}")
 

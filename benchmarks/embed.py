@@ -1,11 +1,11 @@
-"""Features of pictures: against `model.predict` of pictures that are decoded already, and against the recipe's loop.
+"""Features of images: against `model.predict` of images that are decoded already, and against the recipe's loop.
 
     python benchmarks/embed.py [--images 128] [--runs 5] [--model efficientnet-b0] [--size 224] [--folder DIR]
 
-Pictures/s of writing shards (read, decoded, through the model, written, with checksums), of `model.predict` over the
+Images/s of writing shards (read, decoded, through the model, written, with checksums), of `model.predict` over the
 same pixels in memory, and of the recipe's loop: `load_img`, `model.predict` of one, `tf.train.Example`,
 `TFRecordWriter`. The model is loaded and has run once. Ways in turn, round after round, medians; then peak memory of
-whole commands, of which one has four times the pictures.
+whole commands, of which one has four times the images.
 """
 
 import os
@@ -35,7 +35,7 @@ from recordmill.schemas.inputs.models import FeatureModel, ModelChoice
 from recordmill.schemas.layouts import features_table
 from recordmill.schemas.shards import ShardKey
 from recordmill.transforms.blocks.pack_block import pack_block
-from recordmill.transforms.encoders.embed_pictures import EmbedPictures
+from recordmill.transforms.encoders.embed_images import EmbedImages
 from recordmill.transforms.encoders.load_model import build_model, load_model
 from recordmill.transforms.runtime.threads import usable_cores
 from recordmill.transforms.shards.shard_file import ShardRecipe
@@ -47,7 +47,7 @@ BATCH = 16
 
 def embed(paths: list[Path], choice: ModelChoice, found: FeatureModel, output: Path) -> None:
     """One shard, as a worker writes it."""
-    maker = EmbedPictures(choice, found, BATCH, "float32", "nearest")
+    maker = EmbedImages(choice, found, BATCH, "float32", "nearest")
     recipe = ShardRecipe(str(output), "features", "features", False, 0, maker, FORMAT)
     labels, table = LabelMap((Category(0, "thing"),)), features_table(found.feature_shape, "float32")
     tasks = [
@@ -145,7 +145,7 @@ def main() -> None:
                 processor[way].append((time.process_time() - began_processor) / len(paths))
     for way in ways:
         print(
-            f"{way:12}{statistics.median(rates[way]):8.1f} pictures/s  ({min(rates[way]):.1f} to {max(rates[way]):.1f})"
+            f"{way:12}{statistics.median(rates[way]):8.1f} images/s  ({min(rates[way]):.1f} to {max(rates[way]):.1f})"
         )
     for other in ("predict", "recipe"):
         ratios = [one / two for one, two in zip(rates["recordmill"], rates[other], strict=True)]
@@ -155,7 +155,7 @@ def main() -> None:
             f"with {statistics.median(seconds):.2f}x of its processor time"
         )
     peaks = [peak_mb(copies(paths, folder / f"times-{n}", n), choice, folder / f"features-{n}") for n in (1, 4)]
-    print(f"peak memory of a command: {peaks[0]:,.0f} MB, of four times the pictures {peaks[1]:,.0f} MB")
+    print(f"peak memory of a command: {peaks[0]:,.0f} MB, of four times the images {peaks[1]:,.0f} MB")
 
 
 if __name__ == "__main__":

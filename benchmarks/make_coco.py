@@ -14,7 +14,7 @@ from PIL import Image
 
 WIDTH, HEIGHT, QUALITY = 640, 480, 88
 DISTINCT = 64
-"""Number of different pictures; a comment in each file makes all files different."""
+"""Number of different images; a comment in each file makes all files different."""
 
 
 def draw(rng: np.random.Generator) -> bytes:
@@ -28,7 +28,7 @@ def draw(rng: np.random.Generator) -> bytes:
 
 
 def commented(jpeg: bytes, text: bytes) -> bytes:
-    """The same picture with a comment segment after the start marker."""
+    """The same image with a comment segment after the start marker."""
     return jpeg[:2] + b"\xff\xfe" + (len(text) + 2).to_bytes(2, "big") + text + jpeg[2:]
 
 

@@ -1,4 +1,4 @@
-"""Metadata in `recordmill coco`, without pictures: memory, processor time, and bytes through each shuffle.
+"""Metadata in `recordmill coco`, without images: memory, processor time, and bytes through each shuffle.
 
     python benchmarks/metadata.py [--images 120000] [--boxes 10] [--points 0] [--flags …] [--elements 1] [--folder DIR]
 
@@ -89,7 +89,7 @@ def job(path: Path, images: int, with_elements: bool, output: Path, flags: list[
     from recordmill.transforms.dataset.rejects import rejects_path
     from recordmill.transforms.encoders.record_maker import EncodedRun
     from recordmill.transforms.join import list_images
-    from recordmill.transforms.shards import encode_pictures
+    from recordmill.transforms.shards import encode_images
 
     def listed(folder: str, *_: object) -> Iterator[tuple[str, ImageRef]]:
         return ((_name(index), ImageRef(f"{folder}/{_name(index)}", 10_000, "1")) for index in range(images))
@@ -102,7 +102,7 @@ def job(path: Path, images: int, with_elements: bool, output: Path, flags: list[
         return EncodedRun((), None, np.zeros(0, np.int64), counted, [], {1: objects}, images, 0, [])
 
     list_images.list_images = listed
-    encode_pictures.EncodePictures.start = start  # type: ignore[method-assign, assignment]
+    encode_images.EncodeImages.start = start  # type: ignore[method-assign, assignment]
     shuffles = _Shuffles(fn_runner, execution, with_elements)
     (output.parent / "images").mkdir(exist_ok=True)
     (output.parent / "images" / _name(0)).write_bytes(b"")

@@ -1,4 +1,4 @@
-"""Loading pictures: how much each --check costs, and what a second thread gains.
+"""Loading images: how much each --check costs, and what a second thread gains.
 
     python benchmarks/pictures.py [--images 1500] [--runs 5] [--folder DIR]
 
@@ -21,22 +21,22 @@ from arguments import read_arguments
 from make_coco import make
 
 from recordmill.launch.cli import main as recordmill
-from recordmill.schemas.inputs.images import ImageRef, ImageTask, PictureRules
-from recordmill.transforms.images.load_images import load_picture
+from recordmill.schemas.inputs.images import ImageRef, ImageRules, ImageTask
+from recordmill.transforms.images.load_images import load_image
 
 BATCH = 8
 
 
 def load(paths: list[Path], check: str, threads: int) -> None:
-    """All pictures, with `threads` threads."""
-    rules = PictureRules(check)
+    """All images, with `threads` threads."""
+    rules = ImageRules(check)
     tasks = [
         ImageTask(id_, path.name, 640, 480, ImageRef(str(path), path.stat().st_size), "train", ())
         for id_, path in enumerate(paths)
     ]
     batches = [tasks[start : start + BATCH] for start in range(0, len(tasks), BATCH)]
     with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(lambda batch: [load_picture(task, rules) for task in batch], batches):
+        for _ in pool.map(lambda batch: [load_image(task, rules) for task in batch], batches):
             pass
 
 

@@ -4,7 +4,7 @@
 
 Each in a process of its own: seconds of processor and memory above what its imports take, with what it is then, for
 docs/scaling.md. What takes too long at the full size is run smaller, and its line says at which. Last, two jobs whose
-pictures are tiny: as many images in --shards shards as in one, from which follows what a shard costs.
+images are tiny: as many images in --shards shards as in one, from which follows what a shard costs.
 """
 
 import multiprocessing

@@ -82,7 +82,7 @@ def predicted(steps: list[Step], cluster: Cluster) -> float:
 
 
 CUT_S, PLANNING_S, WRITING_S, SHARD_S = 2.5e-9, 180e-6, 2e-3, 3.4e-3
-"""Seconds of a core: a byte of JSON cut into blocks; an image of ten boxes read, joined, placed; its picture decoded,
+"""Seconds of a core: a byte of JSON cut into blocks; an image of ten boxes read, joined, placed; its image decoded,
 checked, encoded and written; a shard written besides, and committed."""
 PLANNING = {"read": 0.4, "join": 0.3, "match": 0.3}
 """Shares of PLANNING_S, roughly."""
@@ -96,7 +96,7 @@ _MOVES, _REQUESTS_A_MOVE = 16, 4
 
 
 def whole_job(images: int) -> list[Step]:
-    """The steps of `recordmill coco` from a bucket, where pictures are as train2017's."""
+    """The steps of `recordmill coco` from a bucket, where images are as train2017's."""
     shards = -(-images * _IMAGE_BYTES // _SHARD_BYTES)
     bundles = {
         "read": -(-images * _ANNOTATION_BYTES // _BLOCK_BYTES),

@@ -1,4 +1,4 @@
-"""The pictures of README.md, made of the drawn data set: `make pictures`. A function draws each."""
+"""The images of README.md, made of the drawn data set: `make images`. A function draws each."""
 
 import io
 import os
@@ -55,7 +55,7 @@ def progress_line() -> None:
     frames = [(frame, _PERCENT.search(frame)) for frame in _CONTROL.split(_typed(command))]
     far = {frame: abs(66 - int(done[1])) for frame, done in frames if done}
     if not far:
-        raise SystemExit("the job was done before it showed how far it was: draw more pictures")
+        raise SystemExit("the job was done before it showed how far it was: draw more images")
     _draw("progress", command, min(far, key=far.__getitem__))
 
 

@@ -7,7 +7,7 @@ from functools import partial
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
 
-from recordmill.pipelines.convert import Gathered, Job, choose_images, input_file, pictures, read_division
+from recordmill.pipelines.convert import Gathered, Job, choose_images, image_contents, input_file, read_division
 from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.layouts import LAYOUTS
@@ -37,7 +37,7 @@ def prepare(options: FormatOptions) -> Job:
         source = replace(source, warnings=(*source.warnings, text))
     options = options.of_source(source)
     steps = partial(gather, options=options, source=source, splits=splits)
-    return Job(options, splits, partial(inputs, options, source), steps, pictures(options, splits, options.table))
+    return Job(options, splits, partial(inputs, options, source), steps, image_contents(options, splits, options.table))
 
 
 def inputs(options: FormatOptions, source: Source) -> Iterator[InputFile]:

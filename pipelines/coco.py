@@ -13,7 +13,7 @@ from apache_beam.pvalue import AsSingleton, PCollection
 from msgspec.structs import astuple
 
 from recordmill.pipelines.choose_encoder import choose_encoder, text_files
-from recordmill.pipelines.convert import Gathered, Job, choose_images, input_file, pictures, read_division
+from recordmill.pipelines.convert import Gathered, Job, choose_images, image_contents, input_file, read_division
 from recordmill.schemas.dataset.recipes import InputFile
 from recordmill.schemas.inputs.encoders import EncoderSource, TextEncoder, TextForm
 from recordmill.schemas.inputs.splits import Division, SplitShares
@@ -45,7 +45,7 @@ def prepare(options: CocoOptions) -> Job:
     form, splits = options.text_form, given.splits
     text = None if form is TextForm.RAW else choose_encoder(options, form, CAPTIONS, options.output, splits)
     steps = partial(gather, options=options, given=given, text=text)
-    contents = pictures(options, splits, options.table)
+    contents = image_contents(options, splits, options.table)
     return Job(options, splits, partial(inputs, options, text), steps, contents, notes=given.notes)
 
 

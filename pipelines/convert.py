@@ -10,8 +10,8 @@ from apache_beam.pvalue import AsIter, AsList, AsSingleton, PCollection
 from recordmill.schemas.dataset.manifest import FORMAT
 from recordmill.schemas.dataset.recipes import InputFile, Recipe
 from recordmill.schemas.features import FeatureTable
+from recordmill.schemas.inputs.image_options import AnnotatedOptions, StoredImageOptions
 from recordmill.schemas.inputs.options import ChoiceOptions, DividedOptions, ImageOptions, RecipeValue
-from recordmill.schemas.inputs.picture_options import AnnotatedOptions, PictureOptions
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.names import name_key
 from recordmill.transforms.blocks.pack_block import unpack_block
@@ -24,7 +24,7 @@ from recordmill.transforms.join.drop_images import DropCopies, ExcludeImages, re
 from recordmill.transforms.shards.check_findings import CheckFindings, Demands, LimitRejects
 from recordmill.transforms.shards.count_groups import CountGroups
 from recordmill.transforms.shards.describe_split import count_classes, write_plan
-from recordmill.transforms.shards.encode_pictures import EncodePictures
+from recordmill.transforms.shards.encode_images import EncodeImages
 from recordmill.transforms.shards.plan_blocks import PlanBlocks, ShardPlans
 from recordmill.transforms.shards.shard_file import ShardRecipe
 from recordmill.transforms.shards.write_metadata import Target, WriteMetadata
@@ -78,10 +78,10 @@ def planned_blocks(
     return Contents(maker, PlanBlocks(splits, options.sizing, options.seed, estimate), True)
 
 
-def pictures(options: PictureOptions, splits: Sequence[str], table: FeatureTable) -> Contents:
+def image_contents(options: StoredImageOptions, splits: Sequence[str], table: FeatureTable) -> Contents:
     """Return the encoder of records that hold images. `table` has the features that are known before the job."""
     min_area = options.min_area if isinstance(options, AnnotatedOptions) else 0.0
-    maker = EncodePictures(options.box_policy, options.pictures, min_area)
+    maker = EncodeImages(options.box_policy, options.image_rules, min_area)
     return planned_blocks(options, splits, maker, maker.estimate(table))
 
 
@@ -113,7 +113,7 @@ def choose_images(options: ChoiceOptions, blocks: PCollection, splits: Sequence[
     facts: tuple[PCollection, ...] = ()
     if options.exclude:
         blocks, facts = blocks | "ExcludeImages" >> ExcludeImages(options.exclude, options.exclude_kinds, splits)
-    if isinstance(options, PictureOptions) and options.duplicates == "drop":
+    if isinstance(options, StoredImageOptions) and options.duplicates == "drop":
         blocks, dropped = blocks | "DropCopies" >> DropCopies(splits)
         facts += dropped
     return Chosen(blocks, facts)
@@ -153,7 +153,7 @@ class Job(NamedTuple):
         written = planned.placed | "WriteShards" >> writer
         limit = beam.ParDo(LimitRejects(demands), AsSingleton(checked), AsIter(findings.lists))
         written | "LimitRejects" >> limit
-        duplicates = options.refused_duplicates if isinstance(options, PictureOptions) else "report"
+        duplicates = options.refused_duplicates if isinstance(options, StoredImageOptions) else "report"
         target = Target(tuple(recipes), options.output, options.max_rejects, duplicates, options.words)
         manifest = written | "WriteMetadata" >> WriteMetadata(findings, target, gathered.sides)
         manifest | "ReportFolder" >> beam.Map(lambda _, output: try_to_report(output), options.output)

@@ -118,7 +118,7 @@ class ShowOptions(Options):
     side: int = WRITE.opt("Maximum of the image's longer side.", 1024, "PX", ge=64, le=16_384)
 
     @property
-    def is_for_one_picture(self) -> bool:
+    def saves_one_image(self) -> bool:
         """True if --save names a file, and not a folder."""
         return self.save.lower().endswith((".png", ".jpg", ".jpeg"))
 
@@ -135,7 +135,7 @@ class ShowOptions(Options):
             yield f"--find {self.find!r} must be category=NAME, or FEATURE=VALUE"
         if self.id and self.find:
             yield "--id and --find each say which records; give one of them"
-        if self.is_for_one_picture and (self.count or 1) > 1:
+        if self.saves_one_image and (self.count or 1) > 1:
             yield f"--save {self.save} is one image, and --count {self.count} are more; name a folder to save them in"
 
 

@@ -10,7 +10,7 @@ from recordmill.schemas.inputs.models import FETCHED, ON_DISK, RANDOM, TOLERANCE
 from recordmill.schemas.inputs.options import RecipeValue
 from recordmill.schemas.layouts import features_table
 from recordmill.transforms.dataset.facts import Facts
-from recordmill.transforms.encoders.embed_pictures import EmbedPictures
+from recordmill.transforms.encoders.embed_images import EmbedImages
 from recordmill.transforms.encoders.load_model import load_model
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.table.table_options import TableOptions
@@ -43,7 +43,7 @@ def prepare(options: EmbedOptions) -> Job:
         warned = Facts(warnings={(split, _RANDOM_WEIGHTS) for split in source.splits})
         return gathered._replace(facts=(*gathered.facts, p | "RandomWeights" >> beam.Create([warned])))
 
-    maker = EmbedPictures(options.choice, model, options.batch, options.dtype, options.resize)
+    maker = EmbedImages(options.choice, model, options.batch, options.dtype, options.resize)
     contents = planned_blocks(options, source.splits, maker, maker.estimate(features))
     return source._replace(options=options, gather=gather, contents=contents, found=_recorded(options, model))
 

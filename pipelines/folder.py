@@ -7,7 +7,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PCollection, TaggedOutput
 
-from recordmill.pipelines.convert import Gathered, Job, choose_images, input_file, pictures, read_division
+from recordmill.pipelines.convert import Gathered, Job, choose_images, image_contents, input_file, read_division
 from recordmill.schemas.dataset.recipes import InputFile, to_list
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.labels import (
@@ -45,7 +45,7 @@ def prepare(options: FolderOptions) -> Job:
         AnnotationFileError: A table cannot be read.
     """
     splits = splits_of(options)
-    steps, contents = partial(gather, options=options, splits=splits), pictures(options, splits, options.table)
+    steps, contents = partial(gather, options=options, splits=splits), image_contents(options, splits, options.table)
     return Job(options, splits, partial(inputs, options), steps, contents)
 
 

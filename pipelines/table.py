@@ -9,13 +9,13 @@ import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton, PCollection
 
 from recordmill.pipelines.choose_encoder import choose_encoder, saved_classes, text_files
-from recordmill.pipelines.convert import Contents, Gathered, Job, choose_images, input_file, pictures
+from recordmill.pipelines.convert import Contents, Gathered, Job, choose_images, image_contents, input_file
 from recordmill.schemas.dataset.recipes import InputFile, to_list
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType, Feature, FeatureTable
 from recordmill.schemas.inputs.encoders import EncoderSource
 from recordmill.schemas.inputs.tables import TEXT_PARTS, RowsFile, TableSchema
-from recordmill.schemas.layouts import DECODED_PICTURE
+from recordmill.schemas.layouts import DECODED_IMAGE
 from recordmill.transforms.blocks.pack_block import Keyed
 from recordmill.transforms.dataset.dataset_folder import labels_beside
 from recordmill.transforms.dataset.facts import FACTS, Facts
@@ -27,7 +27,7 @@ from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice
 from recordmill.transforms.table.find_equal_keys import equal_keys_warning, find_equal_keys
 from recordmill.transforms.table.fit_columns import choose_columns, fit_texts, observe_file
 from recordmill.transforms.table.make_records import RowsRecipe, named_splits
-from recordmill.transforms.table.read_records import BUCKETS, read_pictures, stratify_rows
+from recordmill.transforms.table.read_records import BUCKETS, read_image_rows, stratify_rows
 from recordmill.transforms.table.spill_rows import CopyRows, PlanRows, Spill, spill_file
 from recordmill.transforms.table.table_inputs import find_rows, read_schema
 from recordmill.transforms.table.table_options import TableOptions
@@ -68,7 +68,7 @@ class Table(NamedTuple):
         options = self.options
         if not options.image_column:
             return Contents(CopyRows(), PlanRows(self.splits, options.sizing))
-        return pictures(options, self.splits, options.table)
+        return image_contents(options, self.splits, options.table)
 
 
 def prepare(options: TableOptions) -> Job:
@@ -119,12 +119,12 @@ def gather(p: beam.Pipeline, table: Table) -> Gathered:
     if options.images:
         list_files = ListFolders(options.output, files_by_name, "path", BUCKETS)
         listed = p | "ImageFolders" >> beam.Create(options.images) | "ListImages" >> list_files
-    taken = (DECODED_PICTURE, *(each.name for each in features)) if features else ()
+    taken = (DECODED_IMAGE, *(each.name for each in features)) if features else ()
     chosen, encoders = _choose_columns(files, table, taken, listed.blocks if listed else None)
     spread = files | "SpreadToRead" >> beam.Reshuffle()  # one a pass, or runners fuse steps that wait for each other
     if options.image_column:
-        of_pictures = beam.FlatMap(read_pictures, AsSingleton(chosen), recipe).with_output_types(Keyed)
-        read = spread | "ReadPictureRows" >> of_pictures.with_outputs(FACTS, main="rows")
+        of_pictures = beam.FlatMap(read_image_rows, AsSingleton(chosen), recipe).with_output_types(Keyed)
+        read = spread | "ReadImageRows" >> of_pictures.with_outputs(FACTS, main="rows")
         rows, facts = read.rows, [read[FACTS]]
         if listed:
             matched = (rows, listed.blocks) | "MatchRows" >> MatchRows("path", None, options.seed, RANGE_BITS)
@@ -195,7 +195,7 @@ def _choice(options: TableOptions, given: TableSchema | None, required: tuple[st
         required,
         options.text_column,
         {column.name: column.values for column in plain if column.values},
-        options.picture_columns,
+        options.image_columns,
         label_type=ColumnType.CLASS_NAME if options.label_as == "text" else ColumnType.CLASS,
         dtypes=options.column_types,
         counts=options.count_features,

@@ -19,7 +19,7 @@ from recordmill.schemas.layouts import FEATURES
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.sizes import number_text
 from recordmill.transforms.dataset.dataset_folder import require_manifest
-from recordmill.transforms.encoders.embed_pictures import EmbedPictures
+from recordmill.transforms.encoders.embed_images import EmbedImages
 from recordmill.transforms.encoders.load_model import load_same
 from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.verify.check_folder import all_faults
@@ -79,7 +79,7 @@ def _recomputing(recipe: Recipe, options: VerifyOptions) -> Recomputing | None:
         )
     known: dict[str, Any] = recipe.options
     choice, found = recorded_model(known)
-    maker = EmbedPictures(choice, found, known["batch"], known["dtype"], known["resize"])
+    maker = EmbedImages(choice, found, known["batch"], known["dtype"], known["resize"])
     tolerance = known["tolerance"] if options.tolerance is None else options.tolerance
     return Recomputing(maker, folders, options.recompute, tolerance)
 

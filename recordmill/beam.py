@@ -40,7 +40,7 @@ from recordmill.transforms.dataset.facts import Facts
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
-from recordmill.transforms.shards.encode_pictures import EncodePictures
+from recordmill.transforms.shards.encode_images import EncodeImages
 from recordmill.transforms.user_samples.convert_samples import block_of, samples_of, unpack_sample
 from recordmill.transforms.user_samples.gather_samples import CheckSamples, rules_of
 from recordmill.transforms.user_samples.record_options import TRANSFORM_OPTIONS, RecordOptions
@@ -252,7 +252,7 @@ class _Encode(ThreadedDoFn):
         block = block_of(list(map(unpack_sample, batch)), labels, rules_of(self._options), self._reject)
         if block is None:
             return
-        maker = EncodePictures(self._options.box_policy, self._options.pictures)
+        maker = EncodeImages(self._options.box_policy, self._options.image_rules)
         encode = maker.start(RecordContext(labels, table, self.pool, self.threads))
         for run in encode(block.having(split=block.split * 0), ""):
             for rejected in run.rejected:

@@ -9,8 +9,8 @@ from recordmill.schemas.errors import RecordError
 from recordmill.schemas.features import FeatureTable, Form, Reading
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.dataset.record_view import RecordView, grey_pixels, segment_ids
-from recordmill.transforms.images.load_images import known_kind, open_record_picture, opened
-from recordmill.transforms.images.open_picture import for_jpeg, stored_size
+from recordmill.transforms.images.load_images import known_kind, open_record_image, opened
+from recordmill.transforms.images.open_image import for_jpeg, stored_size
 from recordmill.transforms.records.parse_record import RecordParser
 
 
@@ -67,7 +67,7 @@ def _value(record: RecordView, reading: Reading) -> Any:
             return np.array(value).reshape([-1 if size is None else size for size in reading.static_shape])
         case Form.DECIMAL:
             return np.int64(record.image_id)
-        case Form.PICTURE:
+        case Form.IMAGE:
             return _picture(value)
         case Form.PIXELS:
             return np.frombuffer(bytearray(value), np.uint8).reshape([int(size) for size in reading.shape])
@@ -90,6 +90,6 @@ def _size(data: bytes) -> tuple[int, int]:
 
 def _picture(data: bytes) -> np.ndarray:
     """Return an encoded image's pixels: uint8 [height, width, 3]."""
-    image = open_record_picture(data)
+    image = open_record_image(data)
     # A conversion to the same mode would copy the image.
     return np.array(image if image.mode == "RGB" else for_jpeg(image).convert("RGB"))

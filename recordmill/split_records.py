@@ -13,7 +13,7 @@ import msgspec
 from recordmill.schemas.errors import ConfigError, RecordError
 from recordmill.schemas.features import DTYPES, FeatureTable, Form, Reading, RecordOf
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.layouts import DECODED_PICTURE, is_of_picture
+from recordmill.schemas.layouts import DECODED_IMAGE, is_image_feature
 from recordmill.schemas.shards import ShardInfo
 from recordmill.schemas.values import VALUES
 from recordmill.transforms.records.record_file import RecordFile, RecordFiles
@@ -272,12 +272,10 @@ def _of_known(table: FeatureTable) -> Iterator[Reading]:
 def _of_row(table: FeatureTable) -> Iterator[Reading]:
     """Yield the features of a row under their own names, and its image as `image`."""
     for feature in table.features:
-        if is_of_picture(feature) and feature.source == "image.encoded":
-            yield msgspec.structs.replace(READINGS[0], name=DECODED_PICTURE)
-        elif is_of_picture(feature) and feature.is_packed:
-            yield Reading(
-                DECODED_PICTURE, feature.source, "uint8", feature.shape, READINGS[0].meaning, form=Form.PIXELS
-            )
+        if is_image_feature(feature) and feature.source == "image.encoded":
+            yield msgspec.structs.replace(READINGS[0], name=DECODED_IMAGE)
+        elif is_image_feature(feature) and feature.is_packed:
+            yield Reading(DECODED_IMAGE, feature.source, "uint8", feature.shape, READINGS[0].meaning, form=Form.PIXELS)
         else:
             yield Reading(feature.name, feature.source, DTYPES[feature.kind], feature.shape, feature.meaning)
 

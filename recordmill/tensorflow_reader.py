@@ -48,7 +48,7 @@ def _value(values: Example, reading: Reading) -> "tf.Tensor":
             return value
         case Form.DECIMAL:
             return tf.strings.to_number(value, tf.int64)
-        case Form.PICTURE:
+        case Form.IMAGE:
             return _picture(value)
         case Form.PIXELS:
             return tf.reshape(tf.io.decode_raw(value, tf.uint8), reading.static_shape)
@@ -117,7 +117,7 @@ _MASKS: Mapping[Form, Callable[["tf.Tensor", "tf.Tensor"], "tf.Tensor"]] = {
     Form.PNG_MASKS: _png_masks,
     Form.RLE_MASKS: _rle_masks,
 }
-COLOURED = {Form.PICTURE, Form.PIXELS}
+COLOURED = {Form.IMAGE, Form.PIXELS}
 OF_PIXELS = {*COLOURED, Form.GREY, Form.SEGMENT_IDS, *_MASKS}
 """Forms with the height and width of the record's image."""
 
@@ -195,7 +195,7 @@ def _check(split: SplitRecords, steps: Steps, least: int) -> None:
         and not forms & OF_PIXELS,
         f"seed={steps.seed}: without shuffle=True there is no order to choose": steps.seed is not None
         and not steps.shuffle,
-        "batch: pictures of several sizes are no batch; give resize=(height, width), or ragged=True": bool(
+        "batch: images of several sizes are no batch; give resize=(height, width), or ragged=True": bool(
             steps.batch and not steps.resize and not steps.ragged and forms & (OF_PIXELS - {Form.PIXELS})
         ),
         f"drop_remainder: a host has {least:,} records, which is not one batch of {steps.batch}": bool(

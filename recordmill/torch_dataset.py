@@ -29,7 +29,7 @@ class TorchDataset(Dataset):
         self._split = split
         self._transform = transform
         self._is_of_rows = split.contents.table.record_of is RecordOf.ROW
-        pictures = (name for name, reading in split.features.items() if reading.form in (Form.PICTURE, Form.PIXELS))
+        pictures = (name for name, reading in split.features.items() if reading.form in (Form.IMAGE, Form.PIXELS))
         self._picture = next(pictures, None)
         if not (self._is_of_rows or {"image", "feature"} & split.features.keys()):
             raise ConfigError(

@@ -104,7 +104,7 @@ class Form(str, Enum):
 
     AS_IT_IS = "as it is"
     DECIMAL = "decimal"
-    PICTURE = "JPEG or PNG"
+    IMAGE = "JPEG or PNG"
     PIXELS = "raw pixels"
     GREY = "grey PNG"
     SEGMENT_IDS = "PNG of ids"

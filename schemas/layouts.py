@@ -207,7 +207,7 @@ FEATURES = FeatureTable("features", (), label="image.class_index")
 """Layout of `embed`. The model determines its features, see `features_table`."""
 
 TABLE = FeatureTable("table", (), record_of=RecordOf.ROW)
-"""Layout of tables. Its features are the columns, and those of `picture_of_row` if rows name images."""
+"""Layout of tables. Its features are the columns, and those of `row_image_features` if rows name images."""
 
 LAYOUTS = {table.layout: table for table in (DETECTION, KERAS, TFDS, CLASSIFICATION, FEATURES, TABLE)}
 
@@ -347,11 +347,11 @@ def shard_names(name: str, split: str, layout: str) -> ShardNames:
     return ShardNames(name, split, LAYOUTS[layout].naming)
 
 
-DECODED_PICTURE = "image"
+DECODED_IMAGE = "image"
 """Name of a row's image in `recordmill.open`. No column's feature has the same name."""
 
 
-def picture_of_row(raw_size: tuple[int, int] | None) -> tuple[Feature, ...]:
+def row_image_features(raw_size: tuple[int, int] | None) -> tuple[Feature, ...]:
     """Return the features of the image that a row of a table names, sorted by name.
 
     Args:
@@ -367,14 +367,14 @@ def picture_of_row(raw_size: tuple[int, int] | None) -> tuple[Feature, ...]:
 
 _PIXELS = "image.pixels"
 _OF_PIXELS = ("image.file_name", "image.height", "image.id", "image.width")
-_OF_PICTURE = {_PIXELS, *(each.source for each in picture_of_row(None))}
+_IMAGE_SOURCES = {_PIXELS, *(each.source for each in row_image_features(None))}
 
 
-def is_of_picture(feature: Feature) -> bool:
+def is_image_feature(feature: Feature) -> bool:
     """Return True if a feature of a table belongs to the image that a row names, and not to a column."""
-    return feature.source in _OF_PICTURE
+    return feature.source in _IMAGE_SOURCES
 
 
-def has_picture(table: FeatureTable) -> bool:
+def has_image(table: FeatureTable) -> bool:
     """Return True if records have image files or pixels."""
     return not table.sources.isdisjoint({"image.encoded", _PIXELS})

@@ -132,7 +132,7 @@ class Fingerprints(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Likeness(Enum):
-    """EXACT: the bytes of all pictures of a group are the same. NEAR: each looks like another of the group."""
+    """EXACT: the bytes of all images of a group are the same. NEAR: each looks like another of the group."""
 
     EXACT = "exact"
     NEAR = "near"

@@ -26,11 +26,11 @@ images with the smallest object; images at least twice as wide as high, or as hi
 
 
 FINDINGS: Mapping[str, str] = {
-    "dark": "dark pictures",
-    "bright": "bright pictures",
-    "blank": "blank pictures",
-    "blurred": "blurred pictures",
-    "twelve_bits": "12-bit pictures stored in 16 bits (multiply their samples by 16)",
+    "dark": "dark images",
+    "bright": "bright images",
+    "blank": "blank images",
+    "blurred": "blurred images",
+    "twelve_bits": "12-bit images stored in 16 bits (multiply their samples by 16)",
     "odd_aspect": "pictures of odd shape",
     "thin_boxes": "boxes less than 4 pixels wide or high",
     "repeated_boxes": "boxes that another of their class and image equals",

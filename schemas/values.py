@@ -67,7 +67,7 @@ _CATEGORY_ID = "category_ids", _AS_IN_JSON, _NO_ID
 _GREY = 0, Form.GREY, "uint8", _PIXELS
 
 
-def _of_pictures(make: Callable[[Any], Any]) -> Write:
+def _written_images(make: Callable[[Any], Any]) -> Write:
     return lambda run: [make(picture) for picture in run.pictures]
 
 
@@ -143,8 +143,8 @@ def _fitted_boxes_px(run: Any) -> "np.ndarray":
 VALUES = (
     # Images
     _bytes("image.encoded", (), "JPEG or PNG", "the image file")
-    .written(_of_pictures(attrgetter("data")))
-    .read("image", "red, green, blue", form=Form.PICTURE, dtype="uint8", shape=(*_PIXELS, "3")),
+    .written(_written_images(attrgetter("data")))
+    .read("image", "red, green, blue", form=Form.IMAGE, dtype="uint8", shape=(*_PIXELS, "3")),
     _int64("image.number", (), "COCO id", "image id").written(_run("block.image_id")).read(*_IMAGE_ID),
     _bytes("image.id", (), "decimal", "COCO image id")
     .written(lambda run: [b"%d" % each for each in run.block.image_id.tolist()])
@@ -153,13 +153,13 @@ VALUES = (
     .written(lambda run: run.block.file_name.rows())
     .read("file_name", "UTF-8"),
     _bytes("image.format", (), "jpeg or png", "format of the bytes, independent of the name of the file").written(
-        _of_pictures(lambda picture: picture.format.encode())
+        _written_images(lambda picture: picture.format.encode())
     ),
     _int64("image.height", (), "px", "height of the encoded pixels").written(lambda run: run.size_px[:, 1]),
     _int64("image.width", (), "px", "width of the encoded pixels").written(lambda run: run.size_px[:, 0]),
     _int64("image.channels", (), "1 to 4", "channels of the encoded pixels").written(_run("channels")),
     _bytes("image.sha256", (), "hex", "SHA-256 of image/encoded").written(
-        _of_pictures(lambda picture: picture.sha256.encode())
+        _written_images(lambda picture: picture.sha256.encode())
     ),
     _int64("image.class_index", (), "0..classes-1", "class index")
     .written(_run("image_class"))
@@ -201,7 +201,7 @@ VALUES = (
     .read("is_crowd", "1 where the box holds a crowd"),
     _float("objects.area", _N, "px²", "area, from the JSON")
     .written(_run("block.area_px2"))
-    .read("area", "pixels² of the JSON's picture"),
+    .read("area", "pixels² of the JSON's image"),
     _int64("objects.area_whole", _N, "px²", "area, without its fraction")
     .written(_whole_areas)
     .read("area", "the same without its fraction: layout tfds"),

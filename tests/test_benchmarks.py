@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 BAD = "000000000007.jpg"
-SOME = b"some bytes of the picture"
+SOME = b"some bytes of the image"
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import keras
 
 
 def tiny(size: tuple[int | None, int | None] = (16, 12)) -> keras.Model:
-    """Model whose features, [4, 3, 5], differ between the classes of drawn pictures."""
+    """Model whose features, [4, 3, 5], differ between the classes of drawn images."""
     keras.utils.set_random_seed(1)
     return keras.Sequential(
         [

@@ -22,7 +22,7 @@ def main(data: str, output: str, shards: str) -> None:
     os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parent)  # for its workers
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     items = [{"item": row} for row in rows(data)]
-    # Its own encoder would ask for a decoded picture.
+    # Its own encoder would ask for a decoded image.
     ray.data.from_items(items, override_num_blocks=int(shards)).map(record).write_webdataset(output, encoder=None)
 
 

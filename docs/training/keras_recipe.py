@@ -24,7 +24,7 @@ def prepare(image, category_id):
 
 examples = tf.data.TFRecordDataset(tf.io.gfile.glob("recipe/file_*.tfrec")).map(parse)
 picture, category_id = next(iter(examples))
-keras.utils.array_to_img(picture).save(f"category {category_id}.png")  # one picture, to look at
+keras.utils.array_to_img(picture).save(f"category {category_id}.png")  # one image, to look at
 
 with open("recipe/manifest.json") as manifest:
     classes = json.load(manifest)["num_classes"]  # the largest category id, + 1

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from recordmill.pipelines.dataset_options import TerminalOptions
 from recordmill.pipelines.verbs import CONVERSIONS, FORMATS, VERBS
+from recordmill.schemas.inputs.image_options import StoredImageOptions
 from recordmill.schemas.inputs.option import OptionField, Options, options_of
 from recordmill.schemas.inputs.options import ConvertOptions, DividedOptions
-from recordmill.schemas.inputs.picture_options import PictureOptions
 from recordmill.schemas.inputs.text_options import TextOptions
 from recordmill.transforms.annotated.format_options import FormatOptions
 
@@ -38,7 +38,7 @@ def _tables() -> dict[str, str]:
     of_formats = {key for name in FORMATS for key in by_verb[name]}
     keys = {
         "all conversions": [*_options(ConvertOptions), *_options(TerminalOptions)],
-        "pictures": [*_options(DividedOptions), *_options(PictureOptions)],
+        "pictures": [*_options(DividedOptions), *_options(StoredImageOptions)],
         "annotated images": [key for options in others.values() for key in options if key in of_formats],
         "texts": [*_options(TextOptions)],
         "formats": [*_options(FormatOptions)],

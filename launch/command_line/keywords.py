@@ -7,9 +7,9 @@ from pathlib import Path
 
 from recordmill.pipelines.dataset_options import TerminalOptions
 from recordmill.pipelines.verbs import CONVERSIONS, VERBS
+from recordmill.schemas.inputs.image_options import AnnotatedOptions
 from recordmill.schemas.inputs.option import OptionField, Options, options_of
 from recordmill.schemas.inputs.options import ConvertOptions
-from recordmill.schemas.inputs.picture_options import AnnotatedOptions
 from recordmill.transforms.annotated.format_options import FormatOptions
 from recordmill.transforms.user_samples.record_options import TRANSFORM_OPTIONS
 

@@ -17,7 +17,7 @@ from recordmill.pipelines.convert import Job, write_nothing
 from recordmill.schemas.dataset.manifest import Plan
 from recordmill.schemas.dataset.recipes import LISTING, Recipe
 from recordmill.schemas.errors import AnnotationFileError, ConfigError, NoImageFoundError, VocabularyError
-from recordmill.schemas.inputs.picture_options import PictureOptions
+from recordmill.schemas.inputs.image_options import StoredImageOptions
 from recordmill.schemas.sizes import number_text
 from recordmill.transforms.dataset.dataset_folder import finished_shards, read_statistics, require_manifest, tidy
 from recordmill.transforms.dataset.fact_lines import data_set_lines, plan_lines
@@ -61,7 +61,7 @@ def convert(job: Job, progress_mode: str | Show, beams: PipelineOptions) -> None
         console.print(reason)
         if purpose == "template":
             run(lambda p: write_nothing(p, reason), beams)  # a template's launcher fails without a job
-        if isinstance(options, PictureOptions) and options.refused_duplicates != "report":
+        if isinstance(options, StoredImageOptions) and options.refused_duplicates != "report":
             # the job that writes these splits makes the same check
             table = require_manifest(options.output).table
             check_complete_duplicates(options.output, job.splits, table, options.refused_duplicates)

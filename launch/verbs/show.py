@@ -78,17 +78,17 @@ def _count(options: ShowOptions) -> int:
     if options.count is not None:
         return options.count
     if options.save:
-        return 1 if options.is_for_one_picture else _SAVED
+        return 1 if options.saves_one_image else _SAVED
     is_one = options.id or options.index is not None or options.as_json
     return 1 if is_one else records_side_by_side(screen_width())
 
 
 def _target_fault(options: ShowOptions) -> str:
     """Return the reason why images cannot be saved at the path; empty if they can."""
-    if not options.is_for_one_picture:
+    if not options.saves_one_image:
         return folder_fault(options.save)
     if not is_remote(options.save) and os.path.isdir(options.save):
-        return f"{options.save} is a folder; give a name that does not end as a picture's"
+        return f"{options.save} is a folder; give a name that does not end as an image's"
     return folder_fault(split_folder(options.save)[0])
 
 
@@ -104,12 +104,12 @@ def _drawn(record: Record, side: int) -> tuple[Image.Image, Overlay]:
         picture = record.view().picture(tuple(map(int, raw)))
     except UnusableError as fault:
         raise ConfigError(
-            f"the picture of {where} cannot be drawn: {fault.detail}; recordmill show without --save "
+            f"the image of {where} cannot be drawn: {fault.detail}; recordmill show without --save "
             "shows what else is in the record"
         ) from fault
     if picture is None:
         raise ConfigError(
-            f"{where} holds no picture that is known as one, so there is nothing to draw; without --save its "
+            f"{where} holds no image that is known as one, so there is nothing to draw; without --save its "
             "values are printed"
         )
     overlay = record.overlay(record.view(picture.size))
@@ -135,13 +135,13 @@ def _save_all(options: ShowOptions, records: Iterable[Record], shards: Shards, c
     if faults and not saved:
         raise faults[0]
     if faults:
-        console.print(f"{number_text(len(faults), 'record')} without a picture to save; the first: {faults[0]}")
+        console.print(f"{number_text(len(faults), 'record')} without an image to save; the first: {faults[0]}")
 
 
 def _save(options: ShowOptions, record: Record, shards: Shards, picture: Image.Image, overlay: Overlay) -> str:
     """Save an image, and return a message."""
     path = options.save
-    if not options.is_for_one_picture:
+    if not options.saves_one_image:
         shard = shards.shards.index(record.shard)
         id_ = _UNSAFE.sub("_", record.ids[0] if record.ids else "").strip("_")[:_LONGEST_ID]  # no path separators
         parts = (record.shard.split, f"{shard:05d}", f"{record.number:06d}", id_)

@@ -50,7 +50,7 @@ class InputRows(msgspec.Struct, frozen=True, omit_defaults=True):
     uncarried: FieldRows = {}
 
 
-class RewrittenPictures(msgspec.Struct, frozen=True):
+class RewrittenImages(msgspec.Struct, frozen=True):
     """Transcoded images: their number by file format, the numbers of turned and of shrunk images, the size of their
     files in bytes, and the size of the images stored instead."""
 
@@ -83,7 +83,7 @@ class ImageCounts(msgspec.Struct, frozen=True, omit_defaults=True):
     without_record: int
     rejected: dict[str, int]
     of_other_classes: int = 0
-    rewritten: RewrittenPictures | None = None
+    rewritten: RewrittenImages | None = None
     groups: int = 0
     ungrouped: int = 0
     removed: int = 0

@@ -27,7 +27,7 @@ _CHANNELS = {
     **dict.fromkeys(("semantic.png", "panoptic.category_png", "panoptic.instance_png"), "1"),
 }
 """Image features of TFDS, by source. Lists of masks stay PNGs."""
-_PICTURES = ("image.encoded", "image.pixels", "feature.values")
+_IMAGES = ("image.encoded", "image.pixels", "feature.values")
 """Sources of the input of a classifier."""
 
 
@@ -116,7 +116,7 @@ def _dataset_info(manifest: Manifest) -> dict[str, Any]:
 
 def _supervised_keys(table: FeatureTable, labels: LabelMap) -> dict[str, Any]:
     """Keys of `as_supervised`: image or feature, and class; none unless a record has exactly one of each."""
-    pictures = [feature.name for feature in table.features if feature.source in _PICTURES]
+    pictures = [feature.name for feature in table.features if feature.source in _IMAGES]
     classes = [feature.name for feature in table.features if not feature.shape and _classes(feature, labels)]
     if len(pictures) != 1 or len(classes) != 1:
         return {}

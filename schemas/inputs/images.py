@@ -63,7 +63,7 @@ class ImageTask(msgspec.Struct, frozen=True, array_like=True):
         return self.labels.rejected(self.image_id, reason, detail, self.annotation_rows)
 
 
-class PictureRules(msgspec.Struct, frozen=True):
+class ImageRules(msgspec.Struct, frozen=True):
     """Rules for image files."""
 
     check: str  # thoroughness of the check, see `recordmill.transforms.images.load_images`
@@ -84,7 +84,7 @@ class Transcoding(msgspec.Struct, frozen=True):
     shrunk: bool = False  # True if it was shrunk
 
 
-class Picture(msgspec.Struct, frozen=True):
+class StoredImage(msgspec.Struct, frozen=True):
     """Checked bytes of an image file."""
 
     data: bytes  # bytes that the record stores

@@ -48,9 +48,9 @@ class Heading(str):
 
 ARGUMENT = Heading("")  # positional arguments
 READ, WRITE, LEAVE_OUT = map(Heading, ("what to read", "what to write", "what to leave out"))
-PICTURES, TEXTS = map(Heading, ("images", "texts"))
+IMAGES, TEXTS = map(Heading, ("images", "texts"))
 MODEL, RUN = map(Heading, ("which model, and which of its outputs", "how to run"))
-_GROUPS = (ARGUMENT, READ, MODEL, WRITE, LEAVE_OUT, PICTURES, TEXTS, RUN)
+_GROUPS = (ARGUMENT, READ, MODEL, WRITE, LEAVE_OUT, IMAGES, TEXTS, RUN)
 _SENTENCE_END = re.compile(r"\.(?: |$)")
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from recordmill.schemas.features import CLASS_OF_ROW, ColumnType, Feature, FeatureKind, FeatureTable
-from recordmill.schemas.layouts import TABLE, is_of_picture
+from recordmill.schemas.layouts import TABLE, is_image_feature
 
 _WRITTEN = {
     ColumnType.INT64: (FeatureKind.INT64, ""),
@@ -131,7 +131,7 @@ class TableSchema(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_features(cls, features: Iterable[Feature]) -> "TableSchema":
-        return cls(tuple(Column.of_feature(feature) for feature in features if not is_of_picture(feature)))
+        return cls(tuple(Column.of_feature(feature) for feature in features if not is_image_feature(feature)))
 
 
 class RowsFile(msgspec.Struct, frozen=True, array_like=True):
@@ -175,7 +175,7 @@ def schema_files(features: Iterable[Feature], classes: Iterable[str]) -> dict[st
     features = tuple(features)
     schema = TableSchema.of_features(features)
     as_json = msgspec.json.format(msgspec.json.encode(schema), indent=2).decode()
-    pictures = filter(is_of_picture, features)
+    pictures = filter(is_image_feature, features)
     return dict(zip(SCHEMA_FILES, (f"{as_json}\n", schema_pbtxt(schema, classes, pictures)), strict=True))
 
 
@@ -183,7 +183,7 @@ def schema_pbtxt(schema: TableSchema, classes: Iterable[str], pictures: Iterable
     """Return the schema as TensorFlow Metadata's schema.proto in text form, which TFX and TFDV read.
 
     Args:
-        pictures: Further features of every record.
+        images: Further features of every record.
 
     Source: https://github.com/tensorflow/metadata/blob/master/tensorflow_metadata/proto/v0/schema.proto
     """

@@ -24,7 +24,7 @@ def chromium() -> str:
 
 
 def hostile(sample, folder: Path) -> Path:
-    """An annotation file whose classes are called what should stay text, of pictures with such names."""
+    """An annotation file whose classes are called what should stay text, of images with such names."""
     document = json.loads(Path(sample.instances).read_bytes())
     names = [name for name in HOSTILE if "\x00" not in name]
     for category, name in zip(document["categories"], names, strict=False):

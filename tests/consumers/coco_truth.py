@@ -15,7 +15,7 @@ from tests.conftest import SHARED_DATA, draw_jpeg, write_coco
 
 
 class Truth:
-    """One annotation file and its pictures.
+    """One annotation file and its images.
 
     Attributes:
         flags: `recordmill coco` with these as input. What cannot be read is accepted: the drawn sample has two such.
@@ -53,7 +53,7 @@ class Truth:
         return [ids.index(id_) for id_ in self.values(image_id, "category_id")]
 
     def boxes_xyxy_px(self, image_id: int) -> np.ndarray:
-        """float64 [N, 4], clipped to the picture."""
+        """float64 [N, 4], clipped to the image."""
         row = self.row(image_id)
         boxes = np.array(self.values(image_id, "bbox"), float).reshape(-1, 4)
         boxes[:, 2:] += boxes[:, :2]
@@ -81,13 +81,13 @@ def _is_whole(path: Path) -> bool:
 
 
 def coco_mini() -> Truth:
-    """Pictures of COCO, one of them grey; crowds."""
+    """Images of COCO, one of them grey; crowds."""
     folder = SHARED_DATA / "coco_mini"
     return Truth(folder / "val2017", folder / "annotations" / "instances_val2017.json")
 
 
 def awkward(folder: Path) -> Truth:
-    """Boxes that leave the picture, fractions, ids with gaps and in no order, a crowd, a grey PNG, no objects."""
+    """Boxes that leave the image, fractions, ids with gaps and in no order, a crowd, a grey PNG, no objects."""
     draw_jpeg(folder / "images" / "a.jpg", 40, 30)
     draw_jpeg(folder / "images" / "empty.jpg", 21, 23)
     png = folder / "images" / "more" / "été b.png"

@@ -18,7 +18,7 @@ CLASSES = {"red": (220, 30, 20), "green": (20, 200, 60), "dark blue": (10, 20, 1
 
 
 def draw_classes(folder: Path) -> None:
-    """Six pictures of one colour for each class, half of them PNGs, of different sizes."""
+    """Six images of one colour for each class, half of them PNGs, of different sizes."""
     for name, colour in CLASSES.items():
         (folder / name).mkdir(parents=True)
         for number in range(6):

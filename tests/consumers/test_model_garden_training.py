@@ -1,4 +1,4 @@
-"""Model Garden trains and evaluates by what docs/consumers/model_garden.py writes: small pictures, two steps."""
+"""Model Garden trains and evaluates by what docs/consumers/model_garden.py writes: small images, two steps."""
 
 import json
 import math

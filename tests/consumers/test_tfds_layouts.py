@@ -151,7 +151,7 @@ def test_tfds_of_real_panoptic_segments(tmp_path, recordmill):
 
 
 class PanopticTruth:
-    """Contents of a panoptic annotation file and its pictures."""
+    """Contents of a panoptic annotation file and its images."""
 
     def __init__(self, file: str | Path, masks: str | Path):
         document = json.loads(Path(file).read_text())

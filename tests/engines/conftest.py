@@ -164,7 +164,7 @@ def bucket() -> Iterator[GcsStandIn]:
 
 @pytest.fixture(scope="session")
 def slow_job(bucket, tmp_path_factory) -> list[object]:
-    """`coco` on the pictures in the bucket, one after another in each shard: some 3 s a shard."""
+    """`coco` on the images in the bucket, one after another in each shard: some 3 s a shard."""
     folder = tmp_path_factory.mktemp("slow")
     for number in range(IMAGES):
         picture = folder / "picture.jpg"

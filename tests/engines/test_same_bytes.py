@@ -49,11 +49,11 @@ def test_stock_shards_are_same_records(sample, engine, convert, reference):
 
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory):
-    """Flags of sixty pictures in two classes, one of which is broken, and of two splits."""
+    """Flags of sixty images in two classes, one of which is broken, and of two splits."""
     pictures = tmp_path_factory.mktemp("classes") / "pictures"
     for number in range(60):
         draw_jpeg(pictures / ("cat", "dog")[number % 2] / f"{number}.jpg", colour=(4 * number, 0, 0))
-    (pictures / "cat" / "broken.jpg").write_bytes(b"no picture")
+    (pictures / "cat" / "broken.jpg").write_bytes(b"no image")
     flags = ["--split", "train=0.7,val=0.3", "--num-shards", "3", "--max-rejects", "0.1"]
     return ["--images", str(pictures), *flags]
 

@@ -36,7 +36,7 @@ JOBS = {
     "a table with splits": f"folder --images {{classes}} --labels {{table}} --classes dog,cat {OUTPUTS} 3",
     "rows of a table": "table --rows {s.objects} --label shape --key object --split train=0.6,val=0.4 --stratify"
     " --num-shards 2",
-    "rows with pictures": "table --rows {s.objects} --images {s.images} --image-column image --text-column caption"
+    "rows with images": "table --rows {s.objects} --images {s.images} --image-column image --text-column caption"
     f" --text tfidf --label shape {OUTPUTS} 2",
 }
 

@@ -23,12 +23,12 @@ import msgspec
 from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.dataset.manifest import FORMAT
 from recordmill.schemas.inputs.annotations import Category
-from recordmill.schemas.inputs.images import ImageRef, ImageTask, PictureRules
+from recordmill.schemas.inputs.images import ImageRef, ImageRules, ImageTask
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION
 from recordmill.schemas.shards import ShardKey, ShardResult
 from recordmill.transforms.records.shard_index import INDEX, index_file
-from recordmill.transforms.shards.encode_pictures import EncodePictures
+from recordmill.transforms.shards.encode_images import EncodeImages
 from recordmill.transforms.shards.shard_file import Note, ShardRecipe, WrittenShard
 from recordmill.transforms.shards.write_shards import write_shard
 from tests.conftest import CATEGORIES, draw_jpeg, write_coco
@@ -286,7 +286,7 @@ class Left:
 
 
 class SmallJob(Job):
-    """`coco` on four pictures, with two shards; it can be sent signals at given places."""
+    """`coco` on four images, with two shards; it can be sent signals at given places."""
 
     def signalled(self, output: str, number: int, signal_number: int, with_reads: bool = False) -> Command:
         """A run that is sent a signal before its `number`th change of the output's files. With `with_reads`, opening
@@ -331,7 +331,7 @@ def small_coco(pictures: Path, folder: Path) -> Callable[[str], list[object]]:
 
 
 class Shard:
-    """A bundle's work: one shard of 20 pictures, which is written picture by picture."""
+    """A bundle's work: one shard of 20 images, which is written image by image."""
 
     KEY = ShardKey("train", 0, 1)
     CONTEXT = LabelMap((Category(1, "cat"),)), DETECTION.with_parts(())
@@ -348,7 +348,7 @@ class Shard:
 
     def recipe(self, gzip: bool, output: str = "") -> ShardRecipe:
         return ShardRecipe(
-            output or self.output, "coco", "detection", gzip, 0, EncodePictures("clip", PictureRules("decode")), FORMAT
+            output or self.output, "coco", "detection", gzip, 0, EncodeImages("clip", ImageRules("decode")), FORMAT
         )
 
     def finish(

@@ -9,7 +9,7 @@ from PIL import Image
 
 
 def draw(path: Path, number: int, mode: str = "RGB") -> None:
-    """A picture whose size and colour are of its number, in the format that the file's ending names."""
+    """An image whose size and colour are of its number, in the format that the file's ending names."""
     path.parent.mkdir(parents=True, exist_ok=True)
     colour = (number * 5 % 256, 90, 200, 255)[: len(mode)]
     format_ = "PNG" if path.suffix.lower() == ".png" else "JPEG"

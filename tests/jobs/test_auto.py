@@ -10,7 +10,7 @@ import pytest
 from recordmill.pipelines.recognise import choose_format, recognise, unwrapped
 from tests.conftest import CATEGORIES, SHARED_DATA, image_row, manifest_of, write_coco
 from tests.jobs.folders import draw_all
-from tests.jobs.test_picture_table import file_rows
+from tests.jobs.test_image_table import file_rows
 
 FORMATS = SHARED_DATA / "formats"
 

@@ -32,7 +32,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "beam.md"
 
 
 def drawn_sample(number: int, **fields) -> Sample:
-    """A picture of noise, with a cat, as bytes."""
+    """An image of noise, with a cat, as bytes."""
     file = io.BytesIO()
     Image.fromarray(np.random.default_rng(number).integers(0, 255, (30, 40, 3), np.uint8)).save(file, "JPEG")
     fields = {"objects": [SampleObject("cat", np.array([1, 2, 30, 20.5]))], **fields}

@@ -1,4 +1,4 @@
-"""Pictures that are in a data set more than once, of whole jobs."""
+"""Images that are in a data set more than once, of whole jobs."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""`recordmill embed` from end to end: what a model makes of pictures becomes records, and what reads them."""
+"""`recordmill embed` from end to end: what a model makes of images becomes records, and what reads them."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.tiny_models import saved, tiny
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory) -> Path:
-    """A model, and 21 pictures of two classes, of which two are broken."""
+    """A model, and 21 images of two classes, of which two are broken."""
     folder = tmp_path_factory.mktemp("embed")
     saved(tiny(), folder / "tiny.keras")
     for number in range(21):
@@ -69,7 +69,7 @@ def test_records_equal_those_of_recipe(inputs, embedded):
 
 
 def test_verify_lets_model_make_features_again(inputs, embedded, tmp_path, recordmill):
-    assert recordmill("extract", embedded, tmp_path / "extracted").code == 2, "there are no pictures in it"
+    assert recordmill("extract", embedded, tmp_path / "extracted").code == 2, "there are no images in it"
     assert recordmill("verify", embedded, "--recompute", 3).code == 0
     draw_jpeg(tmp_path / "elsewhere" / "cat" / "0.jpg", 40, 30, colour=(250, 80, 0))
     outcome = recordmill("verify", embedded, "--recompute", 20, "--images", tmp_path / "elsewhere")

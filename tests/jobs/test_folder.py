@@ -150,7 +150,7 @@ def test_job_stops_when_it_cannot_succeed(tmp_path, recordmill):
 
 @pytest.fixture
 def many(tmp_path) -> Path:
-    """40 pictures: 24 of a, 12 of b, 4 of c."""
+    """40 images: 24 of a, 12 of b, 4 of c."""
     numbers = {"a": 24, "b": 12, "c": 4}
     return draw_all(tmp_path / "many", [f"{name}/{n}.png" for name, count in numbers.items() for n in range(count)])
 
@@ -176,7 +176,7 @@ def test_splits_by_rank_are_exact_for_wanted_classes(many, tmp_path, recordmill)
 
 @pytest.mark.parametrize("how", [["--stratify"], ["--split-by", "rank"]])
 def test_rows_that_are_rejected_do_not_count(many, tmp_path, recordmill, how):
-    """56 of 80 rows of class a have no file, and a picture of b is in two classes."""
+    """56 of 80 rows of class a have no file, and an image of b is in two classes."""
     paths = {"a": [f"a/{n}.png" for n in range(80)], "b": [f"b/{n}.png" for n in range(12)]}
     rows = [(path, name) for name, of_class in paths.items() for path in of_class]
     write_table(tmp_path / "t.csv", [("path", "label"), *rows, ("b/0.png", "a")])

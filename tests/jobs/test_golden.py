@@ -124,7 +124,7 @@ def inputs(sample, tmp_path, copy_converted, of_every_kind, monkeypatch) -> None
     Path("empty.png").mkdir()
     draw_all(Path("pets"), [f"{name}/{number}.jpg" for name in ("Cat", "Dog", "Cat/Dog", "Cat/Cat") for number in "12"])
     draw(Path("pets/none.png"), 1)
-    Path("pets/notes.txt").write_text("no picture")
+    Path("pets/notes.txt").write_text("no image")
     labels = [("path", "label", "split"), ("Cat/1.jpg", "1", "train"), ("Dog/1.jpg", "", "val"), ("x.jpg", "2", "val")]
     write_table(
         Path("labels.csv"),

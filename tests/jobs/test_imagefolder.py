@@ -18,7 +18,7 @@ OBJECTS = {"bbox": [[5, 5, 10, 10], [0, 0, 20, 10]], "category": [1, 0], "area":
 
 
 def row_of(name: str, **more) -> dict:
-    return {"file_name": name, "objects": OBJECTS, "text": f"picture {name}"} | more
+    return {"file_name": name, "objects": OBJECTS, "text": f"image {name}"} | more
 
 
 def write_rows(path: Path, rows: list[dict]) -> Path:

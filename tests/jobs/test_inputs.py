@@ -1,4 +1,4 @@
-"""Jobs that fail before the first picture is read, and jobs that list no images."""
+"""Jobs that fail before the first image is read, and jobs that list no images."""
 
 import pytest
 
@@ -22,7 +22,7 @@ NAMES = [f"{number}.jpg" for number in range(4)]
 
 @pytest.fixture
 def pictures_read(monkeypatch) -> list[str]:
-    """The names of pictures that are read, by whichever writer."""
+    """The names of images that are read, by whichever writer."""
     read, load = [], load_images.or_rejected
     monkeypatch.setattr(
         load_images, "or_rejected", lambda task, *more: read.append(task.file_name) or load(task, *more)

@@ -1,4 +1,4 @@
-"""Shards and indexes keep their bytes from release to release. No job here has Pillow encode a picture."""
+"""Shards and indexes keep their bytes from release to release. No job here has Pillow encode an image."""
 
 import base64
 import gzip

@@ -37,12 +37,12 @@ def test_json_is_of_one_record(out, recordmill):
 
 
 def test_records_without_picture_are_counted(recordmill, tmp_path):
-    has_picture = {"image__encoded": [picture()], "image__format": [b"jpeg"]}
-    records = example(**has_picture), example(image__encoded=[b"?"], image__format=[b"jpeg"]), example(**has_picture)
+    has_image = {"image__encoded": [picture()], "image__format": [b"jpeg"]}
+    records = example(**has_image), example(image__encoded=[b"?"], image__format=[b"jpeg"]), example(**has_image)
     path = write(tmp_path / "x.tfrecord", *records)
     outcome = recordmill("show", path, "--save", tmp_path / "saved")
     assert (outcome.code, len(list((tmp_path / "saved").iterdir()))) == (0, 2)
-    assert "1 record without a picture" in outcome.out
+    assert "1 record without an image" in outcome.out
     path = write(tmp_path / "y.tfrecord", records[1])
     assert recordmill("show", path, "--save", tmp_path / "none").code == 2
 

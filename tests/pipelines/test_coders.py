@@ -13,7 +13,7 @@ PLAIN = "coco --images {images} --instances {instances} --output {out}"
 ALL = PLAIN + " --keypoints {keypoints} --captions {captions} --panoptic {panoptic} --panoptic-masks {panoptic_masks}"
 FOLDER = "--images {images} --output {out} --label-from name"
 MODEL = "--model mobilenet --input-size 32x32 --weights none"
-OF_PICTURES = f"--rows {{pictures}} --images {{classes}} --image-column image --label label {HALVES} --output {{out}}"
+OF_PICTURES = f"--rows {{images}} --images {{classes}} --image-column image --label label {HALVES} --output {{out}}"
 COMMANDS = {
     "every kind by name and group": f"{ALL} --match name {HALVES} --group-from [0-9] --caption-text tfidf",
     "folder by group": f"folder {FOLDER} {HALVES} --group-from [0-9] --exclude {{groups}} --duplicates drop",

@@ -10,7 +10,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.inputs.encoders import TextForm, TextSettings
-from recordmill.schemas.inputs.images import LabelColumns, PathLabels, PictureRules
+from recordmill.schemas.inputs.images import ImageRules, LabelColumns, PathLabels
 from recordmill.schemas.inputs.option import Options, options_of, split_shares
 from recordmill.schemas.inputs.options import DEFAULT_SHARD_BYTES, MAX_SHARDS
 from recordmill.schemas.inputs.splits import Division, SplitShares
@@ -311,13 +311,13 @@ def test_config_of_folder():
     plain = options(FolderOptions)
     assert (plain.shares, plain.splits) == (SplitShares(split_shares("train=1"), 0), ("train",))
     assert (plain.path_labels, plain.columns, plain.table) == (PathLabels(), LabelColumns(), CLASSIFICATION)
-    assert (plain.pictures, plain.box_policy) == (PictureRules("decode"), "keep")
+    assert (plain.image_rules, plain.box_policy) == (ImageRules("decode"), "keep")
     assert options(CocoOptions, boxes="drop").box_policy == "drop"
     columns = {"path_column": "p", "label_column": "l", "split_column": "s"}
     pictures = {"check": "header", "format": "png", "max_side": 9, "jpeg_quality": 80}
     found = options(FolderOptions, **LABELS, **columns, **pictures, split=HALVES, split_seed=3)
     assert (found.shares, found.splits) == (SplitShares(HALVES, 3), ("a", "b"))
-    assert (found.columns, found.pictures) == (LabelColumns("p", "l", "s"), PictureRules("header", "png", 9, 80))
+    assert (found.columns, found.image_rules) == (LabelColumns("p", "l", "s"), ImageRules("header", "png", 9, 80))
     by_name = options(FolderOptions, label_from="name", label_separator="-")
     assert by_name.path_labels == PathLabels("-")
     assert options(FolderOptions, label_from="name").path_labels == PathLabels("_")
@@ -335,8 +335,8 @@ def test_rows_are_known_by_their_picture_unless_there_is_key():
     assert (of_key.key, of_key.images, of_key.columns) == ("id", (), ("id",))
     chosen = options(TableOptions, **PICTURES, key="id", columns=("a",))
     assert (chosen.read_columns, chosen.written_columns) == (("a", "id", "path"), ("a",))
-    assert chosen.pictures == PictureRules("decode")
-    assert options(TableOptions, **PICTURES, raw_size="24x32").pictures == PictureRules("decode", raw_size=(24, 32))
+    assert chosen.image_rules == ImageRules("decode")
+    assert options(TableOptions, **PICTURES, raw_size="24x32").image_rules == ImageRules("decode", raw_size=(24, 32))
 
 
 def test_rows_of_embed_are_table():

@@ -13,7 +13,7 @@ from recordmill.data_set import Split
 from recordmill.schemas.features import CLASS_OF_ROW, Feature, FeatureKind, FeatureTable
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.layouts import LAYOUTS, features_table, picture_of_row
+from recordmill.schemas.layouts import LAYOUTS, features_table, row_image_features
 from recordmill.schemas.shards import ShardInfo
 from recordmill.split_records import RecordContents, SplitShard
 from recordmill.transforms.images.masks import mask_png, mask_rle, run_lengths
@@ -40,8 +40,8 @@ CONTENTS = {
     "float32": RecordContents(features_table((2, 3, 5), "float32"), LABELS, ("2", "3", "5")),
     "float16": RecordContents(features_table((2, 3, 5), "float16"), LABELS, ("2", "3", "5")),
     "rows": RecordContents(_row(), LABELS),
-    "pictures": RecordContents(_row(*picture_of_row(None)), LABELS),
-    "pixels": RecordContents(_row(*picture_of_row((6, 7))), LABELS),
+    "pictures": RecordContents(_row(*row_image_features(None)), LABELS),
+    "pixels": RecordContents(_row(*row_image_features((6, 7))), LABELS),
 }
 """Contents of a data set in each layout, with all features."""
 

@@ -70,7 +70,7 @@ def test_labels_stored_as_text():
 
 
 def test_masks_alone_decode_no_picture(monkeypatch):
-    monkeypatch.setattr("recordmill.decode_record.open_record_picture", None)
+    monkeypatch.setattr("recordmill.decode_record.open_record_image", None)
     values, expected = draw(CONTENTS["detection"], 3)
     table, labels, _ = CONTENTS["detection"]
     decode = RecordDecoder(table, {"masks": readings_of(table)["masks"]}, labels.keypoints)

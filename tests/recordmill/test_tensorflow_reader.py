@@ -109,7 +109,7 @@ def test_static_shapes(tmp_path):
 
 
 def test_resizing(tmp_path):
-    """Upwards by whole numbers: each pixel of masks and maps becomes several, and pictures follow TensorFlow."""
+    """Upwards by whole numbers: each pixel of masks and maps becomes several, and images follow TensorFlow."""
     split = split_of(tmp_path, "rle", 4)[3:]
     (plain,) = split
     (found,) = split.tensorflow(resize=(46, 62))

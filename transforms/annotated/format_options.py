@@ -10,10 +10,10 @@ from pydantic import PrivateAttr
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureTable, Part
-from recordmill.schemas.inputs.images import PictureRules
+from recordmill.schemas.inputs.image_options import MASKS, AnnotatedOptions, match_option
+from recordmill.schemas.inputs.images import ImageRules
 from recordmill.schemas.inputs.option import READ, Data, Images, redefined
 from recordmill.schemas.inputs.options import ALL_TRAIN
-from recordmill.schemas.inputs.picture_options import MASKS, AnnotatedOptions, match_option
 from recordmill.schemas.names import Match, NameSources
 from recordmill.transforms.annotated.source import Source
 
@@ -91,9 +91,9 @@ class FormatOptions(AnnotatedOptions):
         return self.layout_table.with_parts((*MASKS[self.masks], *self._parts))
 
     @property
-    def pictures(self) -> PictureRules:
+    def image_rules(self) -> ImageRules:
         """Images whose size no file states are turned upright by EXIF, as labelling tools show them."""
-        return msgspec.structs.replace(super().pictures, upright=True)
+        return msgspec.structs.replace(super().image_rules, upright=True)
 
 
 class NamingOptions(FormatOptions):

@@ -7,9 +7,9 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import OF_INPUT, FeatureTable, Part
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.inputs.encoders import TextForm
+from recordmill.schemas.inputs.image_options import MASKS, AnnotatedOptions, match_option
 from recordmill.schemas.inputs.option import READ, TEXTS, Data, Files, Images, Masks, flag, redefined
 from recordmill.schemas.inputs.options import RecipeValue, pairs
-from recordmill.schemas.inputs.picture_options import MASKS, AnnotatedOptions, match_option
 from recordmill.schemas.inputs.text_options import TextChoice, TextOptions
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.schemas.names import Match, NameSources

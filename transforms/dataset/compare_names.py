@@ -224,7 +224,7 @@ def _cure(pair: Pair, pairs: Iterable[Pair], sources: NameSources, is_all: bool,
     if pair.difference is Difference.ENCODED:
         return "decode them, with urllib.parse.unquote for example"
     if pair.difference in _OF_ENDING:
-        return "were the pictures converted? Correct the names"
+        return "were the images converted? Correct the names"
     cures = ["--match suffix"] if suffix_finds_all else []
     # In another folder, images that have files would lose them.
     folders = {other.folder for other in pairs if other.difference is pair.difference}

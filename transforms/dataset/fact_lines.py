@@ -7,13 +7,13 @@ from itertools import chain, groupby, repeat
 import msgspec
 
 from recordmill.schemas.dataset.dataset_files import split_rejects
-from recordmill.schemas.dataset.manifest import InputRows, Manifest, Plan, RewrittenPictures, SplitManifest
+from recordmill.schemas.dataset.manifest import InputRows, Manifest, Plan, RewrittenImages, SplitManifest
 from recordmill.schemas.features import Feature, Part, RecordOf
 from recordmill.schemas.inputs.annotations import unnamed_keypoints
 from recordmill.schemas.inputs.coco import AnnotationKind
 from recordmill.schemas.inputs.encoders import EncoderInfo, TextCounts, TextForm
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.layouts import LAYOUTS, has_picture
+from recordmill.schemas.layouts import LAYOUTS, has_image
 from recordmill.schemas.problems import DUPLICATES, split_problems
 from recordmill.schemas.shards import SplitSize
 from recordmill.schemas.sizes import first_texts, number_text, printable, size_text
@@ -181,7 +181,7 @@ def _planned_lines(manifest: Manifest, split: SplitManifest, planned: SplitSize)
     number = "as the runner chooses" if is_chosen else f"{planned.shards:,}"
     each = "" if is_chosen or not planned.shards else f" of about {size_text(planned.bytes // planned.shards)}"
     yield "shards", f"{number}{each}, {size_text(planned.bytes)} in all, before compression"
-    if has_picture(manifest.table):
+    if has_image(manifest.table):
         check = str(options.get("check", "decode"))
         seconds = planned.images / _CORE_IMAGES_PER_SECOND[check]
         lasts = f"{seconds / 3600:.1f} hours" if seconds > 3600 else number_text(max(1, round(seconds)), "second")
@@ -294,7 +294,7 @@ def _texts(encoder: EncoderInfo, counts: TextCounts | None) -> str:
     return f"{line}; of {counts.texts:,} texts with {counts.terms:,} terms, {counts.unknown:,} are unknown{without}"
 
 
-def _rewritten(pictures: RewrittenPictures) -> str:
+def _rewritten(pictures: RewrittenImages) -> str:
     formats = ", ".join(f"{name} {number:,}" for name, number in pictures.by_format.items())
     kinds = {"turned upright": pictures.turned, "made smaller": pictures.shrunk}
     more = "".join(f"; {number:,} {kind}" for kind, number in kinds.items() if number)

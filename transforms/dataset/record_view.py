@@ -17,7 +17,7 @@ from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.schemas.statistics import PixelMeasures
 from recordmill.transforms.blocks.image_facts import NO_CLASS, FactColumns
 from recordmill.transforms.images.decode_segmentation import decode_counts
-from recordmill.transforms.images.load_images import open_record_picture
+from recordmill.transforms.images.load_images import open_record_image
 from recordmill.transforms.images.masks import bitmap
 
 _INTEGER = re.compile(rb"-?[0-9]{1,19}")
@@ -132,10 +132,10 @@ class RecordView:
             raw_shape: Height, width and channels, if records store raw pixels.
 
         Raises:
-            UnusableError: See `open_record_picture`.
+            UnusableError: See `open_record_image`.
         """
         if data := self.values.get("image.encoded"):
-            return open_record_picture(data)
+            return open_record_image(data)
         if (pixels := self.values.get("image.pixels")) and raw_shape:
             if len(pixels) != prod(raw_shape):
                 wanted = f"{' x '.join(map(str, raw_shape))} are {prod(raw_shape):,}"
@@ -161,13 +161,13 @@ class RecordView:
 
 def grey_pixels(png: bytes) -> np.ndarray:
     """Return a PNG's pixel values: uint8 or uint16 [height, width]."""
-    image = open_record_picture(png)
+    image = open_record_image(png)
     return np.array(image if image.mode in _RAW_MODES else image.convert("L"))
 
 
 def segment_ids(png: bytes) -> np.ndarray:
     """Return the ids of COCO's panoptic PNG, int32 [height, width]: red + 256 green + 65536 blue."""
-    pixels = np.asarray(open_record_picture(png).convert("RGB")).astype(np.int32)
+    pixels = np.asarray(open_record_image(png).convert("RGB")).astype(np.int32)
     return pixels[..., 0] | pixels[..., 1] << 8 | pixels[..., 2] << 16
 
 

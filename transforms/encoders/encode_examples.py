@@ -12,7 +12,7 @@ import numpy as np
 from recordmill.schemas.block import Block, Ragged, ragged_bytes, starts_of
 from recordmill.schemas.features import FeatureTable, Part, RecordOf
 from recordmill.schemas.inputs.annotations import ImageLabels
-from recordmill.schemas.inputs.images import MAX_RECORD_BYTES, ImageTask, Picture
+from recordmill.schemas.inputs.images import MAX_RECORD_BYTES, ImageTask, StoredImage
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import column_of
 from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
@@ -21,7 +21,7 @@ from recordmill.transforms.blocks.image_tasks import id_texts, object_columns
 from recordmill.transforms.encoders.encode_masks import DrawnMasks, MaskDrawer
 from recordmill.transforms.encoders.encode_objects import FittedBoxes, KeypointEncoder, fit_boxes, in_pixels
 from recordmill.transforms.encoders.record_maker import EncodedRun, check_size, transcoding_counts
-from recordmill.transforms.images.open_picture import encoded_channels
+from recordmill.transforms.images.open_image import encoded_channels
 from recordmill.transforms.records.example import Column, ExampleWriter, Record, bytes_items
 
 
@@ -30,12 +30,12 @@ class LoadedImage(NamedTuple):
 
     Attributes:
         task: Metadata of the image, without its objects, which are in a Block.
-        picture: Checked image, or its reject. None if the image was not read, because it cannot have a record.
-        masks: Drawn masks; None if no masks are requested, or without a picture.
+        image: Checked image, or its reject. None if the image was not read, because it cannot have a record.
+        masks: Drawn masks; None if no masks are requested, or without an image.
     """
 
     task: ImageTask
-    picture: Picture | Rejected | None
+    picture: StoredImage | Rejected | None
     masks: DrawnMasks | None = None
 
 
@@ -43,9 +43,9 @@ class Run(NamedTuple):
     """Images to write: N images with their M usable objects. `recordmill.schemas.values` makes columns of it.
 
     Attributes:
-        images: N images, with pictures.
+        images: N images, with images.
         block: Columns of the images and objects.
-        size_px: int64 [N, 2], width and height of each picture.
+        size_px: int64 [N, 2], width and height of each image.
         frame_px: int64 [N, 2], width and height of the frame of each image's annotations.
         boxes: M boxes.
         class_index: int64 [M].
@@ -78,7 +78,7 @@ class Run(NamedTuple):
 
     @property
     def channels(self) -> np.ndarray:
-        """Number of channels of each encoded picture: int64 [N]."""
+        """Number of channels of each encoded image: int64 [N]."""
         return np.array([encoded_channels(picture.data, picture.format) for picture in self.pictures], np.int64)
 
 
@@ -110,7 +110,7 @@ class ExampleEncoder:
         self.per_annotation = table.record_of is RecordOf.ANNOTATION
         self._box_policy = box_policy
 
-    def draw(self, task: ImageTask, block: Block, row: int, picture: Picture) -> LoadedImage:
+    def draw(self, task: ImageTask, block: Block, row: int, picture: StoredImage) -> LoadedImage:
         """Return the image with the masks of its record. Thread-safe.
 
         Args:
@@ -133,9 +133,9 @@ class ExampleEncoder:
             images: N.
         """
         block = with_objects(block)
-        rows = [row for row, image in enumerate(images) if isinstance(image.picture, Picture)]
-        with_pictures = block if len(rows) == len(block) else block.take(np.array(rows, np.int64))
-        run, faults = self._fit(with_pictures, [images[row] for row in rows])
+        rows = [row for row, image in enumerate(images) if isinstance(image.picture, StoredImage)]
+        with_images = block if len(rows) == len(block) else block.take(np.array(rows, np.int64))
+        run, faults = self._fit(with_images, [images[row] for row in rows])
         per_image = run.block.objects_per_image if self.per_annotation else np.ones(len(rows), np.int64)
         records: Iterable[Record] = self._writer.records(self._columns(run), int(per_image.sum()))
         if not self.per_annotation:
@@ -144,7 +144,7 @@ class ExampleEncoder:
             if max(large.values(), default=0) > MAX_RECORD_BYTES:
                 return self.encode(block, [_checked(each, large.get(row, 0)) for row, each in enumerate(images)])
         facts = self._facts(run)
-        small = with_pictures.num_objects - run.block.num_objects - sum(map(len, faults.values()))
+        small = with_images.num_objects - run.block.num_objects - sum(map(len, faults.values()))
         filtered = {Metric.FILTERED_AREA: small} if small else {}
         left_out = _gather_left_out(block, images, {rows[row]: rejected for row, rejected in faults.items()})
         return EncodedRun(
@@ -160,7 +160,7 @@ class ExampleEncoder:
         )
 
     def _fit(self, block: Block, images: list[LoadedImage]) -> tuple[Run, dict[int, list[Rejected]]]:
-        """Fit the boxes of images with pictures. Return them, and rejects of objects by row of the image."""
+        """Fit the boxes of images with images. Return them, and rejects of objects by row of the image."""
         pictures: list[Any] = [image.picture for image in images]
         size_px = np.array([(picture.width, picture.height) for picture in pictures], np.int64).reshape(-1, 2)
         frame_px = np.array([picture.frame for picture in pictures], np.int64).reshape(-1, 2)
@@ -307,7 +307,7 @@ def _count(run: Run, per_image: np.ndarray, has_captions: bool) -> Counter[Metri
             counted[Metric.CAPTIONS] += len(task.labels.captions)
         if not task.is_continuation:
             counted[Metric.IMAGES if number else Metric.IMAGES_WITHOUT_RECORD] += 1
-            if isinstance(picture, Picture) and picture.transcoding:
+            if isinstance(picture, StoredImage) and picture.transcoding:
                 counted += transcoding_counts(picture.transcoding, len(picture.data))
     return counted
 
@@ -327,7 +327,7 @@ def _reject_objects(
         fault = masks.faults.get(row - int(block.first_object_of_image[image])) if masks else None
         if fault is None:
             x, y, width, height = block.boxes_xywh_px[row].tolist()
-            frame = "x".join(map(str, picture.frame)) if isinstance(picture, Picture) else ""
+            frame = "x".join(map(str, picture.frame)) if isinstance(picture, StoredImage) else ""
             detail = f"box x {x:g}, y {y:g}, {width:g}x{height:g} in an image of {frame}"
             fault = UnusableError(Reason.EMPTY_BOX if is_empty else Reason.BOX_OUTSIDE, detail)
         is_of_file = abs(task.image_id) < 1 << 53  # others are mostly hashes, which no file has
@@ -361,7 +361,7 @@ def _gather_left_out(block: Block, images: Sequence[LoadedImage], faults: Mappin
         sizes = left_out.read_bytes
         if picture is None:
             left_out.counted[Metric.IMAGES_WITHOUT_RECORD] += 1
-        elif isinstance(picture, Picture):
+        elif isinstance(picture, StoredImage):
             left_out.rejected.extend(faults.get(row, ()))
             left_out.rejected.extend(masks.rejected if masks else ())
         else:

@@ -11,7 +11,7 @@ import numpy as np
 from recordmill.schemas.block import Block
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.annotations import PanopticAnnotation, Segment, StuffAnnotation
-from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, StoredImage
 from recordmill.schemas.inputs.labels import SEMANTIC_IGNORE, LabelMap
 from recordmill.schemas.rejects import Metric, Reason, Rejected, UnusableError
 from recordmill.transforms.encoders.encode_objects import fit_boxes, in_pixels
@@ -30,7 +30,7 @@ from recordmill.transforms.images.masks import (
     resized,
     run_lengths,
 )
-from recordmill.transforms.images.open_picture import open_picture
+from recordmill.transforms.images.open_image import open_image
 from recordmill.transforms.storage.interface import ChangedFileError, UnreadableFileError
 
 MAX_SEGMENTS = 255
@@ -92,7 +92,7 @@ def _name_file(panoptic: PanopticAnnotation, detail: str) -> str:
 def _decoded(panoptic: PanopticAnnotation, data: bytes, width: int, height: int) -> np.ndarray:
     """Return the pixels of the PNG: uint8 [height, width, 3]."""
     try:
-        with open_picture(data, "png") as image:
+        with open_image(data, "png") as image:
             size, mode = image.size, image.mode
             if size == (width, height) and mode in ("RGB", "RGBA", "P"):
                 check_png(data)
@@ -166,7 +166,7 @@ class RegionEncoder:
         self._index = {category.id: index for index, category in enumerate(labels.segments)}
         self._sources = sources
 
-    def of_panoptic(self, panoptic: PanopticAnnotation, picture: Picture) -> dict[str, Any]:
+    def of_panoptic(self, panoptic: PanopticAnnotation, picture: StoredImage) -> dict[str, Any]:
         """Return the values of a panoptic annotation, by source.
 
         Raises:
@@ -230,7 +230,7 @@ class RegionEncoder:
         return values
 
 
-def _shrunk(panoptic: PanopticAnnotation, indices: np.ndarray, picture: Picture) -> PanopticMap:
+def _shrunk(panoptic: PanopticAnnotation, indices: np.ndarray, picture: StoredImage) -> PanopticMap:
     indices = resized(indices, picture.width, picture.height)
     ids = np.array([0, *(segment.id for segment in panoptic.segments)], "<u4")[indices]
     colours = ids.view(np.uint8).reshape(picture.height, picture.width, 4)[:, :, :3]
@@ -300,7 +300,7 @@ class MaskDrawer:
         self.has_masks = Part.MASK_PNG in table.parts or Part.MASK_RLE in table.parts
         self.has_regions = Part.PANOPTIC in table.parts or Part.SEMANTIC in table.parts
 
-    def draw(self, task: ImageTask, block: Block, row: int, picture: Picture) -> DrawnMasks | None:
+    def draw(self, task: ImageTask, block: Block, row: int, picture: StoredImage) -> DrawnMasks | None:
         """Draw the masks of an image; None if not requested.
 
         Args:
@@ -322,7 +322,7 @@ class MaskDrawer:
             drawn.values.update(self._stuff_values(task, picture, drawn))
         return drawn
 
-    def _draw_objects(self, objects: Block, picture: Picture, drawn: DrawnMasks) -> None:
+    def _draw_objects(self, objects: Block, picture: StoredImage, drawn: DrawnMasks) -> None:
         frame = np.array([picture.frame], np.int64)
         objects = in_pixels(objects, frame, self._min_area_px2)
         frames = np.tile(frame, (objects.num_objects, 1))
@@ -347,7 +347,7 @@ class MaskDrawer:
             for has_pixels, text in zip((bounds_px[:, 0] >= 0).tolist(), texts, strict=True)
         )
 
-    def _panoptic_values(self, task: ImageTask, picture: Picture, drawn: DrawnMasks) -> dict[str, Any]:
+    def _panoptic_values(self, task: ImageTask, picture: StoredImage, drawn: DrawnMasks) -> dict[str, Any]:
         """Return a panoptic annotation's values; all void without one."""
         for row in task.labels.panoptic:
             try:
@@ -359,7 +359,7 @@ class MaskDrawer:
                 return values
         return self._regions.of_void(picture.width, picture.height)
 
-    def _stuff_values(self, task: ImageTask, picture: Picture, drawn: DrawnMasks) -> dict[str, Any]:
+    def _stuff_values(self, task: ImageTask, picture: StoredImage, drawn: DrawnMasks) -> dict[str, Any]:
         regions: list[tuple[StuffAnnotation, np.ndarray]] = []
         for region in task.labels.regions:
             try:
@@ -381,7 +381,7 @@ def _within_a_record(masks: Iterable[bytes], before: int) -> list[bytes]:
     return kept
 
 
-def _counts(segmentation: bytes, picture: Picture) -> bytes:
+def _counts(segmentation: bytes, picture: StoredImage) -> bytes:
     """Return the compressed run lengths of a mask at the size of the record's image.
 
     Raises:

@@ -89,7 +89,7 @@ class RecordEstimate:
         if self._max_side is not None:
             longer = np.maximum(np.maximum(width, height), 1)
             scale = np.minimum(self._max_side / longer, 1.0)
-            # Equal to `recordmill.transforms.images.open_picture.shrunk_size`.
+            # Equal to `recordmill.transforms.images.open_image.shrunk_size`.
             shrunk = [np.maximum(1, np.rint(side * scale)).astype(np.int64) for side in (width, height)]
             is_larger = longer > self._max_side
             width, height = (np.where(is_larger, new, old) for new, old in zip(shrunk, (width, height), strict=True))

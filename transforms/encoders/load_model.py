@@ -92,7 +92,7 @@ def _default_size(name: str) -> tuple[int, int]:
     """Return the input size of keras.applications' model with top."""
     height, width = _constructor(name)(weights=None).input_shape[1:3]
     if not (height and width):
-        raise ConfigError(f"--model {name} takes pictures of any size: give --input-size, 224x224 for example")
+        raise ConfigError(f"--model {name} takes images of any size: give --input-size, 224x224 for example")
     return height, width
 
 
@@ -228,7 +228,7 @@ def brief(error: Exception) -> str:
 _LOADED = Shared()
 """The model of this process, shared by steps and threads."""
 
-_PICTURE_RANK = 4
+_IMAGE_RANK = 4
 _SELF_SCALING = ("Rescaling", "Normalization")
 
 
@@ -318,17 +318,17 @@ def _input_size(model: Any, choice: ModelChoice) -> tuple[int, int]:
     takes = " and ".join(f"{shape} of {tensor.dtype}" for shape, tensor in zip(shapes, model.inputs, strict=True))
     (shape, *more) = shapes
     dtype = model.inputs[0].dtype
-    is_picture = len(shape) == _PICTURE_RANK and shape[-1] == 3 and (dtype == "uint8" or "float" in dtype)
-    if more or not is_picture:
+    is_image = len(shape) == _IMAGE_RANK and shape[-1] == 3 and (dtype == "uint8" or "float" in dtype)
+    if more or not is_image:
         raise ConfigError(
-            f"--model {choice.model} takes {takes}, which is no batch of RGB pictures, (None, height, width, 3) of "
+            f"--model {choice.model} takes {takes}, which is no batch of RGB images, (None, height, width, 3) of "
             "float32 or uint8"
         )
     own, asked = shape[1:3], choice.input_size
     if asked and any(side not in (None, wanted) for side, wanted in zip(own, asked, strict=True)):
         raise ConfigError(f"--input-size {_size(asked)}: {choice.model} takes {_size(own)} only; leave the flag out")
     if not asked and None in own:
-        raise ConfigError(f"--model {choice.model} takes pictures of any size: give --input-size, 224x224 for example")
+        raise ConfigError(f"--model {choice.model} takes images of any size: give --input-size, 224x224 for example")
     return asked or own
 
 
@@ -374,7 +374,7 @@ def _called(part: Any, pixels: Any, choice: ModelChoice) -> Any:
         return output
     except ValueError as error:
         raise ConfigError(
-            f"--model {choice.model} takes no pictures of {_size(pixels.shape[1:3])}, give another --input-size: "
+            f"--model {choice.model} takes no images of {_size(pixels.shape[1:3])}, give another --input-size: "
             f"{brief(error)}"
         ) from error
 
@@ -384,7 +384,7 @@ def _pooled(output: Any, choice: ModelChoice) -> Any:
 
     if choice.pool == "none":
         return output
-    if len(output.shape) != _PICTURE_RANK:
+    if len(output.shape) != _IMAGE_RANK:
         raise ConfigError(
             f"--pool {choice.pool} takes (None, height, width, channels), and the layer's is {output.shape}; "
             "leave it out, or name a layer before pooling by --layer"
@@ -398,7 +398,7 @@ def _fixed_shape(output: Any, choice: ModelChoice, layer: str) -> tuple[int, ...
     if not shape or None in shape or "float" not in output.dtype:
         raise ConfigError(
             f"--layer {layer}: its output of {choice.model} is {tuple(output.shape)} of {output.dtype}, and features "
-            "are floats of one known shape a picture; name another"
+            "are floats of one known shape an image; name another"
         )
     return shape
 

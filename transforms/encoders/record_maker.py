@@ -12,13 +12,13 @@ import numpy as np
 from recordmill.schemas.block import Block
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.annotations import TableRow
-from recordmill.schemas.inputs.images import MAX_RECORD_BYTES, ImageTask, Picture, Transcoding
+from recordmill.schemas.inputs.images import MAX_RECORD_BYTES, ImageTask, StoredImage, Transcoding
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.layouts import is_of_picture
+from recordmill.schemas.layouts import is_image_feature
 from recordmill.schemas.rejects import REWRITTEN_FROM, Metric, Reason, Rejected, UnusableError
 from recordmill.transforms.blocks.image_facts import FactColumns, join_facts
 from recordmill.transforms.dataset.record_view import RecordView
-from recordmill.transforms.images.open_picture import encoded_channels
+from recordmill.transforms.images.open_image import encoded_channels
 from recordmill.transforms.records.example import ExampleWriter, Record, merge_examples
 
 
@@ -89,7 +89,7 @@ def transcoding_counts(transcoding: Transcoding, bytes_written: int) -> Counter[
     )
 
 
-class PictureRowEncoder:
+class ImageRowEncoder:
     """Encoder of images of rows, one image at a time.
 
     Args:
@@ -99,12 +99,12 @@ class PictureRowEncoder:
 
     def __init__(self, labels: LabelMap, table: FeatureTable):
         self._class_index = {category.name: index for index, category in enumerate(labels.categories)}
-        features = tuple(filter(is_of_picture, table.features))
+        features = tuple(filter(is_image_feature, table.features))
         self._writer = ExampleWriter(msgspec.structs.replace(table, features=features))
         self._class_source = table.class_source
         self._has_channels = any(feature.source == "image.channels" for feature in features)
 
-    def encode(self, task: ImageTask, picture: Picture) -> Encoded | Rejected:
+    def encode(self, task: ImageTask, picture: StoredImage) -> Encoded | Rejected:
         """Return a row's record with its image, or its reject.
 
         Raises:
@@ -126,7 +126,7 @@ class PictureRowEncoder:
             class_counts[self._class_index[name]] = 1
         return Encoded(((record,),), dict(counted), [], class_counts, RecordView(values).facts(picture.measures))
 
-    def _record(self, row: TableRow, task: ImageTask, picture: Picture) -> tuple[bytes, dict[str, Any]]:
+    def _record(self, row: TableRow, task: ImageTask, picture: StoredImage) -> tuple[bytes, dict[str, Any]]:
         """Return the record, and the values of its image."""
         check_size(len(picture.data) + len(row.record))
         values = {

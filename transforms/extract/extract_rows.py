@@ -15,7 +15,7 @@ from recordmill.transforms.dataset.record_view import RecordView
 from recordmill.transforms.extract.extract_files import ExtractedFile, UnusableRecordError, path_below, text
 from recordmill.transforms.images.load_images import brief
 from recordmill.transforms.images.masks import mask_rle, run_lengths
-from recordmill.transforms.images.open_picture import kind_of, open_picture
+from recordmill.transforms.images.open_image import kind_of, open_image
 
 _UNSET = msgspec.UNSET
 MAPS = {
@@ -289,7 +289,7 @@ def _size(values: dict[str, Any], faults: list[tuple[str, str]]) -> tuple[int, i
     """Return width and height in pixels: those in the record, which scale its boxes, or else the image's."""
     stored = tuple(values[f"image.{side}"].item() for side in ("width", "height") if f"image.{side}" in values)
     try:
-        with open_picture(values["image.encoded"], kind_of(values["image.encoded"]) or "png") as image:
+        with open_image(values["image.encoded"], kind_of(values["image.encoded"]) or "png") as image:
             found = image.size
     except Exception as error:  # Pillow's decoders raise nearly anything on damaged bytes
         fault = "image_undecodable", f"its header cannot be read ({brief(error)})"

@@ -33,7 +33,7 @@ from recordmill.transforms.extract.extract_rows import (
 from recordmill.transforms.extract.label_format import ExtractedImage, ExtractedObject, LabelFormat, LabelRules
 from recordmill.transforms.extract.write_formats import LABEL_FORMATS
 from recordmill.transforms.images.check_formats import without_exif
-from recordmill.transforms.images.open_picture import kind_of, open_picture, orientation_of
+from recordmill.transforms.images.open_image import kind_of, open_image, orientation_of
 from recordmill.transforms.records.read_shards import FaultList, ManifestShard, readable_records
 from recordmill.transforms.records.record_file import ShardReader
 from recordmill.transforms.runtime import progress
@@ -205,7 +205,7 @@ def _is_odd(name: str) -> bool:
 
 def _is_turned(data: bytes) -> bool:
     try:
-        with open_picture(data, kind_of(data) or "png") as image:
+        with open_image(data, kind_of(data) or "png") as image:
             return orientation_of(image) != 1
     except Exception:  # Pillow's decoders raise nearly anything on damaged bytes, which `_size` has reported
         return False

@@ -24,7 +24,7 @@ from recordmill.schemas.sizes import first_texts
 from recordmill.transforms.blocks.pack_block import unpack_block
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 from recordmill.transforms.folder.folder_options import FolderOptions
-from recordmill.transforms.images.open_picture import kind_of
+from recordmill.transforms.images.open_image import kind_of
 from recordmill.transforms.join.choose_categories import class_labels
 from recordmill.transforms.join.list_images import file_block, list_images
 from recordmill.transforms.storage.interface import is_remote

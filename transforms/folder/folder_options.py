@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from recordmill.schemas.inputs.image_options import StoredImageOptions
 from recordmill.schemas.inputs.images import LabelColumns, PathLabels
 from recordmill.schemas.inputs.option import READ, WRITE, Files, Names, Shares, redefined
 from recordmill.schemas.inputs.options import DividedOptions
-from recordmill.schemas.inputs.picture_options import PictureOptions
 from recordmill.schemas.names import NameSources
 
 
@@ -84,7 +84,7 @@ class LabelledOptions(DividedOptions):
         yield from super()._faults()
 
 
-class FolderOptions(LabelledOptions, PictureOptions):
+class FolderOptions(LabelledOptions, StoredImageOptions):
     """Options of `recordmill folder`, see docs/cli.md."""
 
-    layout: Literal["classification"] = redefined(PictureOptions, "layout", "classification")
+    layout: Literal["classification"] = redefined(StoredImageOptions, "layout", "classification")

@@ -18,7 +18,7 @@ from recordmill.schemas.names import has_control_character, is_absolute, name_fa
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder.choose_classes import named_rows
-from recordmill.transforms.join.picture_names import path_below
+from recordmill.transforms.join.image_names import path_below
 from recordmill.transforms.rows.read_rows import TextRow, TextRows, read_texts
 from recordmill.transforms.runtime import progress
 

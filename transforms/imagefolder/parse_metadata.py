@@ -40,7 +40,7 @@ class RowRules(NamedTuple):
         captions: columns that are captions.
         splits: names of splits by the first folder of an image's name; empty if that says no split.
         is_beside: whether `file_name` begins at the folder of the metadata file.
-        picture: column of the images' bytes, in place of `file_name`. The names of images are those of the file, with
+        image: column of the images' bytes, in place of `file_name`. The names of images are those of the file, with
             the row: `train-00000-of-00001/17-cat.jpg`.
     """
 
@@ -88,7 +88,7 @@ def _numbers_or_names(texts: Any) -> Any:
     return [int(text) if isinstance(text, str) and text.isdecimal() else text for text in texts]
 
 
-def picture_column(columns: Mapping[str, Any]) -> str:
+def image_column(columns: Mapping[str, Any]) -> str:
     """Return the column of images, which is bytes, or a struct with `bytes` and `path`; empty without one."""
     found = [name.removesuffix(".bytes") for name, array in columns.items() if pa.types.is_large_binary(array.type)]
     return "image" if "image" in found else next(iter(found), "")
@@ -132,12 +132,12 @@ def _image(row: dict[str, Any], file: str, line: int, rules: RowRules, notes: tu
 
 def _picture(row: Mapping[str, Any], file: str, line: int, column: str) -> tuple[str, bytes]:
     """Return the name of the image of a row, and its bytes; an empty name without bytes."""
-    data, path = picture_bytes(row, column), row.get(f"{column}.path")
+    data, path = image_bytes(row, column), row.get(f"{column}.path")
     own = f"-{name_parts(path)[-1]}" if path else ""
     return f"{shard_name(file)}/{line}{own}" if data else "", data
 
 
-def picture_bytes(row: Mapping[str, Any], column: str) -> bytes:
+def image_bytes(row: Mapping[str, Any], column: str) -> bytes:
     return row.get(f"{column}.bytes") or row.get(column) or b""
 
 

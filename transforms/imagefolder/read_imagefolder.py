@@ -31,17 +31,17 @@ from recordmill.transforms.imagefolder.parse_metadata import (
     RowRules,
     box_of,
     has_objects,
+    image_bytes,
+    image_column,
     is_numbered,
     objects_of,
     parse_metadata,
-    picture_bytes,
-    picture_column,
     rows_of,
     shard_name,
     size_of,
     value_of,
 )
-from recordmill.transforms.images.load_images import inspect_picture
+from recordmill.transforms.images.load_images import inspect_image
 from recordmill.transforms.join.guess_box_format import Boxes, check_box_format
 from recordmill.transforms.rows.read_rows import read_stream
 from recordmill.transforms.storage.resolve import existing, join_path, split_folder, storage_for
@@ -61,7 +61,7 @@ class MetadataFile(NamedTuple):
         path: of the file.
         columns, rows: of its first rows, at most 8,192. Files that hold images have those of the first of their split.
         class_names: of the types of Parquet.
-        picture: column of images; empty if they are files.
+        image: column of images; empty if they are files.
         fault: of the first row that cannot be read.
     """
 
@@ -208,7 +208,7 @@ def _read_head(root: str, folder: str, name: str) -> MetadataFile:
         return MetadataFile(folder, name, path, {}, [])
     rows = [row for _, row in rows_of(batch)]
     class_names = next((names for key in CLASSES if (names := batch.names.get(f"{OBJECTS}.{key}"))), ())
-    picture = "" if FILE_NAME in batch.columns else picture_column(batch.columns)
+    picture = "" if FILE_NAME in batch.columns else image_column(batch.columns)
     fault = next((f", row {row.line}: {row.detail}" for row in batch.bad), "")
     return MetadataFile(folder, name, path, batch.columns, rows, class_names, picture, fault)
 
@@ -284,7 +284,7 @@ def _sampled(file: MetadataFile, folder: str) -> Boxes:
             name = str(row.get(FILE_NAME, id(row)))
             size = size_of(row) or read.get(name)
             if size is None:
-                size = _picture_size(folder, row, file.picture) if len(read) < _SIZES_READ else (np.nan, np.nan)
+                size = _image_size(folder, row, file.picture) if len(read) < _SIZES_READ else (np.nan, np.nan)
                 read[name] = size
             area = value_of(each, ("area", "areas"))
             numbers.append(box)
@@ -295,15 +295,15 @@ def _sampled(file: MetadataFile, folder: str) -> Boxes:
     return Boxes(*as_columns, np.array(areas, float), unknown)
 
 
-def _picture_size(folder: str, row: Mapping[str, Any], picture: str) -> tuple[float, float]:
+def _image_size(folder: str, row: Mapping[str, Any], picture: str) -> tuple[float, float]:
     """Return the size of an image in pixels; NaN if it cannot be read, which the job reports."""
     name = str(row.get(FILE_NAME))
     with contextlib.suppress(OSError, UnusableError):
         if picture:
-            return inspect_picture(picture_bytes(row, picture), "none")[1:]
+            return inspect_image(image_bytes(row, picture), "none")[1:]
         if is_image_name(name) and not name_fault(name):
             path = join_path(folder, name)
-            return inspect_picture(storage_for(path).read(path), "none")[1:]
+            return inspect_image(storage_for(path).read(path), "none")[1:]
     return np.nan, np.nan
 
 

@@ -18,25 +18,25 @@ from recordmill.schemas.inputs.images import (
     MAX_FILE_BYTES,
     MAX_PIXELS,
     ImageRef,
+    ImageRules,
     ImageTask,
-    Picture,
-    PictureRules,
+    StoredImage,
     Transcoding,
 )
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.schemas.statistics import PixelMeasures
 from recordmill.transforms.images import check_formats
 from recordmill.transforms.images.measure_pixels import measure_file, measure_pixels
-from recordmill.transforms.images.open_picture import (
+from recordmill.transforms.images.open_image import (
     LIES_ON_ITS_SIDE,
     TURNS,
-    decode_picture,
-    encode_picture,
+    decode_image,
+    encode_image,
     for_jpeg,
     is_12_bit,
     kind_of,
     load_small,
-    open_picture,
+    open_image,
     orientation_of,
     shrunk_size,
     stored_size,
@@ -91,7 +91,7 @@ DECODING = Budget(MAX_PIXELS)
 Loaded = TypeVar("Loaded")
 
 
-def load_picture(task: ImageTask, rules: PictureRules) -> Picture | Rejected:
+def load_image(task: ImageTask, rules: ImageRules) -> StoredImage | Rejected:
     """Read and check the image file of a task. Transcode it if needed, or decode it to raw pixels.
 
     Raises:
@@ -107,7 +107,7 @@ def or_rejected(task: ImageTask, read: Callable[[bytes], Loaded]) -> Loaded | Re
     """Return `read` of the bytes of a task's image file. Errors of the file become a Rejected.
 
     Raises:
-        OSError: See `load_picture`.
+        OSError: See `load_image`.
     """
     try:
         return read(fetch_file(task.ref))
@@ -124,7 +124,7 @@ def or_rejected(task: ImageTask, read: Callable[[bytes], Loaded]) -> Loaded | Re
     return task.rejected(reason, detail)
 
 
-def _picture(data: bytes, width: int | None, height: int | None, rules: PictureRules) -> Picture:
+def _picture(data: bytes, width: int | None, height: int | None, rules: ImageRules) -> StoredImage:
     """Check or transcode `data`. `width` and `height` are the size in the JSON in pixels; None if unknown."""
     if width and height and not rules.max_side:
         picture = _unchanged(data, (width, height), rules)
@@ -144,7 +144,7 @@ def _decoding(data: bytes) -> Iterator[tuple[Image.Image, str]]:
         yield image, kind
 
 
-def _unchanged(data: bytes, size: tuple[int, int], rules: PictureRules) -> Picture | None:
+def _unchanged(data: bytes, size: tuple[int, int], rules: ImageRules) -> StoredImage | None:
     """Return `data` unchanged if its header is enough to accept it. `size` is the size in the JSON."""
     kind = known_kind(data)
     if not kind or rules.format not in ("keep", kind):
@@ -158,8 +158,8 @@ def _unchanged(data: bytes, size: tuple[int, int], rules: PictureRules) -> Pictu
 
 
 def _decoded(
-    image: Image.Image, data: bytes, kind: str, json_size: tuple[int | None, int | None], rules: PictureRules
-) -> Picture:
+    image: Image.Image, data: bytes, kind: str, json_size: tuple[int | None, int | None], rules: ImageRules
+) -> StoredImage:
     """Check an opened image, and transcode it if needed. `json_size` is its width and height in the JSON."""
     original = kind or str(image.format).lower()
     turn = _is_turned(image, *json_size) if None not in json_size else rules.upright and _is_rotated(image, data, kind)
@@ -173,12 +173,12 @@ def _decoded(
         return _passed(data, kind, size, measure_pixels(image, *size) if rules.check == "decode" else None)
     image.close()
     with pixels_decode(), opened(data, kind) as again:
-        pixels = decode_picture(again, turn)
-    data_, format_ = encode_picture(pixels, original, target, rules)
+        pixels = decode_image(again, turn)
+    data_, format_ = encode_image(pixels, original, target, rules)
     measures = measure_file(data_, format_) if rules.check == "decode" else None
     if measures and is_12_bit(pixels):  # a JPEG has no such samples
         measures = msgspec.structs.replace(measures, is_12_bit=True)
-    return Picture(
+    return StoredImage(
         data_,
         format_,
         *target,
@@ -189,11 +189,11 @@ def _decoded(
     )
 
 
-def _passed(data: bytes, kind: str, size: tuple[int, int], measures: PixelMeasures | None = None) -> Picture:
-    return Picture(data, kind, *size, hashlib.sha256(data).hexdigest(), measures=measures)
+def _passed(data: bytes, kind: str, size: tuple[int, int], measures: PixelMeasures | None = None) -> StoredImage:
+    return StoredImage(data, kind, *size, hashlib.sha256(data).hexdigest(), measures=measures)
 
 
-def inspect_picture(data: bytes, check: str) -> tuple[str, int, int]:
+def inspect_image(data: bytes, check: str) -> tuple[str, int, int]:
     """Return format, width and height of a JPEG or PNG in a record, after a check of the level `check`.
 
     Raises:
@@ -218,11 +218,11 @@ def known_kind(data: bytes) -> str:
 
 def opened(data: bytes, kind: str) -> Image.Image:
     try:
-        return open_picture(data, kind)
+        return open_image(data, kind)
     except Image.DecompressionBombError as error:  # a frame is larger than the size in the header
         raise UnusableError(Reason.TOO_LARGE, str(error)) from error
     except UnidentifiedImageError as error:
-        unknown = f"no picture in a format that is known; it starts with {data[:12]!r}"
+        unknown = f"no image in a format that is known; it starts with {data[:12]!r}"
         detail = LFS_CURE if data.startswith(LFS_POINTER) else unknown
         raise UnusableError(Reason.UNSUPPORTED_FORMAT, detail) from error
     except Exception as error:  # Pillow's decoders raise nearly any exception on malicious bytes
@@ -254,7 +254,7 @@ def _is_turned(image: Image.Image, width: int | None, height: int | None) -> boo
     detail = f"its pixels are {size[0]}x{size[1]}, the annotation says {width}x{height}"
     factor = size[0] / width if width and height else 1.0
     if height and abs(factor - 1) > _ROUNDING and abs(factor * height - size[1]) <= max(1, factor):
-        detail += f"; if it is the same picture, scale the annotations by {factor:.3g}"
+        detail += f"; if it is the same image, scale the annotations by {factor:.3g}"
     raise UnusableError(Reason.SIZE_MISMATCH, detail)
 
 
@@ -309,9 +309,9 @@ def brief(error: Exception) -> str:
     return re.sub(r" ?<[^<>]* object at 0x[0-9a-f]+>", "", f"{type(error).__name__}: {error}")[:200]
 
 
-def _raw(data: bytes, height: int, width: int) -> Picture:
+def _raw(data: bytes, height: int, width: int) -> StoredImage:
     pixels = decode_pixels(data, (height, width), "bilinear").tobytes()
-    return Picture(pixels, "raw", width, height, "", None, Transcoding(known_kind(data) or "other", len(data)))
+    return StoredImage(pixels, "raw", width, height, "", None, Transcoding(known_kind(data) or "other", len(data)))
 
 
 def load_pixels(task: ImageTask, size: tuple[int, int], resize: str) -> np.ndarray | Rejected:
@@ -321,7 +321,7 @@ def load_pixels(task: ImageTask, size: tuple[int, int], resize: str) -> np.ndarr
         uint8 [height, width, 3], RGB; or a Rejected.
 
     Raises:
-        OSError: See `load_picture`.
+        OSError: See `load_image`.
     """
     return or_rejected(task, lambda data: decode_pixels(data, size, resize))
 
@@ -342,7 +342,7 @@ def decode_pixels(data: bytes, size: tuple[int, int], resize: str) -> np.ndarray
         with pixels_decode():
             if kind:
                 _CHECK_STRUCTURE[kind](data)
-            picture = decode_picture(image, turn=False)
+            picture = decode_image(image, turn=False)
             if picture.mode != "RGB":  # for_jpeg would copy an RGB image
                 picture = for_jpeg(picture).convert("RGB")
         height, width = size
@@ -353,7 +353,7 @@ _OTHERS = (b"GIF8", b"II*\0", b"MM\0*")
 """First bytes of GIF and TIFF, which records of other tools contain. BMP's `BM` is omitted, because texts start so."""
 
 
-def open_record_picture(data: bytes) -> Image.Image:
+def open_record_image(data: bytes) -> Image.Image:
     """Return an image's pixels: first frame, stored orientation.
 
     Raises:
@@ -362,10 +362,10 @@ def open_record_picture(data: bytes) -> Image.Image:
     image = opened(data, known_kind(data))
     check_pixel_count(image)
     with pixels_decode(), image:
-        return decode_picture(image, turn=False)
+        return decode_image(image, turn=False)
 
 
-def picture_size(data: bytes) -> tuple[str, int, int] | None:
+def encoded_size(data: bytes) -> tuple[str, int, int] | None:
     """Return format, width and height of an encoded image; None if the first bytes are not those of an image.
 
     Raises:

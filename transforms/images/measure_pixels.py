@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image, ImageFilter
 
 from recordmill.schemas.statistics import PixelMeasures
-from recordmill.transforms.images.open_picture import for_jpeg, is_12_bit, load_small, open_picture
+from recordmill.transforms.images.open_image import for_jpeg, is_12_bit, load_small, open_image
 
 HASH_SIDE = 32
 """Side in pixels of the square grey image that is hashed."""
@@ -63,7 +63,7 @@ BLANK_CONTRAST = 12
 
 def measure_file(data: bytes, format_: str) -> PixelMeasures:
     """Return the measures of a valid JPEG or PNG."""
-    with open_picture(data, format_) as image:
+    with open_image(data, format_) as image:
         size = image.size
         load_small(image)
         return measure_pixels(image, *size)

@@ -14,7 +14,7 @@ from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest, encode_json
 from recordmill.schemas.errors import DuplicatesError
 from recordmill.schemas.features import FeatureTable
-from recordmill.schemas.layouts import has_picture
+from recordmill.schemas.layouts import has_image
 from recordmill.schemas.problems import (
     DUPLICATES,
     FINGERPRINTS,
@@ -229,7 +229,7 @@ def _refused(
     table: FeatureTable,
     policy: str,
 ) -> list[DuplicateGroup]:
-    if not has_picture(table):
+    if not has_image(table):
         return []
     others = read_fingerprints(output, {split: found[split] for split in found.keys() - fingerprints.keys()})
     if lacking := sorted(found.keys() - fingerprints.keys() - others.keys()):

@@ -31,10 +31,10 @@ _TITLES = {
     "box_side": ("Size of boxes", "pixels, square root of the area; COCO: small below 32, medium below 96"),
     "box_share": ("Share of the image that a box covers", "box area / image area"),
     "box_aspect": ("Shape of boxes", "width / height"),
-    "image_width": ("Width of pictures", "pixels"),
-    "image_height": ("Height of pictures", "pixels"),
-    "image_aspect": ("Shape of pictures", "width / height"),
-    "image_bytes": ("Size of encoded pictures", "bytes"),
+    "image_width": ("Width of images", "pixels"),
+    "image_height": ("Height of images", "pixels"),
+    "image_aspect": ("Shape of images", "width / height"),
+    "image_bytes": ("Size of encoded images", "bytes"),
 }
 
 

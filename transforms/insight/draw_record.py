@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from recordmill.transforms.images.masks import resized
-from recordmill.transforms.images.open_picture import for_jpeg
+from recordmill.transforms.images.open_image import for_jpeg
 from recordmill.transforms.insight.overlay import Colour, Overlay, Shape, ink_on
 
 SIDE = 1024
@@ -55,7 +55,7 @@ def draw_shapes(picture: Image.Image, shapes: Sequence[Shape], side: int = SIDE,
     """Return a copy of an image with drawn shapes.
 
     Args:
-        picture: Image of any size and mode.
+        image: Image of any size and mode.
         side: Maximum of the longer side of the result, in pixels.
         names: True to draw the names of boxes and regions.
 
@@ -268,7 +268,7 @@ def draw_record(picture: Image.Image, overlay: Overlay, side: int = SIDE) -> Ima
     colours, and the texts of the overlay.
 
     Args:
-        picture: Image of any size and mode.
+        image: Image of any size and mode.
         side: Maximum of the longer side of each copy, in pixels.
 
     Returns:

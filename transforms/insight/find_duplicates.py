@@ -225,7 +225,7 @@ class _Images:
 
     Attributes:
         rows: FINGERPRINT [n].
-        picture: int64 [n], index of the first image with the same digest.
+        image: int64 [n], index of the first image with the same digest.
         others: Number of all other images, by class index.
     """
 
@@ -261,7 +261,7 @@ class _Images:
         self._differs = np.where(self._is_near, _varies(self._group, image_class(labels)), _varies(self._group, labels))
 
     def _groups_of_near(self) -> np.ndarray:
-        """Return int64 [n], the index of the first image with the same or a near picture."""
+        """Return int64 [n], the index of the first image with the same or a near image."""
         hashes = np.zeros(len(self.rows), np.uint64)
         forms = np.zeros_like(self.rows["form"])
         has_hash = self.rows["hash"] != NO_HASH  # some copies may not have been decoded
@@ -314,7 +314,7 @@ def copied_classes(
     a folder of all images next to the folders of classes. Classes found are ignored when others are checked.
 
     Args:
-        pictures: int64 [n], equal for equal images.
+        images: int64 [n], equal for equal images.
         classes: uint64 [n], class indices.
         others: Number of further images without a copy, by class index.
 

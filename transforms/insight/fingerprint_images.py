@@ -19,7 +19,7 @@ _NO_CLASS = (1 << _HALF) - 1
 
 
 class ImageFingerprints:
-    """Collector of the fingerprints of a shard's images. Records without a picture are skipped."""
+    """Collector of the fingerprints of a shard's images. Records without an image are skipped."""
 
     def __init__(self) -> None:
         self._names: list[str] = []

@@ -84,7 +84,7 @@ def _copies(group: DuplicateGroup, hashes: Mapping[tuple[str, int], int]) -> Ite
             score = 0.0
             if group.kind is Likeness.NEAR:
                 one, other = (hashes[each.shard, each.record] for each in (image, kept))
-                # A picture that was not decoded has no hash.
+                # An image that was not decoded has no hash.
                 score = round((one ^ other).bit_count() / _HASH_BITS, _SCORE_DIGITS) if one and other else 1.0
             yield ProblemLine(
                 image.split, "image", kind, score, image.file_name, copy_of=copy_of, labels=group.labels.value

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from recordmill.schemas.dataset.manifest import Manifest, SplitManifest
 from recordmill.schemas.features import RecordOf
-from recordmill.schemas.layouts import has_picture
+from recordmill.schemas.layouts import has_image
 from recordmill.schemas.problems import OF_ANNOTATIONS, DuplicateGroup
 from recordmill.schemas.rejects import MOST_LISTED
 from recordmill.schemas.sizes import size_text
@@ -53,7 +53,7 @@ def render_page(
 
     Args:
         statistics: Statistics by split. A split whose file is missing or damaged has none.
-        pictures: Thumbnails of examples and duplicates.
+        images: Thumbnails of examples and duplicates.
         duplicates: First groups of duplicates, to show with thumbnails.
     """
     splits = {name: manifest.splits[name] for name in order_splits(manifest)}
@@ -87,7 +87,7 @@ def render_page(
         listed=sum(split.listed_rejects for split in splits.values()),
         most_listed=MOST_LISTED,
         pictures=_gallery({"sample": _WHY["sample"]}, pictures),
-        more_pictures=_gallery({why: _WHY[why] for why in _WHY if why != "sample"}, pictures),
+        more_images=_gallery({why: _WHY[why] for why in _WHY if why != "sample"}, pictures),
         findings=_findings([statistics[name].findings if name in statistics else {} for name in splits]),
         gaps_shown=_GAPS_SHOWN,
         without_any=without_any,
@@ -96,13 +96,13 @@ def render_page(
             (each.name, each.split, each.images, f"{each.share:.2%}", f"{each.elsewhere:.2%}")
             for each in comparison.drifting
         ],
-        finding_pictures=_gallery({name: (title, "") for name, title in _FOUND.items()}, pictures),
+        finding_images=_gallery({name: (title, "") for name, title in _FOUND.items()}, pictures),
         duplicates=duplicate_rows(manifest),
         leaks=manifest.duplicates.leaks if manifest.duplicates else 0,
         copied=manifest.duplicates.copied_classes if manifest.duplicates else {},
-        duplicate_pictures=_gallery(duplicate_titles(duplicates), pictures),
+        duplicate_images=_gallery(duplicate_titles(duplicates), pictures),
         measured=sum(of.measured for of in statistics.values()),
-        has_pictures=has_picture(manifest.table),
+        has_images=has_image(manifest.table),
         features=[(each.name, each.kind.value, " × ".join(each.shape), each.unit) for each in manifest.features],
     )
     return text.encode(errors="backslashreplace")
@@ -173,7 +173,7 @@ def check_data(
     """Return leakage, duplicates, rejects, class gaps, suspicious boxes and images of a data set."""
     splits, problems = list(manifest.splits.values()), "possible-problems"
     checks = []
-    if not has_picture(manifest.table):
+    if not has_image(manifest.table):
         pass
     elif found := manifest.duplicates:
         of_splits = found.splits.values()
@@ -207,7 +207,7 @@ def check_data(
     )
     if any(split.annotations.objects for split in splits):
         checks.append(DataCheck("Suspicious boxes", sum(boxes.values()), _parts(boxes), problems))
-    if has_picture(manifest.table):
+    if has_image(manifest.table):
         is_measured = any(each.measured for each in statistics.values())
         number = sum(pictures.values()) if is_measured else None
         detail = _parts(pictures) if is_measured else "pixels were not looked at"

@@ -30,7 +30,7 @@ from recordmill.schemas.sizes import first_texts
 from recordmill.schemas.statistics import FINDING_EXAMPLES, FINDINGS, GALLERY, Example, Finding, SplitStatistics
 from recordmill.transforms.dataset.dataset_folder import read_file
 from recordmill.transforms.dataset.record_view import RecordView
-from recordmill.transforms.images.open_picture import for_jpeg, kind_of, open_picture
+from recordmill.transforms.images.open_image import for_jpeg, kind_of, open_image
 from recordmill.transforms.insight.draw_record import draw_problem, draw_shapes
 from recordmill.transforms.insight.overlay import OverlayReader
 from recordmill.transforms.records.parse_record import RecordParser, as_meant, join_values
@@ -116,7 +116,7 @@ def read_examples(folder: str, manifest: Manifest, chosen: Sequence[Chosen]) -> 
     shown = [thumbnail for _, thumbnail in sorted(drawn, key=itemgetter(0)) if thumbnail]
     if missing:
         _LOGGER.warning(
-            "%d of the page's %d pictures cannot be read from %s and are not on it; recordmill verify %s tells why",
+            "%d of the page's %d images cannot be read from %s and are not on it; recordmill verify %s tells why",
             *(len(chosen) - len(shown), len(chosen), first_texts(missing, 1), folder),
         )
     return shown
@@ -180,7 +180,7 @@ def _thumbnail(chosen: Chosen, records: list[bytes], manifest: Manifest, suspici
         values = as_meant(values, manifest.table, manifest.labels)
         picture, size = _picture(values, manifest.table)
     except Exception:  # bytes may have changed since, or were never checked
-        _LOGGER.debug("no picture of %s", chosen, exc_info=True)
+        _LOGGER.debug("no image of %s", chosen, exc_info=True)
         return None
     record = RecordView(values, size)
     overlay = OverlayReader(manifest.labels, manifest.table)(record)
@@ -200,7 +200,7 @@ def _picture(values: dict[str, Any], table: FeatureTable) -> tuple[Image.Image, 
     """Return the image and its width and height. A JPEG is decoded to less than twice the requested size."""
     data = values.get("image.encoded", b"")
     if kind_of(data) == "jpeg":
-        with open_picture(data, "jpeg") as image:
+        with open_image(data, "jpeg") as image:
             size = image.size
             part = max(1, max(size) // _SIDE)  # libjpeg rounds the scale to a power of two
             image.draft(image.mode, (max(1, size[0] // part), max(1, size[1] // part)))
@@ -208,7 +208,7 @@ def _picture(values: dict[str, Any], table: FeatureTable) -> tuple[Image.Image, 
     shapes = {feature.source: feature.shape for feature in table.features}
     picture = RecordView(values).picture(tuple(map(int, shapes.get("image.pixels", ()))))
     if picture is None:
-        raise ValueError("a record without a picture")
+        raise ValueError("a record without an image")
     return for_jpeg(picture), picture.size
 
 
@@ -218,7 +218,7 @@ _IMAGES_SHOWN = 3
 """Maximum number of images shown per group."""
 _ROWS = {
     "leaked": "In another split, too, exactly or nearly",
-    "exact": "Exact copies of another image's picture",
+    "exact": "Exact copies of another image's image",
     "near": "Near copies of another",
     "labels_differ": "Those of them with other labels there",
 }
@@ -250,7 +250,7 @@ def duplicate_titles(groups: Sequence[DuplicateGroup]) -> dict[str, tuple[str, s
     titles = {}
     for number, group in enumerate(groups):
         splits = sorted({image.split for image in group.images})
-        what = "The same picture" if group.kind is Likeness.EXACT else "Pictures that look alike"
+        what = "The same image" if group.kind is Likeness.EXACT else "Images that look alike"
         meaning = f"{len(group.images):,} images{', with other labels' if group.labels is Agreement.DIFFER else ''}"
         titles[_name(number)] = f"{what} in {' and '.join(splits)}", meaning
     return titles

@@ -31,7 +31,7 @@ from recordmill.transforms.annotated.shapes import (
     without_area,
 )
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, not_usable, parser
-from recordmill.transforms.images.open_picture import open_picture
+from recordmill.transforms.images.open_image import open_image
 from recordmill.transforms.labelme.labelme_options import LabelmeOptions
 
 _POLYGONS = ("polygon", "rotation", "quadrilateral")
@@ -176,7 +176,7 @@ def _mask_object(group: list[_Shape], rules: ShapeRules, file: _LabelmeFile, dif
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, "a mask without its two corners, or without its image")
     (left, top), (right, bottom) = shape.points
     try:
-        part = np.asarray(open_picture(base64.b64decode(shape.mask, validate=True), "png").convert("L")) > 0
+        part = np.asarray(open_image(base64.b64decode(shape.mask, validate=True), "png").convert("L")) > 0
     except (binascii.Error, ValueError, OSError, SyntaxError) as error:
         raise UnusableError(Reason.MALFORMED_SEGMENTATION, f"the image of a mask does not decode ({error})") from error
     text = _mask_text(part, round(left), round(top), file) if rules.has_masks else ""

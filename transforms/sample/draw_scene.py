@@ -164,7 +164,7 @@ def rle_of(mask: np.ndarray) -> dict[str, list[int]]:
 PASSED = "as it is"
 
 
-class OddPicture(NamedTuple):
+class OddImage(NamedTuple):
     """An image file, and the expected outcome of its conversion.
 
     Attributes:
@@ -180,7 +180,7 @@ class OddPicture(NamedTuple):
     height: int
 
 
-def draw_odd(scene: Image.Image) -> Iterator[OddPicture]:  # long, as one table of all forms is read more easily
+def draw_odd(scene: Image.Image) -> Iterator[OddImage]:  # long, as one table of all forms is read more easily
     """Yield `scene` (RGB, wider than high) in every unusual form."""
     width, height = scene.size
     grey = np.asarray(scene.convert("L"))
@@ -223,11 +223,11 @@ def draw_odd(scene: Image.Image) -> Iterator[OddPicture]:  # long, as one table 
         ("twelve-bits.jpg", _with_flipped_bit(jpeg, b"\xff\xc0", 4), Reason.IMAGE_UNREADABLE.value),
         ("marker-in-the-scan.jpg", _with_marker_in_scan(jpeg), Reason.IMAGE_UNREADABLE.value),
     ):
-        yield OddPicture(name, data, becomes, width, height)
+        yield OddImage(name, data, becomes, width, height)
     # Stored on its side, as cameras do. The JSON has the upright size, as viewers show it.
     lying = scene.transpose(Image.Transpose.ROTATE_90)
-    yield OddPicture("upright.jpg", encoded(lying, "JPEG", exif=_exif(6)), "jpeg", width, height)
-    yield OddPicture("smaller.jpg", jpeg, Reason.SIZE_MISMATCH.value, width // 2, height // 2)
+    yield OddImage("upright.jpg", encoded(lying, "JPEG", exif=_exif(6)), "jpeg", width, height)
+    yield OddImage("smaller.jpg", jpeg, Reason.SIZE_MISMATCH.value, width // 2, height // 2)
 
 
 def encoded(image: Image.Image, format_: str, **how) -> bytes:

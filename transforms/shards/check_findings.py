@@ -194,7 +194,7 @@ def check_findings(demands: Demands, rows: dict[str, Rows], facts: Facts, lists:
             f"none of the {total} {unit}s has a file in --images, so nothing is written: "
             f"{_compared(demands, images, files, is_all=True)}"
         )
-    nothing = "No picture was read" if unit == "image" else "No shard was written"
+    nothing = "No image was read" if unit == "image" else "No shard was written"
     advice, are_apart = nothing, any(kinds_apart(facts))
     if not_found > demands.max_rejects * total and not are_apart:  # which is the cause
         advice = f"{_compared(demands, images, files, is_all=False)} {advice}"
@@ -360,6 +360,6 @@ class RejectLimit:
             tally_rejects(known),
             demands.max_rejects,
             demands.sources.rows,
-            "The job stops before all pictures are read, as it cannot succeed any more. The rejects so far are in "
+            "The job stops before all images are read, as it cannot succeed any more. The rejects so far are in "
             f"{rejects_paths(demands.output, demands.splits)}. Finished shards are kept",
         )

@@ -11,7 +11,7 @@ from recordmill.schemas.dataset.manifest import (
     AnnotationCounts,
     ImageCounts,
     Plan,
-    RewrittenPictures,
+    RewrittenImages,
     SplitManifest,
     Unlisted,
     manifest_of,
@@ -105,12 +105,12 @@ def class_counts(split: str, labels: LabelMap, facts: Facts) -> list[int]:
     return [facts.classes.get((split, index), 0) for index in range(len(labels.categories))]
 
 
-def _rewritten(number: Mapping[Metric, int]) -> RewrittenPictures | None:
+def _rewritten(number: Mapping[Metric, int]) -> RewrittenImages | None:
     formats = {**REWRITTEN_FROM, "other": Metric.FROM_OTHER}
     by_format = {name: number[metric] for name, metric in formats.items() if number[metric]}
     if not by_format:
         return None
-    return RewrittenPictures(
+    return RewrittenImages(
         by_format,
         number[Metric.TURNED],
         number[Metric.SHRUNK],

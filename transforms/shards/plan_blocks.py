@@ -97,7 +97,7 @@ def empty_shards(split: str, plan: SplitPlan) -> Iterator[ShardKey]:
 _FEW_IMAGES = 2
 _SOME_SHARDS = 10
 _MANY_SHARDS = 10_000
-_A_PICTURE = 10_000
+_IMAGE_BYTES = 10_000
 """Minimum plausible shard size in bytes. A smaller size probably lacks its unit."""
 
 
@@ -107,8 +107,8 @@ def sizing_warnings(split: str, plan: SplitPlan, asked: ShardSizing, what: str =
     empty = plan.shards - plan.images
     if empty > 0 and asked.num_shards is not None:
         yield f"{gives}: {empty:,} of them are empty; give fewer"
-    elif what == "image" and plan.shards > 1 and (asked.shard_bytes or _A_PICTURE) < _A_PICTURE:
-        yield f"{gives}, as no picture is so small; did you mean {asked.shard_bytes}MB?"
+    elif what == "image" and plan.shards > 1 and (asked.shard_bytes or _IMAGE_BYTES) < _IMAGE_BYTES:
+        yield f"{gives}, as no image is so small; did you mean {asked.shard_bytes}MB?"
     elif plan.shards >= _SOME_SHARDS and plan.images < _FEW_IMAGES * plan.shards:
         yield f"{gives}, about one in each; {_cure(asked)}"
     elif plan.shards > _MANY_SHARDS:

@@ -22,7 +22,7 @@ from recordmill.schemas.block import Block, Ragged, join_blocks, starts_of
 from recordmill.schemas.dataset.dataset_files import state_folder
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.labels import LabelMap
-from recordmill.schemas.layouts import has_picture, shard_names
+from recordmill.schemas.layouts import has_image, shard_names
 from recordmill.schemas.problems import Fingerprints
 from recordmill.schemas.rejects import Metric, Rejected
 from recordmill.schemas.shards import ShardInfo, ShardKey, ShardResult, key_of
@@ -154,7 +154,7 @@ def _write(key: ShardKey, block: Block, plan: str, recipe: ShardRecipe, context:
         # For rows without images, only their number is counted.
         facts.images.statistics(shard.info.file) if block.rows is None else Statistics(shard.examples),
         dict(classes),
-        facts.fingerprints_of(shard.info.file) if has_picture(context.table) else None,
+        facts.fingerprints_of(shard.info.file) if has_image(context.table) else None,
     )
 
 

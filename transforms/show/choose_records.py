@@ -15,7 +15,7 @@ from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import UnusableError
 from recordmill.transforms.dataset.record_view import RecordView
-from recordmill.transforms.images.load_images import picture_size
+from recordmill.transforms.images.load_images import encoded_size
 from recordmill.transforms.insight.overlay import OverlayReader, shown_text
 from recordmill.transforms.records.example import varint
 from recordmill.transforms.records.parse_record import TypedValues, Values, as_meant, first_line, parse_record
@@ -342,7 +342,7 @@ def json_values(values: Values) -> Iterator[Any]:
 
 def _bytes(value: bytes) -> str | dict[str, Any]:
     try:
-        picture = picture_size(value)
+        picture = encoded_size(value)
     except UnusableError as fault:
         return {"bytes": len(value), "fault": fault.detail}
     if picture:

@@ -14,7 +14,7 @@ from recordmill.schemas.inputs.encoders import TextForm, decode_encoder
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import UnusableError
 from recordmill.schemas.sizes import number_text, size_text
-from recordmill.transforms.images.load_images import picture_size
+from recordmill.transforms.images.load_images import encoded_size
 from recordmill.transforms.records.parse_record import TypedValues, Values
 from recordmill.transforms.show.find_shards import Found
 from recordmill.transforms.storage.resolve import join_path, storage_for
@@ -115,9 +115,9 @@ def _number(value: float) -> str:
 def describe_bytes(value: bytes) -> str:
     """Return a text, two quotes for an empty one, format and sizes of an image, or size and start of other bytes."""
     try:
-        picture = picture_size(value)
+        picture = encoded_size(value)
     except UnusableError as fault:
-        return f"{size_text(len(value))}: a picture that cannot be opened: {fault.detail}"
+        return f"{size_text(len(value))}: an image that cannot be opened: {fault.detail}"
     if picture:
         return f"{picture[0].upper()} {picture[1]}x{picture[2]}, {size_text(len(value))}"
     if (text := text_of(value)) is not None:

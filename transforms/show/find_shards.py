@@ -11,7 +11,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable
 from recordmill.schemas.layouts import BOX_CODINGS, CLASSIFICATION, DETECTION, KERAS, TFDS, VALUE_OF
 from recordmill.transforms.dataset.dataset_folder import read_manifest
-from recordmill.transforms.images.open_picture import kind_of
+from recordmill.transforms.images.open_image import kind_of
 from recordmill.transforms.records.parse_record import Values
 from recordmill.transforms.storage.resolve import join_path, match_files, split_folder, storage_for, tilde_hint
 
@@ -137,7 +137,7 @@ Found = Mapping[str, tuple[FeatureKind, Values]]
 UNKNOWN = FeatureTable("unknown", ())
 
 _FILE_NAMES = ("filename", "file_name", "path")
-_NO_PICTURES_OF_THEIR_OWN = ("mask", "panoptic", "segmentation", "annotation", "label")
+_LABEL_IMAGES = ("mask", "panoptic", "segmentation", "annotation", "label")
 """Parts of the names of PNGs whose pixels are ids."""
 _OF_BOXES = frozenset(source for coding in BOX_CODINGS for source in coding.sources)
 _LEAST_NAMES = 3
@@ -162,7 +162,7 @@ def _with_others(table: FeatureTable, found: Found) -> FeatureTable:
     more = dict[str, str]()  # source -> name
     for name, (kind, values) in found.items():
         group, _, last = name.rpartition("/")
-        if kind is FeatureKind.BYTES and _is_picture(name, values):
+        if kind is FeatureKind.BYTES and _is_image(name, values):
             more.setdefault("image.encoded", name)
         elif kind is FeatureKind.BYTES and len(values) == 1 and last in _FILE_NAMES:
             more.setdefault("image.file_name", name)
@@ -187,8 +187,8 @@ def _with_others(table: FeatureTable, found: Found) -> FeatureTable:
     return FeatureTable(table.layout, tuple(known[name] for name in sorted(known)), table.record_of)
 
 
-def _is_picture(name: str, values: Values) -> bool:
-    is_other = any(word in name.lower() for word in _NO_PICTURES_OF_THEIR_OWN)
+def _is_image(name: str, values: Values) -> bool:
+    is_other = any(word in name.lower() for word in _LABEL_IMAGES)
     return not is_other and len(values) == 1 and bool(kind_of(values[0]))
 
 

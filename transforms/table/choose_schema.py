@@ -44,7 +44,7 @@ class ColumnChoice(NamedTuple):
         required: columns that every row must have: key, group, split.
         texts: columns that become numbers.
         enums: names of enums, in the order of their numbers, by column; those that are found, sorted, where empty.
-        pictures: columns of paths of pictures, or of bytes and paths, which are not written unless they are asked for.
+        images: columns of paths of images, or of bytes and paths, which are not written unless they are asked for.
         taken: names of features that columns cannot have.
         label_type: how the label is stored.
         dtypes: numeric types by column; they overrule `types` and the values.
@@ -61,7 +61,7 @@ class ColumnChoice(NamedTuple):
     required: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     enums: Mapping[str, tuple[str, ...]] = {}
-    pictures: tuple[str, ...] = ()
+    image_columns: tuple[str, ...] = ()
     taken: tuple[str, ...] = ()
     label_type: ColumnType = ColumnType.CLASS
     dtypes: Mapping[str, ColumnType] = {}
@@ -76,7 +76,7 @@ class ColumnChoice(NamedTuple):
 
     def is_written(self, column: str) -> bool:
         asked = (*self.columns, self.label, *self.texts)
-        return column in asked if self.columns or column in self.pictures else True
+        return column in asked if self.columns or column in self.image_columns else True
 
 
 class ChosenSchema(NamedTuple):
@@ -120,7 +120,7 @@ def choose_schema(stats: TableStats, choice: ColumnChoice, files: Iterable[RowsF
             column = msgspec.structs.replace(column, is_optional=is_optional)
         columns.append(column)
         warnings += _warnings(column, found, stats, choice, paths)
-    if not columns and not choice.pictures:
+    if not columns and not choice.image_columns:
         raise ConfigError(f"{_some(paths.values())}: no rows with columns, so there is nothing to write")
     _check_features(columns, choice.taken)
     warnings += _of_rounded(columns, stats)
@@ -315,7 +315,7 @@ def _check_names(stats: TableStats, choice: ColumnChoice, paths: Mapping[int, st
         "--label": (choice.label,) if choice.label else (),
         "--schema": tuple(choice.types),
         "--text-column": choice.texts,
-        "--image-column": choice.pictures if len(choice.pictures) == 1 else (),
+        "--image-column": choice.image_columns if len(choice.image_columns) == 1 else (),
         "--default": tuple(choice.defaults),
         "--rename": tuple(choice.features),
         "--dtype": tuple(choice.dtypes),
@@ -330,20 +330,20 @@ def _check_names(stats: TableStats, choice: ColumnChoice, paths: Mapping[int, st
             left_out = "" if flag == "--columns" else ", or --columns leaves it out"  # what there is was not read
             there = left_out if choice.columns else f"; there are {_some(stats.columns)}"
             raise ConfigError(f"{flag}: there is no column {missing[0]!r}{there}")
-    if len(choice.pictures) > 1:
-        asked["--image-column"] = (_check_files(stats, choice.pictures[0]),)
+    if len(choice.image_columns) > 1:
+        asked["--image-column"] = (_check_files(stats, choice.image_columns[0]),)
     for name in (*choice.required, *asked["--label"], *asked["--image-column"]):
         if lacking := sorted(stats.rows.keys() - stats.in_files[name]):
             raise ConfigError(f"column {name} is not in {_some([paths[file] for file in lacking])}; every row needs it")
 
 
 def file_column(columns: Container[str], column: str) -> str:
-    """Return the column of a picture's bytes: `column`, or the member `bytes` that Hugging Face's Image has."""
+    """Return the column of an image's bytes: `column`, or the member `bytes` that Hugging Face's Image has."""
     return f"{column}.bytes" if f"{column}.bytes" in columns else column
 
 
 def _check_files(stats: TableStats, column: str) -> str:
-    """Return the column of the bytes of pictures."""
+    """Return the column of the bytes of images."""
     found = file_column(stats.columns, column)
     if found not in stats.columns:
         raise ConfigError(f"--image-column: there is no column {column!r}; there are {_some(stats.columns)}")
@@ -362,7 +362,7 @@ def _check_features(columns: Iterable[Column], taken: tuple[str, ...]) -> None:
             raise ConfigError(f"column {column.name!r} would be a feature without a name; --rename it")
         if column.feature in taken:
             raise ConfigError(
-                f"column {column.name!r} would be the feature {column.feature!r}, which is the picture's; --rename it"
+                f"column {column.name!r} would be the feature {column.feature!r}, which is the image's; --rename it"
             )
         other = by_feature.setdefault(column.feature, column.name)
         if other != column.name:

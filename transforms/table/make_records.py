@@ -16,7 +16,7 @@ from recordmill.schemas.inputs.tables import CLASS_TYPES, TEXT_PARTS, Column, Ro
 from recordmill.schemas.names import name_fault, name_key
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.encoders.fit_encoder import TextVectorizer
-from recordmill.transforms.join.picture_names import path_below, picture_name
+from recordmill.transforms.join.image_names import image_name, path_below
 from recordmill.transforms.rows.read_rows import read_rows
 from recordmill.transforms.rows.row_batch import BadRow, RowBatch, name_of, shown
 from recordmill.transforms.table.choose_schema import ChosenSchema, file_column
@@ -40,7 +40,7 @@ class RowsRecipe(NamedTuple):
     Attributes:
         output: folder of the data set; empty in a dry run.
         reading: of files.
-        image_column: of the paths of pictures, or of their bytes; empty if rows have none.
+        image_column: of the paths of images, or of their bytes; empty if rows have none.
         images: folders that the paths are below; none if the column has bytes.
     """
 
@@ -53,7 +53,7 @@ class RowsRecipe(NamedTuple):
 
     @property
     def holds_files(self) -> bool:
-        """True if rows have the bytes of pictures."""
+        """True if rows have the bytes of images."""
         return bool(self.image_column) and not self.images
 
 
@@ -69,8 +69,8 @@ class MadeRows(NamedTuple):
         strata: int64 [rows]: index of the class that each is divided with; ALL_ROWS if all are divided together.
         split: int64 [rows]: index in the names of splits.
         texts: by column, what TextCounts has of each.
-        names: of pictures, if rows name some.
-        files: bytes of pictures, if rows have them.
+        names: of images, if rows name some.
+        files: bytes of images, if rows have them.
         bad: the other rows.
     """
 
@@ -157,7 +157,7 @@ class RowEncoder:
             files = good.values(file_column(good.columns, recipe.image_column))
             names = list(map(_file_name, good.values(f"{recipe.image_column}.path"), files))
         elif recipe.images:
-            names = [picture_name(path, recipe.images) for path in good.values(recipe.image_column)]
+            names = [image_name(path, recipe.images) for path in good.values(recipe.image_column)]
         if splits.key:
             identities = self._texts(good, splits.key)
         elif recipe.holds_files:
@@ -195,7 +195,7 @@ class RowEncoder:
         """Return the values of a column, as UTF-8. None of them is missing."""
         values = [name_of(value) for value in batch.values(column)]
         if column == self._splits.key and self._splits.images:
-            values = [picture_name(value, self._splits.images) for value in values]
+            values = [image_name(value, self._splits.images) for value in values]
         return [value.encode() for value in values]
 
     def _identity_faults(self, batch: RowBatch) -> Iterator[ValueFault]:
@@ -212,12 +212,12 @@ class RowEncoder:
 
 
 def content_name(content: bytes) -> str:
-    """Return a name for the picture of a file without one, which depends on its bytes only."""
+    """Return a name for the image of a file without one, which depends on its bytes only."""
     return blake2b(content, digest_size=16).hexdigest()
 
 
 def _file_name(path: Any, content: bytes) -> str:
-    """Return the name of a picture whose row has its bytes: its `path`, if that can be one."""
+    """Return the name of an image whose row has its bytes: its `path`, if that can be one."""
     is_name = isinstance(path, str) and path and not name_fault(path)
     return name_key(path) if is_name else content_name(content)
 
@@ -236,7 +236,7 @@ def _path_faults(batch: RowBatch, recipe: RowsRecipe) -> Iterator[ValueFault]:
         if path is None or path == "":
             yield ValueFault(place, Reason.MISSING_VALUE, f"column {column} has no value")
         elif not isinstance(path, str):
-            yield ValueFault(place, Reason.OTHER_TYPE, f"column {column}: {shown(path)} is no path of a picture")
+            yield ValueFault(place, Reason.OTHER_TYPE, f"column {column}: {shown(path)} is no path of an image")
         elif fault := name_fault(path_below(path.strip(), recipe.images)):
             yield ValueFault(place, Reason.UNSAFE_FILE_NAME, f"column {column}: the path {shown(path)} {fault}")
 

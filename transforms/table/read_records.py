@@ -48,7 +48,7 @@ def made_rows(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe, facts: F
             for column, counts in made.texts.items():
                 of_split = counts[made.split == number].sum(axis=0)
                 facts.add_texts(split, column, TextCounts(*of_split.tolist()))
-            if made.classes is not None and not recipe.image_column:  # of pictures, some are not written
+            if made.classes is not None and not recipe.image_column:  # of images, some are not written
                 facts.add_classes(split, Counter(made.classes[made.split == number].tolist()))
         for bad in made.bad:
             facts.reject(splits[0], bad.reject(file.path))
@@ -68,9 +68,9 @@ BUCKETS = 64
 """Buckets of names, in which rows meet their files."""
 
 
-def read_pictures(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
+def read_image_rows(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Iterator[Any]:
     """Yield (bucket of names, packed Block of image rows) of a file, or (range, packed Block) of rows that have the
-    bytes of their pictures; and Facts for the output FACTS."""
+    bytes of their images; and Facts for the output FACTS."""
     facts, number = FactsBuilder(), 0
     for made in made_rows(file, chosen, recipe, facts):
         if recipe.holds_files:
@@ -79,12 +79,12 @@ def read_pictures(file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> I
                 yield from pack_parts(block, ranges_of(hash_images(block.image_id, recipe.seed), RANGE_BITS))
                 number += 1
         elif made.names:
-            block = picture_block(made, np.arange(len(made.names)), file, chosen, recipe)
+            block = image_block(made, np.arange(len(made.names)), file, chosen, recipe)
             yield from pack_parts(block, name_buckets(made.names, "path", BUCKETS))
     yield tagged(facts)
 
 
-def picture_block(made: MadeRows, rows: np.ndarray, file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Block:
+def image_block(made: MadeRows, rows: np.ndarray, file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe) -> Block:
     """Return some rows of a batch as images."""
     labels = []
     class_names = [category.name for category in chosen.labels.categories]
@@ -103,7 +103,7 @@ def picture_block(made: MadeRows, rows: np.ndarray, file: RowsFile, chosen: Chos
 
 
 def _pieces(made: MadeRows) -> Iterator[np.ndarray]:
-    """Yield rows of one split whose pictures are kept in one file: int64."""
+    """Yield rows of one split whose images are kept in one file: int64."""
     for split in np.unique(made.split):
         rows = np.flatnonzero(made.split == split)
         sizes = np.cumsum([len(made.files[row]) for row in rows.tolist()])
@@ -113,12 +113,12 @@ def _pieces(made: MadeRows) -> Iterator[np.ndarray]:
 def file_block(
     made: MadeRows, rows: np.ndarray, number: int, file: RowsFile, chosen: ChosenSchema, recipe: RowsRecipe
 ) -> Block:
-    """Return rows as images, whose pictures are in a file of the state folder of their split. A dry run writes none.
+    """Return rows as images, whose images are in a file of the state folder of their split. A dry run writes none.
 
     Args:
         number: of the run of rows in their file.
     """
-    block, files = picture_block(made, rows, file, chosen, recipe), [made.files[row] for row in rows.tolist()]
+    block, files = image_block(made, rows, file, chosen, recipe), [made.files[row] for row in rows.tolist()]
     split = recipe.splits.names[int(made.split[rows[0]])]
     path = join_path(recipe.output, f"{state_folder(split)}/images-{file.number:05d}-{number:05d}")
     return block.having(

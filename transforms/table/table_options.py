@@ -8,9 +8,10 @@ import msgspec
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType, FeatureKind, FeatureTable
 from recordmill.schemas.inputs.encoders import TextForm
-from recordmill.schemas.inputs.images import PictureRules
+from recordmill.schemas.inputs.image_options import StoredImageOptions
+from recordmill.schemas.inputs.images import ImageRules
 from recordmill.schemas.inputs.option import (
-    PICTURES,
+    IMAGES,
     READ,
     TEXTS,
     WRITE,
@@ -24,11 +25,10 @@ from recordmill.schemas.inputs.option import (
     redefined,
 )
 from recordmill.schemas.inputs.options import ALL_TRAIN, ChoiceOptions, ConvertOptions, pair_faults, pairs, size_of
-from recordmill.schemas.inputs.picture_options import PictureOptions
 from recordmill.schemas.inputs.splits import RowSplits
 from recordmill.schemas.inputs.tables import RowsReading
 from recordmill.schemas.inputs.text_options import TextChoice, TextOptions
-from recordmill.schemas.layouts import TABLE, picture_of_row, stored_as
+from recordmill.schemas.layouts import TABLE, row_image_features, stored_as
 from recordmill.schemas.names import NameSources
 
 _OF_FILES = ("check", "format", "max_side", "jpeg_quality")
@@ -110,7 +110,7 @@ class RowsOptions(ChoiceOptions):
     )
 
 
-class TableOptions(RowsOptions, TextOptions, PictureOptions):
+class TableOptions(RowsOptions, TextOptions, StoredImageOptions):
     """Options of `recordmill table`, see docs/tables.md."""
 
     rows: Rows = redefined(RowsOptions, "rows", ...)
@@ -142,7 +142,7 @@ class TableOptions(RowsOptions, TextOptions, PictureOptions):
         text="Fraction of rows that may be rejected. If more rows of all splits are rejected, the job fails before a "
         "shard is written. The same command with a larger fraction accepts them.",
     )
-    raw_size: str = PICTURES.opt(
+    raw_size: str = IMAGES.opt(
         "Store pixels of this height and width, `image/pixels`, instead of files. uint8, three per pixel: 224x224 has "
         "150,528 bytes. Images are decoded completely and resized without keeping their aspect ratio (bilinear).",
         "",
@@ -157,8 +157,8 @@ class TableOptions(RowsOptions, TextOptions, PictureOptions):
     )
 
     @property
-    def pictures(self) -> PictureRules:
-        return msgspec.structs.replace(super().pictures, raw_size=size_of(self.raw_size))
+    def image_rules(self) -> ImageRules:
+        return msgspec.structs.replace(super().image_rules, raw_size=size_of(self.raw_size))
 
     @property
     def text_form(self) -> TextForm:
@@ -181,7 +181,7 @@ class TableOptions(RowsOptions, TextOptions, PictureOptions):
     @property
     def table(self) -> FeatureTable:
         """Features of the image that a row names. Those of columns follow from the rows."""
-        features = picture_of_row(size_of(self.raw_size)) if self.image_column else ()
+        features = row_image_features(size_of(self.raw_size)) if self.image_column else ()
         known = {feature.name for feature in features}
         names = {key: name for key, name in pairs(self.rename).items() if key in known}
         held = known - names.keys() | {*names.values()}
@@ -191,7 +191,7 @@ class TableOptions(RowsOptions, TextOptions, PictureOptions):
     @property
     def renamed(self) -> dict[str, str]:
         """Keys of records by column."""
-        known = {feature.name for feature in picture_of_row(size_of(self.raw_size))} if self.image_column else set()
+        known = {feature.name for feature in row_image_features(size_of(self.raw_size))} if self.image_column else set()
         return {column: key for column, key in pairs(self.rename).items() if column not in known}
 
     @property
@@ -250,11 +250,11 @@ class TableOptions(RowsOptions, TextOptions, PictureOptions):
             return ()
         divided = self.row_splits(()).columns
         label = filter(None, [self.label])
-        return tuple(dict.fromkeys((*self.columns, *divided, *label, *self.picture_columns, *self.text_column)))
+        return tuple(dict.fromkeys((*self.columns, *divided, *label, *self.image_columns, *self.text_column)))
 
     @property
-    def picture_columns(self) -> tuple[str, ...]:
-        """Columns of which one has the paths of pictures, or their bytes; these may be members of a struct."""
+    def image_columns(self) -> tuple[str, ...]:
+        """Columns of which one has the paths of images, or their bytes; these may be members of a struct."""
         column = self.image_column
         if not column:
             return ()
@@ -268,7 +268,7 @@ class TableOptions(RowsOptions, TextOptions, PictureOptions):
 
     def _faults(self) -> Iterator[str]:
         yield from super()._faults()
-        yield from self._picture_faults()
+        yield from self._image_faults()
         yield from pair_faults("default", self.default, "COLUMN=VALUE")
         divides = self.split_column or len(self.split) > 1
         if self.split_column and self.split != ALL_TRAIN:
@@ -302,7 +302,7 @@ class TableOptions(RowsOptions, TextOptions, PictureOptions):
             raise ConfigError(f"--dtype {self.count_features[0]}: weights of tf-idf are no whole numbers")
         _ = self.table
 
-    def _picture_faults(self) -> Iterator[str]:
+    def _image_faults(self) -> Iterator[str]:
         if not self.image_column:
             given = self.given("images", "raw_size", *_OF_FILES, "workers", "duplicates", "exclude")
             yield from (f"{each} would do nothing without --image-column" for each in given)

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from recordmill.schemas.features import FeatureTable, Part
+from recordmill.schemas.inputs.image_options import MASKS, ObjectOptions
 from recordmill.schemas.inputs.option import READ, WRITE, Images, options_of, redefined
 from recordmill.schemas.inputs.options import ConvertOptions
-from recordmill.schemas.inputs.picture_options import MASKS, ObjectOptions
 from recordmill.schemas.layouts import LAYOUTS, CocoLayout
 from recordmill.transforms.coco.coco_options import CocoOptions
 from recordmill.transforms.folder.folder_options import FolderOptions

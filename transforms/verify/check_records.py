@@ -20,11 +20,11 @@ from recordmill.schemas.features import (
 from recordmill.schemas.inputs.encoders import UNKNOWN_ID, EncoderInfo
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.tables import TEXT_PARTS, Column
-from recordmill.schemas.layouts import is_of_picture
+from recordmill.schemas.layouts import is_image_feature
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.dataset.record_view import RecordView, attempt
-from recordmill.transforms.images.load_images import inspect_picture
-from recordmill.transforms.images.open_picture import encoded_channels
+from recordmill.transforms.images.load_images import inspect_image
+from recordmill.transforms.images.open_image import encoded_channels
 from recordmill.transforms.records.parse_record import (
     RecordFault,
     RecordParseError,
@@ -48,7 +48,7 @@ def inspect(encoded: bytes, channels: int, check: str) -> tuple[int, int, int]:
     Raises:
         UnusableError: The image is refused.
     """
-    kind, width, height = inspect_picture(encoded, check)
+    kind, width, height = inspect_image(encoded, check)
     return width, height, channels or encoded_channels(encoded, kind)
 
 
@@ -275,8 +275,8 @@ class RowChecker:
     """Checker of the records of one table with texts of `encoders`. Imports TensorFlow if `check` needs it."""
 
     def __init__(self, check: Check, table: FeatureTable, labels: LabelMap, encoders: tuple[EncoderInfo, ...] = ()):
-        self._columns = [feature for feature in table.features if not is_of_picture(feature)]
-        self._pictures = [feature for feature in table.features if is_of_picture(feature)]
+        self._columns = [feature for feature in table.features if not is_image_feature(feature)]
+        self._image_features = [feature for feature in table.features if is_image_feature(feature)]
         self._open = OPENERS[check]
         self._class_names = np.array([category.name.encode() for category in labels.categories], object)
         self._encoders = {f"{encoder.column}.{part}": encoder for encoder in encoders for part in TEXT_PARTS.values()}
@@ -295,17 +295,17 @@ class RowChecker:
         for feature in self._columns:
             for place, fault in self._faults(feature, *parsed[feature.name]):
                 faults[place].append(fault)
-        pictures = [parsed[feature.name][1] for feature in self._pictures]
+        pictures = [parsed[feature.name][1] for feature in self._image_features]
         for place, of_row in enumerate(zip(*pictures, strict=True)):
-            faults[place] += self._picture_faults(of_row)
+            faults[place] += self._image_faults(of_row)
         return faults
 
-    def _picture_faults(self, of_row: Sequence[Any]) -> Iterator[RecordFault]:
-        values = {feature.source: value for feature, value in zip(self._pictures, of_row, strict=True)}
+    def _image_faults(self, of_row: Sequence[Any]) -> Iterator[RecordFault]:
+        values = {feature.source: value for feature, value in zip(self._image_features, of_row, strict=True)}
         if "image.encoded" in values:
             yield from image_faults(values, self._open)
             return
-        (pixels,) = (feature for feature in self._pictures if feature.is_packed)
+        (pixels,) = (feature for feature in self._image_features if feature.is_packed)
         height, width, channels = map(int, pixels.shape)
         stored = values["image.height"], values["image.width"]
         if stored != (height, width) or len(values[pixels.source]) != height * width * channels:

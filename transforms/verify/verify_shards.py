@@ -13,10 +13,10 @@ from recordmill.schemas.features import RecordOf
 from recordmill.schemas.inputs.annotations import ImageLabels
 from recordmill.schemas.inputs.encoders import EncoderInfo
 from recordmill.schemas.inputs.images import ImageRef, ImageTask
-from recordmill.schemas.layouts import is_of_picture
+from recordmill.schemas.layouts import is_image_feature
 from recordmill.schemas.names import name_fault
 from recordmill.schemas.rejects import Rejected
-from recordmill.transforms.encoders.embed_pictures import EmbedPictures, FeatureEncoder, embed_tasks
+from recordmill.transforms.encoders.embed_images import EmbedImages, FeatureEncoder, embed_tasks
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.records.parse_record import RecordFault, RecordParser
 from recordmill.transforms.records.read_shards import FaultList, ManifestShard, readable_records
@@ -41,7 +41,7 @@ class Recomputing(msgspec.Struct, frozen=True):
         tolerance: Maximum difference, as a fraction of the largest number of a record.
     """
 
-    maker: EmbedPictures
+    maker: EmbedImages
     folders: tuple[str, ...]
     records: int
     tolerance: float
@@ -80,7 +80,7 @@ def recompute(records: Sequence[bytes], how: Recomputing, context: RecordContext
         if difference > how.tolerance:
             detail = (
                 f"{task.file_name!r}: the model makes other numbers of it, which differ by {difference:.2g} of the "
-                f"largest where {how.tolerance:g} is tolerated: another model, weights, preprocessing or picture made "
+                f"largest where {how.tolerance:g} is tolerated: another model, weights, preprocessing or image made "
                 "the record"
             )
             faults.append((number, ("feature_differs", detail)))
@@ -112,7 +112,7 @@ def _numbers(values: dict[str, Any]) -> np.ndarray:
 
 _ROWS_AT_ONCE = 1024
 """Number of rows per call: small records are parsed a hundred times as fast together."""
-_PICTURES_AT_ONCE = 8
+_IMAGES_AT_ONCE = 8
 
 
 class ShardToVerify(ManifestShard, frozen=True):
@@ -199,7 +199,7 @@ def _checker(expected: ShardToVerify) -> tuple[Callable[[list[bytes]], list[tupl
     arguments = expected.check, expected.table, expected.labels
     if expected.table.record_of is RecordOf.ROW:
         check_rows = RowChecker(*arguments, expected.encoders)
-        at_once = _PICTURES_AT_ONCE if any(map(is_of_picture, expected.table.features)) else _ROWS_AT_ONCE
+        at_once = _IMAGES_AT_ONCE if any(map(is_image_feature, expected.table.features)) else _ROWS_AT_ONCE
         return lambda records: [(0, faults) for faults in check_rows(records)], at_once
     check_record = RecordChecker(*arguments, expected.boxes_inside, expected.encoders)
     return lambda records: list(map(check_record, records)), 1

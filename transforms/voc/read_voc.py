@@ -20,7 +20,7 @@ from recordmill.transforms.annotated.naming import split_folders
 from recordmill.transforms.annotated.read_xml import Element, read_elements
 from recordmill.transforms.annotated.shapes import finite_numbers, mask_text, sides_px
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, SourceFolder, SplitList, parser
-from recordmill.transforms.images.open_picture import open_picture
+from recordmill.transforms.images.open_image import open_image
 from recordmill.transforms.storage.interface import UnreadableFileError
 from recordmill.transforms.storage.resolve import join_path, storage_for
 from recordmill.transforms.voc.voc_options import VocOptions
@@ -265,7 +265,7 @@ def _add_masks(objects: list[SampleObject], numbers: list[int], last: int, file:
     except UnreadableFileError:
         return {_NO_PALETTE}
     try:
-        with open_picture(data, "png") as image:
+        with open_image(data, "png") as image:
             if image.mode not in ("P", "L") or image.width * image.height > MAX_PIXELS:
                 return {_NO_PALETTE}
             pixels = np.asarray(image)

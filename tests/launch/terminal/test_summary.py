@@ -14,7 +14,7 @@ from recordmill.schemas.dataset.manifest import (
     ImageCounts,
     InputRows,
     Manifest,
-    RewrittenPictures,
+    RewrittenImages,
     SplitManifest,
     Unlisted,
 )
@@ -72,7 +72,7 @@ GROUPED = replace(
 TEXTS = EncoderInfo("cap\x1b", TextForm.COUNTS, 70, "train", 1234, "")
 ROWS = replace(
     CLEAN,
-    images=replace(CLEAN.images, rewritten=RewrittenPictures({"GIF": 2, "BMP": 1}, 1, 2, 3000, 2000)),
+    images=replace(CLEAN.images, rewritten=RewrittenImages({"GIF": 2, "BMP": 1}, 1, 2, 3000, 2000)),
     texts={"cap\x1b": TextCounts(1000, 3, 9000, 7)},
     annotations=replace(CLEAN.annotations, rows=0, objects=0),
 )

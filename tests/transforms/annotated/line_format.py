@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from recordmill.schemas.inputs.image_options import match_option
 from recordmill.schemas.inputs.option import redefined
-from recordmill.schemas.inputs.picture_options import match_option
 from recordmill.schemas.inputs.sample import Sample, SampleObject
 from recordmill.schemas.names import Match
 from recordmill.schemas.rejects import Reason

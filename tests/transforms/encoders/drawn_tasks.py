@@ -13,7 +13,7 @@ from PIL import Image
 
 from recordmill.schemas.features import FeatureTable
 from recordmill.schemas.inputs.annotations import Annotation, Caption, Category, ImageLabels, StuffAnnotation
-from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture, Transcoding
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, StoredImage, Transcoding
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.statistics import PixelMeasures
@@ -38,13 +38,13 @@ _SIDES = (1, 2, 40, 100, 300)
 
 def draw_tasks(
     seed: int, labels: LabelMap = LABELS, images: int = 12, most: int = 30
-) -> list[tuple[ImageTask, Picture | Rejected]]:
-    """Images of a shard, each with its picture or with why there is none; `most` objects in an image."""
+) -> list[tuple[ImageTask, StoredImage | Rejected]]:
+    """Images of a shard, each with its image or with why there is none; `most` objects in an image."""
     of = random.Random(seed)
     return [_draw_image(of, labels, of.choice((0, 1, 2, most))) for _ in range(images)]
 
 
-def _draw_image(of: random.Random, labels: LabelMap, objects: int) -> tuple[ImageTask, Picture | Rejected]:
+def _draw_image(of: random.Random, labels: LabelMap, objects: int) -> tuple[ImageTask, StoredImage | Rejected]:
     image_id = of.choice((of.randint(0, 99), 1 << 62, -5))
     size = of.choice(_SIDES), of.choice(_SIDES)
     annotated = (of.choice(_SIDES), of.choice(_SIDES)) if of.random() < 0.3 else None
@@ -59,7 +59,7 @@ def _draw_image(of: random.Random, labels: LabelMap, objects: int) -> tuple[Imag
     data = _file(kind, of.choice((5, 120)))
     transcoding = of.choice((None, Transcoding("webp", 9, True), Transcoding("other", 9, False, True)))
     measures = of.choice((None, PixelMeasures(3, 200, 0.5, bytes(1024))))
-    return task, Picture(data, kind, *size, hashlib.sha256(data).hexdigest(), annotated, transcoding, measures)
+    return task, StoredImage(data, kind, *size, hashlib.sha256(data).hexdigest(), annotated, transcoding, measures)
 
 
 @cache
@@ -110,7 +110,10 @@ def _draw_annotation(of: random.Random, labels: LabelMap, width: int, height: in
 
 
 def encode_tasks(
-    labels: LabelMap, table: FeatureTable, policy: str, loaded: Sequence[tuple[ImageTask, Picture | Rejected | None]]
+    labels: LabelMap,
+    table: FeatureTable,
+    policy: str,
+    loaded: Sequence[tuple[ImageTask, StoredImage | Rejected | None]],
 ) -> EncodedRun:
     encoder = ExampleEncoder(labels, table, policy)
     block = with_objects(block_of_tasks([task for task, _ in loaded], ("train",)))
@@ -119,7 +122,7 @@ def encode_tasks(
         alone = msgspec.structs.replace(task, annotations=())
         if encoder.per_annotation and not task.annotations:
             images.append(LoadedImage(alone, None))
-        elif isinstance(picture, Picture):
+        elif isinstance(picture, StoredImage):
             images.append(encoder.draw(alone, block, row, picture))
         else:
             reject = msgspec.structs.replace(picture, annotations=alone.annotation_rows) if picture else None

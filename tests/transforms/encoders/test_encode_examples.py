@@ -22,7 +22,7 @@ from recordmill.schemas.inputs.annotations import (
     Segment,
     StuffAnnotation,
 )
-from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, StoredImage
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS, stored_as
@@ -41,7 +41,7 @@ LABELS = LabelMap(
     (Category(3, "dog", isthing=1), Category(92, "banner", isthing=0), Category(100, "sky")),
 )
 PLAIN = DETECTION.with_parts(())
-PICTURE = Picture(b"\xff\xd8 not looked at", "jpeg", 100, 50, "5ha")
+IMAGE = StoredImage(b"\xff\xd8 not looked at", "jpeg", 100, 50, "5ha")
 INSIDE = Annotation(-7, 90, (25.0, 10.0, 50.0, 20.0), 12.25, True)
 CROSSING = Annotation(8, 0, (75.0, 40.0, 50.0, 20.0), 1e18, False)
 OUTSIDE = Annotation(9, 3, (200.0, 0.0, 10.5, 10.0), 100.0, False)
@@ -57,7 +57,7 @@ def read(record: bytes) -> dict[str, list]:
     return {name: list(getattr(f, f.WhichOneof("kind")).value) for name, f in features.items()}
 
 
-def encode(task: ImageTask, policy: str = "clip", table=PLAIN, picture: Picture = PICTURE) -> EncodedRun:
+def encode(task: ImageTask, policy: str = "clip", table=PLAIN, picture: StoredImage = IMAGE) -> EncodedRun:
     return encode_tasks(LABELS, table, policy, [(task, picture)])
 
 
@@ -180,7 +180,7 @@ def test_lists_of_lvis():
 
 def test_every_feature_of_layout_keras():
     encoded = encode(task(INSIDE, OUTSIDE, CROSSING), table=KERAS)
-    image = {"image": [PICTURE.data], "image_id": [139], "path": ["train/é.jpg".encode()]}
+    image = {"image": [IMAGE.data], "image_id": [139], "path": ["train/é.jpg".encode()]}
     assert [read(b"".join(record)) for record in encoded.records] == [
         {
             **image,
@@ -204,7 +204,7 @@ def test_every_feature_of_layout_keras():
 
 
 def test_boxes_of_shrunk_image():
-    shrunk = msgspec.structs.replace(PICTURE, annotated_size=(200, 100))
+    shrunk = msgspec.structs.replace(IMAGE, annotated_size=(200, 100))
     assert only(encode(task(INSIDE), table=KERAS, picture=shrunk))["bbox"] == [12.5, 5.0, 25.0, 10.0]
     assert only(encode(task(INSIDE), picture=shrunk))["image/object/bbox/xmin"] == [0.125]
 
@@ -224,7 +224,7 @@ def test_every_feature_of_layout_tfds():
     assert only(encoded) == {
         "captions/id": [4, 6],
         "captions/text": ["un été".encode(), b""],
-        "image": [PICTURE.data],
+        "image": [IMAGE.data],
         "image/filename": ["train/é.jpg".encode()],
         "image/id": [139],
         "objects/area": [12, 10**18],
@@ -387,16 +387,16 @@ def test_masks_are_drawn_no_further_than_record_holds(limit, monkeypatch):
 
 @pytest.mark.parametrize("table", [PLAIN, KERAS])
 def test_picture_that_no_record_holds_is_rejected(table, limit):
-    limit(len(PICTURE.data) - 1)
+    limit(len(IMAGE.data) - 1)
     (rejected,) = encode(task(INSIDE), table=table).rejected
     assert (rejected.what, rejected.id, rejected.reason) == ("image", 139, Reason.RECORD_TOO_LARGE)
-    assert f"its record would have {len(PICTURE.data)} bytes or more" in rejected.detail
+    assert f"its record would have {len(IMAGE.data)} bytes or more" in rejected.detail
 
 
 def test_record_of_many_small_values(limit):
     limit(3000)
     few, many = (task(*(masked(id_, POLYGON) for id_ in range(number)), OUTSIDE) for number in (5, 100))
-    found = encode_tasks(LABELS, PLAIN, "clip", [(few, PICTURE), (many, PICTURE), (few, PICTURE)])
+    found = encode_tasks(LABELS, PLAIN, "clip", [(few, IMAGE), (many, IMAGE), (few, IMAGE)])
     assert (len(list(found.records)), found.counted[Metric.OBJECTS], found.images) == (2, 10, 2)
     assert [(each.reason, each.annotations) for each in found.rejected] == [
         (Reason.EMPTY_BOX, 0),
@@ -407,7 +407,7 @@ def test_record_of_many_small_values(limit):
 
 def test_records_of_objects_are_made_one_at_time():
     """A megabyte for each of a thousand objects would be a gigabyte."""
-    picture = msgspec.structs.replace(PICTURE, data=bytes(1_000_000))
+    picture = msgspec.structs.replace(IMAGE, data=bytes(1_000_000))
     objects = [msgspec.structs.replace(INSIDE, id=number) for number in range(1000)]
     tracemalloc.start()
     sizes = [len(b"".join(record)) for record in encode(task(*objects), table=KERAS, picture=picture).records]
@@ -428,7 +428,7 @@ def test_other_forms_mean_the_same(layout):
     other = stored_as(table, keys, dict.fromkeys(keys.values(), FeatureKind.FLOAT), label_as_text=True)
     file = io.BytesIO()
     Image.new("RGB", (100, 50)).save(file, "PNG")
-    loaded = [(task(INSIDE, INSIDE, class_name="dog"), Picture(file.getvalue(), "png", 100, 50, "5ha"))]
+    loaded = [(task(INSIDE, INSIDE, class_name="dog"), StoredImage(file.getvalue(), "png", 100, 50, "5ha"))]
     plain, changed = (
         [b"".join(record) for record in encode_tasks(NUMBERED, each, "clip", loaded).records] for each in (table, other)
     )

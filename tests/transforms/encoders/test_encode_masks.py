@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from recordmill.schemas.inputs.annotations import Category, PanopticAnnotation, Segment, StuffAnnotation
-from recordmill.schemas.inputs.images import Picture
+from recordmill.schemas.inputs.images import StoredImage
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, TFDS
 from recordmill.schemas.rejects import Reason, UnusableError
@@ -21,7 +21,7 @@ from recordmill.transforms.sample.draw_scene import encoded
 
 STUFF = Category(92, "banner", isthing=0), Category(200, "rug", isthing=0)
 LABELS = LabelMap((), (Category(3, "car", isthing=1), *STUFF, Category(255, "shelf")))
-PICTURE = Picture(b"", "jpeg", 3, 2, "")
+IMAGE = StoredImage(b"", "jpeg", 3, 2, "")
 MASKS = frozenset({"panoptic.category_png", "panoptic.instance_png", "semantic.png"})
 
 
@@ -46,25 +46,25 @@ def three_segments(tmp_path) -> PanopticAnnotation:
 
 
 def test_masks_of_panoptic_annotation(three_segments):
-    values = RegionEncoder(LABELS, MASKS).of_panoptic(three_segments, PICTURE)
+    values = RegionEncoder(LABELS, MASKS).of_panoptic(three_segments, IMAGE)
     assert grey(values["panoptic.category_png"]) == [[3, 0, 200], [3, 3, 3]]
     assert grey(values["panoptic.instance_png"]) == [[2, 0, 0], [3, 3, 3]]
     assert grey(values["semantic.png"]) == [[1, 255, 110], [1, 1, 1]]
 
 
 def test_vanished_segment_keeps_its_box(three_segments):
-    """The car's single pixel is not in a picture of 1 x 1; no JSON says where it was."""
+    """The car's single pixel is not in an image of 1 x 1; no JSON says where it was."""
     unsaid = msgspec.structs.replace(
         three_segments, segments=tuple(msgspec.structs.replace(s, bbox_xywh_px=None) for s in three_segments.segments)
     )
-    shrunk = Picture(b"", "jpeg", 1, 1, "", annotated_size=(3, 2))
+    shrunk = StoredImage(b"", "jpeg", 1, 1, "", annotated_size=(3, 2))
     values = RegionEncoder(LABELS, TFDS.sources).of_panoptic(unsaid, shrunk)
     assert values["segments.bbox_yxyx"][4:8] == pytest.approx([0, 0, 1 / 2, 1 / 3])
     assert values["segments.area"] == [1, 7, 3]
 
 
 def test_lists_of_panoptic_annotation(three_segments):
-    values = RegionEncoder(LABELS, TFDS.sources).of_panoptic(three_segments, PICTURE)
+    values = RegionEncoder(LABELS, TFDS.sources).of_panoptic(three_segments, IMAGE)
     assert values == {
         "panoptic.file_name": "é.png".encode(),
         "panoptic.png": Path(three_segments.path).read_bytes(),
@@ -98,23 +98,23 @@ def test_category_id_above_255(tmp_path, category_id):
     labels = LabelMap((), (Category(category_id, "odd"),))
     row = panoptic(tmp_path, [[[5, 0, 0]] * 3] * 2, Segment(5, category_id, False))
     with pytest.raises(UnusableError, match=rf"'p\.png': label {category_id} is not 1 to 255") as caught:
-        RegionEncoder(labels, MASKS).of_panoptic(row, PICTURE)
+        RegionEncoder(labels, MASKS).of_panoptic(row, IMAGE)
     assert caught.value.reason is Reason.CATEGORY_OUT_OF_RANGE
-    assert RegionEncoder(labels, TFDS.sources).of_panoptic(row, PICTURE)["segments.class_index"] == [0]
+    assert RegionEncoder(labels, TFDS.sources).of_panoptic(row, IMAGE)["segments.class_index"] == [0]
 
 
 def test_category_0_is_not_void(tmp_path):
     labels = LabelMap((Category(7, "car"),), (Category(-1, "sky"), Category(0, "road"), Category(7, "car")))
     segments = (Segment(5, 0, False), Segment(6, 7, False), Segment(7, -1, False))
     row = panoptic(tmp_path, [[[5, 0, 0], [6, 0, 0], [7, 0, 0]]] * 2, *segments)
-    values = RegionEncoder(labels, MASKS).of_panoptic(row, PICTURE)
+    values = RegionEncoder(labels, MASKS).of_panoptic(row, IMAGE)
     assert grey(values["panoptic.category_png"]) == [[3, 1, 2]] * 2
 
 
 @pytest.mark.parametrize("category_id", [3, 255])
 def test_limits_of_category_mask(tmp_path, category_id):
     row = panoptic(tmp_path, [[[5, 0, 0]] * 3] * 2, Segment(5, category_id, False))
-    values = RegionEncoder(LABELS, MASKS).of_panoptic(row, PICTURE)
+    values = RegionEncoder(LABELS, MASKS).of_panoptic(row, IMAGE)
     assert grey(values["panoptic.category_png"]) == [[category_id] * 3] * 2
 
 
@@ -134,7 +134,7 @@ def test_shrunk_image_has_shrunk_masks(tmp_path):
     """Every other column of six goes; the segments' boxes are in pixels of the six."""
     segments = Segment(1, 3, False, (0.0, 0.0, 4.0, 2.0), 8.0), Segment(2, 200, False)
     row = panoptic(tmp_path, [[[1, 0, 0]] * 4 + [[2, 0, 0]] * 2] * 2, *segments)
-    values = RegionEncoder(LABELS, MASKS | TFDS.sources).of_panoptic(row, Picture(b"", "jpeg", 3, 1, "", (6, 2)))
+    values = RegionEncoder(LABELS, MASKS | TFDS.sources).of_panoptic(row, StoredImage(b"", "jpeg", 3, 1, "", (6, 2)))
     assert grey(values["panoptic.category_png"]) == [[3, 3, 200]]
     with Image.open(io.BytesIO(values["panoptic.png"])) as image:
         assert np.asarray(image).tolist() == [[[1, 0, 0], [1, 0, 0], [2, 0, 0]]]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.annotations import Annotation, Caption, Category, ImageLabels, TableRow
-from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, StoredImage
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, LAYOUTS, TFDS
 from recordmill.transforms.encoders.estimate_records import RecordEstimate
@@ -37,8 +37,8 @@ def task(objects: int = 0, size: int = 10_000, captions: int = 0, keypoints: int
     return ImageTask(397133, "000000397133.jpg", 320, 240, ImageRef("i.jpg", size), "train", annotations, labels)
 
 
-def framed_bytes(task: ImageTask, table: FeatureTable, picture: Picture | None = None) -> int:
-    picture = picture or Picture(bytes(task.ref.size_bytes), "jpeg", task.width, task.height, "0" * 64)
+def framed_bytes(task: ImageTask, table: FeatureTable, picture: StoredImage | None = None) -> int:
+    picture = picture or StoredImage(bytes(task.ref.size_bytes), "jpeg", task.width, task.height, "0" * 64)
     records = encode_tasks(LABELS, table, "clip", [(task, picture)]).records
     return sum(framed(len(b"".join(record))) for record in records)
 
@@ -118,7 +118,7 @@ def test_more_of_anything_is_never_expected_to_be_smaller(table, objects, size, 
 
 def test_estimate_of_one_class_is_within_a_tenth():
     of_one_class = msgspec.structs.replace(task(size=len(GREY_PNG)), labels=ImageLabels(class_name="bottle"))
-    picture = Picture(GREY_PNG, "png", 320, 240, "0" * 64)
+    picture = StoredImage(GREY_PNG, "png", 320, 240, "0" * 64)
     written = framed_bytes(of_one_class, CLASSIFICATION, picture)
     expected = expected_bytes(of_one_class, CLASSIFICATION)
     assert expected == pytest.approx(written, rel=0.1)
@@ -133,7 +133,7 @@ def test_masks_grow_with_their_image(side, max_side):
     table = DETECTION.with_parts((Part.MASK_PNG,))
     large = msgspec.structs.replace(task(20), width=side, height=side)
     shrunk = min(side, max_side or side)
-    picture = Picture(bytes(10_000), "jpeg", shrunk, shrunk, "0" * 64, (side, side) if shrunk < side else None)
+    picture = StoredImage(bytes(10_000), "jpeg", shrunk, shrunk, "0" * 64, (side, side) if shrunk < side else None)
     size = framed_bytes(large, table, picture)
     assert expected_amount(RecordEstimate(table, max_side), large)[0] == pytest.approx(size, rel=0.25)
     assert RecordEstimate(table, max_side).least_mask_bytes(block_of_tasks([large], (large.split,)))[0] < size

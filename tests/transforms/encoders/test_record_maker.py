@@ -4,16 +4,16 @@ from PIL import Image
 
 from recordmill.schemas.features import ColumnType, FeatureTable, RecordOf
 from recordmill.schemas.inputs.annotations import Category, ImageLabels, TableRow
-from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture, PictureRules, Transcoding
+from recordmill.schemas.inputs.images import ImageRef, ImageRules, ImageTask, StoredImage, Transcoding
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.tables import Column, TableSchema
-from recordmill.schemas.layouts import TABLE, picture_of_row
+from recordmill.schemas.layouts import TABLE, row_image_features
 from recordmill.schemas.rejects import Metric, Reason, Rejected
 from recordmill.transforms.encoders import record_maker
-from recordmill.transforms.encoders.record_maker import PictureRowEncoder
+from recordmill.transforms.encoders.record_maker import ImageRowEncoder
 from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.sample.draw_scene import encoded
-from recordmill.transforms.shards.encode_pictures import EncodePictures
+from recordmill.transforms.shards.encode_images import EncodeImages
 from tests.transforms.encoders.drawn_tasks import expected_amount
 
 JPEG = encoded(Image.new("RGB", (40, 30), (200, 60, 50)), "JPEG")
@@ -25,7 +25,7 @@ TASK = ImageTask(7, "a.jpg", None, None, ImageRef("a.jpg", 9), "train", (), Imag
 
 
 def table(raw_size: tuple[int, int] | None) -> FeatureTable:
-    features = sorted((*COLUMNS, *picture_of_row(raw_size)), key=lambda feature: feature.name)
+    features = sorted((*COLUMNS, *row_image_features(raw_size)), key=lambda feature: feature.name)
     return FeatureTable("table", tuple(features), record_of=RecordOf.ROW)
 
 
@@ -37,8 +37,8 @@ def features_of(record: bytes) -> dict[str, list]:
 
 
 def test_a_file_and_a_row():
-    encoder = PictureRowEncoder(LABELS, table(None))
-    made = encoder.encode(TASK, Picture(JPEG, "jpeg", 40, 30, "ab"))
+    encoder = ImageRowEncoder(LABELS, table(None))
+    made = encoder.encode(TASK, StoredImage(JPEG, "jpeg", 40, 30, "ab"))
     assert features_of(*made.records[0]) == {
         "a": [-3],
         "image/channels": [3],
@@ -57,21 +57,21 @@ def test_a_file_and_a_row():
 def test_estimate_is_within_a_tenth():
     row = TableRow(RECORD + bytes(3000), 4, "")  # what is in it makes no difference here
     task = msgspec.structs.replace(TASK, ref=ImageRef("a.jpg", 0), labels=ImageLabels(row=row))
-    columns_not_known = msgspec.structs.replace(TABLE, features=picture_of_row((20, 30)))
-    pixels = EncodePictures("keep", PictureRules("decode", raw_size=(20, 30)))
+    columns_not_known = msgspec.structs.replace(TABLE, features=row_image_features((20, 30)))
+    pixels = EncodeImages("keep", ImageRules("decode", raw_size=(20, 30)))
     written = len(RECORD) + 3000 + 20 * 30 * 3
     assert written < expected_amount(pixels.estimate(columns_not_known), task)[0] < 1.1 * written
     of_file = msgspec.structs.replace(task, ref=ImageRef("a.jpg", 5000))
-    files = EncodePictures("keep", PictureRules("decode"))
-    estimate = files.estimate(msgspec.structs.replace(TABLE, features=picture_of_row(None)))
+    files = EncodeImages("keep", ImageRules("decode"))
+    estimate = files.estimate(msgspec.structs.replace(TABLE, features=row_image_features(None)))
     assert len(RECORD) + 8000 < expected_amount(estimate, of_file)[0] < 1.1 * (len(RECORD) + 8000)
 
 
 def test_pixels_and_row_without_class():
     pixels = bytes(range(12))
     task = msgspec.structs.replace(TASK, labels=ImageLabels(row=ROW))
-    picture = Picture(pixels, "raw", 2, 2, "", None, Transcoding("jpeg", 99))
-    made = PictureRowEncoder(LabelMap(()), table((2, 2))).encode(task, picture)
+    picture = StoredImage(pixels, "raw", 2, 2, "", None, Transcoding("jpeg", 99))
+    made = ImageRowEncoder(LabelMap(()), table((2, 2))).encode(task, picture)
     found = features_of(*made.records[0])
     assert found.keys() == {
         "a",
@@ -91,7 +91,7 @@ def test_pixels_and_row_without_class():
 def test_record_that_no_reader_takes_is_reject_of_its_row(monkeypatch):
     for limit, size in ((20, len(JPEG) + len(RECORD)), (len(JPEG) + len(RECORD), None)):
         monkeypatch.setattr(record_maker, "MAX_RECORD_BYTES", limit)
-        reject = PictureRowEncoder(LABELS, table(None)).encode(TASK, Picture(JPEG, "jpeg", 40, 30, "ab"))
+        reject = ImageRowEncoder(LABELS, table(None)).encode(TASK, StoredImage(JPEG, "jpeg", 40, 30, "ab"))
         assert isinstance(reject, Rejected)
         assert (reject.what, reject.id, reject.reason) == ("row", 4, Reason.RECORD_TOO_LARGE)
         assert reject.detail.startswith("t.csv row 4: column p: 'a.jpg': its record would have ")

@@ -54,7 +54,7 @@ def test_there_can_be_no_file_of_that_name(path, tmp_path):
     (tmp_path / "a").write_bytes(b"")
     (tmp_path / "folder").mkdir()
     writer = FileWriter(str(tmp_path))
-    for _ in range(2):  # the records of two objects may have the same picture
+    for _ in range(2):  # the records of two objects may have the same image
         with pytest.raises(UnusableRecordError, match="there can be no file"):
             writer.write(ExtractedFile(path, b"a"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "folder"]

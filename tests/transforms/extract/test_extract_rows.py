@@ -141,7 +141,7 @@ def test_no_panoptic_row_is_no_fault():
     ("changes", "reason"),
     [
         ({"image.height": np.array([60])}, "image_size"),
-        ({"image.encoded": b"\xff\xd8\xff no picture"}, "image_undecodable"),
+        ({"image.encoded": b"\xff\xd8\xff no image"}, "image_undecodable"),
         ({"objects.category_id": np.array([3, 5])}, "class"),
         ({"objects.mask_png": [png(), b"no PNG"]}, "mask"),
         ({"objects.mask_png": [png(), png(41)]}, "mask"),
@@ -170,4 +170,4 @@ def test_record_that_cannot_be_used(changes, said):
 
 def test_without_size_no_pixels():
     with pytest.raises(UnusableRecordError, match="header"):
-        extract("tfds", TFDS | {"image.encoded": b"no picture"})
+        extract("tfds", TFDS | {"image.encoded": b"no image"})

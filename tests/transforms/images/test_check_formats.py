@@ -18,7 +18,7 @@ from recordmill.transforms.images.check_formats import (
     png_channels,
     png_without_metadata,
 )
-from recordmill.transforms.images.open_picture import encoded_channels
+from recordmill.transforms.images.open_image import encoded_channels
 from recordmill.transforms.sample.draw_scene import encoded
 from tests.conftest import SHARED_DATA
 

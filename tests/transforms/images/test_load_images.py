@@ -17,14 +17,14 @@ from recordmill.schemas.inputs.images import (
     MAX_FILE_BYTES,
     MAX_PIXELS,
     ImageRef,
+    ImageRules,
     ImageTask,
-    Picture,
-    PictureRules,
+    StoredImage,
     Transcoding,
 )
 from recordmill.schemas.rejects import Reason, Rejected, UnusableError
 from recordmill.transforms.images import load_images as module
-from recordmill.transforms.images.load_images import load_picture, open_record_picture, picture_size
+from recordmill.transforms.images.load_images import encoded_size, load_image, open_record_image
 from recordmill.transforms.images.measure_pixels import measure_file
 from recordmill.transforms.runtime.threads import Budget
 from recordmill.transforms.sample.draw_scene import encoded
@@ -46,7 +46,7 @@ KINDS = {
     "grey jpeg": encoded(NOISE.convert("L"), "JPEG"),
     "progressive jpeg": encoded(NOISE, "JPEG", progressive=True),
     "cmyk jpeg": encoded(NOISE.convert("CMYK"), "JPEG"),
-    "multi-picture jpeg": encoded(NOISE, "MPO", save_all=True, append_images=[NOISE]),
+    "multi-image jpeg": encoded(NOISE, "MPO", save_all=True, append_images=[NOISE]),
     "png": PNG,
     "grey png": encoded(NOISE.convert("L"), "PNG"),
     "palette png": encoded(NOISE.quantize(8), "PNG"),
@@ -75,10 +75,10 @@ def load(folder, data: bytes, width: int | None = 40, height: int | None = 30, c
     path = folder / "image"
     path.write_bytes(data)
     ref = ImageRef(str(path), len(data))
-    return load_picture(ImageTask(1, name, width, height, ref, "train", (ANNOTATION, ANNOTATION)), PictureRules(check))
+    return load_image(ImageTask(1, name, width, height, ref, "train", (ANNOTATION, ANNOTATION)), ImageRules(check))
 
 
-def assert_rejected(loaded: Picture | Rejected, reason: Reason, detail: str) -> None:
+def assert_rejected(loaded: StoredImage | Rejected, reason: Reason, detail: str) -> None:
     assert isinstance(loaded, Rejected)
     assert (loaded.what, loaded.id, loaded.reason, loaded.annotations) == ("image", 1, reason, 2)
     assert loaded.detail.startswith("'a.jpg': ")
@@ -91,10 +91,10 @@ def test_good_files_pass_as_they_are(tmp_path, kind, check):
     data = KINDS[kind]
     format_ = "png" if "png" in kind else "jpeg"
     picture = load(tmp_path, data, check=check)
-    assert isinstance(picture, Picture)
+    assert isinstance(picture, StoredImage)
     assert (picture.measures is not None) == (check == "decode")
     picture = msgspec.structs.replace(picture, measures=None)
-    assert picture == Picture(data, format_, 40, 30, hashlib.sha256(data).hexdigest())
+    assert picture == StoredImage(data, format_, 40, 30, hashlib.sha256(data).hexdigest())
     assert tf.io.decode_image(data, channels=3, expand_animations=False).shape == (30, 40, 3)
 
 
@@ -105,7 +105,7 @@ def test_samples_of_12_bits_in_16(tmp_path, format_, wanted, highest, lowest, is
     deep = np.full((30, 40), lowest, np.uint16)
     deep[0, 0] = highest
     task = ImageTask(1, "a", 40, 30, ImageRef("a", 1, data=encoded(Image.fromarray(deep), format_)), "train", ())
-    found = load_picture(task, PictureRules("decode", wanted))
+    found = load_image(task, ImageRules("decode", wanted))
     assert found.measures.is_12_bit == is_12_bit
 
 
@@ -129,7 +129,7 @@ def test_size_not_json_s_is_rejected(tmp_path, data, size):
 
 
 def test_picture_of_twice_size_has_cure(tmp_path):
-    detail = "its pixels are 40x30, the annotation says 20x15; if it is the same picture, scale the annotations by 2"
+    detail = "its pixels are 40x30, the annotation says 20x15; if it is the same image, scale the annotations by 2"
     assert_rejected(load(tmp_path, JPEG, 20, 15), Reason.SIZE_MISMATCH, detail)
 
 
@@ -139,12 +139,12 @@ def test_picture_of_twice_size_has_cure(tmp_path):
     [
         (b"", Reason.IMAGE_UNREADABLE, "the file is empty"),
         (b"<html>not found</html>", Reason.UNSUPPORTED_FORMAT, "it starts with b'<html>not fo'"),
-        (encoded(NOISE, "ICO"), Reason.UNSUPPORTED_FORMAT, "no picture in a format that is known; it starts with b'"),
+        (encoded(NOISE, "ICO"), Reason.UNSUPPORTED_FORMAT, "no image in a format that is known; it starts with b'"),
         (encoded(NOISE, "EPS"), Reason.UNSUPPORTED_FORMAT, "it starts with b'%!PS-Adobe"),
         (encoded(NOISE, "WEBP")[:-9], Reason.IMAGE_UNREADABLE, "its header cannot be read"),
         (encoded(NOISE, "GIF")[:-300], Reason.IMAGE_UNREADABLE, "its pixels do not decode"),
         (b"version https://git-lfs.github.com/spec/v1\n", Reason.UNSUPPORTED_FORMAT, "a pointer of Git LFS"),
-        (b"\xff\xd8", Reason.UNSUPPORTED_FORMAT, "no picture in a format that is known"),
+        (b"\xff\xd8", Reason.UNSUPPORTED_FORMAT, "no image in a format that is known"),
     ],
     ids=["empty", "html", "ico", "eps", "cut webp", "cut gif", "pointer of git lfs", "start of a jpeg"],
 )
@@ -168,7 +168,7 @@ def test_bytes_after_end_are_let_pass(tmp_path, data, check):
 @pytest.mark.parametrize("check", ["header", "decode"])
 def test_end_of_thumbnail_is_not_picture_s(tmp_path, check):
     comment = b"\xff\xfe\x00\x04\xff\xd9"
-    assert isinstance(load(tmp_path, JPEG[:2] + comment + JPEG[2:], check=check), Picture)
+    assert isinstance(load(tmp_path, JPEG[:2] + comment + JPEG[2:], check=check), StoredImage)
     assert_rejected(
         load(tmp_path, JPEG[:2] + comment + JPEG[2:-300], check=check), Reason.IMAGE_UNREADABLE, "cut short"
     )
@@ -228,7 +228,7 @@ def test_interlaced_png_needs_all_its_passes(tmp_path, width, height):
     rows = b"".join(b"\0" + row.tobytes() for pixels in passes for row in pixels if row.size)
     for data, is_good in ((rows, True), (rows[:-1], False)):
         file = png(header(width, height, interlace=1), (b"IDAT", zlib.compress(data)), END)
-        assert isinstance(load(tmp_path, file, width, height), Picture if is_good else Rejected)
+        assert isinstance(load(tmp_path, file, width, height), StoredImage if is_good else Rejected)
         if is_good:
             assert tf.io.decode_image(file).shape == (height, width, 3)
 
@@ -241,7 +241,7 @@ def test_too_many_pixels_in_header(tmp_path):
 
 
 def test_threads_share_pixel_budget(tmp_path, monkeypatch):
-    """Or as many large pictures as there are threads take all the memory."""
+    """Or as many large images as there are threads take all the memory."""
     parts: list[int] = []
 
     class Noted(Budget):
@@ -251,7 +251,7 @@ def test_threads_share_pixel_budget(tmp_path, monkeypatch):
 
     monkeypatch.setattr(module, "DECODING", Noted(MAX_PIXELS))
     for data in (JPEG, PNG, encoded(NOISE, "GIF")):
-        assert isinstance(load(tmp_path, data), Picture)
+        assert isinstance(load(tmp_path, data), StoredImage)
     assert parts == [1200] * 3
 
 
@@ -259,7 +259,7 @@ def test_too_large_file_is_rejected_unread(tmp_path):
     with open(tmp_path / "sparse", "wb") as file:
         file.truncate(MAX_FILE_BYTES + 1)
     ref = ImageRef(str(tmp_path / "sparse"), 5)
-    loaded = load_picture(ImageTask(1, "a.jpg", 40, 30, ref, "train", (ANNOTATION,) * 2), PictureRules("none"))
+    loaded = load_image(ImageTask(1, "a.jpg", 40, 30, ref, "train", (ANNOTATION,) * 2), ImageRules("none"))
     assert_rejected(loaded, Reason.TOO_LARGE, "256,000,001 bytes, where at most 256,000,000 are read")
 
 
@@ -269,12 +269,12 @@ def test_storage_that_fails_stops_job(tmp_path, monkeypatch):
 
     monkeypatch.setattr(LocalStorage, "read", fail)
     with pytest.raises(OSError, match="Input/output error"):
-        load_picture(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), PictureRules("none"))
+        load_image(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), ImageRules("none"))
 
 
 def test_one_file_that_cannot_be_read_is_reject(tmp_path):
     """The unreadable file is a folder: root, who runs tests, can read files without permission."""
-    reject = load_picture(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), PictureRules("none"))
+    reject = load_image(ImageTask(1, "a.jpg", 40, 30, ImageRef(str(tmp_path), 5), "train", ()), ImageRules("none"))
     assert (reject.id, reject.reason) == (1, Reason.IMAGE_INACCESSIBLE)
     assert "Is a directory" in reject.detail
 
@@ -295,7 +295,7 @@ def test_transcoded_picture_is_measured_unchanged_in_record(tmp_path, kind, chec
     exif[0x0112] = 6
     size = (30, 60) if kind == "JPEG" else (60, 30)  # turned upright, as the JSON has it
     picture = load(tmp_path, encoded(drawn, kind, exif=exif), *size, check=check)
-    assert isinstance(picture, Picture)
+    assert isinstance(picture, StoredImage)
     assert picture.transcoding
     assert picture.measures == (measure_file(picture.data, picture.format) if check == "decode" else None)
 
@@ -310,7 +310,7 @@ def test_pictures_without_annotations_are_turned_upright(tmp_path, orientation, 
     drawn.save(stream, kind, exif=exif)
     (tmp_path / "a").write_bytes(data := stream.getvalue())
     of = ImageTask(1, "a", None, None, ImageRef(str(tmp_path / "a"), len(data)), "train", ())
-    picture = load_picture(of, PictureRules(check, upright=True))
+    picture = load_image(of, ImageRules(check, upright=True))
     upright = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
     found = Image.open(io.BytesIO(picture.data))
     assert (found.getexif().get(0x0112, 1) in (1, 9), found.size) == (True, (picture.width, picture.height))
@@ -320,7 +320,7 @@ def test_pictures_without_annotations_are_turned_upright(tmp_path, orientation, 
     assert (picture.data == data) == (kind != "TIFF" and not 2 <= orientation <= 8)
 
 
-RAW = PictureRules("decode", raw_size=(5, 7))
+RAW = ImageRules("decode", raw_size=(5, 7))
 
 
 @pytest.fixture(autouse=True)
@@ -342,7 +342,7 @@ def file(format_: str, mode: str = "RGB") -> tuple[bytes, Image.Image]:
 def test_raw_pixels_are_rgb_by_rows_of_size_asked_for():
     for format_, mode, kind in (("PNG", "RGB", "png"), ("PNG", "L", "png"), ("BMP", "RGB", "other")):
         data, drawn = file(format_, mode)
-        picture = load_picture(task(data), RAW)
+        picture = load_image(task(data), RAW)
         expected = np.asarray(drawn.resize((7, 5), Image.Resampling.BILINEAR).convert("RGB"))
         assert (np.frombuffer(picture.data, np.uint8).reshape(5, 7, 3) == expected).all()
         assert (picture.height, picture.width) == (5, 7)
@@ -352,28 +352,28 @@ def test_raw_pixels_are_rgb_by_rows_of_size_asked_for():
 def test_broken_picture_is_reject_of_its_row():
     data, _ = file("PNG")
     row = TableRow(b"", 17, "t.csv row 17: column path")
-    for rules in (RAW, PictureRules("decode")):
-        reject = load_picture(task(data[:-30], ImageLabels(row=row)), rules)
+    for rules in (RAW, ImageRules("decode")):
+        reject = load_image(task(data[:-30], ImageLabels(row=row)), rules)
         detail = f"t.csv row 17: column path: 'a.png': no end marker in {len(data) - 30:,} bytes; it is cut short"
         assert reject == Rejected("row", 17, Reason.IMAGE_UNREADABLE, detail)
 
 
 @pytest.mark.parametrize("format_", ["JPEG", "PNG", "GIF", "WEBP", "TIFF"])
 def test_pictures_are_known_by_their_bytes(format_):
-    assert picture_size(picture(60, 40, format_)) == (format_.lower(), 60, 40)
-    assert open_record_picture(picture(60, 40, format_)).size == (60, 40)
+    assert encoded_size(picture(60, 40, format_)) == (format_.lower(), 60, 40)
+    assert open_record_image(picture(60, 40, format_)).size == (60, 40)
 
 
 @pytest.mark.parametrize("data", [b"", b"BMW", b"RIFF\x00\x00\x00\x00WAVE", b"text"])
 def test_none(data):
-    assert picture_size(data) is None
+    assert encoded_size(data) is None
 
 
 def test_a_cut_picture():
     with pytest.raises(UnusableError, match="do not decode"):
-        open_record_picture(picture(600, 400)[:-200])
+        open_record_image(picture(600, 400)[:-200])
 
 
 def test_more_pixels_than_are_decoded():
     with pytest.raises(UnusableError, match="60000x60000"):
-        open_record_picture(png(header(60_000, 60_000), END))
+        open_record_image(png(header(60_000, 60_000), END))

@@ -102,7 +102,7 @@ def draw_facts(seed: int, images: int = 60, kind: str = "") -> tuple[list[ImageF
     """Images of one table.
 
     Args:
-        kind: `objects`, `masks`, `captions`, `classes`, or `features`, records without a picture.
+        kind: `objects`, `masks`, `captions`, `classes`, or `features`, records without an image.
     """
     of = random.Random(seed)
     kind = kind or of.choice(("objects", "masks", "captions", "classes", "features"))

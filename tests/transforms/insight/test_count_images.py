@@ -11,7 +11,7 @@ from PIL import Image
 
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Annotation, Category, ImageLabels
-from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, StoredImage
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION
 from recordmill.schemas.statistics import SCALE, ZERO_BIN, PixelMeasures, Statistics, bin_of, edge
@@ -230,7 +230,7 @@ def test_boxes_beside_their_masks(parts):
     task = ImageTask(1, "1.jpg", None, None, ImageRef("1.jpg", 1), "train", annotations, ImageLabels())
     table = DETECTION.with_parts(parts)
     run = encode_tasks(
-        LabelMap((Category(1, "cat"),)), table, "clip", [(task, Picture(file.getvalue(), "jpeg", 100, 50, "ab"))]
+        LabelMap((Category(1, "cat"),)), table, "clip", [(task, StoredImage(file.getvalue(), "jpeg", 100, 50, "ab"))]
     )
     counter = ImageCounter()
     counter.add(run.facts, record_places([(0, 0, 1)]), sorted_objects(run.facts))

@@ -20,7 +20,7 @@ def is_colour(pixels: np.ndarray, colour: tuple[int, int, int]) -> np.ndarray:
     ("box", "low", "high"),
     [
         ((0.25, 0.5, 0.75, 1.0), [100, 300], [299, 599]),
-        ((-1.0, -1.0, 2.0, 0.5), [0, 0], [399, 299]),  # beyond the picture
+        ((-1.0, -1.0, 2.0, 0.5), [0, 0], [399, 299]),  # beyond the image
     ],
 )
 def test_box_has_its_edges_where_its_fractions_say(box, low, high):

@@ -17,7 +17,7 @@ from recordmill.transforms.insight.find_duplicates import Found, bits_set, copie
 
 
 def near_groups(hashes: np.ndarray) -> np.ndarray:
-    """Groups of pictures of one form."""
+    """Groups of images of one form."""
     return module.near_groups(hashes, np.zeros((len(hashes), 2), np.uint8))
 
 

@@ -25,7 +25,7 @@ def test_image_has_its_name_digest_hash_and_place():
         grey = GREY[index].tobytes() if index != 3 else b""
         images.append(facts(f"{index}.jpg", grey, width=width, height=height))
         places.append((index, 7 * index, 9))
-    images += ImageFacts("no picture"), facts("0.jpg", is_continuation=True)
+    images += ImageFacts("no image"), facts("0.jpg", is_continuation=True)
     of = fingerprinted(*images, places=[*places, (5, 0, 0), (6, 0, 0)])
     names = [f"{index}.jpg" for index in range(5)]
     assert (of.shard, msgspec.json.decode(of.names)) == ("s", names)

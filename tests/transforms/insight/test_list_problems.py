@@ -22,7 +22,7 @@ from recordmill.transforms.insight.find_duplicates import Found
 from recordmill.transforms.insight.list_problems import kept_copy, list_problems, worst_problems
 from tests.transforms.insight.drawn_facts import ImageFacts, fact_columns, record_places, sorted_objects, usual_places
 
-DULL = PixelMeasures(20, 41, 0.075)  # half of the limits of dark and blurred pictures
+DULL = PixelMeasures(20, 41, 0.075)  # half of the limits of dark and blurred images
 
 
 def image(name: str, **values) -> ImageFacts:

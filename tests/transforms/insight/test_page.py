@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from PIL import Image
 
-from recordmill.schemas.dataset.manifest import FORMAT, Manifest, RewrittenPictures
+from recordmill.schemas.dataset.manifest import FORMAT, Manifest, RewrittenImages
 from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.problems import Duplicates, SplitDuplicates
 from recordmill.schemas.rejects import RejectLine
@@ -95,7 +95,7 @@ def test_names_from_data_are_only_text():
     page = page_of(manifest, [thumbnail(name) for name in HOSTILE])
     assert {"script", "iframe", "link", "object", "form"}.isdisjoint(tag for tag, _ in page.tags)
     assert not [attributes for _, attributes in page.tags if any(name.startswith("on") for name in attributes)]
-    assert page.text.count(SCRIPT) == 4  # class, reject, and two texts of a picture
+    assert page.text.count(SCRIPT) == 4  # class, reject, and two texts of an image
     assert page.text.count(LONG) == 3 + 1
     assert "{{ 7 * 7 }}" in page.text
     assert page.text.count("\\u202elive\u200d") == 3  # else it would be read as evil
@@ -202,7 +202,7 @@ def test_values_that_all_splits_have_stand_once_and_none_not():
 def test_amounts_of_each_split():
     (shard,) = SPLIT.shards[:1]
     manifest = manifest_of(counts=(9, 2), splits=("train", "val"))
-    rewritten = RewrittenPictures({"gif": 3, "webp": 1200}, turned=0, shrunk=4, bytes_read=9, bytes_written=8)
+    rewritten = RewrittenImages({"gif": 3, "webp": 1200}, turned=0, shrunk=4, bytes_read=9, bytes_written=8)
     train = msgspec.structs.replace(
         manifest.splits["train"],
         shards=tuple(msgspec.structs.replace(shard, bytes=size) for size in [1000] * 11 + [12_000]),

@@ -60,13 +60,13 @@ def test_page_says_how_many_of_each_split_and_shows_groups():
     pictures = [thumbnail(SCRIPT)._replace(why="duplicates 0"), thumbnail("d.jpg")._replace(why="duplicates 1")]
     page = page_of(manifest, pictures, duplicates=[LEAK, PAIR])
     titles = {
-        "duplicates 0": ("Pictures that look alike in train and val", "11 images, with other labels"),
-        "duplicates 1": ("The same picture in train", "2 images"),
+        "duplicates 0": ("Images that look alike in train and val", "11 images, with other labels"),
+        "duplicates 1": ("The same image in train", "2 images"),
     }
     assert duplicate_titles([LEAK, PAIR]) == titles
-    parts = ("Leakage", "1,234", "77 pictures", *titles["duplicates 0"])
+    parts = ("Leakage", "1,234", "77 images", *titles["duplicates 0"])
     assert [part for part in parts if part not in page.text] == []
-    assert page.text.index("look alike in train and val") < page.text.index("The same picture in train")
+    assert page.text.index("look alike in train and val") < page.text.index("The same image in train")
     assert "script" not in {tag for tag, _ in page.tags}
 
 

@@ -109,12 +109,12 @@ BROKEN, UNSAFE = Reason.MALFORMED_IMAGE, Reason.UNSAFE_FILE_NAME
 @pytest.mark.parametrize(
     ("found", "images", "files", "error", "included", "excluded"),
     [
-        (rejected(10), ["1.jpg"], ["t/1.jpg"], NoImageFoundError, "--match suffix or --images img/t.", "No picture"),
-        (rejected(10, UNSAFE), ["1.jpg"], ["t/1.jpg"], NoImageFoundError, "none of the 10 images", "No picture"),
+        (rejected(10), ["1.jpg"], ["t/1.jpg"], NoImageFoundError, "--match suffix or --images img/t.", "No image"),
+        (rejected(10, UNSAFE), ["1.jpg"], ["t/1.jpg"], NoImageFoundError, "none of the 10 images", "No image"),
         (rejected(10), ["1.jpg", "2.jpg"], ["a/1.jpg", "b/2.jpg"], NoImageFoundError, "give --match suffix.", " or "),
         (rejected(10), ["1.jpg", "2.jpg"], ["a/1.jpg", "b/1.jpg"], NoImageFoundError, "give --images img/a.", "suffix"),
         # Rows without a file name do not hide that no other has a file.
-        ([*rejected(9, BROKEN), *rejected(1)], ["1.jpg"], [], NoImageFoundError, "a.json names '1.jpg'", "No picture"),
+        ([*rejected(9, BROKEN), *rejected(1)], ["1.jpg"], [], NoImageFoundError, "a.json names '1.jpg'", "No image"),
         # Others are rejected for other reasons: some have a file.
         (rejected(10, BROKEN), [], [], TooManyRejectsError, "malformed_image 10", "names"),
         ([*rejected(9, Reason.NO_GROUP), *rejected(1)], ["1.jpg"], [], TooManyRejectsError, "no_group 9", "none of"),
@@ -152,7 +152,7 @@ def test_too_many_rejects(tmp_path):
     paths = ", ".join(f"{tmp_path}/.recordmill-{split}/rejects.jsonl" for split in ("train", "val"))
     assert f"They are listed in {paths}. a.json names '1.jpg'; img has '1.JPG'. Names differ in case" in text
     assert text.endswith(
-        "No picture was read: run again with the data mended, or with a larger --max-rejects to accept this"
+        "No image was read: run again with the data mended, or with a larger --max-rejects to accept this"
     )
     assert [(line["split"], line["id"]) for line in rejects_of(tmp_path)] == [
         *(("train", id_) for id_ in range(6)),

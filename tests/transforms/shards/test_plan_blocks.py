@@ -272,7 +272,7 @@ def test_odd_schema_is_named_with_numbers_and_cure(shards, images, asked, told):
     ("shards", "images", "asked"),
     [
         (64, 64_000, {"num_shards": 64}),
-        (3, 3, {"num_shards": 3}),  # a trial with a few pictures
+        (3, 3, {"num_shards": 3}),  # a trial with a few images
         (9, 9, {"num_shards": 9}),
         (10, 20, {"num_shards": 10}),
         (1, 3, {"shard_bytes": 200}),

@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 from recordmill.schemas.dataset.manifest import FORMAT
-from recordmill.schemas.inputs.images import PictureRules
+from recordmill.schemas.inputs.images import ImageRules
 from recordmill.schemas.shards import IndexInfo, ShardInfo, ShardKey
-from recordmill.transforms.shards.encode_pictures import EncodePictures
+from recordmill.transforms.shards.encode_images import EncodeImages
 from recordmill.transforms.shards.shard_file import ShardFile, ShardRecipe
 from recordmill.transforms.storage.interface import crc32c_text
 
@@ -45,7 +45,7 @@ def read(path: Path) -> list[bytes]:
     return list(tf.data.TFRecordDataset(str(path), compression).as_numpy_iterator())
 
 
-MAKER = EncodePictures("clip", PictureRules("decode"))
+MAKER = EncodeImages("clip", ImageRules("decode"))
 
 
 def recipe(tmp_path, **changed) -> ShardRecipe:

@@ -14,7 +14,7 @@ from PIL import Image
 from recordmill.schemas.dataset.manifest import FORMAT
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.annotations import Annotation, Caption, Category, ImageLabels, PanopticAnnotation
-from recordmill.schemas.inputs.images import ImageRef, ImageTask, PictureRules
+from recordmill.schemas.inputs.images import ImageRef, ImageRules, ImageTask
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import DETECTION, KERAS
 from recordmill.schemas.rejects import Metric, Reason
@@ -24,7 +24,7 @@ from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.records import example
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.beam_steps import made_by
-from recordmill.transforms.shards.encode_pictures import EncodePictures
+from recordmill.transforms.shards.encode_images import EncodeImages
 from recordmill.transforms.shards.shard_file import FinishedShards, Note
 from recordmill.transforms.shards.write_shards import (
     WriteShards,
@@ -264,8 +264,8 @@ def test_plan_is_known_by_all_that_decides_its_bytes(tmp_path, tasks):
         plan(seed=1),
         plan(layout="other"),
         plan(gzip=True),
-        plan(maker=EncodePictures("keep", PictureRules("decode"))),
-        plan(maker=EncodePictures("clip", PictureRules("none"))),
+        plan(maker=EncodeImages("keep", ImageRules("decode"))),
+        plan(maker=EncodeImages("clip", ImageRules("none"))),
         plan(format=FORMAT + 1),
     ]
     assert sorted(set(digests)) == sorted(digests)

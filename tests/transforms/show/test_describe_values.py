@@ -24,7 +24,7 @@ from tests.transforms.show.records import example, picture
         (picture(7, 5, "PNG"), "PNG 7x5, "),
         (picture(7, 5, "GIF"), "GIF 7x5, "),
         (picture(7, 5, "WEBP"), "WEBP 7x5, "),
-        (picture()[:30], "30 bytes: a picture that cannot be opened: "),
+        (picture()[:30], "30 bytes: an image that cannot be opened: "),
         (b"RIFF\x00\x00\x00\x00WAVEfmt ", "16 bytes: 52 49 46 46 00"),
         (b"caf\xc3\xa9", "café"),
         (b"", '""'),

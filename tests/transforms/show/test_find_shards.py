@@ -86,8 +86,8 @@ def test_a_bucket(gcs):
         assert shard.path == f"gs://{BUCKET}/in/a-train.tfrecord-00000-of-00001"
 
 
-PICTURE = picture()
-DETECTION = {"image__encoded": [PICTURE], "image__source_id": [b"7"], "image__object__class__text": [b"cat"]} | {
+IMAGE = picture()
+DETECTION = {"image__encoded": [IMAGE], "image__source_id": [b"7"], "image__object__class__text": [b"cat"]} | {
     f"image__object__bbox__{edge}": [0.25] for edge in ("xmin", "ymin", "xmax", "ymax")
 }
 
@@ -101,21 +101,21 @@ def known(**features) -> tuple[str, dict]:
 def test_the_object_detection_api_s():
     layout, values = known(**DETECTION, image__object__difficult=[0])
     assert layout == "detection"
-    assert (values["image.encoded"], values["image.id"]) == (PICTURE, b"7")
+    assert (values["image.encoded"], values["image.id"]) == (IMAGE, b"7")
     assert values["objects.xmin"].tolist() == [0.25]
     assert values["objects.category_name"] == [b"cat"]
 
 
 def test_imagenet_s():
     layout, values = known(
-        image__encoded=[PICTURE], image__class__label=[3], image__class__text=[b"cat"], image__format=[b"jpeg"]
+        image__encoded=[IMAGE], image__class__label=[3], image__class__text=[b"cat"], image__format=[b"jpeg"]
     )
     assert (layout, values["image.class_name"], values["image.class_index"].tolist()) == ("classification", b"cat", [3])
 
 
 def test_tfds_coco():
     more = {"image__filename": [b"a.jpg"], "image__id": [7], "objects__bbox": [0.1, 0.2, 0.3, 0.4]}
-    layout, values = known(image=[PICTURE], objects__label=[5], **more)
+    layout, values = known(image=[IMAGE], objects__label=[5], **more)
     assert layout == "tfds"
     assert values["objects.bbox_yxyx"].tolist() == np.float32([0.1, 0.2, 0.3, 0.4]).tolist()
     assert (values["objects.class_index"].tolist(), values["image.number"].tolist()) == ([5], [7])
@@ -123,29 +123,29 @@ def test_tfds_coco():
 
 def test_the_keras_recipe_s():
     layout, values = known(
-        image=[PICTURE], image_id=[7], bbox=[1.0, 2.0, 3.0, 4.0], area=[9.0], category_id=[5], id=[1], path=[b"a.jpg"]
+        image=[IMAGE], image_id=[7], bbox=[1.0, 2.0, 3.0, 4.0], area=[9.0], category_id=[5], id=[1], path=[b"a.jpg"]
     )
     assert (layout, values["objects.bbox_xywh_px"].tolist()) == ("keras", [1, 2, 3, 4])
     assert "objects.bbox_yxyx" not in values
 
 
 def test_tfds_sets_with_label_and_file_name():
-    layout, values = known(image=[PICTURE], image__filename=[b"a.jpg"], label=[1])
+    layout, values = known(image=[IMAGE], image__filename=[b"a.jpg"], label=[1])
     assert layout == "unknown"
-    assert (values["image.encoded"], values["image.file_name"]) == (PICTURE, b"a.jpg")
+    assert (values["image.encoded"], values["image.file_name"]) == (IMAGE, b"a.jpg")
     assert values["image.class_index"].tolist() == [1]
 
 
 def test_boxes_of_tfds_under_any_name():
-    _, values = known(image=[PICTURE], faces__bbox=[0.1, 0.2, 0.3, 0.4] * 2, faces__label=[0, 1], label=[1])
+    _, values = known(image=[IMAGE], faces__bbox=[0.1, 0.2, 0.3, 0.4] * 2, faces__label=[0, 1], label=[1])
     assert values["objects.bbox_yxyx"].size == 8
     assert values["objects.class_index"].tolist() == [0, 1]
     assert "image.class_index" not in values  # whose colours would be those of the objects' classes
 
 
 def test_picture_under_any_name_but_no_mask():
-    _, values = known(photo=[PICTURE], the_mask=[label_map([[0, 1]])], note=[b"text"])
-    assert values == {"image.encoded": PICTURE}
+    _, values = known(photo=[IMAGE], the_mask=[label_map([[0, 1]])], note=[b"text"])
+    assert values == {"image.encoded": IMAGE}
     assert known(the_mask=[label_map([[0, 1]])])[1] == {}
 
 

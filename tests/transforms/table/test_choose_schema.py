@@ -9,7 +9,7 @@ import pytest
 from recordmill.schemas.errors import CategoryError, ConfigError
 from recordmill.schemas.features import ColumnType, FeatureKind
 from recordmill.schemas.inputs.tables import Column, RowsFile, RowsReading, TableSchema, schema_files
-from recordmill.schemas.layouts import picture_of_row
+from recordmill.schemas.layouts import row_image_features
 from recordmill.schemas.rejects import Reason
 from recordmill.transforms.rows.read_json import read_json
 from recordmill.transforms.rows.row_batch import BadRow, RowBatch, plain_array
@@ -307,7 +307,7 @@ def test_columns_follow_from_features():
 
 def test_files_of_schema_are_read_back(tmp_path):
     pytest.importorskip("tensorflow_metadata", reason="the extra dev is not installed, or has none for this Python")
-    files = schema_files((*SCHEMA.features, *picture_of_row((4, 3))), ["u", "v"])
+    files = schema_files((*SCHEMA.features, *row_image_features((4, 3))), ["u", "v"])
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     assert set(read_schema(str(tmp_path / "schema.json")).columns) == set(SCHEMA.columns)

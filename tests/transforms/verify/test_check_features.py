@@ -10,31 +10,31 @@ from recordmill.schemas.inputs.images import ImageTask
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.models import TOLERANCE, ModelChoice
 from recordmill.schemas.layouts import features_table
-from recordmill.transforms.encoders.embed_pictures import EmbedPictures, FeatureEncoder
+from recordmill.transforms.encoders.embed_images import EmbedImages, FeatureEncoder
 from recordmill.transforms.encoders.load_model import load_model
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.verify.verify_shards import Recomputed, Recomputing, recompute
 from tests.conftest import draw_jpeg
 from tests.tiny_models import saved, tiny
-from tests.transforms.encoders.test_embed_pictures import drawn, make
+from tests.transforms.encoders.test_embed_images import drawn, make
 
 LABELS = LabelMap((Category(0, "cat"), Category(1, "dog")))
 
 
 @pytest.fixture(params=["float32", "float16"])
-def maker(tmp_path, request) -> EmbedPictures:
+def maker(tmp_path, request) -> EmbedImages:
     choice = ModelChoice(saved(tiny(), tmp_path / "tiny.keras"))
-    return EmbedPictures(choice, load_model(choice).found, 4, request.param, "bilinear")
+    return EmbedImages(choice, load_model(choice).found, 4, request.param, "bilinear")
 
 
 @pytest.fixture
 def records(tmp_path, maker) -> list[bytes]:
-    """Of nine pictures, whose files are in the folder `dog`; two more are broken."""
+    """Of nine images, whose files are in the folder `dog`; two more are broken."""
     made = make(maker, drawn(tmp_path / "pictures" / "dog", 11))
     return [b"".join(record) for _, outcome in made if not hasattr(outcome, "reason") for record in outcome.records]
 
 
-def again(tmp_path: Path, maker: EmbedPictures, records: list[bytes], **changed) -> Recomputed:
+def again(tmp_path: Path, maker: EmbedImages, records: list[bytes], **changed) -> Recomputed:
     how = Recomputing(maker, (str(tmp_path / "none"), str(tmp_path / "pictures")), 16, TOLERANCE)
     with ThreadPoolExecutor(2) as pool:
         of = RecordContext(LABELS, features_table(maker.model.feature_shape, maker.dtype), pool, 2)
@@ -67,7 +67,7 @@ def test_another_picture_is_one_fault_and_record_s(tmp_path, maker, records):
 def test_pictures_gone_broken_or_elsewhere_are_faults(tmp_path, maker, records):
     folder = tmp_path / "pictures" / "dog"
     (folder / "0.jpg").unlink()
-    (folder / "4.jpg").write_bytes(b"no picture")
+    (folder / "4.jpg").write_bytes(b"no image")
     found = again(tmp_path, maker, records)
     assert found.features == 7
     assert [(number, reason) for number, (reason, _) in found.faults] == [(0, "picture"), (3, "picture")]
@@ -75,7 +75,7 @@ def test_pictures_gone_broken_or_elsewhere_are_faults(tmp_path, maker, records):
     assert "unsupported_format" in found.faults[1][1][1]
 
 
-def record_of(task: ImageTask, maker: EmbedPictures) -> bytes:
+def record_of(task: ImageTask, maker: EmbedImages) -> bytes:
     """A record whose features are all zero."""
     table = features_table((4, 3, 5), maker.dtype)
     (record,) = FeatureEncoder(LABELS, table, maker.dtype).encode(task, np.zeros((4, 3, 5), np.float32)).records

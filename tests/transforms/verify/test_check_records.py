@@ -16,7 +16,7 @@ from recordmill.schemas.inputs.annotations import (
     Segment,
 )
 from recordmill.schemas.inputs.encoders import EncoderInfo, TextForm
-from recordmill.schemas.inputs.images import ImageRef, ImageTask, Picture
+from recordmill.schemas.inputs.images import ImageRef, ImageTask, StoredImage
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS, TFDS, features_table
 from recordmill.transforms.records.example import ExampleWriter
@@ -36,7 +36,7 @@ def png(pixels: np.ndarray) -> bytes:
 
 
 DATA = png(np.arange(20 * 30 * 3, dtype=np.uint8).reshape(20, 30, 3))
-PICTURE = Picture(DATA, "png", 30, 20, hashlib.sha256(DATA).hexdigest())
+IMAGE = StoredImage(DATA, "png", 30, 20, hashlib.sha256(DATA).hexdigest())
 POLYGON = json.dumps([[3, 4, 13, 4, 13, 14, 3, 14]]).encode()
 OBJECTS = (
     Annotation(5, 1, (3.0, 4.0, 10.0, 10.0), 100.0, False, POLYGON, (4.0, 5.0, 2.0, 0.0, 0.0, 0.0)),
@@ -52,7 +52,7 @@ def _thoroughly_or_not(request, monkeypatch) -> None:
     monkeypatch.setitem(globals(), "CHECK", request.param)
 
 
-def values_of(labels: LabelMap, table: FeatureTable, task: ImageTask, picture: Picture) -> dict:
+def values_of(labels: LabelMap, table: FeatureTable, task: ImageTask, picture: StoredImage) -> dict:
     """What a record holds, by source, as ExampleWriter takes it."""
     (record,) = encode_tasks(labels, table, "clip", [(task, picture)]).records
     found = RecordParser(table)(b"".join(record))
@@ -76,7 +76,7 @@ def values(tmp_path) -> dict:
     task = ImageTask(139, "a.png", 30, 20, ImageRef("a.png", 1), "train", OBJECTS, labels)
     found = {}
     for table in (DETECTION, TFDS):
-        found |= values_of(LABELS, table, task, PICTURE)
+        found |= values_of(LABELS, table, task, IMAGE)
     return found | {"objects.bbox_xywh_px": [item.bbox_xywh_px for item in OBJECTS]}
 
 
@@ -105,7 +105,7 @@ def test_a_whole_record_has_no_fault(values, layout):
 @pytest.mark.parametrize("layout", ["detection", "plain", "tfds"])
 def test_record_without_objects_is_whole(layout):
     task = ImageTask(139, "a.png", 30, 20, ImageRef("a.png", 1), "train", ())
-    empty = ExampleWriter(LAYOUTS[layout]).write(values_of(LABELS, LAYOUTS[layout], task, PICTURE))
+    empty = ExampleWriter(LAYOUTS[layout]).write(values_of(LABELS, LAYOUTS[layout], task, IMAGE))
     assert RecordChecker(CHECK, LAYOUTS[layout], LABELS, True)(empty) == (0, [])
 
 
@@ -228,7 +228,7 @@ def of_one_class(data: bytes = DATA, **changed) -> tuple[int, list[tuple[str, st
     """Findings for a record of an image of the class `été`, with some values changed."""
     labels = ImageLabels(class_name="été")
     task = ImageTask(139, "a.png", None, None, ImageRef("a.png", 1), "train", (), labels)
-    picture = Picture(data, "png", 30, 20, hashlib.sha256(data).hexdigest())
+    picture = StoredImage(data, "png", 30, 20, hashlib.sha256(data).hexdigest())
     values = values_of(CLASSES, CLASSIFICATION, task, picture) | changed
     return RecordChecker(CHECK, CLASSIFICATION, CLASSES, True)(ExampleWriter(CLASSIFICATION).write(values))
 

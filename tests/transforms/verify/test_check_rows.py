@@ -9,7 +9,7 @@ from recordmill.schemas.inputs.annotations import Category
 from recordmill.schemas.inputs.encoders import EncoderInfo, TextForm
 from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.tables import Column, TableSchema
-from recordmill.schemas.layouts import picture_of_row
+from recordmill.schemas.layouts import row_image_features
 from recordmill.transforms.records.example import ExampleWriter
 from recordmill.transforms.sample.draw_scene import encoded
 from recordmill.transforms.verify.check_records import RowChecker
@@ -63,12 +63,12 @@ def test_a_name_of_no_class(how):
 
 
 def with_picture(raw_size: tuple[int, int] | None) -> FeatureTable:
-    features = sorted((*SCHEMA.features, *picture_of_row(raw_size)), key=lambda feature: feature.name)
+    features = sorted((*SCHEMA.features, *row_image_features(raw_size)), key=lambda feature: feature.name)
     return FeatureTable("table", tuple(features), record_of=RecordOf.ROW)
 
 
 JPEG = encoded(Image.new("RGB", (40, 30), (200, 60, 50)), "JPEG")
-PICTURE = {
+IMAGE = {
     "image.channels": 3,
     "image.encoded": JPEG,
     "image.file_name": b"a.jpg",
@@ -96,7 +96,7 @@ PICTURE = {
 )
 def test_picture_of_row_is_looked_at(raw_size, changed, reason, how):
     table = with_picture(raw_size)
-    good = GOOD | PICTURE | ({"image.height": 4, "image.width": 3} if raw_size else {})
+    good = GOOD | IMAGE | ({"image.height": 4, "image.width": 3} if raw_size else {})
     records = [ExampleWriter(table).write(good | more) for more in ({}, changed, {})]
     faults = RowChecker(how, table, LabelMap((Category(0, "a"), Category(1, "b"))))(records)
     assert [[fault for fault, _ in of_record][:1] for of_record in faults] == [[], [reason], []]

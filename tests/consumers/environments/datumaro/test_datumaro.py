@@ -1,4 +1,4 @@
-"""docs/consumers/datumaro_links.py: its importer has the boxes, classes and pictures of every record."""
+"""docs/consumers/datumaro_links.py: its importer has the boxes, classes and images of every record."""
 
 import io
 import runpy
@@ -25,7 +25,7 @@ def imported(truth, tmp_path, recordmill, monkeypatch):
 
 
 def images_of(dataset: dm.Dataset, truth: Truth) -> dict[int, dm.DatasetItem]:
-    """Items by image id, each with the picture of its file."""
+    """Items by image id, each with the image of its file."""
     items = {int(item.attributes["source_id"]): item for item in dataset}
     assert set(items) == truth.image_ids
     for image_id, item in items.items():

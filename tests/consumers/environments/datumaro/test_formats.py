@@ -1,4 +1,4 @@
-"""Real pictures that Datumaro exports to a format give the records that COCO gives."""
+"""Real images that Datumaro exports to a format give the records that COCO gives."""
 
 from pathlib import Path
 

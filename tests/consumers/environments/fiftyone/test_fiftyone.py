@@ -1,4 +1,4 @@
-"""FiftyOne's importers give every box, class and picture; they need no database."""
+"""FiftyOne's importers give every box, class and image; they need no database."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.consumers.coco_truth import Truth
 
 
 def test_detection(truth, tmp_path, recordmill):
-    """One shard keeps the order: FiftyOne renumbers the pictures, and reads several shards in any order."""
+    """One shard keeps the order: FiftyOne renumbers the images, and reads several shards in any order."""
     assert recordmill("coco", *truth.flags, "--output", tmp_path / "out", "--num-shards", 1).code == 0
     pattern = str(tmp_path / "out" / "coco-train.tfrecord-*")
     images = str(tmp_path / "images")

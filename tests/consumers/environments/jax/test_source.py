@@ -19,7 +19,7 @@ def test_grain_reads_a_batch_at_once(tmp_path, monkeypatch):
 
 
 def test_the_page_s_batches(tmp_path, monkeypatch):
-    """The page's example works for pictures of several sizes, and for lists."""
+    """The page's example works for images of several sizes, and for lists."""
     monkeypatch.chdir(tmp_path)
     assert main(["sample", "sample"]) == 0
     files = ["--images", "sample/images", "--instances", "sample/annotations/instances.json"]

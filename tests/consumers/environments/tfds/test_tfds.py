@@ -25,7 +25,7 @@ class Pets:
         self.classes = {path: names.index(path.parent.name) for path in images.glob("*/*")}
 
     def path_of(self, example: dict) -> Path:
-        """Path of an example's picture, after a comparison of the two."""
+        """Path of an example's image, after a comparison of the two."""
         path = self.images / example["image/filename"].decode()
         assert np.array_equal(example["image/encoded"], pixels_of(path))
         assert example["image/class/label"] == self.classes[path]
@@ -47,7 +47,7 @@ def examples(pets: Pets, **options: object) -> list[dict]:
 
 
 def test_as_supervised(pets):
-    """Pictures and classes, in the order of the records, which `path_of` holds to the files."""
+    """Images and classes, in the order of the records, which `path_of` holds to the files."""
     records = examples(pets, split="train+val", shuffle_files=False)
     pairs = examples(pets, split="train+val", shuffle_files=False, as_supervised=True)
     assert len({pets.path_of(record) for record in records}) == len(pairs) == 22

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Feature, FeatureKind, FeatureTable, RecordOf
-from recordmill.schemas.layouts import picture_of_row
+from recordmill.schemas.layouts import row_image_features
 from recordmill.split_records import RecordContents
 from recordmill.torch_dataset import torch_example
 from tests.recordmill.splits import CONTENTS, LABELS, draw, write_split
@@ -75,7 +75,7 @@ def test_each_layout_is_read(tmp_path, name):
 def test_columns_keep_any_name(tmp_path, pictures):
     names = ("label", "labels", "boxes", "feature", "keypoints", "is_crowd", "box_xywh_px")
     columns = [Feature(name, f"row.{name}", FeatureKind.INT64, (), "", name) for name in names]
-    columns += picture_of_row(None) if pictures else []
+    columns += row_image_features(None) if pictures else []
     table = FeatureTable("table", tuple(sorted(columns, key=lambda each: each.name)), RecordOf.ROW)
     contents = RecordContents(table, LABELS)
     split = write_split(tmp_path, contents, [draw(contents, number) for number in range(3)])

@@ -22,7 +22,7 @@ KINDS = ("cat", "dog", "emu")
 
 
 class Drawn:
-    """A folder of 30 pictures, and two rows about each."""
+    """A folder of 30 images, and two rows about each."""
 
     def __init__(self, folder: Path):
         self.images = folder / "pics"
@@ -116,7 +116,7 @@ def test_bad_rows_are_rejects_with_their_line(drawn, tmp_path, recordmill):
     assert sorted(r["n"][0] for r in read_examples(tmp_path / "out")) == [0, 5]
     assert manifest_of(tmp_path / "out")["splits"]["train"]["unlisted"] == {"files": 1, "first": ["spare.jpg"]}
     later = recordmill(*flags, "--output", tmp_path / "later", "--max-rejects", 0.5)
-    assert later.code == 1, "3 rows are found before pictures are read, and the cut one later"
+    assert later.code == 1, "3 rows are found before images are read, and the cut one later"
 
 
 def test_ranked_rows_are_exact_and_excluded_ones_are_left_out(drawn, tmp_path, recordmill):
@@ -132,7 +132,7 @@ def test_ranked_rows_are_exact_and_excluded_ones_are_left_out(drawn, tmp_path, r
 
 
 def file_rows(number: int) -> list[dict]:
-    """Rows with pictures as Hugging Face stores them: of some the name is not known, and two are the same."""
+    """Rows with images as Hugging Face stores them: of some the name is not known, and two are the same."""
     rows = []
     for n in range(number):
         content = io.BytesIO()

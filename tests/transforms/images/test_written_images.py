@@ -5,9 +5,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from recordmill.schemas.inputs.images import ImageRef, ImageTask, PictureRules
+from recordmill.schemas.inputs.images import ImageRef, ImageRules, ImageTask
 from recordmill.schemas.rejects import Rejected
-from recordmill.transforms.images.load_images import load_picture
+from recordmill.transforms.images.load_images import load_image
 from recordmill.transforms.sample.draw_scene import encoded
 from tests.conftest import SHARED_DATA
 
@@ -52,7 +52,7 @@ def test_written_picture_decodes_to_its_size(tmp_path, data, format_, max_side):
     path = tmp_path / "picture"
     path.write_bytes(data)
     task = ImageTask(1, "a", None, None, ImageRef(str(path), len(data)), "train", ())
-    loaded = load_picture(task, PictureRules("decode", format_, max_side))
+    loaded = load_image(task, ImageRules("decode", format_, max_side))
     if not isinstance(loaded, Rejected):
         image = tf.io.decode_image(loaded.data, channels=3, expand_animations=False)
         assert image.shape == (loaded.height, loaded.width, 3)
@@ -66,7 +66,7 @@ def test_pngsuite(tmp_path):
     paths = sorted((SHARED_DATA / "pngsuite" / "png").glob("*.png"))
     for path in paths:
         task = ImageTask(1, path.name, None, None, ImageRef(str(path), path.stat().st_size), "train", ())
-        loaded = load_picture(task, PictureRules("decode"))
+        loaded = load_image(task, ImageRules("decode"))
         if isinstance(loaded, Rejected):
             rejected.add(path.name)
             with pytest.raises(tf.errors.InvalidArgumentError):

@@ -17,8 +17,8 @@ from recordmill.schemas.inputs.labels import LabelMap
 from recordmill.schemas.inputs.models import ModelChoice
 from recordmill.schemas.layouts import features_table
 from recordmill.schemas.rejects import Metric, Reason, Rejected
-from recordmill.transforms.encoders import embed_pictures
-from recordmill.transforms.encoders.embed_pictures import EmbedPictures, FeatureEncoder, embed_tasks, in_batches
+from recordmill.transforms.encoders import embed_images
+from recordmill.transforms.encoders.embed_images import EmbedImages, FeatureEncoder, embed_tasks, in_batches
 from recordmill.transforms.encoders.load_model import LoadedModel, load_model
 from recordmill.transforms.encoders.record_maker import RecordContext
 from recordmill.transforms.records.tfrecord import framed
@@ -102,12 +102,12 @@ def test_small_numbers_are_none(values, dtype):
 
 
 @pytest.fixture
-def maker(tmp_path) -> Callable[..., EmbedPictures]:
+def maker(tmp_path) -> Callable[..., EmbedImages]:
     choice = ModelChoice(saved(tiny(), tmp_path / "tiny.keras"))
-    return lambda batch=4, dtype="float32": EmbedPictures(choice, load_model(choice).found, batch, dtype, "bilinear")
+    return lambda batch=4, dtype="float32": EmbedImages(choice, load_model(choice).found, batch, dtype, "bilinear")
 
 
-def make(maker: EmbedPictures, tasks: list[ImageTask], threads: int = 2) -> list:
+def make(maker: EmbedImages, tasks: list[ImageTask], threads: int = 2) -> list:
     table = features_table(maker.model.feature_shape, maker.dtype)
     with ThreadPoolExecutor(threads) as pool:
         context = RecordContext(LABELS, table, pool, threads)
@@ -115,7 +115,7 @@ def make(maker: EmbedPictures, tasks: list[ImageTask], threads: int = 2) -> list
 
 
 def drawn(folder: Path, number: int) -> list[ImageTask]:
-    """Pictures of one colour each; every fifth is broken."""
+    """Images of one colour each; every fifth is broken."""
     tasks = []
     for index in range(number):
         draw_jpeg(folder / f"{index}.jpg", colour=(10 * index, 200, 100))
@@ -148,7 +148,7 @@ def test_model_is_given_whole_batches(tmp_path, maker, monkeypatch):
         loaded = load_model(choice)
         return LoadedModel(found, lambda pictures: sizes.append(len(pictures)) or loaded.features(pictures))
 
-    monkeypatch.setattr(embed_pictures, "load_same", counting)
+    monkeypatch.setattr(embed_images, "load_same", counting)
     make(maker(), drawn(tmp_path / "pictures", 19))
     assert sizes == [4, 4, 4, 3]
 

@@ -12,7 +12,7 @@ import struct
 import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError
 
-from recordmill.schemas.inputs.images import PictureRules
+from recordmill.schemas.inputs.images import ImageRules
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.images import check_formats
 
@@ -57,7 +57,7 @@ def encoded_channels(data: bytes, format_: str) -> int:
     return min(check_formats.jpeg_frame(data).channels, 3) if format_ == "jpeg" else check_formats.png_channels(data)
 
 
-def open_picture(data: bytes, kind: str) -> ImageFile.ImageFile:
+def open_image(data: bytes, kind: str) -> ImageFile.ImageFile:
     """Open an image and read its header only.
 
     Args:
@@ -117,7 +117,7 @@ def stored_size(image: Image.Image) -> tuple[int, int]:
     return image.size[::-1] if is_swapped else image.size
 
 
-def decode_picture(image: Image.Image, turn: bool) -> Image.Image:
+def decode_image(image: Image.Image, turn: bool) -> Image.Image:
     """Return the pixels of an opened image: first frame, at most 16 bits, without metadata.
 
     Args:
@@ -140,7 +140,7 @@ def decode_picture(image: Image.Image, turn: bool) -> Image.Image:
     return image
 
 
-def encode_picture(image: Image.Image, original: str, size: tuple[int, int], rules: PictureRules) -> tuple[bytes, str]:
+def encode_image(image: Image.Image, original: str, size: tuple[int, int], rules: ImageRules) -> tuple[bytes, str]:
     """Encode a decoded image. Return its bytes and format.
 
     Format `keep` is the original format if that is JPEG or PNG. Otherwise it is PNG for images with transparency or
@@ -196,7 +196,7 @@ def _shallow(image: Image.Image) -> Image.Image:
 
 
 def is_12_bit(image: Image.Image) -> bool:
-    """Return True if all 16-bit samples of a decoded picture fit in 12 bits, and they are not all equal."""
+    """Return True if all 16-bit samples of a decoded image fit in 12 bits, and they are not all equal."""
     if not image.mode.startswith(_DEEP):
         return False
     samples = np.asarray(image)

@@ -10,7 +10,7 @@ import numpy as np
 
 from recordmill.schemas.block import Block
 from recordmill.schemas.features import FeatureTable, RecordOf
-from recordmill.schemas.inputs.images import ImageTask, PictureRules
+from recordmill.schemas.inputs.images import ImageRules, ImageTask
 from recordmill.schemas.rejects import Rejected
 from recordmill.transforms.blocks.image_tasks import image_tasks
 from recordmill.transforms.blocks.run_step import FORESEEN, fewest, step_error
@@ -19,12 +19,12 @@ from recordmill.transforms.encoders.estimate_records import RecordEstimate
 from recordmill.transforms.encoders.record_maker import (
     EncodeBlock,
     EncodedRun,
+    ImageRowEncoder,
     Made,
-    PictureRowEncoder,
     RecordContext,
     encode_runs,
 )
-from recordmill.transforms.images.load_images import load_picture
+from recordmill.transforms.images.load_images import load_image
 from recordmill.transforms.runtime.threads import look_ahead
 from recordmill.transforms.storage.interface import is_remote
 
@@ -38,31 +38,31 @@ _TASKS_AT_ONCE = 512
 Result = TypeVar("Result")
 
 
-class EncodePictures(msgspec.Struct, frozen=True, tag=True):
+class EncodeImages(msgspec.Struct, frozen=True, tag=True):
     """RecordMaker of images.
 
     Attributes:
         boxes: Policy, see `recordmill.transforms.encoders.encode_objects.fit_boxes`.
-        pictures: Rules for image files.
+        rules: Rules for image files.
         min_area_px2: See `recordmill.transforms.encoders.encode_objects.in_pixels`.
     """
 
     boxes: str
-    pictures: PictureRules
+    rules: ImageRules
     min_area_px2: float = 0.0
 
     def estimate(self, table: FeatureTable) -> RecordEstimate:
-        height, width = self.pictures.raw_size or (0, 0)
-        return RecordEstimate(table, self.pictures.max_side, same_bytes=3 * height * width)
+        height, width = self.rules.raw_size or (0, 0)
+        return RecordEstimate(table, self.rules.max_side, same_bytes=3 * height * width)
 
     def start(self, context: RecordContext) -> EncodeBlock:
         estimate = self.estimate(context.table)
         if context.table.record_of is RecordOf.ROW:
-            rows = PictureRowEncoder(context.labels, context.table)
-            return partial(_encode_rows, context=context, encoder=rows, estimate=estimate, rules=self.pictures)
+            rows = ImageRowEncoder(context.labels, context.table)
+            return partial(_encode_rows, context=context, encoder=rows, estimate=estimate, rules=self.rules)
         encoder = ExampleEncoder(context.labels, context.table, self.boxes, self.min_area_px2)
-        upright = self.pictures.upright or "image.class_index" in context.table.sources
-        rules = msgspec.structs.replace(self.pictures, upright=upright)
+        upright = self.rules.upright or "image.class_index" in context.table.sources
+        rules = msgspec.structs.replace(self.rules, upright=upright)
         return partial(_encode_images, context=context, encoder=encoder, estimate=estimate, rules=rules)
 
 
@@ -88,7 +88,7 @@ def _encode_images(
     context: RecordContext,
     encoder: ExampleEncoder,
     estimate: RecordEstimate,
-    rules: PictureRules,
+    rules: ImageRules,
 ) -> Iterator[EncodedRun]:
     block = with_objects(block)
     load = partial(_load_batch, encoder=encoder, rules=rules)
@@ -118,7 +118,7 @@ def _encode_run(encoder: ExampleEncoder, block: Block, images: list[LoadedImage]
         raise step_error("encode images", found, [block.take(rows)]) from found
 
 
-def _load_batch(batch: Batch, encoder: ExampleEncoder, rules: PictureRules) -> list[LoadedImage]:
+def _load_batch(batch: Batch, encoder: ExampleEncoder, rules: ImageRules) -> list[LoadedImage]:
     """Load a batch. It runs in a thread, so it does not use Beam's counters."""
     loaded = []
     for row, task in enumerate(batch.tasks, batch.first):
@@ -131,11 +131,11 @@ def _load_batch(batch: Batch, encoder: ExampleEncoder, rules: PictureRules) -> l
     return loaded
 
 
-def _load(task: ImageTask, block: Block, row: int, encoder: ExampleEncoder, rules: PictureRules) -> LoadedImage:
+def _load(task: ImageTask, block: Block, row: int, encoder: ExampleEncoder, rules: ImageRules) -> LoadedImage:
     firsts = block.first_object_of_image
     if encoder.per_annotation and firsts[row] == firsts[row + 1]:
         return LoadedImage(task, None)
-    picture = load_picture(task, rules)
+    picture = load_image(task, rules)
     if isinstance(picture, Rejected):
         return LoadedImage(task, picture)
     return encoder.draw(task, block, row, picture)
@@ -145,19 +145,19 @@ def _encode_rows(
     block: Block,
     split: str,
     context: RecordContext,
-    encoder: PictureRowEncoder,
+    encoder: ImageRowEncoder,
     estimate: RecordEstimate,
-    rules: PictureRules,
+    rules: ImageRules,
 ) -> Iterator[EncodedRun]:
     encode = partial(_encode_row_batch, encoder=encoder, rules=rules)
     made = (made for _, made in _ahead(encode, block, split, estimate, context))
     return encode_runs(chain.from_iterable(made))
 
 
-def _encode_row_batch(batch: Batch, encoder: PictureRowEncoder, rules: PictureRules) -> list[Made]:
+def _encode_row_batch(batch: Batch, encoder: ImageRowEncoder, rules: ImageRules) -> list[Made]:
     made: list[Made] = []
     for task in batch.tasks:
-        loaded = load_picture(task, rules)
+        loaded = load_image(task, rules)
         made.append((task, loaded if isinstance(loaded, Rejected) else encoder.encode(task, loaded)))
     return made
 

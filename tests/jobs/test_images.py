@@ -1,4 +1,4 @@
-"""Unusual pictures: each written one decodes to the size of its record, and each other one is a reject."""
+"""Unusual images: each written one decodes to the size of its record, and each other one is a reject."""
 
 import io
 import json
@@ -33,7 +33,7 @@ def exif(orientation: int) -> Image.Exif:
 
 
 class Album:
-    """A folder of pictures, each with one annotation whose id is the image's."""
+    """A folder of images, each with one annotation whose id is the image's."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -73,7 +73,7 @@ def decoded(example: dict[str, list]) -> np.ndarray:
     return image.numpy().astype(int)
 
 
-# Turned and shrunk: what is annotated stays where it is in the picture
+# Turned and shrunk: what is annotated stays where it is in the image
 
 LYING = np.zeros((40, 60, 3), np.uint8)
 LYING[8:28, 12:42] = (250, 20, 30)  # the object, as the pixels are stored

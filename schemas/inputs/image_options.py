@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import FeatureKind, Part
-from recordmill.schemas.inputs.images import PictureRules
-from recordmill.schemas.inputs.option import LEAVE_OUT, PICTURES, READ, WRITE, Names, Pairs, redefined
+from recordmill.schemas.inputs.images import ImageRules
+from recordmill.schemas.inputs.option import IMAGES, LEAVE_OUT, READ, WRITE, Names, Pairs, redefined
 from recordmill.schemas.inputs.options import DividedOptions, ImageOptions, RecipeValue, pair_faults, pairs
 from recordmill.schemas.layouts import NUMERIC, CocoLayout
 
@@ -24,7 +24,7 @@ def match_option() -> Any:
     )
 
 
-class PictureOptions(ImageOptions):
+class StoredImageOptions(ImageOptions):
     """Options of conversions whose records hold images."""
 
     check: Literal["none", "header", "decode"] = LEAVE_OUT.opt(
@@ -42,19 +42,17 @@ class PictureOptions(ImageOptions):
         "report",
         recorded=False,
     )
-    format: Literal["keep", "jpeg", "png"] = PICTURES.opt(
+    format: Literal["keep", "jpeg", "png"] = IMAGES.opt(
         "Format of stored images. `keep` stores files unchanged, see [image_formats.md](image_formats.md).", "keep"
     )
-    max_side: int | None = PICTURES.opt(
+    max_side: int | None = IMAGES.opt(
         "Shrink images whose longer side has more pixels. Boxes, masks, keypoints and panoptic maps follow.",
         metavar="PX",
         ge=1,
         le=65_500,
         also="resize image-size",
     )
-    jpeg_quality: int = PICTURES.opt(
-        "Quality of images that are encoded as JPEG.", 95, "Q", ge=1, le=100, also="quality"
-    )
+    jpeg_quality: int = IMAGES.opt("Quality of images that are encoded as JPEG.", 95, "Q", ge=1, le=100, also="quality")
 
     dtype: Pairs = WRITE.opt(
         "Numeric types of keys of records. `--dtype area=int64`. The job fails at the first number that the type does "
@@ -103,15 +101,15 @@ class PictureOptions(ImageOptions):
         return not (self.gzip or self.max_side) and self.format == "keep"
 
     @property
-    def pictures(self) -> PictureRules:
-        return PictureRules(self.check, self.format, self.max_side, self.jpeg_quality)
+    def image_rules(self) -> ImageRules:
+        return ImageRules(self.check, self.format, self.max_side, self.jpeg_quality)
 
 
-class ObjectOptions(PictureOptions):
+class ObjectOptions(StoredImageOptions):
     """Options of records that hold the objects of an image."""
 
-    layout: CocoLayout = redefined(PictureOptions, "layout", "detection")
-    examples_per_shard: int | None = redefined(PictureOptions, "examples_per_shard", usual="4096 in layout keras")
+    layout: CocoLayout = redefined(StoredImageOptions, "layout", "detection")
+    examples_per_shard: int | None = redefined(StoredImageOptions, "examples_per_shard", usual="4096 in layout keras")
     masks: Literal["none", "png", "rle", "both"] = WRITE.opt(
         "Masks of objects. `png`: 8-bit PNG of the complete image with values 0 and 1. `rle`: COCO's compressed run "
         "lengths. With `none`, segmentations are not read.",

@@ -26,7 +26,7 @@ from recordmill.transforms.runtime.threads import look_ahead
 _Read = tuple[ImageTask, np.ndarray | Rejected]
 
 
-class EmbedPictures(msgspec.Struct, frozen=True, tag=True):
+class EmbedImages(msgspec.Struct, frozen=True, tag=True):
     """A RecordMaker.
 
     Attributes:
@@ -51,7 +51,7 @@ class EmbedPictures(msgspec.Struct, frozen=True, tag=True):
 
 
 def embed_tasks(
-    tasks: Iterable[ImageTask], maker: EmbedPictures, context: RecordContext, encoder: "FeatureEncoder"
+    tasks: Iterable[ImageTask], maker: EmbedImages, context: RecordContext, encoder: "FeatureEncoder"
 ) -> Iterator[Made]:
     """Yield the records of images, in the order of tasks."""
     features = load_same(maker.choice, maker.model).features
@@ -62,7 +62,7 @@ def embed_tasks(
             yield task, pixels if isinstance(pixels, Rejected) else encoder.encode(task, next(made))
 
 
-def _read_ahead(tasks: Iterable[ImageTask], maker: EmbedPictures, context: RecordContext) -> Iterator[_Read]:
+def _read_ahead(tasks: Iterable[ImageTask], maker: EmbedImages, context: RecordContext) -> Iterator[_Read]:
     """Yield pixels in the order of tasks. Threads read two batches ahead, so that the model never waits."""
     size = max(1, -(-maker.batch // context.threads))
     each = iter(tasks)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from recordmill.schemas.names import name_key
 
 
-def picture_name(path: str, folders: tuple[str, ...]) -> str:
+def image_name(path: str, folders: tuple[str, ...]) -> str:
     """Return the `recordmill.schemas.names.name_key` of the file that a table's path names, relative to its folder."""
     return name_key(path_below(path.strip(), folders))
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from recordmill.schemas.inputs.annotations import Annotation, ImageLabels
-from recordmill.schemas.inputs.images import ImageRef, ImageTask, PictureRules
+from recordmill.schemas.inputs.images import ImageRef, ImageRules, ImageTask
 from recordmill.schemas.layouts import CLASSIFICATION, DETECTION, KERAS
 from recordmill.schemas.rejects import Metric
 from recordmill.transforms.encoders.record_maker import RecordContext
-from recordmill.transforms.shards import encode_pictures
-from recordmill.transforms.shards.encode_pictures import EncodePictures, batches
+from recordmill.transforms.shards import encode_images
+from recordmill.transforms.shards.encode_images import EncodeImages, batches
 from tests.transforms.blocks.of_tasks import block_of_tasks
 from tests.transforms.encoders.drawn_tasks import LABELS
 
@@ -54,10 +54,10 @@ def test_no_byte_depends_on_the_run(tmp_path, table, monkeypatch):
     block = block_of_tasks(tasks, ("train",))
     found = []
     for run_images, tasks_at_once in ((64, 256), (1, 256), (10, 9)):
-        monkeypatch.setattr(encode_pictures, "_RUN_IMAGES", run_images)
-        monkeypatch.setattr(encode_pictures, "_TASKS_AT_ONCE", tasks_at_once)
+        monkeypatch.setattr(encode_images, "_RUN_IMAGES", run_images)
+        monkeypatch.setattr(encode_images, "_TASKS_AT_ONCE", tasks_at_once)
         with ThreadPoolExecutor(2) as pool:
-            maker = EncodePictures("clip", PictureRules("header"))
+            maker = EncodeImages("clip", ImageRules("header"))
             runs = list(maker.start(RecordContext(LABELS, table, pool, 2))(block, "train"))
         numbers = np.concatenate([run.records_per_image for run in runs]).tolist()
         rejected = [reject for run in runs for reject in run.rejected]
@@ -74,6 +74,6 @@ def test_only_images_of_one_class_are_turned_without_size(tmp_path, table, turne
     labels = ImageLabels(class_name=LABELS.categories[0].name)
     task = ImageTask(1, path.name, None, None, ImageRef(str(path), path.stat().st_size), "train", (), labels)
     with ThreadPoolExecutor(2) as pool:
-        start = EncodePictures("clip", PictureRules("decode")).start(RecordContext(LABELS, table, pool, 2))
+        start = EncodeImages("clip", ImageRules("decode")).start(RecordContext(LABELS, table, pool, 2))
         (run,) = start(block_of_tasks([task], ("train",)), "train")
     assert run.counted[Metric.TURNED] == turned

@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from recordmill.schemas.inputs.images import ImageRef, ImageTask, PictureRules
+from recordmill.schemas.inputs.images import ImageRef, ImageRules, ImageTask
 from recordmill.schemas.rejects import Reason, UnusableError
-from recordmill.transforms.images.load_images import load_picture
-from recordmill.transforms.images.open_picture import decode_picture, encode_picture, kind_of, open_picture, stored_size
+from recordmill.transforms.images.load_images import load_image
+from recordmill.transforms.images.open_image import decode_image, encode_image, kind_of, open_image, stored_size
 from recordmill.transforms.sample.draw_scene import encoded
 from tests.transforms.images.test_check_formats import chunk
 
@@ -64,8 +64,8 @@ def test_metadata_that_pillow_stumbles_over_costs_no_picture(data, tmp_path):
     ref = ImageRef(str(tmp_path / "image"), len(data))
     assert tf.io.decode_image(data).shape == (30, 40, 3)
     task = ImageTask(1, "a", 40, 30, ref, "train", ())
-    assert load_picture(task, PictureRules("decode")).data == data
-    as_png = load_picture(task, PictureRules("decode", "png")).data
+    assert load_image(task, ImageRules("decode")).data == data
+    as_png = load_image(task, ImageRules("decode", "png")).data
     plain = Image.open(io.BytesIO(PNG if data.startswith(PNG[:8]) else JPEG))
     assert np.array_equal(tf.io.decode_image(as_png), plain)
 
@@ -74,7 +74,7 @@ def test_metadata_that_pillow_stumbles_over_costs_no_picture(data, tmp_path):
 def test_segments_that_decide_pixels_stay(format_):
     for mode in ("RGB", "CMYK") if format_ == "JPEG" else ("RGB", "P", "L", "RGBA"):
         data = encoded(NOISE.convert(mode), format_, **({"transparency": 5} if mode in ("P", "L") else {}))
-        with open_picture(data, kind_of(data)) as image:
+        with open_image(data, kind_of(data)) as image:
             assert np.array_equal(image.convert("RGBA"), Image.open(io.BytesIO(data)).convert("RGBA"))
 
 
@@ -86,9 +86,9 @@ def test_truncated_file_is_refused_where_pillow_refuses_it(format_, cut):
         size = Image.open(io.BytesIO(data), formats=[format_]).size
     except Exception:
         with pytest.raises(Exception):  # noqa: B017, PT011  whatever Pillow raises
-            open_picture(data, format_.lower())
+            open_image(data, format_.lower())
     else:
-        assert open_picture(data, format_.lower()).size == size
+        assert open_image(data, format_.lower()).size == size
 
 
 def test_host_s_limit_of_pixels_is_neither_heeded_nor_touched(monkeypatch):
@@ -98,11 +98,11 @@ def test_host_s_limit_of_pixels_is_neither_heeded_nor_touched(monkeypatch):
             warnings.simplefilter("error")
             for format_ in ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF"):
                 data = encoded(NOISE, format_)
-                assert open_picture(data, kind_of(data)).size == (40, 30)
+                assert open_image(data, kind_of(data)).size == (40, 30)
         assert limit == Image.MAX_IMAGE_PIXELS
 
 
-KEEP = PictureRules("decode", jpeg_quality=100)
+KEEP = ImageRules("decode", jpeg_quality=100)
 # Smooth, so that JPEG keeps it; each corner of its own colour.
 ROWS, COLUMNS = np.mgrid[0:30, 0:40]
 COLOURS = np.stack([ROWS * 8, COLUMNS * 6, 255 - ROWS * 4 - COLUMNS * 3], -1).astype(np.uint8)
@@ -114,7 +114,7 @@ def opened(image: Image.Image, format_: str, **how) -> Image.Image:
 
 
 def transcode_picture(image, original, size, turn, rules) -> tuple[bytes, str]:
-    return encode_picture(decode_picture(image, turn), original, size, rules)
+    return encode_image(decode_image(image, turn), original, size, rules)
 
 
 def pixels(data: bytes) -> np.ndarray:
@@ -168,7 +168,7 @@ def test_all_in_one_format_as_tensorflow_sees_it(mode, format_):
     original = "jpeg" if mode == "CMYK" else "png"
     how = {"quality": 100} if mode == "CMYK" else {}
     stored = encoded(image, original.upper(), **how)
-    rules = PictureRules("decode", format_, jpeg_quality=100)
+    rules = ImageRules("decode", format_, jpeg_quality=100)
     data, found = transcode_picture(Image.open(io.BytesIO(stored)), original, image.size, False, rules)
     assert found == format_
     difference = np.abs(pixels(data) - pixels(stored)).mean()
@@ -209,7 +209,7 @@ def test_pixels_that_no_format_holds(values):
 )
 def test_picture_too_wide_for_jpeg_becomes_png(width, format_, becomes):
     wide = opened(Image.new("L", (width, 1)), "PPM")
-    data, found = transcode_picture(wide, "ppm", (width, 1), False, PictureRules("decode", format_))
+    data, found = transcode_picture(wide, "ppm", (width, 1), False, ImageRules("decode", format_))
     assert (found, pixels(data).shape) == (becomes, (1, width, 3))
 
 
@@ -217,7 +217,7 @@ def test_picture_too_wide_for_jpeg_becomes_png(width, format_, becomes):
 def test_picture_wider_than_its_format_is_read(width, format_, most):
     wide = opened(Image.new("L", (width, 1)), "PPM")
     with pytest.raises(UnusableError, match=f"{format_.upper()}s that can be read have sides up to {most}") as caught:
-        transcode_picture(wide, "ppm", (width, 1), False, PictureRules("decode", format_))
+        transcode_picture(wide, "ppm", (width, 1), False, ImageRules("decode", format_))
     assert caught.value.reason is Reason.TOO_LARGE
 
 
@@ -230,7 +230,7 @@ def test_tiff_is_unchanged_stored_unless_it_is_to_be_turned(orientation, compres
     how = {"compression": compression} if compression else {}
     image = opened(SMOOTH, "TIFF", exif=exif, **how)
     assert stored_size(image) == (40, 30)
-    data, _ = transcode_picture(image, "tiff", (40, 30), False, PictureRules("decode", "png"))
+    data, _ = transcode_picture(image, "tiff", (40, 30), False, ImageRules("decode", "png"))
     assert (pixels(data) == COLOURS).all()
     if orientation > 4:
         turned, _ = transcode_picture(opened(SMOOTH, "TIFF", exif=exif, **how), "tiff", (30, 40), True, KEEP)
@@ -244,6 +244,6 @@ def test_tiff_is_unchanged_stored_unless_it_is_to_be_turned(orientation, compres
 )
 @pytest.mark.parametrize("wanted", ["jpeg", "png"])
 def test_metadata_is_not_carried(format_, how, wanted):
-    data, _ = transcode_picture(opened(SMOOTH, format_, **how), "", (40, 30), False, PictureRules("decode", wanted))
+    data, _ = transcode_picture(opened(SMOOTH, format_, **how), "", (40, 30), False, ImageRules("decode", wanted))
     assert len(data) < 10_000
     assert not Image.open(io.BytesIO(data)).info.keys() & {"comment", "icc_profile", "xmp", "exif"}

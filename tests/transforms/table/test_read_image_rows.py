@@ -20,7 +20,7 @@ from recordmill.transforms.blocks.image_tasks import labels_of
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import RowsRecipe
-from recordmill.transforms.table.read_records import made_rows, picture_block
+from recordmill.transforms.table.read_records import image_block, made_rows
 from tests.transforms.dataset.kinds import listed
 
 HALVES = SplitShares((("a", Fraction(1, 2)), ("b", Fraction(1, 2))))
@@ -53,7 +53,7 @@ def read(path: Path, folders: tuple[str, ...] = ("pics",), **splits) -> Found:
     facts = FactsBuilder()
     found = []
     for made in made_rows(file, CHOSEN, recipe, facts):
-        block = picture_block(made, np.arange(len(made.names)), file, CHOSEN, recipe)
+        block = image_block(made, np.arange(len(made.names)), file, CHOSEN, recipe)
         block.check()
         labels = labels_of(block)
         columns = block.image_id.tolist(), block.file_name.texts(), block.split.tolist(), labels
@@ -78,7 +78,7 @@ def test_row_has_its_class_its_record_and_its_place(tmp_path):
     features = tf.train.Example.FromString(image.row.record).features.feature
     assert {name: list(feature.int64_list.value) for name, feature in features.items()} == {"kind": [1], "n": [5]}
     assert found.facts.inputs == {(split, str(path), "rows"): InputRows(str(path), "rows", 1, 0)}
-    assert found.facts.classes == {}, "its picture is not known yet"
+    assert found.facts.classes == {}, "its image is not known yet"
 
 
 def test_all_spellings_of_path_are_one_picture_in_one_split(tmp_path):
