@@ -130,7 +130,7 @@ def join_part(
 def _of_split(keyed: tuple[BlockKey, bytes], split: int) -> tuple[BlockKey, bytes]:
     """Return a part's Block with the index of its split, and with a key that is unique in the job."""
     key, block = keyed[0], unpack_block(keyed[1])
-    return key + (split << _KEY_BITS), pack_block(block.having(split=np.full(len(block), split, np.int64)))
+    return key + (split << _KEY_BITS), pack_block(block.replace(split=np.full(len(block), split, np.int64)))
 
 
 _KEY_BITS = 48

@@ -254,7 +254,7 @@ class _Encode(ThreadedDoFn):
             return
         maker = EncodeImages(self._options.box_policy, self._options.image_rules)
         encode = maker.start(RecordContext(labels, table, self.pool, self.threads))
-        for run in encode(block.having(split=block.split * 0), ""):
+        for run in encode(block.replace(split=block.split * 0), ""):
             for rejected in run.rejected:
                 self._reject("", rejected)
             yield from map(b"".join, run.records)

@@ -161,7 +161,7 @@ class Block:
         """Yield the name and values of each column with one row per object."""
         return ((name, column) for name in OBJECT_COLUMNS if (column := getattr(self, name)) is not None)
 
-    def having(self, **columns: Any) -> "Block":
+    def replace(self, **columns: Any) -> "Block":
         """Return a copy with replaced columns. None drops a column."""
         return replace(self, **columns)
 
@@ -181,7 +181,7 @@ class Block:
         """Return all images with the selected objects: bool [M]."""
         numbers = np.bincount(self.image_of_object[objects], minlength=len(self))
         columns = {name: taken(column, np.flatnonzero(objects)) for name, column in self.object_columns()}
-        return self.having(**columns, first_object_of_image=starts_of(numbers))
+        return self.replace(**columns, first_object_of_image=starts_of(numbers))
 
     def cut(self, start: int, end: int) -> "Block":
         """Return the images from `start` up to `end`, as views."""

@@ -214,7 +214,7 @@ def merged(block: Block) -> Block:
     names, ids = found.file_name.texts(), block.object_id.copy()
     for row in np.flatnonzero(has_several).tolist():
         ids[row] = name_id(f"{name_key(names[owner[row]])} object {place[row]}")
-    return found.having(**objects | {"object_id": ids}, first_object_of_image=np.append(0, np.cumsum(numbers)))
+    return found.replace(**objects | {"object_id": ids}, first_object_of_image=np.append(0, np.cumsum(numbers)))
 
 
 def _with_captions(labels: Sequence[ImageLabels]) -> ImageLabels:
@@ -242,7 +242,7 @@ def _without_rejected(block: Block, rules: AnnotatedRules, facts: FactsBuilder) 
         if of_split.any():
             numbers = int(of_split.sum()), int(annotations[of_split].sum())
             facts.add_rows(name, InputRows(rules.source.path, rules.source.kind, *numbers))
-    return block.having(rejected=None, source=None, part=None).take(is_usable)
+    return block.replace(rejected=None, source=None, part=None).take(is_usable)
 
 
 def numbered(block: Block, labels: LabelMap, source: Source) -> Block:
@@ -252,4 +252,4 @@ def numbered(block: Block, labels: LabelMap, source: Source) -> Block:
     hashes = np.array([name_id(category.name) for category in labels.categories], np.int64)
     order = np.argsort(hashes)
     ids = np.array([category.id for category in labels.categories], np.int64)[order]
-    return block.having(category_id=ids[np.searchsorted(hashes[order], block.category_id)])
+    return block.replace(category_id=ids[np.searchsorted(hashes[order], block.category_id)])

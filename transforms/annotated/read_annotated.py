@@ -128,7 +128,7 @@ def _list(listed: tuple[SourceFolder, tuple[str, str]], rules: AnnotatedRules) -
             yield from pack_parts(block, of_block)
             yield from (TaggedOutput(_LABELS, run) for run in _runs([*chain.from_iterable(map(label_files, labels))]))
             continue
-        yield from pack_parts(block.having(split=np.full(len(block), split, np.int64)), of_block, is_zipped=True)
+        yield from pack_parts(block.replace(split=np.full(len(block), split, np.int64)), of_block, is_zipped=True)
         if source.lists and folder.split and len(block):
             rows = Block(file_name=block.file_name, split=np.full(len(block), split, np.int64))
             yield from (TaggedOutput(_ROWS, keyed) for keyed in pack_parts(rows, of_block, is_zipped=True))
@@ -146,7 +146,7 @@ def _columns(
     names = [source.label_of(name) if source.label_of else name for name, _ in images]
     buckets = name_buckets(names, rules.match, 1 << BITS)
     labels = file_block((name, file) for name, file in named if source.is_label(name))
-    return file_block(images), buckets, labels.having(class_name=ragged_texts([folder.split] * len(labels)))
+    return file_block(images), buckets, labels.replace(class_name=ragged_texts([folder.split] * len(labels)))
 
 
 def _runs(labels: list[LabelFile]) -> Iterator[list[LabelFile]]:

@@ -127,7 +127,7 @@ class _LabelReader(ThreadedDoFn):
         if names:
             files = [label[0] if label else key for label, key in zip(labels, keys, strict=True)]
             block, traits = labelled_rows(names, images, files, self._rules.source)
-            block = block.having(**dict(rows.image_columns()))
+            block = block.replace(**dict(rows.image_columns()))
             ranges = ranges_of(hash_images(block.image_id, self._rules.seed), BITS)
             yield from pack_parts(block, ranges, is_zipped=True)
             yield from (TaggedOutput(TRAITS, tuple(trait)) for trait in traits)
@@ -147,13 +147,13 @@ class ReadBeside(_LabelReader):
         rules, facts = self._rules, FactsBuilder()
         source, label_of = rules.source, rules.source.label_of or str
         known = {label[0]: label for packed in labels for label in label_files(unpack_block(packed))}
-        files = join_blocks([NO_FILES.having(split=_NO_ROWS.split), *map(unpack_block, images)])
+        files = join_blocks([NO_FILES.replace(split=_NO_ROWS.split), *map(unpack_block, images)])
         if source.lists:
             rows = _listed(join_blocks([_NO_ROWS, *map(unpack_block, lists)]), files, label_of, facts)
         else:
             rows = _unique(files)
-        rows = rows.having(image_id=np.array(list(map(name_id, map(name_key, rows.file_name.texts()))), np.int64))
-        rows = match_rows(rows, files.having(split=None) if source.lists else None, "path", division).rows
+        rows = rows.replace(image_id=np.array(list(map(name_id, map(name_key, rows.file_name.texts()))), np.int64))
+        rows = match_rows(rows, files.replace(split=None) if source.lists else None, "path", division).rows
         keys = [label_of(name_key(name)) for name in rows.file_name.texts()]
         is_found = rows.state == FileState.FOUND
         wanted = [known.get(key) if found else None for key, found in zip(keys, is_found.tolist(), strict=True)]
@@ -201,7 +201,7 @@ def _listed(rows: Block, files: Block, label_of: Any, facts: FactsBuilder) -> Bl
         by_label.setdefault(label_of(name), []).append(name)
     names = [name if name in there else (by_label.get(label_of(name)) or [name])[0] for name in rows.file_name.texts()]
     facts.add_unlisted(*(there - set(names)))
-    return _unique(rows.having(file_name=ragged_texts(names)))
+    return _unique(rows.replace(file_name=ragged_texts(names)))
 
 
 def _unique(rows: Block) -> Block:
@@ -245,7 +245,7 @@ def labelled_rows(
         rejected.append(pack(rejects) if rejects else b"")
     block = sample_rows(samples, objects)
     if any(rejected):
-        block = block.having(rejected=ragged_bytes(rejected))
+        block = block.replace(rejected=ragged_bytes(rejected))
     found = [each.source for of_image in objects for each in of_image] if source.categories is None else []
     traits = {
         Trait("category", each.category, -1 if each.category_id is None else each.category_id, len(each.keypoints) // 3)
@@ -299,7 +299,7 @@ class ReadNaming(_LabelReader):
         names = [sample.file_name for sample in samples]
         block, traits = labelled_rows(names, images, files, self._rules.source)
         splits = [sample.split or label[4] for sample, label in zip(samples, labels, strict=True)]
-        block = block.having(
+        block = block.replace(
             source=np.array([crc32(file.encode()) for file in files], np.int64),
             part=np.array(parts, np.int64),
             split=np.array(list(map(self._rules.index_of, splits)), np.int64),
@@ -310,14 +310,14 @@ class ReadNaming(_LabelReader):
                 for sample, label in zip(samples, labels, strict=True)
             ]
             sizes = [len(sample.data) or label[2] for sample, label in zip(samples, held, strict=True)]
-            block = block.having(
+            block = block.replace(
                 file_folder=ragged_texts([path for _, path, *_ in held]),
                 file_bytes=np.array(sizes, np.int64),
                 file_version=ragged_texts([version for *_, version, _ in held]),
             )
             if samples[0].data and self._rules.state:  # the label files of a format hold all images, or none
                 path = join_path(self._rules.state, f"images-{name_id(files[0]):05d}-{parts[0]:05d}")
-                block = block.having(
+                block = block.replace(
                     file_folder=ragged_texts([path] * len(samples)),
                     file_offset=keep_files(path, [sample.data for sample in samples]),
                     file_version=ragged_texts([""] * len(samples)),

@@ -129,7 +129,7 @@ def with_id_texts(block: Block, texts: IdTexts) -> Block:
         columns["id_text"] = ragged_texts([texts.images.get(id_, "") for id_ in block.image_id.tolist()])
     if texts.annotations and block.num_objects:
         columns["object_id_text"] = ragged_texts([texts.annotations.get(id_, "") for id_ in block.object_id.tolist()])
-    return block.having(**columns)
+    return block.replace(**columns)
 
 
 def id_texts(block: Block) -> IdTexts:

@@ -178,7 +178,7 @@ def image_block(block: AnnotationBlock, rows: CocoRows, sources: Sequence[Annota
 def _with_origin(found: Block, block: AnnotationBlock, rows: CocoRows, sources: Sequence[AnnotationSource]) -> Block:
     """Add string ids, and the columns `source` and `part`: index of the file, and number of the block in the file."""
     source, part = (np.full(len(found), number, np.int64) for number in (sources.index(block.source), block.number))
-    return with_id_texts(found, rows.id_texts).having(source=source, part=part)
+    return with_id_texts(found, rows.id_texts).replace(source=source, part=part)
 
 
 def _lvis_labels(row: CocoImageRow) -> ImageLabels:
@@ -226,7 +226,7 @@ def _converted(source: AnnotationSource, rows: Sequence[Any], rejected: Sequence
         replace(NO_LABELS, **{label: tuple(labels[id_])}) if label and id_ in labels else NO_LABELS for id_ in ids
     ]
     packed = [pack(bad[id_]) if id_ in bad else b"" for id_ in ids]
-    return block.having(labels=label_column(of_images), rejected=ragged_bytes(packed) if bad else None)
+    return block.replace(labels=label_column(of_images), rejected=ragged_bytes(packed) if bad else None)
 
 
 def plain_objects(source: AnnotationSource, rows: Sequence[AnnotationRow]) -> dict[str, Any] | None:

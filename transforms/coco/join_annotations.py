@@ -149,7 +149,7 @@ def join_annotations(blocks: Iterable[Block], inputs: JoinInputs, facts: FactsBu
     of_annotations = [part for part in parts if part.file_name is None]
     images = join_blocks(of_images) if of_images else NO_IMAGES
     annotations = join_blocks(of_annotations) if of_annotations else NO_ANNOTATIONS
-    images = images.having(labels=_filled(images, images.labels))
+    images = images.replace(labels=_filled(images, images.labels))
     odd = _odd_ids(images, annotations, inputs.sources)
     plain = _join_plain(images.take(~np.isin(images.image_id, odd)), annotations, inputs, facts)
     others = _merge_odd(odd, images, annotations, inputs, facts)
@@ -242,7 +242,7 @@ def _join_plain(images: Block, annotations: Block, inputs: JoinInputs, facts: Fa
     numbers = np.bincount(image_of_object[order], minlength=len(images))
     if len(inputs.division.names) > 1:
         _count_rows(images, annotations.take(is_known), place[is_known], inputs, facts)
-    return images.having(**columns, first_object_of_image=starts_of(numbers), source=None, part=None)
+    return images.replace(**columns, first_object_of_image=starts_of(numbers), source=None, part=None)
 
 
 def _count_rows(images: Block, annotations: Block, place: np.ndarray, inputs: JoinInputs, facts: FactsBuilder) -> None:
@@ -283,9 +283,9 @@ def _merge_odd(
             merged.append(image)
             rows.append(row)
     if merged:
-        block = images.take(np.array(rows, np.int64)).having(source=None, part=None)
+        block = images.take(np.array(rows, np.int64)).replace(source=None, part=None)
         sizes = [(image.image.width or 0, image.image.height or 0) for image in merged]
-        yield block.having(
+        yield block.replace(
             image_size_px=np.array(sizes, np.int64).reshape(-1, 2),
             labels=_filled(block, label_column([image.labels for image in merged])),
             first_object_of_image=starts_of(np.array([len(image.annotations) for image in merged], np.int64)),

@@ -167,7 +167,7 @@ def _with_files(rows: Block, folder: str) -> Block:
     """Add file columns to image rows, on the assumption that `folder` has all files."""
     names = rows.file_name.texts()
     paths = ["" if name_fault(name) else join_path(folder, posixpath.normpath(name)) for name in names]
-    return rows.having(
+    return rows.replace(
         file_folder=ragged_texts([file_folder(path, name) for path, name in zip(paths, names, strict=True)]),
         file_bytes=np.full(len(rows), USUAL_IMAGE_BYTES, np.int64),
         file_version=ragged_texts([""] * len(rows)),

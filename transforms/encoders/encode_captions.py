@@ -84,7 +84,7 @@ class _EncodeCaptions(beam.DoFn):
                 index, value = tuple(vectors.indices.tolist()), tuple(vectors.values.tolist())
                 labels = msgspec.structs.replace(labels, caption_index=index, caption_value=value)
             encoded.append(labels)
-        yield key, pack_block(block.having(labels=label_column(encoded)))
+        yield key, pack_block(block.replace(labels=label_column(encoded)))
 
     def _vectorizer(self, encoder: TextEncoder) -> TextVectorizer:
         """Return the encoder's vectorizer, cached by identity of the encoder."""

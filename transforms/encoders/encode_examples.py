@@ -253,7 +253,7 @@ def with_objects(block: Block) -> Block:
     """Return the Block with columns of objects. A Block without objects may lack them."""
     if block.num_objects:
         return block
-    return block.having(first_object_of_image=np.zeros(len(block) + 1, np.int64), **object_columns(()))
+    return block.replace(first_object_of_image=np.zeros(len(block) + 1, np.int64), **object_columns(()))
 
 
 def _checked(image: LoadedImage, size: int) -> LoadedImage:

@@ -90,7 +90,7 @@ def in_pixels(block: Block, frame_wh_px: np.ndarray, min_area_px2: float = 0.0) 
     [[50.0, 0.0, 50.0, 10.0]]
     """
     if block.in_fractions is None or not block.in_fractions.any():
-        return block.having(in_fractions=None)
+        return block.replace(in_fractions=None)
     sides = np.where(block.in_fractions[:, None], frame_wh_px[block.image_of_object].astype(np.float64), 1.0)
     boxes, is_fraction = block.boxes_xywh_px, block.in_fractions[:, None]
     low, high = boxes[:, :2], boxes[:, :2] + boxes[:, 2:]
@@ -106,7 +106,7 @@ def in_pixels(block: Block, frame_wh_px: np.ndarray, min_area_px2: float = 0.0) 
     if segmentation is not None:
         texts = zip(segmentation.rows(), block.in_fractions.tolist(), sides.tolist(), strict=True)
         segmentation = ragged_bytes([_scaled(text, *wh) if scales else text for text, scales, wh in texts])
-    found = block.having(
+    found = block.replace(
         boxes_xywh_px=np.where(is_fraction, np.concatenate((low, length), axis=1), boxes),
         area_px2=block.area_px2 * sides[:, 0] * sides[:, 1],
         keypoints_xyv=keypoints,

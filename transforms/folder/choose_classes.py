@@ -55,7 +55,7 @@ def label_paths(
         else:
             labelled.append((name, file))
             classes.append(rule.class_of(name))
-    return named_rows(file_block(labelled)).having(
+    return named_rows(file_block(labelled)).replace(
         split=np.array([splits.index(division.split_of(name)) for name, _ in labelled], np.int64),
         class_name=ragged_texts(classes),
     )
@@ -64,7 +64,7 @@ def label_paths(
 def named_rows(block: Block) -> Block:
     """Rows of images whose ids come from their names, and whose sizes are not known."""
     ids = np.array(list(map(name_id, block.file_name.texts())), np.int64)
-    return block.having(image_id=ids, image_size_px=np.zeros((len(ids), 2), np.int64))
+    return block.replace(image_id=ids, image_size_px=np.zeros((len(ids), 2), np.int64))
 
 
 def path_fault(name: str, rule: PathLabels, division: Division) -> tuple[Reason, str] | None:

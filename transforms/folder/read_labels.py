@@ -57,7 +57,7 @@ def read_labels(table: LabelTable, division: Division, splits: tuple[str, ...], 
     while some := list(islice(rows, _ROWS_AT_ONCE)):
         found = [_labelled(row, table, division, splits, facts) for row in some]
         usable = [each for each in found if each]
-        yield named_rows(Block(file_name=ragged_texts([name for name, _, _ in usable]))).having(
+        yield named_rows(Block(file_name=ragged_texts([name for name, _, _ in usable]))).replace(
             split=np.array([splits.index(split) for _, split, _ in usable], np.int64),
             class_name=ragged_texts([label for _, _, label in usable]),
         )

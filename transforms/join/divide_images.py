@@ -140,7 +140,7 @@ def assign_splits(
         row = np.minimum(np.searchsorted(places, positions), len(places) - 1)
         is_known = places[row] == positions
         split[is_known] = number_of[numbers[row]][is_known]
-    return keyed[0], pack_block(block.having(split=split))
+    return keyed[0], pack_block(block.replace(split=split))
 
 
 def class_borders(class_name: str, units: np.ndarray, shares: SplitShares) -> tuple[int, ...]:

@@ -318,7 +318,7 @@ def _warned(number: int, split: str) -> Facts:
 
 def _candidates(keyed: tuple[Any, bytes], splits: tuple[str, ...]) -> Iterator[tuple[int, Candidate]]:
     block = unpack_block(keyed[1])
-    tasks = image_tasks(block.having(first_object_of_image=None), splits)
+    tasks = image_tasks(block.replace(first_object_of_image=None), splits)
     for row, task in enumerate(tasks):
         labels = labels_digest(block.cut(row, row + 1))
         ref, is_row = task.ref, task.labels.row is not None
@@ -380,7 +380,7 @@ def find_copies(candidates: Iterable[Candidate]) -> Iterator[tuple[CopyKey, str]
 def _drop(keyed: tuple[Any, bytes], splits: tuple[str, ...], copies: dict[CopyKey, str]) -> Iterator[Any]:
     def drop(blocks: list[Block]) -> tuple[Block, FactsBuilder]:
         (block,), facts = blocks, FactsBuilder()
-        tasks = image_tasks(block.having(first_object_of_image=None), splits)
+        tasks = image_tasks(block.replace(first_object_of_image=None), splits)
         keys = ((task.split, task.image_id, task.ref.path, task.ref.offset) for task in tasks)
         texts = {row: copies[key] for row, key in enumerate(keys) if key in copies}
         return _leave_out(block, splits, Reason.DUPLICATE, texts, facts), facts

@@ -84,7 +84,7 @@ def match_rows(rows: Block, files: Block | None, match: str, division: Division 
         is_path = np.array([key in pairs for key in keys], bool)
         names = [pairs.get(key, name) for key, name in zip(keys, names, strict=True)]
         keys = [pairs.get(key, key) for key in keys]
-        rows = rows.having(file_name=ragged_texts(names))
+        rows = rows.replace(file_name=ragged_texts(names))
     unlisted: list[str] = []
     has_file = np.ones(len(rows), bool)
     if files is not None:
@@ -96,14 +96,14 @@ def match_rows(rows: Block, files: Block | None, match: str, division: Division 
             is_held = ~has_file & (rows.file_folder.lengths > 0)
             has_file |= is_held
             found = join_blocks([found, rows]).take(np.arange(len(rows)) + len(rows) * is_held)
-        rows = rows.having(
+        rows = rows.replace(
             file_folder=_folders(found, names, keys), file_bytes=found.file_bytes, file_version=found.file_version
         )
     if division:
-        rows = rows.having(split=_splits(keys, division))
-    rows = rows.having(state=_states(rows, names, keys, has_file, is_path, division))
+        rows = rows.replace(split=_splits(keys, division))
+    rows = rows.replace(state=_states(rows, names, keys, has_file, is_path, division))
     shared = _shared(keys, rows.image_id) if files is not None else np.ones(len(rows), bool)
-    return MatchedRows(rows.having(is_shared=shared), unlisted)
+    return MatchedRows(rows.replace(is_shared=shared), unlisted)
 
 
 def _folders(files: Block, names: Sequence[str], keys: Sequence[str]) -> Ragged:
@@ -216,7 +216,7 @@ def without_faults(
         facts.reject(splits[split], labels.rejected(image_id, reason, detail, objects + labels.rows))
     if len(found):
         block = block.take(np.flatnonzero(~is_faulty))
-    return block.having(state=None, is_shared=None)
+    return block.replace(state=None, is_shared=None)
 
 
 def _file_fault(state: int, name: str, size_bytes: int, match: str, group_from: str) -> tuple[Reason, str]:

@@ -94,7 +94,7 @@ def sample_rows(samples: Sequence[Sample], objects: Sequence[Sequence[UsableObje
     found = [each for of_sample in objects for each in of_sample]
     if not found:
         return block
-    return block.having(
+    return block.replace(
         first_object_of_image=starts_of(np.array(list(map(len, objects)), np.int64)),
         **object_columns([each.annotation for each in found]),
     )

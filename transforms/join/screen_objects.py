@@ -113,7 +113,7 @@ def _screen_labels(block: Block, labels: LabelMap, splits: Sequence[str], facts:
             else:
                 panoptic.append(row)
         screened.append(msgspec.structs.replace(found, regions=tuple(regions), panoptic=tuple(panoptic)))
-    return block.having(labels=label_column(screened))
+    return block.replace(labels=label_column(screened))
 
 
 def _unknown(image_id: int, annotation_id: int | None, category_ids: list[int]) -> Rejected:

@@ -287,5 +287,5 @@ def _fill_shards(block: Block, before: np.ndarray, examples: np.ndarray, plan: S
     columns = {name: taken(column, images) for name, column in block.image_columns()}
     objects = spans(block.first_object_of_image[images] + start, end - start)
     columns |= {name: taken(column, objects) for name, column in block.object_columns()}
-    placed = Block(**columns, first_object_of_image=starts_of(end - start)).having(is_continuation=number > 0)
+    placed = Block(**columns, first_object_of_image=starts_of(end - start)).replace(is_continuation=number > 0)
     return placed, np.where(examples[images] > 0, shards, np.minimum(shards, plan.shards - 1))

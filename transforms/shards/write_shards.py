@@ -91,7 +91,7 @@ def write_shard(
         OSError: The output cannot be written, or images cannot be read, for a reason other than missing files.
     """
     block = ordered_block(packed, recipe.seed)
-    block = block.having(split=np.zeros(len(block), np.int64))
+    block = block.replace(split=np.zeros(len(block), np.int64))
     context = RecordContext(labels, table, pool, threads, recipe.output)
     plan, finished = plan_digest(key, block, recipe, context), FinishedShards(recipe.output, recipe.name, recipe.layout)
     if found := finished.find(key, plan):
@@ -254,7 +254,7 @@ class _MakeRecords(_WriteShard):
         key, recipe = group[0], self._recipe
         block = ordered_block(group[1], recipe.seed)
         encode = recipe.maker.start(RecordContext(labels, table, self.pool, self.threads, recipe.output))
-        for run in encode(block.having(split=np.zeros(len(block), np.int64)), key.split):
+        for run in encode(block.replace(split=np.zeros(len(block), np.int64)), key.split):
             for reject in run.rejected:
                 progress.rejected(reject)
             lengths = []

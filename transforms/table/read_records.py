@@ -121,7 +121,7 @@ def file_block(
     block, files = image_block(made, rows, file, chosen, recipe), [made.files[row] for row in rows.tolist()]
     split = recipe.splits.names[int(made.split[rows[0]])]
     path = join_path(recipe.output, f"{state_folder(split)}/images-{file.number:05d}-{number:05d}")
-    return block.having(
+    return block.replace(
         file_folder=ragged_texts([path] * len(rows)),
         file_bytes=np.array(list(map(len, files)), np.int64),
         file_offset=keep_files(path, files) if recipe.output else None,

@@ -148,7 +148,7 @@ def block_of(samples: Sequence[Sample], labels: LabelMap, rules: SampleRules, re
     if not kept:
         return None
     paths, sizes, versions = zip(*files, strict=True)
-    block = sample_rows(kept, objects, rules.of_image).having(
+    block = sample_rows(kept, objects, rules.of_image).replace(
         split=np.array(splits, np.int64),
         file_folder=ragged_texts([file_folder(path, one.file_name) for path, one in zip(paths, kept, strict=True)]),
         file_bytes=np.array(sizes, np.int64),

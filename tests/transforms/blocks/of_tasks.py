@@ -33,5 +33,5 @@ def pack_tasks(tasks: Iterable[ImageTask]) -> list[bytes]:
     blocks = []
     for task in tasks:
         continued = np.array([True]) if task.is_continuation else None
-        blocks.append(pack_block(block_of_tasks([task], (task.split,)).having(is_continuation=continued)))
+        blocks.append(pack_block(block_of_tasks([task], (task.split,)).replace(is_continuation=continued)))
     return blocks

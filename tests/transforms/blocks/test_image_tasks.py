@@ -21,7 +21,7 @@ def test_block_of_tasks(images):
     if images:
         assert image_tasks(unpack_block(pack_block(block)), SPLITS) == images
     assert list(each_task(block, SPLITS)) == images
-    continued = block.having(is_continuation=block.image_id > 5)
+    continued = block.replace(is_continuation=block.image_id > 5)
     assert image_tasks(continued, SPLITS) == [
         msgspec.structs.replace(task, is_continuation=task.image_id > 5) for task in images
     ]
@@ -29,7 +29,7 @@ def test_block_of_tasks(images):
 
 def test_more_tasks_than_are_made_at_a_time():
     block = Block(**{name: taken(column, np.zeros(130, np.int64)) for name, column in ONE.image_columns()})
-    many = block.having(image_id=np.arange(130))
+    many = block.replace(image_id=np.arange(130))
     assert [task.image_id for task in each_task(many, SPLITS)] == list(range(130))
 
 

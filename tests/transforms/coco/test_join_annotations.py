@@ -115,7 +115,7 @@ def test_two_ids_of_one_hash_end_job(texts, is_image):
         objects = object_columns([Annotation(7, 1, (0, 0, 1, 1), 1, False)])
         starts = np.array([0, 1])
         parts.append(Block(image_id=zeros, source=zeros, part=zeros + part, first_object_of_image=starts, **objects))
-        parts[-1] = parts[-1].having(**columns)
+        parts[-1] = parts[-1].replace(**columns)
     inputs = JoinInputs((), CATEGORIES, ONE, "path", SEED)
     with pytest.raises(CollidingImagesError, match=f"'a'.* have the same hash, {0 if is_image else 7}"):
         join_annotations(parts, inputs, FactsBuilder())

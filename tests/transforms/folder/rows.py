@@ -27,7 +27,7 @@ def rows_in(block: Block, splits: Sequence[str]) -> list[Row]:
 
 
 def block_of(rows: Sequence[Row], splits: Sequence[str]) -> Block:
-    return named_rows(Block(file_name=ragged_texts([row.name for row in rows]))).having(
+    return named_rows(Block(file_name=ragged_texts([row.name for row in rows]))).replace(
         class_name=ragged_texts([row.class_name for row in rows]),
         split=np.array([splits.index(row.split) for row in rows], np.int64),
     )

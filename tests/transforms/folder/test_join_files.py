@@ -37,7 +37,7 @@ def join(blocks: list[Block], classes: tuple[str, ...] = ()) -> tuple[list[Image
 def with_files(rows: list[Row], files: dict[str, ImageRef]) -> Block:
     """Rows of paths, which have the columns of their files."""
     block, columns = block_of(rows, SPLITS), file_block([(row.name, files[row.name]) for row in rows])
-    return block.having(**{name: getattr(columns, name) for name in ("file_folder", "file_bytes", "file_version")})
+    return block.replace(**{name: getattr(columns, name) for name in ("file_folder", "file_bytes", "file_version")})
 
 
 NAMES = ["a.jpg", "b.jpg", "é/c.jpg", "../d.jpg", "e.jpg"]
@@ -132,8 +132,8 @@ def test_rows_of_other_tables():
     blocks = []
     for record, name, place in rows:
         labels = ImageLabels(class_name="cat", row=TableRow(record, 5, place))
-        block = block_of([Row(name, "", "val")], SPLITS).having(class_name=None, labels=label_column([labels]))
-        blocks.append(block.having(image_id=np.array([7])))
+        block = block_of([Row(name, "", "val")], SPLITS).replace(class_name=None, labels=label_column([labels]))
+        blocks.append(block.replace(image_id=np.array([7])))
     files = file_block([(name, ImageRef(f"x/{name}", 1)) for name in "wx"])
     for order in permutations(blocks):
         found, facts = join([*order, files])

@@ -202,8 +202,8 @@ def test_copies_without_a_file_and_within_one(tmp_path):
         image_data=ragged_bytes([b""] * 4),
         file_folder=ragged_texts([str(tmp_path / "several")] * 4),
     )
-    block = join_blocks([held.having(file_offset=np.full(3, -1)), kept])
-    block = block.having(
+    block = join_blocks([held.replace(file_offset=np.full(3, -1)), kept])
+    block = block.replace(
         image_id=np.arange(7),
         file_name=ragged_texts([f"{name}.jpg" for name in "abcdefg"]),
         image_size_px=np.zeros((7, 2), np.int64),

@@ -220,7 +220,7 @@ def test_collisions(rows, files, how, message):
 
 def test_rows_that_have_files():
     """Without a listing, rows keep their columns; nobody knows what is there."""
-    rows = row_block([(1, "a.jpg"), (2, "../b.jpg"), (3, "a.jpg")]).having(
+    rows = row_block([(1, "a.jpg"), (2, "../b.jpg"), (3, "a.jpg")]).replace(
         file_folder=ragged_texts(["p/", "", "p/"]), file_bytes=np.array([9, 9, 9]), file_version=ragged_texts([""] * 3)
     )
     matched = match_rows(rows, None, "path", ONE)
@@ -245,7 +245,7 @@ def test_ids_that_share_a_file_are_counted():
 
 def test_rows_that_have_splits():
     """Without a division, they keep them."""
-    rows = row_block([(1, "a.jpg"), (2, "b.jpg")]).having(split=np.array([1, 0]))
+    rows = row_block([(1, "a.jpg"), (2, "b.jpg")]).replace(split=np.array([1, 0]))
     matched = match_rows(rows, file_block([("a.jpg", ImageRef("a.jpg", 1))]), "path")
     assert matched.rows.split.tolist() == [1, 0]
 
