@@ -15,8 +15,8 @@ LOCK := $(BIN)/uv pip compile --universal --python-version 3.10 --no-python-down
 # Without bytecode, Beam's import takes 1.45 s in place of 0.67 s.
 INSTALL = $(BIN)/uv pip install --compile-bytecode --python
 
-.PHONY: demo test test-airflow test-browser test-consumers test-engines test-faults test-newest test-pythons lint format \
-    bench bench-engines bench-peers lock lock-consumers templates pictures clean .engines/fetched
+.PHONY: demo test test-airflow test-browser test-consumers test-engines test-faults test-matrix test-newest test-pythons \
+    lint format bench bench-engines bench-peers lock lock-consumers templates pictures clean .engines/fetched
 
 demo: $(VENV)/installed-beam  ## Write the sample data set, convert it, verify the result
 	rm -rf $(DEMO)
@@ -31,11 +31,11 @@ demo: $(VENV)/installed-beam  ## Write the sample data set, convert it, verify t
 	@echo "Look at $(DEMO)/tfrecords/report.html, then convert your own data: $(BIN)/recordmill help coco"
 
 # Bytecode of our modules and of pytest's assertions: collecting all tests takes half the time, and so do child processes.
-test test-faults test-engines test-browser: export PYTHONDONTWRITEBYTECODE :=
+test test-faults test-engines test-matrix test-browser: export PYTHONDONTWRITEBYTECODE :=
 # Three, or some of two cores would be idle: tests wait for processes that start, and for threads.
 test: $(VENV)/installed  ## Run the tests
 	$(BIN)/python -m pytest -n 3 --dist worksteal --ignore=tests/consumers --ignore=tests/faults \
-	    --ignore=tests/engines --ignore=tests/airflow --ignore=tests/browser $(PYTEST_ARGS)
+	    --ignore=tests/engines --ignore=tests/airflow --ignore=tests/browser --ignore=tests/matrix $(PYTEST_ARGS)
 
 test-consumers: $(VENV)/installed .venv-model-garden/installed $(CONSUMERS:%=.consumers/%/installed)  ## Have Model Garden, TFDS, Keras, torchvision, Grain, Datumaro, … read it
 	$(BIN)/python -m pytest -n $(patsubst 1,0,$(JOBS)) tests/consumers --ignore=tests/consumers/environments $(PYTEST_ARGS)
@@ -49,9 +49,10 @@ test-airflow: $(VENV)/installed .venv-airflow/installed  ## Have Airflow run the
 
 test-faults:  ## Kill jobs, fill disks, break requests: nothing may be lost or half-written
 test-engines: .venv-worker/installed .venv-light/installed .engines/fetched  ## Have Flink, Spark, Prism and several processes run the jobs
+test-matrix:  ## Run slow matrices: 25 conversions write the bytes that they always wrote
 test-browser: .browser/installed  ## Have headless Chromium open report.html
 # One process needs no other that hands it the tests.
-test-faults test-engines test-browser: $(VENV)/installed
+test-faults test-engines test-matrix test-browser: $(VENV)/installed
 	$(BIN)/python -m pytest -n $(patsubst 1,0,$(JOBS)) --dist loadfile $(@:test-%=tests/%) $(PYTEST_ARGS)
 
 test-newest:  ## Run `make test` with the newest versions that setup.py allows, in .venv-newest (2.8 GB)

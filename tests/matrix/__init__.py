@@ -1,0 +1,1 @@
+"""Slow tables of conversions and of what they have to keep: `make test-matrix`."""
