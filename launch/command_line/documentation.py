@@ -38,7 +38,7 @@ def _tables() -> dict[str, str]:
     of_formats = {key for name in FORMATS for key in by_verb[name]}
     keys = {
         "all conversions": [*_options(ConvertOptions), *_options(TerminalOptions)],
-        "pictures": [*_options(DividedOptions), *_options(StoredImageOptions)],
+        "images": [*_options(DividedOptions), *_options(StoredImageOptions)],
         "annotated images": [key for options in others.values() for key in options if key in of_formats],
         "texts": [*_options(TextOptions)],
         "formats": [*_options(FormatOptions)],

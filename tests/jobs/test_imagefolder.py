@@ -52,7 +52,7 @@ def test_all_splits_in_one_run(folder, recordmill):
     assert first["image/object/bbox/xmin"] == [0.125, 0]
     assert first["image/object/bbox/ymax"] == pytest.approx([0.5, 1 / 3])
     assert (first["image/object/class/text"], first["image/object/area"]) == ([b"dog", b"cat"], [90, 200])
-    assert first["image/caption"] == [b"picture 1.jpg"]
+    assert first["image/caption"] == [b"image 1.jpg"]
     assert [*examples_by_name(folder / "out", "val")] == ["validation/4.jpg"]
     assert "source" in done.out + done.err
     (rows,) = manifest_of(folder / "out")["splits"]["train"]["inputs"]
@@ -114,7 +114,7 @@ def test_rejects_with_file_and_line(folder, recordmill):
         "train/1.jpg": 3,
         "train/deep/2.jpg": 1,
     }
-    assert found["train/1.jpg"]["image/caption"] == [b"picture 1.jpg", b"again"]
+    assert found["train/1.jpg"]["image/caption"] == [b"image 1.jpg", b"again"]
     assert "1 in" in done.out  # train/3.jpg, which no row names
 
 

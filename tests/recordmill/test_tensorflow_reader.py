@@ -204,7 +204,7 @@ def test_supervised(tmp_path):
 @pytest.mark.parametrize(
     ("name", "steps", "told"),
     [
-        ("detection", {"batch": 2}, "pictures of several sizes are no batch; give resize"),
+        ("detection", {"batch": 2}, "images of several sizes are no batch; give resize"),
         ("detection", {"batch": 0, "resize": (2, 2)}, "batch=0"),
         ("detection", {"pad": 3}, "give batch"),
         ("rows", {"batch": 2, "pad": -1}, "pad=-1: give 1 or more"),

@@ -262,7 +262,7 @@ def _duplicate_lines(folder: str, manifest: Manifest, names: Sequence[str]) -> I
         leaked = ", ".join(f"{each.leaked:,} of {name}" for name, each in found.splits.items() if each.leaked)
         yield (
             "LEAKAGE",
-            f"{number_text(found.leaks, 'picture')} in several splits, exactly or nearly ({leaked}): a model is "
+            f"{number_text(found.leaks, 'image')} in several splits, exactly or nearly ({leaked}): a model is "
             f"measured by what it was trained on. --groups {file} keeps each in one split, in the next run, into "
             "another --output",
         )

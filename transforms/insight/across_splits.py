@@ -253,7 +253,7 @@ def _error(groups: Sequence[DuplicateGroup], policy: str, state: str, again: str
     """
     images, leaks = sum(len(group.images) for group in groups), sum(group.is_leak for group in groups)
     across = f", {leaks:,} of them in several splits" if leaks else ""
-    pictures = "picture" if len(groups) == 1 else "pictures"
+    pictures = "image" if len(groups) == 1 else "images"
     first = groups[0].images[0]
     other = next((image for image in groups[0].images if image.split != first.split), groups[0].images[1])
     example = " and ".join(f"{image.file_name!r} of {image.split}" for image in (first, other))

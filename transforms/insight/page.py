@@ -86,7 +86,7 @@ def render_page(
         rejects=sum(split.rejects for split in splits.values()),
         listed=sum(split.listed_rejects for split in splits.values()),
         most_listed=MOST_LISTED,
-        pictures=_gallery({"sample": _WHY["sample"]}, pictures),
+        sampled_images=_gallery({"sample": _WHY["sample"]}, pictures),
         more_images=_gallery({why: _WHY[why] for why in _WHY if why != "sample"}, pictures),
         findings=_findings([statistics[name].findings if name in statistics else {} for name in splits]),
         gaps_shown=_GAPS_SHOWN,

@@ -255,7 +255,7 @@ def warned(shards: int, images: int, **asked: int) -> list[str]:
             89,
             239,
             {"shard_bytes": 200},
-            "--shard-size of 200 bytes gives split val 89 shards for 239 images, as no pict",
+            "--shard-size of 200 bytes gives split val 89 shards for 239 images, as no image",
         ),
         (89, 239, {"shard_bytes": 200}, "did you mean 200MB?"),
         (20, 20, {"shard_bytes": 100_000}, "about one in each; give more"),

@@ -253,9 +253,9 @@ def test_classes_are_numbered(monkeypatch):
         ({"dtypes": {"x": ColumnType.INT64}}, "--dtype: there is no column 'x'"),
         ({"label": "a", "dtypes": {"a": ColumnType.INT64}}, "--dtype a: column a has classes"),
         ({"texts": ("a",), "dtypes": {"a": ColumnType.INT64}}, "--dtype a: column a has texts"),
-        ({"pictures": "x"}, "--image-column: there is no column 'x'"),
-        ({"pictures": "x", "required": ("x",)}, "--image-column: there is no column 'x'"),
-        ({"pictures": "b"}, "column b is not in b.csv; every row needs it"),
+        ({"image_columns": "x"}, "--image-column: there is no column 'x'"),
+        ({"image_columns": "x", "required": ("x",)}, "--image-column: there is no column 'x'"),
+        ({"image_columns": "b"}, "column b is not in b.csv; every row needs it"),
         ({"features": {"a": ""}}, "column 'a' would be a feature without a name; --rename it"),
         ({"defaults": {"a": "x"}}, "--default: column a: 'x' is no int64"),
         ({"defaults": {"a": "nan"}, "types": {"a": (ColumnType.FLOAT, False, ())}}, "--default: column a: 'nan'"),
@@ -277,12 +277,12 @@ def test_image_paths_on_request():
     rows = {"a": ["1.jpg", "2.jpg"], "b": ["2", "3"]}
 
     def names(**choice) -> list[str]:
-        return [column.name for column in choose(rows, pictures="a", **choice).schema.columns]
+        return [column.name for column in choose(rows, image_columns="a", **choice).schema.columns]
 
     assert names() == ["b"]
     assert names(columns=("a",)) == ["a"]
     assert names(label="a") == names(texts=("a",)) == ["a", "b"]
-    assert choose({"a": ["1.jpg"]}, pictures="a").schema == TableSchema(())
+    assert choose({"a": ["1.jpg"]}, image_columns="a").schema == TableSchema(())
 
 
 SCHEMA = TableSchema(
