@@ -22,14 +22,15 @@ from recordmill.transforms.dataset.facts import FACTS, Facts
 from recordmill.transforms.join.join_files import RANGE_BITS, FolderRules, JoinFiles
 from recordmill.transforms.join.list_images import ListFolders, files_by_name
 from recordmill.transforms.join.match_blocks import MatchRows
+from recordmill.transforms.rows.find_rows import find_rows
 from recordmill.transforms.storage.resolve import storage_for
 from recordmill.transforms.table.choose_schema import ChosenSchema, ColumnChoice, with_texts
 from recordmill.transforms.table.find_equal_keys import equal_keys_warning, find_equal_keys
 from recordmill.transforms.table.fit_columns import choose_columns, fit_texts, observe_file
 from recordmill.transforms.table.make_records import RowsRecipe, named_splits
 from recordmill.transforms.table.read_records import BUCKETS, read_image_rows, stratify_rows
+from recordmill.transforms.table.read_schema import read_schema
 from recordmill.transforms.table.spill_rows import CopyRows, PlanRows, Spill, spill_file
-from recordmill.transforms.table.table_inputs import find_rows, read_schema
 from recordmill.transforms.table.table_options import TableOptions
 
 

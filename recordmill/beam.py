@@ -27,6 +27,7 @@ from recordmill.launch.preflight.claim_output import OutputState, claim_output
 from recordmill.pipelines import coco, folder
 from recordmill.pipelines.convert import Gathered
 from recordmill.pipelines.samples import samples_job
+from recordmill.pipelines.transform_options import TRANSFORM_OPTIONS
 from recordmill.schemas.dataset.manifest import Manifest
 from recordmill.schemas.errors import ConfigError, in_words_of, without_flags
 from recordmill.schemas.features import FeatureTable
@@ -43,7 +44,7 @@ from recordmill.transforms.runtime.beam_steps import ThreadedDoFn
 from recordmill.transforms.shards.encode_images import EncodeImages
 from recordmill.transforms.user_samples.convert_samples import block_of, samples_of, unpack_sample
 from recordmill.transforms.user_samples.gather_samples import CheckSamples, rules_of
-from recordmill.transforms.user_samples.record_options import TRANSFORM_OPTIONS, RecordOptions
+from recordmill.transforms.user_samples.record_options import RecordOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from recordmill.pipelines.dataset_options import TerminalOptions
+from recordmill.pipelines.transform_options import TRANSFORM_OPTIONS
 from recordmill.pipelines.verbs import CONVERSIONS, VERBS
 from recordmill.schemas.inputs.image_options import AnnotatedOptions
 from recordmill.schemas.inputs.option import OptionField, Options, options_of
 from recordmill.schemas.inputs.options import ConvertOptions
 from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.user_samples.record_options import TRANSFORM_OPTIONS
 
 _HEAD = '''"""Types of the keywords of `recordmill.convert` and `recordmill.beam`, made by `make templates`."""
 

@@ -13,10 +13,10 @@ from recordmill.schemas.errors import ConfigError, RecordmillError
 from recordmill.schemas.inputs.option import Must, named_paths
 from recordmill.schemas.inputs.options import ConvertOptions
 from recordmill.transforms.dataset.dataset_folder import is_metadata, unfinished_splits
+from recordmill.transforms.rows.find_rows import find_rows, format_fault
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.os_errors import explain_os_error, is_of_command
 from recordmill.transforms.storage.resolve import archive_of, join_path, storage_for, tilde_hint
-from recordmill.transforms.table.table_inputs import find_rows, format_fault
 
 
 def check_inputs(options: ConvertOptions, writes: bool = True) -> None:

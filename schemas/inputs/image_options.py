@@ -24,6 +24,21 @@ def match_option() -> Any:
     )
 
 
+def bbox_format_option(boxes: str, more: str = "") -> Any:
+    """Return the field of `--bbox-format`, for sources whose boxes may have several meanings.
+
+    Args:
+        boxes: Name of the boxes in the help, with their files.
+        more: Condition of fractions in the help.
+    """
+    return READ.opt(
+        f"Meaning of the four numbers of a {boxes}. Left, top, width, height; or "
+        "left, top, right, bottom; or (`cxcywh`) centre, width, height; in pixels, or (`rel-`) as fractions of the "
+        f"image size{more}. Without it, a file whose boxes do not look like `xywh` is refused.",
+        usual="xywh, if it looks like that",
+    )
+
+
 class StoredImageOptions(ImageOptions):
     """Options of conversions whose records hold images."""
 

@@ -7,7 +7,7 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import OF_INPUT, FeatureTable, Part
 from recordmill.schemas.inputs.coco import AnnotationKind, AnnotationSource, BoxFormat
 from recordmill.schemas.inputs.encoders import TextForm
-from recordmill.schemas.inputs.image_options import MASKS, AnnotatedOptions, match_option
+from recordmill.schemas.inputs.image_options import MASKS, AnnotatedOptions, bbox_format_option, match_option
 from recordmill.schemas.inputs.option import READ, TEXTS, Data, Files, Images, Masks, flag, redefined
 from recordmill.schemas.inputs.options import RecipeValue, pairs
 from recordmill.schemas.inputs.text_options import TextChoice, TextOptions
@@ -52,12 +52,8 @@ class CocoOptions(TextOptions, AnnotatedOptions):
     panoptic_masks: Masks = READ.opt(
         "Folder or .zip of the PNGs of each `--panoptic` file. Give them in the order of `--panoptic`.", (), "DIR|ZIP"
     )
-    bbox_format: Literal["xywh", "xyxy", "cxcywh", "rel-xywh", "rel-xyxy", "rel-cxcywh"] | None = READ.opt(
-        "Meaning of the four numbers of a `bbox`, in `--instances` and `--keypoints`. Left, top, width, height; or "
-        "left, top, right, bottom; or (`cxcywh`) centre, width, height; in pixels, or (`rel-`) as fractions of the "
-        "image size, which the file has to state. "
-        "Without it, a file whose boxes do not look like `xywh` is refused.",
-        usual="xywh, if it looks like that",
+    bbox_format: Literal["xywh", "xyxy", "cxcywh", "rel-xywh", "rel-xyxy", "rel-cxcywh"] | None = bbox_format_option(
+        "`bbox`, in `--instances` and `--keypoints`", ", which the file has to state"
     )
     no_list: bool = READ.opt(
         "Do not list `--images`: assume that every file exists and has 133 kB. For one folder. It saves minutes if a "

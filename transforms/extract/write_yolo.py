@@ -20,7 +20,7 @@ from recordmill.transforms.extract.label_format import (
     trace_mask,
     without_crowds,
 )
-from recordmill.transforms.yolo.read_yolo import label_file
+from recordmill.transforms.join.image_names import label_file
 
 _HELD = {
     "detect": (),

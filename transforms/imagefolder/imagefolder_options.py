@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+from recordmill.schemas.inputs.image_options import bbox_format_option
 from recordmill.schemas.inputs.option import READ, Data, Images, Names, redefined
 from recordmill.transforms.annotated.format_options import FormatOptions
-from recordmill.transforms.coco.coco_options import CocoOptions
 
 
 class ImagefolderOptions(FormatOptions):
@@ -29,13 +29,8 @@ class ImagefolderOptions(FormatOptions):
         (),
         "NAME[,NAME…]",
     )
-    bbox_format: Literal["xywh", "xyxy", "cxcywh", "rel-xywh", "rel-xyxy", "rel-cxcywh"] | None = redefined(
-        CocoOptions,
-        "bbox_format",
-        text="Meaning of the four numbers of a `bbox`. Left, top, width, height; or left, top, right, bottom; or "
-        "(`cxcywh`) centre, width, height; in pixels, or (`rel-`) as fractions of the image size. Without it, a file "
-        "whose boxes do not look like `xywh` is refused.",
-        usual="xywh, if it looks like that",
+    bbox_format: Literal["xywh", "xyxy", "cxcywh", "rel-xywh", "rel-xyxy", "rel-cxcywh"] | None = bbox_format_option(
+        "`bbox`"
     )
     name: str = redefined(FormatOptions, "name", "imagefolder")
     known_names: ClassVar[str] = r"(.*/)?metadata\.(csv|jsonl|parquet)"

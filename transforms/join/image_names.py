@@ -1,4 +1,4 @@
-"""Names of images by the paths that tables have."""
+"""Names of images by the paths that tables have, and of label files by the names of images."""
 
 import os
 import posixpath
@@ -32,3 +32,17 @@ def _whole(path: str) -> str:
     """Return the one spelling of a path, from its root; the text before `://` is unchanged."""
     scheme, separator, rest = path.rpartition("://")
     return scheme + separator + posixpath.normpath(rest) if separator else os.path.abspath(path)
+
+
+def label_file(image: str) -> str:
+    """Return the path of an image's label file, where Ultralytics looks for it.
+
+    >>> label_file("/images/train/images/1.x.jpg")
+    '/images/train/labels/1.x.txt'
+    """
+    return f"{labels_folder(image).rpartition('.')[0]}.txt"
+
+
+def labels_folder(path: str) -> str:
+    """Return the path with `labels` in place of the last `images` among its folders."""
+    return "/labels/".join(path.rsplit("/images/", 1))

@@ -10,9 +10,9 @@ from recordmill.schemas.inputs.labels import LabelMap, name_warnings
 from recordmill.schemas.inputs.sample import Sample
 from recordmill.transforms.join.choose_categories import class_labels
 
-_NEGATIVE = "negative area"
+NEGATIVE_AREA = "negative area"
 _AREAS = "some objects have a negative area, which records store: leave it out, and records have the area of the box"
-_PARTS = ("keypoints", "captions", "stuff", "panoptic", "masks")
+OPTIONAL_KINDS = ("keypoints", "captions", "stuff", "panoptic", "masks")
 
 
 class Trait(NamedTuple):
@@ -33,7 +33,7 @@ class Trait(NamedTuple):
 
 
 def area_traits(sample: Sample) -> set[Trait]:
-    return {Trait(_NEGATIVE) for each in sample.objects if (each.area_px2 or 0) < 0}
+    return {Trait(NEGATIVE_AREA) for each in sample.objects if (each.area_px2 or 0) < 0}
 
 
 def choose_labels(traits: Iterable[Trait], of_image: bool) -> LabelMap:
@@ -69,7 +69,7 @@ def choose_labels(traits: Iterable[Trait], of_image: bool) -> LabelMap:
 def trait_warnings(traits: Iterable[Trait], labels: LabelMap) -> Iterator[str]:
     """Yield warnings of names of classes, and of areas."""
     yield from name_warnings(labels)
-    yield from [_AREAS] if Trait(_NEGATIVE) in traits else ()
+    yield from [_AREAS] if Trait(NEGATIVE_AREA) in traits else ()
 
 
 def parts_of(traits: Iterable[Trait]) -> tuple[Part, ...]:

@@ -21,8 +21,8 @@ from recordmill.transforms.blocks.run_step import hash_images, ranges_of
 from recordmill.transforms.dataset.facts import FACTS, AddFacts, Facts, FactsBuilder, add_facts, tagged
 from recordmill.transforms.join.sample_rows import id_of
 from recordmill.transforms.join.traits import (
-    _NEGATIVE,
-    _PARTS,
+    NEGATIVE_AREA,
+    OPTIONAL_KINDS,
     Trait,
     area_traits,
     choose_labels,
@@ -47,7 +47,7 @@ _PIPELINE = "the pipeline"
 
 
 def rules_of(options: RecordOptions) -> SampleRules:
-    stored = frozenset(name for name in _PARTS if getattr(options, name) not in (False, "none"))
+    stored = frozenset(name for name in OPTIONAL_KINDS if getattr(options, name) not in (False, "none"))
     return SampleRules(stored, options.of_image, Division(options.shares), options.seed)
 
 
@@ -150,7 +150,7 @@ def _describe(
 ) -> Iterator[Any]:
     """Yield LabelMap, FeatureTable and Facts of Traits as tuples."""
     has_warned = any(metric == Metric.NEGATIVE_AREAS.value for facts in before for _, metric in facts.counts)
-    found = [trait for trait in (Trait(*trait) for trait in traits) if not (has_warned and trait.kind == _NEGATIVE)]
+    found = [trait for trait in (Trait(*trait) for trait in traits) if not (has_warned and trait.kind == NEGATIVE_AREA)]
     kinds = {trait.kind for trait in found}
     labels = known[0] if known else choose_labels(found, options.of_image)
     yield labels
@@ -161,7 +161,7 @@ def _describe(
     for text in trait_warnings(found, labels):
         facts.warn(options.splits[0], text)
     stored = rules_of(options).stored
-    for kind in sorted(kinds & {*_PARTS, "objects", "class_name"} - stored):
+    for kind in sorted(kinds & {*OPTIONAL_KINDS, "objects", "class_name"} - stored):
         of_kind = {"masks": MASKS["both"], **PARTS}.get(kind, ())
         can_store = set(of_kind) & set(LAYOUTS[options.layout].parts)
         asked = 'masks="rle"' if kind == "masks" else f"{kind}=True"

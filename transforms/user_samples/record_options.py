@@ -1,15 +1,12 @@
 """Options of `recordmill.beam.WriteDataset` and `recordmill.beam.Encode`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from recordmill.schemas.features import FeatureTable, Part
 from recordmill.schemas.inputs.image_options import MASKS, ObjectOptions
-from recordmill.schemas.inputs.option import READ, WRITE, Images, options_of, redefined
-from recordmill.schemas.inputs.options import ConvertOptions
+from recordmill.schemas.inputs.option import WRITE, Images, redefined
 from recordmill.schemas.layouts import LAYOUTS, CocoLayout
-from recordmill.transforms.coco.coco_options import CocoOptions
-from recordmill.transforms.folder.folder_options import FolderOptions
 
 PARTS = {
     "keypoints": (Part.KEYPOINTS,),
@@ -51,12 +48,6 @@ class RecordOptions(ObjectOptions):
         """Features of the records, with LVIS's lists on demand."""
         return self.layout_table.with_parts(self.parts)
 
-    @property
-    def words(self) -> Mapping[str, str]:
-        models = {model for model, _ in TRANSFORM_OPTIONS.values()}
-        names = {each.flag: each.name for model in models for each in options_of(model)}
-        return names | {"--overwrite": "overwrite=True"}
-
     def _faults(self) -> Iterator[str]:
         for name in self.given("masks", *PARTS):
             parts = MASKS[self.masks] if name == "--masks" else PARTS[name[2:]]
@@ -65,19 +56,3 @@ class RecordOptions(ObjectOptions):
         if self.stuff and self.panoptic:
             yield "--panoptic and --stuff both make the semantic mask: give one"
         yield from super()._faults()
-
-
-def _names(model: type[ConvertOptions], *more: str) -> frozenset[str]:
-    return frozenset(each.name for each in options_of(model) if each.group == READ) | {*more}
-
-
-_SPLITS = ("split", "split_seed", "split_by", "stratify", "group_from", "groups")
-_RECORDS = ("layout", "rename", "label_as", "dtype", "masks", *PARTS, "boxes")
-_IMAGES = ("check", "format", "max_side", "jpeg_quality", "workers")
-TRANSFORM_OPTIONS: dict[str, tuple[type[ConvertOptions], frozenset[str]]] = {
-    "ReadCoco": (CocoOptions, _names(CocoOptions, *_SPLITS, "masks", "categories", "no_crowd", "min_area")),
-    "ReadFolder": (FolderOptions, _names(FolderOptions, *_SPLITS, "classes")),
-    "Encode": (RecordOptions, frozenset((*_RECORDS, *_IMAGES))),
-    "WriteDataset": (RecordOptions, frozenset(each.name for each in options_of(RecordOptions)) - {"images", "dry_run"}),
-}
-"""Names of the options that each transform of `recordmill.beam` accepts."""

@@ -22,6 +22,7 @@ from recordmill.schemas.inputs.splits import USUAL_SPLITS
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.transforms.annotated.shapes import check_fractions, check_ring, rectangle_ring, ring_area
 from recordmill.transforms.annotated.source import ImageParts, LabelledImage, Source, SourceFolder, SplitList, parser
+from recordmill.transforms.join.image_names import label_file, labels_folder
 from recordmill.transforms.storage.interface import is_remote
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
 from recordmill.transforms.yolo.yolo_options import YoloOptions
@@ -73,7 +74,7 @@ def source(options: YoloOptions) -> Source:
         found, lists = _places(described, root, file, warnings)
         folders = found + (folders if lists else [])
     top = _top([root, *(folder.path for folder in folders)])
-    beside = dict.fromkeys(_labels_beside(f"{folder.path}/").rstrip("/") for folder in folders)
+    beside = dict.fromkeys(labels_folder(f"{folder.path}/").rstrip("/") for folder in folders)
     labels = [path for path in beside if path not in {folder.path for folder in folders}]
     folders += [SourceFolder(path, has_images=False) for path in labels if storage_for(path).is_folder(path)]
     used = {*(folder.split for folder in folders), *(list_.split for list_ in lists)}
@@ -107,20 +108,6 @@ def label_of(name: str, top: str) -> str:
     ('images/a/labels/1.x.txt', '/data/labels/1.txt')
     """
     return _within(label_file(f"{top}/{name}"), top)
-
-
-def label_file(image: str) -> str:
-    """Return the path of an image's label file, where Ultralytics looks for it.
-
-    >>> label_file("/images/train/images/1.x.jpg")
-    '/images/train/labels/1.x.txt'
-    """
-    return f"{_labels_beside(image).rpartition('.')[0]}.txt"
-
-
-def _labels_beside(path: str) -> str:
-    """Return the path with `labels` in place of the last `images` among its folders."""
-    return "/labels/".join(path.rsplit("/images/", 1))
 
 
 def _within(path: str, top: str) -> str:

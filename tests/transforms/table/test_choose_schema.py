@@ -15,7 +15,7 @@ from recordmill.transforms.rows.read_json import read_json
 from recordmill.transforms.rows.row_batch import BadRow, RowBatch, plain_array
 from recordmill.transforms.table.choose_schema import ColumnChoice, choose_schema
 from recordmill.transforms.table.observe_columns import TableStats, observe
-from recordmill.transforms.table.table_inputs import read_schema
+from recordmill.transforms.table.read_schema import read_schema
 
 FILES = (RowsFile(0, "a.csv", 1, ""), RowsFile(1, "b.csv", 1, ""))
 

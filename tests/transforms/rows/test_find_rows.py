@@ -3,7 +3,7 @@
 import pytest
 
 from recordmill.schemas.errors import ConfigError
-from recordmill.transforms.table.table_inputs import find_rows
+from recordmill.transforms.rows.find_rows import find_rows
 from tests.gcs_stand_in import BUCKET
 
 NAMES = ("rows-0.csv", "rows-1.csv.gz", "other.csv", "rows-x/deep.csv")

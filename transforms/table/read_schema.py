@@ -1,4 +1,4 @@
-"""Files that `--rows` matches, and the types of columns in the file of `--schema`."""
+"""Types of columns in the file of `--schema`."""
 
 from collections import Counter
 
@@ -6,8 +6,8 @@ import msgspec
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import ColumnType
-from recordmill.schemas.inputs.tables import ENDINGS, TEXT_PARTS, Column, TableSchema, rows_format
-from recordmill.transforms.storage.resolve import match_files, storage_for
+from recordmill.schemas.inputs.tables import TEXT_PARTS, Column, TableSchema
+from recordmill.transforms.storage.resolve import storage_for
 
 
 def read_schema(path: str) -> TableSchema:
@@ -57,23 +57,3 @@ def _from_pbtxt(path: str, data: bytes) -> TableSchema:
         is_list = bool(shape) or (feature.HasField("value_count") and (count.min, count.max) != (1, 1))
         columns.append(Column(feature.name, feature.name, type_, is_list, values=values, shape=shape))
     return TableSchema(tuple(columns))
-
-
-def find_rows(*patterns: str) -> tuple[str, ...]:
-    """Return the files that match, sorted. A path without wild cards matches itself.
-
-    Raises:
-        ConfigError: a pattern matches nothing.
-    """
-    try:
-        return tuple(sorted(path for pattern in patterns for path in match_files(pattern)))
-    except ConfigError as error:
-        raise ConfigError(f"--rows {error}") from error
-
-
-def format_fault(path: str) -> str:
-    """Return why a file cannot be read as rows; empty if it can."""
-    known = ", ".join(ENDINGS)
-    return (
-        "" if rows_format(path) else f"--rows {path}: its name ends in none of {known}, perhaps with .gz, .bz2 or .zst"
-    )
